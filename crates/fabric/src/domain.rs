@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard};
 use endpoint::Settings;
 
 use crate::abi::constants::*;
-use crate::abi::info::{Info, ReceiveAttr, TransmitAttr};
+use crate::abi::info::Info;
 use crate::abi::object::{DomainOps, Fid, FidDomain, FidEndpoint, FidFabric, MemoryRegionOps, Ops};
 use crate::account::Account;
 use crate::endpoint::Endpoint;
@@ -17,7 +17,7 @@ use crate::object::{self, Guarded, Object, Used};
 use crate::parameters;
 use crate::refuse::{self, refused};
 use crate::region::Regions;
-use crate::{address_vector, atomic, completion_queue, counter, endpoint as fabric_endpoint, poll_set, region};
+use crate::{address_vector, atomic, completion_queue, counter, endpoint as fabric_endpoint, poll_set, region, shared};
 
 #[repr(C)]
 pub struct Domain {
@@ -151,8 +151,8 @@ static OPS: DomainOps = DomainOps {
     scalable_ep,
     cntr_open: counter::open,
     poll_open: poll_set::open,
-    stx_ctx,
-    srx_ctx,
+    stx_ctx: shared::open_sends,
+    srx_ctx: shared::open_receives,
     query_atomic: atomic::query,
     query_collective,
     endpoint2,
@@ -167,8 +167,6 @@ static REGIONS: MemoryRegionOps = MemoryRegionOps {
 
 refused! {
     scalable_ep(*mut FidDomain, *mut Info, *mut *mut FidEndpoint, *mut c_void) -> c_int;
-    stx_ctx(*mut FidDomain, *mut TransmitAttr, *mut *mut c_void, *mut c_void) -> c_int;
-    srx_ctx(*mut FidDomain, *mut ReceiveAttr, *mut *mut FidEndpoint, *mut c_void) -> c_int;
     query_collective(*mut FidDomain, c_int, *mut c_void, u64) -> c_int;
 }
 

@@ -37,6 +37,7 @@ mod report;
 mod rma;
 mod send;
 mod service;
+mod shared;
 mod target;
 mod waiting;
 mod wire;

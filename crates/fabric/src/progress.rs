@@ -57,7 +57,7 @@ impl State {
 
     #[inline(never)]
     fn make_progress(&mut self, mut reader: Option<&mut Reader>) {
-        let Some(engine) = &mut self.engine else { return };
+        let Some(engine) = &mut self.engine else { return self.share_out() };
         if self.failed {
             if let Some(reader) = reader {
                 reader.failed = true;

@@ -44,7 +44,7 @@ macro_rules! table {
 
 fn questions() -> Vec<Question> {
     let mut q = Vec::new();
-    for list in [FLAGS, CLASSES, ENUMERATIONS, ERRORS] {
+    for list in [FLAGS, COUNTS, CLASSES, ENUMERATIONS, ERRORS] {
         q.extend(list.iter().map(|(name, value)| Question { c: name.to_string(), rust: *value }));
     }
     structures(&mut q);
@@ -136,6 +136,7 @@ fn structures(q: &mut Vec<Question>) {
     layout!(q, "struct fid_eq", FidEventQueue, whole: true, "ops" = ops);
     layout!(q, "struct fid_cq", FidCompletionQueue, whole: true, "ops" = ops);
     layout!(q, "struct fid_cntr", FidCounter, whole: true, "ops" = ops);
+    layout!(q, "struct fid_stx", FidTransmitContext, whole: true, "ops" = ops);
     layout!(q, "struct fid_poll", FidPoll, whole: true, "ops" = ops);
     layout!(q, "struct fi_poll_attr", PollAttr, whole: true, "flags" = flags);
     layout!(q, "struct fid_ep", FidEndpoint, whole: true, "ops" = ops, "cm" = cm, "msg" = msg, "rma" = rma,

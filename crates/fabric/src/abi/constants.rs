@@ -59,10 +59,16 @@ constants! { FLAGS: u64;
     FI_ADDR_NOTAVAIL = u64::MAX,
 }
 
+constants! { COUNTS: usize;
+    FI_SHARED_CONTEXT = usize::MAX,
+}
+
 constants! { CLASSES: usize;
     FI_CLASS_FABRIC = 1,
     FI_CLASS_DOMAIN = 2,
     FI_CLASS_EP = 3,
+    FI_CLASS_SRX_CTX = 6,
+    FI_CLASS_STX_CTX = 8,
     FI_CLASS_AV = 11,
     FI_CLASS_MR = 12,
     FI_CLASS_EQ = 13,

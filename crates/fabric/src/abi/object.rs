@@ -85,7 +85,7 @@ table! {
         scalable_ep: fn(*mut FidDomain, *mut Info, *mut *mut FidEndpoint, *mut c_void) -> c_int,
         cntr_open: fn(*mut FidDomain, *mut CounterAttr, *mut *mut FidCounter, *mut c_void) -> c_int,
         poll_open: fn(*mut FidDomain, *mut PollAttr, *mut *mut FidPoll) -> c_int,
-        stx_ctx: fn(*mut FidDomain, *mut TransmitAttr, *mut *mut c_void, *mut c_void) -> c_int,
+        stx_ctx: fn(*mut FidDomain, *mut TransmitAttr, *mut *mut FidTransmitContext, *mut c_void) -> c_int,
         srx_ctx: fn(*mut FidDomain, *mut ReceiveAttr, *mut *mut FidEndpoint, *mut c_void) -> c_int,
         query_atomic: fn(*mut FidDomain, c_int, c_int, *mut AtomicAttr, u64) -> c_int,
         query_collective: fn(*mut FidDomain, c_int, *mut c_void, u64) -> c_int,
@@ -230,6 +230,13 @@ table! {
         rx_ctx: fn(*mut FidEndpoint, c_int, *mut ReceiveAttr, *mut *mut FidEndpoint, *mut c_void) -> c_int,
         rx_size_left: fn(*mut FidEndpoint) -> Signed,
         tx_size_left: fn(*mut FidEndpoint) -> Signed,
+    }
+}
+
+object! {
+    /// `struct fid_stx`.
+    FidTransmitContext {
+        ops: *const EndpointOps,
     }
 }
 
