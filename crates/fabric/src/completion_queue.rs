@@ -194,6 +194,31 @@ impl CompletionQueue {
         unsafe { self.state.get() }.errors.push_back(error);
     }
 
+    pub fn domain(&self) -> &Used<Domain> {
+        &self.domain
+    }
+
+    /// Lets the endpoints move what can move, where nothing waits to be read; whether something does then.
+    ///
+    /// # Safety
+    /// The domain is entered, and no reference to the state of an endpoint of it is in use.
+    pub unsafe fn fill(&self) -> bool {
+        // SAFETY: the caller's promise; no reference into the state is kept while endpoints progress, which push to it.
+        unsafe {
+            let waits = || !(self.state.get().ring.is_empty() && self.state.get().errors.is_empty());
+            let mut failed = false;
+            let mut at = 0;
+            while !waits()
+                && let Some(&endpoint) = self.state.get().endpoints.get(at)
+            {
+                endpoint.as_ref().progress(None);
+                failed |= endpoint.as_ref().state().failed;
+                at += 1;
+            }
+            failed || waits()
+        }
+    }
+
     /// # Safety
     /// `into` holds `count` entries, `sources` is NULL or holds as many addresses.
     #[inline]

@@ -20,9 +20,16 @@ pub struct Counter {
     domain: Used<Domain>,
     value: AtomicU64,
     errors: AtomicU64,
-    waits: bool,
+    counted: Guarded<Counted>,
+}
+
+/// Whose operations it counts.
+#[derive(Default)]
+struct Counted {
     /// Those bound; each leaves before it is freed.
-    endpoints: Guarded<Vec<NonNull<Endpoint>>>,
+    endpoints: Vec<NonNull<Endpoint>>,
+    /// A region was bound, which peers reach through any endpoint of the domain.
+    regions: bool,
 }
 
 // SAFETY: it begins with a `Fid`.
@@ -67,8 +74,7 @@ pub unsafe extern "C" fn open(
         domain,
         value: AtomicU64::new(0),
         errors: AtomicU64::new(0),
-        waits: waits != FI_WAIT_NONE,
-        endpoints: Guarded::new(Vec::new()),
+        counted: Guarded::default(),
     };
     // SAFETY: as above.
     unsafe { object::open(counter, into) }
@@ -84,7 +90,7 @@ impl Counter {
     /// The domain is entered, the endpoint stays until [`Counter::leave`].
     pub unsafe fn join(&self, endpoint: NonNull<Endpoint>) {
         // SAFETY: the caller's promise.
-        let endpoints = unsafe { self.endpoints.get() };
+        let endpoints = unsafe { &mut self.counted.get().endpoints };
         if !endpoints.contains(&endpoint) {
             endpoints.push(endpoint);
         }
@@ -94,17 +100,46 @@ impl Counter {
     /// The domain is entered.
     pub unsafe fn leave(&self, endpoint: NonNull<Endpoint>) {
         // SAFETY: the caller's promise.
-        unsafe { self.endpoints.get() }.retain(|&other| other != endpoint);
+        unsafe { self.counted.get() }.endpoints.retain(|&other| other != endpoint);
     }
 
-    fn turn(&self) {
-        let _entered = self.domain.enter();
-        // SAFETY: the domain is entered; progress does not touch counters' lists, and the endpoints are open.
+    /// # Safety
+    /// The domain is entered.
+    pub unsafe fn count_regions(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.counted.get() }.regions = true;
+    }
+
+    pub fn domain(&self) -> &Used<Domain> {
+        &self.domain
+    }
+
+    /// How often it was counted up: successes, errors.
+    pub fn standing(&self) -> (u64, u64) {
+        (self.value.load(Ordering::Acquire), self.errors.load(Ordering::Acquire))
+    }
+
+    /// Moves what can move where it counts.
+    ///
+    /// # Safety
+    /// The domain is entered, and no reference to the state of an endpoint of it is in use.
+    pub unsafe fn turn(&self) {
+        // SAFETY: the caller's promise; progress does not touch counters' lists, and the endpoints are open.
         unsafe {
-            for endpoint in self.endpoints.get().iter() {
+            let Counted { endpoints, regions } = self.counted.get();
+            if *regions {
+                return self.domain.progress();
+            }
+            for endpoint in endpoints {
                 endpoint.as_ref().progress(None);
             }
         }
+    }
+
+    fn enter_and_turn(&self) {
+        let _entered = self.domain.enter();
+        // SAFETY: the domain has just been entered.
+        unsafe { self.turn() }
     }
 }
 
@@ -118,7 +153,7 @@ unsafe extern "C" fn read(fid: *mut FidCounter) -> u64 {
     // SAFETY: libfabric's contract, as in all below.
     unsafe {
         with(fid, 0, |counter| {
-            counter.turn();
+            counter.enter_and_turn();
             counter.value.load(Ordering::Acquire)
         })
     }
@@ -128,7 +163,7 @@ unsafe extern "C" fn readerr(fid: *mut FidCounter) -> u64 {
     // SAFETY: as above.
     unsafe {
         with(fid, 0, |counter| {
-            counter.turn();
+            counter.enter_and_turn();
             counter.errors.load(Ordering::Acquire)
         })
     }
@@ -174,18 +209,16 @@ unsafe extern "C" fn seterr(fid: *mut FidCounter, value: u64) -> c_int {
     }
 }
 
-/// Until the value is at least `threshold`. An error that is counted meanwhile ends the wait too.
+/// Until the value is at least `threshold`. An error that is counted meanwhile ends the wait too. The wait is a poll and
+/// needs no wait object.
 unsafe extern "C" fn wait(fid: *mut FidCounter, threshold: u64, timeout: c_int) -> c_int {
     // SAFETY: as above.
     unsafe {
         with(fid, -FI_EINVAL, |counter| {
-            if !counter.waits {
-                return -FI_ENOSYS;
-            }
             let errors = counter.errors.load(Ordering::Acquire);
             let mut wait = Wait::new(timeout);
             loop {
-                counter.turn();
+                counter.enter_and_turn();
                 if counter.value.load(Ordering::Acquire) >= threshold {
                     return 0;
                 }

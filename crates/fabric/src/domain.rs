@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard};
 use endpoint::Settings;
 
 use crate::abi::constants::*;
-use crate::abi::info::{Info, ReceiveAttr, TransmitAttr};
+use crate::abi::info::Info;
 use crate::abi::object::{DomainOps, Fid, FidDomain, FidEndpoint, FidFabric, MemoryRegionOps, Ops};
 use crate::account::Account;
 use crate::endpoint::Endpoint;
@@ -17,7 +17,7 @@ use crate::object::{self, Guarded, Object, Used};
 use crate::parameters;
 use crate::refuse::{self, refused};
 use crate::region::Regions;
-use crate::{address_vector, atomic, completion_queue, counter, endpoint as fabric_endpoint, region};
+use crate::{address_vector, atomic, completion_queue, counter, endpoint as fabric_endpoint, poll_set, region, shared};
 
 #[repr(C)]
 pub struct Domain {
@@ -106,6 +106,15 @@ impl Domain {
         unsafe { self.endpoints.get() }.retain(|&other| other != endpoint);
     }
 
+    /// Moves what can move at all endpoints.
+    ///
+    /// # Safety
+    /// The domain is entered, and no reference to the state of an endpoint of it is in use.
+    pub unsafe fn progress(&self) {
+        // SAFETY: the caller's promise; endpoints join and leave in calls of their own.
+        unsafe { self.endpoints.get().iter().for_each(|endpoint| endpoint.as_ref().progress(None)) }
+    }
+
     /// Takes a region's memory back from peers: once this has returned 0 nothing touches it any more.
     ///
     /// # Safety
@@ -124,6 +133,12 @@ impl Domain {
     pub fn region(&self, key: u64, offset: u64, length: usize, access: u64) -> Option<*mut u8> {
         // SAFETY: endpoints progress with the domain entered; the reference ends here.
         unsafe { self.regions.get() }.find(key, offset, length, access)
+    }
+
+    /// A peer has accessed a region so. Called from within the domain.
+    pub fn accessed(&self, key: u64, access: u64) {
+        // SAFETY: as above.
+        unsafe { self.regions.get() }.accessed(key, access);
     }
 }
 
@@ -144,9 +159,9 @@ static OPS: DomainOps = DomainOps {
     endpoint: fabric_endpoint::open,
     scalable_ep,
     cntr_open: counter::open,
-    poll_open,
-    stx_ctx,
-    srx_ctx,
+    poll_open: poll_set::open,
+    stx_ctx: shared::open_sends,
+    srx_ctx: shared::open_receives,
     query_atomic: atomic::query,
     query_collective,
     endpoint2,
@@ -161,9 +176,6 @@ static REGIONS: MemoryRegionOps = MemoryRegionOps {
 
 refused! {
     scalable_ep(*mut FidDomain, *mut Info, *mut *mut FidEndpoint, *mut c_void) -> c_int;
-    poll_open(*mut FidDomain, *mut c_void, *mut *mut c_void) -> c_int;
-    stx_ctx(*mut FidDomain, *mut TransmitAttr, *mut *mut c_void, *mut c_void) -> c_int;
-    srx_ctx(*mut FidDomain, *mut ReceiveAttr, *mut *mut FidEndpoint, *mut c_void) -> c_int;
     query_collective(*mut FidDomain, c_int, *mut c_void, u64) -> c_int;
 }
 

@@ -23,6 +23,7 @@ use crate::refuse::{self, refused, signed};
 use crate::remote::Remote;
 use crate::report;
 use crate::service::{self, Service, Told};
+use crate::shared::{Shared, SharedReceives, SharedSends};
 use crate::{atomic, offer, receive, rma, send};
 
 /// How long a closing endpoint goes on driving what it has sent.
@@ -87,6 +88,10 @@ pub struct State {
     /// What others find the endpoint by, where the application said so.
     source: Service,
     told: Option<Told>,
+    /// Of a shared receive context, which is an endpoint without an engine.
+    pub shared: Option<Box<Shared>>,
+    receives_from: Option<Used<SharedReceives>>,
+    sends_by: Option<Used<SharedSends>>,
 }
 
 static BASE: Ops = Ops {
@@ -110,7 +115,7 @@ static OPS: EndpointOps = EndpointOps {
     tx_size_left: size_left,
 };
 
-static CONNECTION: ConnectionOps = ConnectionOps {
+pub static CONNECTION: ConnectionOps = ConnectionOps {
     size: size_of::<ConnectionOps>(),
     setname,
     getname,
@@ -137,7 +142,7 @@ refused! {
 }
 
 /// The queues grow as needed.
-unsafe extern "C" fn size_left(_: *mut FidEndpoint) -> Signed {
+pub unsafe extern "C" fn size_left(_: *mut FidEndpoint) -> Signed {
     offer::OPERATIONS as Signed
 }
 
@@ -159,46 +164,34 @@ pub unsafe extern "C" fn open(
         let source = service::given(info.src_addr, info.src_addrlen).and_then(Service::read).unwrap_or(Service::ANY);
         (Used::new(domain), offer::implied(info.caps), send_flags, receive_flags, source)
     };
-    let fid = FidEndpoint {
-        fid: Fid { class: FI_CLASS_EP, context, ops: &BASE },
-        ops: &OPS,
-        cm: &CONNECTION,
-        msg: &send::MESSAGE,
-        rma: &rma::OPS,
-        tagged: &send::TAGGED,
-        atomic: &atomic::OPS,
-        collective: std::ptr::null(),
-    };
-    let state = State {
-        domain: domain.clone(),
-        engine: None,
-        enabled: false,
-        caps,
-        directed: caps & FI_DIRECTED_RECV != 0,
-        send_flags,
-        receive_flags,
-        always_sent: FI_COMPLETION,
-        always_received: FI_COMPLETION,
-        vector: None,
-        sends: None,
-        receives: None,
-        counters: Vec::new(),
-        peers: Vec::new(),
-        addresses: Vec::new(),
-        claims: Vec::new(),
-        min_multi_recv: MIN_MULTI_RECV,
-        remote: None,
-        lost: Vec::new(),
-        failed: false,
-        source,
-        told: None,
-    };
-    let endpoint = Endpoint { fid, users: AtomicUsize::new(0), domain, state: Guarded::new(state) };
+    let fid = Fid { class: FI_CLASS_EP, context, ops: &BASE };
+    let mut state = State::new(domain.clone(), caps, (send_flags, receive_flags));
+    state.source = source;
+    let endpoint = Endpoint::new(fid, (&OPS, &CONNECTION), domain, state);
     // SAFETY: as above.
     unsafe { object::open(endpoint, into) }
 }
 
 impl Endpoint {
+    pub fn new(
+        fid: Fid,
+        (ops, cm): (&'static EndpointOps, &'static ConnectionOps),
+        domain: Used<Domain>,
+        state: State,
+    ) -> Endpoint {
+        let fid = FidEndpoint {
+            fid,
+            ops,
+            cm,
+            msg: &send::MESSAGE,
+            rma: &rma::OPS,
+            tagged: &send::TAGGED,
+            atomic: &atomic::OPS,
+            collective: std::ptr::null(),
+        };
+        Endpoint { fid, users: AtomicUsize::new(0), domain, state: Guarded::new(state) }
+    }
+
     /// # Safety
     /// `fid` is an open endpoint.
     #[inline]
@@ -261,6 +254,40 @@ impl Endpoint {
 }
 
 impl State {
+    pub fn new(domain: Used<Domain>, caps: u64, (send_flags, receive_flags): (u64, u64)) -> State {
+        State {
+            domain,
+            engine: None,
+            enabled: false,
+            caps,
+            directed: caps & FI_DIRECTED_RECV != 0,
+            send_flags,
+            receive_flags,
+            always_sent: FI_COMPLETION,
+            always_received: FI_COMPLETION,
+            vector: None,
+            sends: None,
+            receives: None,
+            counters: Vec::new(),
+            peers: Vec::new(),
+            addresses: Vec::new(),
+            claims: Vec::new(),
+            min_multi_recv: MIN_MULTI_RECV,
+            remote: None,
+            lost: Vec::new(),
+            failed: false,
+            source: Service::ANY,
+            told: None,
+            shared: None,
+            receives_from: None,
+            sends_by: None,
+        }
+    }
+
+    pub fn is_enabled(&self) -> bool {
+        self.enabled
+    }
+
     /// Opens the engine, which gives the endpoint its name.
     fn appear(&mut self, domain: &Domain) -> Result<&mut Engine<Paths, Memory>, c_int> {
         if self.engine.is_none() {
@@ -298,6 +325,10 @@ impl State {
         self.receive_flags |= self.always_received;
         self.appear(domain)?;
         self.enabled = true;
+        if let Some(shared) = &self.receives_from {
+            // SAFETY: the domain is entered; the endpoint leaves the context before it is freed.
+            unsafe { shared.enable(self) };
+        }
         if self.caps & (FI_RMA | FI_ATOMIC) != 0
             && let Err(fault) = self.open_remote()
         {
@@ -399,6 +430,9 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
                 vector.leave(me);
             }
             domain.leave(me);
+            if let Some(shared) = &state.receives_from {
+                shared.leave(me, state);
+            }
             if let Some(engine) = &mut state.engine {
                 // What was sent last may still be needed by peers that have not closed yet.
                 // Where it ends unsure, it is mostly a peer that closed while its last acknowledgement was lost: no fault.
@@ -450,6 +484,16 @@ unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
         } else if let Some(counter) = object::of::<Counter>(other) {
             counter.join(me);
             state.counters.push((Used::new(counter), flags));
+            0
+        } else if let Some(shared) = object::of::<SharedReceives>(other) {
+            if state.receives_from.is_some() || state.enabled {
+                return -FI_EINVAL;
+            }
+            shared.join(me);
+            state.receives_from = Some(Used::new(shared));
+            0
+        } else if let Some(shared) = object::of::<SharedSends>(other) {
+            state.sends_by = Some(Used::new(shared));
             0
         } else if (*other).class == FI_CLASS_EQ {
             // An endpoint without connections has no events.
@@ -510,7 +554,7 @@ unsafe extern "C" fn getname(fid: *mut Fid, into: *mut c_void, length: *mut usiz
     }
 }
 
-unsafe extern "C" fn getopt(
+pub unsafe extern "C" fn getopt(
     fid: *mut Fid,
     level: c_int,
     option: c_int,
@@ -539,7 +583,13 @@ unsafe extern "C" fn getopt(
     }
 }
 
-unsafe extern "C" fn setopt(fid: *mut Fid, level: c_int, option: c_int, from: *const c_void, length: usize) -> c_int {
+pub unsafe extern "C" fn setopt(
+    fid: *mut Fid,
+    level: c_int,
+    option: c_int,
+    from: *const c_void,
+    length: usize,
+) -> c_int {
     // SAFETY: libfabric's contract: `from` holds `length` bytes.
     unsafe {
         let Some(endpoint) = object::of::<Endpoint>(fid) else { return -FI_EINVAL };

@@ -99,6 +99,7 @@ pub unsafe fn of<'a, T: Object>(fid: *const Fid) -> Option<&'a T> {
 }
 
 /// State that a domain's lock guards.
+#[derive(Default)]
 pub struct Guarded<T>(UnsafeCell<T>);
 
 impl<T> Guarded<T> {

@@ -25,12 +25,14 @@ const RECEIVING: u64 = FI_MSG | FI_TAGGED | FI_RECV | FI_MULTI_RECV | FI_DIRECTE
 const REMOTE: u64 = FI_RMA | FI_ATOMIC;
 const INITIATING: u64 = FI_READ | FI_WRITE;
 const TARGETED: u64 = FI_REMOTE_READ | FI_REMOTE_WRITE;
+/// Counters of what peers do here.
+const COUNTED: u64 = FI_RMA_EVENT;
 const ANYWHERE: u64 = FI_LOCAL_COMM | FI_REMOTE_COMM;
 
 /// All capabilities.
-pub const CAPS: u64 = SENDING | RECEIVING | REMOTE | INITIATING | TARGETED | ANYWHERE;
+pub const CAPS: u64 = SENDING | RECEIVING | REMOTE | INITIATING | TARGETED | COUNTED | ANYWHERE;
 const TRANSMIT_CAPS: u64 = SENDING | REMOTE | INITIATING;
-const RECEIVE_CAPS: u64 = RECEIVING | REMOTE | TARGETED;
+const RECEIVE_CAPS: u64 = RECEIVING | REMOTE | TARGETED | COUNTED;
 
 const TRANSMIT_FLAGS: u64 =
     FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
@@ -58,6 +60,8 @@ pub struct Settled {
     av_type: c_int,
     mr_mode: c_int,
     tag_format: u64,
+    /// Of an endpoint, for sends and for receives: one each, or FI_SHARED_CONTEXT.
+    contexts: (usize, usize),
 }
 
 /// Whether the engine turns without the application's calls.
@@ -84,10 +88,12 @@ pub unsafe fn settle(api: u32, hints: Option<&Info>, progress: Progress) -> Resu
         threading: FI_THREAD_SAFE,
         control_progress: turns,
         data_progress: turns,
-        av_type: FI_AV_TABLE,
+        // Both are served: who has not asked may open either.
+        av_type: FI_AV_UNSPEC,
         // Keys are the application's and addresses count from the region's start, in old words: scalable.
         mr_mode: if api < version(1, 5) { FI_MR_SCALABLE } else { 0 },
         tag_format: ANY_TAG_FORMAT,
+        contexts: (1, 1),
     };
     let Some(hints) = hints else { return Ok(settled) };
     settled.caps = grant_caps(hints.caps)?;
@@ -96,6 +102,7 @@ pub unsafe fn settle(api: u32, hints: Option<&Info>, progress: Progress) -> Resu
     unsafe {
         if let Some(attr) = given(hints.ep_attr) {
             settled.tag_format = check_endpoint(attr)?;
+            settled.contexts = (attr.tx_ctx_cnt.max(1), attr.rx_ctx_cnt.max(1));
         }
         if let Some(attr) = given(hints.domain_attr) {
             settled.check_domain(attr, progress)?;
@@ -136,7 +143,7 @@ fn check_endpoint(attr: &EndpointAttr) -> Result<u64, NotOffered> {
     must(matches!(attr.protocol, 0 | PROTOCOL) && attr.protocol_version <= 1)?;
     must(attr.max_msg_size <= LONGEST)?;
     must(attr.max_order_raw_size == 0 && attr.max_order_war_size == 0 && attr.max_order_waw_size == 0)?;
-    must(attr.tx_ctx_cnt <= 1 && attr.rx_ctx_cnt <= 1)?;
+    must([attr.tx_ctx_cnt, attr.rx_ctx_cnt].iter().all(|&count| count <= 1 || count == FI_SHARED_CONTEXT))?;
     must(attr.auth_key_size == 0)?;
     Ok(if attr.mem_tag_format == 0 { ANY_TAG_FORMAT } else { attr.mem_tag_format })
 }
@@ -156,9 +163,7 @@ impl Settled {
         self.control_progress = turns(attr.control_progress)?.unwrap_or(self.control_progress);
         self.data_progress = turns(attr.data_progress)?.unwrap_or(self.data_progress);
         must((FI_AV_UNSPEC..=FI_AV_TABLE).contains(&attr.av_type))?;
-        if attr.av_type != FI_AV_UNSPEC {
-            self.av_type = attr.av_type;
-        }
+        self.av_type = attr.av_type;
         // FI_MR_BASIC and FI_MR_SCALABLE are answered as asked; of the mode bits since 1.5 none is required.
         match attr.mr_mode {
             asked if asked & FI_MR_BASIC != 0 => self.mr_mode = FI_MR_BASIC,
@@ -169,7 +174,7 @@ impl Settled {
         must(attr.cq_cnt <= OBJECTS && attr.ep_cnt <= OBJECTS && attr.cntr_cnt <= OBJECTS && attr.mr_cnt <= OBJECTS)?;
         must(attr.tx_ctx_cnt <= OBJECTS && attr.rx_ctx_cnt <= OBJECTS)?;
         must(attr.max_ep_tx_ctx <= 1 && attr.max_ep_rx_ctx <= 1)?;
-        must(attr.max_ep_stx_ctx == 0 && attr.max_ep_srx_ctx == 0)?;
+        must(attr.max_ep_stx_ctx <= OBJECTS && attr.max_ep_srx_ctx <= OBJECTS)?;
         must(attr.mr_iov_limit <= PIECES)?;
         must(attr.caps & !ANYWHERE == 0)?;
         must(attr.auth_key_size == 0)
@@ -210,7 +215,7 @@ impl Settled {
             attr.protocol_version = 1;
             attr.max_msg_size = LONGEST;
             attr.mem_tag_format = self.tag_format;
-            (attr.tx_ctx_cnt, attr.rx_ctx_cnt) = (1, 1);
+            (attr.tx_ctx_cnt, attr.rx_ctx_cnt) = self.contexts;
 
             let attr = &mut *info.domain_attr;
             attr.threading = self.threading;
@@ -222,6 +227,7 @@ impl Settled {
             (attr.cq_cnt, attr.ep_cnt, attr.cntr_cnt, attr.mr_cnt) = (OBJECTS, OBJECTS, OBJECTS, OBJECTS);
             (attr.tx_ctx_cnt, attr.rx_ctx_cnt) = (OBJECTS, OBJECTS);
             (attr.max_ep_tx_ctx, attr.max_ep_rx_ctx) = (1, 1);
+            (attr.max_ep_stx_ctx, attr.max_ep_srx_ctx) = (OBJECTS, OBJECTS);
             attr.mr_iov_limit = 1;
             attr.caps = ANYWHERE;
 

@@ -57,7 +57,7 @@ impl State {
 
     #[inline(never)]
     fn make_progress(&mut self, mut reader: Option<&mut Reader>) {
-        let Some(engine) = &mut self.engine else { return };
+        let Some(engine) = &mut self.engine else { return self.share_out() };
         if self.failed {
             if let Some(reader) = reader {
                 reader.failed = true;
@@ -245,7 +245,7 @@ impl State {
 }
 
 #[inline]
-fn count(counters: &[(Used<Counter>, u64)], what: u64, failed: bool) {
+pub fn count(counters: &[(Used<Counter>, u64)], what: u64, failed: bool) {
     for (counter, counted) in counters {
         if counted & what != 0 {
             counter.count(failed);

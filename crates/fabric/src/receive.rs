@@ -68,7 +68,7 @@ impl State {
                 Source::Peer(peer) => peer.0,
             };
         }
-        let Some(engine) = &mut self.engine else { return signed(FI_EOPBADSTATE) };
+        let Some(engine) = &mut self.engine else { return self.post_shared(selector, memory, context) };
         match engine.receive(source, selector, memory, context as u64) {
             Ok(_) => 0,
             Err(fault) => self.fail(&fault),

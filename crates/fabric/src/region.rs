@@ -8,8 +8,10 @@ use crate::abi::Iovec;
 use crate::abi::constants::*;
 use crate::abi::info::MemoryRegionAttr;
 use crate::abi::object::{Fid, FidMemoryRegion, Ops};
+use crate::counter::Counter;
 use crate::domain::Domain;
 use crate::object::{self, Object, Used};
+use crate::progress::count;
 use crate::refuse;
 
 #[repr(C)]
@@ -31,13 +33,14 @@ unsafe impl Object for Region {
 }
 
 /// What peers may do where.
-#[derive(Clone, Copy)]
 struct Extent {
     base: usize,
     /// The address that peers know its first byte by.
     origin: u64,
     length: usize,
     access: u64,
+    /// With the FI_REMOTE_READ and FI_REMOTE_WRITE that they count.
+    counters: Vec<(Used<Counter>, u64)>,
 }
 
 /// The regions by key.
@@ -61,7 +64,7 @@ impl Regions {
         if self.extents.contains_key(&key) {
             return None;
         }
-        self.extents.insert(key, Extent { base, origin, length, access });
+        self.extents.insert(key, Extent { base, origin, length, access, counters: Vec::new() });
         Some(key)
     }
 
@@ -74,6 +77,19 @@ impl Regions {
         // No bytes have an address too, which is not NULL.
         let first = if length == 0 { std::ptr::dangling_mut() } else { first as *mut u8 };
         (inside && (first as usize).checked_add(length).is_some()).then_some(first)
+    }
+
+    /// Counts what peers do in a region; false where there is none.
+    fn watch(&mut self, key: u64, counter: Used<Counter>, what: u64) -> bool {
+        let Some(extent) = self.extents.get_mut(&key) else { return false };
+        extent.counters.push((counter, what));
+        true
+    }
+
+    pub fn accessed(&self, key: u64, access: u64) {
+        if let Some(extent) = self.extents.get(&key) {
+            count(&extent.counters, access, false);
+        }
     }
 
     /// Removes a region: from then on nothing is found there.
@@ -112,9 +128,24 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     }
 }
 
-/// Regions are usable as they are made; endpoints and counters may be bound and change nothing.
-unsafe extern "C" fn bind(_: *mut Fid, _: *mut Fid, _: u64) -> c_int {
-    0
+/// Regions are usable as they are made, through all endpoints: one may be bound and changes nothing.
+unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
+    // SAFETY: libfabric's contract: two open objects of one domain.
+    unsafe {
+        let Some(region) = object::of::<Region>(fid) else { return -FI_EINVAL };
+        let Some(counter) = object::of::<Counter>(other) else {
+            return if !other.is_null() && (*other).class == FI_CLASS_EP { 0 } else { -FI_EINVAL };
+        };
+        if flags & REACHABLE == 0 || flags & !REACHABLE != 0 {
+            return -FI_EBADFLAGS;
+        }
+        let _entered = region.domain.enter();
+        if !region.reachable || !region.domain.regions().watch(region.fid.key, Used::new(counter), flags) {
+            return -FI_EINVAL;
+        }
+        counter.count_regions();
+        0
+    }
 }
 
 unsafe extern "C" fn control(_: *mut Fid, command: c_int, _: *mut c_void) -> c_int {

@@ -77,14 +77,14 @@ impl State {
                 if header.flags & WITH_DATA != 0 {
                     self.written_with_data(peer, header.data, length);
                 }
-                self.count(FI_REMOTE_WRITE, false);
+                self.accessed(header.key, FI_REMOTE_WRITE);
                 Ok(self.answer(peer, header.ticket, &[]))
             }
             Kind::Read => {
-                self.count(FI_REMOTE_READ, false);
                 if length > INLINE {
                     return Ok(self.lend(peer, header, target, length));
                 }
+                self.accessed(header.key, FI_REMOTE_READ);
                 // SAFETY: inside a region, as above; the slice is gone before anybody can close it.
                 let bytes = unsafe { std::slice::from_raw_parts(target, length) };
                 Ok(self.answer(peer, header.ticket, bytes))
@@ -120,11 +120,17 @@ impl State {
                     let target = unsafe { std::slice::from_raw_parts_mut(target, length) };
                     apply(datatype, operator, target, operands, comparands);
                 }
-                self.count(if fetches { FI_REMOTE_READ } else { FI_REMOTE_WRITE }, false);
+                self.accessed(header.key, if fetches { FI_REMOTE_READ } else { FI_REMOTE_WRITE });
                 Ok(self.answer(peer, header.ticket, &before))
             }
             Kind::Failed => Ok(Ok(())),
         }
+    }
+
+    /// A peer has read or changed a part of a region.
+    fn accessed(&self, region: u64, how: u64) {
+        self.count(how, false);
+        self.domain.accessed(region, how);
     }
 
     fn answer(&mut self, peer: PeerIndex, ticket: u64, bytes: &[u8]) -> Result<()> {
@@ -172,15 +178,25 @@ impl State {
     /// The engine has done with a part of a region; a message of `got` bytes came or went.
     pub fn lease_ended(&mut self, key: LeaseKey, status: Status, got: u64) -> Result<()> {
         let Some(remote) = &mut self.remote else { return Ok(()) };
-        let Some(Lease { peer, ticket, landing, revoked, .. }) = remote.leases.remove(key) else { return Ok(()) };
+        let Some(Lease { peer, ticket, region, landing, revoked, .. }) = remote.leases.remove(key) else {
+            return Ok(());
+        };
         remote.load(peer).served -= 1;
-        let Some(Landing { length, data }) = landing.filter(|_| !revoked) else { return Ok(()) };
+        if revoked {
+            return Ok(());
+        }
+        let Some(Landing { length, data }) = landing else {
+            if status == Status::Done {
+                self.accessed(region, FI_REMOTE_READ);
+            }
+            return Ok(());
+        };
         match status {
             Status::Done if got == length as u64 => {
                 if let Some(data) = data {
                     self.written_with_data(peer, data, length);
                 }
-                self.count(FI_REMOTE_WRITE, false);
+                self.accessed(region, FI_REMOTE_WRITE);
                 self.answer(peer, ticket, &[])
             }
             // Other bytes than were announced.

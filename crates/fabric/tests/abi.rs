@@ -44,7 +44,7 @@ macro_rules! table {
 
 fn questions() -> Vec<Question> {
     let mut q = Vec::new();
-    for list in [FLAGS, CLASSES, ENUMERATIONS, ERRORS] {
+    for list in [FLAGS, COUNTS, CLASSES, ENUMERATIONS, ERRORS] {
         q.extend(list.iter().map(|(name, value)| Question { c: name.to_string(), rust: *value }));
     }
     structures(&mut q);
@@ -136,6 +136,9 @@ fn structures(q: &mut Vec<Question>) {
     layout!(q, "struct fid_eq", FidEventQueue, whole: true, "ops" = ops);
     layout!(q, "struct fid_cq", FidCompletionQueue, whole: true, "ops" = ops);
     layout!(q, "struct fid_cntr", FidCounter, whole: true, "ops" = ops);
+    layout!(q, "struct fid_stx", FidTransmitContext, whole: true, "ops" = ops);
+    layout!(q, "struct fid_poll", FidPoll, whole: true, "ops" = ops);
+    layout!(q, "struct fi_poll_attr", PollAttr, whole: true, "flags" = flags);
     layout!(q, "struct fid_ep", FidEndpoint, whole: true, "ops" = ops, "cm" = cm, "msg" = msg, "rma" = rma,
         "tagged" = tagged, "atomic" = atomic, "collective" = collective);
 }
@@ -164,6 +167,7 @@ fn tables(q: &mut Vec<Question>) {
     table!(q, "struct fi_ops_eq", EventQueueOps, read, readerr, write, sread, strerror);
     table!(q, "struct fi_ops_cq", CompletionQueueOps, read, readfrom, readerr, sread, sreadfrom, signal, strerror);
     table!(q, "struct fi_ops_cntr", CounterOps, read, readerr, add, set, wait, adderr, seterr);
+    table!(q, "struct fi_ops_poll", PollOps, poll, poll_add, poll_del);
     table!(q, "struct fi_ops_ep", EndpointOps, cancel, getopt, setopt, tx_ctx, rx_ctx, rx_size_left, tx_size_left);
     table!(
         q,

@@ -37,6 +37,7 @@ constants! { FLAGS: u64;
     FI_AV_USER_ID = 1 << 41,
     FI_LOCAL_COMM = 1 << 51,
     FI_REMOTE_COMM = 1 << 52,
+    FI_RMA_EVENT = 1 << 56,
     FI_SOURCE = 1 << 57,
     FI_DISCARD = 1 << 58,
     FI_SYNC_ERR = 1 << 58,
@@ -58,15 +59,22 @@ constants! { FLAGS: u64;
     FI_ADDR_NOTAVAIL = u64::MAX,
 }
 
+constants! { COUNTS: usize;
+    FI_SHARED_CONTEXT = usize::MAX,
+}
+
 constants! { CLASSES: usize;
     FI_CLASS_FABRIC = 1,
     FI_CLASS_DOMAIN = 2,
     FI_CLASS_EP = 3,
+    FI_CLASS_SRX_CTX = 6,
+    FI_CLASS_STX_CTX = 8,
     FI_CLASS_AV = 11,
     FI_CLASS_MR = 12,
     FI_CLASS_EQ = 13,
     FI_CLASS_CQ = 14,
     FI_CLASS_CNTR = 15,
+    FI_CLASS_POLL = 17,
 }
 
 constants! { ENUMERATIONS: c_int;

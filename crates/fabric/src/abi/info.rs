@@ -155,6 +155,12 @@ pub struct CounterAttr {
     pub flags: u64,
 }
 
+/// `struct fi_poll_attr`.
+#[repr(C)]
+pub struct PollAttr {
+    pub flags: u64,
+}
+
 /// `struct fi_mr_attr`, as far as all versions have it.
 #[repr(C)]
 pub struct MemoryRegionAttr {

@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int, c_void};
 use super::atomic::{AtomicAttr, AtomicMessage, Elements};
 use super::completion::{ErrorEntry, EventErrorEntry};
 use super::info::{
-    AddressVectorAttr, CompletionQueueAttr, CounterAttr, EventQueueAttr, Info, MemoryRegionAttr, ReceiveAttr,
+    AddressVectorAttr, CompletionQueueAttr, CounterAttr, EventQueueAttr, Info, MemoryRegionAttr, PollAttr, ReceiveAttr,
     TransmitAttr,
 };
 use super::transfer::{Message, RemoteMessage, TaggedMessage};
@@ -84,8 +84,8 @@ table! {
         endpoint: fn(*mut FidDomain, *mut Info, *mut *mut FidEndpoint, *mut c_void) -> c_int,
         scalable_ep: fn(*mut FidDomain, *mut Info, *mut *mut FidEndpoint, *mut c_void) -> c_int,
         cntr_open: fn(*mut FidDomain, *mut CounterAttr, *mut *mut FidCounter, *mut c_void) -> c_int,
-        poll_open: fn(*mut FidDomain, *mut c_void, *mut *mut c_void) -> c_int,
-        stx_ctx: fn(*mut FidDomain, *mut TransmitAttr, *mut *mut c_void, *mut c_void) -> c_int,
+        poll_open: fn(*mut FidDomain, *mut PollAttr, *mut *mut FidPoll) -> c_int,
+        stx_ctx: fn(*mut FidDomain, *mut TransmitAttr, *mut *mut FidTransmitContext, *mut c_void) -> c_int,
         srx_ctx: fn(*mut FidDomain, *mut ReceiveAttr, *mut *mut FidEndpoint, *mut c_void) -> c_int,
         query_atomic: fn(*mut FidDomain, c_int, c_int, *mut AtomicAttr, u64) -> c_int,
         query_collective: fn(*mut FidDomain, c_int, *mut c_void, u64) -> c_int,
@@ -205,6 +205,22 @@ object! {
 }
 
 table! {
+    /// `struct fi_ops_poll`.
+    PollOps {
+        poll: fn(*mut FidPoll, *mut *mut c_void, c_int) -> c_int,
+        poll_add: fn(*mut FidPoll, *mut Fid, u64) -> c_int,
+        poll_del: fn(*mut FidPoll, *mut Fid, u64) -> c_int,
+    }
+}
+
+object! {
+    /// `struct fid_poll`.
+    FidPoll {
+        ops: *const PollOps,
+    }
+}
+
+table! {
     /// `struct fi_ops_ep`.
     EndpointOps {
         cancel: fn(*mut Fid, *mut c_void) -> Signed,
@@ -214,6 +230,13 @@ table! {
         rx_ctx: fn(*mut FidEndpoint, c_int, *mut ReceiveAttr, *mut *mut FidEndpoint, *mut c_void) -> c_int,
         rx_size_left: fn(*mut FidEndpoint) -> Signed,
         tx_size_left: fn(*mut FidEndpoint) -> Signed,
+    }
+}
+
+object! {
+    /// `struct fid_stx`.
+    FidTransmitContext {
+        ops: *const EndpointOps,
     }
 }
 

@@ -99,6 +99,62 @@ static void formats(void) {
     close_end(end);
 }
 
+/* fi_poll(3): a queue is named while it is not empty, a counter when it has changed since the last poll. */
+static void poll_set(void) {
+    struct wish wish = {.counters = 1};
+    struct end *end = open_end(&wish);
+    if (!end) return;
+    struct fi_poll_attr attr = {0};
+    struct fid_poll *set;
+    struct fi_cq_tagged_entry entry;
+    void *contexts[4], *queue = &end->received, *counter = &end->receives;
+    int out = 5, in = 0;
+    end->received->fid.context = queue;
+    end->receives->fid.context = counter;
+    MUST(fi_poll_open(end->domain, &attr, &set));
+    CHECK(fi_poll_add(set, &end->av->fid, 0) < 0);
+    CHECK(fi_poll_del(set, &end->received->fid, 0) < 0);
+    CHECK_EQUAL(fi_poll_add(set, &end->received->fid, 0), 0);
+    CHECK_EQUAL(fi_poll_add(set, &end->receives->fid, 0), 0);
+    for (int i = 0; i < 10; i++) CHECK_EQUAL(fi_poll(set, contexts, 4), 0);
+    for (int i = 0; i < 3; i++) {
+        MUST(AGAIN(end, fi_trecv(end->ep, &in, sizeof in, NULL, FI_ADDR_UNSPEC, 1, 0, &in)));
+        meet(end); /* the message comes in calls of fi_poll alone */
+        MUST(AGAIN(end, fi_tsend(end->ep, &out, sizeof out, NULL, end->peer, 1, &out)));
+        int queues = 0, counters = 0;
+        while (!queues || !counters) {
+            int told = fi_poll(set, contexts, 4);
+            CHECK(told >= 0 && told <= 2);
+            for (int k = 0; k < told; k++) {
+                CHECK(contexts[k] == queue || contexts[k] == counter);
+                queues += contexts[k] == queue, counters += contexts[k] == counter;
+            }
+        }
+        CHECK_EQUAL(counters, 1);
+        CHECK_EQUAL(in, 5);
+        CHECK_EQUAL(fi_poll(set, contexts, 4), 1); /* not read yet */
+        CHECK(contexts[0] == queue);
+        CHECK_EQUAL(fi_poll(set, contexts, 0), 0);
+        CHECK_EQUAL(fi_cq_read(end->received, &entry, 1), 1);
+        CHECK(entry.op_context == &in);
+        CHECK_EQUAL(fi_poll(set, contexts, 4), 0);
+        EXPECT(end, end->sent, &out);
+        meet(end);
+    }
+    /* An error is news too. */
+    MUST(AGAIN(end, fi_trecv(end->ep, &in, sizeof in, NULL, FI_ADDR_UNSPEC, 99, 0, &in)));
+    CHECK_EQUAL(fi_cancel(&end->ep->fid, &in), 0);
+    while (fi_poll(set, contexts, 4) != 2) {
+    }
+    CHECK_EQUAL(fi_cntr_readerr(end->receives), 1);
+    CHECK_EQUAL(take(end, end->received, &entry, NULL), FI_ECANCELED);
+    CHECK_EQUAL(fi_poll_del(set, &end->received->fid, 0), 0);
+    CHECK_EQUAL(fi_poll_del(set, &end->receives->fid, 0), 0);
+    CHECK_EQUAL(fi_poll(set, contexts, 4), 0);
+    CHECK_EQUAL(fi_close(&set->fid), 0);
+    close_end(end);
+}
+
 static void counters(void) {
     struct wish wish = {.counters = 1};
     struct end *end = open_end(&wish);
@@ -225,6 +281,7 @@ const struct test_case completion_cases[] = {
     {"selective", selective},
     {"formats", formats},
     {"counters", counters},
+    {"poll_set", poll_set},
     {"waiting_read", waiting_read},
     {"delivery_complete", delivery_complete},
     {"error_comes_first", error_comes_first},

@@ -27,6 +27,7 @@ struct wish {
     enum fi_wait_obj wait_object;
     uint64_t transmit_bind, receive_bind; /* flags beside FI_TRANSMIT and FI_RECV when the queues are bound */
     int counters;                         /* bound for FI_SEND and FI_RECV */
+    int remote_counters;                  /* bound for FI_REMOTE_WRITE and FI_REMOTE_READ */
 };
 
 /* One side's objects. */
@@ -37,7 +38,7 @@ struct end {
     struct fid_av *av;
     struct fid_ep *ep;
     struct fid_cq *sent, *received;
-    struct fid_cntr *sends, *receives;
+    struct fid_cntr *sends, *receives, *written, *read;
     fi_addr_t peer, self;
     int side;
 };
@@ -47,7 +48,7 @@ struct test_case {
     void (*run)(void);
 };
 extern const struct test_case object_cases[], transfer_cases[], matching_cases[], peek_cases[], multi_receive_cases[],
-    completion_cases[], load_cases[], remote_cases[];
+    completion_cases[], load_cases[], remote_cases[], shared_cases[];
 
 extern int side; /* 0 or 1 */
 extern const char *provider;

@@ -38,6 +38,7 @@ static const struct group {
     {"matching", matching_cases},     {"peek", peek_cases},
     {"multi_receive", multi_receive_cases}, {"completion", completion_cases},
     {"load", load_cases},             {"remote", remote_cases},
+    {"shared", shared_cases},
 };
 
 void check(int holds, const char *file, int line, const char *format, ...) {
@@ -206,6 +207,13 @@ struct end *open_end(const struct wish *wish) {
         MUST(fi_ep_bind(end->ep, &end->sends->fid, FI_SEND));
         MUST(fi_ep_bind(end->ep, &end->receives->fid, FI_RECV));
     }
+    if (wish->remote_counters) {
+        struct fi_cntr_attr counter = {.events = FI_CNTR_EVENTS_COMP, .wait_obj = FI_WAIT_UNSPEC};
+        MUST(fi_cntr_open(end->domain, &counter, &end->written, NULL));
+        MUST(fi_cntr_open(end->domain, &counter, &end->read, NULL));
+        MUST(fi_ep_bind(end->ep, &end->written->fid, FI_REMOTE_WRITE));
+        MUST(fi_ep_bind(end->ep, &end->read->fid, FI_REMOTE_READ));
+    }
     MUST(fi_enable(end->ep));
     char mine[256], theirs[256];
     size_t length = sizeof mine;
@@ -224,6 +232,8 @@ void close_end(struct end *end) {
     CHECK_EQUAL(fi_close(&end->ep->fid), 0);
     if (end->sends) CHECK_EQUAL(fi_close(&end->sends->fid), 0);
     if (end->receives) CHECK_EQUAL(fi_close(&end->receives->fid), 0);
+    if (end->written) CHECK_EQUAL(fi_close(&end->written->fid), 0);
+    if (end->read) CHECK_EQUAL(fi_close(&end->read->fid), 0);
     CHECK_EQUAL(fi_close(&end->sent->fid), 0);
     CHECK_EQUAL(fi_close(&end->received->fid), 0);
     CHECK_EQUAL(fi_close(&end->av->fid), 0);

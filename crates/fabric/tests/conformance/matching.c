@@ -266,6 +266,52 @@ static void truncated(void) {
     close_end(end);
 }
 
+/* Receives of any source outlive each of the sources. */
+static void sources_leave(void) {
+    struct end *end = open_end(NULL);
+    if (!end) return;
+    enum { GUESTS = 4 };
+    static int values[2][GUESTS + 1];
+    struct fi_cq_tagged_entry entry;
+    int last = GUESTS;
+    if (side == 0) {
+        for (int i = 0; i <= GUESTS; i++) {
+            MUST(AGAIN(end, fi_recv(end->ep, &values[0][i], sizeof(int), NULL, FI_ADDR_UNSPEC, NULL)));
+            MUST(AGAIN(end, fi_trecv(end->ep, &values[1][i], sizeof(int), NULL, FI_ADDR_UNSPEC, 0, ~0ull, NULL)));
+        }
+        for (int i = 0; i <= GUESTS; i++) {
+            for (int form = 0; form < 2; form++) CHECK_EQUAL(take(end, end->received, &entry, NULL), 0);
+            CHECK_EQUAL(values[0][i], i);
+            CHECK_EQUAL(values[1][i], i);
+            meet(end);
+            meet(end);
+        }
+    } else {
+        for (int i = 0; i < GUESTS; i++) {
+            struct fid_ep *guest;
+            MUST(fi_endpoint(end->domain, end->info, &guest, NULL));
+            MUST(fi_ep_bind(guest, &end->av->fid, 0));
+            MUST(fi_ep_bind(guest, &end->sent->fid, FI_TRANSMIT));
+            MUST(fi_ep_bind(guest, &end->received->fid, FI_RECV));
+            MUST(fi_enable(guest));
+            MUST(AGAIN(end, fi_send(guest, &i, sizeof i, NULL, end->peer, &guest)));
+            MUST(AGAIN(end, fi_tsend(guest, &i, sizeof i, NULL, end->peer, 7, &guest)));
+            EXPECT(end, end->sent, &guest);
+            EXPECT(end, end->sent, &guest);
+            meet(end);
+            CHECK_EQUAL(fi_close(&guest->fid), 0);
+            meet(end);
+        }
+        MUST(AGAIN(end, fi_send(end->ep, &last, sizeof last, NULL, end->peer, &last)));
+        MUST(AGAIN(end, fi_tsend(end->ep, &last, sizeof last, NULL, end->peer, 7, &last)));
+        EXPECT(end, end->sent, &last);
+        EXPECT(end, end->sent, &last);
+        meet(end);
+        meet(end);
+    }
+    close_end(end);
+}
+
 const struct test_case matching_cases[] = {
     {"ignored_bits", ignored_bits},
     {"posted_order", posted_order},
@@ -275,5 +321,6 @@ const struct test_case matching_cases[] = {
     {"source_is_ignored_unless_directed", source_is_ignored_unless_directed},
     {"cancelled", cancelled},
     {"truncated", truncated},
+    {"sources_leave", sources_leave},
     {NULL, NULL},
 };

@@ -1,6 +1,9 @@
 /* What is offered and refused, and the objects' own rules: fi_getinfo(3), fi_av(3), fi_endpoint(3), fi_eq(3). */
 #include "conform.h"
 
+#include <stdio.h>
+#include <unistd.h>
+
 static struct fi_info *offered(struct fi_info *hints, int *code) {
     struct fi_info *info = NULL;
     *code = fi_getinfo(FI_VERSION(1, 15), NULL, NULL, 0, hints, &info);
@@ -84,6 +87,26 @@ static void requests_are_granted(void) {
         fi_freeinfo(info);
         fi_freeinfo(hints);
     }
+}
+
+/* A provider that has both types leaves the choice to who asks for none: fi_domain(3). */
+static void type_of_address_vector_is_asked_for(void) {
+    static const enum fi_av_type types[] = {FI_AV_MAP, FI_AV_TABLE, FI_AV_UNSPEC};
+    int granted = 0;
+    for (int i = 0; i < 3; i++) {
+        int code;
+        struct fi_info *hints = hints_for(FI_TAGGED | FI_MSG);
+        hints->domain_attr->av_type = types[i];
+        struct fi_info *info = offered(hints, &code);
+        if (code == 0 && (types[i] || granted == 2)) {
+            CHECK_EQUAL(info->domain_attr->av_type, types[i]);
+            granted++;
+        }
+        fi_freeinfo(info);
+        fi_freeinfo(hints);
+    }
+    if (granted < 2) leave_out("the provider has one type of address vector only");
+    else CHECK_EQUAL(granted, 3);
 }
 
 static void enable_needs_its_parts(void) {
@@ -293,6 +316,7 @@ const struct test_case object_cases[] = {
     {"other_types_are_refused", other_types_are_refused},
     {"too_much_is_refused", too_much_is_refused},
     {"requests_are_granted", requests_are_granted},
+    {"type_of_address_vector_is_asked_for", type_of_address_vector_is_asked_for},
     {"enable_needs_its_parts", enable_needs_its_parts},
     {"named_av_is_refused", named_av_is_refused},
     {"name_of_endpoint", name_of_endpoint},

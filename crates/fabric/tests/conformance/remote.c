@@ -267,6 +267,68 @@ static void closed_while_read(void) {
     close_end(end);
 }
 
+/* FI_RMA_EVENT: counters at the target, of an endpoint and of one of two regions. */
+static void counted_at_the_target(void) {
+    struct wish wish = {.caps = FI_TAGGED | FI_MSG | FI_RMA | FI_ATOMIC | FI_RMA_EVENT, .remote_counters = 1};
+    struct end *end = open_end(&wish);
+    if (!end) return;
+    static const size_t lengths[] = {8, 5000, 200000};
+    struct fi_cntr_attr attr = {.events = FI_CNTR_EVENTS_COMP, .wait_obj = FI_WAIT_UNSPEC};
+    struct fid_cntr *written, *read;
+    struct region theirs[2], mine[2];
+    struct fi_cq_tagged_entry entry;
+    int64_t one = 1, before;
+    for (int i = 0; i < 2; i++) mine[i] = share(end, ROOM, ALL_ACCESS, 8 + (uint64_t)i, &theirs[i]);
+    MUST(fi_cntr_open(end->domain, &attr, &written, NULL));
+    attr.wait_obj = FI_WAIT_NONE; /* only says that the counter has nothing to sleep on */
+    MUST(fi_cntr_open(end->domain, &attr, &read, NULL));
+    CHECK_EQUAL(fi_mr_bind(mine[0].mr, &written->fid, FI_REMOTE_WRITE), 0);
+    CHECK_EQUAL(fi_mr_bind(mine[0].mr, &read->fid, FI_REMOTE_READ), 0);
+    CHECK(fi_mr_bind(mine[0].mr, &read->fid, FI_SEND) < 0);
+    meet(end);
+    char *local = memory(ROOM);
+    memset(local, 1, ROOM);
+    for (int which = 0; which < 2; which++)
+        for (int i = 0; i < 3; i++) {
+            if (side == 0) {
+                MUST(AGAIN(end, fi_write(end->ep, local, lengths[i], NULL, end->peer, theirs[which].base, theirs[which].key, local)));
+                EXPECT(end, end->sent, local);
+                MUST(AGAIN(end, fi_read(end->ep, local, lengths[i], NULL, end->peer, theirs[which].base, theirs[which].key, local)));
+                EXPECT(end, end->sent, local);
+            } else if (which == 0) { /* in whose calls alone the target goes on */
+                CHECK_EQUAL(fi_cntr_wait(written, (uint64_t)i + 1, 20000), 0);
+                CHECK_EQUAL(fi_cntr_wait(read, (uint64_t)i + 1, 20000), 0);
+            } else {
+                CHECK_EQUAL(fi_cntr_wait(end->written, (uint64_t)i + 4, 20000), 0);
+                CHECK_EQUAL(fi_cntr_wait(end->read, (uint64_t)i + 4, 20000), 0);
+            }
+            meet(end);
+        }
+    if (side == 0) {
+        MUST(AGAIN(end, fi_atomic(end->ep, &one, 1, NULL, end->peer, theirs[0].base, theirs[0].key, FI_INT64, FI_SUM, &one)));
+        EXPECT(end, end->sent, &one);
+        MUST(AGAIN(end, fi_fetch_atomic(end->ep, &one, 1, NULL, &before, NULL, end->peer, theirs[0].base, theirs[0].key, FI_INT64, FI_SUM, &one)));
+        EXPECT(end, end->sent, &one);
+        /* What is refused is not counted. */
+        MUST(AGAIN(end, fi_write(end->ep, local, 8, NULL, end->peer, theirs[0].base + ROOM, theirs[0].key, local)));
+        CHECK(take(end, end->sent, &entry, NULL) != 0);
+    }
+    meet(end);
+    uint64_t there = side == 1;
+    CHECK_EQUAL(fi_cntr_read(written), 4 * there);
+    CHECK_EQUAL(fi_cntr_read(read), 4 * there);
+    CHECK_EQUAL(fi_cntr_read(end->written), 7 * there);
+    CHECK_EQUAL(fi_cntr_read(end->read), 7 * there);
+    CHECK_EQUAL(fi_cntr_readerr(written), 0);
+    meet(end);
+    CHECK_EQUAL(fi_close(&written->fid), -FI_EBUSY);
+    for (int i = 0; i < 2; i++) withdraw(&mine[i]);
+    CHECK_EQUAL(fi_close(&written->fid), 0);
+    CHECK_EQUAL(fi_close(&read->fid), 0);
+    free(local);
+    close_end(end);
+}
+
 /* What the provider posts for itself is not the application's to cancel. */
 static void cancelled_is_only_what_was_posted(void) {
     struct end *end = open_remote(FI_RMA);
@@ -497,6 +559,7 @@ const struct test_case remote_cases[] = {
     {"write_and_read_by_virtual_address", write_and_read_by_virtual_address},
     {"written_with_data", written_with_data},
     {"in_pieces", in_pieces},
+    {"counted_at_the_target", counted_at_the_target},
     {"bounds_and_rights", bounds_and_rights},
     {"closed_region", closed_region},
     {"closed_while_written", closed_while_written},

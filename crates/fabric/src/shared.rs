@@ -1,0 +1,267 @@
+//! Shared contexts. One for receives is an endpoint without an engine: what is posted there waits until a message for it has
+//! come to one of the endpoints that use it, and goes to that one's engine then. Nobody else pays for it: queues and counters
+//! drive it as they drive endpoints. One for sends is a name only, since each endpoint has its own engine.
+
+use std::collections::VecDeque;
+use std::ffi::{c_int, c_void};
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicUsize;
+
+use endpoint::{Source, TagSelector};
+
+use crate::abi::Signed;
+use crate::abi::completion::ErrorEntry;
+use crate::abi::constants::*;
+use crate::abi::info::{ReceiveAttr, TransmitAttr};
+use crate::abi::object::{EndpointOps, Fid, FidDomain, FidEndpoint, FidTransmitContext, Ops};
+use crate::domain::Domain;
+use crate::endpoint::{CONNECTION, Endpoint, State, getopt, rx_ctx, setopt, size_left, tx_ctx};
+use crate::memory::{Memory, wish};
+use crate::object::{self, Context, Object, Used};
+use crate::refuse::{self, signed};
+
+/// A shared receive context.
+#[repr(transparent)]
+pub struct SharedReceives(Endpoint);
+
+// SAFETY: an endpoint begins with a `Fid`.
+unsafe impl Object for SharedReceives {
+    const CLASS: usize = FI_CLASS_SRX_CTX;
+
+    fn users(&self) -> &AtomicUsize {
+        self.0.users()
+    }
+}
+
+/// What the state of such a context holds.
+#[derive(Default)]
+pub struct Shared {
+    posted: VecDeque<Posted>,
+    /// Those that use it; each leaves before it is freed.
+    members: Vec<NonNull<Endpoint>>,
+}
+
+struct Posted {
+    selector: TagSelector,
+    memory: Memory,
+    context: Context,
+}
+
+static BASE: Ops = Ops {
+    size: size_of::<Ops>(),
+    close: object::close::<SharedReceives>,
+    bind: refuse::bind,
+    control: refuse::control,
+    ops_open: refuse::ops_open,
+    tostr: refuse::tostr,
+    ops_set: refuse::ops_set,
+};
+
+static OPS: EndpointOps = EndpointOps {
+    size: size_of::<EndpointOps>(),
+    cancel,
+    getopt,
+    setopt,
+    tx_ctx,
+    rx_ctx,
+    rx_size_left: size_left,
+    tx_size_left: size_left,
+};
+
+pub unsafe extern "C" fn open_receives(
+    domain: *mut FidDomain,
+    attr: *mut ReceiveAttr,
+    into: *mut *mut FidEndpoint,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: libfabric's contract: the domain is open, the rest NULL or good.
+    unsafe {
+        let Some(domain) = object::of::<Domain>(domain.cast()) else { return -FI_EINVAL };
+        let (caps, flags) = attr.as_ref().map_or((0, 0), |attr| (attr.caps, attr.op_flags));
+        // Sources are numbered by each endpoint for itself.
+        if caps & FI_DIRECTED_RECV != 0 {
+            return -FI_ENOSYS;
+        }
+        let domain = Used::new(domain);
+        let mut state = State::new(domain.clone(), 0, (0, flags));
+        state.always_received = 0;
+        state.shared = Some(Box::default());
+        let fid = Fid { class: FI_CLASS_SRX_CTX, context, ops: &BASE };
+        object::open(SharedReceives(Endpoint::new(fid, (&OPS, &CONNECTION), domain, state)), into)
+    }
+}
+
+impl SharedReceives {
+    /// # Safety
+    /// The domain is entered, no reference to the context's state is in use, and the endpoint stays until
+    /// [`SharedReceives::leave`].
+    pub unsafe fn join(&self, member: NonNull<Endpoint>) {
+        // SAFETY: the caller's promise.
+        if let Some(shared) = unsafe { &mut self.0.state().shared } {
+            shared.members.push(member);
+        }
+    }
+
+    /// The endpoint is enabled: what it tells of its receives by drives the context too.
+    ///
+    /// # Safety
+    /// The domain is entered, and the context stays until the last of its members has left.
+    pub unsafe fn enable(&self, member: &State) {
+        let me = NonNull::from(&self.0);
+        // SAFETY: the caller's promise.
+        unsafe {
+            member.receives.iter().for_each(|queue| queue.join(me));
+            member.counters.iter().for_each(|(counter, _)| counter.join(me));
+        }
+    }
+
+    /// # Safety
+    /// The domain is entered, and no reference to the state of the context or another member is in use.
+    pub unsafe fn leave(&self, member: NonNull<Endpoint>, state: &State) {
+        let me = NonNull::from(&self.0);
+        // SAFETY: the caller's promise.
+        unsafe {
+            state.receives.iter().for_each(|queue| queue.leave(me));
+            state.counters.iter().for_each(|(counter, _)| counter.leave(me));
+            let Some(shared) = &mut self.0.state().shared else { return };
+            shared.members.retain(|&other| other != member);
+            // Those that stay may use the same queue.
+            for other in &shared.members {
+                self.enable(other.as_ref().state());
+            }
+        }
+    }
+}
+
+impl State {
+    /// Posts a receive of an endpoint without an engine.
+    #[cold]
+    #[inline(never)]
+    pub fn post_shared(&mut self, selector: TagSelector, memory: Memory, context: Context) -> Signed {
+        let Some(shared) = &mut self.shared else { return signed(FI_EOPBADSTATE) };
+        if memory.wishes & wish::MULTIPLE != 0 {
+            return signed(FI_EOPNOTSUPP);
+        }
+        shared.posted.push_back(Posted { selector, memory, context });
+        self.share_out();
+        0
+    }
+
+    /// Gives receives to those that messages for them have come to.
+    #[cold]
+    #[inline(never)]
+    pub fn share_out(&mut self) {
+        let Some(shared) = &mut self.shared else { return };
+        for member in &shared.members {
+            // SAFETY: members are open, are other objects than this one, and the domain is entered.
+            unsafe { member.as_ref().state() }.take_from(&mut shared.posted);
+        }
+    }
+
+    fn take_from(&mut self, posted: &mut VecDeque<Posted>) {
+        if self.failed || !self.is_enabled() {
+            return;
+        }
+        let always = if self.always_received != 0 { wish::COMPLETION } else { 0 };
+        let Some(engine) = &mut self.engine else { return };
+        let mut take = || {
+            // A message may come while others are looked for: the first receive is found when it is found again.
+            let mut first = None;
+            loop {
+                let mut missed = None;
+                let mut found = None;
+                for (at, receive) in posted.iter().enumerate().take(first.map_or(usize::MAX, |first: usize| first + 1))
+                {
+                    if missed == Some(receive.selector) {
+                        continue;
+                    }
+                    if engine.probe(Source::Any, receive.selector)?.is_some() {
+                        found = Some(at);
+                        break;
+                    }
+                    missed = Some(receive.selector);
+                }
+                let Some(at) = found else { return Ok(()) };
+                if at > 0 && first != Some(at) {
+                    first = Some(at);
+                    continue;
+                }
+                first = None;
+                let Some(Posted { selector, mut memory, context }) = posted.remove(at) else { return Ok(()) };
+                memory.wishes |= always;
+                engine.receive(Source::Any, selector, memory, context as u64)?;
+            }
+        };
+        let taken: machine::Result<()> = take();
+        if let Err(fault) = taken {
+            self.fail(&fault);
+        }
+    }
+}
+
+unsafe extern "C" fn cancel(fid: *mut Fid, context: *mut c_void) -> Signed {
+    // SAFETY: libfabric's contract: an open context.
+    unsafe {
+        let Some(SharedReceives(endpoint)) = object::of::<SharedReceives>(fid) else { return signed(FI_EINVAL) };
+        let _entered = endpoint.domain.enter();
+        let Some(shared) = &mut endpoint.state().shared else { return signed(FI_EINVAL) };
+        if let Some(at) = shared.posted.iter().position(|receive| receive.context == context) {
+            let receive = shared.posted.remove(at);
+            // Any of the queues may tell it.
+            let queue = shared.members.iter().find_map(|member| member.as_ref().state().receives.as_ref());
+            if let (Some(receive), Some(queue)) = (receive, queue) {
+                let kind = if receive.memory.wishes & wish::TAGGED != 0 { FI_TAGGED } else { FI_MSG };
+                queue.push_error(ErrorEntry::new(context, FI_RECV | kind, FI_ECANCELED));
+            }
+            return 0;
+        }
+        for member in &shared.members {
+            let state = member.as_ref().state();
+            let Some(engine) = &mut state.engine else { continue };
+            match engine.cancel_context(context as u64) {
+                Ok(true) => return 0,
+                Ok(false) => {}
+                Err(fault) => return state.fail(&fault),
+            }
+        }
+        signed(FI_ENOENT)
+    }
+}
+
+/// A shared transmit context.
+#[repr(C)]
+pub struct SharedSends {
+    fid: FidTransmitContext,
+    users: AtomicUsize,
+    _domain: Used<Domain>,
+}
+
+// SAFETY: it begins with a `Fid`.
+unsafe impl Object for SharedSends {
+    const CLASS: usize = FI_CLASS_STX_CTX;
+
+    fn users(&self) -> &AtomicUsize {
+        &self.users
+    }
+}
+
+static SENDS_BASE: Ops = Ops { close: object::close::<SharedSends>, ..BASE };
+
+pub unsafe extern "C" fn open_sends(
+    domain: *mut FidDomain,
+    _attr: *mut TransmitAttr,
+    into: *mut *mut FidTransmitContext,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: libfabric's contract: the domain is open, the rest NULL or good.
+    unsafe {
+        let Some(domain) = object::of::<Domain>(domain.cast()) else { return -FI_EINVAL };
+        let fid = Fid { class: FI_CLASS_STX_CTX, context, ops: &SENDS_BASE };
+        let sends = SharedSends {
+            fid: FidTransmitContext { fid, ops: &OPS },
+            users: AtomicUsize::new(0),
+            _domain: Used::new(domain),
+        };
+        object::open(sends, into)
+    }
+}
