@@ -26,7 +26,7 @@ help:
 	@echo 'make lint    formatting and clippy, warnings denied'
 	@echo 'make aarch64 the agent for Arm cores, built and tested under qemu-user'
 	@echo 'make fuzz    every fuzz target for a minute (FUZZ_ARGS="SECONDS TARGET...")'
-	@echo 'make soak    the long tests before a release: 10^9 simulated messages (SOAK_ARGS="--minutes 30")'
+	@echo 'make soak    the long tests before a release: 10^9 simulated messages, 10^6 connections (SOAK_ARGS=--help)'
 	@echo 'make bench   the ratios that the engine is held to, measured in one run'
 
 # What each target adds is built beside what is there: all ask for the same features (crates/manual/tests/features.rs).
