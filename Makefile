@@ -12,7 +12,7 @@ BENCH_ARGS ?=
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 .NOTPARALLEL:
-.PHONY: help study fabric profile offcodes aarch64 test bless lint bench format clippy engine-alone tests loom fuzz tools install uninstall deb
+.PHONY: help study fabric profile offcodes aarch64 test bless lint bench format clippy engine-alone tests loom fuzz soak tools install uninstall deb
 
 help:
 	@echo 'make study   find where message processing should run on this machine'
@@ -26,6 +26,7 @@ help:
 	@echo 'make lint    formatting and clippy, warnings denied'
 	@echo 'make aarch64 the agent for Arm cores, built and tested under qemu-user'
 	@echo 'make fuzz    every fuzz target for a minute (FUZZ_ARGS="SECONDS TARGET...")'
+	@echo 'make soak    the long tests before a release: 10^9 simulated messages, 10^6 connections (SOAK_ARGS=--help)'
 	@echo 'make bench   the ratios that the engine is held to, measured in one run'
 
 # What each target adds is built beside what is there: all ask for the same features (crates/manual/tests/features.rs).
@@ -125,6 +126,11 @@ FUZZ_ARGS ?=
 fuzz:
 	@scripts/bootstrap fuzz
 	@scripts/fuzz $(FUZZ_ARGS)
+
+# No part of `make test`: it takes hours.
+SOAK_ARGS ?=
+soak:
+	@scripts/soak $(SOAK_ARGS)
 
 bless: tools
 	BLESS=1 INSTA_UPDATE=always $(CARGO) test --workspace

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
+use foldhash::fast::FixedState;
+
 use engine::{Completion, Direction, Engine, RequestId, Source, Status, TagSelector};
 use machine::PeerIndex;
 
@@ -42,7 +44,8 @@ pub struct Host {
     pub sent: Vec<u64>,
     /// Messages matched, by sender.
     pub got: Vec<u64>,
-    pending: HashMap<u64, Pending>,
+    /// In the same order each time, so that a seed replays.
+    pending: HashMap<u64, Pending, FixedState>,
     recent: VecDeque<u64>,
     contexts: u64,
     drains: usize,
@@ -69,7 +72,7 @@ impl Host {
             sends_pending: 0,
             sent: vec![0; hosts],
             got: vec![0; hosts],
-            pending: HashMap::new(),
+            pending: HashMap::default(),
             recent: VecDeque::new(),
             contexts: 0,
             drains: 0,

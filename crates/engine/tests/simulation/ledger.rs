@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use foldhash::fast::FixedState;
+
 use engine::Status;
 
 use crate::random::Random;
@@ -12,16 +14,21 @@ pub type Stream = (usize, usize, u64);
 /// A message's bytes follow from its number.
 pub fn fill(number: u64, offset: usize, into: &mut [u8]) {
     let key = Random::new(number).next();
-    let mut at = offset;
-    let mut rest = into;
-    while !rest.is_empty() {
-        let word = (key ^ (at as u64 / 8).wrapping_mul(0xD6E8_FEB8_6659_FD93)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let skip = at % 8;
-        let take = rest.len().min(8 - skip);
-        rest[..take].copy_from_slice(&word.to_le_bytes()[skip..skip + take]);
-        rest = &mut rest[take..];
-        at += take;
+    let word = |at: usize| {
+        let mixed = (key ^ (at as u64 / 8).wrapping_mul(0xD6E8_FEB8_6659_FD93)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        mixed.to_le_bytes()
+    };
+    let skip = offset % 8;
+    let (head, rest) = into.split_at_mut(into.len().min((8 - skip) % 8));
+    head.copy_from_slice(&word(offset)[skip..skip + head.len()]);
+    let mut at = offset + head.len();
+    let mut words = rest.chunks_exact_mut(8);
+    for bytes in &mut words {
+        bytes.copy_from_slice(&word(at));
+        at += 8;
     }
+    let tail = words.into_remainder();
+    tail.copy_from_slice(&word(at)[..tail.len()]);
 }
 
 /// FNV-1a over words.
@@ -56,10 +63,10 @@ pub struct Received {
 
 #[derive(Default)]
 pub struct Ledger {
-    sent: HashMap<Stream, Vec<Sent>>,
-    received: HashMap<Stream, Vec<Received>>,
+    sent: HashMap<Stream, Vec<Sent>, FixedState>,
+    received: HashMap<Stream, Vec<Received>, FixedState>,
     /// Where each message is, for cancelling it.
-    places: HashMap<u64, (Stream, usize)>,
+    places: HashMap<u64, (Stream, usize), FixedState>,
     pub messages_received: u64,
 }
 

@@ -65,28 +65,8 @@ enum Event {
     },
 }
 
-struct Scheduled {
-    at: u64,
-    order: u64,
-    event: Event,
-}
-
-impl PartialEq for Scheduled {
-    fn eq(&self, other: &Self) -> bool {
-        (self.at, self.order) == (other.at, other.order)
-    }
-}
-impl Eq for Scheduled {}
-impl PartialOrd for Scheduled {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Scheduled {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.order).cmp(&(other.at, other.order))
-    }
-}
+/// When, in which order of those at one time, and the place in `World::planned`.
+type Scheduled = Reverse<(u64, u64, usize)>;
 
 /// What a world was like, for the printed summary.
 #[derive(Default, Debug, Clone, Copy)]
@@ -104,11 +84,29 @@ pub struct Outcome {
     pub virtual_time: u64,
 }
 
+impl Outcome {
+    pub fn add(&mut self, other: &Outcome) {
+        self.messages += other.messages;
+        self.packets += other.packets;
+        self.retransmitted += other.retransmitted;
+        self.duplicates += other.duplicates;
+        self.single_copies += other.single_copies;
+        self.deaths += other.deaths;
+        self.hooked += other.hooked;
+        self.hook_acknowledgements += other.hook_acknowledgements;
+        self.hook_passed += other.hook_passed;
+        self.virtual_time += other.virtual_time;
+    }
+}
+
 pub struct World {
     random: Random,
     now: u64,
     order: u64,
-    events: BinaryHeap<Reverse<Scheduled>>,
+    events: BinaryHeap<Scheduled>,
+    planned: Vec<Option<Event>>,
+    /// Places in `planned` that are free.
+    free: Vec<usize>,
     hosts: Vec<Host>,
     ends: Vec<Option<End>>,
     /// `wires[a][b]` for a < b.
@@ -170,6 +168,8 @@ impl World {
             progressed: now,
             order: 0,
             events: BinaryHeap::new(),
+            planned: Vec::new(),
+            free: Vec::new(),
             ends: vec![None; count],
             latest: vec![vec![0; count]; count],
             under_way: vec![vec![0; count]; count],
@@ -217,7 +217,12 @@ impl World {
 
     fn schedule(&mut self, at: u64, event: Event) {
         self.order += 1;
-        self.events.push(Reverse(Scheduled { at, order: self.order, event }));
+        let place = self.free.pop().unwrap_or(self.planned.len());
+        if place == self.planned.len() {
+            self.planned.push(None);
+        }
+        self.planned[place] = Some(event);
+        self.events.push(Reverse((at, self.order, place)));
     }
 
     fn turn_at(&mut self, host: usize, at: u64) {
@@ -234,8 +239,10 @@ impl World {
     /// Runs to the end and checks that it is the right one.
     pub fn run(mut self) -> Outcome {
         let start = self.now;
-        while let Some(Reverse(Scheduled { at, event, .. })) = self.events.pop() {
+        while let Some(Reverse((at, _, place))) = self.events.pop() {
             self.now = at;
+            self.free.push(place);
+            let event = self.planned[place].take().expect("planned once");
             assert!(at < self.progressed + PATIENCE, "no progress any more, at {} ns: {}", at - start, self.state());
             let turned = matches!(event, Event::Turn { .. });
             self.happen(event);
