@@ -356,7 +356,7 @@ impl<P: Port, B: Buffer> Driver<P, B> {
                     }
                 };
                 let sent = match apart {
-                    Some(Apart { head, body, range }) => port.send_apart(peer, head, write, &body, range)?,
+                    Some(Apart { head, body }) => port.send_apart(peer, head, write, &body)?,
                     None => port.send(peer, length, write)?,
                 };
                 match sent {

@@ -1,7 +1,6 @@
 //! The port to other hosts, whichever was asked for, with or without faults injected into it.
 
 use std::net::SocketAddr;
-use std::ops::Range;
 
 use engine::{LinkConfig, ReliabilityConfig};
 use machine::bounds::ENGINE_WINDOW;
@@ -115,9 +114,8 @@ impl Port for NetworkPath {
         head: usize,
         fill: impl FnOnce(&mut [u8]),
         body: &Shared,
-        range: Range<usize>,
     ) -> Result<Sent> {
-        each!(&mut self.inner, port => port.send_apart(peer, head, fill, body, range))
+        each!(&mut self.inner, port => port.send_apart(peer, head, fill, body))
     }
 
     fn flush(&mut self) -> Result<()> {

@@ -5,7 +5,6 @@
 //! packets until something comes back.
 
 use std::collections::{HashMap, VecDeque};
-use std::ops::Range;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -473,17 +472,16 @@ impl Port for Paths {
         head: usize,
         fill: impl FnOnce(&mut [u8]),
         body: &Shared,
-        range: Range<usize>,
     ) -> Result<Sent> {
-        let length = head + range.len();
+        let length = head + body.len();
         let Some(&Peer { way: Way::Network(index), introduced: true, .. }) = self.peers.get(peer.0 as usize) else {
             return self.send(peer, length, |into| {
                 let (first, rest) = into.split_at_mut(head);
                 fill(first);
-                rest.copy_from_slice(&body[range]);
+                rest.copy_from_slice(body);
             });
         };
-        let sent = self.network.send_apart(index, head, fill, body, range)?;
+        let sent = self.network.send_apart(index, head, fill, body)?;
         if sent == Sent::Taken {
             self.over_network.packets_sent += 1;
             self.over_network.bytes_sent += length as u64;

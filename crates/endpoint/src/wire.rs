@@ -1,7 +1,6 @@
 //! The port to other hosts, whichever was asked for.
 
 use std::net::SocketAddr;
-use std::ops::Range;
 
 use machine::port::Shared;
 use machine::{Capabilities, Notice, PeerIndex, Port, Result, Sent};
@@ -146,9 +145,8 @@ impl Port for Wire {
         head: usize,
         fill: impl FnOnce(&mut [u8]),
         body: &Shared,
-        range: Range<usize>,
     ) -> Result<Sent> {
-        each!(self, port => port.send_apart(peer, head, fill, body, range))
+        each!(self, port => port.send_apart(peer, head, fill, body))
     }
 
     #[inline]

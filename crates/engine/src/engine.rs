@@ -309,7 +309,7 @@ impl<B: Buffer> Engine<B> {
             requested: false,
             receiver: 0,
             withdrawn: false,
-            whole: None,
+            made: None,
         };
         let key = self.sends.insert(request);
         if link.alive {

@@ -105,7 +105,7 @@ impl<B: Buffer> Engine<B> {
                 }
             }
             Stored::Copy(buffer) => self.spares.put(buffer),
-            Stored::Part { whole, .. } => self.spares.put_part(whole),
+            Stored::Shared(shared) => self.spares.put_shared(shared),
         });
         let arrival = header.carries.then(|| reliability.arrived(now, &header, body, &mut self.spares));
         for send in ended {

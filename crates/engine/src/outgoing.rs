@@ -1,7 +1,5 @@
 //! From requests to packets.
 
-use std::ops::Range;
-
 use machine::port::Shared;
 use machine::{Nanoseconds, PeerIndex};
 
@@ -26,41 +24,46 @@ impl Control {
     }
 }
 
-/// Messages from this length on are copied once for all their packets, where these are kept for when they are lost.
-const WHOLE_LEAST: usize = 8 << 10;
+/// Packets with this much of an eager message are made once for the port and for the reliability layer. Shorter ones are copied: they
+/// leave many at a time, and the kernel takes these fastest out of one piece.
+const SHARED_LEAST: usize = 8 << 10;
 
-/// A packet whose head alone is written ([`Engine::apart`]).
+/// A packet that is made but for its head ([`Engine::apart`]).
 pub struct Apart {
     /// Bytes of the head.
     pub head: usize,
-    /// What follows it, in `range`.
+    /// What follows it.
     pub body: Shared,
-    /// The packet's part of `body`.
-    pub range: Range<usize>,
 }
 
-/// Writes a packet whose payload is the next `payload` bytes of the send, or its head alone where there is no more room.
+/// The header of the next packet of an eager message.
+fn eager_or_more<B: Buffer>(request: &SendRequest<B>) -> Packet<'static> {
+    match request.written {
+        0 => Packet::Eager { label: request.label, length: request.length() as u32, payload: &[] },
+        _ => Packet::More { payload: &[] },
+    }
+}
+
+/// Writes a packet whose payload is the next `payload` bytes of the send.
 fn write_with_payload<B: Buffer>(header: &Packet, request: &mut SendRequest<B>, payload: usize, into: &mut [u8]) {
     let (head, room) = into.split_at_mut(header.length());
     header.write(head);
-    if !room.is_empty() {
-        request.buffer.read(request.written, &mut room[..payload]);
-    }
+    request.buffer.read(request.written, &mut room[..payload]);
     request.written += payload;
 }
 
-/// How the reliability layer makes a packet of an eager message again: by the copy of the whole, where there is one.
-fn part<B: Buffer>(request: &SendRequest<B>, payload: usize) -> Option<Stored> {
-    let whole = request.whole.clone()?;
-    Some(Stored::Part { whole, label: request.label, offset: request.written - payload, length: payload })
-}
-
-/// The header of a part of an eager message: the first part says what it is.
-fn head_of(label: Label, offset: usize, whole: &Shared) -> Packet<'static> {
-    match offset {
-        0 => Packet::Eager { label, length: whole.len() as u32, payload: &[] },
-        _ => Packet::More { payload: &[] },
+/// The next packet of an eager message, with `payload` bytes, into `body`, which has no room where the packet was made before. What
+/// the reliability layer is to keep of it, if that is no copy of `body`.
+fn write_eager<B: Buffer>(request: &mut SendRequest<B>, payload: usize, body: &mut [u8]) -> Option<Stored> {
+    let Some(made) = request.made.take() else {
+        write_with_payload(&eager_or_more(request), request, payload, body);
+        return None;
+    };
+    if !body.is_empty() {
+        body.copy_from_slice(&made);
     }
+    request.written += payload;
+    Some(Stored::Shared(made))
 }
 
 /// Writes the packet with the bytes from `offset` on, as many as there is room for.
@@ -198,28 +201,31 @@ impl<B: Buffer> Engine<B> {
         Some(length)
     }
 
-    /// Whether the packet just planned can be sent without a further copy of its body: then its head is all that
-    /// [`Engine::write`] need be given room for.
+    /// Makes the packet just planned but for its head, where the port and the reliability layer can share it; then the head is all
+    /// that [`Engine::write`] need be given room for.
     pub fn apart(&mut self, peer: PeerIndex) -> Option<Apart> {
         let link = &self.peers[peer.0 as usize];
         let reliability = link.reliability.as_ref()?;
-        let (label, body, offset, length) = match link.plan? {
+        let body = match link.plan? {
             Plan::Resend { .. } => match reliability.to_resend()?.1 {
-                Stored::Part { whole, label, offset, length } => (*label, whole.clone(), *offset, *length),
+                Stored::Shared(shared) => shared.clone(),
                 _ => return None,
             },
-            Plan::Eager { send, payload } | Plan::More { send, payload } => {
+            Plan::Eager { send, payload } | Plan::More { send, payload } if payload >= SHARED_LEAST => {
                 let request = &mut self.sends[send];
-                if request.written == 0 && request.length() >= WHOLE_LEAST && request.whole.is_none() {
-                    let whole = self.spares.whole(request.length(), |into| request.buffer.read(0, into));
-                    request.whole = Some(whole);
+                if request.made.is_none() {
+                    let header = eager_or_more(request);
+                    request.made = Some(self.spares.shared(header.length() + payload, |into| {
+                        let (head, rest) = into.split_at_mut(header.length());
+                        header.write(head);
+                        request.buffer.read(request.written, rest);
+                    }));
                 }
-                (request.label, request.whole.clone()?, request.written, payload)
+                request.made.clone()?
             }
             _ => return None,
         };
-        let head = RELIABILITY_HEADER + head_of(label, offset, &body).length();
-        Some(Apart { head, body, range: offset..offset + length })
+        Some(Apart { head: RELIABILITY_HEADER, body })
     }
 
     /// Writes the packet just planned over the whole of `into`, which has the length that [`Engine::plan`] named, or its head
@@ -256,9 +262,8 @@ impl<B: Buffer> Engine<B> {
                 let whole = request.length();
                 link.credit_messages -= 1;
                 link.credit_bytes -= whole as u64;
-                let header = Packet::Eager { label: request.label, length: whole as u32, payload: &[] };
-                write_with_payload(&header, request, payload, body);
-                (kept, length) = (part(request, payload), header.length() + payload);
+                length = eager_or_more(request).length() + payload;
+                kept = write_eager(request, payload, body);
                 link.favour_streaming = true;
                 if request.written == whole {
                     link.pop_message(request.label.space);
@@ -267,9 +272,8 @@ impl<B: Buffer> Engine<B> {
             }
             Plan::More { send, payload } => {
                 let request = &mut self.sends[send];
-                let header = Packet::More { payload: &[] };
-                write_with_payload(&header, request, payload, body);
-                (kept, length) = (part(request, payload), header.length() + payload);
+                length = eager_or_more(request).length() + payload;
+                kept = write_eager(request, payload, body);
                 link.favour_streaming = true;
                 if request.written == request.length() {
                     link.pop_message(request.label.space);
@@ -374,12 +378,9 @@ fn resend<B: Buffer>(
     let (_, stored, length) = reliability.to_resend().expect("planned");
     match stored {
         Stored::Copy(bytes) => body.copy_from_slice(bytes),
-        Stored::Part { whole, label, offset, length } => {
-            let first = head_of(*label, *offset, whole);
-            let (head, room) = body.split_at_mut(first.length());
-            first.write(head);
-            if !room.is_empty() {
-                room.copy_from_slice(&whole[*offset..offset + length]);
+        Stored::Shared(shared) => {
+            if !body.is_empty() {
+                body.copy_from_slice(shared);
             }
         }
         Stored::Data { send, offset, length, .. } => {

@@ -8,7 +8,6 @@ use machine::port::Shared;
 
 use crate::config::ReliabilityConfig;
 use crate::request::SendKey;
-use crate::tag::Label;
 use crate::wire::Sequencing;
 
 /// A packet counts as lost once one sent this many after it has arrived (TCP's duplicate threshold), or one sent a
@@ -32,9 +31,9 @@ pub(crate) struct Spares {
 }
 
 /// Spare buffers beyond this many are freed.
-const MOST_SPARES: usize = 64;
-/// The same of copies of whole messages, which are long.
-const MOST_SHARED: usize = 8;
+const MOST_SPARES: usize = 256;
+/// The same of shared ones, which are long.
+const MOST_SHARED: usize = 16;
 
 impl Spares {
     pub fn copy_of(&mut self, bytes: &[u8]) -> Vec<u8> {
@@ -45,7 +44,7 @@ impl Spares {
     }
 
     /// Bytes of this length for `fill` to write.
-    pub fn whole(&mut self, length: usize, fill: impl FnOnce(&mut [u8])) -> Shared {
+    pub fn shared(&mut self, length: usize, fill: impl FnOnce(&mut [u8])) -> Shared {
         let mut shared = self.shared.pop().unwrap_or_default();
         let bytes = Shared::get_mut(&mut shared).expect("a spare is nobody's");
         bytes.resize(length, 0);
@@ -53,10 +52,10 @@ impl Spares {
         shared
     }
 
-    /// A part of `whole` is needed no longer; with its last one it is a spare.
-    pub fn put_part(&mut self, mut whole: Shared) {
-        if self.shared.len() < MOST_SHARED && Shared::get_mut(&mut whole).is_some() {
-            self.shared.push(whole);
+    /// It is a spare, unless the port still holds it.
+    pub fn put_shared(&mut self, mut shared: Shared) {
+        if self.shared.len() < MOST_SHARED && Shared::get_mut(&mut shared).is_some() {
+            self.shared.push(shared);
         }
     }
 
@@ -72,13 +71,8 @@ impl Spares {
 #[derive(Debug)]
 pub(crate) enum Stored {
     Copy(Vec<u8>),
-    /// A part of an eager message that was copied whole.
-    Part {
-        whole: Shared,
-        label: Label,
-        offset: usize,
-        length: usize,
-    },
+    /// What the port may still hold.
+    Shared(Shared),
     /// Bytes of a rendezvous message, still in the sender's buffer. `last`: the message ends here.
     Data {
         send: SendKey,

@@ -74,8 +74,8 @@ pub(crate) struct SendRequest<B> {
     pub buffer: B,
     /// Goes as a request whatever its length, so that the receiver's answer proves the match.
     pub confirmed: bool,
-    /// A copy of all of `buffer`, of which parts are in flight.
-    pub whole: Option<Shared>,
+    /// The next packet, made already.
+    pub made: Option<Shared>,
     /// Bytes of `buffer` handed to the port.
     pub written: usize,
     /// The receiver was told that the message waits here.

@@ -4,7 +4,6 @@
 pub mod conformance;
 pub mod memory;
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -30,7 +29,7 @@ pub struct Capabilities {
     pub remote_read: bool,
 }
 
-/// Bytes that several packets are parts of, and that their maker keeps for when one is lost.
+/// Bytes of a packet that its maker keeps for when it is lost.
 pub type Shared = Arc<Vec<u8>>;
 
 /// What became of one [`Port::send`].
@@ -68,20 +67,19 @@ pub trait Port {
     /// A fault where `length` is over the mtu or `peer` was never given out; `fill` was not called then.
     fn send(&mut self, peer: PeerIndex, length: usize, fill: impl FnOnce(&mut [u8])) -> Result<Sent>;
 
-    /// Sends a packet of a head of `head` bytes, which `fill` writes, and of the bytes in `range` of `body`, as [`Port::send`] does. A
-    /// port may hold on to `body` until the packet has left, in place of a copy.
+    /// Sends a packet of a head of `head` bytes, which `fill` writes, and of `body`, as [`Port::send`] does. A port may hold on to
+    /// `body` until the packet has left, in place of a copy.
     fn send_apart(
         &mut self,
         peer: PeerIndex,
         head: usize,
         fill: impl FnOnce(&mut [u8]),
         body: &Shared,
-        range: Range<usize>,
     ) -> Result<Sent> {
-        self.send(peer, head + range.len(), |into| {
+        self.send(peer, head + body.len(), |into| {
             let (first, rest) = into.split_at_mut(head);
             fill(first);
-            rest.copy_from_slice(&body[range]);
+            rest.copy_from_slice(body);
         })
     }
 

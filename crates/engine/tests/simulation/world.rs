@@ -489,10 +489,10 @@ impl World {
                 let mut bytes = vec![0xEE; length];
                 let engine = &mut self.hosts[index].engine;
                 match if now.0.is_multiple_of(2) { engine.apart(peer) } else { None } {
-                    Some(Apart { head, body, range }) => {
+                    Some(Apart { head, body }) => {
                         let (first, rest) = bytes.split_at_mut(head);
                         engine.write(now, peer, first);
-                        rest.copy_from_slice(&body[range]);
+                        rest.copy_from_slice(&body);
                     }
                     None => engine.write(now, peer, &mut bytes),
                 }

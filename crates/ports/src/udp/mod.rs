@@ -17,7 +17,6 @@ mod unknown_senders;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use machine::port::Shared;
@@ -328,9 +327,8 @@ impl Port for UdpPort {
         head: usize,
         fill: impl FnOnce(&mut [u8]),
         body: &Shared,
-        range: Range<usize>,
     ) -> Result<Sent> {
-        self.put(peer, Packet { head, body: Some((body, range)) }, fill)
+        self.put(peer, Packet { head, body: Some(body) }, fill)
     }
 
     fn flush(&mut self) -> Result<()> {

@@ -21,18 +21,20 @@ const MAX_MESSAGES: usize = 64;
 const MAX_PIECES: usize = 1024;
 /// Small enough to stay in the second-level cache, large enough for seven of the largest datagrams.
 pub(super) const ARENA: usize = 512 << 10;
+/// Of a long message so much waits to leave together: the peer takes it in while the rest is made.
+const WAITING_MOST: usize = 128 << 10;
 /// Errors of earlier packets that one message may meet before it is given up itself.
 const PATIENCE: u32 = 4;
 
 /// A packet to be sent: a head, and a body that its maker keeps.
 pub(super) struct Packet<'a> {
     pub head: usize,
-    pub body: Option<(&'a Shared, Range<usize>)>,
+    pub body: Option<&'a Shared>,
 }
 
 impl Packet<'_> {
     pub fn length(&self) -> usize {
-        self.head + self.body.as_ref().map_or(0, |(_, range)| range.len())
+        self.head + self.body.map_or(0, |body| body.len())
     }
 }
 
@@ -40,13 +42,14 @@ impl Packet<'_> {
 enum Piece {
     /// In the arena.
     Written(Range<usize>),
-    Body(Shared, Range<usize>),
+    Body(Shared),
 }
 
 impl Piece {
     fn length(&self) -> usize {
         match self {
-            Piece::Written(range) | Piece::Body(_, range) => range.len(),
+            Piece::Written(range) => range.len(),
+            Piece::Body(body) => body.len(),
         }
     }
 }
@@ -89,6 +92,8 @@ pub(super) struct Transmitted {
 pub(super) struct SendQueue {
     arena: Pages,
     used: usize,
+    /// Bytes that wait, bodies included.
+    waiting: usize,
     /// Of all messages, one after the other.
     pieces: Vec<Piece>,
     messages: Vec<Message>,
@@ -113,6 +118,7 @@ impl SendQueue {
         Ok(SendQueue {
             arena: Pages::new(ARENA)?,
             used: 0,
+            waiting: 0,
             pieces: Vec::with_capacity(MAX_MESSAGES),
             messages: Vec::with_capacity(MAX_MESSAGES),
             head: 0,
@@ -137,7 +143,8 @@ impl SendQueue {
     /// Room for the head of a packet to `peer`, or `None` until [`Self::transmit`] has made some.
     pub fn stage(&mut self, index: PeerIndex, peer: &Peer, packet: &Packet) -> Option<&mut [u8]> {
         let length = packet.length();
-        if ARENA - self.used < packet.head || self.pieces.len() + 2 > MAX_PIECES {
+        let much = self.waiting > 0 && self.waiting + length > WAITING_MOST && packet.body.is_some();
+        if ARENA - self.used < packet.head || self.pieces.len() + 2 > MAX_PIECES || much {
             return None;
         }
         let joins = |last: &Message| {
@@ -157,12 +164,13 @@ impl SendQueue {
             self.messages.push(Message { peer: index, piece, skip: 0, length, segment: length });
         }
         self.used += packet.head;
+        self.waiting += length;
         match self.pieces.last_mut() {
             Some(Piece::Written(range)) if joined => range.end = self.used,
             _ => self.pieces.push(Piece::Written(at..self.used)),
         }
-        if let Some((body, range)) = &packet.body {
-            self.pieces.push(Piece::Body((*body).clone(), range.clone()));
+        if let Some(body) = packet.body {
+            self.pieces.push(Piece::Body(body.clone()));
         }
         Some(self.arena.slice_mut(at, packet.head))
     }
@@ -237,7 +245,7 @@ impl SendQueue {
         }
         self.messages.clear();
         self.pieces.clear();
-        (self.head, self.used) = (0, 0);
+        (self.head, self.used, self.waiting) = (0, 0, 0);
         Ok(outcome)
     }
 
@@ -325,7 +333,7 @@ impl SendQueue {
             let taken = left.min(piece.length() - skip);
             let iov_base = match piece {
                 Piece::Written(range) => self.arena.pointer(range.start + skip, taken).cast(),
-                Piece::Body(body, range) => body[range.start + skip..range.end].as_ptr().cast_mut().cast(),
+                Piece::Body(body) => body[skip..].as_ptr().cast_mut().cast(),
             };
             self.vectors.push(libc::iovec { iov_base, iov_len: taken });
             (skip, left) = (0, left - taken);

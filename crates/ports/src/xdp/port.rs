@@ -1,7 +1,6 @@
 //! The port: sends by the kernel's UDP socket, receives from its lane and, what the program left, from the socket.
 
 use std::net::SocketAddr;
-use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
@@ -287,10 +286,9 @@ impl Port for XdpPort {
         head: usize,
         fill: impl FnOnce(&mut [u8]),
         body: &Shared,
-        range: Range<usize>,
     ) -> Result<Sent> {
         let XdpPort { udp, lane, peers, .. } = self;
-        udp.send_apart(peer, head, telling(lane, peers.get_mut(peer.0 as usize), fill), body, range)
+        udp.send_apart(peer, head, telling(lane, peers.get_mut(peer.0 as usize), fill), body)
     }
 
     fn flush(&mut self) -> Result<()> {
