@@ -19,6 +19,10 @@ const ACKNOWLEDGE_EVERY: u32 = 16;
 const REFUSALS: u32 = 3;
 const FIRST_WINDOW: f64 = 32.0;
 const LEAST_WINDOW: f64 = 4.0;
+/// What a loss leaves of the window, and packets that a round trip without loss adds: as kernel TCP has it (RFC 9438, section 4.3), so
+/// that streams of both share a link.
+const SHRINKAGE: f64 = 0.7;
+const GROWTH: f64 = 3.0 * (1.0 - SHRINKAGE) / (1.0 + SHRINKAGE);
 /// Packets that probe a silent peer at each timeout after the first.
 const PROBES: usize = 4;
 const FIRST_TIMEOUT: Nanoseconds = Nanoseconds(50_000_000);
@@ -239,7 +243,7 @@ impl Reliability {
         self.lost -= 1;
         self.lost_from = place + 1;
         self.outstanding += 1;
-        self.ping |= self.flight[place].stored.ends_a_message();
+        self.ping |= self.flight[place].stored.ends_a_message() || self.waits_soon();
         self.header(sequence, true)
     }
 
@@ -258,7 +262,13 @@ impl Reliability {
         });
         self.next = self.next.wrapping_add(1);
         self.outstanding += 1;
+        self.ping |= self.waits_soon();
         self.header(sequence, true)
+    }
+
+    /// The window is full, and too small for the receiver to acknowledge it without being asked.
+    fn waits_soon(&self) -> bool {
+        self.window < f64::from(ACKNOWLEDGE_EVERY) && !self.has_room()
     }
 
     fn transmission(&mut self, now: Nanoseconds) -> u64 {
@@ -424,7 +434,7 @@ impl Reliability {
 
     fn grow(&mut self, arrived: usize) {
         let arrived = arrived as f64;
-        self.window += if self.window < self.threshold { arrived } else { arrived / self.window };
+        self.window += if self.window < self.threshold { arrived } else { GROWTH * arrived / self.window };
         self.window = self.window.min(self.config.window as f64);
     }
 
@@ -455,7 +465,7 @@ impl Reliability {
 
     fn shrink(&mut self) {
         self.recovery = self.order;
-        self.window = (self.window * 0.7).max(LEAST_WINDOW);
+        self.window = (self.window * SHRINKAGE).max(LEAST_WINDOW);
         self.threshold = self.window;
     }
 
