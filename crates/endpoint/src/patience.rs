@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 const FIRST: u32 = 1024;
 const MOST: u32 = 1 << 15;
 const LEAST: u32 = 8;
+/// The same where ranks share the cores for certain.
+const CROWDED: u32 = 1;
 /// Polls between two later yields where nobody wants the core.
 const BETWEEN: u32 = 64;
 /// A yield that took longer let somebody run.
@@ -34,7 +36,7 @@ pub struct Patience {
 
 impl Patience {
     pub fn new(crowded: bool) -> Self {
-        let first = if crowded { LEAST } else { FIRST };
+        let first = if crowded { CROWDED } else { FIRST };
         Patience { polls: 0, next: first, first, switched: None, crowded }
     }
 
@@ -84,7 +86,7 @@ impl Patience {
         let switched = took > SWITCH;
         self.switched = switched.then_some(self.polls);
         let wait = if self.crowded {
-            LEAST
+            CROWDED
         } else if took > SLICE {
             self.first = (self.first * 2).min(MOST);
             self.first
@@ -151,7 +153,7 @@ mod tests {
     fn where_ranks_share_the_cores_it_yields_whoever_ran() {
         let mut patience = Patience::new(false);
         patience.crowd();
-        assert_eq!([SHORT, RANK, HOG, HOG].map(|took| wait(&mut patience, took)), [LEAST; 4]);
+        assert_eq!([SHORT, RANK, HOG, HOG].map(|took| wait(&mut patience, took)), [CROWDED; 4]);
     }
 
     #[test]
