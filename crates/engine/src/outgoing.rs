@@ -240,7 +240,7 @@ impl<B: Buffer> Engine<B> {
         let (header, body) = into.split_at_mut(at);
         self.counters.packets_sent += 1;
         let mut finished = None;
-        // What the reliability layer keeps of a rendezvous packet: where its bytes are, not a copy.
+        // What the reliability layer keeps, where that is no copy.
         let mut kept = None;
         let mut length = body.len();
         match plan {

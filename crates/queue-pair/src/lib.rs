@@ -36,6 +36,7 @@ mod rendezvous;
 mod requester;
 mod responder;
 mod send_queue;
+mod sending;
 mod settings;
 mod state;
 mod wire;

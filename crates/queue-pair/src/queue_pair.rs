@@ -152,3 +152,27 @@ impl QueuePair {
         size_of::<QueuePair>() + self.send.bytes() + self.receive.as_ref().map_or(0, ReceiveQueue::bytes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn what_is_said_to_connect_reads_back(queue_pair: u32, first_psn: u32, source: u32, knows: bool, asks: bool) {
+            let address = Address { queue_pair: QueuePairNumber(queue_pair), first_psn, source };
+            let hello = Hello { address, knows, asks };
+            let mut bytes = [0xAA; Hello::LENGTH];
+            hello.write(&mut bytes);
+            prop_assert_eq!(Hello::parse(&bytes), Some(hello));
+            prop_assert_eq!(Hello::parse(&bytes[1..]), None);
+        }
+
+        #[test]
+        fn no_bytes_make_the_parser_panic(bytes in proptest::collection::vec(any::<u8>(), 0..20)) {
+            let _ = Hello::parse(&bytes);
+        }
+    }
+}

@@ -9,6 +9,9 @@ use crate::memory::{MemoryKey, Segment};
 use crate::queue_pair::{Arriving, Hello, MANAGEMENT, QueuePairNumber};
 use crate::wire::{Header, Kind, Nak, Place, Target, Verdict, advanced, distance};
 
+/// What peers say to connect is heard once a turn; more than this is said again.
+const HELLOS_MOST: usize = 4096;
+
 /// Why a packet in sequence was not taken.
 enum Refusal {
     NotReady,
@@ -27,7 +30,9 @@ impl<B: Buffer> Card<B> {
         };
         if header.kind == Kind::Management {
             match Hello::parse(payload) {
-                Some(hello) if header.destination == MANAGEMENT => self.hellos.push_back((peer, hello)),
+                Some(hello) if header.destination == MANAGEMENT && self.hellos.len() < HELLOS_MOST => {
+                    self.hellos.push_back((peer, hello));
+                }
                 _ => self.counters.malformed += 1,
             }
             return;
