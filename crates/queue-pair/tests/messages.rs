@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use engine::{Direction, Source, Status, TagSelector};
 use layers::faulty::{Faulty, Rates};
-use layers::{Ended, Layer, Random, connected};
+use layers::{Ended, Layer, Random, admitted, connected};
 use machine::port::memory::{Geometry, star};
 use machine::{Nanoseconds, PeerIndex, Port};
 use proptest::prelude::*;
@@ -187,7 +187,7 @@ proptest! {
 
     /// Packets changed on their way break their own connection at most; nothing panics, and the others go on.
     #[test]
-    fn changed_packets_break_one_connection_at_most(seed: u64, changed in 20usize..400, shared: bool) {
+    fn changed_packets_break_one_connection_at_most(seed: u64, changed in 20usize..400, shared: bool, on_demand: bool) {
         let (hub, leaves) = star(2, Geometry { mtu: 600, ..Geometry::default() });
         let settings = Settings {
             timeout: Nanoseconds(200_000),
@@ -198,7 +198,8 @@ proptest! {
         let other = ports.pop().unwrap();
         let bad = ports.pop().unwrap().with(Rates { changed, ..Rates::default() });
         let hub = Faulty::new(hub, Rates { changed, ..Rates::default() }, seed ^ 5).only(ZERO);
-        let (mut hub, mut leaves) = connected(hub, vec![bad, other], &settings);
+        let wire = if on_demand { admitted } else { connected };
+        let (mut hub, mut leaves) = wire(hub, vec![bad, other], &settings);
         let mut random = Random(seed);
         let mut ended = Vec::new();
         for step in 0..400u64 {
