@@ -117,7 +117,7 @@ fn what_cannot_be_tried_is_refused_with_the_next_step() {
         (&["-n", "2", "--vary", "carrier=verbs,ucx", "--", "true"], "carrier 'verbs': there is no such carrier"),
         (
             &["--vary", "colour=1,2", "--", "true"],
-            "there is no such setting. Next: choose placement, network, carrier or dilate",
+            "there is no such setting. Next: choose placement, network, carrier, semantics or dilate",
         ),
         (&["--vary", "X", "--", "true"], "it names no values"),
         (&["--vary", "X=1,2", "--", "true", "--", "true"], "there are several commands already"),
