@@ -13,7 +13,7 @@ use linux::addresses;
 use linux::rendezvous::{self, Meeting};
 use linux::shortage;
 use machine::bounds::{INTRODUCED, SHM_CALLERS};
-use machine::port::Shared;
+use machine::port::{Shared, joined};
 use machine::{Bytes, Capabilities, Fault, Notice, PeerIndex, Port, Result, Sent};
 use ports::network::as_sent;
 use ports::shm::{Geometry, Invitation, Memory, ShmPort};
@@ -21,6 +21,7 @@ use ports::shm::{Geometry, Invitation, Memory, ShmPort};
 use crate::introduction::{self, Introduction};
 use crate::name::{Host, Name};
 use crate::network::NetworkPath;
+use crate::report::Carried;
 use crate::setbacks::{Setbacks, Tries};
 use crate::settings::Settings;
 
@@ -64,18 +65,6 @@ struct Peer {
     introduced_at: Option<Instant>,
     /// To reach it, where the first did not succeed.
     tries: Option<Box<Tries>>,
-}
-
-/// What went over one port.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Carried {
-    pub packets_sent: u64,
-    pub bytes_sent: u64,
-    pub packets_received: u64,
-    pub bytes_received: u64,
-    /// Bytes read out of peers' memory.
-    pub bytes_fetched: u64,
-    pub peers: u64,
 }
 
 pub struct Paths {
@@ -475,11 +464,7 @@ impl Port for Paths {
     ) -> Result<Sent> {
         let length = head + body.len();
         let Some(&Peer { way: Way::Network(index), introduced: true, .. }) = self.peers.get(peer.0 as usize) else {
-            return self.send(peer, length, |into| {
-                let (first, rest) = into.split_at_mut(head);
-                fill(first);
-                rest.copy_from_slice(body);
-            });
+            return self.send(peer, length, joined(head, fill, body));
         };
         let sent = self.network.send_apart(index, head, fill, body)?;
         if sent == Sent::Taken {

@@ -6,9 +6,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::dilation::Dilated;
 use crate::driver::{Buffer, Driver};
-use crate::paths::Carried;
 use crate::semantics::Semantics;
 use crate::settle::Placed;
+
+/// Packets and bytes that went over one port.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Carried {
+    pub packets_sent: u64,
+    pub bytes_sent: u64,
+    pub packets_received: u64,
+    pub bytes_received: u64,
+    /// Bytes read out of peers' memory.
+    pub bytes_fetched: u64,
+    pub peers: u64,
+}
 
 /// What went over one port.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

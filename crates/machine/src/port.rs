@@ -32,6 +32,15 @@ pub struct Capabilities {
 /// Bytes of a packet that its maker keeps for when it is lost.
 pub type Shared = Arc<Vec<u8>>;
 
+/// Fills a packet whose head `fill` writes with `body` behind it.
+pub fn joined(head: usize, fill: impl FnOnce(&mut [u8]), body: &[u8]) -> impl FnOnce(&mut [u8]) {
+    move |into| {
+        let (first, rest) = into.split_at_mut(head);
+        fill(first);
+        rest.copy_from_slice(body);
+    }
+}
+
 /// What became of one [`Port::send`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
@@ -76,11 +85,7 @@ pub trait Port {
         fill: impl FnOnce(&mut [u8]),
         body: &Shared,
     ) -> Result<Sent> {
-        self.send(peer, head + body.len(), |into| {
-            let (first, rest) = into.split_at_mut(head);
-            fill(first);
-            rest.copy_from_slice(body);
-        })
+        self.send(peer, head + body.len(), joined(head, fill, body))
     }
 
     /// Hands everything taken to the wire. A no-op where `send` already does.
