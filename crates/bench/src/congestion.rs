@@ -10,15 +10,16 @@ use std::time::{Duration, Instant};
 
 use endpoint::{Endpoint, Paths, Settings, Source, Status, TagSelector};
 use experiment::rounds::{self, Blocks, Plan, Series};
-use linux::lab::{Degraded, Host, Lab, Options, Wire};
+use linux::lab::{Host, Lab, Options, Switched, Wire};
 use machine::{Bytes, BytesPerSecond, Fault, Nanoseconds, PeerIndex, Probe, Result};
 use serde::Serialize;
 
 /// Bytes of a message, and messages under way.
 const MESSAGE: usize = 64 << 10;
 const UNDER_WAY: usize = 16;
-/// Before a stream is counted.
+/// Before a stream alone is counted, and before several are, which find their shares by some losses.
 const WARM: Duration = Duration::from_millis(300);
+const SETTLES: Duration = Duration::from_secs(3);
 const ENDS_WITHIN: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Clone)]
@@ -87,11 +88,10 @@ fn settings(losses: &[f64]) -> Vec<Setting> {
 /// # Errors
 /// No lab can be had, or its link cannot be made so; every block of a setting failed.
 pub fn measure(request: &Request) -> Result<Findings> {
-    let lab = Lab::owned(&Options::default())?;
-    let link = lab.degrade(request.wire)?;
+    let switched = Switched::owned(&Options::default(), request.wire)?;
     let settings = settings(&request.losses);
     let plan = Plan { groups: vec![settings.len()], rounds: request.rounds, seed: 18 };
-    let mut streams = Streams { lab: &lab, link: &link, settings: &settings, counted: request.counted };
+    let mut streams = Streams { switched: &switched, settings: &settings, counted: request.counted };
     let (series, whole) = rounds::conduct(&mut streams, &plan, |_, _| true);
     if let Some(why) = series.iter().find(|of| of.blocks.is_empty()).and_then(|of| of.failures.first()) {
         return Err(Fault::new("streams over a lab", why.clone(), "run it again; report it if it stays"));
@@ -100,8 +100,7 @@ pub fn measure(request: &Request) -> Result<Findings> {
 }
 
 struct Streams<'a> {
-    lab: &'a Lab,
-    link: &'a Degraded<'a>,
+    switched: &'a Switched,
     settings: &'a [Setting],
     counted: Duration,
 }
@@ -111,9 +110,9 @@ impl Blocks for Streams<'_> {
 
     fn block(&mut self, nth: usize, _: u32) -> Result<Block> {
         let Setting { streams, loss } = &self.settings[nth];
-        self.link.lose(*loss)?;
-        let block = run(self.lab, self.link, streams, self.counted);
-        self.link.lose(0.0)?;
+        self.switched.lose(*loss)?;
+        let block = run(self.switched, streams, self.counted);
+        self.switched.lose(0.0)?;
         block
     }
 
@@ -135,7 +134,8 @@ struct Flow {
 }
 
 /// Runs `streams` from host a to host b at once.
-fn run(lab: &Lab, link: &Degraded, streams: &[Stack], counted: Duration) -> Result<Block> {
+fn run(switched: &Switched, streams: &[Stack], counted: Duration) -> Result<Block> {
+    let lab = switched.lab();
     let flows: Vec<Flow> = streams.iter().map(|_| Flow::default()).collect();
     let begins = Barrier::new(2 * streams.len() + 1);
     std::thread::scope(|scope| {
@@ -148,15 +148,15 @@ fn run(lab: &Lab, link: &Degraded, streams: &[Stack], counted: Duration) -> Resu
             ends.extend(both?);
         }
         begins.wait();
-        std::thread::sleep(WARM);
-        let lost = link.lost();
+        std::thread::sleep(if streams.len() > 1 { SETTLES } else { WARM });
+        let lost = switched.lost();
         let before: Vec<u64> = flows.iter().map(|flow| flow.received.load(Ordering::Relaxed)).collect();
         let begun = Instant::now();
         std::thread::sleep(counted);
         let seconds = begun.elapsed().as_secs_f64();
         let after = flows.iter().map(|flow| flow.received.load(Ordering::Relaxed));
         let goodput = after.zip(&before).map(|(after, before)| BytesPerSecond((after - before) as f64 / seconds));
-        let block = Block { goodput: goodput.collect(), lost: link.lost()? - lost? };
+        let block = Block { goodput: goodput.collect(), lost: switched.lost()? - lost? };
         flows.iter().for_each(|flow| flow.stops.store(true, Ordering::Relaxed));
         for end in ends {
             end.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;

@@ -32,9 +32,12 @@ impl Plan {
     /// Starts of `mpirun` that it takes at most.
     pub fn starts(&self) -> usize {
         let contenders: usize = self.places.iter().map(|(_, contenders)| contenders.len()).sum();
-        let accounted = |seats: &Seats| self.tasks.iter().filter(|task| seats.hosts.can(task)).count();
-        let timed: usize = self.places.iter().map(|(seats, contenders)| contenders.len() * accounted(seats)).sum();
-        contenders * self.rounds as usize + timed * self.accounted_rounds as usize
+        let timed = self.places.iter().flat_map(|(seats, all)| all.iter().map(|one| self.tasks_of(*seats, one).count()));
+        contenders * self.rounds as usize + timed.sum::<usize>() * self.accounted_rounds as usize
+    }
+
+    fn tasks_of(&self, seats: Seats, contender: &Contender) -> impl Iterator<Item = Task> {
+        self.tasks.iter().copied().filter(move |task| contender.can(&seats, task))
     }
 }
 
@@ -90,8 +93,7 @@ pub fn conduct(bench: &mut Bench, plan: &Plan) -> (Vec<Measured>, Result<()>) {
     };
     // Places in turn: steering the lab's receive processing again and again would be part of the measurement.
     let groups: Vec<usize> = plan.places.iter().map(|(_, contenders)| contenders.len()).collect();
-    let tasks_of = |seats: Seats| plan.tasks.iter().copied().filter(move |task| seats.hosts.can(task));
-    let starts = of_places().map(|(seats, contender)| (seats, contender, tasks_of(seats).collect())).collect();
+    let starts = of_places().map(|(seats, one)| (seats, one, plan.tasks_of(seats, one).collect())).collect();
     let whole = rounds::Plan { groups: groups.clone(), rounds: plan.rounds, seed: SEED };
     let mut runner = Starts { bench, starts, accounted: false };
     let (series, mut ended) = rounds::conduct(&mut runner, &whole, is_open);
@@ -101,8 +103,9 @@ pub fn conduct(bench: &mut Bench, plan: &Plan) -> (Vec<Measured>, Result<()>) {
         let able: Vec<usize> = (0..all.len()).filter(|&nth| !all[nth].series.blocks.is_empty()).collect();
         let of_able = of_places().enumerate().filter(|(nth, _)| able.contains(nth)).map(|(_, start)| start);
         runner.starts =
-            of_able.flat_map(|(seats, one)| tasks_of(seats).map(move |task| (seats, one, vec![task]))).collect();
-        let of: Vec<usize> = able.iter().flat_map(|&nth| vec![nth; tasks_of(all[nth].seats).count()]).collect();
+            of_able.flat_map(|(seats, one)| plan.tasks_of(seats, one).map(move |task| (seats, one, vec![task]))).collect();
+        let tasks = |of: &Measured| plan.tasks_of(of.seats, &of.contender).count();
+        let of: Vec<usize> = able.iter().flat_map(|&nth| vec![nth; tasks(&all[nth])]).collect();
         runner.accounted = true;
         let mut first = 0;
         let groups = groups.iter().map(|contenders| {

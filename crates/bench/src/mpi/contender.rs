@@ -11,7 +11,7 @@ use machine::costs::ENGINE;
 use machine::{CoreId, Dilation, Site};
 use serde::Serialize;
 
-use super::pattern::Task;
+use super::pattern::{Pattern, Task};
 
 /// A transport of an MPI: the engine at a placement, or one of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,6 +63,12 @@ impl Contender {
             Contender::Engine { placement: Site::Core(core), .. } => Some(*core),
             _ => None,
         }
+    }
+
+    /// Whether ranks there can do it over this. An engine that shares rank 1's core is for patterns in which that rank only waits.
+    pub fn can(&self, seats: &Seats, task: &Task) -> bool {
+        let shares = seats.hosts != Hosts::Nodes && self.core() == Some(seats.cores.1);
+        seats.hosts.can(task) && (!shares || task.pattern == Pattern::Overlap)
     }
 
     pub(crate) fn variables(
@@ -136,17 +142,17 @@ impl fmt::Display for Seats {
     }
 }
 
-/// Contenders for `hosts`, and why others were left out. `free` is a core for the engine beside those of the ranks, or why there
-/// is none; `carriers` are what can carry between these hosts besides the engine.
+/// Contenders for `seats`, and why others were left out. `free` is a core for the engine beside those of the ranks, or why there
+/// is none: it then shares rank 1's; `carriers` are what can carry between these hosts besides the engine.
 pub fn usual(
-    hosts: Hosts,
+    seats: &Seats,
     free: Result<CoreId, String>,
     interface: &str,
     carriers: Vec<Carrier>,
 ) -> (Vec<Contender>, Vec<String>) {
     let mut contenders = Vec::new();
     let mut notes = Vec::new();
-    let networks = match hosts {
+    let networks = match seats.hosts {
         Hosts::One | Hosts::Crowd(_) => vec![None],
         Hosts::Lab | Hosts::Nodes => vec![
             Some(Network::Udp),
@@ -157,11 +163,20 @@ pub fn usual(
     for network in &networks {
         contenders.push(Contender::Engine { placement: Site::App, network: network.clone() });
     }
-    match free {
-        Ok(core) => {
-            contenders.push(Contender::Engine { placement: Site::Core(core), network: networks[0].clone() });
+    let core = match free {
+        Ok(core) => Some(core),
+        Err(why) if matches!(seats.hosts, Hosts::One | Hosts::Lab) => {
+            let core = seats.cores.1;
+            notes.push(format!("plimsoll at core:{} for overlap only, where rank 1 waits on that core: {why}", core.0));
+            Some(core)
         }
-        Err(why) => notes.push(format!("plimsoll at core:N left out: {why}")),
+        Err(why) => {
+            notes.push(format!("plimsoll at core:N left out: {why}"));
+            None
+        }
+    };
+    if let Some(core) = core {
+        contenders.push(Contender::Engine { placement: Site::Core(core), network: networks[0].clone() });
     }
     contenders.extend(carriers.into_iter().map(Contender::Peer));
     (contenders, notes)
@@ -169,20 +184,28 @@ pub fn usual(
 
 #[cfg(test)]
 mod tests {
+    use experiment::point::Receiver;
+    use machine::Bytes;
+
     use super::*;
 
     #[test]
     fn an_engine_on_a_core_takes_part_where_there_is_one_to_spare() {
-        let (two, notes) = usual(Hosts::One, Err("2 cores".to_owned()), "lab0", Vec::new());
-        assert_eq!(two.iter().filter(|contender| contender.is_engine()).count(), 1);
-        assert_eq!(notes, ["plimsoll at core:N left out: 2 cores"]);
+        let seats = |hosts| Seats { hosts, cores: (CoreId(0), CoreId(1)), protocol_core: None };
+        let (two, notes) = usual(&seats(Hosts::One), Err("2 cores".to_owned()), "lab0", Vec::new());
+        let task = |pattern| Task { pattern, size: Bytes(8), receiver: Receiver::Reads };
+        let can = |pattern| two.iter().filter(|one| one.can(&seats(Hosts::One), &task(pattern))).count();
+        assert_eq!([Pattern::Latency, Pattern::Overlap, Pattern::Ring].map(can), [1, 2, 0]);
+        assert_eq!(notes, ["plimsoll at core:1 for overlap only, where rank 1 waits on that core: 2 cores"]);
+        let (crowd, notes) = usual(&seats(Hosts::Crowd(4)), Err("shared".to_owned()), "lab0", Vec::new());
+        assert_eq!((crowd.len(), &notes[..]), (1, &["plimsoll at core:N left out: shared".to_owned()][..]));
         let carriers = ["ucx", "tcp"].map(|name| launch::carriers::named(name).unwrap()).to_vec();
-        let (three, notes) = usual(Hosts::Lab, Ok(CoreId(2)), "lab0", carriers);
+        let (three, notes) = usual(&seats(Hosts::Lab), Ok(CoreId(2)), "lab0", carriers);
         let names: Vec<_> = three.iter().map(Contender::to_string).collect();
         let all = "plimsoll at app, udp|plimsoll at app, afxdp:lab0|plimsoll at app, xdp:lab0|plimsoll at core:2, udp|ucx|tcp";
         assert_eq!((names.join("|").as_str(), notes.len()), (all, 0));
         let names: Vec<_> = two.iter().chain(&three).map(Contender::name).collect();
         let short = ["udp", "afxdp", "xdp"].map(Some);
-        assert_eq!(names, [&[Some("plimsoll")], &short[..], &[None, Some("ucx"), Some("tcp")]].concat());
+        assert_eq!(names, [&[Some("plimsoll"), None], &short[..], &[None, Some("ucx"), Some("tcp")]].concat());
     }
 }

@@ -10,10 +10,10 @@ use experiment::rounds::Taken;
 use experiment::statistics::median;
 use machine::{CoreId, Probe, Reading, count};
 
-use super::comparison::{best, ratio, value};
+use super::comparison::{best, difference, ratio, value};
 use super::conduct::Measured;
 use super::contender::{Hosts, Seats};
-use super::pattern::Task;
+use super::pattern::{Pattern, Task};
 use super::split::{self, Split};
 use super::targets::Judged;
 
@@ -68,7 +68,10 @@ pub fn targets(judged: &[Judged]) -> String {
             target.bound.to_string(),
             format!("{place}, {}", target.task),
             target.ratio.map_or("-".to_owned(), |interval| format!("{:.2}x", interval.median)),
-            target.ratio.map_or("-".to_owned(), |i| format!("{:.2} .. {:.2}", i.low, i.high)),
+            target.ratio.map_or("-".to_owned(), |i| match i.high > WIDEST * i.low {
+                true => "too wide".to_owned(),
+                false => format!("{:.2} .. {:.2}", i.low, i.high),
+            }),
             target.verdict.to_string(),
             name(target.engine),
             name(target.peer),
@@ -102,14 +105,30 @@ fn values(here: &[&Measured], tasks: &[Task]) -> String {
             };
             let over = match peer {
                 Some(peer) if peer.contender == measured.contender => "the best peer".to_owned(),
-                Some(peer) => ratio(measured, peer, task)
-                    .map_or("-".to_owned(), |i| format!("{:.2}x ({:.2} .. {:.2})", i.median, i.low, i.high)),
+                Some(peer) => against(measured, peer, task).unwrap_or("-".to_owned()),
                 None => "-".to_owned(),
             };
             table.add_row([std::mem::take(&mut title), measured.contender.to_string(), median, interval, over]);
         }
     }
     lines(table, &[2, 3, 4])
+}
+
+/// Beyond this an interval of ratios says nothing.
+const WIDEST: f64 = 1000.0;
+
+/// How it stands to `peer`: the ratio, of shares the difference.
+fn against(measured: &Measured, peer: &Measured, task: &Task) -> Option<String> {
+    if task.pattern == Pattern::Overlap {
+        let Interval { median, low, high, .. } = difference(measured, peer, task)?;
+        let [median, low, high] = [median, low, high].map(|share| share.clamp(-1.0, 1.0) * 100.0);
+        return Some(format!("{median:+.0} points ({low:.0} .. {high:.0})"));
+    }
+    let Interval { median, low, high, .. } = ratio(measured, peer, task)?;
+    Some(match high > WIDEST * low {
+        true => format!("{median:.2}x (cannot tell)"),
+        false => format!("{median:.2}x ({low:.2} .. {high:.2})"),
+    })
 }
 
 fn splits(here: &[&Measured], tasks: &[Task]) -> String {

@@ -23,7 +23,7 @@ pub enum Pattern {
     Rate,
     /// Compute, and swap a border meanwhile; ns a step.
     Exchange,
-    /// A transfer each way beside computing that takes as long; the share of the transfer that it hides.
+    /// A transfer each way while rank 0 computes for as long, and rank 1 waits; the share of the transfer that computing hides.
     Overlap,
     /// All ranks pass a message on to the next; ns a step.
     Ring,

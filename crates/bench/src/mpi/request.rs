@@ -197,7 +197,8 @@ fn plan(
             };
             let can = |of: &&Carrier| of.variables(installation, reach).is_some();
             let carriers = here.iter().filter(can).cloned().collect();
-            let (mut contenders, left_out) = usual(seats.hosts, free, interface, carriers);
+            let (mut contenders, left_out) = usual(&seats, free, interface, carriers);
+            contenders.retain(|contender| tasks.iter().any(|task| contender.can(&seats, task)));
             if let Some(only) = &request.only {
                 known.extend(contenders.iter().filter_map(Contender::name).map(str::to_owned));
                 contenders

@@ -43,15 +43,15 @@ pub(super) fn joined(hosts: &[Namespace; 2]) -> Result<bool> {
 
 /// Gives both hosts their addresses and brings their interfaces up with `options`, whatever they had before.
 pub(super) fn configure(hosts: &[Namespace; 2], options: &Options) -> Result<()> {
-    for host in hosts {
+    for (host, namespace) in Host::BOTH.into_iter().zip(hosts) {
         let mut batch = String::from("link set lo up\n");
         batch += &format!("link set {INTERFACE} mtu {} up\n", options.mtu);
-        batch += &format!("address replace {}/30 dev {INTERFACE}\n", host.host().ipv4());
+        batch += &format!("address replace {}/30 dev {INTERFACE}\n", host.ipv4());
         if has_ipv6() {
-            batch += &format!("address replace {}/64 dev {INTERFACE} nodad\n", host.host().ipv6());
+            batch += &format!("address replace {}/64 dev {INTERFACE} nodad\n", host.ipv6());
         }
-        ip(host, &batch)?;
-        host.inside(|| {
+        ip(namespace, &batch)?;
+        namespace.inside(|| {
             // A veth has threads only while it merges, but remembers that it should have them.
             set_threaded_napi(false)?;
             ethtool::set_gro(INTERFACE, options.gro)?;
@@ -60,17 +60,17 @@ pub(super) fn configure(hosts: &[Namespace; 2], options: &Options) -> Result<()>
             }
             steering::write(options.protocol_core)
         })?
-        .map_err(|fault| fault.within(host.host()))?;
+        .map_err(|fault| fault.within(host))?;
     }
     Ok(())
 }
 
 /// Whether both hosts are up and have their addresses.
 pub(super) fn configured(hosts: &[Namespace; 2]) -> Result<bool> {
-    for host in hosts {
+    for (host, namespace) in Host::BOTH.into_iter().zip(hosts) {
         // The file cannot be read while the interface is down.
         let carrier = || fs::read_to_string(attribute("carrier")).is_ok_and(|carrier| carrier.trim() == "1");
-        if !host.inside(|| carrier() && addresses(host.host()).len() == wanted(host.host()).len())? {
+        if !namespace.inside(|| carrier() && addresses(host).len() == wanted(host).len())? {
             return Ok(false);
         }
     }
@@ -122,12 +122,12 @@ fn set_threaded_napi(on: bool) -> Result<()> {
     }
 }
 
-/// Runs a batch of `ip` commands in a host.
-fn ip(host: &Namespace, batch: &str) -> Result<()> {
+/// Runs a batch of `ip` commands in a namespace.
+pub(super) fn ip(namespace: &Namespace, batch: &str) -> Result<()> {
     let mut command = Command::new("ip");
     command.args(["-batch", "-"]);
-    host.enter(&mut command)?;
-    run_ip(&host.host().to_string(), &mut command, batch)
+    namespace.enter(&mut command)?;
+    run_ip(namespace.name(), &mut command, batch)
 }
 
 /// Runs `ip netns VERB NAME` on this machine.

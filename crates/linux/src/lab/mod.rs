@@ -33,7 +33,7 @@ pub use door::Door;
 pub use named::{Ended, Raised};
 use namespace::Namespace;
 pub use steering::Steering;
-pub use wire::{Degraded, Wire};
+pub use wire::{Switched, Wire};
 
 use crate::warden::Warden;
 
@@ -166,10 +166,15 @@ impl Lab {
     /// Any number of them may exist at once. Fails where this process may not make network namespaces, where `ip` is
     /// missing, or where the kernel has no veth.
     pub fn owned(options: &Options) -> Result<Lab> {
+        Lab::joined(options, link::make)
+    }
+
+    /// The same, its hosts joined by `join`.
+    fn joined(options: &Options, join: impl FnOnce(&[Namespace; 2]) -> Result<()>) -> Result<Lab> {
         options.check()?;
         let hosts = [Namespace::unnamed(Host::A, "plimsoll-a")?, Namespace::unnamed(Host::B, "plimsoll-b")?];
         let warden = Warden::over_networks(hosts.each_ref().map(Namespace::inode))?;
-        link::make(&hosts)?;
+        join(&hosts)?;
         link::configure(&hosts, options)?;
         Ok(Lab { hosts, warden: Some(warden) })
     }
@@ -213,9 +218,9 @@ impl Lab {
 
     /// The same, each host by itself.
     pub fn steer_each(&self, cores: [Option<CoreId>; 2]) -> Result<Steering> {
-        for (host, core) in self.hosts.iter().zip(cores) {
+        for (host, core) in Host::BOTH.into_iter().zip(cores) {
             steering::check(core)?;
-            host.inside(|| steering::write(core))?.map_err(|fault| fault.within(host.host()))?;
+            self.inside(host, || steering::write(core))?.map_err(|fault| fault.within(host))?;
         }
         let read = |host: Host| self.inside(host, steering::read)?.map_err(|fault| fault.within(host));
         Ok(Steering { asked: cores, in_force: [read(Host::A)?, read(Host::B)?] })

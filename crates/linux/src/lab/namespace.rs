@@ -1,4 +1,4 @@
-//! One host's network namespace, and how code gets into it.
+//! A network namespace, and how code gets into it.
 
 use std::fs::File;
 use std::io;
@@ -13,7 +13,7 @@ use machine::{Fault, Result};
 use rustix::mount::{MountFlags, MountPropagationFlags};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 
-use super::{AS_ROOT, Host};
+use super::AS_ROOT;
 
 /// From `linux/magic.h`.
 const NSFS_MAGIC: rustix::fs::FsWord = 0x6e73_6673;
@@ -21,7 +21,8 @@ const NSFS_MAGIC: rustix::fs::FsWord = 0x6e73_6673;
 /// A network namespace, held open, and the host name that goes with it.
 #[derive(Debug)]
 pub(super) struct Namespace {
-    host: Host,
+    /// What faults call it: `host a`.
+    name: String,
     hostname: String,
     file: File,
     inode: u64,
@@ -29,33 +30,38 @@ pub(super) struct Namespace {
 
 impl Namespace {
     /// A new namespace that nothing but this value keeps alive.
-    pub(super) fn unnamed(host: Host, hostname: &str) -> Result<Namespace> {
+    pub(super) fn unnamed(name: impl ToString, hostname: &str) -> Result<Namespace> {
         // A thread is moved rather than this process: namespaces belong to threads.
         let file = on_a_thread(|| {
             unshare(UnshareFlags::NEWNET)?;
             File::open("/proc/thread-self/ns/net")
         });
-        Namespace::hold(host, hostname, file.map_err(|error| refused(host, error))?)
+        let name = name.to_string();
+        match file {
+            Ok(file) => Namespace::hold(name, hostname, file),
+            Err(error) => Err(refused(&name, error)),
+        }
     }
 
     /// The namespace that is bound to `path`; `None` if nothing is.
-    pub(super) fn bound_to(host: Host, hostname: &str, path: &Path) -> Result<Option<Namespace>> {
+    pub(super) fn bound_to(name: impl ToString, hostname: &str, path: &Path) -> Result<Option<Namespace>> {
+        let name = name.to_string();
         let file = match File::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            file => file.map_err(|error| refused(host, error))?,
+            file => file.map_err(|error| refused(&name, error))?,
         };
-        let system = rustix::fs::fstatfs(&file).map_err(|error| refused(host, error.into()))?;
+        let system = rustix::fs::fstatfs(&file).map_err(|error| refused(&name, error.into()))?;
         // A maker that was killed between the two steps leaves a plain file without a namespace.
-        if system.f_type != NSFS_MAGIC { Ok(None) } else { Namespace::hold(host, hostname, file).map(Some) }
+        if system.f_type != NSFS_MAGIC { Ok(None) } else { Namespace::hold(name, hostname, file).map(Some) }
     }
 
-    fn hold(host: Host, hostname: &str, file: File) -> Result<Namespace> {
-        let inode = file.metadata().map_err(|error| refused(host, error))?.ino();
-        Ok(Namespace { host, hostname: hostname.to_owned(), file, inode })
+    fn hold(name: String, hostname: &str, file: File) -> Result<Namespace> {
+        let inode = file.metadata().map_err(|error| refused(&name, error))?.ino();
+        Ok(Namespace { name, hostname: hostname.to_owned(), file, inode })
     }
 
-    pub(super) fn host(&self) -> Host {
-        self.host
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     pub(super) fn hostname(&self) -> &str {
@@ -73,7 +79,7 @@ impl Namespace {
     }
 
     pub(super) fn enter<'c>(&self, command: &'c mut Command) -> Result<&'c mut Command> {
-        let file: OwnedFd = self.file.try_clone().map_err(|error| refused(self.host, error))?.into();
+        let file: OwnedFd = self.file.try_clone().map_err(|error| refused(&self.name, error))?.into();
         let hostname = self.hostname.clone();
         let arrive = move || arrive(file.as_fd(), hostname.as_bytes());
         // SAFETY: between fork and exec only async-signal-safe calls may be made: `arrive` makes system calls on
@@ -86,7 +92,7 @@ impl Namespace {
             arrive(self.file.as_fd(), self.hostname.as_bytes())?;
             Ok(work())
         })
-        .map_err(|error| refused(self.host, error))
+        .map_err(|error| refused(&self.name, error))
     }
 }
 
@@ -121,11 +127,11 @@ fn on_a_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Resu
     })
 }
 
-fn refused(host: Host, error: io::Error) -> Fault {
+fn refused(name: &str, error: io::Error) -> Fault {
     let next = match error.kind() {
         io::ErrorKind::PermissionDenied => AS_ROOT,
         io::ErrorKind::NotFound => "make the lab anew with `plimsoll lab up`",
         _ => "check that this kernel has network namespaces (CONFIG_NET_NS) and that /proc and /sys are mounted",
     };
-    Fault::because(format!("lab: {host}"), error, next)
+    Fault::because(format!("lab: {name}"), error, next)
 }

@@ -1,14 +1,18 @@
-//! A link between the hosts of a lab that is slower than memory and loses packets: a token bucket at each host's way out, a
-//! program at each host's driver hook.
+//! Hosts of a lab joined by a switch whose links are slow and lose packets: a token bucket with a queue at each way out of it, a
+//! program where each link ends.
+//!
+//! The queue is the switch's, not a host's: a sender learns of it by its acknowledgements alone.
 
 use std::process::{Command, Stdio};
 
 use machine::{BytesPerSecond, Fault, FaultKind, Nanoseconds, Result, XdpMode};
 
-use super::{AS_ROOT, Host, INTERFACE, Lab};
+use super::namespace::Namespace;
+use super::{AS_ROOT, Host, INTERFACE, Lab, Options, link};
+use crate::ethtool;
 use crate::xdp::{Attachment, Interface, Loader, Object, built};
 
-/// The link that is asked for.
+/// The links that are asked for.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Wire {
     pub rate: BytesPerSecond,
@@ -23,74 +27,94 @@ impl Wire {
     }
 }
 
-/// Bytes that may leave at once. With the programs there is no offload, so that each packet is one of the wire.
+/// Bytes that may leave at once.
 const BURST: u32 = 16 << 10;
+/// The switch's ports, by the host that they lead to.
+const PORTS: [&str; 2] = ["to-a", "to-b"];
 
-/// A link in force while this lives.
+/// A lab over a switch.
 #[derive(Debug)]
-pub struct Degraded<'a> {
-    lab: &'a Lab,
-    ends: Vec<(Object, Attachment)>,
+pub struct Switched {
+    lab: Lab,
+    /// Where packets arrive: at the hosts, and at the switch.
+    arrivals: [Vec<(Object, Attachment)>; 2],
+    /// Held open: the switch lives in it.
+    _switch: Namespace,
 }
 
-impl Lab {
+impl Switched {
+    /// Makes one that lasts as long as this value, and no longer than this process.
+    ///
     /// # Errors
-    /// The kernel has no token bucket (`tbf`), `tc` is missing, or the interfaces have a program already.
-    pub fn degrade(&self, wire: Wire) -> Result<Degraded<'_>> {
-        let mut degraded = Degraded { lab: self, ends: Vec::new() };
-        for host in Host::BOTH {
-            // The program first: the driver then takes no packets that are longer than the wire's.
-            degraded.ends.push(self.inside(host, lossy)?.map_err(|fault| fault.within(host))?);
+    /// As [`Lab::owned`]; the kernel has no bridge or no token bucket (`tbf`), or `tc` is missing.
+    pub fn owned(options: &Options, wire: Wire) -> Result<Switched> {
+        let switch = Namespace::unnamed("switch", "plimsoll-switch")?;
+        let lab = Lab::joined(options, |hosts| join(hosts, &switch, options))?;
+        // While a driver's peer has such a program it takes no packets that are longer than the wire's.
+        let hosts = Host::BOTH.into_iter().map(|host| lab.inside(host, || lossy(INTERFACE))?);
+        let ports = PORTS.into_iter().map(|port| switch.inside(|| lossy(port))?);
+        let arrivals = [hosts.collect::<Result<_>>()?, ports.collect::<Result<_>>()?];
+        for port in PORTS {
             let bits = format!("{:.0}bit", wire.rate.0 * 8.0);
             let (burst, queue) = (format!("{BURST}"), format!("{}us", wire.queue.0 / 1000));
-            let bucket = ["qdisc", "replace", "dev", INTERFACE, "root", "tbf", "rate", &bits, "burst", &burst];
-            self.tc(host, &[&bucket[..], &["latency", &queue]].concat())?;
+            let bucket = ["qdisc", "replace", "dev", port, "root", "tbf", "rate", &bits, "burst", &burst];
+            tc(&switch, &[&bucket[..], &["latency", &queue]].concat())?;
         }
-        Ok(degraded)
+        Ok(Switched { lab, arrivals, _switch: switch })
     }
 
-    fn tc(&self, host: Host, words: &[&str]) -> Result<()> {
-        let mut command = Command::new("tc");
-        self.enter(host, command.args(words))?;
-        let subject = format!("{host}: tc {}", words.join(" "));
-        match command.stdin(Stdio::null()).output() {
-            Ok(output) if output.status.success() => Ok(()),
-            Ok(output) => {
-                let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-                let next = match said.contains("not permitted") {
-                    true => AS_ROOT,
-                    false => "use a kernel with CONFIG_NET_SCH_TBF",
-                };
-                Err(Fault::new(subject, said, next).of_kind(FaultKind::Other))
-            }
-            Err(error) => Err(Fault::because(subject, error, "install it: `apt-get install iproute2`")),
-        }
+    pub fn lab(&self) -> &Lab {
+        &self.lab
     }
-}
 
-fn lossy() -> Result<(Object, Attachment)> {
-    let object = Loader::new("lossy", built("a link that loses packets", bpf::LOSSY)?).load()?;
-    let attachment = Attachment::new(object.program("lossy")?, &Interface::named(INTERFACE)?, XdpMode::Native)?;
-    Ok((object, attachment))
-}
-
-impl Degraded<'_> {
     /// The share of packets that is lost from now on, each way, 0 to 1.
     pub fn lose(&self, share: f64) -> Result<()> {
         let threshold = (share.clamp(0.0, 1.0) * f64::from(u32::MAX)) as u64;
-        self.ends.iter().try_for_each(|(object, _)| object.set_variable("THRESHOLD", threshold))
+        self.arrivals[0].iter().try_for_each(|(object, _)| object.set_variable("THRESHOLD", threshold))
     }
 
-    /// Packets lost so far, both ways.
+    /// Packets lost so far, both ways; not those for which the queue had no room.
     pub fn lost(&self) -> Result<u64> {
-        self.ends.iter().map(|(object, _)| object.value("lost")).sum()
+        self.arrivals[0].iter().map(|(object, _)| object.value("lost")).sum()
     }
 }
 
-impl Drop for Degraded<'_> {
-    fn drop(&mut self) {
-        for host in Host::BOTH {
-            let _ = self.lab.tc(host, &["qdisc", "del", "dev", INTERFACE, "root"]);
+/// Joins both hosts to a bridge in `switch`.
+fn join(hosts: &[Namespace; 2], switch: &Namespace, options: &Options) -> Result<()> {
+    let mtu = options.mtu;
+    let mut batch = String::from("link add bridge type bridge stp_state 0 mcast_snooping 0\n");
+    for (port, host) in PORTS.into_iter().zip(hosts) {
+        let queues = "numtxqueues 1 numrxqueues 1";
+        let host = host.path();
+        batch += &format!("link add {port} {queues} type veth peer name {INTERFACE} {queues} netns {host}\n");
+        batch += &format!("link set {port} mtu {mtu} master bridge up\n");
+    }
+    batch += "link set bridge up\n";
+    link::ip(switch, &batch)?;
+    // Packets that the switch joined would be one to the queue.
+    switch.inside(|| PORTS.into_iter().try_for_each(|port| ethtool::set_gro(port, false)))?
+}
+
+fn lossy(port: &str) -> Result<(Object, Attachment)> {
+    let object = Loader::new("lossy", built("a link that loses packets", bpf::LOSSY)?).load()?;
+    let attachment = Attachment::new(object.program("lossy")?, &Interface::named(port)?, XdpMode::Native)?;
+    Ok((object, attachment))
+}
+
+fn tc(switch: &Namespace, words: &[&str]) -> Result<()> {
+    let mut command = Command::new("tc");
+    switch.enter(command.args(words))?;
+    let subject = format!("lab: switch: tc {}", words.join(" "));
+    match command.stdin(Stdio::null()).output() {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => {
+            let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            let next = match said.contains("not permitted") {
+                true => AS_ROOT,
+                false => "use a kernel with CONFIG_NET_SCH_TBF",
+            };
+            Err(Fault::new(subject, said, next).of_kind(FaultKind::Other))
         }
+        Err(error) => Err(Fault::because(subject, error, "install it: `apt-get install iproute2`")),
     }
 }

@@ -20,7 +20,7 @@ pub struct Arguments {
     #[arg(long, requires = "mpi", conflicts_with = "tasks")]
     targets: bool,
     /// Tasks, each with :SIZE, or without for its usual sizes. Of two ranks: latency, bandwidth, rate (window of 64),
-    /// exchange (compute, then swap a border) and overlap (the share of a transfer that computing hides); of 4, 8 and 32
+    /// exchange (compute, then swap a border) and overlap (the share of a transfer that rank 0's computing hides); of 4, 8 and 32
     /// ranks that share two cores: ring, barrier, alltoall and allreduce
     #[arg(long, requires = "mpi", value_delimiter = ',', value_parser = tasks)]
     tasks: Vec<Tasks>,
