@@ -329,6 +329,7 @@ impl<P: Port, B: Buffer> Driver<P, B> {
         }
         self.transmit::<DILATED>(now)?;
         self.port.flush()?;
+        self.engine.end_departed();
         self.turns = self.turns.wrapping_add(1);
         if self.turns.is_multiple_of(TURNS_PER_NOTICE) {
             self.notice()?;

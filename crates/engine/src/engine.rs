@@ -153,6 +153,8 @@ pub struct Engine<B> {
     pub(crate) bounce: Vec<u8>,
     pub(crate) ready: VecDeque<u32>,
     pub(crate) completions: VecDeque<Completion<B>>,
+    /// Sends of which all packets were written and which have not ended.
+    pub(crate) departed: Vec<SendKey>,
     pub(crate) short_sends: u64,
     next_timeout: Option<Nanoseconds>,
     /// The fewest messages that any peer may leave unmatched.
@@ -188,6 +190,7 @@ impl<B: Buffer> Engine<B> {
             bounce: Vec::new(),
             ready: VecDeque::new(),
             completions: VecDeque::new(),
+            departed: Vec::new(),
             short_sends: 0,
             next_timeout: None,
             least_credit: u32::MAX,
@@ -427,12 +430,14 @@ impl<B: Buffer> Engine<B> {
     /// Whether nothing has ended and nothing waits to leave or to be fetched.
     #[inline]
     pub fn is_idle(&self) -> bool {
-        self.completions.is_empty() && self.ready.is_empty() && self.reads.is_empty()
+        self.completions.is_empty() && self.ready.is_empty() && self.reads.is_empty() && self.departed.is_empty()
     }
 
-    /// Takes the request that ended first of those not taken yet; `None` where there is none.
+    /// Takes the request that ended first of those not taken yet; `None` where there is none. Does
+    /// [`Engine::end_departed`] before.
     #[inline]
     pub fn next_completion(&mut self) -> Option<Completion<B>> {
+        self.end_departed();
         self.completions.pop_front()
     }
 

@@ -104,6 +104,7 @@ impl<B: Buffer> Engine<B> {
                     ended.push(send);
                 }
             }
+            Stored::Eager { .. } => {}
             Stored::Copy(buffer) => self.spares.put(buffer),
             Stored::Shared(shared) => self.spares.put_shared(shared),
         });

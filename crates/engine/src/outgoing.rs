@@ -36,9 +36,9 @@ pub struct Apart {
     pub body: Shared,
 }
 
-/// The header of the next packet of an eager message.
-fn eager_or_more<B: Buffer>(request: &SendRequest<B>) -> Packet<'static> {
-    match request.written {
+/// The header of the packet of an eager message that has its bytes from `offset` on.
+fn eager_or_more<B: Buffer>(request: &SendRequest<B>, offset: usize) -> Packet<'static> {
+    match offset {
         0 => Packet::Eager { label: request.label, length: request.length() as u32, payload: &[] },
         _ => Packet::More { payload: &[] },
     }
@@ -52,12 +52,20 @@ fn write_with_payload<B: Buffer>(header: &Packet, request: &mut SendRequest<B>, 
     request.written += payload;
 }
 
-/// The next packet of an eager message, with `payload` bytes, into `body`, which has no room where the packet was made before. What
-/// the reliability layer is to keep of it, if that is no copy of `body`.
-fn write_eager<B: Buffer>(request: &mut SendRequest<B>, payload: usize, body: &mut [u8]) -> Option<Stored> {
+/// The next packet of the eager message `send`, with `payload` bytes, into `body`, which has no room where the packet was made before.
+/// What the reliability layer is to keep of it, if that is no copy of `body`.
+fn write_eager<B: Buffer>(
+    send: SendKey,
+    request: &mut SendRequest<B>,
+    payload: usize,
+    body: &mut [u8],
+) -> Option<Stored> {
+    let offset = request.written;
     let Some(made) = request.made.take() else {
-        write_with_payload(&eager_or_more(request), request, payload, body);
-        return None;
+        write_with_payload(&eager_or_more(request, offset), request, payload, body);
+        // Bytes of another process are fetched once only.
+        let stays = payload < request.length() && request.buffer.as_mut_slice().is_some();
+        return stays.then_some(Stored::Eager { send, offset });
     };
     if !body.is_empty() {
         body.copy_from_slice(&made);
@@ -66,9 +74,13 @@ fn write_eager<B: Buffer>(request: &mut SendRequest<B>, payload: usize, body: &m
     Some(Stored::Shared(made))
 }
 
-/// Writes the packet with the bytes from `offset` on, as many as there is room for.
-pub(crate) fn write_data<B: Buffer>(request: &SendRequest<B>, offset: usize, into: &mut [u8]) {
-    let header = Packet::Data { receiver: request.receiver, payload: &[] };
+/// Writes a packet again whose bytes are in the buffer of `request`.
+pub(crate) fn write_again<B: Buffer>(request: &SendRequest<B>, stored: &Stored, into: &mut [u8]) {
+    let (header, offset) = match *stored {
+        Stored::Eager { offset, .. } => (eager_or_more(request, offset), offset),
+        Stored::Data { offset, .. } => (Packet::Data { receiver: request.receiver, payload: &[] }, offset),
+        Stored::Copy(_) | Stored::Shared(_) => unreachable!("its bytes are kept"),
+    };
     let (head, room) = into.split_at_mut(header.length());
     header.write(head);
     request.buffer.read(offset, room);
@@ -214,7 +226,7 @@ impl<B: Buffer> Engine<B> {
             Plan::Eager { send, payload } | Plan::More { send, payload } if payload >= SHARED_LEAST => {
                 let request = &mut self.sends[send];
                 if request.made.is_none() {
-                    let header = eager_or_more(request);
+                    let header = eager_or_more(request, request.written);
                     request.made = Some(self.spares.shared(header.length() + payload, |into| {
                         let (head, rest) = into.split_at_mut(header.length());
                         header.write(head);
@@ -262,8 +274,8 @@ impl<B: Buffer> Engine<B> {
                 let whole = request.length();
                 link.credit_messages -= 1;
                 link.credit_bytes -= whole as u64;
-                length = eager_or_more(request).length() + payload;
-                kept = write_eager(request, payload, body);
+                length = eager_or_more(request, request.written).length() + payload;
+                kept = write_eager(send, request, payload, body);
                 link.favour_streaming = true;
                 if request.written == whole {
                     link.pop_message(request.label.space);
@@ -272,8 +284,8 @@ impl<B: Buffer> Engine<B> {
             }
             Plan::More { send, payload } => {
                 let request = &mut self.sends[send];
-                length = eager_or_more(request).length() + payload;
-                kept = write_eager(request, payload, body);
+                length = eager_or_more(request, request.written).length() + payload;
+                kept = write_eager(send, request, payload, body);
                 link.favour_streaming = true;
                 if request.written == request.length() {
                     link.pop_message(request.label.space);
@@ -303,20 +315,45 @@ impl<B: Buffer> Engine<B> {
                     link.streaming.push_back(send);
                 }
                 if link.reliability.is_some() {
-                    kept = Some(Stored::Data { send, offset, length: payload, last });
+                    kept = Some(Stored::Data { send, offset, last });
                 } else if last {
                     finished = Some(send);
                 }
             }
         }
+        let stays = matches!(kept, Some(Stored::Eager { .. })) && link.reliability.is_some();
         if let Some(reliability) = &mut link.reliability {
             let stored = kept.unwrap_or_else(|| Stored::Copy(self.spares.copy_of(body)));
             reliability.send(now, stored, length).write(header, length);
             self.watch(peer);
         }
-        if let Some(send) = finished {
+        match finished {
+            Some(send) if stays => self.departed.push(send),
+            Some(send) => self.finish_send(send, Status::Done),
+            None => {}
+        }
+    }
+
+    /// Ends the long sends all of whose packets were written: what has not arrived of them is copied. Hand the packets to the wire
+    /// before, so that the receiver works meanwhile.
+    #[inline]
+    pub fn end_departed(&mut self) {
+        if !self.departed.is_empty() {
+            self.copy_departed();
+        }
+    }
+
+    #[cold]
+    fn copy_departed(&mut self) {
+        for nth in 0..self.departed.len() {
+            let send = self.departed[nth];
+            let Some(request) = self.sends.get(send) else { continue };
+            if let Some(reliability) = &mut self.peers[request.peer.0 as usize].reliability {
+                reliability.keep(send, &mut self.spares, |stored, into| write_again(request, stored, into));
+            }
             self.finish_send(send, Status::Done);
         }
+        self.departed.clear();
     }
 }
 
@@ -383,10 +420,7 @@ fn resend<B: Buffer>(
                 body.copy_from_slice(shared);
             }
         }
-        Stored::Data { send, offset, length, .. } => {
-            debug_assert_eq!(body.len(), wire::DATA_HEADER + length);
-            write_data(&sends[*send], *offset, body);
-        }
+        Stored::Eager { send, .. } | Stored::Data { send, .. } => write_again(&sends[*send], stored, body),
     }
     let sequencing: Sequencing = reliability.resend(now, place);
     sequencing.write(header, length);

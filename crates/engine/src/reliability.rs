@@ -13,8 +13,11 @@ use crate::wire::Sequencing;
 /// A packet counts as lost once one sent this many after it has arrived (TCP's duplicate threshold), or one sent a
 /// round trip after it.
 const REORDERING: u64 = 3;
-/// Packets a receiver takes in before it acknowledges without waiting.
+/// Packets a receiver takes in before it acknowledges soon, in case that an answer leaves before, which carries it, and before it
+/// acknowledges without waiting.
 const ACKNOWLEDGE_EVERY: u32 = 16;
+const ACKNOWLEDGE_SOON: Nanoseconds = Nanoseconds(20_000);
+const UNACKNOWLEDGED_MOST: u32 = 64;
 /// Refusals in a row, nothing heard between, that prove a peer's process gone.
 const REFUSALS: u32 = 3;
 const FIRST_WINDOW: f64 = 32.0;
@@ -47,7 +50,17 @@ impl Spares {
         buffer
     }
 
-    /// Bytes of this length for `fill` to write.
+    /// Bytes of this length for `fill` to write, if there are any.
+    fn filled(&mut self, length: usize, fill: impl FnOnce(&mut [u8])) -> Vec<u8> {
+        let mut buffer = self.buffers.pop().unwrap_or_default();
+        buffer.resize(length, 0);
+        if length > 0 {
+            fill(&mut buffer);
+        }
+        buffer
+    }
+
+    /// The same, to be shared.
     pub fn shared(&mut self, length: usize, fill: impl FnOnce(&mut [u8])) -> Shared {
         let mut shared = self.shared.pop().unwrap_or_default();
         let bytes = Shared::get_mut(&mut shared).expect("a spare is nobody's");
@@ -77,16 +90,28 @@ pub(crate) enum Stored {
     Copy(Vec<u8>),
     /// What the port may still hold.
     Shared(Shared),
+    /// Bytes of an eager message of several packets, still in the sender's buffer.
+    Eager {
+        send: SendKey,
+        offset: usize,
+    },
     /// Bytes of a rendezvous message, still in the sender's buffer. `last`: the message ends here.
     Data {
         send: SendKey,
         offset: usize,
-        length: usize,
         last: bool,
     },
 }
 
 impl Stored {
+    /// The send in whose buffer its bytes are.
+    fn in_buffer_of(&self) -> Option<SendKey> {
+        match self {
+            Stored::Copy(_) | Stored::Shared(_) => None,
+            Stored::Eager { send, .. } | Stored::Data { send, .. } => Some(*send),
+        }
+    }
+
     /// The acknowledgement of this packet ends a send: somebody waits for it.
     fn ends_a_message(&self) -> bool {
         matches!(self, Stored::Data { last: true, .. })
@@ -278,13 +303,15 @@ impl Reliability {
         self.order
     }
 
-    /// Keeps copies of the packets in flight that carry bytes of `send`, whose buffer is there no longer.
-    pub fn keep(&mut self, send: SendKey, mut copy: impl FnMut(usize, usize) -> Vec<u8>) {
-        for packet in &mut self.flight {
-            if let Stored::Data { send: of, offset, length, .. } = packet.stored
-                && of == send
-            {
-                packet.stored = Stored::Copy(copy(offset, length));
+    /// Keeps copies, made by `copy`, of the packets in flight that carry bytes of `send`, whose buffer is there no longer.
+    pub fn keep(&mut self, send: SendKey, spares: &mut Spares, mut copy: impl FnMut(&Stored, &mut [u8])) {
+        for packet in self.flight.iter_mut().rev().filter(|packet| packet.stored.in_buffer_of() == Some(send)) {
+            let is_first = matches!(packet.stored, Stored::Eager { offset: 0, .. });
+            // What has arrived is not sent again.
+            let length = if packet.arrived { 0 } else { packet.length };
+            packet.stored = Stored::Copy(spares.filled(length, |into| copy(&packet.stored, into)));
+            if is_first {
+                break;
             }
         }
     }
@@ -303,11 +330,15 @@ impl Reliability {
         self.engaged
     }
 
+    fn acknowledge_by(&mut self, at: Nanoseconds) {
+        self.acknowledge_at = Some(self.acknowledge_at.map_or(at, |already| already.min(at)));
+    }
+
     /// An acknowledgement should go out even without a packet to ride on.
     pub fn must_acknowledge(&self, now: Nanoseconds) -> bool {
         self.acknowledge_now
             || self.ping
-            || self.unacknowledged >= ACKNOWLEDGE_EVERY
+            || self.unacknowledged >= UNACKNOWLEDGED_MOST
             || self.acknowledge_at.is_some_and(|at| at <= now)
     }
 
@@ -352,8 +383,7 @@ impl Reliability {
         self.refusals = 0;
         if header.ping {
             // Not before the next look at the clock: an answer to this very packet may carry it.
-            let soon = now + Nanoseconds(1);
-            self.acknowledge_at = Some(self.acknowledge_at.map_or(soon, |at| at.min(soon)));
+            self.acknowledge_by(now + Nanoseconds(1));
         }
         let oldest = self.oldest();
         let advanced = header.expected.wrapping_sub(oldest) as usize;
@@ -479,7 +509,11 @@ impl Reliability {
             return Arrival::InOrder;
         }
         self.unacknowledged += 1;
-        self.acknowledge_at.get_or_insert(now + self.config.acknowledge_after);
+        if self.unacknowledged == 1 {
+            self.acknowledge_by(now + self.config.acknowledge_after);
+        } else if self.unacknowledged == ACKNOWLEDGE_EVERY {
+            self.acknowledge_by(now + ACKNOWLEDGE_SOON);
+        }
         if ahead == 0 {
             self.expected = self.expected.wrapping_add(1);
             return Arrival::InOrder;

@@ -2,10 +2,9 @@
 
 use crate::buffer::Buffer;
 use crate::engine::Engine;
-use crate::outgoing::write_data;
+use crate::outgoing::write_again;
 use crate::peer::Control;
 use crate::request::{RequestId, RequestKey, SendKey, Status};
-use crate::wire::DATA_HEADER;
 
 /// Makes a buffer of the same length to take another's place; where the second argument is true, with a copy of its
 /// bytes.
@@ -41,11 +40,7 @@ impl<B: Buffer> Engine<B> {
             }
             (true, receiver) => {
                 if let Some(reliability) = &mut link.reliability {
-                    reliability.keep(key, |offset, length| {
-                        let mut packet = vec![0; DATA_HEADER + length];
-                        write_data(send, offset, &mut packet);
-                        packet
-                    });
+                    reliability.keep(key, &mut self.spares, |stored, into| write_again(send, stored, into));
                 }
                 let cut_short = send.written < send.length();
                 if cut_short {

@@ -32,7 +32,8 @@ impl Plan {
     /// Starts of `mpirun` that it takes at most.
     pub fn starts(&self) -> usize {
         let contenders: usize = self.places.iter().map(|(_, contenders)| contenders.len()).sum();
-        let timed = self.places.iter().flat_map(|(seats, all)| all.iter().map(|one| self.tasks_of(*seats, one).count()));
+        let timed =
+            self.places.iter().flat_map(|(seats, all)| all.iter().map(|one| self.tasks_of(*seats, one).count()));
         contenders * self.rounds as usize + timed.sum::<usize>() * self.accounted_rounds as usize
     }
 
@@ -102,8 +103,9 @@ pub fn conduct(bench: &mut Bench, plan: &Plan) -> (Vec<Measured>, Result<()>) {
         // What gave no block without timed calls gives none with them.
         let able: Vec<usize> = (0..all.len()).filter(|&nth| !all[nth].series.blocks.is_empty()).collect();
         let of_able = of_places().enumerate().filter(|(nth, _)| able.contains(nth)).map(|(_, start)| start);
-        runner.starts =
-            of_able.flat_map(|(seats, one)| plan.tasks_of(seats, one).map(move |task| (seats, one, vec![task]))).collect();
+        runner.starts = of_able
+            .flat_map(|(seats, one)| plan.tasks_of(seats, one).map(move |task| (seats, one, vec![task])))
+            .collect();
         let tasks = |of: &Measured| plan.tasks_of(of.seats, &of.contender).count();
         let of: Vec<usize> = able.iter().flat_map(|&nth| vec![nth; tasks(&all[nth])]).collect();
         runner.accounted = true;

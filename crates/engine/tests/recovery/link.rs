@@ -42,6 +42,10 @@ impl Link {
 
     /// The next that has arrived by `now`: its stream, the packet.
     pub fn take(&mut self, now: u64) -> Option<(usize, Vec<u8>)> {
-        self.on_the_way.front().is_some_and(|(at, ..)| *at <= now).then(|| self.on_the_way.pop_front())?.map(|(_, s, p)| (s, p))
+        self.on_the_way
+            .front()
+            .is_some_and(|(at, ..)| *at <= now)
+            .then(|| self.on_the_way.pop_front())?
+            .map(|(_, s, p)| (s, p))
     }
 }

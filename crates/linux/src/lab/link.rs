@@ -51,16 +51,17 @@ pub(super) fn configure(hosts: &[Namespace; 2], options: &Options) -> Result<()>
             batch += &format!("address replace {}/64 dev {INTERFACE} nodad\n", host.ipv6());
         }
         ip(namespace, &batch)?;
-        namespace.inside(|| {
-            // A veth has threads only while it merges, but remembers that it should have them.
-            set_threaded_napi(false)?;
-            ethtool::set_gro(INTERFACE, options.gro)?;
-            if options.threaded_napi {
-                set_threaded_napi(true)?;
-            }
-            steering::write(options.protocol_core)
-        })?
-        .map_err(|fault| fault.within(host))?;
+        namespace
+            .inside(|| {
+                // A veth has threads only while it merges, but remembers that it should have them.
+                set_threaded_napi(false)?;
+                ethtool::set_gro(INTERFACE, options.gro)?;
+                if options.threaded_napi {
+                    set_threaded_napi(true)?;
+                }
+                steering::write(options.protocol_core)
+            })?
+            .map_err(|fault| fault.within(host))?;
     }
     Ok(())
 }
