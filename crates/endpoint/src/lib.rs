@@ -12,6 +12,7 @@ pub mod faults;
 pub mod introduction;
 mod join;
 mod link;
+mod looks;
 mod name;
 mod network;
 pub mod node;

@@ -19,22 +19,13 @@ use ports::network::as_sent;
 use ports::shm::{Geometry, Invitation, Memory, ShmPort};
 
 use crate::introduction::{self, Introduction};
+use crate::looks::{Looks, Rest};
 use crate::name::{Host, Name};
 use crate::network::NetworkPath;
 use crate::report::Carried;
 use crate::setbacks::{Setbacks, Tries};
 use crate::settings::Settings;
 
-/// Calls of `receive` and `is_idle` between two looks for invitations and introductions: while no peer is there to receive from, and once
-/// a peer was written to that has not answered, twice as many after each look up to the most. A look costs a system call
-/// or two.
-const LOOK_ALONE: u32 = 16;
-const LOOK_EXPECTING: u32 = 128;
-const LOOK_MOST: u32 = 4096;
-/// So many calls count for one after which the caller let others run: it has time, and they may be who calls.
-const WAITED: u32 = 512;
-/// Calls of `receive` that may pass without a look at a network port that had nothing, while shared memory is polled too.
-const NETWORK_REST: u32 = 16;
 /// Time between two introductions to a peer that has not been heard of.
 const INTRODUCE_EVERY: Duration = Duration::from_millis(2);
 /// Connections from this host that have not said anything yet.
@@ -88,16 +79,12 @@ pub struct Paths {
     /// Packets that came right behind an introduction.
     early: VecDeque<(PeerIndex, Vec<u8>)>,
     incoming_shm: usize,
-    /// Calls between two looks, and those since the last.
-    look_every: u32,
-    calls: u32,
-    network_rest: u32,
-    network_interval: u32,
+    looks: Looks,
+    network_rest: Rest,
     over_shm: Carried,
     over_network: Carried,
     unreadable: u64,
     unseen: u64,
-    refused_callers: u64,
     setbacks: Setbacks,
 }
 
@@ -138,15 +125,12 @@ impl Paths {
             admitted: 0,
             early: VecDeque::new(),
             incoming_shm: 0,
-            look_every: LOOK_EXPECTING,
-            calls: 0,
-            network_rest: 0,
-            network_interval: 0,
+            looks: Looks::new(),
+            network_rest: Rest::default(),
             over_shm: Carried::default(),
             over_network: Carried::default(),
             unreadable: 0,
             unseen: 0,
-            refused_callers: 0,
             setbacks: Setbacks::default(),
         })
     }
@@ -268,7 +252,7 @@ impl Paths {
         let index = self.shm_index(peer);
         self.shm.invite(index, stream, self.name.as_bytes())?;
         if !self.shm.is_heard(index) {
-            self.look_every = LOOK_EXPECTING;
+            self.looks.expect_an_answer();
         }
         Ok(Way::Shm(index))
     }
@@ -328,21 +312,16 @@ impl Paths {
                 Ok(None) => drop(self.callers.remove(at)),
                 Ok(Some(invitation)) => {
                     let stream = self.callers.remove(at);
-                    if self.accept(invitation, stream).is_err() {
-                        self.refused_callers += 1;
-                    }
+                    // One who is refused hears of it by the end of the connection.
+                    let _ = self.accept(invitation, stream);
                 }
                 Err(fault) if shortage::may_pass(&fault) => self.setbacks.note_passing(&fault),
-                Err(_) => {
-                    self.callers.remove(at);
-                    self.refused_callers += 1;
-                }
+                Err(_) => drop(self.callers.remove(at)),
             }
         }
         // Those who called first and never spoke must not keep out those who have something to say.
         let silent = self.callers.len().saturating_sub(MOST_CALLERS);
         self.callers.drain(..silent);
-        self.refused_callers += silent as u64;
         // At once: calls to others would take what has just become free. Where it fails, the next look tries again.
         let _ = shortage::keep_reserve();
         self.hear_unknown_senders()
@@ -391,19 +370,6 @@ impl Paths {
     fn is_alone(&self) -> bool {
         self.incoming_shm == 0 && self.from_network.is_empty()
     }
-
-    /// Whether this call of `receive` looks at the network port.
-    #[inline]
-    fn network_is_due(&mut self) -> bool {
-        if self.from_network.is_empty() {
-            return false;
-        }
-        if self.network_rest > 0 {
-            self.network_rest -= 1;
-            return false;
-        }
-        true
-    }
 }
 
 /// The other end has closed; what it said before can still be read.
@@ -433,10 +399,7 @@ impl Port for Paths {
         match way {
             Way::Shm(index) => {
                 let sent = self.shm.send(index, length, fill)?;
-                if sent == Sent::Taken {
-                    self.over_shm.packets_sent += 1;
-                    self.over_shm.bytes_sent += length as u64;
-                }
+                self.over_shm.count_sent(sent, length);
                 Ok(sent)
             }
             Way::Network(index) => {
@@ -444,10 +407,7 @@ impl Port for Paths {
                     self.introduce(peer, index)?;
                 }
                 let sent = self.network.send(index, length, fill)?;
-                if sent == Sent::Taken {
-                    self.over_network.packets_sent += 1;
-                    self.over_network.bytes_sent += length as u64;
-                }
+                self.over_network.count_sent(sent, length);
                 Ok(sent)
             }
             Way::Untried => Ok(Sent::Full),
@@ -467,10 +427,7 @@ impl Port for Paths {
             return self.send(peer, length, joined(head, fill, body));
         };
         let sent = self.network.send_apart(index, head, fill, body)?;
-        if sent == Sent::Taken {
-            self.over_network.packets_sent += 1;
-            self.over_network.bytes_sent += length as u64;
-        }
+        self.over_network.count_sent(sent, length);
         Ok(sent)
     }
 
@@ -485,8 +442,7 @@ impl Port for Paths {
         if self.incoming_shm > 0 {
             let Paths { shm, from_shm, over_shm, .. } = self;
             came = shm.receive(budget, |index, packet| {
-                over_shm.packets_received += 1;
-                over_shm.bytes_received += packet.len() as u64;
+                over_shm.count_received(packet.len());
                 deliver(from_shm[index.0 as usize], packet);
             })?;
         }
@@ -494,7 +450,7 @@ impl Port for Paths {
             came += 1;
             deliver(peer, &packet);
         }
-        if self.network_is_due() {
+        if !self.from_network.is_empty() && self.network_rest.is_over() {
             let Paths { network, from_network, over_network, peers, .. } = self;
             let got = network.receive(budget, |index, packet| {
                 // A peer introduces itself until it hears from us.
@@ -503,22 +459,13 @@ impl Port for Paths {
                 }
                 let peer = from_network[index.0 as usize];
                 peers[peer.0 as usize].introduced = true;
-                over_network.packets_received += 1;
-                over_network.bytes_received += packet.len() as u64;
+                over_network.count_received(packet.len());
                 deliver(peer, packet);
             })?;
             came += got;
-            if got > 0 || self.incoming_shm == 0 || self.network.wire().looks_at_memory() {
-                self.network_interval = 0;
-            } else {
-                self.network_interval = (self.network_interval * 2 + 1).min(NETWORK_REST);
-                self.network_rest = self.network_interval;
-            }
+            self.network_rest.begin(got == 0 && self.incoming_shm > 0 && !self.network.wire().looks_at_memory());
         }
-        self.calls += 1;
-        if self.calls >= self.look_every || (self.calls >= LOOK_ALONE && self.is_alone()) {
-            self.calls = 0;
-            self.look_every = (self.look_every * 2).min(LOOK_MOST);
+        if self.looks.are_due(self.is_alone()) {
             if self.from_network.is_empty() {
                 // Nobody is known there, so nothing is delivered, and every packet is from an unknown sender.
                 self.network.receive(budget, |_, _| ())?;
@@ -562,13 +509,12 @@ impl Port for Paths {
 
     #[inline]
     fn is_idle(&mut self) -> bool {
-        self.calls += 1;
-        let looks = self.calls >= self.look_every || self.incoming_shm == 0 || !self.from_network.is_empty();
+        let looks = self.looks.count() || self.incoming_shm == 0 || !self.from_network.is_empty();
         !looks && self.early.is_empty() && self.shm.is_idle()
     }
 
     fn waited(&mut self) {
-        self.calls += WAITED;
+        self.looks.waited();
     }
 
     #[inline]

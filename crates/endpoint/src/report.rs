@@ -1,7 +1,7 @@
 //! What an endpoint did: what was asked, what ran, what carried the messages, and what shows it.
 
 use engine::Counters;
-use machine::Port;
+use machine::{Port, Sent};
 use serde::{Deserialize, Serialize};
 
 use crate::dilation::Dilated;
@@ -19,6 +19,22 @@ pub struct Carried {
     /// Bytes read out of peers' memory.
     pub bytes_fetched: u64,
     pub peers: u64,
+}
+
+impl Carried {
+    #[inline]
+    pub(crate) fn count_sent(&mut self, sent: Sent, length: usize) {
+        if sent == Sent::Taken {
+            self.packets_sent += 1;
+            self.bytes_sent += length as u64;
+        }
+    }
+
+    #[inline]
+    pub(crate) fn count_received(&mut self, length: usize) {
+        self.packets_received += 1;
+        self.bytes_received += length as u64;
+    }
 }
 
 /// What went over one port.

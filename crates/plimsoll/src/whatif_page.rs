@@ -89,7 +89,7 @@ impl Page<'_> {
             let calls = count::of(check.backwards.0, "call");
             let _ = writeln!(
                 text,
-                "                {calls} ended before what they waited for began, by up to {most}: the hosts' clocks differ"
+                "                {calls} ended before the call that they waited for was entered, by up to {most}: the hosts' clocks differ"
             );
         }
         let _ = writeln!(text, "Slack           {}", slack(self.slack));

@@ -9,8 +9,8 @@ use crate::header::Kind;
 use crate::memory::{MemoryKey, Segment};
 use crate::send_queue::{SendWork, Transfer};
 
-/// Bytes of one RDMA write, of which a work request can hold at most 2 GiB.
-const WRITE_MOST: u64 = 1 << 30;
+/// Bytes of one RDMA write: the shortest packets that there can be, of 64 B, take a quarter of what a send queue may be ahead.
+const WRITE_MOST: u64 = 64 << 20;
 
 impl<P: Port, B: Buffer> Endpoint<P, B> {
     pub(crate) fn wait(&mut self, peer: PeerIndex, what: Waiting) {

@@ -105,16 +105,22 @@ impl SendQueue {
         self.tail.wrapping_sub(self.head)
     }
 
+    /// Elements that are taken, each of up to half of the packets that may be ahead.
     #[inline]
     pub fn room(&self) -> u32 {
-        self.elements.len() as u32 - self.used()
+        if self.ahead() > PSN_SPAN / 2 { 0 } else { self.elements.len() as u32 - self.used() }
+    }
+
+    /// Packets between the oldest unacknowledged one and the next element's.
+    #[inline]
+    fn ahead(&self) -> u32 {
+        distance(self.next_psn, self.oldest_psn) as u32
     }
 
     /// Posts an element of so many packets, described by `fill`; false where there is no room.
     #[inline]
     pub fn post(&mut self, packets: u32, fill: impl FnOnce(&mut Element)) -> bool {
-        let ahead = distance(self.next_psn, self.oldest_psn) as u32;
-        if self.room() == 0 || packets > PSN_SPAN - ahead.min(PSN_SPAN) {
+        if self.room() == 0 || packets > PSN_SPAN - self.ahead() {
             return false;
         }
         let (tail, psn) = (self.tail, self.next_psn);

@@ -4,13 +4,13 @@ mod layers;
 
 use std::time::{Duration, Instant};
 
-use engine::{Direction, Source, Status, TagSelector};
+use engine::{Buffer, Direction, Source, Status, TagSelector};
 use layers::faulty::{Faulty, Rates};
 use layers::{Ended, Layer, Random, admitted, connected};
 use machine::port::memory::{Geometry, star};
 use machine::{Nanoseconds, PeerIndex, Port};
 use proptest::prelude::*;
-use queue_pair::{Endpoint, ReceiveQueues, Settings, State};
+use queue_pair::{Endpoint, Link, ReceiveQueues, Settings, State};
 
 const ZERO: PeerIndex = PeerIndex(0);
 
@@ -44,6 +44,51 @@ fn drive(
         other.turn(&mut right);
     }
     (left, right)
+}
+
+/// So many zeros that lie nowhere.
+struct Zeros(usize);
+
+impl Buffer for Zeros {
+    fn length(&self) -> usize {
+        self.0
+    }
+
+    fn address(&self) -> u64 {
+        0
+    }
+
+    fn read(&self, _offset: usize, into: &mut [u8]) {
+        into.fill(0);
+    }
+
+    fn write(&mut self, _offset: usize, _from: &[u8]) {}
+
+    fn as_mut_slice(&mut self) -> Option<&mut [u8]> {
+        None
+    }
+}
+
+#[test]
+fn a_message_of_more_packets_than_may_be_under_way_passes() {
+    let (hub, mut leaves) = star(1, Geometry { mtu: 96, ..Geometry::default() });
+    let link = Link { window: 1 << 10, ..Link::of(&hub.capabilities()) };
+    let mut ends = [hub, leaves.remove(0)].map(|port| Endpoint::open(port, &Settings::default()).unwrap());
+    let [hub, leaf] = ends.each_mut().map(|end| end.create(link).unwrap().1);
+    ends[0].connect(ZERO, leaf).unwrap();
+    ends[1].connect(ZERO, hub).unwrap();
+    // 4.9 million packets of 64 B.
+    let length = 300 << 20;
+    ends[0].send(ZERO, 1, Zeros(length), 0).unwrap();
+    ends[1].receive(Source::Any, TagSelector::exactly(1), Zeros(length), 0).unwrap();
+    let mut ended = [None, None];
+    while ended.iter().any(Option::is_none) {
+        for (end, ended) in ends.iter_mut().zip(&mut ended) {
+            end.turn().unwrap();
+            *ended = ended.or(end.take_ended().map(|done| (done.status, done.envelope.length)));
+        }
+    }
+    assert_eq!(ended, [Some((Status::Done, length as u64)); 2]);
 }
 
 #[test]

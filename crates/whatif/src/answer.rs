@@ -84,7 +84,7 @@ pub struct Check {
     pub path: Path,
     /// What the time changes by where messages cost a little more, or less.
     pub gradients: Gradients,
-    /// Calls that were over before what they waited for began, by the recorded clocks, and the most, ps.
+    /// Calls that were over before the one was entered that began what they waited for, by the recorded clocks, and the most, ps.
     pub backwards: (u64, i64),
 }
 

@@ -121,7 +121,8 @@ impl<F: Fn(CallId) -> i64> Walk<'_, F> {
             self.before(call, None)
         };
         let itself = vec![(self.exit_before(call), NOTHING)];
-        let mut waits = vec![Wait { begun: entered, over: entered + own, counts, sources: itself }];
+        let floor = (entered, itself.clone());
+        let mut waits = vec![Wait { over: entered + own, counts, sources: itself, floor }];
         for (place, step) in graph.steps_from(call, 0) {
             let mut wait = match step {
                 Step::Sent(message) if !self.price(message).rendezvous => continue,
@@ -136,14 +137,14 @@ impl<F: Fn(CallId) -> i64> Walk<'_, F> {
             waits.push(wait);
         }
         let latest = waits.iter().map(|wait| wait.over).max().unwrap_or(entered);
-        let floor = waits.iter().map(|wait| wait.begun).max().unwrap_or(entered);
+        let floor = waits.iter().map(|wait| wait.floor.0).max().unwrap_or(entered);
         let mut tight = Vec::new();
-        for Wait { begun, over, counts, sources } in waits {
+        for Wait { over, counts, sources, floor: (certain, entries) } in waits {
             if over == latest && latest + residual >= floor {
                 tight.extend(sources.iter().map(|(before, so_far)| (*before, sum(*so_far, counts))));
             }
-            if begun == floor && latest + residual <= floor {
-                tight.extend(sources);
+            if certain == floor && latest + residual <= floor {
+                tight.extend(entries);
             }
         }
         tight
@@ -174,18 +175,23 @@ impl<F: Fn(CallId) -> i64> Walk<'_, F> {
         (self.entered(call) + work, (self.exit_before(call), counts))
     }
 
+    /// When a call was entered, and since which exit.
+    fn entry(&self, call: CallId) -> (i64, Tight) {
+        (self.entered(call), (self.exit_before(call), NOTHING))
+    }
+
     fn message(&self, number: u32) -> Wait {
         let message = self.graph.messages[number as usize];
         let (price, mover) = (self.price(number), self.replayed.movers[number as usize]);
-        let halves = if mover != message.sender && mover != message.receiver {
-            vec![(self.entered(mover), (self.exit_before(mover), NOTHING))]
-        } else if price.rendezvous {
-            vec![self.at(message.sender, Step::Send(number)), self.at(message.receiver, Step::Post(number))]
+        let halves = [(message.sender, Step::Send(number)), (message.receiver, Step::Post(number))];
+        let halves = &halves[..if price.rendezvous { 2 } else { 1 }];
+        let (begun, sources) = if mover != message.sender && mover != message.receiver {
+            latest(std::iter::once(self.entry(mover)))
         } else {
-            vec![self.at(message.sender, Step::Send(number))]
+            latest(halves.iter().map(|(call, step)| self.at(*call, *step)))
         };
-        let (begun, sources) = latest(halves.into_iter());
-        Wait { begun, over: begun + price.trip, counts: trip(self.graph, message.kind), sources }
+        let floor = latest(halves.iter().map(|(call, _)| self.entry(*call)));
+        Wait { over: begun + price.trip, counts: trip(self.graph, message.kind), sources, floor }
     }
 
     fn leave(&mut self, member: u32) -> Wait {
@@ -215,20 +221,22 @@ impl<F: Fn(CallId) -> i64> Walk<'_, F> {
         let price = self.conditions.prices.kinds[gathering.kind as usize];
         if hands_over {
             let counts = of_reach(self.graph, gathering.kind, Counts { ends: 1, ..Counts::default() });
-            return Wait { begun, over: begun + price.send, counts, sources };
+            return Wait { over: begun + price.send, counts, floor: (begun, sources.clone()), sources };
         }
-        Wait { begun, over: begun + price.trip, counts: trip(self.graph, gathering.kind), sources }
+        let counts = trip(self.graph, gathering.kind);
+        Wait { over: begun + price.trip, counts, floor: (begun, sources.clone()), sources }
     }
 }
 
 /// Something that an exit waits for.
 struct Wait {
-    begun: i64,
     over: i64,
     /// From beginning to end.
     counts: [Counts; 2],
     /// What the beginning is tight with.
     sources: Vec<Tight>,
+    /// What an exit that waits for it cannot come before, and what that is tight with.
+    floor: (i64, Vec<Tight>),
 }
 
 fn sum(mut one: [Counts; 2], other: [Counts; 2]) -> [Counts; 2] {

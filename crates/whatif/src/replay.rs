@@ -10,7 +10,7 @@
 //! e = x of the call before + gap
 //! ready of an eager message      = sent + trip           sent = e of the send + own work before it in the call
 //! ready of a rendezvous          = max(sent, posted, in) + trip    in: when the half that came first is next in a call
-//! x = max(e + own, ready of what it completes) + r,  and no earlier than what it waited for began
+//! x = max(e + own, ready of what it completes) + r,  and no earlier than the e of the call that began what it waited for
 //! ```
 //! Messages queue at engines' cores and at links ([`servers`]), wait for room in finite buffers ([`buffers`]), and are received
 //! by softirqs that take part of cores ([`receive`]).
@@ -18,6 +18,7 @@
 
 mod buffers;
 mod gatherings;
+mod messages;
 mod order;
 mod receive;
 mod servers;
@@ -34,6 +35,7 @@ use crate::work::Work;
 pub use buffers::Buffer;
 pub(crate) use buffers::Held;
 use buffers::{Buffers, Room};
+use messages::{Begun, NOT_BEGUN};
 pub use order::Order;
 use receive::Receiving;
 pub(crate) use receive::lanes;
@@ -131,7 +133,7 @@ pub struct Replayed {
     pub(crate) latest_member: Vec<u32>,
     /// By call: what softirqs took of the gap before it, ps; empty: nothing is known of them.
     pub(crate) taken: Vec<i64>,
-    /// Exits that lie before what they waited for began, by the recorded clocks, and the most, ps.
+    /// Exits that lie before the call was entered that began what they waited for, by the recorded clocks, and the most, ps.
     pub backwards: (u64, i64),
 }
 
@@ -159,7 +161,7 @@ struct Cursor {
     /// The exit so far, and what it waited for.
     latest: i64,
     cause: Cause,
-    /// What the exit may not come before, and whose beginning that is.
+    /// What the exit may not come before, and whose beginning follows that.
     floor: i64,
     floor_cause: Cause,
     /// On a core that receives: the call's own work, when what it waited for is taken out, and when the last work for that began.
@@ -185,12 +187,12 @@ struct Replay<'g, 'r> {
     ready: BinaryHeap<Reverse<(i64, u32)>>,
     /// Lanes that were woken: before all that is ready, and seldom more than one.
     woken: BinaryHeap<Reverse<(i64, u32)>>,
-    /// By message: when its first half began (of a rendezvous), and when it is over for the receiver; or the lane that waits.
-    half: Vec<i64>,
+    /// By message: its first half, with the last entry of both, and when it is over for the receiver; or the lane that waits.
+    half: Vec<Begun>,
     over: Vec<i64>,
     movers: Vec<CallId>,
     /// By place of [`Graph::members`]: when the member entered.
-    entered: Vec<i64>,
+    entered: Vec<Begun>,
     /// By gathering: members that came, who came last, lanes that wait.
     came: Vec<u32>,
     latest_member: Vec<u32>,
@@ -267,10 +269,10 @@ impl<'g, 'r> Replay<'g, 'r> {
             cursors: graph.lanes.iter().map(|lane| cursor(lane.begun)).collect(),
             ready: BinaryHeap::with_capacity(graph.lanes.len()),
             woken: BinaryHeap::new(),
-            half: vec![UNKNOWN; messages],
+            half: vec![NOT_BEGUN; messages],
             over: vec![UNKNOWN; messages],
             movers: moved.iter().map(|message| message.sender).collect(),
-            entered: vec![UNKNOWN; graph.members.len()],
+            entered: vec![NOT_BEGUN; graph.members.len()],
             came: vec![0; gatherings],
             latest_member: vec![u32::MAX; gatherings],
             waiting: vec![NO_LANE; gatherings],
@@ -401,13 +403,14 @@ impl<'g, 'r> Replay<'g, 'r> {
                 Step::Send(_) | Step::Post(_) | Step::Enter(_) => continue,
                 Step::Sent(message) if !self.price(message).rendezvous => match self.room(place, message) {
                     Room::Had => continue,
-                    Room::Came(until, begun) => Some((until, begun)),
+                    // In what call of the receiver it was made is the model's alone.
+                    Room::Came(until) => Some((until, entered)),
                     Room::Waits => None,
                 },
                 Step::Sent(message) | Step::Received(message) => self.message(place, message),
                 Step::Leave(member) => self.leave(place, member),
             };
-            let Some((mut until, begun)) = found else {
+            let Some((mut until, floor)) = found else {
                 self.cursors[place].done = at - first;
                 return None;
             };
@@ -426,8 +429,8 @@ impl<'g, 'r> Replay<'g, 'r> {
                 }
             }
             let cursor = &mut self.cursors[place];
-            if begun > cursor.floor {
-                (cursor.floor, cursor.floor_cause) = (begun, Cause(at));
+            if floor > cursor.floor {
+                (cursor.floor, cursor.floor_cause) = (floor, Cause(at));
             }
             if until > cursor.latest {
                 (cursor.latest, cursor.cause) = (until, Cause(at));
@@ -449,14 +452,14 @@ impl<'g, 'r> Replay<'g, 'r> {
         let class = graph.class(call);
         let mut now = entered;
         for step in graph.steps(call) {
+            let begun = |at| Begun { at, entered };
             match step {
                 Step::Send(message) => {
-                    let begun = self.let_by(place, now);
-                    self.begin(message, begun, false);
+                    self.begin(message, begun(self.let_by(place, now)), false);
                     now += self.price(message).send;
                 }
-                Step::Post(message) => self.begin(message, now, true),
-                Step::Enter(member) => self.gather(member, now),
+                Step::Post(message) => self.begin(message, begun(now), true),
+                Step::Enter(member) => self.gather(member, begun(now)),
                 Step::Received(message) => now += self.price(message).receive,
                 Step::Sent(_) | Step::Leave(_) => {}
             }
@@ -472,68 +475,6 @@ impl<'g, 'r> Replay<'g, 'r> {
         (cursor.floor, cursor.floor_cause) = (entered, Cause::OWN);
         cursor.own = if class.opaque { 0 } else { now - entered };
         (cursor.until, cursor.since) = if class.opaque { (now, now) } else { (entered, entered) };
-    }
-
-    /// One half of a message begins.
-    fn begin(&mut self, message: u32, now: i64, receiver: bool) {
-        let price = self.price(message);
-        let at = message as usize;
-        let begun = match (price.rendezvous, receiver) {
-            (false, true) => return,
-            (false, false) if self.buffers.is_some() => return self.queue(message, now),
-            (false, false) => now,
-            (true, _) if self.half[at] == UNKNOWN => {
-                self.half[at] = now;
-                return;
-            }
-            (true, _) => {
-                let of = self.graph.messages[at];
-                let (last, first) = if receiver { (of.receiver, of.sender) } else { (of.sender, of.receiver) };
-                let both = now.max(self.half[at]);
-                let (begun, mover) = self.next_in_call(self.graph.lane(first), both).unwrap_or((both, last));
-                if let Some(moved) = self.movers.get_mut(at) {
-                    *moved = if begun > both || now >= self.half[at] { mover } else { first };
-                }
-                begun
-            }
-        };
-        if price.engine == 0 && price.link == 0 && self.receive_work(message, 1.0) == 0 {
-            return self.settle(message, begun + price.trip);
-        }
-        self.serve(message, false, begun);
-    }
-
-    /// When a lane that computes at `now` is in a call again, and in which. `None`: it need not be, or is in one.
-    fn next_in_call(&self, lane: usize, now: i64) -> Option<(i64, CallId)> {
-        let Cursor { call, left, entered, inside, .. } = self.cursors[lane];
-        let computes = !inside && entered > now && call > self.graph.lanes[lane].first && left < now;
-        (self.conditions.progress == Progress::Calls && computes).then_some((entered, call))
-    }
-
-    /// From now on it is known when the message is over.
-    fn settle(&mut self, message: u32, over: i64) {
-        let waits = std::mem::replace(&mut self.over[message as usize], over);
-        if let Some(lane) = waiter(waits) {
-            self.wake_all(lane);
-        }
-    }
-
-    /// Of the sender and of the receiver.
-    fn hosts(&self, message: u32) -> [usize; 2] {
-        let message = self.graph.messages[message as usize];
-        [message.sender, message.receiver].map(|call| self.graph.host(call))
-    }
-
-    /// When a message is over, and when what it waited for began. `None`: not begun; the lane is woken when it has.
-    fn message(&mut self, place: usize, message: u32) -> Option<(i64, i64)> {
-        let over = self.over[message as usize];
-        if over < WAITS {
-            // Of a rendezvous both ends may wait.
-            self.cursors[place].next = waiter(over).unwrap_or(NO_LANE);
-            self.over[message as usize] = waiting(place as u32);
-            return None;
-        }
-        Some((over, over - self.price(message).trip))
     }
 
     /// The event of a message, or behind these of a parcel.

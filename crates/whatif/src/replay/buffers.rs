@@ -144,8 +144,8 @@ pub(crate) struct Held {
 /// Whether there was room for a message.
 pub(super) enum Room {
     Had,
-    /// Placed at an instant for which what it waited for began at another.
-    Came(i64, i64),
+    /// At an instant.
+    Came(i64),
     Waits,
 }
 
@@ -218,8 +218,8 @@ impl Replay<'_, '_> {
                 held.lane = place as u32;
                 Room::Waits
             }
-            Some(held) if held.kept < held.placed || held.placed == UNKNOWN => Room::Came(held.kept, held.kept),
-            Some(held) => Room::Came(held.placed, held.begun),
+            Some(held) if held.kept < held.placed || held.placed == UNKNOWN => Room::Came(held.kept),
+            Some(held) => Room::Came(held.placed),
         }
     }
 

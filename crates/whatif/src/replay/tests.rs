@@ -85,6 +85,30 @@ fn a_late_receiver_holds_a_rendezvous_and_not_an_eager_message() {
     assert_eq!(exits(true), [900_000 + 400_007; 2]);
 }
 
+/// By the model the second message of a call leaves 70 ns after the entry: what was received sooner left sooner.
+#[test]
+fn only_an_exit_before_the_entry_of_its_senders_call_contradicts_the_clocks() {
+    let replayed = |inside| {
+        let mut builder = Builder::new(vec![0, 0], 2);
+        (0..2).for_each(|message| builder.message(message, KIND));
+        builder.lane(0, 0);
+        builder.call(call("Startall", 500), &[Step::Send(0), Step::Send(1)]);
+        builder.lane(1, 0);
+        builder.call(Adding { inside, ..call("Recv", 0) }, &[Step::Post(1), Step::Received(1)]);
+        let graph = builder.finish();
+        let conditions = conditions(&graph, PRICE);
+        let mut residuals = Vec::new();
+        let learned = replay(&graph, &conditions, Residuals::Learn(&mut residuals)).unwrap();
+        let own = replay(&graph, &conditions, Residuals::Own(&residuals)).unwrap();
+        assert_eq!(critical(&graph, &conditions, &own).parts.total(), own.total);
+        let [within, _] = gradients(&graph, &conditions, &own, |call| residuals[call as usize]);
+        (learned.backwards, own.exits[1], within.left.trips)
+    };
+    assert_eq!(replayed(530), ((0, 0), 530_000, 1));
+    assert_eq!(replayed(500), ((0, 0), 500_000, 0));
+    assert_eq!(replayed(480), ((1, 20_000), 500_000, 0));
+}
+
 #[test]
 fn a_rendezvous_waits_until_its_sender_is_in_a_call_unless_somebody_else_moves_it() {
     let mut builder = Builder::new(vec![0, 0], 1);

@@ -1,0 +1,107 @@
+//! When an endpoint looks where seldom something comes: a look costs a system call or two.
+
+/// Calls between two looks for those who are not known: while nobody is there to receive from, and once a peer was written to
+/// that has not answered, twice as many after each look up to the most.
+const ALONE: u32 = 16;
+const EXPECTING: u32 = 128;
+const MOST: u32 = 4096;
+/// So many calls count for one after which the caller let others run: it has time, and they may be who calls.
+const WAITED: u32 = 512;
+/// Calls that may pass without a look at a network port that had nothing.
+const REST: u32 = 16;
+
+/// For invitations and introductions.
+pub(crate) struct Looks {
+    every: u32,
+    calls: u32,
+}
+
+impl Looks {
+    pub fn new() -> Looks {
+        Looks { every: EXPECTING, calls: 0 }
+    }
+
+    /// A peer was written to that may call back.
+    pub fn expect_an_answer(&mut self) {
+        self.every = EXPECTING;
+    }
+
+    /// Counts a call; whether the next look is due then.
+    #[inline]
+    pub fn count(&mut self) -> bool {
+        self.calls += 1;
+        self.calls >= self.every
+    }
+
+    /// The same of a call that looks where it is due, which it may be sooner for one who is alone.
+    #[inline]
+    pub fn are_due(&mut self, alone: bool) -> bool {
+        let due = self.count() || (alone && self.calls >= ALONE);
+        if due {
+            self.calls = 0;
+            self.every = (self.every * 2).min(MOST);
+        }
+        due
+    }
+
+    pub fn waited(&mut self) {
+        self.calls += WAITED;
+    }
+}
+
+/// For packets at a network port, while shared memory is polled too.
+#[derive(Default)]
+pub(crate) struct Rest {
+    left: u32,
+    length: u32,
+}
+
+impl Rest {
+    /// Counts a call; whether it looks.
+    #[inline]
+    pub fn is_over(&mut self) -> bool {
+        let over = self.left == 0;
+        self.left = self.left.saturating_sub(1);
+        over
+    }
+
+    /// Before the next look: none, or longer than before the last.
+    #[inline]
+    pub fn begin(&mut self, rests: bool) {
+        self.length = if rests { (self.length * 2 + 1).min(REST) } else { 0 };
+        self.left = self.length;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn calls_until_due(looks: &mut Looks, alone: bool) -> u32 {
+        1 + (0..).take_while(|_| !looks.are_due(alone)).count() as u32
+    }
+
+    #[test]
+    fn looks_get_rarer_until_an_answer_is_expected() {
+        let mut looks = Looks::new();
+        let seen: Vec<u32> = (0..7).map(|_| calls_until_due(&mut looks, false)).collect();
+        assert_eq!(seen, [128, 256, 512, 1024, 2048, 4096, 4096]);
+        assert_eq!(calls_until_due(&mut looks, true), 16);
+        looks.expect_an_answer();
+        assert_eq!(calls_until_due(&mut looks, false), 128);
+        looks.waited();
+        assert!(looks.count(), "one who let others run looks at once");
+    }
+
+    #[test]
+    fn a_port_that_had_nothing_rests_longer_each_time() {
+        let mut rest = Rest::default();
+        let mut passed = || {
+            rest.begin(true);
+            (0..).take_while(|_| !rest.is_over()).count()
+        };
+        assert_eq!([passed(), passed(), passed(), passed(), passed(), passed()], [1, 3, 7, 15, 16, 16]);
+        rest.begin(false);
+        assert!(rest.is_over());
+    }
+}
