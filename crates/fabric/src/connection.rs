@@ -44,7 +44,6 @@ refused! {
     join(*mut FidEndpoint, *const c_void, u64, *mut *mut c_void, *mut c_void) -> c_int;
 }
 
-
 /// What the state of a connected endpoint holds, before, while and after it is connected.
 pub struct Connection {
     stage: Stage,
@@ -248,7 +247,13 @@ impl State {
     }
 
     /// A word that was awaited has come, or who would say it has ended; or a word has gone.
-    pub fn word_ended(&mut self, direction: Direction, about: &Envelope, status: Status, buffer: &Memory) -> Result<()> {
+    pub fn word_ended(
+        &mut self,
+        direction: Direction,
+        about: &Envelope,
+        status: Status,
+        buffer: &Memory,
+    ) -> Result<()> {
         if direction == Direction::Send || matches!(status, Status::Cancelled | Status::Withdrawn) {
             return Ok(());
         }
@@ -401,7 +406,10 @@ unsafe extern "C" fn getpeer(ep: *mut FidEndpoint, into: *mut c_void, length: *m
 ///
 /// # Safety
 /// As for calls of applications.
-unsafe fn begin(ep: *mut FidEndpoint, then: impl FnOnce(&mut State) -> std::result::Result<Result<()>, c_int>) -> c_int {
+unsafe fn begin(
+    ep: *mut FidEndpoint,
+    then: impl FnOnce(&mut State) -> std::result::Result<Result<()>, c_int>,
+) -> c_int {
     // SAFETY: the caller's promise.
     unsafe {
         let Some(endpoint) = object::of::<Endpoint>(ep.cast()) else { return -FI_EINVAL };
@@ -423,7 +431,12 @@ unsafe fn begin(ep: *mut FidEndpoint, then: impl FnOnce(&mut State) -> std::resu
     }
 }
 
-unsafe extern "C" fn connect(ep: *mut FidEndpoint, address: *const c_void, data: *const c_void, length: usize) -> c_int {
+unsafe extern "C" fn connect(
+    ep: *mut FidEndpoint,
+    address: *const c_void,
+    data: *const c_void,
+    length: usize,
+) -> c_int {
     // SAFETY: libfabric's contract: the address is as long as `fi_info` says, `data` holds `length` bytes.
     unsafe {
         let Some(address) = service::given(address, Name::LENGTH) else { return -FI_EINVAL };
@@ -455,7 +468,8 @@ unsafe extern "C" fn accept(ep: *mut FidEndpoint, data: *const c_void, length: u
             }
             let accepted = state.accept(bytes(data, length));
             let connection = state.connection.as_ref();
-            listener = connection.and_then(|connection| Some((connection.events.clone()?, connection.listener.clone()?)));
+            listener =
+                connection.and_then(|connection| Some((connection.events.clone()?, connection.listener.clone()?)));
             Ok(accepted)
         });
         (accepted, listener)

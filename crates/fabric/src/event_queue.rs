@@ -152,7 +152,8 @@ impl EventQueue {
     fn tell_connection(&self, event: c_int, entry: ConnectionEntry, data: &[u8], offered: Option<Offered>) {
         let of = entry.fid;
         // SAFETY: the entry is plain data without padding.
-        let bytes = unsafe { std::slice::from_raw_parts((&raw const entry).cast::<u8>(), size_of::<ConnectionEntry>()) };
+        let bytes =
+            unsafe { std::slice::from_raw_parts((&raw const entry).cast::<u8>(), size_of::<ConnectionEntry>()) };
         self.add(Event { kind: Kind::Connection(event as u32), bytes: [bytes, data].concat(), of, offered });
     }
 
@@ -229,7 +230,10 @@ impl EventQueue {
                 }
             }
         }
-        let (any, ending) = (!moved.is_empty(), moved.iter().any(|one| matches!(one, Moved::Listener(_, passive) if passive.is_null())));
+        let (any, ending) = (
+            !moved.is_empty(),
+            moved.iter().any(|one| matches!(one, Moved::Listener(_, passive) if passive.is_null())),
+        );
         drop(moved);
         if ending {
             self.prune();
@@ -288,7 +292,11 @@ impl EventQueue {
         unsafe {
             match self.take(event, into, length, flags) {
                 nothing if nothing == signed(FI_EAGAIN) && self.turn() => self.take(event, into, length, flags),
-                taken => taken,
+                taken => {
+                    // It may be the last answer that a listener was kept for.
+                    self.prune();
+                    taken
+                }
             }
         }
     }

@@ -22,6 +22,8 @@ mod handshake;
 mod host;
 #[cfg(test)]
 mod hostile;
+#[cfg(test)]
+mod hostile_connections;
 mod info;
 mod listener;
 mod memory;

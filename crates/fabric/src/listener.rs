@@ -49,6 +49,9 @@ struct Desk {
     asked: Vec<bool>,
 }
 
+// SAFETY: an engine is bound to no thread: what it holds it alone uses, and the lock lets one caller at a time use it.
+unsafe impl Send for Desk {}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Unused,

@@ -192,16 +192,13 @@ unsafe extern "C" fn listen(endpoint: *mut FidPassive) -> c_int {
     }
 }
 
-unsafe extern "C" fn reject(
-    endpoint: *mut FidPassive,
-    handle: *mut Fid,
-    data: *const c_void,
-    length: usize,
-) -> c_int {
+unsafe extern "C" fn reject(endpoint: *mut FidPassive, handle: *mut Fid, data: *const c_void, length: usize) -> c_int {
     // SAFETY: libfabric's contract: the handle is of a request that was reported and not rejected yet, `data` holds
     // `length` bytes.
     unsafe {
-        if object::of::<PassiveEndpoint>(endpoint.cast()).is_none() || handle.is_null() || (*handle).class != FI_CLASS_CONNREQ
+        if object::of::<PassiveEndpoint>(endpoint.cast()).is_none()
+            || handle.is_null()
+            || (*handle).class != FI_CLASS_CONNREQ
         {
             return -FI_EINVAL;
         }
@@ -253,4 +250,3 @@ unsafe extern "C" fn getopt(
         }
     }
 }
-
