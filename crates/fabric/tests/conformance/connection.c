@@ -131,6 +131,12 @@ static void expect_event(struct line *line, uint32_t kind, void *fid) {
     CHECK(event.entry.fid == fid);
 }
 
+/* Past the fabric, which goes on meanwhile. */
+static void wait_for_other(struct line *line) {
+    struct end turned = {.sent = line->queue, .received = line->queue};
+    meet(&turned);
+}
+
 /* Accepts the next request, in an endpoint that has its events in the same queue. */
 static struct fid_ep *accept_next(struct line *line, const char *data, size_t length) {
     struct event event = next(line);
@@ -153,6 +159,7 @@ static struct fid_ep *connect_now(struct line *line) {
 static struct fid_ep *meet_by_line(struct line *line) {
     struct fid_ep *ep = side == 0 ? accept_next(line, NULL, 0) : connect_now(line);
     expect_event(line, FI_CONNECTED, ep);
+    wait_for_other(line);
     return ep;
 }
 
@@ -168,12 +175,6 @@ static void take_one(struct line *line, void *context, struct fi_cq_tagged_entry
     }
     MUST(got);
     CHECK(entry->op_context == context);
-}
-
-/* Past the fabric, which goes on meanwhile. */
-static void wait_for_other(struct line *line) {
-    struct end turned = {.sent = line->queue, .received = line->queue};
-    meet(&turned);
 }
 
 /* Side 1 leaves and side 0 sees it. */
