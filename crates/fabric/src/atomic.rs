@@ -82,7 +82,7 @@ impl State {
     /// # Safety
     /// The elements stay as libfabric's contract has it.
     unsafe fn operate(&mut self, call: &Call) -> Signed {
-        let Some(peer) = self.peer(call.place.peer) else { return signed(FI_EINVAL) };
+        let Some(peer) = self.peer(call.place.peer) else { return self.nobody() };
         let Some((datatype, operator)) = operation(call.form, call.datatype, call.operator) else {
             return signed(FI_EOPNOTSUPP);
         };

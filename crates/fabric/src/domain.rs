@@ -81,6 +81,11 @@ impl Domain {
         Entered { since, in_vain: false, lock: Some(self.lock.lock().unwrap_or_else(|poisoned| poisoned.into_inner())) }
     }
 
+    /// Whether the application serializes its calls.
+    pub fn is_single(&self) -> bool {
+        self.single
+    }
+
     /// # Safety
     /// The domain is entered, and no other reference to its regions is in use.
     #[expect(clippy::mut_from_ref, reason = "the domain's lock makes it exclusive")]
@@ -186,8 +191,10 @@ pub unsafe fn open(fabric: *mut FidFabric, info: *mut Info, into: *mut *mut FidD
     let (fabric, manner) = unsafe {
         let Some(fabric) = object::of::<Fabric>(fabric.cast()) else { return -FI_EINVAL };
         let attr = info.as_ref().and_then(|info| info.domain_attr.as_ref());
+        let connects = info.as_ref().and_then(|info| info.ep_attr.as_ref()).is_some_and(|attr| attr.kind == FI_EP_MSG);
         let manner = Manner {
-            single: attr.is_some_and(|attr| attr.threading == FI_THREAD_DOMAIN),
+            // Reads of an event queue, which is no object of the domain, move connected endpoints.
+            single: attr.is_some_and(|attr| attr.threading == FI_THREAD_DOMAIN) && !connects,
             basic: attr.is_some_and(|attr| attr.mr_mode & FI_MR_BASIC != 0),
         };
         (Used::new(fabric), manner)

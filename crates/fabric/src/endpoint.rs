@@ -15,10 +15,13 @@ use crate::abi::{Address, Signed};
 use crate::account::Account;
 use crate::address_vector::AddressVector;
 use crate::completion_queue::{CompletionQueue, Reader};
+use crate::connection::{self, CONNECTION, Connection};
 use crate::counter::Counter;
 use crate::domain::Domain;
+use crate::event_queue::EventQueue;
 use crate::memory::Memory;
 use crate::object::{self, Context, Guarded, Object, Used, given};
+use crate::options::{getopt, setopt};
 use crate::refuse::{self, refused, signed};
 use crate::remote::Remote;
 use crate::report;
@@ -52,6 +55,16 @@ unsafe impl Object for Endpoint {
 /// No peer, in the tables below.
 pub const NOBODY: u32 = u32::MAX;
 
+/// Whose messages receives take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sources {
+    Anybody,
+    /// Those of the source that they are given (FI_DIRECTED_RECV).
+    Given,
+    /// Those of the one peer.
+    Connected,
+}
+
 /// What the domain's lock guards.
 pub struct State {
     pub domain: Used<Domain>,
@@ -59,8 +72,7 @@ pub struct State {
     pub engine: Option<Engine<Paths, Memory>>,
     enabled: bool,
     pub caps: u64,
-    /// Receives look at the source that they are given (FI_DIRECTED_RECV).
-    pub directed: bool,
+    pub sources: Sources,
     /// Flags of sends and receives that carry none themselves; FI_COMPLETION among them unless it must be asked for.
     pub send_flags: u64,
     pub receive_flags: u64,
@@ -88,6 +100,8 @@ pub struct State {
     /// What others find the endpoint by, where the application said so.
     source: Service,
     told: Option<Told>,
+    /// Of an endpoint that has one peer, which no address names.
+    pub connection: Option<Box<Connection>>,
     /// Of a shared receive context, which is an endpoint without an engine.
     pub shared: Option<Box<Shared>>,
     receives_from: Option<Used<SharedReceives>>,
@@ -115,30 +129,9 @@ static OPS: EndpointOps = EndpointOps {
     tx_size_left: size_left,
 };
 
-pub static CONNECTION: ConnectionOps = ConnectionOps {
-    size: size_of::<ConnectionOps>(),
-    setname,
-    getname,
-    getpeer,
-    connect,
-    listen,
-    accept,
-    reject,
-    shutdown,
-    join,
-};
-
 refused! {
     tx_ctx(*mut FidEndpoint, c_int, *mut TransmitAttr, *mut *mut FidEndpoint, *mut c_void) -> c_int;
     rx_ctx(*mut FidEndpoint, c_int, *mut ReceiveAttr, *mut *mut FidEndpoint, *mut c_void) -> c_int;
-    setname(*mut Fid, *mut c_void, usize) -> c_int;
-    getpeer(*mut FidEndpoint, *mut c_void, *mut usize) -> c_int;
-    connect(*mut FidEndpoint, *const c_void, *const c_void, usize) -> c_int;
-    listen(*mut c_void) -> c_int;
-    accept(*mut FidEndpoint, *const c_void, usize) -> c_int;
-    reject(*mut c_void, *mut Fid, *const c_void, usize) -> c_int;
-    shutdown(*mut FidEndpoint, u64) -> c_int;
-    join(*mut FidEndpoint, *const c_void, u64, *mut *mut c_void, *mut c_void) -> c_int;
 }
 
 /// The queues grow as needed.
@@ -153,20 +146,30 @@ pub unsafe extern "C" fn open(
     context: *mut c_void,
 ) -> c_int {
     // SAFETY: libfabric's contract: the domain is open, the rest NULL or good.
-    let (domain, caps, send_flags, receive_flags, source) = unsafe {
+    let (domain, caps, send_flags, receive_flags, source, connection) = unsafe {
         let Some(domain) = object::of::<Domain>(domain.cast()) else { return -FI_EINVAL };
         let Some(info) = info.as_ref() else { return -FI_EINVAL };
-        if given(info.ep_attr).is_some_and(|attr| attr.kind != FI_EP_RDM && attr.kind != FI_EP_UNSPEC) {
-            return -FI_EINVAL;
-        }
+        let connection = match given(info.ep_attr).map_or(FI_EP_UNSPEC, |attr| attr.kind) {
+            FI_EP_RDM | FI_EP_UNSPEC => None,
+            // Its event queue's reads move it too, which are not the domain's to serialize.
+            FI_EP_MSG if domain.is_single() => return -FI_EINVAL,
+            FI_EP_MSG => match Connection::of(info) {
+                Ok(connection) => Some(connection),
+                Err(error) => return -error,
+            },
+            _ => return -FI_EINVAL,
+        };
         let send_flags = given(info.tx_attr).map_or(0, |attr| attr.op_flags);
         let receive_flags = given(info.rx_attr).map_or(0, |attr| attr.op_flags);
         let source = service::given(info.src_addr, info.src_addrlen).and_then(Service::read).unwrap_or(Service::ANY);
-        (Used::new(domain), offer::implied(info.caps), send_flags, receive_flags, source)
+        (Used::new(domain), offer::implied(info.caps), send_flags, receive_flags, source, connection)
     };
     let fid = Fid { class: FI_CLASS_EP, context, ops: &BASE };
     let mut state = State::new(domain.clone(), caps, (send_flags, receive_flags));
     state.source = source;
+    if connection.is_some() {
+        (state.sources, state.connection) = (Sources::Connected, connection);
+    }
     let endpoint = Endpoint::new(fid, (&OPS, &CONNECTION), domain, state);
     // SAFETY: as above.
     unsafe { object::open(endpoint, into) }
@@ -228,6 +231,15 @@ impl Endpoint {
     }
 
     /// # Safety
+    /// As for [`Endpoint::state`], whose this is.
+    pub unsafe fn enable(&self, state: &mut State) -> Result<(), c_int> {
+        state.enable(&self.domain)?;
+        // SAFETY: the caller's promise; it leaves when it is closed.
+        unsafe { self.domain.join(NonNull::from(self)) };
+        Ok(())
+    }
+
+    /// # Safety
     /// As for [`Endpoint::state`].
     pub unsafe fn revoke(&self, region: u64) -> c_int {
         // SAFETY: the caller's promise.
@@ -260,7 +272,7 @@ impl State {
             engine: None,
             enabled: false,
             caps,
-            directed: caps & FI_DIRECTED_RECV != 0,
+            sources: if caps & FI_DIRECTED_RECV != 0 { Sources::Given } else { Sources::Anybody },
             send_flags,
             receive_flags,
             always_sent: FI_COMPLETION,
@@ -278,6 +290,7 @@ impl State {
             failed: false,
             source: Service::ANY,
             told: None,
+            connection: None,
             shared: None,
             receives_from: None,
             sends_by: None,
@@ -289,7 +302,7 @@ impl State {
     }
 
     /// Opens the engine, which gives the endpoint its name.
-    fn appear(&mut self, domain: &Domain) -> Result<&mut Engine<Paths, Memory>, c_int> {
+    pub fn appear(&mut self, domain: &Domain) -> Result<&mut Engine<Paths, Memory>, c_int> {
         if self.engine.is_none() {
             match Engine::join(&domain.settings) {
                 Ok(mut engine) => {
@@ -310,11 +323,25 @@ impl State {
         self.engine.as_mut().ok_or(FI_EOPBADSTATE)
     }
 
+    /// Where others find it, before it has a name.
+    pub fn place(&mut self, source: Service) -> Result<(), c_int> {
+        if self.engine.is_some() {
+            return Err(FI_EOPBADSTATE);
+        }
+        self.source = source;
+        Ok(())
+    }
+
     fn enable(&mut self, domain: &Domain) -> Result<(), c_int> {
         if self.enabled {
             return Ok(());
         }
-        let vector = self.vector.clone().ok_or(FI_ENOAV)?;
+        let vector = self.vector.clone();
+        match &self.connection {
+            None if vector.is_none() => return Err(FI_ENOAV),
+            Some(connection) if !connection.has_events() => return Err(FI_ENOEQ),
+            _ => {}
+        }
         let counts = |what| self.counters.iter().any(|(_, counted)| counted & what != 0);
         if (self.caps & FI_SEND != 0 && self.sends.is_none() && !counts(FI_SEND))
             || (self.caps & FI_RECV != 0 && self.receives.is_none() && !counts(FI_RECV))
@@ -336,7 +363,8 @@ impl State {
             return Err(FI_EIO);
         }
         // SAFETY: the domain is entered; learning does not touch the vector.
-        for (address, name) in unsafe { vector.names() }.iter().enumerate() {
+        let names = vector.as_ref().map_or(&[][..], |vector| unsafe { vector.names() });
+        for (address, name) in names.iter().enumerate() {
             if let Some(name) = name {
                 self.learn(address as Address, name);
             }
@@ -376,7 +404,7 @@ impl State {
     /// The engine's number of a peer.
     #[inline]
     pub fn peer(&self, address: Address) -> Option<PeerIndex> {
-        let &peer = self.peers.get(address as usize)?;
+        let Some(&peer) = self.peers.get(address as usize) else { return self.connected() };
         (peer != NOBODY).then_some(PeerIndex(peer))
     }
 
@@ -416,6 +444,7 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
             return -FI_EBUSY;
         }
         let domain = endpoint.domain.clone();
+        connection::leave_events(endpoint);
         {
             let _entered = domain.enter();
             let me = NonNull::from(endpoint);
@@ -432,6 +461,9 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
             domain.leave(me);
             if let Some(shared) = &state.receives_from {
                 shared.leave(me, state);
+            }
+            if let Err(fault) = state.hang_up() {
+                state.fail(&fault);
             }
             if let Some(engine) = &mut state.engine {
                 // What was sent last may still be needed by peers that have not closed yet.
@@ -452,6 +484,9 @@ unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
         let Some(endpoint) = object::of::<Endpoint>(fid) else { return -FI_EINVAL };
         if other.is_null() {
             return -FI_EINVAL;
+        }
+        if let Some(queue) = object::of::<EventQueue>(other) {
+            return connection::bind(endpoint, queue);
         }
         let _entered = endpoint.domain.enter();
         let me = NonNull::from(endpoint);
@@ -475,7 +510,7 @@ unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
             }
             0
         } else if let Some(vector) = object::of::<AddressVector>(other) {
-            if state.vector.is_some() {
+            if state.vector.is_some() || state.connection.is_some() {
                 return -FI_EINVAL;
             }
             vector.join(me);
@@ -495,9 +530,6 @@ unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
         } else if let Some(shared) = object::of::<SharedSends>(other) {
             state.sends_by = Some(Used::new(shared));
             0
-        } else if (*other).class == FI_CLASS_EQ {
-            // An endpoint without connections has no events.
-            0
         } else {
             -FI_EINVAL
         }
@@ -511,13 +543,7 @@ unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_voi
         let _entered = endpoint.domain.enter();
         let state = endpoint.state();
         match command {
-            FI_ENABLE => match state.enable(&endpoint.domain) {
-                Ok(()) => {
-                    endpoint.domain.join(NonNull::from(endpoint));
-                    0
-                }
-                Err(error) => -error,
-            },
+            FI_ENABLE => endpoint.enable(state).map_or_else(|error| -error, |()| 0),
             FI_GETOPSFLAG | FI_SETOPSFLAG => {
                 let Some(flags) = argument.cast::<u64>().as_mut() else { return -FI_EINVAL };
                 let (set, always) = match *flags & (FI_SEND | FI_RECV) {
@@ -534,73 +560,5 @@ unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_voi
             }
             _ => -FI_ENOSYS,
         }
-    }
-}
-
-unsafe extern "C" fn getname(fid: *mut Fid, into: *mut c_void, length: *mut usize) -> c_int {
-    // SAFETY: libfabric's contract: `into` holds `*length` bytes.
-    unsafe {
-        let Some(endpoint) = object::of::<Endpoint>(fid) else { return -FI_EINVAL };
-        let Some(length) = length.as_mut() else { return -FI_EINVAL };
-        let room = std::mem::replace(length, Name::LENGTH);
-        let _entered = endpoint.domain.enter();
-        let name = match endpoint.state().appear(&endpoint.domain) {
-            Ok(engine) => engine.name(),
-            Err(error) => return -error,
-        };
-        let most = if into.is_null() { 0 } else { room.min(Name::LENGTH) };
-        std::ptr::copy_nonoverlapping(name.as_bytes().as_ptr(), into.cast(), most);
-        if most < Name::LENGTH { -FI_ETOOSMALL } else { 0 }
-    }
-}
-
-pub unsafe extern "C" fn getopt(
-    fid: *mut Fid,
-    level: c_int,
-    option: c_int,
-    into: *mut c_void,
-    length: *mut usize,
-) -> c_int {
-    // SAFETY: libfabric's contract: `into` holds `*length` bytes.
-    unsafe {
-        let Some(endpoint) = object::of::<Endpoint>(fid) else { return -FI_EINVAL };
-        if level != FI_OPT_ENDPOINT {
-            return -FI_ENOPROTOOPT;
-        }
-        let _entered = endpoint.domain.enter();
-        let value = match option {
-            FI_OPT_MIN_MULTI_RECV => endpoint.state().min_multi_recv,
-            FI_OPT_CM_DATA_SIZE => 0,
-            _ => return -FI_ENOPROTOOPT,
-        };
-        let Some(length) = length.as_mut() else { return -FI_EINVAL };
-        if into.is_null() || *length < size_of::<usize>() {
-            return -FI_ETOOSMALL;
-        }
-        into.cast::<usize>().write_unaligned(value);
-        *length = size_of::<usize>();
-        0
-    }
-}
-
-pub unsafe extern "C" fn setopt(
-    fid: *mut Fid,
-    level: c_int,
-    option: c_int,
-    from: *const c_void,
-    length: usize,
-) -> c_int {
-    // SAFETY: libfabric's contract: `from` holds `length` bytes.
-    unsafe {
-        let Some(endpoint) = object::of::<Endpoint>(fid) else { return -FI_EINVAL };
-        if level != FI_OPT_ENDPOINT || option != FI_OPT_MIN_MULTI_RECV {
-            return -FI_ENOPROTOOPT;
-        }
-        if from.is_null() || length != size_of::<usize>() {
-            return -FI_EINVAL;
-        }
-        let _entered = endpoint.domain.enter();
-        endpoint.state().min_multi_recv = from.cast::<usize>().read_unaligned();
-        0
     }
 }

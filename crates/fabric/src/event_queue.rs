@@ -1,16 +1,22 @@
-//! Event queues: completions of address vector calls, and what applications write themselves.
+//! Event queues: completions of address vector calls, what happens to connections, and what applications write themselves.
+//! A read that finds nothing moves what the connections of the queue's endpoints wait for.
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::Mutex;
+use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::abi::Signed;
-use crate::abi::completion::{EventEntry, EventErrorEntry};
+use crate::abi::completion::{ConnectionEntry, EventEntry, EventErrorEntry};
 use crate::abi::constants::*;
-use crate::abi::info::EventQueueAttr;
+use crate::abi::info::{EventQueueAttr, Info};
 use crate::abi::object::{EventQueueOps, Fid, FidEventQueue, FidFabric, Ops};
+use crate::endpoint::Endpoint;
 use crate::fabric::Fabric;
+use crate::host::host;
+use crate::info;
+use crate::listener::{ConnectionRequest, Listener};
 use crate::object::{self, Object, Used};
 use crate::refuse::{self, signed};
 use crate::waiting::Wait;
@@ -22,7 +28,11 @@ const PEEK: u64 = FI_PEEK;
 pub struct EventQueue {
     fid: FidEventQueue,
     users: AtomicUsize,
-    events: Mutex<VecDeque<(u32, Vec<u8>)>>,
+    events: Mutex<VecDeque<Event>>,
+    /// Of the last error that was read, for as long as until the next.
+    error_data: Mutex<Vec<u8>>,
+    /// Those that a read moves; each leaves before it is freed. Never locked within a domain.
+    moved: Mutex<Vec<Moved>>,
     waits: bool,
     _fabric: Used<Fabric>,
 }
@@ -66,6 +76,8 @@ pub unsafe extern "C" fn open(
         fid: FidEventQueue { fid: Fid { class: FI_CLASS_EQ, context, ops: &BASE }, ops: &OPS },
         users: AtomicUsize::new(0),
         events: Mutex::default(),
+        error_data: Mutex::default(),
+        moved: Mutex::default(),
         waits: waits != FI_WAIT_NONE,
         _fabric: fabric,
     };
@@ -73,40 +85,220 @@ pub unsafe extern "C" fn open(
     unsafe { object::open(queue, into) }
 }
 
+struct Event {
+    kind: Kind,
+    bytes: Vec<u8>,
+    /// Whose event it is, if that one's end is the event's.
+    of: *mut Fid,
+    /// What the application gets with it.
+    offered: Option<Offered>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Of this number.
+    Whole(u32),
+    /// The same, of which a short read takes the beginning, but no less than the entry.
+    Connection(u32),
+    Error(c_int),
+}
+
+/// A connection request until the application has read of it.
+struct Offered {
+    info: *mut Info,
+    /// Made by a box; NULL once it is the application's.
+    request: *mut ConnectionRequest,
+}
+
+impl Drop for Offered {
+    fn drop(&mut self) {
+        if self.request.is_null() {
+            return;
+        }
+        // SAFETY: the application was never told of either.
+        unsafe {
+            drop(Box::from_raw(self.request));
+            if let Some(host) = host() {
+                host.free_info(self.info);
+            }
+        }
+    }
+}
+
+enum Moved {
+    Endpoint(NonNull<Endpoint>),
+    /// With the passive endpoint, NULL once that is closed.
+    Listener(Arc<Listener>, *mut Fid),
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic ends the process, so that nobody ever sees the poison.
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
 impl EventQueue {
     /// Tells of the end of an operation.
     pub fn push(&self, event: u32, entry: EventEntry) {
         // SAFETY: the entry is plain data without padding.
         let bytes = unsafe { std::slice::from_raw_parts((&raw const entry).cast::<u8>(), size_of::<EventEntry>()) };
-        self.lock().push_back((event, bytes.to_vec()));
+        self.add(Event { kind: Kind::Whole(event), bytes: bytes.to_vec(), of: null_mut(), offered: None });
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<(u32, Vec<u8>)>> {
-        self.events.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    /// Tells of a connection, with what the application at the other end says.
+    pub fn push_connection(&self, event: c_int, fid: *mut Fid, data: &[u8]) {
+        self.tell_connection(event, ConnectionEntry { fid, info: null_mut() }, data, None);
+    }
+
+    fn tell_connection(&self, event: c_int, entry: ConnectionEntry, data: &[u8], offered: Option<Offered>) {
+        let of = entry.fid;
+        // SAFETY: the entry is plain data without padding.
+        let bytes =
+            unsafe { std::slice::from_raw_parts((&raw const entry).cast::<u8>(), size_of::<ConnectionEntry>()) };
+        self.add(Event { kind: Kind::Connection(event as u32), bytes: [bytes, data].concat(), of, offered });
+    }
+
+    /// Tells of a connection that did not come about.
+    pub fn push_error(&self, error: c_int, fid: *mut Fid, data: &[u8]) {
+        self.add(Event { kind: Kind::Error(error), bytes: data.to_vec(), of: fid, offered: None });
+    }
+
+    fn add(&self, event: Event) {
+        lock(&self.events).push_back(event);
+    }
+
+    /// # Safety
+    /// The endpoint stays until [`EventQueue::forget`].
+    pub unsafe fn follow(&self, endpoint: NonNull<Endpoint>) {
+        lock(&self.moved).push(Moved::Endpoint(endpoint));
+    }
+
+    /// `passive` is NULL where only answers travel by it.
+    pub fn follow_listener(&self, listener: Arc<Listener>, passive: *mut Fid) {
+        let mut moved = lock(&self.moved);
+        let known = |one: &Moved| matches!(one, Moved::Listener(known, _) if Arc::ptr_eq(known, &listener));
+        if !moved.iter().any(known) {
+            moved.push(Moved::Listener(listener, passive));
+        }
+    }
+
+    /// An endpoint of either kind is about to be closed: its events go, and requests among them are refused.
+    pub fn forget(&self, fid: *mut Fid) {
+        lock(&self.moved).retain_mut(|one| match one {
+            Moved::Endpoint(endpoint) => endpoint.as_ptr().cast() != fid,
+            Moved::Listener(_, passive) => {
+                if *passive == fid {
+                    *passive = null_mut();
+                }
+                true
+            }
+        });
+        let mut events = lock(&self.events);
+        let (gone, left) = std::mem::take(&mut *events).into_iter().partition(|event| event.of == fid);
+        *events = left;
+        drop(events);
+        // Their answers are sent without the lock.
+        let gone: VecDeque<Event> = gone;
+        drop(gone);
+    }
+
+    /// Listeners whose passive endpoint is closed end once nobody waits for an answer.
+    pub fn prune(&self) {
+        lock(&self.moved).retain(|one| match one {
+            Moved::Endpoint(_) => true,
+            Moved::Listener(listener, passive) => !passive.is_null() || Arc::strong_count(listener) > 1,
+        });
+    }
+
+    /// Whether there was anything to move.
+    fn turn(&self) -> bool {
+        let moved = lock(&self.moved);
+        for one in &*moved {
+            match one {
+                // SAFETY: it leaves before it is freed, which this lock keeps from happening now.
+                Moved::Endpoint(endpoint) => unsafe {
+                    let endpoint = endpoint.as_ref();
+                    let _entered = endpoint.domain.enter();
+                    endpoint.progress(None);
+                },
+                Moved::Listener(listener, passive) => {
+                    listener.progress();
+                    if !passive.is_null() {
+                        for (request, data) in listener.requests() {
+                            self.offer(*passive, listener, request, &data);
+                        }
+                    }
+                }
+            }
+        }
+        let (any, ending) = (
+            !moved.is_empty(),
+            moved.iter().any(|one| matches!(one, Moved::Listener(_, passive) if passive.is_null())),
+        );
+        drop(moved);
+        if ending {
+            self.prune();
+        }
+        any
+    }
+
+    fn offer(&self, passive: *mut Fid, listener: &Listener, request: Box<ConnectionRequest>, data: &[u8]) {
+        let request = Box::into_raw(request);
+        let mut offered = Offered { info: null_mut(), request };
+        // SAFETY: it was just taken out of its box.
+        let Some(info) = (unsafe { info::of_request(&listener.settled, request) }) else { return };
+        offered.info = info;
+        self.tell_connection(FI_CONNREQ, ConnectionEntry { fid: passive, info }, data, Some(offered));
     }
 
     /// # Safety
     /// `into` holds `length` bytes, `event` may be written.
     unsafe fn take(&self, event: *mut u32, into: *mut c_void, length: usize, flags: u64) -> Signed {
-        let mut events = self.lock();
-        let Some((kind, bytes)) = events.front() else { return signed(FI_EAGAIN) };
-        if length < bytes.len() {
+        let mut events = lock(&self.events);
+        let Some(Event { kind, bytes, offered, .. }) = events.front_mut() else { return signed(FI_EAGAIN) };
+        let (number, needed) = match *kind {
+            Kind::Whole(number) => (number, bytes.len()),
+            Kind::Connection(number) => (number, size_of::<ConnectionEntry>()),
+            Kind::Error(_) => return signed(FI_EAVAIL),
+        };
+        if length < needed {
             return signed(FI_ETOOSMALL);
         }
+        let taken = bytes.len().min(length);
         // SAFETY: the caller's promise.
         unsafe {
             if !event.is_null() {
-                *event = *kind;
+                *event = number;
             }
-            if !bytes.is_empty() && !into.is_null() {
-                std::ptr::copy_nonoverlapping(bytes.as_ptr(), into.cast(), bytes.len());
+            if taken > 0 && !into.is_null() {
+                std::ptr::copy_nonoverlapping(bytes.as_ptr(), into.cast(), taken);
             }
         }
-        let taken = bytes.len() as Signed;
         if flags & PEEK == 0 {
+            // The application frees the structure, and answers the request.
+            if let Some(offered) = offered {
+                offered.request = null_mut();
+            }
             events.pop_front();
         }
-        taken
+        taken as Signed
+    }
+
+    /// The same after a look for what has come.
+    ///
+    /// # Safety
+    /// As for [`EventQueue::take`].
+    unsafe fn look(&self, event: *mut u32, into: *mut c_void, length: usize, flags: u64) -> Signed {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self.take(event, into, length, flags) {
+                nothing if nothing == signed(FI_EAGAIN) && self.turn() => self.take(event, into, length, flags),
+                taken => {
+                    // It may be the last answer that a listener was kept for.
+                    self.prune();
+                    taken
+                }
+            }
+        }
     }
 }
 
@@ -120,15 +312,44 @@ unsafe extern "C" fn read(
     // SAFETY: libfabric's contract.
     unsafe {
         match object::of::<EventQueue>(queue.cast()) {
-            Some(queue) => queue.take(event, into, length, flags),
+            Some(queue) => queue.look(event, into, length, flags),
             None => signed(FI_EINVAL),
         }
     }
 }
 
-/// There are no errors: address vectors report theirs to the caller.
-unsafe extern "C" fn readerr(_: *mut FidEventQueue, _: *mut EventErrorEntry, _: u64) -> Signed {
-    signed(FI_EAGAIN)
+/// Of connections only: address vectors report their errors to the caller.
+unsafe extern "C" fn readerr(queue: *mut FidEventQueue, into: *mut EventErrorEntry, flags: u64) -> Signed {
+    // SAFETY: libfabric's contract: `into` is good, its data NULL or as long as it says.
+    unsafe {
+        let (Some(queue), Some(into)) = (object::of::<EventQueue>(queue.cast()), into.as_mut()) else {
+            return signed(FI_EINVAL);
+        };
+        let mut events = lock(&queue.events);
+        let Some(Event { kind: Kind::Error(error), of, bytes, .. }) = events.front_mut() else {
+            return signed(FI_EAGAIN);
+        };
+        into.fid = *of;
+        into.context = if of.is_null() { null_mut() } else { (**of).context };
+        into.data = 0;
+        (into.error, into.provider_error) = (*error, *error);
+        if into.error_data_size == 0 {
+            // Ours, until the next error is read.
+            let mut kept = lock(&queue.error_data);
+            kept.clone_from(bytes);
+            (into.error_data, into.error_data_size) = (kept.as_mut_ptr().cast(), kept.len());
+        } else {
+            let most = bytes.len().min(into.error_data_size);
+            if !into.error_data.is_null() {
+                std::ptr::copy_nonoverlapping(bytes.as_ptr(), into.error_data.cast(), most);
+            }
+            into.error_data_size = most;
+        }
+        if flags & PEEK == 0 {
+            events.pop_front();
+        }
+        size_of::<EventErrorEntry>() as Signed
+    }
 }
 
 unsafe extern "C" fn write(
@@ -148,7 +369,7 @@ unsafe extern "C" fn write(
         // SAFETY: as above.
         _ => unsafe { std::slice::from_raw_parts(from.cast::<u8>(), length) }.to_vec(),
     };
-    queue.lock().push_back((event, bytes));
+    queue.add(Event { kind: Kind::Whole(event), bytes, of: null_mut(), offered: None });
     length as Signed
 }
 
@@ -168,7 +389,7 @@ unsafe extern "C" fn sread(
     let mut wait = Wait::new(timeout);
     loop {
         // SAFETY: as above.
-        let taken = unsafe { queue.take(event, into, length, flags) };
+        let taken = unsafe { queue.look(event, into, length, flags) };
         if taken != signed(FI_EAGAIN) || !wait.goes_on() {
             return taken;
         }

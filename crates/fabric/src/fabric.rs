@@ -8,7 +8,7 @@ use crate::abi::info::Info;
 use crate::abi::object::{FabricOps, Fid, FidDomain, FidFabric, Ops};
 use crate::object::{self, Object};
 use crate::refuse::{self, refused};
-use crate::{domain, event_queue};
+use crate::{domain, event_queue, passive_endpoint};
 
 #[repr(C)]
 pub struct Fabric {
@@ -38,7 +38,7 @@ static BASE: Ops = Ops {
 static OPS: FabricOps = FabricOps {
     size: size_of::<FabricOps>(),
     domain: open_domain,
-    passive_ep,
+    passive_ep: passive_endpoint::open,
     eq_open: event_queue::open,
     wait_open,
     trywait,
@@ -46,7 +46,6 @@ static OPS: FabricOps = FabricOps {
 };
 
 refused! {
-    passive_ep(*mut FidFabric, *mut Info, *mut *mut c_void, *mut c_void) -> c_int;
     wait_open(*mut FidFabric, *mut c_void, *mut *mut c_void) -> c_int;
     trywait(*mut FidFabric, *mut *mut Fid, c_int) -> c_int;
 }

@@ -9,6 +9,7 @@ use crate::abi::constants::FI_PARAM_STRING;
 use crate::abi::info::Info;
 
 type DupInfo = unsafe extern "C" fn(*const Info) -> *mut Info;
+type FreeInfo = unsafe extern "C" fn(*mut Info);
 type Version = unsafe extern "C" fn() -> u32;
 type ParamDefine = unsafe extern "C" fn(*const Provider, *const c_char, c_int, *const c_char, ...) -> c_int;
 
@@ -16,6 +17,7 @@ type ParamDefine = unsafe extern "C" fn(*const Provider, *const c_char, c_int, *
 pub struct Host {
     pub version: u32,
     dup_info: DupInfo,
+    free_info: FreeInfo,
     param_define: Option<ParamDefine>,
 }
 
@@ -47,6 +49,7 @@ fn find() -> Option<Host> {
         Some(Host {
             version: version(),
             dup_info: std::mem::transmute::<*mut c_void, DupInfo>(symbol(c"fi_dupinfo")?),
+            free_info: std::mem::transmute::<*mut c_void, FreeInfo>(symbol(c"fi_freeinfo")?),
             param_define: symbol(c"fi_param_define")
                 .map(|found| std::mem::transmute::<*mut c_void, ParamDefine>(found)),
         })
@@ -58,6 +61,13 @@ impl Host {
     pub fn allocate_info(&self) -> Option<std::ptr::NonNull<Info>> {
         // SAFETY: NULL asks for a zeroed one.
         std::ptr::NonNull::new(unsafe { (self.dup_info)(std::ptr::null()) })
+    }
+
+    /// # Safety
+    /// It was allocated by [`Host::allocate_info`], and nobody uses it any more.
+    pub unsafe fn free_info(&self, info: *mut Info) {
+        // SAFETY: the caller's promise.
+        unsafe { (self.free_info)(info) };
     }
 
     /// Makes a parameter known, so that `fi_info -e` lists it.

@@ -23,7 +23,7 @@ use crate::{address_vector, completion_queue, domain, endpoint as fabric_endpoin
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-fn settings() -> Settings {
+pub fn settings() -> Settings {
     Settings { address: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)), shm: false, ..Settings::default() }
 }
 

@@ -7,13 +7,18 @@ use machine::Site;
 
 use crate::abi::constants::{FI_EINVAL, FI_ENODATA, FI_ENOMEM, FI_SOURCE};
 use crate::abi::info::Info;
-use crate::host::{Host, duplicate};
+use crate::abi::object::Fid;
+use crate::host::{Host, duplicate, host};
+use crate::listener::ConnectionRequest;
 use crate::object::given;
-use crate::offer::{self, Progress};
+use crate::offer::{self, Progress, Settled};
 use crate::parameters;
 use crate::service::{self, Service};
 
 pub const FABRIC: &CStr = c"plimsoll";
+
+/// A flag by which libfabric's own layers ask for what they can stack on (`OFI_CORE_PROV_ONLY`).
+const BELOW_A_LAYER: u64 = 1 << 59;
 
 /// Makes the list of what suits, of one element; the error is positive.
 ///
@@ -45,26 +50,52 @@ pub unsafe fn answer(
         }
         offer::settle(api, hints, progress).map_err(|_| FI_ENODATA)?
     };
-    let mut info = host.allocate_info().ok_or(FI_ENOMEM)?;
+    // A layer of reliable datagrams over connections: ours are there already.
+    if settled.connects() && flags & BELOW_A_LAYER != 0 {
+        return Err(FI_ENODATA);
+    }
+    let (hinted_source, hinted_destination) = match hints {
+        // SAFETY: the caller's promise.
+        Some(hints) => unsafe {
+            let hinted = |address, length| service::given(address, length).map(<[u8]>::to_vec);
+            (hinted(hints.src_addr, hints.src_addrlen), hinted(hints.dest_addr, hints.dest_addrlen))
+        },
+        None => (None, None),
+    };
+    let bytes = |service: Service| service.bytes().to_vec();
+    let source = source.map(bytes).or(hinted_source).unwrap_or_else(|| bytes(Service::ANY));
+    let destination = destination.map(bytes).or(hinted_destination);
+    write(host, &settled, &domain, &source, destination.as_deref()).ok_or(FI_ENOMEM)
+}
+
+/// What an endpoint for a connection request is opened with.
+///
+/// # Safety
+/// The request is good.
+pub unsafe fn of_request(settled: &Settled, request: *mut ConnectionRequest) -> Option<*mut Info> {
+    let domain = domain_name(&parameters::settings().ok()?);
+    // SAFETY: the caller's promise; the structure was just made.
+    unsafe {
+        let info = write(host()?, settled, &domain, &Service::ANY.bytes(), Some((*request).name.as_bytes()))?;
+        (*info).handle = request.cast::<Fid>();
+        Some(info)
+    }
+}
+
+fn write(host: &Host, settled: &Settled, domain: &str, source: &[u8], destination: Option<&[u8]>) -> Option<*mut Info> {
+    let mut info = host.allocate_info()?;
     // SAFETY: the library has just made it, with all its parts.
     unsafe {
         let info = info.as_mut();
         settled.write(info);
-        (*info.domain_attr).name = duplicate(&domain);
+        (*info.domain_attr).name = duplicate(domain);
         (*info.fabric_attr).name = duplicate(&FABRIC.to_string_lossy());
-        let hinted = |address, length| service::given(address, length).map(<[u8]>::to_vec);
-        let (hinted_source, hinted_destination) = match hints {
-            Some(hints) => (hinted(hints.src_addr, hints.src_addrlen), hinted(hints.dest_addr, hints.dest_addrlen)),
-            None => (None, None),
-        };
-        let bytes = |service: Service| service.bytes().to_vec();
-        let source = source.map(bytes).or(hinted_source).unwrap_or_else(|| bytes(Service::ANY));
-        (info.src_addr, info.src_addrlen) = address(&source);
-        if let Some(destination) = destination.map(bytes).or(hinted_destination) {
-            (info.dest_addr, info.dest_addrlen) = address(&destination);
+        (info.src_addr, info.src_addrlen) = address(source);
+        if let Some(destination) = destination {
+            (info.dest_addr, info.dest_addrlen) = address(destination);
         }
     }
-    Ok(info.as_ptr())
+    Some(info.as_ptr())
 }
 
 /// A domain is named after what carries its messages to other hosts.

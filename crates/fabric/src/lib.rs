@@ -12,19 +12,26 @@ mod address_vector;
 mod arithmetic;
 mod atomic;
 mod completion_queue;
+mod connection;
 mod counter;
 mod domain;
 mod endpoint;
 mod event_queue;
 mod fabric;
+mod handshake;
 mod host;
 #[cfg(test)]
 mod hostile;
+#[cfg(test)]
+mod hostile_connections;
 mod info;
+mod listener;
 mod memory;
 mod object;
 mod offer;
+mod options;
 mod parameters;
+mod passive_endpoint;
 mod peek;
 mod poll_set;
 mod progress;

@@ -29,6 +29,9 @@ const TARGETED: u64 = FI_REMOTE_READ | FI_REMOTE_WRITE;
 const COUNTED: u64 = FI_RMA_EVENT;
 const ANYWHERE: u64 = FI_LOCAL_COMM | FI_REMOTE_COMM;
 
+/// What takes addresses, which an endpoint with one peer has no use for.
+const ADDRESSED: u64 = FI_DIRECTED_RECV | FI_SOURCE;
+
 /// All capabilities.
 pub const CAPS: u64 = SENDING | RECEIVING | REMOTE | INITIATING | TARGETED | COUNTED | ANYWHERE;
 const TRANSMIT_CAPS: u64 = SENDING | REMOTE | INITIATING;
@@ -50,6 +53,7 @@ fn must(held: bool) -> Result<(), NotOffered> {
 /// What was settled with an application.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settled {
+    kind: c_int,
     caps: u64,
     transmit_flags: u64,
     receive_flags: u64,
@@ -62,6 +66,13 @@ pub struct Settled {
     tag_format: u64,
     /// Of an endpoint, for sends and for receives: one each, or FI_SHARED_CONTEXT.
     contexts: (usize, usize),
+}
+
+impl Settled {
+    /// Whether the endpoints are connected ones.
+    pub fn connects(&self) -> bool {
+        self.kind == FI_EP_MSG
+    }
 }
 
 /// Whether the engine turns without the application's calls.
@@ -81,6 +92,7 @@ pub unsafe fn settle(api: u32, hints: Option<&Info>, progress: Progress) -> Resu
         Progress::Automatic => FI_PROGRESS_AUTO,
     };
     let mut settled = Settled {
+        kind: FI_EP_RDM,
         caps: CAPS,
         transmit_flags: 0,
         receive_flags: 0,
@@ -96,12 +108,12 @@ pub unsafe fn settle(api: u32, hints: Option<&Info>, progress: Progress) -> Resu
         contexts: (1, 1),
     };
     let Some(hints) = hints else { return Ok(settled) };
-    settled.caps = grant_caps(hints.caps)?;
     must(hints.addr_format == 0)?;
-    // SAFETY: the caller's promise, five times.
+    // SAFETY: the caller's promise, four times.
     unsafe {
         if let Some(attr) = given(hints.ep_attr) {
             settled.tag_format = check_endpoint(attr)?;
+            settled.kind = if attr.kind == FI_EP_MSG { FI_EP_MSG } else { FI_EP_RDM };
             settled.contexts = (attr.tx_ctx_cnt.max(1), attr.rx_ctx_cnt.max(1));
         }
         if let Some(attr) = given(hints.domain_attr) {
@@ -114,14 +126,16 @@ pub unsafe fn settle(api: u32, hints: Option<&Info>, progress: Progress) -> Resu
             settled.check_receive(attr)?;
         }
     }
+    settled.caps = grant_caps(hints.caps, settled.kind)?;
     Ok(settled)
 }
 
 /// What is asked for, and what it implies.
-fn grant_caps(asked: u64) -> Result<u64, NotOffered> {
-    must(asked & !CAPS == 0)?;
+fn grant_caps(asked: u64, kind: c_int) -> Result<u64, NotOffered> {
+    let caps = if kind == FI_EP_MSG { CAPS & !ADDRESSED } else { CAPS };
+    must(asked & !caps == 0)?;
     if asked == 0 {
-        return Ok(CAPS);
+        return Ok(caps);
     }
     Ok(implied(asked) | ANYWHERE)
 }
@@ -139,7 +153,7 @@ pub fn implied(asked: u64) -> u64 {
 }
 
 fn check_endpoint(attr: &EndpointAttr) -> Result<u64, NotOffered> {
-    must(matches!(attr.kind, FI_EP_UNSPEC | FI_EP_RDM))?;
+    must(matches!(attr.kind, FI_EP_UNSPEC | FI_EP_RDM | FI_EP_MSG))?;
     must(matches!(attr.protocol, 0 | PROTOCOL) && attr.protocol_version <= 1)?;
     must(attr.max_msg_size <= LONGEST)?;
     must(attr.max_order_raw_size == 0 && attr.max_order_war_size == 0 && attr.max_order_waw_size == 0)?;
@@ -210,7 +224,7 @@ impl Settled {
         // SAFETY: the caller's promise.
         unsafe {
             let attr = &mut *info.ep_attr;
-            attr.kind = FI_EP_RDM;
+            attr.kind = self.kind;
             attr.protocol = PROTOCOL;
             attr.protocol_version = 1;
             attr.max_msg_size = LONGEST;

@@ -35,7 +35,7 @@ impl State {
     }
 
     fn peek(&mut self, message: &TaggedMessage, claim: bool, discard: bool) -> Result<Signed> {
-        let Some(source) = self.source(message.addr) else { return Ok(signed(FI_EINVAL)) };
+        let Some(source) = self.source(message.addr) else { return Ok(self.nobody()) };
         let selector = tagged(message.tag, message.ignore);
         let Some(engine) = &mut self.engine else { return Ok(signed(FI_EOPBADSTATE)) };
         let found = if claim || discard {

@@ -8,7 +8,7 @@ use crate::abi::constants::*;
 use crate::abi::object::{Fid, FidEndpoint};
 use crate::abi::transfer::{Message, TaggedMessage};
 use crate::abi::{Address, Iovec, Signed};
-use crate::endpoint::{Endpoint, NOBODY, State};
+use crate::endpoint::{Endpoint, NOBODY, Sources, State};
 use crate::memory::{Memory, wish};
 use crate::object::{self, Context};
 use crate::offer::LONGEST;
@@ -16,13 +16,15 @@ use crate::refuse::signed;
 use crate::send::{pieces, total};
 
 impl State {
-    /// Whose messages a receive takes; `None` for an address that is nobody's.
+    /// Whose messages a receive takes; `None` for an address that is nobody's, and where there is no peer yet.
     #[inline]
     pub fn source(&self, from: Address) -> Option<Source> {
-        if !self.directed || from == FI_ADDR_UNSPEC {
-            return Some(Source::Any);
+        match self.sources {
+            Sources::Anybody => Some(Source::Any),
+            Sources::Given if from == FI_ADDR_UNSPEC => Some(Source::Any),
+            Sources::Given => self.peer(from).map(Source::Peer),
+            Sources::Connected => self.connected_source(),
         }
-        self.peer(from).map(Source::Peer)
     }
 
     /// Memory of a receive; the error otherwise.
@@ -52,7 +54,10 @@ impl State {
         wishes: u8,
         flags: u64,
     ) -> Signed {
-        let Some(source) = self.source(from) else { return signed(FI_EINVAL) };
+        let source = self.source(from);
+        if source.is_none() && self.sources != Sources::Connected {
+            return signed(FI_EINVAL);
+        }
         // SAFETY: the caller's promise.
         let mut memory = match unsafe { self.landing(pieces, wishes, flags) } {
             Ok(memory) => memory,
@@ -64,10 +69,11 @@ impl State {
             }
             memory.wishes |= wish::MULTIPLE;
             memory.source = match source {
-                Source::Any => NOBODY,
-                Source::Peer(peer) => peer.0,
+                Some(Source::Peer(peer)) => peer.0,
+                _ => NOBODY,
             };
         }
+        let Some(source) = source else { return self.hold(selector, memory, context) };
         let Some(engine) = &mut self.engine else { return self.post_shared(selector, memory, context) };
         match engine.receive(source, selector, memory, context as u64) {
             Ok(_) => 0,
@@ -222,6 +228,9 @@ pub unsafe extern "C" fn cancel(fid: *mut Fid, context: *mut c_void) -> Signed {
         let Some(endpoint) = object::of::<Endpoint>(fid) else { return signed(FI_EINVAL) };
         let _entered = endpoint.domain.enter();
         let state = endpoint.state();
+        if state.cancel_held(context) {
+            return 0;
+        }
         let Some(engine) = &mut state.engine else { return signed(FI_EOPBADSTATE) };
         match engine.cancel_context(context as u64) {
             Ok(true) => 0,

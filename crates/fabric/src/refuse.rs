@@ -16,6 +16,7 @@ macro_rules! refused {
 pub(crate) use refused;
 
 refused! {
+    close(*mut Fid) -> c_int;
     bind(*mut Fid, *mut Fid, u64) -> c_int;
     control(*mut Fid, c_int, *mut c_void) -> c_int;
     ops_open(*mut Fid, *const c_char, u64, *mut *mut c_void, *mut c_void) -> c_int;

@@ -41,6 +41,8 @@ pub mod role {
     pub const LEASE: u32 = 3;
     /// Nobody waits for its end.
     pub const OBLIVION: u32 = 4;
+    /// What is said of a connection.
+    pub const WORD: u32 = 5;
 }
 
 /// The engine's context of a request of the provider's own. The highest bit keeps it apart from applications' contexts,
@@ -240,6 +242,7 @@ impl State {
                 self.part_ended(Ticket::from(key), status, got);
                 Ok(())
             }
+            role::WORD => self.word_ended(direction, &envelope, status, &buffer),
             role::LEASE => self.lease_ended(LeaseKey::from(key), status, envelope.length),
             _ => {
                 if let Some(remote) = &mut self.remote {

@@ -64,7 +64,7 @@ impl State {
         data: Option<u64>,
         manner: Manner,
     ) -> Signed {
-        let Some(peer) = self.peer(place.peer) else { return signed(FI_EINVAL) };
+        let Some(peer) = self.peer(place.peer) else { return self.nobody() };
         let Some(length) = total(pieces) else { return signed(FI_EINVAL) };
         let (context, flags) = self.manner(manner);
         if length > LONGEST || (flags & FI_INJECT != 0 && length > INJECT) {

@@ -81,7 +81,7 @@ impl State {
     /// The pieces stay, and are left alone, as libfabric's contract has it for these flags.
     #[inline]
     unsafe fn send(&mut self, pieces: &[Iovec], to: Address, label: Label, context: Context, flags: u64) -> Signed {
-        let Some(peer) = self.peer(to) else { return signed(FI_EINVAL) };
+        let Some(peer) = self.peer(to) else { return self.nobody() };
         let Some(length) = total(pieces) else { return signed(FI_EINVAL) };
         let Some(engine) = &mut self.engine else { return signed(FI_EOPBADSTATE) };
         let mut wishes = if label.space == Space::Tagged { wish::TAGGED } else { 0 };

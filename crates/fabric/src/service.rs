@@ -66,19 +66,26 @@ impl Service {
             Fault::because(format!("endpoint of service {}", self.port), error, next)
         };
         let until = Instant::now() + PATIENCE;
-        let mut stream = loop {
-            match UnixStream::connect_addr(&self.socket().map_err(fault)?) {
-                Ok(stream) => break stream,
+        loop {
+            match self.look() {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && Instant::now() < until => {
                     std::thread::sleep(Duration::from_millis(20));
                 }
-                Err(error) => return Err(fault(error)),
+                found => return found.map_err(fault),
             }
-        };
+        }
+    }
+
+    /// The same, of an endpoint that is there now.
+    ///
+    /// # Errors
+    /// As for [`Service::ask`].
+    pub fn look(self) -> io::Result<Name> {
+        let mut stream = UnixStream::connect_addr(&self.socket()?)?;
         let mut bytes = [0; Name::LENGTH];
-        let read = stream.set_read_timeout(Some(ANSWER)).and_then(|()| same_user(&stream));
-        read.and_then(|()| stream.read_exact(&mut bytes)).map_err(fault)?;
-        Name::from_bytes(&bytes)
+        stream.set_read_timeout(Some(ANSWER)).and_then(|()| same_user(&stream))?;
+        stream.read_exact(&mut bytes)?;
+        Name::from_bytes(&bytes).map_err(io::Error::other)
     }
 
     fn socket(self) -> io::Result<SocketAddr> {

@@ -14,10 +14,12 @@ use crate::abi::completion::ErrorEntry;
 use crate::abi::constants::*;
 use crate::abi::info::{ReceiveAttr, TransmitAttr};
 use crate::abi::object::{EndpointOps, Fid, FidDomain, FidEndpoint, FidTransmitContext, Ops};
+use crate::connection::CONNECTION;
 use crate::domain::Domain;
-use crate::endpoint::{CONNECTION, Endpoint, State, getopt, rx_ctx, setopt, size_left, tx_ctx};
+use crate::endpoint::{Endpoint, Sources, State, rx_ctx, size_left, tx_ctx};
 use crate::memory::{Memory, wish};
 use crate::object::{self, Context, Object, Used};
+use crate::options::{getopt, setopt};
 use crate::refuse::{self, signed};
 
 /// A shared receive context.
@@ -162,6 +164,8 @@ impl State {
         if self.failed || !self.is_enabled() {
             return;
         }
+        let source = if self.sources == Sources::Connected { self.connected_source() } else { Some(Source::Any) };
+        let Some(source) = source else { return };
         let always = if self.always_received != 0 { wish::COMPLETION } else { 0 };
         let Some(engine) = &mut self.engine else { return };
         let mut take = || {
@@ -175,7 +179,7 @@ impl State {
                     if missed == Some(receive.selector) {
                         continue;
                     }
-                    if engine.probe(Source::Any, receive.selector)?.is_some() {
+                    if engine.probe(source, receive.selector)?.is_some() {
                         found = Some(at);
                         break;
                     }
@@ -189,7 +193,7 @@ impl State {
                 first = None;
                 let Some(Posted { selector, mut memory, context }) = posted.remove(at) else { return Ok(()) };
                 memory.wishes |= always;
-                engine.receive(Source::Any, selector, memory, context as u64)?;
+                engine.receive(source, selector, memory, context as u64)?;
             }
         };
         let taken: machine::Result<()> = take();

@@ -47,6 +47,9 @@ impl State {
         if header.kind == Kind::Failed {
             return self.failed_there(peer, &header);
         }
+        if !self.serves(peer) {
+            return Ok(());
+        }
         if self.remote.as_mut().is_none_or(|remote| remote.load(peer).served >= MOST_SERVED) {
             return Ok(());
         }

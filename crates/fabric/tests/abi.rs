@@ -109,6 +109,7 @@ fn structures(q: &mut Vec<Question>) {
         "len" = length, "buf" = buffer, "data" = data, "tag" = tag, "olen" = lost, "err" = error,
         "prov_errno" = provider_error, "err_data" = error_data, "err_data_size" = error_data_size);
     layout!(q, "struct fi_eq_entry", EventEntry, whole: true, "fid" = fid, "context" = context, "data" = data);
+    layout!(q, "struct fi_eq_cm_entry", ConnectionEntry, whole: true, "fid" = fid, "info" = info);
     layout!(q, "struct fi_eq_err_entry", EventErrorEntry, whole: false, "fid" = fid, "context" = context,
         "data" = data, "err" = error, "prov_errno" = provider_error, "err_data" = error_data,
         "err_data_size" = error_data_size);
@@ -138,6 +139,7 @@ fn structures(q: &mut Vec<Question>) {
     layout!(q, "struct fid_cntr", FidCounter, whole: true, "ops" = ops);
     layout!(q, "struct fid_stx", FidTransmitContext, whole: true, "ops" = ops);
     layout!(q, "struct fid_poll", FidPoll, whole: true, "ops" = ops);
+    layout!(q, "struct fid_pep", FidPassive, whole: true, "ops" = ops, "cm" = cm);
     layout!(q, "struct fi_poll_attr", PollAttr, whole: true, "flags" = flags);
     layout!(q, "struct fid_ep", FidEndpoint, whole: true, "ops" = ops, "cm" = cm, "msg" = msg, "rma" = rma,
         "tagged" = tagged, "atomic" = atomic, "collective" = collective);

@@ -90,10 +90,22 @@ fn fi_info_lists_the_parameters() {
 
 #[test]
 fn other_kinds_of_endpoints_are_not_offered() {
-    for kind in ["msg", "dgram"] {
-        let kind = format!("FI_EP_{}", kind.to_uppercase());
-        let Some(output) = info(&["-p", "plimsoll", "-t", &kind], &[]) else { return };
-        assert!(!output.status.success(), "{kind}: {}", text(&output.stdout));
+    let Some(output) = info(&["-p", "plimsoll", "-t", "FI_EP_DGRAM"], &[]) else { return };
+    assert!(!output.status.success(), "{}", text(&output.stdout));
+}
+
+#[test]
+fn connected_endpoints_are_offered_where_asked_for_and_to_no_layer() {
+    let Some(output) = info(&["-p", "plimsoll", "-t", "FI_EP_MSG"], &[]) else { return };
+    let listed = text(&output.stdout);
+    assert!(output.status.success() && listed.contains("type: FI_EP_MSG") && !listed.contains("FI_EP_RDM"), "{listed}");
+    // The provider alone, its RDM endpoint alone.
+    let Some(output) = info(&[], &[]) else { return };
+    let listed = text(&output.stdout);
+    assert_eq!(listed.matches("plimsoll").count(), 2, "its name and its fabric's, once: {listed}");
+    for layers in ["ofi_rxm;plimsoll", "plimsoll;ofi_rxm"] {
+        let Some(output) = info(&["-p", layers], &[]) else { return };
+        assert!(!output.status.success(), "{layers}: {}", text(&output.stdout));
     }
 }
 
@@ -125,7 +137,7 @@ fn pingpong(set: &[(&str, &str)], arguments: &[&str]) {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
     let start = |extra: &[&str]| {
         let mut command = program("fi_pingpong", folder.path())?;
-        command.args(["-p", "plimsoll", "-e", "rdm", "-c", "-I", "50"]);
+        command.args(["-p", "plimsoll", "-c", "-I", "50"]);
         command.args(arguments).args(extra).envs(set.iter().copied()).env("FI_PLIMSOLL_REPORT", "yes");
         Some(command)
     };
@@ -152,17 +164,25 @@ fn pingpong(set: &[(&str, &str)], arguments: &[&str]) {
     assert!(lines.lines().any(|line| line.starts_with("1m")), "{lines}");
 }
 
+const NETWORK: [(&str, &str); 2] = [("FI_PLIMSOLL_SHM", "no"), ("FI_PLIMSOLL_ADDRESS", "127.0.0.1")];
+
 #[test]
 fn messages_go_back_and_forth_in_shared_memory() {
-    pingpong(&[], &["-m", "msg"]);
+    pingpong(&[], &["-e", "rdm", "-m", "msg"]);
 }
 
 #[test]
 fn tagged_messages_go_back_and_forth_in_shared_memory() {
-    pingpong(&[], &["-m", "tagged"]);
+    pingpong(&[], &["-e", "rdm", "-m", "tagged"]);
 }
 
 #[test]
 fn messages_go_back_and_forth_over_the_network() {
-    pingpong(&[("FI_PLIMSOLL_SHM", "no"), ("FI_PLIMSOLL_ADDRESS", "127.0.0.1")], &["-m", "tagged"]);
+    pingpong(&NETWORK, &["-e", "rdm", "-m", "tagged"]);
+}
+
+#[test]
+fn messages_go_back_and_forth_over_connections() {
+    pingpong(&[], &["-e", "msg"]);
+    pingpong(&NETWORK, &["-e", "msg"]);
 }

@@ -209,6 +209,10 @@ table! {
         NONE, Count(64), "the oldest is turned away";
     INTRODUCED: "peers that introduce themselves to an endpoint", "who was given its name",
         NONE, Count(65536), "the introduction is not read";
+    CONNECTION_REQUESTS: "connection requests at a passive endpoint that its application has not answered", "who was given its name",
+        Count(1), Count(1024), "the request is refused";
+    CONNECTION_DATA: "what a connection request carries for the application", "who was given its name",
+        Size(Bytes(256)), times(CONNECTION_REQUESTS.total, Size(Bytes(256))), "the request is not read";
     NODE_RANKS: "ranks that a node's engine serves", "a process of this user",
         NONE, Count(1024), "the rank is refused with a fault";
     UNKNOWN_SENDERS: "packets of unknown senders between two looks, of one socket or queue", "the network",

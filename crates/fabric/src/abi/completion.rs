@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
+use super::info::Info;
 use super::object::Fid;
 
 /// `struct fi_cq_tagged_entry`; the other formats are its beginnings.
@@ -64,6 +65,14 @@ pub struct EventEntry {
     pub fid: *mut Fid,
     pub context: *mut c_void,
     pub data: u64,
+}
+
+/// `struct fi_eq_cm_entry`, behind which the other side's data are.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct ConnectionEntry {
+    pub fid: *mut Fid,
+    pub info: *mut Info,
 }
 
 /// `struct fi_eq_err_entry`.

@@ -60,7 +60,7 @@ table! {
     /// `struct fi_ops_fabric`.
     FabricOps {
         domain: fn(*mut FidFabric, *mut Info, *mut *mut FidDomain, *mut c_void) -> c_int,
-        passive_ep: fn(*mut FidFabric, *mut Info, *mut *mut c_void, *mut c_void) -> c_int,
+        passive_ep: fn(*mut FidFabric, *mut Info, *mut *mut FidPassive, *mut c_void) -> c_int,
         eq_open: fn(*mut FidFabric, *mut EventQueueAttr, *mut *mut FidEventQueue, *mut c_void) -> c_int,
         wait_open: fn(*mut FidFabric, *mut c_void, *mut *mut c_void) -> c_int,
         trywait: fn(*mut FidFabric, *mut *mut Fid, c_int) -> c_int,
@@ -247,11 +247,19 @@ table! {
         getname: fn(*mut Fid, *mut c_void, *mut usize) -> c_int,
         getpeer: fn(*mut FidEndpoint, *mut c_void, *mut usize) -> c_int,
         connect: fn(*mut FidEndpoint, *const c_void, *const c_void, usize) -> c_int,
-        listen: fn(*mut c_void) -> c_int,
+        listen: fn(*mut FidPassive) -> c_int,
         accept: fn(*mut FidEndpoint, *const c_void, usize) -> c_int,
-        reject: fn(*mut c_void, *mut Fid, *const c_void, usize) -> c_int,
+        reject: fn(*mut FidPassive, *mut Fid, *const c_void, usize) -> c_int,
         shutdown: fn(*mut FidEndpoint, u64) -> c_int,
         join: fn(*mut FidEndpoint, *const c_void, u64, *mut *mut c_void, *mut c_void) -> c_int,
+    }
+}
+
+object! {
+    /// `struct fid_pep`.
+    FidPassive {
+        ops: *const EndpointOps,
+        cm: *const ConnectionOps,
     }
 }
 

@@ -38,7 +38,7 @@ static const struct group {
     {"matching", matching_cases},     {"peek", peek_cases},
     {"multi_receive", multi_receive_cases}, {"completion", completion_cases},
     {"load", load_cases},             {"remote", remote_cases},
-    {"shared", shared_cases},
+    {"shared", shared_cases},         {"connection", connection_cases},
 };
 
 void check(int holds, const char *file, int line, const char *format, ...) {

@@ -1,0 +1,114 @@
+//! What two endpoints say to each other of their connection, a message each: who connects asks a passive endpoint, which
+//! accepts in the name of an endpoint or refuses; the two that are connected then tell each other of its beginning and end.
+
+use endpoint::{Label, Name, Space, TagSelector};
+use machine::bounds::CONNECTION_DATA;
+
+/// Most bytes that applications send along with a question or an answer.
+pub const DATA: usize = CONNECTION_DATA.each.bytes().0 as usize;
+
+pub const LONGEST: usize = 1 + Name::LENGTH + DATA;
+
+/// Beside the tags of remote memory's tickets, none of which has all bits set.
+const TAG: u64 = u64::MAX;
+
+pub const LABEL: Label = Label { space: Space::RemoteData, tag: TAG, data: None };
+
+pub fn selector() -> TagSelector {
+    TagSelector::exactly(TAG).within(Space::RemoteData)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Word<'a> {
+    /// Whoever has that name wants to be connected.
+    Ask(Name, &'a [u8]),
+    /// The endpoint of that name is at the other end.
+    Accept(Name, &'a [u8]),
+    Refuse(&'a [u8]),
+    /// The connection is there, says the one that asked.
+    Ready,
+    /// No more comes.
+    Over,
+}
+
+impl<'a> Word<'a> {
+    /// Data beyond the most that there may be are cut off, as fi_cm(3) has it.
+    pub fn write(self) -> Vec<u8> {
+        let (kind, name, data) = match &self {
+            Word::Ask(name, data) => (1, &name.as_bytes()[..], *data),
+            Word::Accept(name, data) => (2, &name.as_bytes()[..], *data),
+            Word::Refuse(data) => (3, &[][..], *data),
+            Word::Ready => (4, &[][..], &[][..]),
+            Word::Over => (5, &[][..], &[][..]),
+        };
+        [&[kind], name, &data[..data.len().min(DATA)]].concat()
+    }
+
+    /// `None` for what no endpoint says.
+    pub fn read(bytes: &'a [u8]) -> Option<Word<'a>> {
+        let (kind, rest) = bytes.split_first()?;
+        let named = || {
+            let (name, data) = rest.split_at_checked(Name::LENGTH)?;
+            Some((Name::from_bytes(name).ok()?, data))
+        };
+        let word = match kind {
+            1 => named().map(|(name, data)| Word::Ask(name, data))?,
+            2 => named().map(|(name, data)| Word::Accept(name, data))?,
+            3 => Word::Refuse(rest),
+            4 if rest.is_empty() => Word::Ready,
+            5 if rest.is_empty() => Word::Over,
+            _ => return None,
+        };
+        (word.data().len() <= DATA).then_some(word)
+    }
+
+    fn data(&self) -> &'a [u8] {
+        match self {
+            Word::Ask(_, data) | Word::Accept(_, data) | Word::Refuse(data) => data,
+            Word::Ready | Word::Over => &[],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name() -> Name {
+        let mut bytes = [7; Name::LENGTH];
+        bytes[..4].copy_from_slice(b"plm2");
+        Name::from_bytes(&bytes).unwrap()
+    }
+
+    #[test]
+    fn words_read_back_as_written_and_nothing_else_reads() {
+        let data = [9; DATA];
+        for word in [
+            Word::Ask(name(), &data),
+            Word::Ask(name(), &[]),
+            Word::Accept(name(), &data[..1]),
+            Word::Refuse(&data),
+            Word::Refuse(&[]),
+            Word::Ready,
+            Word::Over,
+        ] {
+            let bytes = word.write();
+            assert!(bytes.len() <= LONGEST);
+            assert_eq!(Word::read(&bytes), Some(word));
+            // Cut within its name, or with more behind it than there may be.
+            let whole = bytes.len() - word.data().len();
+            (0..whole).for_each(|cut| assert_eq!(Word::read(&bytes[..cut]), None, "{word:?} cut to {cut}"));
+            assert_eq!(Word::read(&[&bytes[..], &[0; DATA + 1]].concat()), None, "{word:?}");
+        }
+        for kind in [0].into_iter().chain(6..=u8::MAX) {
+            assert_eq!(Word::read(&[&[kind], &[1; LONGEST - 1][..]].concat()), None);
+        }
+        assert_eq!(Word::read(&[&[1], &[1; Name::LENGTH][..]].concat()), None, "that is no name");
+    }
+
+    #[test]
+    fn too_many_data_are_cut_off() {
+        let data = [9; DATA + 9];
+        assert_eq!(Word::read(&Word::Refuse(&data).write()), Some(Word::Refuse(&data[..DATA])));
+    }
+}
