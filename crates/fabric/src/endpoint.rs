@@ -24,7 +24,7 @@ use crate::remote::Remote;
 use crate::report;
 use crate::service::{self, Service, Told};
 use crate::shared::{Shared, SharedReceives, SharedSends};
-use crate::{atomic, offer, receive, rma, send};
+use crate::{atomic, datagram, offer, receive, rma, send};
 
 /// How long a closing endpoint goes on driving what it has sent.
 const SETTLE: Duration = Duration::from_secs(1);
@@ -81,6 +81,8 @@ pub struct State {
     pub min_multi_recv: usize,
     /// Operations on memory of others, and theirs on ours.
     pub remote: Option<Box<Remote>>,
+    /// Of a datagram endpoint: how many copies wait to leave for each of the engine's numbers.
+    pub waiting: Vec<usize>,
     /// Peers that an inject could not reach: the next operation says so.
     pub lost: Vec<PeerIndex>,
     /// The engine has failed; it was told.
@@ -153,21 +155,26 @@ pub unsafe extern "C" fn open(
     context: *mut c_void,
 ) -> c_int {
     // SAFETY: libfabric's contract: the domain is open, the rest NULL or good.
-    let (domain, caps, send_flags, receive_flags, source) = unsafe {
+    let (domain, datagrams, caps, send_flags, receive_flags, source) = unsafe {
         let Some(domain) = object::of::<Domain>(domain.cast()) else { return -FI_EINVAL };
         let Some(info) = info.as_ref() else { return -FI_EINVAL };
-        if given(info.ep_attr).is_some_and(|attr| attr.kind != FI_EP_RDM && attr.kind != FI_EP_UNSPEC) {
-            return -FI_EINVAL;
-        }
+        let datagrams = match given(info.ep_attr).map_or(FI_EP_UNSPEC, |attr| attr.kind) {
+            FI_EP_UNSPEC | FI_EP_RDM => false,
+            FI_EP_DGRAM => true,
+            _ => return -FI_EINVAL,
+        };
         let send_flags = given(info.tx_attr).map_or(0, |attr| attr.op_flags);
         let receive_flags = given(info.rx_attr).map_or(0, |attr| attr.op_flags);
         let source = service::given(info.src_addr, info.src_addrlen).and_then(Service::read).unwrap_or(Service::ANY);
-        (Used::new(domain), offer::implied(info.caps), send_flags, receive_flags, source)
+        (Used::new(domain), datagrams, offer::implied(info.caps), send_flags, receive_flags, source)
     };
     let fid = Fid { class: FI_CLASS_EP, context, ops: &BASE };
     let mut state = State::new(domain.clone(), caps, (send_flags, receive_flags));
     state.source = source;
-    let endpoint = Endpoint::new(fid, (&OPS, &CONNECTION), domain, state);
+    let mut endpoint = Endpoint::new(fid, (&OPS, &CONNECTION), domain, state);
+    if datagrams {
+        endpoint.fid.msg = &datagram::MESSAGE;
+    }
     // SAFETY: as above.
     unsafe { object::open(endpoint, into) }
 }
@@ -274,6 +281,7 @@ impl State {
             claims: Vec::new(),
             min_multi_recv: MIN_MULTI_RECV,
             remote: None,
+            waiting: Vec::new(),
             lost: Vec::new(),
             failed: false,
             source: Service::ANY,

@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_int, c_void};
 use endpoint::Settings;
 use machine::Site;
 
-use crate::abi::constants::{FI_EINVAL, FI_ENODATA, FI_ENOMEM, FI_SOURCE};
+use crate::abi::constants::{CORE_PROVIDERS_ONLY, FI_EINVAL, FI_ENODATA, FI_ENOMEM, FI_EP_DGRAM, FI_SOURCE};
 use crate::abi::info::Info;
 use crate::host::{Host, duplicate};
 use crate::object::given;
@@ -42,6 +42,11 @@ pub unsafe fn answer(
     let settled = unsafe {
         if let Some(hints) = hints {
             names_fit(hints, &domain)?;
+            // A reliable layer over our datagrams would serve who asks for FI_EP_RDM, which is served already.
+            let datagrams = given(hints.ep_attr).is_some_and(|attr| attr.kind == FI_EP_DGRAM);
+            if datagrams && flags & CORE_PROVIDERS_ONLY != 0 {
+                return Err(FI_ENODATA);
+            }
         }
         offer::settle(api, hints, progress).map_err(|_| FI_ENODATA)?
     };

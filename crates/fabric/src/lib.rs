@@ -13,6 +13,7 @@ mod arithmetic;
 mod atomic;
 mod completion_queue;
 mod counter;
+mod datagram;
 mod domain;
 mod endpoint;
 mod event_queue;

@@ -41,6 +41,8 @@ pub mod role {
     pub const LEASE: u32 = 3;
     /// Nobody waits for its end.
     pub const OBLIVION: u32 = 4;
+    /// The copy of a datagram.
+    pub const DATAGRAM: u32 = 5;
 }
 
 /// The engine's context of a request of the provider's own. The highest bit keeps it apart from applications' contexts,
@@ -241,6 +243,10 @@ impl State {
                 Ok(())
             }
             role::LEASE => self.lease_ended(LeaseKey::from(key), status, envelope.length),
+            role::DATAGRAM => {
+                self.waiting[envelope.peer.0 as usize] -= 1;
+                Ok(())
+            }
             _ => {
                 if let Some(remote) = &mut self.remote {
                     remote.load(envelope.peer).served -= 1;

@@ -90,11 +90,20 @@ fn fi_info_lists_the_parameters() {
 
 #[test]
 fn other_kinds_of_endpoints_are_not_offered() {
-    for kind in ["msg", "dgram"] {
-        let kind = format!("FI_EP_{}", kind.to_uppercase());
-        let Some(output) = info(&["-p", "plimsoll", "-t", &kind], &[]) else { return };
-        assert!(!output.status.success(), "{kind}: {}", text(&output.stdout));
-    }
+    let Some(output) = info(&["-p", "plimsoll", "-t", "FI_EP_MSG"], &[]) else { return };
+    assert!(!output.status.success(), "{}", text(&output.stdout));
+}
+
+#[test]
+fn datagrams_are_offered_to_who_asks_and_no_layer_stacks_on_them() {
+    let Some(output) = info(&["-p", "plimsoll", "-t", "FI_EP_DGRAM"], &[]) else { return };
+    let listed = text(&output.stdout);
+    assert!(output.status.success() && listed.contains("FI_EP_DGRAM"), "{listed}{}", text(&output.stderr));
+    let Some(output) = info(&[], &[]) else { return };
+    let listed = text(&output.stdout);
+    assert!(listed.contains("FI_EP_RDM") && !listed.contains("FI_EP_DGRAM") && !listed.contains("ofi_"), "{listed}");
+    let Some(output) = info(&["-p", "plimsoll;ofi_rxd"], &[("FI_PROVIDER", "")]) else { return };
+    assert!(!output.status.success(), "{}", text(&output.stdout));
 }
 
 #[test]
@@ -119,13 +128,14 @@ fn a_mistake_in_the_configuration_is_told_once_with_its_next_step() {
     assert!(told.contains("gpu:0") && told.contains("Next:"), "{told}");
 }
 
-fn pingpong(set: &[(&str, &str)], arguments: &[&str]) {
+/// `longest`: how the line of the longest message begins.
+fn pingpong(set: &[(&str, &str)], arguments: &[&str], longest: &str) {
     let folder = providers();
     // A port for the two programs' own talk; taken from the kernel and given back, so that tests do not meet.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
     let start = |extra: &[&str]| {
         let mut command = program("fi_pingpong", folder.path())?;
-        command.args(["-p", "plimsoll", "-e", "rdm", "-c", "-I", "50"]);
+        command.args(["-p", "plimsoll", "-c", "-I", "50"]);
         command.args(arguments).args(extra).envs(set.iter().copied()).env("FI_PLIMSOLL_REPORT", "yes");
         Some(command)
     };
@@ -149,20 +159,26 @@ fn pingpong(set: &[(&str, &str)], arguments: &[&str]) {
         assert!(report.contains("\"ran\":\"app\""), "{report}");
     }
     let lines = text(&client.stdout);
-    assert!(lines.lines().any(|line| line.starts_with("1m")), "{lines}");
+    assert!(lines.lines().any(|line| line.starts_with(longest)), "{lines}");
 }
 
 #[test]
 fn messages_go_back_and_forth_in_shared_memory() {
-    pingpong(&[], &["-m", "msg"]);
+    pingpong(&[], &["-e", "rdm", "-m", "msg"], "1m");
 }
 
 #[test]
 fn tagged_messages_go_back_and_forth_in_shared_memory() {
-    pingpong(&[], &["-m", "tagged"]);
+    pingpong(&[], &["-e", "rdm", "-m", "tagged"], "1m");
 }
 
 #[test]
 fn messages_go_back_and_forth_over_the_network() {
-    pingpong(&[("FI_PLIMSOLL_SHM", "no"), ("FI_PLIMSOLL_ADDRESS", "127.0.0.1")], &["-m", "tagged"]);
+    let set = [("FI_PLIMSOLL_SHM", "no"), ("FI_PLIMSOLL_ADDRESS", "127.0.0.1")];
+    pingpong(&set, &["-e", "rdm", "-m", "tagged"], "1m");
+}
+
+#[test]
+fn datagrams_go_back_and_forth() {
+    pingpong(&[], &["-e", "dgram", "-m", "msg"], "1k");
 }
