@@ -27,7 +27,7 @@ use crate::remote::Remote;
 use crate::report;
 use crate::service::{self, Service, Told};
 use crate::shared::{Shared, SharedReceives, SharedSends};
-use crate::{atomic, offer, receive, rma, send};
+use crate::{atomic, datagram, offer, receive, rma, send};
 
 /// How long a closing endpoint goes on driving what it has sent.
 const SETTLE: Duration = Duration::from_secs(1);
@@ -93,6 +93,8 @@ pub struct State {
     pub min_multi_recv: usize,
     /// Operations on memory of others, and theirs on ours.
     pub remote: Option<Box<Remote>>,
+    /// Of a datagram endpoint: how many copies wait to leave for each of the engine's numbers.
+    pub waiting: Vec<usize>,
     /// Peers that an inject could not reach: the next operation says so.
     pub lost: Vec<PeerIndex>,
     /// The engine has failed; it was told.
@@ -146,11 +148,12 @@ pub unsafe extern "C" fn open(
     context: *mut c_void,
 ) -> c_int {
     // SAFETY: libfabric's contract: the domain is open, the rest NULL or good.
-    let (domain, caps, send_flags, receive_flags, source, connection) = unsafe {
+    let (domain, caps, send_flags, receive_flags, source, kind, connection) = unsafe {
         let Some(domain) = object::of::<Domain>(domain.cast()) else { return -FI_EINVAL };
         let Some(info) = info.as_ref() else { return -FI_EINVAL };
-        let connection = match given(info.ep_attr).map_or(FI_EP_UNSPEC, |attr| attr.kind) {
-            FI_EP_RDM | FI_EP_UNSPEC => None,
+        let kind = given(info.ep_attr).map_or(FI_EP_UNSPEC, |attr| attr.kind);
+        let connection = match kind {
+            FI_EP_UNSPEC | FI_EP_RDM | FI_EP_DGRAM => None,
             // Its event queue's reads move it too, which are not the domain's to serialize.
             FI_EP_MSG if domain.is_single() => return -FI_EINVAL,
             FI_EP_MSG => match Connection::of(info) {
@@ -162,7 +165,7 @@ pub unsafe extern "C" fn open(
         let send_flags = given(info.tx_attr).map_or(0, |attr| attr.op_flags);
         let receive_flags = given(info.rx_attr).map_or(0, |attr| attr.op_flags);
         let source = service::given(info.src_addr, info.src_addrlen).and_then(Service::read).unwrap_or(Service::ANY);
-        (Used::new(domain), offer::implied(info.caps), send_flags, receive_flags, source, connection)
+        (Used::new(domain), offer::implied(info.caps), send_flags, receive_flags, source, kind, connection)
     };
     let fid = Fid { class: FI_CLASS_EP, context, ops: &BASE };
     let mut state = State::new(domain.clone(), caps, (send_flags, receive_flags));
@@ -170,7 +173,10 @@ pub unsafe extern "C" fn open(
     if connection.is_some() {
         (state.sources, state.connection) = (Sources::Connected, connection);
     }
-    let endpoint = Endpoint::new(fid, (&OPS, &CONNECTION), domain, state);
+    let mut endpoint = Endpoint::new(fid, (&OPS, &CONNECTION), domain, state);
+    if kind == FI_EP_DGRAM {
+        endpoint.fid.msg = &datagram::MESSAGE;
+    }
     // SAFETY: as above.
     unsafe { object::open(endpoint, into) }
 }
@@ -286,6 +292,7 @@ impl State {
             claims: Vec::new(),
             min_multi_recv: MIN_MULTI_RECV,
             remote: None,
+            waiting: Vec::new(),
             lost: Vec::new(),
             failed: false,
             source: Service::ANY,

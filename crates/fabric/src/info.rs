@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_int, c_void};
 use endpoint::Settings;
 use machine::Site;
 
-use crate::abi::constants::{FI_EINVAL, FI_ENODATA, FI_ENOMEM, FI_SOURCE};
+use crate::abi::constants::{CORE_PROVIDERS_ONLY, FI_EINVAL, FI_ENODATA, FI_ENOMEM, FI_SOURCE};
 use crate::abi::info::Info;
 use crate::abi::object::Fid;
 use crate::host::{Host, duplicate, host};
@@ -16,9 +16,6 @@ use crate::parameters;
 use crate::service::{self, Service};
 
 pub const FABRIC: &CStr = c"plimsoll";
-
-/// A flag by which libfabric's own layers ask for what they can stack on (`OFI_CORE_PROV_ONLY`).
-const BELOW_A_LAYER: u64 = 1 << 59;
 
 /// Makes the list of what suits, of one element; the error is positive.
 ///
@@ -50,8 +47,8 @@ pub unsafe fn answer(
         }
         offer::settle(api, hints, progress).map_err(|_| FI_ENODATA)?
     };
-    // A layer of reliable datagrams over connections: ours are there already.
-    if settled.connects() && flags & BELOW_A_LAYER != 0 {
+    // A layer makes reliable datagrams of other endpoints: ours are there already.
+    if !settled.is_reliable_datagram() && flags & CORE_PROVIDERS_ONLY != 0 {
         return Err(FI_ENODATA);
     }
     let (hinted_source, hinted_destination) = match hints {

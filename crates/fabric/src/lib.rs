@@ -14,6 +14,7 @@ mod atomic;
 mod completion_queue;
 mod connection;
 mod counter;
+mod datagram;
 mod domain;
 mod endpoint;
 mod event_queue;

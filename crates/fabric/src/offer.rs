@@ -5,7 +5,9 @@ use std::ffi::c_int;
 use crate::abi::constants::*;
 use crate::abi::info::{DomainAttr, EndpointAttr, Info, ReceiveAttr, TransmitAttr};
 use crate::abi::version;
+use crate::datagram;
 use crate::object::given;
+use crate::send::CONFIRMED;
 
 /// Longest message; a length of more is a mistake.
 pub const LONGEST: usize = 1 << 40;
@@ -36,6 +38,8 @@ const ADDRESSED: u64 = FI_DIRECTED_RECV | FI_SOURCE;
 pub const CAPS: u64 = SENDING | RECEIVING | REMOTE | INITIATING | TARGETED | COUNTED | ANYWHERE;
 const TRANSMIT_CAPS: u64 = SENDING | REMOTE | INITIATING;
 const RECEIVE_CAPS: u64 = RECEIVING | REMOTE | TARGETED | COUNTED;
+/// Those of datagram endpoints.
+const DATAGRAM_CAPS: u64 = (SENDING | RECEIVING) & !FI_TAGGED | ANYWHERE;
 
 const TRANSMIT_FLAGS: u64 =
     FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
@@ -53,6 +57,7 @@ fn must(held: bool) -> Result<(), NotOffered> {
 /// What was settled with an application.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settled {
+    /// FI_EP_RDM, or FI_EP_DGRAM or FI_EP_MSG where it is asked for.
     kind: c_int,
     caps: u64,
     transmit_flags: u64,
@@ -69,9 +74,8 @@ pub struct Settled {
 }
 
 impl Settled {
-    /// Whether the endpoints are connected ones.
-    pub fn connects(&self) -> bool {
-        self.kind == FI_EP_MSG
+    pub fn is_reliable_datagram(&self) -> bool {
+        self.kind == FI_EP_RDM
     }
 }
 
@@ -113,7 +117,8 @@ pub unsafe fn settle(api: u32, hints: Option<&Info>, progress: Progress) -> Resu
     unsafe {
         if let Some(attr) = given(hints.ep_attr) {
             settled.tag_format = check_endpoint(attr)?;
-            settled.kind = if attr.kind == FI_EP_MSG { FI_EP_MSG } else { FI_EP_RDM };
+            settled.kind = if attr.kind == FI_EP_UNSPEC { FI_EP_RDM } else { attr.kind };
+            must(attr.max_msg_size <= settled.longest())?;
             settled.contexts = (attr.tx_ctx_cnt.max(1), attr.rx_ctx_cnt.max(1));
         }
         if let Some(attr) = given(hints.domain_attr) {
@@ -126,18 +131,8 @@ pub unsafe fn settle(api: u32, hints: Option<&Info>, progress: Progress) -> Resu
             settled.check_receive(attr)?;
         }
     }
-    settled.caps = grant_caps(hints.caps, settled.kind)?;
+    settled.caps = settled.grant_caps(hints.caps)?;
     Ok(settled)
-}
-
-/// What is asked for, and what it implies.
-fn grant_caps(asked: u64, kind: c_int) -> Result<u64, NotOffered> {
-    let caps = if kind == FI_EP_MSG { CAPS & !ADDRESSED } else { CAPS };
-    must(asked & !caps == 0)?;
-    if asked == 0 {
-        return Ok(caps);
-    }
-    Ok(implied(asked) | ANYWHERE)
 }
 
 /// Directions that are not named are all meant.
@@ -153,9 +148,8 @@ pub fn implied(asked: u64) -> u64 {
 }
 
 fn check_endpoint(attr: &EndpointAttr) -> Result<u64, NotOffered> {
-    must(matches!(attr.kind, FI_EP_UNSPEC | FI_EP_RDM | FI_EP_MSG))?;
+    must(matches!(attr.kind, FI_EP_UNSPEC | FI_EP_RDM | FI_EP_DGRAM | FI_EP_MSG))?;
     must(matches!(attr.protocol, 0 | PROTOCOL) && attr.protocol_version <= 1)?;
-    must(attr.max_msg_size <= LONGEST)?;
     must(attr.max_order_raw_size == 0 && attr.max_order_war_size == 0 && attr.max_order_waw_size == 0)?;
     must([attr.tx_ctx_cnt, attr.rx_ctx_cnt].iter().all(|&count| count <= 1 || count == FI_SHARED_CONTEXT))?;
     must(attr.auth_key_size == 0)?;
@@ -163,6 +157,24 @@ fn check_endpoint(attr: &EndpointAttr) -> Result<u64, NotOffered> {
 }
 
 impl Settled {
+    fn longest(&self) -> usize {
+        if self.kind == FI_EP_DGRAM { datagram::LONGEST } else { LONGEST }
+    }
+
+    /// What is asked for, and what it implies.
+    fn grant_caps(&self, asked: u64) -> Result<u64, NotOffered> {
+        let all = match self.kind {
+            FI_EP_DGRAM => DATAGRAM_CAPS,
+            FI_EP_MSG => CAPS & !ADDRESSED,
+            _ => CAPS,
+        };
+        must(asked & !all == 0)?;
+        if asked == 0 {
+            return Ok(all);
+        }
+        Ok(implied(asked) | ANYWHERE)
+    }
+
     fn check_domain(&mut self, attr: &DomainAttr, progress: Progress) -> Result<(), NotOffered> {
         must((FI_THREAD_UNSPEC..=FI_THREAD_ENDPOINT).contains(&attr.threading))?;
         if attr.threading != FI_THREAD_UNSPEC {
@@ -196,9 +208,11 @@ impl Settled {
 
     fn check_transmit(&mut self, attr: &TransmitAttr) -> Result<(), NotOffered> {
         must(attr.caps & !TRANSMIT_CAPS & !ANYWHERE == 0)?;
-        must(attr.op_flags & !TRANSMIT_FLAGS == 0)?;
+        // Of a datagram nobody says whether it has arrived.
+        let flags = if self.kind == FI_EP_DGRAM { TRANSMIT_FLAGS & !CONFIRMED } else { TRANSMIT_FLAGS };
+        must(attr.op_flags & !flags == 0)?;
         must(attr.msg_order & !ORDER == 0 && attr.comp_order == 0)?;
-        must(attr.inject_size <= INJECT && attr.size <= OPERATIONS)?;
+        must(attr.inject_size <= INJECT.min(self.longest()) && attr.size <= OPERATIONS)?;
         must(attr.iov_limit <= PIECES && attr.rma_iov_limit <= 1)?;
         self.transmit_flags = attr.op_flags;
         Ok(())
@@ -227,7 +241,7 @@ impl Settled {
             attr.kind = self.kind;
             attr.protocol = PROTOCOL;
             attr.protocol_version = 1;
-            attr.max_msg_size = LONGEST;
+            attr.max_msg_size = self.longest();
             attr.mem_tag_format = self.tag_format;
             (attr.tx_ctx_cnt, attr.rx_ctx_cnt) = self.contexts;
 
@@ -249,7 +263,7 @@ impl Settled {
             attr.caps = self.caps & TRANSMIT_CAPS;
             attr.op_flags = self.transmit_flags;
             attr.msg_order = self.order;
-            attr.inject_size = INJECT;
+            attr.inject_size = INJECT.min(self.longest());
             attr.size = OPERATIONS;
             (attr.iov_limit, attr.rma_iov_limit) = (PIECES, 1);
 

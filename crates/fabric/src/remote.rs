@@ -43,6 +43,8 @@ pub mod role {
     pub const OBLIVION: u32 = 4;
     /// What is said of a connection.
     pub const WORD: u32 = 5;
+    /// The copy of a datagram.
+    pub const DATAGRAM: u32 = 6;
 }
 
 /// The engine's context of a request of the provider's own. The highest bit keeps it apart from applications' contexts,
@@ -244,6 +246,10 @@ impl State {
             }
             role::WORD => self.word_ended(direction, &envelope, status, &buffer),
             role::LEASE => self.lease_ended(LeaseKey::from(key), status, envelope.length),
+            role::DATAGRAM => {
+                self.waiting[envelope.peer.0 as usize] -= 1;
+                Ok(())
+            }
             _ => {
                 if let Some(remote) = &mut self.remote {
                     remote.load(envelope.peer).served -= 1;

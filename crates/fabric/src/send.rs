@@ -43,7 +43,7 @@ pub static TAGGED: TaggedOps = TaggedOps {
 };
 
 /// The receiver's word is awaited before the send ends.
-const CONFIRMED: u64 = FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
+pub const CONFIRMED: u64 = FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
 
 /// The pieces that an application passed; `None` where they are impossible.
 ///
@@ -173,7 +173,7 @@ unsafe fn start(
 }
 
 #[inline(always)]
-fn flat(buffer: *const c_void, length: usize) -> [Iovec; 1] {
+pub fn flat(buffer: *const c_void, length: usize) -> [Iovec; 1] {
     [Iovec { base: buffer.cast_mut(), length }]
 }
 
@@ -188,7 +188,7 @@ fn plain(data: Option<u64>) -> Label {
 }
 
 /// Data that goes along, if the flags say so.
-fn data_of(flags: u64, data: u64) -> Option<u64> {
+pub fn data_of(flags: u64, data: u64) -> Option<u64> {
     (flags & FI_REMOTE_CQ_DATA != 0).then_some(data)
 }
 

@@ -90,7 +90,7 @@ fn fi_info_lists_the_parameters() {
 
 #[test]
 fn other_kinds_of_endpoints_are_not_offered() {
-    let Some(output) = info(&["-p", "plimsoll", "-t", "FI_EP_DGRAM"], &[]) else { return };
+    let Some(output) = info(&["-p", "plimsoll", "-t", "FI_EP_SOCK_DGRAM"], &[]) else { return };
     assert!(!output.status.success(), "{}", text(&output.stdout));
 }
 
@@ -107,6 +107,18 @@ fn connected_endpoints_are_offered_where_asked_for_and_to_no_layer() {
         let Some(output) = info(&["-p", layers], &[]) else { return };
         assert!(!output.status.success(), "{layers}: {}", text(&output.stdout));
     }
+}
+
+#[test]
+fn datagrams_are_offered_to_who_asks_and_no_layer_stacks_on_them() {
+    let Some(output) = info(&["-p", "plimsoll", "-t", "FI_EP_DGRAM"], &[]) else { return };
+    let listed = text(&output.stdout);
+    assert!(output.status.success() && listed.contains("FI_EP_DGRAM"), "{listed}{}", text(&output.stderr));
+    let Some(output) = info(&[], &[]) else { return };
+    let listed = text(&output.stdout);
+    assert!(listed.contains("FI_EP_RDM") && !listed.contains("FI_EP_DGRAM") && !listed.contains("ofi_"), "{listed}");
+    let Some(output) = info(&["-p", "plimsoll;ofi_rxd"], &[("FI_PROVIDER", "")]) else { return };
+    assert!(!output.status.success(), "{}", text(&output.stdout));
 }
 
 #[test]
@@ -131,7 +143,8 @@ fn a_mistake_in_the_configuration_is_told_once_with_its_next_step() {
     assert!(told.contains("gpu:0") && told.contains("Next:"), "{told}");
 }
 
-fn pingpong(set: &[(&str, &str)], arguments: &[&str]) {
+/// `longest`: how the line of the longest message begins.
+fn pingpong(set: &[(&str, &str)], arguments: &[&str], longest: &str) {
     let folder = providers();
     // A port for the two programs' own talk; taken from the kernel and given back, so that tests do not meet.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
@@ -161,28 +174,33 @@ fn pingpong(set: &[(&str, &str)], arguments: &[&str]) {
         assert!(report.contains("\"ran\":\"app\""), "{report}");
     }
     let lines = text(&client.stdout);
-    assert!(lines.lines().any(|line| line.starts_with("1m")), "{lines}");
+    assert!(lines.lines().any(|line| line.starts_with(longest)), "{lines}");
 }
 
 const NETWORK: [(&str, &str); 2] = [("FI_PLIMSOLL_SHM", "no"), ("FI_PLIMSOLL_ADDRESS", "127.0.0.1")];
 
 #[test]
 fn messages_go_back_and_forth_in_shared_memory() {
-    pingpong(&[], &["-e", "rdm", "-m", "msg"]);
+    pingpong(&[], &["-e", "rdm", "-m", "msg"], "1m");
 }
 
 #[test]
 fn tagged_messages_go_back_and_forth_in_shared_memory() {
-    pingpong(&[], &["-e", "rdm", "-m", "tagged"]);
+    pingpong(&[], &["-e", "rdm", "-m", "tagged"], "1m");
 }
 
 #[test]
 fn messages_go_back_and_forth_over_the_network() {
-    pingpong(&NETWORK, &["-e", "rdm", "-m", "tagged"]);
+    pingpong(&NETWORK, &["-e", "rdm", "-m", "tagged"], "1m");
 }
 
 #[test]
 fn messages_go_back_and_forth_over_connections() {
-    pingpong(&[], &["-e", "msg"]);
-    pingpong(&NETWORK, &["-e", "msg"]);
+    pingpong(&[], &["-e", "msg"], "1m");
+    pingpong(&NETWORK, &["-e", "msg"], "1m");
+}
+
+#[test]
+fn datagrams_go_back_and_forth() {
+    pingpong(&[], &["-e", "dgram", "-m", "msg"], "1k");
 }

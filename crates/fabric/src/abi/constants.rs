@@ -82,6 +82,7 @@ constants! { CLASSES: usize;
 constants! { ENUMERATIONS: c_int;
     FI_EP_UNSPEC = 0,
     FI_EP_MSG = 1,
+    FI_EP_DGRAM = 2,
     FI_EP_RDM = 3,
     FI_AV_UNSPEC = 0,
     FI_AV_MAP = 1,
@@ -154,5 +155,7 @@ constants! { ERRORS: c_int;
     FI_ENOAV = 267,
 }
 
+/// A flag of `fi_getinfo` by which libfabric's own layers look for what they stack on; no header tells it.
+pub const CORE_PROVIDERS_ONLY: u64 = 1 << 59;
 /// `FI_PROGRESS_CONTROL_UNIFIED`, since 2.0.
 pub const FI_PROGRESS_CONTROL_UNIFIED: c_int = 3;

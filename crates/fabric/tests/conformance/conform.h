@@ -20,6 +20,7 @@
 /* How a case wants its objects; what is 0 is the usual: FI_TAGGED | FI_MSG, AV of whatever type, tagged completions. */
 struct wish {
     uint64_t caps;
+    enum fi_ep_type kind; /* FI_EP_RDM where it is FI_EP_UNSPEC */
     enum fi_av_type av_type;
     enum fi_threading threading;
     int mr_mode;
@@ -48,7 +49,7 @@ struct test_case {
     void (*run)(void);
 };
 extern const struct test_case object_cases[], transfer_cases[], matching_cases[], peek_cases[], multi_receive_cases[],
-    completion_cases[], load_cases[], remote_cases[], shared_cases[], connection_cases[];
+    completion_cases[], load_cases[], remote_cases[], shared_cases[], connection_cases[], datagram_cases[];
 
 extern int side; /* 0 or 1 */
 extern const char *provider;

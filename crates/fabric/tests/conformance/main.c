@@ -39,6 +39,7 @@ static const struct group {
     {"multi_receive", multi_receive_cases}, {"completion", completion_cases},
     {"load", load_cases},             {"remote", remote_cases},
     {"shared", shared_cases},         {"connection", connection_cases},
+    {"datagram", datagram_cases},
 };
 
 void check(int holds, const char *file, int line, const char *format, ...) {
@@ -175,6 +176,7 @@ struct end *open_end(const struct wish *wish) {
     memset(end, 0, sizeof *end);
     end->side = side;
     struct fi_info *hints = hints_for(wish->caps ? wish->caps : FI_TAGGED | FI_MSG);
+    if (wish->kind) hints->ep_attr->type = wish->kind;
     hints->domain_attr->av_type = wish->av_type;
     hints->domain_attr->threading = wish->threading;
     hints->domain_attr->mr_mode = wish->mr_mode;
