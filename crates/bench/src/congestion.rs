@@ -1,6 +1,7 @@
 //! Streams on a link of a lab that is slow and loses packets: one alone, for what loss costs it, and two at once, for how they
 //! share it.
 
+use std::fmt;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Barrier;
@@ -19,7 +20,9 @@ const MESSAGE: usize = 64 << 10;
 const UNDER_WAY: usize = 16;
 /// Before a stream alone is counted, and before several are, which find their shares by some losses.
 const WARM: Duration = Duration::from_millis(300);
-const SETTLES: Duration = Duration::from_secs(3);
+const SETTLES: Duration = Duration::from_secs(2);
+/// Several are counted so many times as long as one.
+const LONGER: u32 = 2;
 const ENDS_WITHIN: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Clone)]
@@ -33,19 +36,43 @@ pub struct Request {
 }
 
 /// What carries a stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stack {
-    Tcp,
+    /// The kernel's, with this congestion control.
+    Tcp(String),
     EngineUdp,
 }
 
-impl Stack {
-    pub fn name(self) -> &'static str {
+impl fmt::Display for Stack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Stack::Tcp => "kernel TCP",
-            Stack::EngineUdp => "engine-udp",
+            Stack::Tcp(control) => f.pad(&format!("TCP {control}")),
+            Stack::EngineUdp => f.pad("engine-udp"),
         }
+    }
+}
+
+/// What TCP's streams are controlled by here.
+struct Controls {
+    /// That of programs that ask for none.
+    default: String,
+    available: Vec<String>,
+}
+
+impl Controls {
+    fn here() -> Result<Controls> {
+        let read = |file: &str| {
+            let path = format!("/proc/sys/net/ipv4/{file}");
+            let fault = |error| Fault::because(&path, error, "mount /proc");
+            Ok::<_, Fault>(std::fs::read_to_string(&path).map_err(fault)?.trim().to_owned())
+        };
+        let available = read("tcp_available_congestion_control")?.split_whitespace().map(str::to_owned).collect();
+        Ok(Controls { default: read("tcp_congestion_control")?, available })
+    }
+
+    fn named(&self, name: &str) -> Option<Stack> {
+        self.available.iter().find(|control| *control == name).map(|control| Stack::Tcp(control.clone()))
     }
 }
 
@@ -75,12 +102,17 @@ pub struct Findings {
     pub whole: bool,
 }
 
-/// All settings: each stack alone at each loss, then two streams without loss.
-fn settings(losses: &[f64]) -> Vec<Setting> {
-    let alone = |&loss: &f64| [Stack::Tcp, Stack::EngineUdp].map(|stack| Setting { streams: vec![stack], loss });
-    let pairs = [[Stack::Tcp, Stack::Tcp], [Stack::EngineUdp, Stack::EngineUdp], [Stack::EngineUdp, Stack::Tcp]];
-    let together = pairs.map(|pair| Setting { streams: pair.to_vec(), loss: 0.0 });
-    losses.iter().flat_map(alone).chain(together).collect()
+/// All settings: each stack alone at each loss, then two streams without loss. What TCP's controls do to each other stands beside what
+/// the engine does to them.
+fn settings(losses: &[f64], controls: &Controls) -> Vec<Setting> {
+    let usual = Stack::Tcp(controls.default.clone());
+    let alone = losses
+        .iter()
+        .flat_map(|&loss| [usual.clone(), Stack::EngineUdp].map(|stack| Setting { streams: vec![stack], loss }));
+    let (ours, cubic, bbr) = (Some(Stack::EngineUdp), controls.named("cubic"), controls.named("bbr"));
+    let pairs = [(&ours, &ours), (&cubic, &cubic), (&ours, &cubic), (&cubic, &bbr), (&ours, &bbr)];
+    let together = pairs.into_iter().filter_map(|(one, other)| Some(vec![one.clone()?, other.clone()?]));
+    alone.chain(together.map(|streams| Setting { streams, loss: 0.0 })).collect()
 }
 
 /// Measures each setting once a round.
@@ -89,7 +121,7 @@ fn settings(losses: &[f64]) -> Vec<Setting> {
 /// No lab can be had, or its link cannot be made so; every block of a setting failed.
 pub fn measure(request: &Request) -> Result<Findings> {
     let switched = Switched::owned(&Options::default(), request.wire)?;
-    let settings = settings(&request.losses);
+    let settings = settings(&request.losses, &Controls::here()?);
     let plan = Plan { groups: vec![settings.len()], rounds: request.rounds, seed: 18 };
     let mut streams = Streams { switched: &switched, settings: &settings, counted: request.counted };
     let (series, whole) = rounds::conduct(&mut streams, &plan, |_, _| true);
@@ -142,13 +174,14 @@ fn run(switched: &Switched, streams: &[Stack], counted: Duration) -> Result<Bloc
         let mut ends = Vec::new();
         for (stack, flow) in streams.iter().zip(&flows) {
             let both = match stack {
-                Stack::Tcp => tcp(scope, lab, flow, &begins),
+                Stack::Tcp(control) => tcp(scope, lab, flow, &begins, control),
                 Stack::EngineUdp => Ok(engine(scope, lab, flow, &begins)),
             };
             ends.extend(both?);
         }
         begins.wait();
-        std::thread::sleep(if streams.len() > 1 { SETTLES } else { WARM });
+        let (warm, counted) = if streams.len() > 1 { (SETTLES, LONGER * counted) } else { (WARM, counted) };
+        std::thread::sleep(warm);
         let lost = switched.lost();
         let before: Vec<u64> = flows.iter().map(|flow| flow.received.load(Ordering::Relaxed)).collect();
         let begun = Instant::now();
@@ -172,12 +205,15 @@ fn tcp<'scope>(
     lab: &Lab,
     flow: &'scope Flow,
     begins: &'scope Barrier,
+    control: &str,
 ) -> Result<Ends<'scope>> {
     let fault = |error| Fault::because("a TCP stream of the lab", error, "run it again");
     let at = SocketAddr::new(lab.address(Host::B), 0);
     let listener = lab.inside(Host::B, || TcpListener::bind(at))?.map_err(fault)?;
     let to = listener.local_addr().map_err(fault)?;
     let mut sender = lab.inside(Host::A, || TcpStream::connect(to))?.map_err(fault)?;
+    rustix::net::sockopt::set_tcp_congestion(&sender, control)
+        .map_err(|error| Fault::because(format!("TCP's congestion control {control}"), error, "run as root"))?;
     let mut receiver = listener.accept().map_err(fault)?.0;
     receiver.set_read_timeout(Some(ENDS_WITHIN)).map_err(fault)?;
     let sends = scope.spawn(move || {
@@ -328,7 +364,9 @@ impl Findings {
             Bytes(MESSAGE as u64)
         );
         page += "one stream alone, goodput by the share of packets lost each way\n";
-        page += &format!("  {:>7}  {:>12}  {:>12}  engine-udp over TCP\n", "lost", "kernel TCP", "engine-udp");
+        let usual = self.settings.first().and_then(|setting| setting.streams.first()).map(Stack::to_string);
+        let usual = usual.unwrap_or_default();
+        page += &format!("  {:>7}  {usual:>12}  {:>12}  engine-udp over TCP\n", "lost", "engine-udp");
         let alone = self.settings.iter().zip(&self.series).filter(|(setting, _)| setting.streams.len() == 1);
         let alone: Vec<_> = alone.collect();
         for both in alone.chunks(2) {
@@ -346,7 +384,7 @@ impl Findings {
         page +=
             &format!("  {:>10} and {:<10}  {:>12}  {:>12}  share of the first\n", "first", "second", "first", "second");
         for (setting, series) in self.settings.iter().zip(&self.series) {
-            let [one, other] = setting.streams[..] else { continue };
+            let [one, other] = &setting.streams[..] else { continue };
             let of = |nth: usize| move |block: &Block| block.goodput.get(nth).map(|rate| rate.0);
             let share = |block: &Block| Some(100.0 * block.goodput[0].0 / (block.goodput[0].0 + block.goodput[1].0));
             let share = match rounds::difference(&series.values(share)) {
@@ -354,13 +392,7 @@ impl Findings {
                 None => "too few rounds".to_owned(),
             };
             let values = |nth| middle(&series.values(of(nth)));
-            page += &format!(
-                "  {:>10} and {:<10}  {:>12}  {:>12}  {share}\n",
-                one.name(),
-                other.name(),
-                values(0),
-                values(1)
-            );
+            page += &format!("  {:>10} and {:<10}  {:>12}  {:>12}  {share}\n", one, other, values(0), values(1));
         }
         for failure in self.series.iter().flat_map(|series| &series.failures) {
             page += &format!("  failed: {failure}\n");
@@ -405,6 +437,6 @@ mod tests {
             assert_eq!(block.lost > 0, setting.loss > 0.0, "{setting:?}: {block:?}");
         }
         let page = findings.page();
-        assert!(page.contains("100 Mbit/s") && page.contains("engine-udp and kernel TCP"), "{page}");
+        assert!(page.contains("100 Mbit/s") && page.contains("engine-udp and engine-udp"), "{page}");
     }
 }
