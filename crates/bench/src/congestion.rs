@@ -83,6 +83,13 @@ pub struct Setting {
     pub loss: f64,
 }
 
+impl Setting {
+    /// How long it runs before it is counted, and how long it is.
+    fn times(&self, counted: Duration) -> [Duration; 2] {
+        if self.streams.len() > 1 { [SETTLES, LONGER * counted] } else { [WARM, counted] }
+    }
+}
+
 /// What came through in a block.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Block {
@@ -115,13 +122,15 @@ fn settings(losses: &[f64], controls: &Controls) -> Vec<Setting> {
     alone.chain(together.map(|streams| Setting { streams, loss: 0.0 })).collect()
 }
 
-/// Measures each setting once a round.
+/// Measures each setting once a round. `begin` is told how long that takes.
 ///
 /// # Errors
 /// No lab can be had, or its link cannot be made so; every block of a setting failed.
-pub fn measure(request: &Request) -> Result<Findings> {
+pub fn measure(request: &Request, begin: impl FnOnce(Duration)) -> Result<Findings> {
     let switched = Switched::owned(&Options::default(), request.wire)?;
     let settings = settings(&request.losses, &Controls::here()?);
+    let round: Duration = settings.iter().map(|setting| setting.times(request.counted).iter().sum::<Duration>()).sum();
+    begin(request.rounds * round);
     let plan = Plan { groups: vec![settings.len()], rounds: request.rounds, seed: 18 };
     let mut streams = Streams { switched: &switched, settings: &settings, counted: request.counted };
     let (series, whole) = rounds::conduct(&mut streams, &plan, |_, _| true);
@@ -141,9 +150,9 @@ impl Blocks for Streams<'_> {
     type Block = Block;
 
     fn block(&mut self, nth: usize, _: u32) -> Result<Block> {
-        let Setting { streams, loss } = &self.settings[nth];
-        self.switched.lose(*loss)?;
-        let block = run(self.switched, streams, self.counted);
+        let setting = &self.settings[nth];
+        self.switched.lose(setting.loss)?;
+        let block = run(self.switched, &setting.streams, setting.times(self.counted));
         self.switched.lose(0.0)?;
         block
     }
@@ -166,7 +175,7 @@ struct Flow {
 }
 
 /// Runs `streams` from host a to host b at once.
-fn run(switched: &Switched, streams: &[Stack], counted: Duration) -> Result<Block> {
+fn run(switched: &Switched, streams: &[Stack], [warm, counted]: [Duration; 2]) -> Result<Block> {
     let lab = switched.lab();
     let flows: Vec<Flow> = streams.iter().map(|_| Flow::default()).collect();
     let begins = Barrier::new(2 * streams.len() + 1);
@@ -180,7 +189,6 @@ fn run(switched: &Switched, streams: &[Stack], counted: Duration) -> Result<Bloc
             ends.extend(both?);
         }
         begins.wait();
-        let (warm, counted) = if streams.len() > 1 { (SETTLES, LONGER * counted) } else { (WARM, counted) };
         std::thread::sleep(warm);
         let lost = switched.lost();
         let before: Vec<u64> = flows.iter().map(|flow| flow.received.load(Ordering::Relaxed)).collect();
@@ -429,7 +437,7 @@ mod tests {
         let wire = Wire { rate: BytesPerSecond(100e6 / 8.0), queue: Nanoseconds(10_000_000) };
         let counted = Duration::from_millis(300);
         let request = Request { wire, losses: vec![0.0, 0.01], counted, rounds: 1 };
-        let findings = measure(&request).unwrap();
+        let findings = measure(&request, |_| ()).unwrap();
         for (setting, series) in findings.settings.iter().zip(&findings.series) {
             let block = &series.blocks[0].block;
             let sum: f64 = block.goodput.iter().map(|rate| rate.0).sum();

@@ -41,7 +41,8 @@ pub fn run(arguments: &Arguments, rounds: u32, json: bool) -> Result<ExitCode> {
     linux::signal::watch()?;
     let wire = Wire { rate: arguments.rate, queue: QUEUE };
     let request = Request { wire, losses: arguments.losses.clone(), counted: COUNTED, rounds };
-    let findings = congestion::measure(&request)?;
+    let begin = |takes: Duration| eprintln!("plimsoll: {rounds} rounds take {} s", takes.as_secs());
+    let findings = congestion::measure(&request, begin)?;
     let page = if json {
         let text = serde_json::to_string_pretty(&findings).map_err(|e| Fault::because("output", e, "report it"))?;
         format!("{text}\n")
