@@ -293,7 +293,7 @@ impl Reliability {
 
     /// The window is full, and too small for the receiver to acknowledge it without being asked.
     fn waits_soon(&self) -> bool {
-        self.window < f64::from(ACKNOWLEDGE_EVERY) && !self.has_room()
+        self.window < f64::from(UNACKNOWLEDGED_MOST) && !self.has_room()
     }
 
     fn transmission(&mut self, now: Nanoseconds) -> u64 {

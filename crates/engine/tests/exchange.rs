@@ -5,13 +5,13 @@ use std::collections::VecDeque;
 use engine::{Completion, Direction, Engine, LinkConfig, Source, Status, TagSelector};
 use machine::{Bytes, Capabilities, Nanoseconds, PeerIndex};
 
-const NOW: Nanoseconds = Nanoseconds(0);
 const OTHER: PeerIndex = PeerIndex(0);
 
 struct Pair {
     engines: [Engine<Vec<u8>>; 2],
     wires: [VecDeque<Vec<u8>>; 2],
     done: [Vec<Completion<Vec<u8>>>; 2],
+    now: Nanoseconds,
 }
 
 impl Pair {
@@ -21,24 +21,28 @@ impl Pair {
         for engine in &mut engines {
             engine.add_peer(LinkConfig::for_port(&capabilities, 7));
         }
-        Pair { engines, wires: Default::default(), done: Default::default() }
+        Pair { engines, wires: Default::default(), done: Default::default(), now: Nanoseconds(0) }
     }
 
     fn run(&mut self) {
         loop {
             let mut moved = false;
+            self.now = self.now + Nanoseconds(1_000);
             for side in 0..2 {
+                if self.engines[side].next_timeout().is_some_and(|at| at <= self.now) {
+                    self.engines[side].handle_timeout(self.now);
+                }
                 while let Some(peer) = self.engines[side].next_ready() {
-                    while let Some(length) = self.engines[side].plan(NOW, peer) {
+                    while let Some(length) = self.engines[side].plan(self.now, peer) {
                         moved = true;
                         let mut packet = vec![0; length];
-                        self.engines[side].write(NOW, peer, &mut packet);
+                        self.engines[side].write(self.now, peer, &mut packet);
                         self.wires[1 - side].push_back(packet);
                     }
                 }
                 while let Some(packet) = self.wires[side].pop_front() {
                     moved = true;
-                    self.engines[side].handle_packet(NOW, OTHER, &packet);
+                    self.engines[side].handle_packet(self.now, OTHER, &packet);
                 }
                 while let Some(completion) = self.engines[side].next_completion() {
                     self.done[side].push(completion);
