@@ -39,6 +39,7 @@ struct end {
     struct fid_av *av;
     struct fid_ep *ep;
     struct fid_cq *sent, *received;
+    struct fid_eq *events; /* whose reads move connections, or NULL */
     struct fid_cntr *sends, *receives, *written, *read;
     fi_addr_t peer, self;
     int side;

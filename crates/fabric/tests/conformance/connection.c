@@ -133,7 +133,7 @@ static void expect_event(struct line *line, uint32_t kind, void *fid) {
 
 /* Past the fabric, which goes on meanwhile. */
 static void wait_for_other(struct line *line) {
-    struct end turned = {.sent = line->queue, .received = line->queue};
+    struct end turned = {.sent = line->queue, .received = line->queue, .events = line->eq};
     meet(&turned);
 }
 

@@ -116,6 +116,11 @@ void hear(void *bytes, size_t length) {
 void turn(struct end *end) {
     fi_cq_read(end->sent, NULL, 0);
     fi_cq_read(end->received, NULL, 0);
+    if (end->events) {
+        char event[512];
+        uint32_t kind;
+        fi_eq_read(end->events, &kind, event, sizeof event, FI_PEEK);
+    }
 }
 
 void meet(struct end *end) {
