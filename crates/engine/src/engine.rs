@@ -10,12 +10,13 @@ use crate::config::LinkConfig;
 use crate::credit::MOST_WIDENED;
 use crate::matching::{PostedQueue, UnexpectedQueue};
 use crate::peer::{Control, Peer, Target};
-use crate::reliability::{Due, Spares};
+use crate::reliability::Due;
 use crate::request::{
     ClaimKey, Completion, Direction, ReceiveKey, ReceiveRequest, ReceiveState, RequestId, RequestKey, SendKey,
     SendRequest, Status, from_wire, to_wire,
 };
 use crate::slots::Slots;
+use crate::spares::Spares;
 use crate::tag::{Envelope, Label, Source, Space, TagSelector};
 use crate::wire::LARGEST_HEADER;
 

@@ -27,6 +27,7 @@ mod posting;
 mod reliability;
 mod request;
 mod slots;
+mod spares;
 mod tag;
 mod wire;
 mod withdrawal;

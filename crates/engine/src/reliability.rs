@@ -8,6 +8,7 @@ use machine::port::Shared;
 
 use crate::config::ReliabilityConfig;
 use crate::request::SendKey;
+use crate::spares::Spares;
 use crate::wire::Sequencing;
 
 /// A packet counts as lost once one sent this many after it has arrived (TCP's duplicate threshold), or one sent a
@@ -29,60 +30,6 @@ const GROWTH: f64 = 3.0 * (1.0 - SHRINKAGE) / (1.0 + SHRINKAGE);
 /// Packets that probe a silent peer at each timeout after the first.
 const PROBES: usize = 4;
 const FIRST_TIMEOUT: Nanoseconds = Nanoseconds(50_000_000);
-
-/// Buffers of packets that need not be kept any longer, for the next ones.
-#[derive(Default)]
-pub(crate) struct Spares {
-    buffers: Vec<Vec<u8>>,
-    shared: Vec<Shared>,
-}
-
-/// Spare buffers beyond this many are freed.
-const MOST_SPARES: usize = 256;
-/// The same of shared ones, which are long.
-const MOST_SHARED: usize = 16;
-
-impl Spares {
-    pub fn copy_of(&mut self, bytes: &[u8]) -> Vec<u8> {
-        let mut buffer = self.buffers.pop().unwrap_or_default();
-        buffer.clear();
-        buffer.extend_from_slice(bytes);
-        buffer
-    }
-
-    /// Bytes of this length for `fill` to write, if there are any.
-    fn filled(&mut self, length: usize, fill: impl FnOnce(&mut [u8])) -> Vec<u8> {
-        let mut buffer = self.buffers.pop().unwrap_or_default();
-        buffer.resize(length, 0);
-        if length > 0 {
-            fill(&mut buffer);
-        }
-        buffer
-    }
-
-    /// The same, to be shared.
-    pub fn shared(&mut self, length: usize, fill: impl FnOnce(&mut [u8])) -> Shared {
-        let mut shared = self.shared.pop().unwrap_or_default();
-        let bytes = Shared::get_mut(&mut shared).expect("a spare is nobody's");
-        bytes.resize(length, 0);
-        fill(bytes);
-        shared
-    }
-
-    /// It is a spare, unless the port still holds it.
-    pub fn put_shared(&mut self, mut shared: Shared) {
-        if self.shared.len() < MOST_SHARED && Shared::get_mut(&mut shared).is_some() {
-            self.shared.push(shared);
-        }
-    }
-
-    #[inline]
-    pub fn put(&mut self, buffer: Vec<u8>) {
-        if self.buffers.len() < MOST_SPARES {
-            self.buffers.push(buffer);
-        }
-    }
-}
 
 /// How to make a packet again.
 #[derive(Debug)]
