@@ -1,5 +1,5 @@
-//! Sends of datagram endpoints (FI_EP_DGRAM): one packet at most, which is the provider's as soon as the call returns. The
-//! send has ended then, whatever becomes of it: a peer that is not there is nothing that a sender is told of.
+//! Sends of datagram endpoints (FI_EP_DGRAM): one packet at most. A send completes when its call returns, since the provider has
+//! a packet or a copy; the sender is not told whether the peer exists.
 
 use std::ffi::c_void;
 

@@ -58,6 +58,19 @@ impl Bytes {
 
 type End = Result<Entry, ErrorEntry>;
 
+/// # Safety
+/// The endpoint is open.
+pub unsafe fn name_of(endpoint: *mut FidEndpoint) -> Name {
+    let mut bytes = [0u8; Name::LENGTH];
+    let mut length = bytes.len();
+    // SAFETY: the caller's promise, and room for a name.
+    unsafe {
+        let getname = (*(*endpoint).cm).getname;
+        assert_eq!(getname(endpoint.cast(), bytes.as_mut_ptr().cast(), &mut length), 0);
+    }
+    Name::from_bytes(&bytes).unwrap()
+}
+
 impl Victim {
     fn open(caps: u64) -> Victim {
         let (mut fabric, mut domain, mut vector, mut queue, mut endpoint) =
@@ -81,14 +94,8 @@ impl Victim {
     }
 
     fn name(&self) -> Name {
-        let mut bytes = [0u8; Name::LENGTH];
-        let mut length = bytes.len();
-        // SAFETY: an open endpoint, and room for a name.
-        unsafe {
-            let getname = (*(*self.endpoint).cm).getname;
-            assert_eq!(getname(self.endpoint.cast(), bytes.as_mut_ptr().cast(), &mut length), 0);
-        }
-        Name::from_bytes(&bytes).unwrap()
+        // SAFETY: an open endpoint.
+        unsafe { name_of(self.endpoint) }
     }
 
     fn insert(&self, name: &Name) -> Address {

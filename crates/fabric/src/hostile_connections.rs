@@ -1,4 +1,4 @@
-//! Hostile peers of passive and of connected endpoints: words that no provider says, too many requests, and strangers at an
+//! Hostile peers of passive and of connected endpoints: malformed handshakes, too many requests, and unknown senders at an
 //! endpoint that has a peer already.
 
 use std::ffi::{c_int, c_void};
@@ -14,7 +14,7 @@ use crate::abi::info::{EndpointAttr, Info};
 use crate::abi::object::*;
 use crate::fabric::Fabric;
 use crate::handshake::{DATA, LABEL, LONGEST, Word};
-use crate::hostile::settings;
+use crate::hostile::{name_of, settings};
 use crate::listener::{ConnectionRequest, Listener};
 use crate::object::Used;
 use crate::offer::{Progress, settle};
@@ -35,16 +35,16 @@ fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-struct Stranger {
+struct UnknownSender {
     engine: Engine<Paths, Vec<u8>>,
     victim: PeerIndex,
 }
 
-impl Stranger {
-    fn of(victim: &Name) -> Stranger {
+impl UnknownSender {
+    fn of(victim: &Name) -> UnknownSender {
         let mut engine = Engine::join(&settings()).unwrap();
         let victim = engine.insert(victim).unwrap();
-        Stranger { engine, victim }
+        UnknownSender { engine, victim }
     }
 
     fn name(&mut self) -> Name {
@@ -96,43 +96,43 @@ type Requests = Vec<(Box<ConnectionRequest>, Vec<u8>)>;
 #[test]
 fn garbage_is_no_request_and_one_peer_has_one() {
     let listener = listener();
-    let mut stranger = Stranger::of(&listener.name().unwrap());
-    let name = stranger.name();
+    let mut unknown = UnknownSender::of(&listener.name().unwrap());
+    let name = unknown.name();
     let good = Word::Ask(name, b"hello").write();
     for cut in 0..=Name::LENGTH {
-        stranger.say(LABEL, &good[..cut]);
+        unknown.say(LABEL, &good[..cut]);
     }
     for kind in 0..=u8::MAX {
-        stranger.say(LABEL, &[kind; 80]);
+        unknown.say(LABEL, &[kind; 80]);
     }
     for length in [DATA + 1, 5000, 200_000] {
-        stranger.say(LABEL, &[&good[..1 + Name::LENGTH], &vec![1; length]].concat());
+        unknown.say(LABEL, &[&good[..1 + Name::LENGTH], &vec![1; length]].concat());
     }
     for word in [Word::Accept(name, &[]), Word::Refuse(&[]), Word::Ready, Word::Over] {
-        stranger.say(LABEL, &word.write());
+        unknown.say(LABEL, &word.write());
     }
     for space in [Space::Tagged, Space::Message, Space::Remote, Space::RemoteData] {
-        stranger.say(Label { space, tag: 1, data: None }, &good);
+        unknown.say(Label { space, tag: 1, data: None }, &good);
     }
     let mut found = Requests::new();
-    (0..20).for_each(|_| stranger.say(LABEL, &good));
-    stranger.is_heard(|| {
+    (0..20).for_each(|_| unknown.say(LABEL, &good));
+    unknown.is_heard(|| {
         listener.progress();
         found.extend(listener.requests());
     });
     assert_eq!(found.len(), 1);
     assert!(found[0].0.name == name);
     assert_eq!(found[0].1, b"hello");
-    stranger.awaits();
+    unknown.awaits();
     found.clear();
     let answer = until("what nobody answers is refused", || {
         listener.progress();
-        stranger.heard()
+        unknown.heard()
     });
     assert_eq!(Word::read(&answer), Some(Word::Refuse(&[])));
     // It has had its answer.
-    stranger.say(LABEL, &good);
-    stranger.is_heard(|| {
+    unknown.say(LABEL, &good);
+    unknown.is_heard(|| {
         listener.progress();
         assert!(listener.requests().is_empty());
     });
@@ -143,15 +143,15 @@ fn requests_beyond_the_backlog_are_refused() {
     let listener = listener();
     listener.set_backlog(3);
     let name = listener.name().unwrap();
-    let mut strangers: Vec<Stranger> = (0..5).map(|_| Stranger::of(&name)).collect();
+    let mut unknowns: Vec<UnknownSender> = (0..5).map(|_| UnknownSender::of(&name)).collect();
     let mut found = Requests::new();
-    for (at, stranger) in strangers.iter_mut().enumerate() {
-        let me = stranger.name();
-        stranger.awaits();
-        stranger.say(LABEL, &Word::Ask(me, &[]).write());
+    for (at, unknown) in unknowns.iter_mut().enumerate() {
+        let me = unknown.name();
+        unknown.awaits();
+        unknown.say(LABEL, &Word::Ask(me, &[]).write());
         if at < 3 {
             until("a request", || {
-                let _ = stranger.heard();
+                let _ = unknown.heard();
                 listener.progress();
                 found.extend(listener.requests());
                 (found.len() == at + 1).then_some(())
@@ -159,7 +159,7 @@ fn requests_beyond_the_backlog_are_refused() {
         } else {
             let answer = until("a refusal", || {
                 listener.progress();
-                stranger.heard()
+                unknown.heard()
             });
             assert_eq!(Word::read(&answer), Some(Word::Refuse(&[])));
         }
@@ -167,7 +167,7 @@ fn requests_beyond_the_backlog_are_refused() {
     assert!(listener.requests().is_empty());
     // One that is answered makes room.
     drop(found.pop());
-    let mut late = Stranger::of(&name);
+    let mut late = UnknownSender::of(&name);
     let me = late.name();
     late.say(LABEL, &Word::Ask(me, &[]).write());
     until("a request", || {
@@ -211,14 +211,8 @@ impl Victim {
     }
 
     fn name(&self) -> Name {
-        let mut bytes = [0u8; Name::LENGTH];
-        let mut length = bytes.len();
-        // SAFETY: an open endpoint, and room for a name.
-        unsafe {
-            let getname = (*(*self.endpoint).cm).getname;
-            assert_eq!(getname(self.endpoint.cast(), bytes.as_mut_ptr().cast(), &mut length), 0);
-        }
-        Name::from_bytes(&bytes).unwrap()
+        // SAFETY: an open endpoint.
+        unsafe { name_of(self.endpoint) }
     }
 
     /// The next event, or an error; makes progress.
@@ -271,11 +265,11 @@ impl Drop for Victim {
 }
 
 #[test]
-fn strangers_do_not_reach_a_connected_endpoint() {
+fn unknowns_do_not_reach_a_connected_endpoint() {
     let victim = Victim::open();
     let name = victim.name();
     // The test is the listener and the other end in one.
-    let mut peer = Stranger::of(&name);
+    let mut peer = UnknownSender::of(&name);
     let me = peer.name();
     let (into, memory) = (Box::leak(Box::new(0u64)), Box::leak(Box::new(7u64)));
     let memory: *mut u64 = memory;
@@ -303,25 +297,25 @@ fn strangers_do_not_reach_a_connected_endpoint() {
         length: 8,
         data: 0,
     };
-    let everything = |stranger: &mut Stranger| {
-        let own = stranger.name();
+    let everything = |unknown: &mut UnknownSender| {
+        let own = unknown.name();
         for word in [Word::Accept(own, &[]), Word::Refuse(&[]), Word::Ready, Word::Over, Word::Ask(own, &[])] {
-            stranger.say(LABEL, &word.write());
+            unknown.say(LABEL, &word.write());
         }
-        stranger.say(Label { space: Space::Message, tag: 0, data: None }, &[1; 8]);
-        stranger.say(Label { space: Space::Remote, tag: 0, data: None }, &[&write.write()[..], &[9; 8]].concat());
+        unknown.say(Label { space: Space::Message, tag: 0, data: None }, &[1; 8]);
+        unknown.say(Label { space: Space::Remote, tag: 0, data: None }, &[&write.write()[..], &[9; 8]].concat());
     };
-    let nothing_happens = |stranger: &mut Stranger| {
-        everything(stranger);
-        stranger.is_heard(|| {
+    let nothing_happens = |unknown: &mut UnknownSender| {
+        everything(unknown);
+        unknown.is_heard(|| {
             assert_eq!(victim.event(), None);
             assert!(victim.completion().is_none());
         });
         // SAFETY: memory that stays, and that nobody writes meanwhile.
         assert_eq!(unsafe { memory.read_volatile() }, 7);
     };
-    let mut stranger = Stranger::of(&name);
-    nothing_happens(&mut stranger);
+    let mut unknown = UnknownSender::of(&name);
+    nothing_happens(&mut unknown);
     peer.awaits();
     peer.say(LABEL, &Word::Accept(me, b"data").write());
     let event = until("it is connected", || {
@@ -329,8 +323,8 @@ fn strangers_do_not_reach_a_connected_endpoint() {
         victim.event()
     });
     assert_eq!(event, Ok(FI_CONNECTED as u32));
-    nothing_happens(&mut stranger);
-    nothing_happens(&mut Stranger::of(&name));
+    nothing_happens(&mut unknown);
+    nothing_happens(&mut UnknownSender::of(&name));
     peer.say(Label { space: Space::Message, tag: 0, data: None }, &[2; 8]);
     peer.say(Label { space: Space::Remote, tag: 0, data: None }, &[&write.write()[..], &[9; 8]].concat());
     until("the peer's message", || {
