@@ -386,7 +386,10 @@ mod tests {
         assert_eq!(find("ucx", "4.1.4", Reach::Between("lab0"), "UCX_NET_DEVICES").unwrap(), "lab0");
         assert_eq!(find("ucx", "4.1.4", Reach::Host, "UCX_TLS"), None);
         assert!(built_in("tcp").variables(&installation(Family::Mpich, "4.0"), Reach::Host).is_none());
-        assert!(built_in("ofi-tcp").variables(&installation(Family::Mpich, "4.0"), Reach::Host).is_some());
+        let mpich = installation(Family::Mpich, "4.0");
+        assert!(built_in("ofi-tcp").variables(&mpich, Reach::Host).is_some());
+        assert!(built_in("mpich-shm").variables(&mpich, Reach::Host).is_some());
+        assert!(built_in("mpich-shm").variables(&mpich, Reach::Between("lab0")).is_none());
     }
 
     #[test]

@@ -99,6 +99,10 @@ impl Target {
     /// There is no such program, or no MPI for it.
     pub fn of(request: &Request) -> Result<Target> {
         let name = request.program.display().to_string();
+        if name.starts_with('-') {
+            let next = "see --help; options of mpirun itself go into --mpirun-args '...'";
+            return Err(Fault::new(format!("option {name}"), "plimsoll does not know it", next));
+        }
         let program = program::find(&request.program)?;
         let mut linkage = program::linkage(&program, None)?;
         if let (Choice::Prefix(prefix), Linkage::Mpi { .. } | Linkage::Missing { .. }) = (&request.mpi, &linkage) {
