@@ -22,6 +22,35 @@ impl<B: engine::Buffer + Send + 'static> Buffer for B {}
 /// The settings of the next peer that the port has and the engine does not know.
 pub(crate) type Admit<P> = fn(&mut P) -> Option<LinkConfig>;
 
+/// Times one copy, where that is asked.
+enum Stopwatch {
+    Unasked,
+    Asked,
+    Stopped(Nanoseconds),
+}
+
+impl Stopwatch {
+    #[inline(always)]
+    fn of(asked: bool) -> Stopwatch {
+        if asked { Stopwatch::Asked } else { Stopwatch::Unasked }
+    }
+
+    #[inline(always)]
+    fn time(&mut self, copy: impl FnOnce()) {
+        if matches!(self, Stopwatch::Unasked) {
+            return copy();
+        }
+        let began = Instant::now();
+        copy();
+        *self = Stopwatch::Stopped(Nanoseconds(began.elapsed().as_nanos() as u64));
+    }
+
+    #[inline(always)]
+    fn read(&self) -> Option<Nanoseconds> {
+        if let Stopwatch::Stopped(time) = self { Some(*time) } else { None }
+    }
+}
+
 pub struct Driver<P, B> {
     pub engine: Engine<B>,
     port: P,
@@ -160,14 +189,18 @@ impl<P: Port, B: Buffer> Driver<P, B> {
         context: u64,
     ) -> Result<RequestId> {
         if let Some(length) = self.engine.plan_short(peer, &label, buffer.length()) {
+            let mut stopwatch = Stopwatch::of(self.engine.times_copy(peer, length));
             let Driver { port, spinner, .. } = self;
             let write = |into: &mut [u8]| {
-                Engine::write_short(&label, &buffer, into);
+                stopwatch.time(|| Engine::write_short(&label, &buffer, into));
                 if DILATED {
                     pay(spinner);
                 }
             };
             if port.send(peer, length, write)? == Sent::Taken {
+                if let Some(time) = stopwatch.read() {
+                    self.engine.copied(peer, length, time);
+                }
                 return Ok(self.engine.sent_short(peer, label, buffer, context));
             }
         }
@@ -350,8 +383,9 @@ impl<P: Port, B: Buffer> Driver<P, B> {
             while let Some(length) = self.engine.plan(now, peer) {
                 let Driver { engine, port, spinner, .. } = self;
                 let apart = engine.apart(peer);
+                let mut stopwatch = Stopwatch::of(engine.times_copy(peer, length));
                 let write = |into: &mut [u8]| {
-                    engine.write(now, peer, into);
+                    stopwatch.time(|| engine.write(now, peer, into));
                     if DILATED {
                         pay(spinner);
                     }
@@ -360,6 +394,9 @@ impl<P: Port, B: Buffer> Driver<P, B> {
                     Some(Apart { head, body }) => port.send_apart(peer, head, write, &body)?,
                     None => port.send(peer, length, write)?,
                 };
+                if let Some(time) = stopwatch.read() {
+                    self.engine.copied(peer, length, time);
+                }
                 match sent {
                     Sent::Taken => {}
                     Sent::Full => {

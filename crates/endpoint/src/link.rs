@@ -12,7 +12,7 @@ const WINDOW_LEAST: u64 = 4;
 
 /// One setting for each of the port's `peers`.
 pub fn shm_links(port: &ShmPort, peers: usize) -> Vec<LinkConfig> {
-    vec![LinkConfig::for_port(&port.capabilities(), 0); peers]
+    vec![LinkConfig::for_shared_memory(&port.capabilities()); peers]
 }
 
 /// One setting for each peer; `sessions[i]` names the conversation with peer `i`, agreed out of band. The windows of

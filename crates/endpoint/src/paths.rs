@@ -187,7 +187,10 @@ impl Paths {
     }
 
     fn local_link(&self) -> LinkConfig {
-        LinkConfig::for_port(&Capabilities { remote_read: true, ..self.shm.capabilities() }, 0)
+        let capabilities = Capabilities { remote_read: true, ..self.shm.capabilities() };
+        let link = LinkConfig::for_shared_memory(&capabilities);
+        // To copy from another process's memory costs what the peer's own read of it does.
+        if self.shm.is_on_behalf() { LinkConfig { eager_near: None, ..link } } else { link }
     }
 
     fn network_link(&self, peer: &Name) -> LinkConfig {

@@ -1,6 +1,6 @@
 //! How the engine treats one peer's link; derived from what the port promises.
 
-use machine::bounds::{ENGINE_BYTES, ENGINE_MESSAGES};
+use machine::bounds::{ENGINE_BYTES, ENGINE_BYTES_NEAR, ENGINE_MESSAGES};
 use machine::{Bytes, Capabilities, Nanoseconds};
 
 use crate::reliability::first_sequence;
@@ -12,6 +12,8 @@ pub struct LinkConfig {
     pub mtu: Bytes,
     /// Largest message sent eagerly; longer ones wait for the receiver (rendezvous).
     pub eager_limit: Bytes,
+    /// The same while copies into the port's memory are fast, where that is timed ([`crate::Engine::times_copy`]).
+    pub eager_near: Option<Bytes>,
     /// Whether the port reads the peer's memory, so that a rendezvous is a single copy.
     pub remote_read: bool,
     /// Messages of the peer that may be unmatched here before the peer must wait.
@@ -63,14 +65,28 @@ impl ReliabilityConfig {
     }
 }
 
+/// The longest message that is worth two copies by the processors.
+const EAGER_PACKETS: Bytes = Bytes(256 << 10);
+
 impl LinkConfig {
+    /// The settings of memory that is shared with a peer, where each end copies from and to its own process's buffers.
+    pub fn for_shared_memory(capabilities: &Capabilities) -> Self {
+        LinkConfig {
+            eager_near: Some(EAGER_PACKETS),
+            credit_bytes: ENGINE_BYTES_NEAR.each.bytes(),
+            ..LinkConfig::for_port(capabilities, 0)
+        }
+    }
+
     /// The settings that suit a port. `session` matters on unreliable ports only.
     pub fn for_port(capabilities: &Capabilities, session: u32) -> Self {
         let reliable = capabilities.ordered && capabilities.reliable;
+        // With single copy, rendezvous pays early; with packets only once the eager copy outweighs a round trip.
+        let eager_limit = if capabilities.remote_read { Bytes(8 << 10) } else { EAGER_PACKETS };
         LinkConfig {
             mtu: capabilities.mtu,
-            // With single copy, rendezvous pays early; with packets only once the eager copy outweighs a round trip.
-            eager_limit: if capabilities.remote_read { Bytes(8 << 10) } else { Bytes(256 << 10) },
+            eager_limit,
+            eager_near: None,
             remote_read: capabilities.remote_read,
             credit_messages: ENGINE_MESSAGES.each.count() as u32,
             credit_bytes: ENGINE_BYTES.each.bytes(),

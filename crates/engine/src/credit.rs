@@ -197,6 +197,7 @@ mod tests {
         let config = LinkConfig {
             mtu: Bytes(1500),
             eager_limit: Bytes(500),
+            eager_near: None,
             remote_read: false,
             credit_messages,
             credit_bytes: Bytes(4000),

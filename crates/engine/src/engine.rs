@@ -313,6 +313,7 @@ impl<B: Buffer> Engine<B> {
             requested: false,
             receiver: 0,
             withdrawn: false,
+            stays: false,
             made: None,
         };
         let key = self.sends.insert(request);

@@ -17,6 +17,7 @@
 
 mod buffer;
 mod config;
+mod copies;
 mod credit;
 mod engine;
 mod incoming;

@@ -28,6 +28,9 @@ impl Control {
 /// leave many at a time, and the kernel takes these fastest out of one piece.
 const SHARED_LEAST: usize = 8 << 10;
 
+/// Shorter copies tell little of how fast the memory is.
+const TIMED_LEAST: usize = 4 << 10;
+
 /// A packet that is made but for its head ([`Engine::apart`]).
 pub struct Apart {
     /// Bytes of the head.
@@ -65,6 +68,7 @@ fn write_eager<B: Buffer>(
         write_with_payload(&eager_or_more(request, offset), request, payload, body);
         // Bytes of another process are fetched once only.
         let stays = payload < request.length() && request.buffer.as_mut_slice().is_some();
+        request.stays |= stays;
         return stays.then_some(Stored::Eager { send, offset });
     };
     if !body.is_empty() {
@@ -114,7 +118,8 @@ impl<B: Buffer> Engine<B> {
     pub fn plan_short(&self, peer: PeerIndex, label: &Label, length: usize) -> Option<usize> {
         let link = self.peers.get(peer.0 as usize)?;
         let header = wire::eager_header(label);
-        let fits = length as u64 <= link.config.eager_limit.0.min(link.credit_bytes)
+        let fits = length as u64 <= link.credit_bytes
+            && link.is_eager(length as u64)
             && length <= link.room(header)
             && link.credit_messages > 0;
         let first = link.alive && link.messages.is_empty() && link.reliability.is_none();
@@ -240,6 +245,23 @@ impl<B: Buffer> Engine<B> {
         Some(Apart { head: RELIABILITY_HEADER, body })
     }
 
+    /// Whether the caller should tell [`Engine::copied`] what writing the next packet takes, which has `length` bytes.
+    #[inline]
+    pub fn times_copy(&mut self, peer: PeerIndex, length: usize) -> bool {
+        length >= TIMED_LEAST && self.times_long_copy(peer)
+    }
+
+    #[cold]
+    fn times_long_copy(&mut self, peer: PeerIndex) -> bool {
+        let link = &mut self.peers[peer.0 as usize];
+        link.config.eager_near.is_some() && link.copies.is_timed()
+    }
+
+    /// Writing a packet of `length` bytes into the port's memory took `time`.
+    pub fn copied(&mut self, peer: PeerIndex, length: usize, time: Nanoseconds) {
+        self.peers[peer.0 as usize].copies.took(length, time);
+    }
+
     /// Writes the packet just planned over the whole of `into`, which has the length that [`Engine::plan`] named, or its head
     /// where [`Engine::apart`] gave one.
     #[inline]
@@ -300,6 +322,9 @@ impl<B: Buffer> Engine<B> {
                 link.favour_streaming = true;
                 let address = if link.config.remote_read { request.buffer.address() } else { 0 };
                 let length = request.length() as u64;
+                if link.may_be_eager(length) {
+                    link.copies.announced();
+                }
                 Packet::Request { label: request.label, length, sender: to_wire(send), address }.write(body);
                 request.requested = true;
             }
@@ -321,7 +346,7 @@ impl<B: Buffer> Engine<B> {
                 }
             }
         }
-        let stays = matches!(kept, Some(Stored::Eager { .. })) && link.reliability.is_some();
+        let stays = link.reliability.is_some() && finished.is_some_and(|send| self.sends[send].stays);
         if let Some(reliability) = &mut link.reliability {
             let stored = kept.unwrap_or_else(|| Stored::Copy(self.spares.copy_of(body)));
             reliability.send(now, stored, length).write(header, length);
@@ -390,7 +415,7 @@ fn plan_message<B: Buffer>(link: &Peer, sends: &SlotMap<SendKey, SendRequest<B>>
     if link.credit_messages == 0 {
         return None;
     }
-    if !request.confirmed && left as u64 <= link.config.eager_limit.0 {
+    if !request.confirmed && link.is_eager(left as u64) {
         if left as u64 <= link.credit_bytes {
             let header = wire::eager_header(&request.label);
             let payload = left.min(link.room(header));

@@ -2,9 +2,11 @@
 
 use std::collections::VecDeque;
 
+use machine::Bytes;
 use machine::bounds::ENGINE_ANSWERS;
 
 use crate::config::LinkConfig;
+use crate::copies::Copies;
 use crate::reliability::Reliability;
 use crate::request::{ClaimKey, ReceiveKey, SendKey};
 use crate::tag::Space;
@@ -75,6 +77,8 @@ pub(crate) struct Peer {
     pub credit_bytes: u64,
     /// The peer has asked for announcements of what lacks credit for its bytes.
     pub announce: bool,
+    /// Matter where [`LinkConfig::eager_near`] is larger than the usual limit.
+    pub copies: Copies,
     /// The first message waits for credit.
     pub starved: bool,
     /// Those of `messages` that are in other spaces than [`Space::Tagged`].
@@ -97,6 +101,7 @@ pub(crate) struct Peer {
 impl Peer {
     pub fn new(mut config: LinkConfig) -> Self {
         config.eager_limit.0 = config.eager_limit.0.min(EAGER_MOST);
+        config.eager_near = config.eager_near.map(|near| Bytes(near.0.min(EAGER_MOST)));
         Peer {
             alive: true,
             remote_read_closed: !config.remote_read,
@@ -110,6 +115,7 @@ impl Peer {
             credit_messages: config.credit_messages,
             credit_bytes: config.credit_bytes.0,
             announce: false,
+            copies: Copies::NEW,
             starved: false,
             untagged: 0,
             partial: None,
@@ -128,6 +134,22 @@ impl Peer {
     pub fn room(&self, header: usize) -> usize {
         let sequencing = if self.reliability.is_some() { crate::wire::RELIABILITY_HEADER } else { 0 };
         self.config.mtu.0 as usize - sequencing - header
+    }
+
+    /// Whether a message of `length` that nobody waits to see matched goes eagerly, if there is credit.
+    #[inline]
+    pub fn is_eager(&self, length: u64) -> bool {
+        // A quarter of the credit is left to short messages.
+        length <= self.config.eager_limit.0
+            || (self.may_be_eager(length)
+                && length + self.config.credit_bytes.0 / 4 <= self.credit_bytes
+                && self.copies.are_fast())
+    }
+
+    /// Whether it depends on how fast copies are.
+    #[inline]
+    pub fn may_be_eager(&self, length: u64) -> bool {
+        length > self.config.eager_limit.0 && self.config.eager_near.is_some_and(|near| length <= near.0)
     }
 
     /// Takes the first message out of the queue.

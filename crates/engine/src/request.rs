@@ -74,6 +74,8 @@ pub(crate) struct SendRequest<B> {
     pub buffer: B,
     /// Goes as a request whatever its length, so that the receiver's answer proves the match.
     pub confirmed: bool,
+    /// Packets of it are in flight whose bytes are in the buffer alone.
+    pub stays: bool,
     /// The next packet, made already.
     pub made: Option<Shared>,
     /// Bytes of `buffer` handed to the port.

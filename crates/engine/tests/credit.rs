@@ -326,6 +326,7 @@ fn progress(credit: u64, acts: &[Act]) -> Result<(), TestCaseError> {
     let mut pair = Pair::new(&LinkConfig {
         mtu: Bytes(300),
         eager_limit: Bytes(1500),
+        eager_near: None,
         remote_read: false,
         credit_messages: 10_000,
         credit_bytes: Bytes(credit),

@@ -185,3 +185,31 @@ fn a_needle_comes_through_a_flood_beyond_all_credit() {
         }
     }
 }
+
+/// Packets around the length from which they are made once for the port and the reliability layer: of one message some may be
+/// shared with the port, while the bytes of others stay in its buffer until they are acknowledged or copied.
+#[test]
+fn a_message_whose_packets_are_kept_in_different_ways_is_sent_again() {
+    for (mtu, less) in (0..64).flat_map(|more| (0..90).map(move |less| ((8 << 10) + more, less))) {
+        let message = content(2 * mtu as usize - less);
+        let mut pair = Pair::new(false, mtu);
+        let [sender, receiver] = &mut pair.engines;
+        receiver.receive(Source::Any, TagSelector::any(), vec![0; message.len()], 0).unwrap();
+        sender.send(OTHER, 1, message.clone(), 0).unwrap();
+        let now = Nanoseconds(1_000);
+        let peer = sender.next_ready().unwrap();
+        while let Some(length) = sender.plan(now, peer) {
+            let length = sender.apart(peer).map_or(length, |apart| apart.head);
+            sender.write(now, peer, &mut vec![0; length]);
+        }
+        sender.end_departed();
+        assert_eq!(sender.next_completion().unwrap().status, Status::Done);
+        // Every packet was lost. Until the first is acknowledged, one is sent again at a time.
+        while pair.done[1].is_empty() {
+            pair.now = pair.engines[0].next_timeout().unwrap();
+            pair.engines[0].handle_timeout(pair.now);
+            pair.run();
+        }
+        assert_eq!(pair.done[1][0].buffer, message, "packets of {mtu} B, {} B", message.len());
+    }
+}

@@ -15,6 +15,7 @@ fn link(reliable: bool, remote_read: bool) -> LinkConfig {
     LinkConfig {
         mtu: Bytes((LARGEST_HEADER + RELIABILITY_HEADER + 60) as u64),
         eager_limit: Bytes(500),
+        eager_near: None,
         remote_read,
         credit_messages: CREDIT_MESSAGES,
         credit_bytes: Bytes(CREDIT_BYTES),

@@ -12,6 +12,7 @@ fn engine(session: u32) -> Engine<Vec<u8>> {
     engine.add_peer(LinkConfig {
         mtu: Bytes(1472),
         eager_limit: Bytes(1000),
+        eager_near: None,
         remote_read: false,
         credit_messages: 4,
         credit_bytes: Bytes(4000),

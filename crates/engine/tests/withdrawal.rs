@@ -28,6 +28,7 @@ impl Way {
         let link = LinkConfig {
             mtu: Bytes(1000),
             eager_limit: Bytes(4000),
+            eager_near: None,
             remote_read: false,
             credit_messages: 100,
             credit_bytes: Bytes(1 << 20),

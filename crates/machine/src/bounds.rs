@@ -195,6 +195,8 @@ table! {
         Count(1 << 20), Count(16 << 20), "the peer waits";
     ENGINE_BYTES: "bytes of messages that no receive was posted for, and of one that is being put together", "a peer",
         mib(1), Said("each for every peer"), "they wait at the sender; a peer that sends more is given up";
+    ENGINE_BYTES_NEAR: "the same, of a peer over shared memory", "a peer",
+        mib(4), Said("each for every peer"), "as above";
     ENGINE_WINDOW: "packets out of order, and packets not acknowledged", "a peer",
         Count(1024), Said("the socket's buffer, for eight peers that send at once"), "packets are dropped, and sent again";
     ENGINE_ANSWERS: "answers that a peer does not take (clear to send, done, credit)", "a peer",

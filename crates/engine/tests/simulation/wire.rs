@@ -41,6 +41,7 @@ impl Wire {
         let config = LinkConfig {
             mtu: Bytes(mtu),
             eager_limit: Bytes(random.one_of(&[0, 30, 1024, 8 << 10, 64 << 10, 1 << 40])),
+            eager_near: random.chance(500).then(|| Bytes(random.one_of(&[16 << 10, 256 << 10]))),
             remote_read: reliable && random.chance(500),
             credit_messages: random.one_of(&[1, 2, 3, 5, 16, 1000, 16 << 10]) as u32,
             credit_bytes: Bytes(random.one_of(&[0, 1, 100, 4096, 64 << 10, 1 << 20])),

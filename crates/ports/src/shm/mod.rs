@@ -46,8 +46,8 @@ pub struct ShmPort {
     /// What the outgoing rings have grown by.
     grown: usize,
     memory: Memory,
-    /// The word of `memory`; freed after the peers were told that this end closes.
-    _word: Option<Box<u64>>,
+    /// The word of `memory`, where that is this process's; freed after the peers were told that this end closes.
+    word: Option<Box<u64>>,
 }
 
 /// A peer's links out and in; links made by invitation are one-way and come one by one.
@@ -114,13 +114,18 @@ impl ShmPort {
         // Nobody need be unable to guess it; a later process shall not have the same at the same place.
         let word = Box::new(std::hash::RandomState::new().build_hasher().finish());
         let memory = Memory::here(&word);
-        ShmPort { _word: Some(word), ..ShmPort::on_behalf(geometry, memory) }
+        ShmPort { word: Some(word), ..ShmPort::on_behalf(geometry, memory) }
     }
 
     /// A port whose requests point into another process's memory, for which this one works.
     pub fn on_behalf(geometry: Geometry, memory: Memory) -> Self {
         let peers = Vec::new();
-        ShmPort { geometry, prepared: None, peers, turn: 0, watched: 0, grown: 0, memory, _word: None }
+        ShmPort { geometry, prepared: None, peers, turn: 0, watched: 0, grown: 0, memory, word: None }
+    }
+
+    /// Whether requests point into another process's memory.
+    pub fn is_on_behalf(&self) -> bool {
+        self.word.is_none()
     }
 
     /// What addresses in this end's requests point into.
