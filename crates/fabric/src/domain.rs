@@ -17,6 +17,7 @@ use crate::object::{self, Guarded, Object, Used};
 use crate::parameters;
 use crate::refuse::{self, refused};
 use crate::region::Regions;
+use crate::trigger::{self, Triggers};
 use crate::{address_vector, atomic, completion_queue, counter, endpoint as fabric_endpoint, poll_set, region, shared};
 
 #[repr(C)]
@@ -33,6 +34,7 @@ pub struct Domain {
     regions: Guarded<Regions>,
     /// Those enabled, through which peers reach the regions; each leaves before it is freed.
     endpoints: Guarded<Vec<NonNull<Endpoint>>>,
+    pub triggers: Triggers,
     _fabric: Used<Fabric>,
 }
 
@@ -47,6 +49,7 @@ unsafe impl Object for Domain {
 
 /// The caller alone works on the domain's objects while it holds this.
 pub struct Entered<'a> {
+    domain: &'a Domain,
     since: Option<(&'a Account, u64)>,
     in_vain: bool,
     #[expect(dead_code, reason = "held for its end")]
@@ -56,6 +59,10 @@ pub struct Entered<'a> {
 impl Drop for Entered<'_> {
     #[inline]
     fn drop(&mut self) {
+        if self.domain.triggers.any() {
+            // SAFETY: the domain is entered still, and what the call held of an endpoint's state it uses no more.
+            unsafe { self.domain.trigger() };
+        }
         if let Some((account, since)) = self.since {
             account.end(since, self.in_vain);
         }
@@ -75,10 +82,11 @@ impl Domain {
     pub fn enter(&self) -> Entered<'_> {
         let since = self.account.as_ref().map(|account| (account, account.begin()));
         if self.single {
-            return Entered { since, in_vain: false, lock: None };
+            return Entered { domain: self, since, in_vain: false, lock: None };
         }
         // A panic ends the process, so that nobody ever sees the poison.
-        Entered { since, in_vain: false, lock: Some(self.lock.lock().unwrap_or_else(|poisoned| poisoned.into_inner())) }
+        let lock = self.lock.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        Entered { domain: self, since, in_vain: false, lock: Some(lock) }
     }
 
     /// Whether the application serializes its calls.
@@ -120,6 +128,15 @@ impl Domain {
         unsafe { self.endpoints.get().iter().for_each(|endpoint| endpoint.as_ref().progress(None)) }
     }
 
+    /// Hands over what all endpoints have to send.
+    ///
+    /// # Safety
+    /// As for [`Domain::progress`].
+    pub unsafe fn hand_over(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.endpoints.get().iter().for_each(|endpoint| endpoint.as_ref().hand_over()) }
+    }
+
     /// Takes a region's memory back from peers: once this has returned 0 nothing touches it any more.
     ///
     /// # Safety
@@ -151,7 +168,7 @@ static BASE: Ops = Ops {
     size: size_of::<Ops>(),
     close: object::close::<Domain>,
     bind,
-    control: refuse::control,
+    control,
     ops_open: refuse::ops_open,
     tostr: refuse::tostr,
     ops_set: refuse::ops_set,
@@ -238,6 +255,7 @@ pub unsafe fn make(
         account: parameters::accounts().then(Account::open),
         regions: Guarded::new(Regions::new(manner.basic)),
         endpoints: Guarded::new(Vec::new()),
+        triggers: Triggers::default(),
         _fabric: fabric,
     };
     // SAFETY: the caller's promise.
@@ -251,6 +269,11 @@ unsafe extern "C" fn bind(_: *mut Fid, other: *mut Fid, _: u64) -> c_int {
         Some(other) if other.class == FI_CLASS_EQ => 0,
         _ => -FI_EINVAL,
     }
+}
+
+unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_void) -> c_int {
+    // SAFETY: libfabric's contract: an open domain, an argument as the command wants it.
+    unsafe { object::of::<Domain>(fid).map_or(-FI_EINVAL, |domain| trigger::control(domain, command, argument)) }
 }
 
 unsafe extern "C" fn endpoint2(

@@ -9,6 +9,8 @@ pub mod abi;
 
 mod account;
 mod address_vector;
+mod alias;
+mod alias_calls;
 mod arithmetic;
 mod atomic;
 mod completion_queue;
@@ -47,5 +49,6 @@ mod send;
 mod service;
 mod shared;
 mod target;
+mod trigger;
 mod waiting;
 mod wire;
