@@ -27,6 +27,8 @@ mod host;
 mod hostile;
 #[cfg(test)]
 mod hostile_connections;
+#[cfg(test)]
+mod hostile_triggers;
 mod info;
 mod listener;
 mod memory;
