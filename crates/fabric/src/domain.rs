@@ -1,6 +1,7 @@
 //! Domains: what the objects of one application share, and the lock that serializes its threads.
 
 use std::ffi::{c_int, c_void};
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Mutex, MutexGuard};
@@ -27,6 +28,7 @@ pub struct Domain {
     lock: Mutex<()>,
     /// The application serializes its calls itself (FI_THREAD_DOMAIN).
     single: bool,
+    pub triggers: Triggers,
     pub settings: Settings,
     pub reports: bool,
     /// Only where it is asked for: it costs two readings of the clock a call.
@@ -34,7 +36,6 @@ pub struct Domain {
     regions: Guarded<Regions>,
     /// Those enabled, through which peers reach the regions; each leaves before it is freed.
     endpoints: Guarded<Vec<NonNull<Endpoint>>>,
-    pub triggers: Triggers,
     _fabric: Used<Fabric>,
 }
 
@@ -52,20 +53,20 @@ pub struct Entered<'a> {
     domain: &'a Domain,
     since: Option<(&'a Account, u64)>,
     in_vain: bool,
-    #[expect(dead_code, reason = "held for its end")]
-    lock: Option<MutexGuard<'a, ()>>,
+    lock: ManuallyDrop<Option<MutexGuard<'a, ()>>>,
 }
 
 impl Drop for Entered<'_> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
-        if self.domain.triggers.any() {
-            // SAFETY: the domain is entered still, and what the call held of an endpoint's state it uses no more.
-            unsafe { self.domain.trigger() };
+        if self.since.is_some() || self.domain.triggers.any() {
+            self.domain.finish(self.since, self.in_vain);
         }
-        if let Some((account, since)) = self.since {
-            account.end(since, self.in_vain);
-        }
+        // Left to the compiler, the lock would be let go in a second place, for a panic above, which ends the process: too much to
+        // be inlined into each call.
+        //
+        // SAFETY: nothing uses it afterwards.
+        unsafe { ManuallyDrop::drop(&mut self.lock) };
     }
 }
 
@@ -78,15 +79,29 @@ impl Entered<'_> {
 }
 
 impl Domain {
+    /// The end of a call, where there is more to it than the lock's. It takes copies, so that what a call holds of this stays
+    /// in registers.
+    #[cold]
+    #[inline(never)]
+    fn finish(&self, since: Option<(&Account, u64)>, in_vain: bool) {
+        if self.triggers.any() {
+            // SAFETY: the domain is entered still, and what the call held of an endpoint's state it uses no more.
+            unsafe { self.trigger() };
+        }
+        if let Some((account, since)) = since {
+            account.end(since, in_vain);
+        }
+    }
+
     #[inline]
     pub fn enter(&self) -> Entered<'_> {
         let since = self.account.as_ref().map(|account| (account, account.begin()));
         if self.single {
-            return Entered { domain: self, since, in_vain: false, lock: None };
+            return Entered { domain: self, since, in_vain: false, lock: ManuallyDrop::new(None) };
         }
         // A panic ends the process, so that nobody ever sees the poison.
         let lock = self.lock.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        Entered { domain: self, since, in_vain: false, lock: Some(lock) }
+        Entered { domain: self, since, in_vain: false, lock: ManuallyDrop::new(Some(lock)) }
     }
 
     /// Whether the application serializes its calls.
