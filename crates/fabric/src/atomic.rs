@@ -5,6 +5,7 @@ use std::ffi::{c_int, c_void};
 use crate::abi::atomic::{AtomicAttr, AtomicMessage, Elements};
 use crate::abi::constants::*;
 use crate::abi::object::{AtomicOps, FidDomain, FidEndpoint};
+use crate::abi::trigger::DeferredWork;
 use crate::abi::{Address, Iovec, Signed};
 use crate::arithmetic::{Datatype, Operator};
 use crate::endpoint::{Endpoint, State};
@@ -14,6 +15,7 @@ use crate::refuse::signed;
 use crate::remote::{Action, Wanted};
 use crate::rma::{Manner, Place};
 use crate::send::total;
+use crate::trigger::{self, Asked};
 use crate::wire::INLINE;
 
 pub static OPS: AtomicOps = AtomicOps {
@@ -199,18 +201,29 @@ unsafe extern "C" fn writev(
     }
 }
 
-/// A `msg` call of any form.
+/// A list as the `msg` calls have it.
+type List = (*const Elements, usize);
+
+/// A `msg` call of the form that its lists say, which may wait for a counter.
 ///
 /// # Safety
-/// libfabric's contract: the message is NULL or good, the lists hold as many as they say.
-unsafe fn start_message(
+/// libfabric's contract: the message is NULL or good, the lists hold as many as they say, the work is as fi_trigger(3)
+/// wants it.
+pub unsafe fn start_message(
     ep: *mut FidEndpoint,
     message: *const AtomicMessage,
-    form: Form,
-    (comparands, compared): (*const Elements, usize),
-    (results, fetched): (*const Elements, usize),
+    comparands: Option<List>,
+    results: Option<List>,
     flags: u64,
+    work: Option<&DeferredWork>,
 ) -> Signed {
+    let form = match (comparands, results) {
+        (Some(_), _) => Form::Compare,
+        (None, Some(_)) => Form::Fetch,
+        (None, None) => Form::Plain,
+    };
+    let given = |list: Option<List>| list.unwrap_or((std::ptr::null(), 0));
+    let ((comparands, compared), (results, fetched)) = (given(comparands), given(results));
     // SAFETY: the caller's promise.
     unsafe {
         let Some(message) = message.as_ref() else { return signed(FI_EINVAL) };
@@ -222,18 +235,29 @@ unsafe fn start_message(
         else {
             return signed(FI_EINVAL);
         };
-        let place = Place { peer: message.addr, address: remote.addr, key: remote.key };
+        let (to, context) = (message.addr, message.context);
+        let place = Place { peer: to, address: remote.addr, key: remote.key };
         let (datatype, operator) = (message.datatype, message.op);
-        let manner = Manner::Given(message.context, flags);
-        start(ep, Call { form, place, datatype, operator, operands, comparands, results, manner })
+        let manner = Manner::Given(context, flags);
+        let call = Call { form, place, datatype, operator, operands, comparands, results, manner };
+        if flags & FI_TRIGGER == 0 {
+            return start(ep, call);
+        }
+        let Some((datatype, operator)) = operation(form, datatype, operator) else { return signed(FI_EOPNOTSUPP) };
+        let kind = Action::Atomic { datatype, operator, fetch: form != Form::Plain }.flags();
+        let lists = [operands, comparands, results].map(<[Elements]>::to_vec);
+        let (datatype, operator) = (message.datatype, message.op);
+        let post = move |state: &mut State| {
+            let [operands, comparands, results] = &lists;
+            state.operate(&Call { form, place, datatype, operator, operands, comparands, results, manner })
+        };
+        trigger::wait(ep, &Asked { to, context, flags, kind, work }, post)
     }
 }
 
-const NONE: (*const Elements, usize) = (std::ptr::null(), 0);
-
 unsafe extern "C" fn writemsg(ep: *mut FidEndpoint, message: *const AtomicMessage, flags: u64) -> Signed {
     // SAFETY: as above.
-    unsafe { start_message(ep, message, Form::Plain, NONE, NONE, flags) }
+    unsafe { start_message(ep, message, None, None, flags, None) }
 }
 
 unsafe extern "C" fn inject(
@@ -309,7 +333,7 @@ unsafe extern "C" fn readwritemsg(
     flags: u64,
 ) -> Signed {
     // SAFETY: as above.
-    unsafe { start_message(ep, message, Form::Fetch, NONE, (results, result_count), flags) }
+    unsafe { start_message(ep, message, None, Some((results, result_count)), flags, None) }
 }
 
 unsafe extern "C" fn compwrite(
@@ -377,7 +401,7 @@ unsafe extern "C" fn compwritemsg(
     flags: u64,
 ) -> Signed {
     // SAFETY: as above.
-    unsafe { start_message(ep, message, Form::Compare, (compare, compare_count), (results, result_count), flags) }
+    unsafe { start_message(ep, message, Some((compare, compare_count)), Some((results, result_count)), flags, None) }
 }
 
 /// # Safety

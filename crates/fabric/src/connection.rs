@@ -180,7 +180,7 @@ impl State {
             // SAFETY: the domain is entered.
             unsafe { queue.push_error(ErrorEntry::new(context, FI_RECV | kind, FI_ECANCELED)) };
         }
-        self.count(FI_RECV, true);
+        self.end(memory.ticket(), |state| state.count(FI_RECV, true));
         true
     }
 

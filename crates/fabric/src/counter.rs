@@ -28,8 +28,8 @@ pub struct Counter {
 struct Counted {
     /// Those bound; each leaves before it is freed.
     endpoints: Vec<NonNull<Endpoint>>,
-    /// A region was bound, which peers reach through any endpoint of the domain.
-    regions: bool,
+    /// What counts here may be moved by any endpoint of the domain: a region was bound, or deferred work names it.
+    everywhere: bool,
 }
 
 // SAFETY: it begins with a `Fid`.
@@ -105,9 +105,16 @@ impl Counter {
 
     /// # Safety
     /// The domain is entered.
-    pub unsafe fn count_regions(&self) {
+    pub unsafe fn count_everywhere(&self) {
         // SAFETY: the caller's promise.
-        unsafe { self.counted.get() }.regions = true;
+        unsafe { self.counted.get() }.everywhere = true;
+    }
+
+    /// # Safety
+    /// The domain is entered.
+    pub unsafe fn counts_everywhere(&self) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { self.counted.get() }.everywhere
     }
 
     pub fn domain(&self) -> &Used<Domain> {
@@ -116,7 +123,7 @@ impl Counter {
 
     /// How often it was counted up: successes, errors.
     pub fn standing(&self) -> (u64, u64) {
-        (self.value.load(Ordering::Acquire), self.errors.load(Ordering::Acquire))
+        (self.value.load(Ordering::SeqCst), self.errors.load(Ordering::SeqCst))
     }
 
     /// Moves what can move where it counts.
@@ -126,14 +133,30 @@ impl Counter {
     pub unsafe fn turn(&self) {
         // SAFETY: the caller's promise; progress does not touch counters' lists, and the endpoints are open.
         unsafe {
-            let Counted { endpoints, regions } = self.counted.get();
-            if *regions {
+            let Counted { endpoints, everywhere } = self.counted.get();
+            if *everywhere {
                 return self.domain.progress();
             }
             for endpoint in endpoints {
                 endpoint.as_ref().progress(None);
             }
         }
+    }
+
+    pub fn add(&self, value: u64) {
+        self.value.fetch_add(value, Ordering::SeqCst);
+    }
+
+    pub fn set(&self, value: u64) {
+        self.value.store(value, Ordering::SeqCst);
+    }
+
+    /// The application has changed it: what waits for that is done before the call returns.
+    fn changed(&self) -> c_int {
+        if self.domain.triggers.any() {
+            drop(self.domain.enter());
+        }
+        0
     }
 
     fn enter_and_turn(&self) {
@@ -173,8 +196,8 @@ unsafe extern "C" fn add(fid: *mut FidCounter, value: u64) -> c_int {
     // SAFETY: as above.
     unsafe {
         with(fid, -FI_EINVAL, |counter| {
-            counter.value.fetch_add(value, Ordering::AcqRel);
-            0
+            counter.add(value);
+            counter.changed()
         })
     }
 }
@@ -183,8 +206,8 @@ unsafe extern "C" fn set(fid: *mut FidCounter, value: u64) -> c_int {
     // SAFETY: as above.
     unsafe {
         with(fid, -FI_EINVAL, |counter| {
-            counter.value.store(value, Ordering::Release);
-            0
+            counter.set(value);
+            counter.changed()
         })
     }
 }
@@ -193,8 +216,8 @@ unsafe extern "C" fn adderr(fid: *mut FidCounter, value: u64) -> c_int {
     // SAFETY: as above.
     unsafe {
         with(fid, -FI_EINVAL, |counter| {
-            counter.errors.fetch_add(value, Ordering::AcqRel);
-            0
+            counter.errors.fetch_add(value, Ordering::SeqCst);
+            counter.changed()
         })
     }
 }
@@ -203,8 +226,8 @@ unsafe extern "C" fn seterr(fid: *mut FidCounter, value: u64) -> c_int {
     // SAFETY: as above.
     unsafe {
         with(fid, -FI_EINVAL, |counter| {
-            counter.errors.store(value, Ordering::Release);
-            0
+            counter.errors.store(value, Ordering::SeqCst);
+            counter.changed()
         })
     }
 }

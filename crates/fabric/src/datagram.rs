@@ -136,6 +136,9 @@ unsafe extern "C" fn sendmsg(ep: *mut FidEndpoint, message: *const Message, flag
     // SAFETY: as above.
     unsafe {
         let Some(message) = message.as_ref() else { return signed(FI_EINVAL) };
+        if flags & FI_TRIGGER != 0 {
+            return signed(FI_EINVAL);
+        }
         let (pieces, data) = (pieces(message.iov, message.iov_count), data_of(flags, message.data));
         start(ep, pieces, message.addr, data, message.context, |state| flags | state.always_sent)
     }

@@ -1,6 +1,7 @@
 //! Domains: what the objects of one application share, and the lock that serializes its threads.
 
 use std::ffi::{c_int, c_void};
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Mutex, MutexGuard};
@@ -17,6 +18,7 @@ use crate::object::{self, Guarded, Object, Used};
 use crate::parameters;
 use crate::refuse::{self, refused};
 use crate::region::Regions;
+use crate::trigger::{self, Triggers};
 use crate::{address_vector, atomic, completion_queue, counter, endpoint as fabric_endpoint, poll_set, region, shared};
 
 #[repr(C)]
@@ -26,6 +28,7 @@ pub struct Domain {
     lock: Mutex<()>,
     /// The application serializes its calls itself (FI_THREAD_DOMAIN).
     single: bool,
+    pub triggers: Triggers,
     pub settings: Settings,
     pub reports: bool,
     /// Only where it is asked for: it costs two readings of the clock a call.
@@ -47,18 +50,23 @@ unsafe impl Object for Domain {
 
 /// The caller alone works on the domain's objects while it holds this.
 pub struct Entered<'a> {
+    domain: &'a Domain,
     since: Option<(&'a Account, u64)>,
     in_vain: bool,
-    #[expect(dead_code, reason = "held for its end")]
-    lock: Option<MutexGuard<'a, ()>>,
+    lock: ManuallyDrop<Option<MutexGuard<'a, ()>>>,
 }
 
 impl Drop for Entered<'_> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
-        if let Some((account, since)) = self.since {
-            account.end(since, self.in_vain);
+        if self.since.is_some() || self.domain.triggers.any() {
+            self.domain.finish(self.since, self.in_vain);
         }
+        // Left to the compiler, the lock would be let go in a second place, for a panic above, which ends the process: too much to
+        // be inlined into each call.
+        //
+        // SAFETY: nothing uses it afterwards.
+        unsafe { ManuallyDrop::drop(&mut self.lock) };
     }
 }
 
@@ -71,14 +79,29 @@ impl Entered<'_> {
 }
 
 impl Domain {
+    /// The end of a call, where there is more to it than the lock's. It takes copies, so that what a call holds of this stays
+    /// in registers.
+    #[cold]
+    #[inline(never)]
+    fn finish(&self, since: Option<(&Account, u64)>, in_vain: bool) {
+        if self.triggers.any() {
+            // SAFETY: the domain is entered still, and what the call held of an endpoint's state it uses no more.
+            unsafe { self.trigger() };
+        }
+        if let Some((account, since)) = since {
+            account.end(since, in_vain);
+        }
+    }
+
     #[inline]
     pub fn enter(&self) -> Entered<'_> {
         let since = self.account.as_ref().map(|account| (account, account.begin()));
         if self.single {
-            return Entered { since, in_vain: false, lock: None };
+            return Entered { domain: self, since, in_vain: false, lock: ManuallyDrop::new(None) };
         }
         // A panic ends the process, so that nobody ever sees the poison.
-        Entered { since, in_vain: false, lock: Some(self.lock.lock().unwrap_or_else(|poisoned| poisoned.into_inner())) }
+        let lock = self.lock.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        Entered { domain: self, since, in_vain: false, lock: ManuallyDrop::new(Some(lock)) }
     }
 
     /// Whether the application serializes its calls.
@@ -120,6 +143,15 @@ impl Domain {
         unsafe { self.endpoints.get().iter().for_each(|endpoint| endpoint.as_ref().progress(None)) }
     }
 
+    /// Hands over what all endpoints have to send.
+    ///
+    /// # Safety
+    /// As for [`Domain::progress`].
+    pub unsafe fn hand_over(&self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.endpoints.get().iter().for_each(|endpoint| endpoint.as_ref().hand_over()) }
+    }
+
     /// Takes a region's memory back from peers: once this has returned 0 nothing touches it any more.
     ///
     /// # Safety
@@ -151,7 +183,7 @@ static BASE: Ops = Ops {
     size: size_of::<Ops>(),
     close: object::close::<Domain>,
     bind,
-    control: refuse::control,
+    control,
     ops_open: refuse::ops_open,
     tostr: refuse::tostr,
     ops_set: refuse::ops_set,
@@ -238,6 +270,7 @@ pub unsafe fn make(
         account: parameters::accounts().then(Account::open),
         regions: Guarded::new(Regions::new(manner.basic)),
         endpoints: Guarded::new(Vec::new()),
+        triggers: Triggers::default(),
         _fabric: fabric,
     };
     // SAFETY: the caller's promise.
@@ -251,6 +284,11 @@ unsafe extern "C" fn bind(_: *mut Fid, other: *mut Fid, _: u64) -> c_int {
         Some(other) if other.class == FI_CLASS_EQ => 0,
         _ => -FI_EINVAL,
     }
+}
+
+unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_void) -> c_int {
+    // SAFETY: libfabric's contract: an open domain, an argument as the command wants it.
+    unsafe { object::of::<Domain>(fid).map_or(-FI_EINVAL, |domain| trigger::control(domain, command, argument)) }
 }
 
 unsafe extern "C" fn endpoint2(

@@ -27,7 +27,8 @@ use crate::remote::Remote;
 use crate::report;
 use crate::service::{self, Service, Told};
 use crate::shared::{Shared, SharedReceives, SharedSends};
-use crate::{atomic, datagram, offer, receive, rma, send};
+use crate::trigger::Deferred;
+use crate::{alias, atomic, datagram, offer, receive, rma, send};
 
 /// How long a closing endpoint goes on driving what it has sent.
 const SETTLE: Duration = Duration::from_secs(1);
@@ -95,6 +96,8 @@ pub struct State {
     pub remote: Option<Box<Remote>>,
     /// Of a datagram endpoint: how many copies wait to leave for each of the engine's numbers.
     pub waiting: Vec<usize>,
+    /// Deferred work that was begun.
+    pub deferred: Deferred,
     /// Peers that an inject could not reach: the next operation says so.
     pub lost: Vec<PeerIndex>,
     /// The engine has failed; it was told.
@@ -164,8 +167,13 @@ pub unsafe extern "C" fn open(
         };
         let send_flags = given(info.tx_attr).map_or(0, |attr| attr.op_flags);
         let receive_flags = given(info.rx_attr).map_or(0, |attr| attr.op_flags);
+        if (send_flags | receive_flags) & FI_TRIGGER != 0 {
+            return -FI_EINVAL;
+        }
+        // Datagrams are not triggered.
+        let caps = if kind == FI_EP_DGRAM { info.caps & !FI_TRIGGER } else { info.caps };
         let source = service::given(info.src_addr, info.src_addrlen).and_then(Service::read).unwrap_or(Service::ANY);
-        (Used::new(domain), offer::implied(info.caps), send_flags, receive_flags, source, kind, connection)
+        (Used::new(domain), offer::implied(caps), send_flags, receive_flags, source, kind, connection)
     };
     let fid = Fid { class: FI_CLASS_EP, context, ops: &BASE };
     let mut state = State::new(domain.clone(), caps, (send_flags, receive_flags));
@@ -293,6 +301,7 @@ impl State {
             min_multi_recv: MIN_MULTI_RECV,
             remote: None,
             waiting: Vec::new(),
+            deferred: Deferred::default(),
             lost: Vec::new(),
             failed: false,
             source: Service::ANY,
@@ -466,6 +475,7 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
                 vector.leave(me);
             }
             domain.leave(me);
+            domain.triggers.forget(me);
             if let Some(shared) = &state.receives_from {
                 shared.leave(me, state);
             }
@@ -551,8 +561,13 @@ unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_voi
         let state = endpoint.state();
         match command {
             FI_ENABLE => endpoint.enable(state).map_or_else(|error| -error, |()| 0),
+            FI_ALIAS => alias::open(endpoint, [state.send_flags, state.receive_flags], argument.cast()),
             FI_GETOPSFLAG | FI_SETOPSFLAG => {
                 let Some(flags) = argument.cast::<u64>().as_mut() else { return -FI_EINVAL };
+                // Only an alias has it: calls that have no flags of their own need not look for it then.
+                if command == FI_SETOPSFLAG && *flags & FI_TRIGGER != 0 {
+                    return -FI_EBADFLAGS;
+                }
                 let (set, always) = match *flags & (FI_SEND | FI_RECV) {
                     FI_SEND => (&mut state.send_flags, state.always_sent),
                     FI_RECV => (&mut state.receive_flags, state.always_received),

@@ -28,12 +28,12 @@ pub fn settings() -> Settings {
 }
 
 /// An application's endpoint, through the calls that applications make.
-struct Victim {
+pub struct Victim {
     fabric: *mut FidFabric,
-    domain: *mut FidDomain,
-    vector: *mut FidAddressVector,
+    pub domain: *mut FidDomain,
+    pub vector: *mut FidAddressVector,
     queue: *mut FidCompletionQueue,
-    endpoint: *mut FidEndpoint,
+    pub endpoint: *mut FidEndpoint,
 }
 
 /// Memory that stays, whoever still writes to it.
@@ -56,7 +56,7 @@ impl Bytes {
     }
 }
 
-type End = Result<Entry, ErrorEntry>;
+pub type End = Result<Entry, ErrorEntry>;
 
 /// # Safety
 /// The endpoint is open.
@@ -72,7 +72,7 @@ pub unsafe fn name_of(endpoint: *mut FidEndpoint) -> Name {
 }
 
 impl Victim {
-    fn open(caps: u64) -> Victim {
+    pub fn open(caps: u64) -> Victim {
         let (mut fabric, mut domain, mut vector, mut queue, mut endpoint) =
             (null_mut::<FidFabric>(), null_mut(), null_mut(), null_mut(), null_mut::<FidEndpoint>());
         // SAFETY: zeroed attributes are what applications pass for the usual; all objects are open when they are used.
@@ -93,12 +93,12 @@ impl Victim {
         Victim { fabric, domain, vector, queue, endpoint }
     }
 
-    fn name(&self) -> Name {
+    pub fn name(&self) -> Name {
         // SAFETY: an open endpoint.
         unsafe { name_of(self.endpoint) }
     }
 
-    fn insert(&self, name: &Name) -> Address {
+    pub fn insert(&self, name: &Name) -> Address {
         let mut address = 0;
         // SAFETY: an open vector, one name and room for one address.
         unsafe {
@@ -138,7 +138,7 @@ impl Victim {
     }
 
     /// Makes progress.
-    fn poll(&self) -> Option<End> {
+    pub fn poll(&self) -> Option<End> {
         // SAFETY: an open queue; entries are plain data.
         unsafe {
             let ops = &*(*self.queue).ops;
@@ -156,7 +156,7 @@ impl Victim {
     }
 }
 
-fn close(fid: *mut Fid) {
+pub fn close(fid: *mut Fid) {
     // SAFETY: an open object that is used no more.
     assert_eq!(unsafe { ((*(*fid).ops).close)(fid) }, 0);
 }

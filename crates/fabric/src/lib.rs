@@ -9,6 +9,8 @@ pub mod abi;
 
 mod account;
 mod address_vector;
+mod alias;
+mod alias_calls;
 mod arithmetic;
 mod atomic;
 mod completion_queue;
@@ -25,6 +27,8 @@ mod host;
 mod hostile;
 #[cfg(test)]
 mod hostile_connections;
+#[cfg(test)]
+mod hostile_triggers;
 mod info;
 mod listener;
 mod memory;
@@ -47,5 +51,6 @@ mod send;
 mod service;
 mod shared;
 mod target;
+mod trigger;
 mod waiting;
 mod wire;

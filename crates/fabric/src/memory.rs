@@ -17,6 +17,8 @@ pub mod wish {
     pub const REMOTE: u8 = 1 << 3;
     /// The application gave no context to tell of an error by: an inject.
     pub const NAMELESS: u8 = 1 << 4;
+    /// A part of deferred work: its end is counted where that says.
+    pub const DEFERRED: u8 = 1 << 5;
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -40,7 +42,7 @@ pub struct Memory {
     pointer: *mut u8,
     length: usize,
     /// The peer that a buffer for several messages receives from, `u32::MAX` for any; of the provider's own requests,
-    /// what they are for.
+    /// what they are for; of deferred work, its ticket.
     pub source: u32,
     pub wishes: u8,
     kind: Kind,

@@ -32,6 +32,11 @@ impl<T: Object> Used<T> {
         used
     }
 
+    /// Whether both use the same object.
+    pub fn is(&self, other: &Used<T>) -> bool {
+        self.0 == other.0
+    }
+
     pub fn as_ptr(&self) -> *mut T {
         self.0.as_ptr()
     }

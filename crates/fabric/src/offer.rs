@@ -29,6 +29,8 @@ const INITIATING: u64 = FI_READ | FI_WRITE;
 const TARGETED: u64 = FI_REMOTE_READ | FI_REMOTE_WRITE;
 /// Counters of what peers do here.
 const COUNTED: u64 = FI_RMA_EVENT;
+/// Operations that wait for a counter, for who asks for them.
+const TRIGGERED: u64 = FI_TRIGGER;
 const ANYWHERE: u64 = FI_LOCAL_COMM | FI_REMOTE_COMM;
 
 /// What takes addresses, which an endpoint with one peer has no use for.
@@ -36,8 +38,8 @@ const ADDRESSED: u64 = FI_DIRECTED_RECV | FI_SOURCE;
 
 /// All capabilities.
 pub const CAPS: u64 = SENDING | RECEIVING | REMOTE | INITIATING | TARGETED | COUNTED | ANYWHERE;
-const TRANSMIT_CAPS: u64 = SENDING | REMOTE | INITIATING;
-const RECEIVE_CAPS: u64 = RECEIVING | REMOTE | TARGETED | COUNTED;
+const TRANSMIT_CAPS: u64 = SENDING | REMOTE | INITIATING | TRIGGERED;
+const RECEIVE_CAPS: u64 = RECEIVING | REMOTE | TARGETED | COUNTED | TRIGGERED;
 /// Those of datagram endpoints.
 const DATAGRAM_CAPS: u64 = (SENDING | RECEIVING) & !FI_TAGGED | ANYWHERE;
 
@@ -168,7 +170,8 @@ impl Settled {
             FI_EP_MSG => CAPS & !ADDRESSED,
             _ => CAPS,
         };
-        must(asked & !all == 0)?;
+        let triggered = if self.kind == FI_EP_DGRAM { 0 } else { TRIGGERED };
+        must(asked & !(all | triggered) == 0)?;
         if asked == 0 {
             return Ok(all);
         }

@@ -103,7 +103,9 @@ impl State {
         engine.turn_with(|context, envelope, buffer| {
             let wishes = buffer.wishes;
             match &mut reader {
-                Some(reader) if wishes & (wish::REMOTE | wish::MULTIPLE) == 0 && reader.takes(receives) => {
+                Some(reader)
+                    if wishes & (wish::REMOTE | wish::MULTIPLE | wish::DEFERRED) == 0 && reader.takes(receives) =>
+                {
                     found += 1;
                     if wishes & wish::COMPLETION != 0 {
                         let entry = received(context, wishes, envelope, buffer.start());
@@ -129,9 +131,13 @@ impl State {
     }
 
     #[inline]
-    fn finish(&mut self, done: Completion<Memory>, reader: Option<&mut Reader>) {
-        if done.buffer.wishes & wish::REMOTE != 0 {
-            return self.finish_remote(done);
+    pub fn finish(&mut self, done: Completion<Memory>, reader: Option<&mut Reader>) {
+        if done.buffer.wishes & (wish::REMOTE | wish::DEFERRED) != 0 {
+            return if done.buffer.wishes & wish::REMOTE != 0 {
+                self.finish_remote(done)
+            } else {
+                self.finish_deferred(done)
+            };
         }
         let Completion { context, direction, envelope, status, buffer, .. } = done;
         if status != Status::Done {

@@ -1,12 +1,14 @@
 //! Receives of messages.
 
 use std::ffi::c_void;
+use std::ptr::NonNull;
 
 use endpoint::{Source, Space, TagSelector};
 
 use crate::abi::constants::*;
 use crate::abi::object::{Fid, FidEndpoint};
 use crate::abi::transfer::{Message, TaggedMessage};
+use crate::abi::trigger::DeferredWork;
 use crate::abi::{Address, Iovec, Signed};
 use crate::endpoint::{Endpoint, NOBODY, Sources, State};
 use crate::memory::{Memory, wish};
@@ -14,6 +16,10 @@ use crate::object::{self, Context};
 use crate::offer::LONGEST;
 use crate::refuse::signed;
 use crate::send::{pieces, total};
+use crate::trigger::{self, Asked};
+
+/// Receives that look at messages which have come.
+const LOOKING: u64 = FI_PEEK | FI_CLAIM | FI_DISCARD;
 
 impl State {
     /// Whose messages a receive takes; `None` for an address that is nobody's, and where there is no peer yet.
@@ -63,6 +69,7 @@ impl State {
             Ok(memory) => memory,
             Err(error) => return error,
         };
+        memory.defer(&mut self.deferred.posted);
         if flags & FI_MULTI_RECV != 0 && wishes & wish::TAGGED == 0 {
             if pieces.len() != 1 || memory.length() < self.min_multi_recv {
                 return signed(FI_EINVAL);
@@ -122,6 +129,40 @@ unsafe fn start_listed(
     unsafe { start(ep, pieces, from, selector, context, wishes, flags) }
 }
 
+/// The same with flags of its own, which may have it wait for a counter.
+///
+/// # Safety
+/// As for [`start`]; the work is as fi_trigger(3) wants it.
+unsafe fn start_given(
+    ep: *mut FidEndpoint,
+    pieces: &[Iovec],
+    from: Address,
+    selector: TagSelector,
+    context: Context,
+    flags: u64,
+    work: Option<&DeferredWork>,
+) -> Signed {
+    let (wishes, kind) = match selector.space() {
+        Space::Tagged => (wish::TAGGED, FI_TAGGED),
+        _ => (0, FI_MSG),
+    };
+    if flags & FI_TRIGGER == 0 {
+        // SAFETY: the caller's promise.
+        return unsafe { start_listed(ep, pieces, from, selector, context, wishes, Some(flags)) };
+    }
+    if total(pieces).is_none() {
+        return signed(FI_EINVAL);
+    }
+    let pieces = pieces.to_vec();
+    // SAFETY: the caller's promise, until the receive has ended.
+    let post = move |state: &mut State| unsafe {
+        state.receive(&pieces, from, selector, context, wishes, flags | state.always_received)
+    };
+    let asked = Asked { to: from, context, flags, kind: FI_RECV | kind, work };
+    // SAFETY: the caller's promise.
+    unsafe { trigger::wait(ep, &asked, post) }
+}
+
 #[inline(always)]
 fn flat(buffer: *mut c_void, length: usize) -> [Iovec; 1] {
     [Iovec { base: buffer, length }]
@@ -168,19 +209,33 @@ pub unsafe extern "C" fn trecvv(
     }
 }
 
-pub unsafe extern "C" fn trecvmsg(ep: *mut FidEndpoint, message: *const TaggedMessage, flags: u64) -> Signed {
-    // SAFETY: as above.
+/// # Safety
+/// As for [`start_given`]; the message is good.
+pub unsafe fn receive_tagged(
+    ep: *mut FidEndpoint,
+    message: &TaggedMessage,
+    flags: u64,
+    work: Option<&DeferredWork>,
+) -> Signed {
+    // SAFETY: the caller's promise.
     unsafe {
-        let Some(message) = message.as_ref() else { return signed(FI_EINVAL) };
-        if flags & (FI_PEEK | FI_CLAIM | FI_DISCARD) != 0 {
+        if flags & LOOKING != 0 {
+            if flags & FI_TRIGGER != 0 {
+                return signed(FI_EBADFLAGS);
+            }
             let endpoint = Endpoint::of(ep);
             let _entered = endpoint.domain.enter();
             return endpoint.state().look(message, flags);
         }
         let Some(pieces) = pieces(message.iov, message.iov_count) else { return signed(FI_EINVAL) };
         let selector = tagged(message.tag, message.ignore);
-        start_listed(ep, pieces, message.addr, selector, message.context, wish::TAGGED, Some(flags))
+        start_given(ep, pieces, message.addr, selector, message.context, flags, work)
     }
+}
+
+pub unsafe extern "C" fn trecvmsg(ep: *mut FidEndpoint, message: *const TaggedMessage, flags: u64) -> Signed {
+    // SAFETY: as above.
+    unsafe { message.as_ref().map_or(signed(FI_EINVAL), |message| receive_tagged(ep, message, flags, None)) }
 }
 
 pub unsafe extern "C" fn recv(
@@ -210,16 +265,27 @@ pub unsafe extern "C" fn recvv(
     }
 }
 
-pub unsafe extern "C" fn recvmsg(ep: *mut FidEndpoint, message: *const Message, flags: u64) -> Signed {
-    // SAFETY: as above.
+/// # Safety
+/// As for [`receive_tagged`].
+pub unsafe fn receive_message(
+    ep: *mut FidEndpoint,
+    message: &Message,
+    flags: u64,
+    work: Option<&DeferredWork>,
+) -> Signed {
+    // SAFETY: the caller's promise.
     unsafe {
-        let Some(message) = message.as_ref() else { return signed(FI_EINVAL) };
-        if flags & (FI_PEEK | FI_CLAIM | FI_DISCARD) != 0 {
+        if flags & LOOKING != 0 {
             return signed(FI_EBADFLAGS);
         }
         let Some(pieces) = pieces(message.iov, message.iov_count) else { return signed(FI_EINVAL) };
-        start_listed(ep, pieces, message.addr, plain(), message.context, 0, Some(flags))
+        start_given(ep, pieces, message.addr, plain(), message.context, flags, work)
     }
+}
+
+pub unsafe extern "C" fn recvmsg(ep: *mut FidEndpoint, message: *const Message, flags: u64) -> Signed {
+    // SAFETY: as above.
+    unsafe { message.as_ref().map_or(signed(FI_EINVAL), |message| receive_message(ep, message, flags, None)) }
 }
 
 pub unsafe extern "C" fn cancel(fid: *mut Fid, context: *mut c_void) -> Signed {
@@ -227,6 +293,9 @@ pub unsafe extern "C" fn cancel(fid: *mut Fid, context: *mut c_void) -> Signed {
     unsafe {
         let Some(endpoint) = object::of::<Endpoint>(fid) else { return signed(FI_EINVAL) };
         let _entered = endpoint.domain.enter();
+        if endpoint.domain.triggers.cancel(NonNull::from(endpoint), context) {
+            return 0;
+        }
         let state = endpoint.state();
         if state.cancel_held(context) {
             return 0;

@@ -143,7 +143,7 @@ unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
         if !region.reachable || !region.domain.regions().watch(region.fid.key, Used::new(counter), flags) {
             return -FI_EINVAL;
         }
-        counter.count_regions();
+        counter.count_everywhere();
         0
     }
 }

@@ -67,6 +67,8 @@ struct Operation {
     /// Requests of the engine that belong to it and have not ended.
     pending: u8,
     error: i32,
+    /// Of deferred work; else 0.
+    deferred: u32,
 }
 
 #[derive(Default)]
@@ -104,6 +106,7 @@ pub struct Wanted {
     pub data: Option<u64>,
 }
 
+#[derive(Clone, Copy)]
 pub enum Action {
     Write,
     Read,
@@ -112,7 +115,7 @@ pub enum Action {
 
 impl Action {
     /// The flags of the completion.
-    fn flags(&self) -> u64 {
+    pub fn flags(&self) -> u64 {
         match self {
             Action::Write => FI_RMA | FI_WRITE,
             Action::Read => FI_RMA | FI_READ,
@@ -165,6 +168,7 @@ impl State {
             answers: result.length() as u64,
             pending: 1,
             error: 0,
+            deferred: std::mem::take(&mut self.deferred.posted),
         };
         let key = remote.operations.insert(operation);
         let ticket = key.data().as_ffi();
@@ -283,24 +287,27 @@ impl State {
         if operation.pending > 0 {
             return;
         }
-        let Some(Operation { context, peer, wishes, flags, length, error, .. }) = remote.operations.remove(ticket)
+        let Some(Operation { context, peer, wishes, flags, length, error, deferred, .. }) =
+            remote.operations.remove(ticket)
         else {
             return;
         };
         remote.load(peer).begun -= 1;
-        if let Some(queue) = &self.sends {
-            // SAFETY: progress is made with the domain entered.
-            unsafe {
-                if error != 0 {
-                    queue.push_error(ErrorEntry::new(context, flags, error));
-                } else if wishes & wish::COMPLETION != 0 {
-                    let entry =
-                        Entry { op_context: context, flags, length, buffer: std::ptr::null_mut(), data: 0, tag: 0 };
-                    queue.push(entry, FI_ADDR_NOTAVAIL);
+        self.end(deferred, |state| {
+            if let Some(queue) = &state.sends {
+                // SAFETY: progress is made with the domain entered.
+                unsafe {
+                    if error != 0 {
+                        queue.push_error(ErrorEntry::new(context, flags, error));
+                    } else if wishes & wish::COMPLETION != 0 {
+                        let entry =
+                            Entry { op_context: context, flags, length, buffer: std::ptr::null_mut(), data: 0, tag: 0 };
+                        queue.push(entry, FI_ADDR_NOTAVAIL);
+                    }
                 }
             }
-        }
-        self.count(flags & (FI_READ | FI_WRITE), error != 0);
+            state.count(flags & (FI_READ | FI_WRITE), error != 0);
+        });
     }
 
     /// The target could not do it: there will be no answer.

@@ -5,6 +5,7 @@ use std::ffi::c_void;
 use crate::abi::constants::*;
 use crate::abi::object::{FidEndpoint, RemoteOps};
 use crate::abi::transfer::RemoteMessage;
+use crate::abi::trigger::DeferredWork;
 use crate::abi::{Address, Iovec, Signed};
 use crate::endpoint::{Endpoint, State};
 use crate::memory::{Memory, wish};
@@ -13,6 +14,7 @@ use crate::offer::{INJECT, LONGEST};
 use crate::refuse::signed;
 use crate::remote::{Action, Wanted};
 use crate::send::{pieces, total};
+use crate::trigger::{self, Asked};
 
 pub static OPS: RemoteOps = RemoteOps {
     size: size_of::<RemoteOps>(),
@@ -107,11 +109,16 @@ unsafe fn start(
 }
 
 /// # Safety
-/// As for `start`; the message is NULL or good.
-unsafe fn start_message(ep: *mut FidEndpoint, message: *const RemoteMessage, flags: u64, action: Action) -> Signed {
+/// As for `start`; the message is good, the work as fi_trigger(3) wants it.
+unsafe fn start_message(
+    ep: *mut FidEndpoint,
+    message: &RemoteMessage,
+    flags: u64,
+    action: Action,
+    work: Option<&DeferredWork>,
+) -> Signed {
     // SAFETY: the caller's promise.
     unsafe {
-        let Some(message) = message.as_ref() else { return signed(FI_EINVAL) };
         let Some(pieces) = pieces(message.iov, message.iov_count) else { return signed(FI_EINVAL) };
         let (Some(remote), 1) = (message.remote_iov.as_ref(), message.remote_iov_count) else {
             return signed(FI_EINVAL);
@@ -121,8 +128,41 @@ unsafe fn start_message(ep: *mut FidEndpoint, message: *const RemoteMessage, fla
         }
         let place = Place { peer: message.addr, address: remote.addr, key: remote.key };
         let data = (flags & FI_REMOTE_CQ_DATA != 0).then_some(message.data);
-        start(ep, pieces, place, action, data, Manner::Given(message.context, flags))
+        let (to, context) = (message.addr, message.context);
+        let manner = Manner::Given(context, flags);
+        if flags & FI_TRIGGER == 0 {
+            return start(ep, pieces, place, action, data, manner);
+        }
+        let pieces = pieces.to_vec();
+        let post = move |state: &mut State| state.access(&pieces, place, action, data, manner);
+        trigger::wait(ep, &Asked { to, context, flags, kind: action.flags(), work }, post)
     }
+}
+
+/// # Safety
+/// As for [`start_message`].
+pub unsafe fn read_message(
+    ep: *mut FidEndpoint,
+    message: &RemoteMessage,
+    flags: u64,
+    work: Option<&DeferredWork>,
+) -> Signed {
+    // There is no copying what is yet to be read.
+    //
+    // SAFETY: the caller's promise.
+    unsafe { start_message(ep, message, flags & !(FI_INJECT | FI_REMOTE_CQ_DATA), Action::Read, work) }
+}
+
+/// # Safety
+/// As for [`start_message`].
+pub unsafe fn write_message(
+    ep: *mut FidEndpoint,
+    message: &RemoteMessage,
+    flags: u64,
+    work: Option<&DeferredWork>,
+) -> Signed {
+    // SAFETY: the caller's promise.
+    unsafe { start_message(ep, message, flags, Action::Write, work) }
 }
 
 fn flat(buffer: *const c_void, length: usize) -> [Iovec; 1] {
@@ -163,8 +203,8 @@ unsafe extern "C" fn readv(
 }
 
 unsafe extern "C" fn readmsg(ep: *mut FidEndpoint, message: *const RemoteMessage, flags: u64) -> Signed {
-    // SAFETY: as above. There is no copying what is yet to be read.
-    unsafe { start_message(ep, message, flags & !(FI_INJECT | FI_REMOTE_CQ_DATA), Action::Read) }
+    // SAFETY: as above.
+    unsafe { message.as_ref().map_or(signed(FI_EINVAL), |message| read_message(ep, message, flags, None)) }
 }
 
 unsafe extern "C" fn write(
@@ -202,7 +242,7 @@ unsafe extern "C" fn writev(
 
 unsafe extern "C" fn writemsg(ep: *mut FidEndpoint, message: *const RemoteMessage, flags: u64) -> Signed {
     // SAFETY: as above.
-    unsafe { start_message(ep, message, flags, Action::Write) }
+    unsafe { message.as_ref().map_or(signed(FI_EINVAL), |message| write_message(ep, message, flags, None)) }
 }
 
 unsafe extern "C" fn inject(

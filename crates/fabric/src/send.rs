@@ -7,6 +7,7 @@ use endpoint::{Label, Space};
 use crate::abi::constants::*;
 use crate::abi::object::{FidEndpoint, MessageOps, TaggedOps};
 use crate::abi::transfer::{Message, TaggedMessage};
+use crate::abi::trigger::DeferredWork;
 use crate::abi::{Address, Iovec, Signed};
 use crate::endpoint::{Endpoint, State};
 use crate::memory::{Memory, wish};
@@ -15,6 +16,7 @@ use crate::offer::{INJECT, LONGEST, PIECES};
 use crate::progress::sent;
 use crate::receive;
 use crate::refuse::signed;
+use crate::trigger::{self, Asked};
 
 pub static MESSAGE: MessageOps = MessageOps {
     size: size_of::<MessageOps>(),
@@ -120,6 +122,7 @@ impl State {
         }
         // SAFETY: the caller's promise.
         let mut memory = unsafe { Memory::scattered(pieces, wishes) };
+        memory.defer(&mut self.deferred.posted);
         if flags & FI_INJECT != 0 {
             let mut copy = vec![0; length];
             engine::Buffer::read(&memory, 0, &mut copy);
@@ -172,6 +175,53 @@ unsafe fn start(
     }
 }
 
+/// A message's send, which may wait for a counter.
+///
+/// # Safety
+/// As for [`start`]; the work is as fi_trigger(3) wants it.
+#[inline(always)]
+unsafe fn start_given(
+    ep: *mut FidEndpoint,
+    pieces: &[Iovec],
+    to: Address,
+    label: Label,
+    context: Context,
+    flags: u64,
+    work: Option<&DeferredWork>,
+) -> Signed {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if flags & FI_TRIGGER != 0 {
+            return start_later(ep, pieces, to, label, context, flags, work);
+        }
+        start(ep, pieces, to, label, context, Flags::Given(flags))
+    }
+}
+
+/// # Safety
+/// As for [`start_given`].
+#[cold]
+#[inline(never)]
+unsafe fn start_later(
+    ep: *mut FidEndpoint,
+    pieces: &[Iovec],
+    to: Address,
+    label: Label,
+    context: Context,
+    flags: u64,
+    work: Option<&DeferredWork>,
+) -> Signed {
+    if total(pieces).is_none() {
+        return signed(FI_EINVAL);
+    }
+    let kind = FI_SEND | if label.space == Space::Tagged { FI_TAGGED } else { FI_MSG };
+    let pieces = pieces.to_vec();
+    // SAFETY: the caller's promise, until the send has ended.
+    let post = move |state: &mut State| unsafe { state.send(&pieces, to, label, context, flags | state.always_sent) };
+    // SAFETY: the caller's promise.
+    unsafe { trigger::wait(ep, &Asked { to, context, flags, kind, work }, post) }
+}
+
 #[inline(always)]
 pub fn flat(buffer: *const c_void, length: usize) -> [Iovec; 1] {
     [Iovec { base: buffer.cast_mut(), length }]
@@ -221,14 +271,26 @@ unsafe extern "C" fn tsendv(
     }
 }
 
-unsafe extern "C" fn tsendmsg(ep: *mut FidEndpoint, message: *const TaggedMessage, flags: u64) -> Signed {
-    // SAFETY: as above.
+/// # Safety
+/// As for [`start_given`]; the message is good.
+#[inline(always)]
+pub unsafe fn send_tagged(
+    ep: *mut FidEndpoint,
+    message: &TaggedMessage,
+    flags: u64,
+    work: Option<&DeferredWork>,
+) -> Signed {
+    // SAFETY: the caller's promise.
     unsafe {
-        let Some(message) = message.as_ref() else { return signed(FI_EINVAL) };
         let Some(pieces) = pieces(message.iov, message.iov_count) else { return signed(FI_EINVAL) };
         let label = tagged(message.tag, data_of(flags, message.data));
-        start(ep, pieces, message.addr, label, message.context, Flags::Given(flags))
+        start_given(ep, pieces, message.addr, label, message.context, flags, work)
     }
+}
+
+unsafe extern "C" fn tsendmsg(ep: *mut FidEndpoint, message: *const TaggedMessage, flags: u64) -> Signed {
+    // SAFETY: as above.
+    unsafe { message.as_ref().map_or(signed(FI_EINVAL), |message| send_tagged(ep, message, flags, None)) }
 }
 
 unsafe extern "C" fn tinject(
@@ -295,14 +357,21 @@ unsafe extern "C" fn sendv(
     }
 }
 
-unsafe extern "C" fn sendmsg(ep: *mut FidEndpoint, message: *const Message, flags: u64) -> Signed {
-    // SAFETY: as above.
+/// # Safety
+/// As for [`send_tagged`].
+#[inline(always)]
+pub unsafe fn send_message(ep: *mut FidEndpoint, message: &Message, flags: u64, work: Option<&DeferredWork>) -> Signed {
+    // SAFETY: the caller's promise.
     unsafe {
-        let Some(message) = message.as_ref() else { return signed(FI_EINVAL) };
         let Some(pieces) = pieces(message.iov, message.iov_count) else { return signed(FI_EINVAL) };
         let label = plain(data_of(flags, message.data));
-        start(ep, pieces, message.addr, label, message.context, Flags::Given(flags))
+        start_given(ep, pieces, message.addr, label, message.context, flags, work)
     }
+}
+
+unsafe extern "C" fn sendmsg(ep: *mut FidEndpoint, message: *const Message, flags: u64) -> Signed {
+    // SAFETY: as above.
+    unsafe { message.as_ref().map_or(signed(FI_EINVAL), |message| send_message(ep, message, flags, None)) }
 }
 
 unsafe extern "C" fn inject(ep: *mut FidEndpoint, buffer: *const c_void, length: usize, to: Address) -> Signed {

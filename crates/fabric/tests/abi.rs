@@ -11,6 +11,7 @@ use plimsoll_fi::abi::constants::*;
 use plimsoll_fi::abi::info::*;
 use plimsoll_fi::abi::object::*;
 use plimsoll_fi::abi::transfer::*;
+use plimsoll_fi::abi::trigger::*;
 use plimsoll_fi::abi::{Iovec, Provider};
 
 /// What is asked of the compiler, and the answer that Rust gives.
@@ -128,6 +129,30 @@ fn structures(q: &mut Vec<Question>) {
         "iov_count" = iov_count, "addr" = addr, "rma_iov" = remote_iov, "rma_iov_count" = remote_iov_count,
         "datatype" = datatype, "op" = op, "context" = context, "data" = data);
     layout!(q, "struct fi_atomic_attr", AtomicAttr, whole: true, "count" = count, "size" = size);
+
+    layout!(q, "struct fi_alias", AliasAttr, whole: true, "fid" = fid, "flags" = flags);
+    layout!(q, "struct fi_triggered_context", TriggeredContext, whole: false, "event_type" = event_type,
+        "trigger.threshold.cntr" = counter, "trigger.threshold.threshold" = threshold);
+    layout!(q, "struct fi_triggered_context2", TriggeredContext, whole: false, "event_type" = event_type,
+        "trigger.threshold.cntr" = counter, "trigger.threshold.threshold" = threshold);
+    layout!(q, "struct fi_msg_fetch", ElementList, whole: true, "msg_iov" = iov, "desc" = desc,
+        "iov_count" = iov_count);
+    layout!(q, "struct fi_msg_compare", ElementList, whole: true, "msg_iov" = iov, "desc" = desc,
+        "iov_count" = iov_count);
+    layout!(q, "struct fi_op_msg", Operation<Message>, whole: true, "ep" = ep, "msg" = message, "flags" = flags);
+    layout!(q, "struct fi_op_tagged", Operation<TaggedMessage>, whole: true, "ep" = ep, "msg" = message,
+        "flags" = flags);
+    layout!(q, "struct fi_op_rma", Operation<RemoteMessage>, whole: true, "ep" = ep, "msg" = message,
+        "flags" = flags);
+    layout!(q, "struct fi_op_atomic", Operation<AtomicMessage>, whole: true, "ep" = ep, "msg" = message,
+        "flags" = flags);
+    layout!(q, "struct fi_op_fetch_atomic", FetchOperation, whole: true, "ep" = ep, "msg" = message,
+        "fetch" = fetch, "flags" = flags);
+    layout!(q, "struct fi_op_compare_atomic", CompareOperation, whole: true, "ep" = ep, "msg" = message,
+        "fetch" = fetch, "compare" = compare, "flags" = flags);
+    layout!(q, "struct fi_op_cntr", CounterOperation, whole: true, "cntr" = counter, "value" = value);
+    layout!(q, "struct fi_deferred_work", DeferredWork, whole: true, "context" = context, "threshold" = threshold,
+        "triggering_cntr" = triggering, "completion_cntr" = completion, "op_type" = op_type, "op" = op);
 
     layout!(q, "struct fid", Fid, whole: true, "fclass" = class, "context" = context, "ops" = ops);
     layout!(q, "struct fid_fabric", FidFabric, whole: true, "ops" = ops, "api_version" = api_version);
@@ -259,6 +284,7 @@ fn declarations_agree_with_the_headers() {
         "#include <stddef.h>\n#include <stdio.h>\n#include <sys/uio.h>\n#include <rdma/fabric.h>\n\
          #include <rdma/fi_atomic.h>\n#include <rdma/fi_cm.h>\n#include <rdma/fi_domain.h>\n\
          #include <rdma/fi_endpoint.h>\n#include <rdma/fi_eq.h>\n#include <rdma/fi_rma.h>\n#include <rdma/fi_tagged.h>\n\
+         #include <rdma/fi_trigger.h>\n\
          #include <rdma/providers/fi_prov.h>\nint main(void) {\n",
     );
     for question in &questions {

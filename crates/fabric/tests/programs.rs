@@ -126,6 +126,7 @@ fn capabilities_asked_for_are_granted_and_others_are_not() {
     for (caps, granted) in [
         ("FI_TAGGED|FI_DIRECTED_RECV|FI_SOURCE", true),
         ("FI_MSG|FI_MULTI_RECV|FI_LOCAL_COMM|FI_REMOTE_COMM", true),
+        ("FI_MSG|FI_RMA|FI_ATOMIC|FI_TRIGGER", true),
         ("FI_MSG|FI_MULTICAST", false),
         ("FI_MSG|FI_HMEM", false),
     ] {

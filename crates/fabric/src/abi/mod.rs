@@ -9,6 +9,7 @@ pub mod constants;
 pub mod info;
 pub mod object;
 pub mod transfer;
+pub mod trigger;
 
 use std::ffi::{c_char, c_int, c_void};
 

@@ -1,6 +1,7 @@
 /* Connected endpoints, fi_cm(3): side 0 listens, side 1 connects. */
 #include "conform.h"
 
+#include <rdma/fi_trigger.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/prctl.h>
@@ -45,8 +46,9 @@ static void listen_for(struct line *line) {
 }
 
 /* Side 0 listens and tells its name. */
-static struct line *open_line(void) {
+static struct line *open_line_with(uint64_t caps) {
     struct fi_info *hints = connected_hints();
+    hints->caps |= caps;
     struct line *line = memory(sizeof *line);
     memset(line, 0, sizeof *line);
     int code = fi_getinfo(FI_VERSION(1, 15), NULL, NULL, 0, hints, &line->info);
@@ -73,6 +75,8 @@ static struct line *open_line(void) {
     } else hear(line->listener, sizeof line->listener);
     return line;
 }
+
+static struct line *open_line(void) { return open_line_with(0); }
 
 static void close_line(struct line *line) {
     if (line->pep) CHECK_EQUAL(fi_close(&line->pep->fid), 0);
@@ -543,6 +547,29 @@ static void only_where_asked_for(void) {
     fi_freeinfo(hints);
 }
 
+/* Operations that wait for a counter, which the receive of the other side's word counts. */
+static void triggered(void) {
+    struct line *line = open_line_with(FI_TRIGGER);
+    if (!line) return;
+    struct fid_ep *ep = meet_by_line(line);
+    int out[2] = {side, side + 10}, in[2] = {-1, -1};
+    struct fi_triggered_context2 context = {.event_type = FI_TRIGGER_THRESHOLD};
+    context.trigger.threshold.cntr = line->receives;
+    context.trigger.threshold.threshold = fi_cntr_read(line->receives) + 1;
+    struct iovec from = {&out[1], sizeof(int)};
+    struct fi_msg message = {.msg_iov = &from, .iov_count = 1, .context = &context};
+    for (int i = 0; i < 2; i++) MUST(fi_recv(ep, &in[i], sizeof(int), NULL, 0, &in[i]));
+    MUST(fi_sendmsg(ep, &message, FI_TRIGGER | FI_COMPLETION));
+    wait_for_other(line);
+    CHECK(in[0] == -1 && in[1] == -1);
+    wait_for_other(line);
+    MUST(fi_send(ep, &out[0], sizeof(int), NULL, 0, &out[0]));
+    CHECK_EQUAL(fi_cntr_wait(line->receives, context.trigger.threshold.threshold + 1, 20000), 0);
+    /* The other side may have been triggered before it sent its own word. */
+    CHECK((in[0] == 1 - side && in[1] == 11 - side) || (in[0] == 11 - side && in[1] == 1 - side));
+    part(line, ep);
+}
+
 const struct test_case connection_cases[] = {
     {"data_go_both_ways", data_go_both_ways},
     {"names_of_both", names_of_both},
@@ -555,5 +582,6 @@ const struct test_case connection_cases[] = {
     {"shutdown_overtakes_nothing", shutdown_overtakes_nothing},
     {"killed_peer", killed_peer},
     {"only_where_asked_for", only_where_asked_for},
+    {"triggered", triggered},
     {0},
 };

@@ -39,7 +39,8 @@ static const struct group {
     {"multi_receive", multi_receive_cases}, {"completion", completion_cases},
     {"load", load_cases},             {"remote", remote_cases},
     {"shared", shared_cases},         {"connection", connection_cases},
-    {"datagram", datagram_cases},
+    {"datagram", datagram_cases},     {"trigger", trigger_cases},
+    {"trigger", work_cases},
 };
 
 void check(int holds, const char *file, int line, const char *format, ...) {
