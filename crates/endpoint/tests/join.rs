@@ -287,17 +287,20 @@ fn acquainted(rank: &mut Endpoint<Paths, Lasting>, text: &'static str) -> (Joine
     (other, to)
 }
 
+/// A message that is announced, however fast copies are.
+const LONG: usize = 300_000;
+
 #[test]
 fn nothing_is_written_for_an_endpoint_that_has_gone() {
     for text in [SHM, NODE] {
         let mut rank = Endpoint::join(&settings(text)).unwrap();
         let (mut other, to) = acquainted(&mut rank, SHM);
-        let (memory, look) = Lasting::new(20_000);
+        let (memory, look) = Lasting::new(LONG);
         rank.receive(Source::Any, TagSelector::exactly(2), memory, 0).unwrap();
         // The node's engine has taken the receive once it answers.
         assert!(rank.probe(Source::Any, TagSelector::exactly(3)).unwrap().is_none());
         drop(rank);
-        other.send(to, 2, vec![7; 20_000], 5).unwrap();
+        other.send(to, 2, vec![7; LONG], 5).unwrap();
         let ended = std::iter::repeat_with(|| until(&mut [&mut other], 1).remove(0)).find(|done| done.context == 5);
         assert_eq!(ended.map(|done| done.status), Some(Status::PeerDead), "{text}");
         assert!(look().iter().all(|&byte| byte == 0), "{text}: written after the end");

@@ -6,6 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use endpoint::{Completion, Endpoint, Name, Paths, Settings, Source, Status, TagSelector};
+use machine::PeerIndex;
 
 type Joined = Endpoint<Paths, Vec<u8>>;
 
@@ -87,6 +88,15 @@ fn until(end: &mut Joined, context: u64) -> Completion<Vec<u8>> {
     }
 }
 
+/// Sends the message and looks away once it is announced, so that its receiver reads it where it can.
+fn announce(end: &mut Joined, peer: PeerIndex, tag: u64) {
+    end.send_confirmed(peer, tag, pattern(tag as usize), 10).unwrap();
+    while end.report().unwrap().counters.announced == 0 {
+        assert!(end.poll().unwrap().is_none());
+    }
+    std::thread::sleep(Duration::from_millis(200));
+}
+
 /// Not a test by itself: one end, in the process that the tests below start.
 #[test]
 fn an_end() {
@@ -107,13 +117,13 @@ fn an_end() {
     let (mine, theirs) = if first { (1, 2) } else { (2, 1) };
     end.receive(Source::Peer(peer), TagSelector::exactly(theirs), vec![0; SIZE], 20).unwrap();
     if first {
-        end.send_confirmed(peer, mine, pattern(1), 10).unwrap();
+        announce(&mut end, peer, mine);
     }
     let got = until(&mut end, 20);
     assert_eq!(got.status, Status::Done);
     assert!(got.buffer == pattern(theirs as usize), "the message came otherwise than it was sent");
     if !first {
-        end.send_confirmed(peer, mine, pattern(2), 10).unwrap();
+        announce(&mut end, peer, mine);
     }
     // The first has its own back by now.
     if !first {

@@ -1,6 +1,6 @@
 //! The engine's state and what the application asks of it.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use machine::{Nanoseconds, PeerIndex};
 use slotmap::SlotMap;
@@ -11,6 +11,7 @@ use crate::credit::MOST_WIDENED;
 use crate::matching::{PostedQueue, UnexpectedQueue};
 use crate::peer::{Control, Peer, Target};
 use crate::reliability::Due;
+use crate::rendezvous::{Offer, Overtaken, Read};
 use crate::request::{
     ClaimKey, Completion, Direction, ReceiveKey, ReceiveRequest, ReceiveState, RequestId, RequestKey, SendKey,
     SendRequest, Status, from_wire, to_wire,
@@ -29,8 +30,7 @@ pub(crate) enum Unexpected {
     },
     Request {
         length: u64,
-        sender: u64,
-        address: u64,
+        offer: Offer,
     },
     /// Claimed; its sender died before all of it was here.
     Lost {
@@ -69,14 +69,6 @@ pub(crate) struct Claimed {
     pub peer: PeerIndex,
     pub label: Label,
     pub message: Unexpected,
-}
-
-/// A message to be fetched from a peer's memory.
-pub(crate) struct Read {
-    pub key: ReceiveKey,
-    pub peer: PeerIndex,
-    pub sender: u64,
-    pub address: u64,
 }
 
 /// What the engine has seen; for evidence, not for control.
@@ -150,6 +142,8 @@ pub struct Engine<B> {
     pub(crate) unexpected: UnexpectedQueue<Unexpected>,
     pub(crate) claimed: SlotMap<ClaimKey, Claimed>,
     pub(crate) reads: VecDeque<Read>,
+    /// By the receives that they ended.
+    pub(crate) overtaken: HashMap<ReceiveKey, Overtaken>,
     pub(crate) spares: Spares,
     pub(crate) bounce: Vec<u8>,
     pub(crate) ready: VecDeque<u32>,
@@ -187,6 +181,7 @@ impl<B: Buffer> Engine<B> {
             unexpected: UnexpectedQueue::new(),
             claimed: SlotMap::with_key(),
             reads: VecDeque::new(),
+            overtaken: HashMap::new(),
             spares: Spares::default(),
             bounce: Vec::new(),
             ready: VecDeque::new(),
@@ -314,6 +309,7 @@ impl<B: Buffer> Engine<B> {
             receiver: 0,
             withdrawn: false,
             stays: false,
+            fast: false,
             made: None,
         };
         let key = self.sends.insert(request);
@@ -373,8 +369,8 @@ impl<B: Buffer> Engine<B> {
             partial.target = Target::Nowhere;
         }
         self.let_go(peer, label.space, &message);
-        if let Unexpected::Request { sender, .. } = message {
-            self.peers[peer.0 as usize].control.push_back(Control::Done { sender });
+        if let Unexpected::Request { offer, .. } = message {
+            self.peers[peer.0 as usize].control.push_back(Control::Done { sender: offer.sender });
             self.mark_ready(peer);
         }
         true
@@ -495,6 +491,7 @@ impl<B: Buffer> Engine<B> {
             }
         }
         self.reads.retain(|read| read.peer != peer);
+        self.overtaken.retain(|_, overtaken| overtaken.peer != peer);
 
         let sends: Vec<_> = self.sends.iter().filter(|(_, send)| send.peer == peer).map(|(key, _)| key).collect();
         for key in sends {

@@ -4,17 +4,13 @@ use machine::{Nanoseconds, PeerIndex};
 
 use crate::buffer::Buffer;
 use crate::credit::MOST_MESSAGES;
-use crate::engine::{Engine, Read, Unexpected};
-use crate::peer::{Control, MOST_ANSWERS, Partial, Target};
+use crate::engine::{Engine, Unexpected};
+use crate::peer::{Partial, Target};
 use crate::reliability::{Arrival, Stored};
-use crate::request::{Match, ReceiveKey, ReceiveState, SendKey, Status, Way, from_wire, to_wire};
+use crate::rendezvous::Offer;
+use crate::request::{Match, ReceiveKey, ReceiveState, SendKey, Status, Way, from_wire};
 use crate::tag::{Envelope, Label};
 use crate::wire::{self, Packet, Sequencing};
-
-/// Bytes read from a peer's memory in one go, so that one long message does not hold up the rest.
-const READ_AT_ONCE: usize = 4 << 20;
-/// Bytes on their way from one process to another by way of this one; stays in a second-level cache.
-const BOUNCE: usize = 128 << 10;
 
 /// The peer broke the protocol.
 pub(crate) struct Violation;
@@ -151,21 +147,12 @@ impl<B: Buffer> Engine<B> {
         match packet {
             Packet::Eager { label, length, payload } => self.eager_arrived(peer, label, u64::from(length), payload),
             Packet::More { payload } => self.more_arrived(peer, payload),
-            Packet::Request { label, length, sender, address } => {
-                self.request_arrived(peer, label, length, sender, address)
+            Packet::Request { label, length, sender, address, fast } => {
+                self.request_arrived(peer, label, length, Offer { sender, address, fast })
             }
             Packet::Clear { sender, receiver } => self.clear_arrived(peer, from_wire(sender), receiver),
             Packet::Data { receiver, payload } => self.data_arrived(peer, from_wire(receiver), payload),
-            Packet::Done { sender } => {
-                let send: SendKey = from_wire(sender);
-                let request = self.sends.get(send).ok_or(Violation)?;
-                // A peer may end only a send that it was told of and has not asked the bytes of.
-                if request.peer != peer || !request.requested || request.receiver != 0 {
-                    return Err(Violation);
-                }
-                self.finish_send(send, Status::Done);
-                Ok(())
-            }
+            Packet::Done { sender } => self.done_arrived(peer, from_wire(sender)),
             Packet::Credit { messages, bytes, announce } => {
                 let link = &mut self.peers[peer.0 as usize];
                 let messages = link.credit_messages.checked_add(messages).ok_or(Violation)?;
@@ -258,7 +245,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// Adds bytes to a matched receive; ends it after the last.
-    fn fill_receive(&mut self, key: ReceiveKey, offset: u64, payload: &[u8], whole: bool) {
+    pub(crate) fn fill_receive(&mut self, key: ReceiveKey, offset: u64, payload: &[u8], whole: bool) {
         let request = &mut self.receives[key];
         copy_into(request.buffer(), offset, payload);
         let ReceiveState::Matched(matched) = &mut request.state else {
@@ -270,80 +257,6 @@ impl<B: Buffer> Engine<B> {
             let envelope = *envelope;
             let status = status_for(envelope, request.buffer());
             self.finish_receive(key, envelope, status);
-        }
-    }
-
-    fn request_arrived(
-        &mut self,
-        peer: PeerIndex,
-        label: Label,
-        length: u64,
-        sender: u64,
-        address: u64,
-    ) -> Result<(), Violation> {
-        // Each request that is matched is answered, so that one who takes no answers must not go on asking.
-        if self.peers[peer.0 as usize].control.len() >= MOST_ANSWERS {
-            return Err(Violation);
-        }
-        match self.posted.take(peer, label.space, label.tag) {
-            Some(key) => {
-                self.free_credit(peer, label.space, 0);
-                self.start_rendezvous(key, Envelope::new(peer, label, length), sender, address);
-            }
-            None => {
-                self.hold(peer, 0)?;
-                self.unexpected.push(peer, label, Unexpected::Request { length, sender, address });
-                self.counters.unexpected_most = self.counters.unexpected_most.max(self.unexpected.len() as u64);
-                self.relieve_behind_receives(peer, label.space);
-            }
-        }
-        Ok(())
-    }
-
-    fn clear_arrived(&mut self, peer: PeerIndex, send: SendKey, receiver: u64) -> Result<(), Violation> {
-        let request = self.sends.get_mut(send).ok_or(Violation)?;
-        if request.peer != peer || !request.requested || request.receiver != 0 || receiver == 0 {
-            return Err(Violation);
-        }
-        request.receiver = receiver;
-        if request.length() == 0 {
-            self.finish_send(send, Status::Done);
-            return Ok(());
-        }
-        if request.withdrawn {
-            self.peers[peer.0 as usize].control.push_back(Control::Withdrawn { receiver });
-            self.finish_send(send, Status::Cancelled);
-        } else {
-            self.peers[peer.0 as usize].streaming.push_back(send);
-        }
-        self.mark_ready(peer);
-        Ok(())
-    }
-
-    fn data_arrived(&mut self, peer: PeerIndex, key: ReceiveKey, payload: &[u8]) -> Result<(), Violation> {
-        let request = self.receives.get(key).ok_or(Violation)?;
-        let ReceiveState::Matched(matched) = &request.state else {
-            return Err(Violation);
-        };
-        let Match { envelope, got, way: Way::Data } = **matched else {
-            return Err(Violation);
-        };
-        let total = got + payload.len() as u64;
-        if envelope.peer != peer || total > envelope.length {
-            return Err(Violation);
-        }
-        self.fill_receive(key, got, payload, total == envelope.length);
-        Ok(())
-    }
-
-    fn withdrawn_arrived(&mut self, peer: PeerIndex, key: ReceiveKey) -> Result<(), Violation> {
-        match self.receives.get(key).map(|request| &request.state) {
-            Some(ReceiveState::Matched(matched)) if matched.way == Way::Data && matched.envelope.peer == peer => {
-                let envelope = matched.envelope;
-                self.finish_receive(key, envelope, Status::Withdrawn);
-                Ok(())
-            }
-            _ => Err(Violation),
         }
     }
 
@@ -368,106 +281,14 @@ impl<B: Buffer> Engine<B> {
                 self.receives[key].state = ReceiveState::matched(envelope, 0, Way::Eager);
                 self.fill_receive(key, 0, &data, whole);
             }
-            Unexpected::Request { length, sender, address } => {
-                self.start_rendezvous(key, Envelope::new(peer, label, length), sender, address);
+            Unexpected::Request { length, offer } => {
+                self.start_rendezvous(key, Envelope::new(peer, label, length), offer);
             }
             Unexpected::Lost { length } => {
                 self.finish_receive(key, Envelope::new(peer, label, length), Status::PeerDead);
             }
         }
     }
-
-    fn start_rendezvous(&mut self, key: ReceiveKey, envelope: Envelope, sender: u64, address: u64) {
-        let link = &mut self.peers[envelope.peer.0 as usize];
-        let readable = address != 0 && !link.remote_read_closed;
-        let way = if readable { Way::Read } else { Way::Data };
-        self.receives[key].state = ReceiveState::matched(envelope, 0, way);
-        if envelope.length > 0 && readable {
-            self.reads.push_back(Read { key, peer: envelope.peer, sender, address });
-        } else if envelope.length > 0 {
-            link.control.push_back(Control::Clear { sender, receiver: to_wire(key) });
-        } else {
-            link.control.push_back(Control::Done { sender });
-            self.finish_receive(key, envelope, Status::Done);
-        }
-        self.mark_ready(envelope.peer);
-    }
-
-    /// Whether messages are to be fetched from peers' memory.
-    #[inline]
-    pub fn has_reads(&self) -> bool {
-        !self.reads.is_empty()
-    }
-
-    /// Lets `read(peer, address, into)` fetch rendezvous messages from peers' memory; it returns false if that failed,
-    /// whereupon the bytes come in packets. Returns how many bytes were fetched.
-    pub fn carry_out_reads(&mut self, mut read: impl FnMut(PeerIndex, u64, &mut [u8]) -> bool) -> u64 {
-        let mut fetched = 0;
-        for _ in 0..self.reads.len() {
-            let Read { key, peer, sender, address } = self.reads.pop_front().expect("counted");
-            let link = &mut self.peers[peer.0 as usize];
-            let request = &mut self.receives[key];
-            let (ReceiveState::Matched(matched), Some(buffer)) = (&mut request.state, &mut request.buffer) else {
-                unreachable!("reads are of matched receives");
-            };
-            let Match { envelope, got, way } = &mut **matched;
-            let wanted = (envelope.length as usize).min(buffer.length());
-            let from = *got as usize;
-            let upto = wanted.min(from + READ_AT_ONCE);
-            let works = !link.remote_read_closed
-                && (from == upto
-                    || address.checked_add(*got).is_some_and(|address| {
-                        fetch(buffer, from, upto, address, &mut self.bounce, |at, into| read(peer, at, into))
-                    }));
-            if !works {
-                // Whatever was read before is sent again, from the start.
-                *got = 0;
-                *way = Way::Data;
-                link.remote_read_closed = true;
-                link.control.push_back(Control::Clear { sender, receiver: to_wire(key) });
-                self.counters.reads_refused += 1;
-            } else if upto < wanted {
-                *got = upto as u64;
-                fetched += (upto - from) as u64;
-                self.reads.push_back(Read { key, peer, sender, address });
-                continue;
-            } else {
-                fetched += (upto - from) as u64;
-                let envelope = *envelope;
-                link.control.push_back(Control::Done { sender });
-                self.counters.single_copies += 1;
-                let status = status_for(envelope, self.receives[key].buffer());
-                self.finish_receive(key, envelope, status);
-            }
-            self.mark_ready(peer);
-        }
-        fetched
-    }
-}
-
-/// Fills `from..upto` of the buffer out of a peer's memory; by way of `bounce` where its bytes are not this process's.
-fn fetch<B: Buffer>(
-    buffer: &mut B,
-    from: usize,
-    upto: usize,
-    address: u64,
-    bounce: &mut Vec<u8>,
-    mut read: impl FnMut(u64, &mut [u8]) -> bool,
-) -> bool {
-    if let Some(bytes) = buffer.as_mut_slice() {
-        return read(address, &mut bytes[from..upto]);
-    }
-    bounce.resize(BOUNCE, 0);
-    let mut at = from;
-    while at < upto {
-        let piece = &mut bounce[..BOUNCE.min(upto - at)];
-        if !read(address + (at - from) as u64, piece) {
-            return false;
-        }
-        buffer.write(at, piece);
-        at += piece.len();
-    }
-    true
 }
 
 /// Copies what fits.
@@ -482,6 +303,6 @@ fn copy_into<B: Buffer>(buffer: &mut B, offset: u64, payload: &[u8]) {
 }
 
 #[inline]
-fn status_for<B: Buffer>(envelope: Envelope, buffer: &B) -> Status {
+pub(crate) fn status_for<B: Buffer>(envelope: Envelope, buffer: &B) -> Status {
     if envelope.length > buffer.length() as u64 { Status::Truncated } else { Status::Done }
 }

@@ -26,6 +26,7 @@ mod outgoing;
 mod peer;
 mod posting;
 mod reliability;
+mod rendezvous;
 mod request;
 mod slots;
 mod spares;

@@ -322,10 +322,12 @@ impl<B: Buffer> Engine<B> {
                 link.favour_streaming = true;
                 let address = if link.config.remote_read { request.buffer.address() } else { 0 };
                 let length = request.length() as u64;
-                if link.may_be_eager(length) {
+                if link.config.eager_near.is_some() {
+                    request.fast = address != 0 && link.copies.are_fast();
                     link.copies.announced();
                 }
-                Packet::Request { label: request.label, length, sender: to_wire(send), address }.write(body);
+                let (sender, fast) = (to_wire(send), request.fast);
+                Packet::Request { label: request.label, length, sender, address, fast }.write(body);
                 request.requested = true;
             }
             Plan::Data { send, payload } => {
@@ -341,7 +343,7 @@ impl<B: Buffer> Engine<B> {
                 }
                 if link.reliability.is_some() {
                     kept = Some(Stored::Data { send, offset, last });
-                } else if last {
+                } else if last && !request.fast {
                     finished = Some(send);
                 }
             }

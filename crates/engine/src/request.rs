@@ -82,6 +82,8 @@ pub(crate) struct SendRequest<B> {
     pub written: usize,
     /// The receiver was told that the message waits here.
     pub requested: bool,
+    /// The receiver may read the bytes as well as have them sent, and ends the send when it has them.
+    pub fast: bool,
     /// Receiver's key, once it asked for the data.
     pub receiver: u64,
     /// The buffer was taken back: the receiver is told so once it asks for the data.
@@ -153,6 +155,8 @@ pub(crate) enum Way {
     Read,
     /// In `Data` packets.
     Data,
+    /// In `Data` packets, and perhaps out of the memory of the send of that key, which the receiver ends.
+    Both { sender: u64 },
 }
 
 pub(crate) fn to_wire(key: impl Key) -> u64 {

@@ -29,6 +29,8 @@ const WITHDRAWN: u8 = 8;
 
 /// In the third byte of a packet with a label: 64 bits of data are there.
 const HAS_DATA: u8 = 1;
+/// There, of a request.
+const FAST: u8 = 2;
 /// In the second byte of a credit packet.
 const ANNOUNCE: u8 = 1;
 
@@ -45,7 +47,7 @@ pub(crate) enum Packet<'a> {
     /// The next bytes of the eager message in progress.
     More { payload: &'a [u8] },
     /// A message waits at the sender (request to send); `address` is where, 0 if it cannot be read from outside.
-    Request { label: Label, length: u64, sender: u64, address: u64 },
+    Request { label: Label, length: u64, sender: u64, address: u64, fast: bool },
     /// The receiver is ready (clear to send).
     Clear { sender: u64, receiver: u64 },
     /// The next bytes of a rendezvous message.
@@ -133,16 +135,16 @@ impl<'a> Packet<'a> {
             }
             REQUEST => {
                 exactly(REQUEST_HEADER)?;
-                let data = match bytes[2] {
-                    0 => None,
-                    HAS_DATA => Some(u64_at(bytes, 40)),
-                    _ => return None,
-                };
+                if bytes[2] & !(HAS_DATA | FAST) != 0 {
+                    return None;
+                }
+                let data = (bytes[2] & HAS_DATA != 0).then(|| u64_at(bytes, 40));
                 Packet::Request {
                     label: Label { space: Space::from_wire(bytes[1])?, tag: u64_at(bytes, 8), data },
                     length: u64_at(bytes, 16),
                     sender: u64_at(bytes, 24),
                     address: u64_at(bytes, 32),
+                    fast: bytes[2] & FAST != 0,
                 }
             }
             CLEAR => {
@@ -209,9 +211,10 @@ impl<'a> Packet<'a> {
                 head(into, MORE, 0);
                 into[MORE_HEADER..].copy_from_slice(payload);
             }
-            Packet::Request { label, length, sender, address } => {
+            Packet::Request { label, length, sender, address, fast } => {
                 head(into, REQUEST, 0);
                 marks(into, &label);
+                into[2] |= if fast { FAST } else { 0 };
                 put(into, 8, label.tag);
                 put(into, 16, length);
                 put(into, 24, sender);
@@ -335,7 +338,7 @@ mod tests {
             let packet = match kind {
                 0 => Packet::Eager { label: label(a, c), length: payload.len() as u32 + (b as u32 >> 8), payload },
                 1 => Packet::More { payload },
-                2 => Packet::Request { label: label(a, d), length: b, sender: c, address: d },
+                2 => Packet::Request { label: label(a, d), length: b, sender: c, address: d, fast: b % 2 == 0 },
                 3 => Packet::Clear { sender: a, receiver: b },
                 4 => Packet::Data { receiver: a, payload },
                 5 => Packet::Done { sender: a },

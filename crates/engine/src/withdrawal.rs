@@ -3,7 +3,6 @@
 use crate::buffer::Buffer;
 use crate::engine::Engine;
 use crate::outgoing::write_again;
-use crate::peer::Control;
 use crate::request::{RequestId, RequestKey, SendKey, Status};
 
 /// Makes a buffer of the same length to take another's place; where the second argument is true, with a copy of its
@@ -44,10 +43,7 @@ impl<B: Buffer> Engine<B> {
                 }
                 let cut_short = send.written < send.length();
                 if cut_short {
-                    link.streaming.retain(|&streaming| streaming != key);
-                    link.plan = None;
-                    link.control.push_back(Control::Withdrawn { receiver });
-                    self.mark_ready(peer);
+                    self.stop_streaming(peer, key, receiver);
                 }
                 self.finish_send(key, if cut_short { Status::Cancelled } else { Status::Done });
             }

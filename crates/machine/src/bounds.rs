@@ -199,6 +199,8 @@ table! {
         mib(4), Said("each for every peer"), "as above";
     ENGINE_WINDOW: "packets out of order, and packets not acknowledged", "a peer",
         Count(1024), Said("the socket's buffer, for eight peers that send at once"), "packets are dropped, and sent again";
+    ENGINE_OVERTAKEN: "messages read before all of their packets had come", "a peer over shared memory",
+        NONE, Count(1024), "messages are read, and not sent as well";
     ENGINE_ANSWERS: "answers that a peer does not take (clear to send, done, credit)", "a peer",
         Count(1 << 20), Said("each for every peer"), "the peer is given up";
     SHM_LINKS: "links over shared memory that others have made to an endpoint", "a process of this user",

@@ -439,7 +439,8 @@ impl World {
 
         let host = &self.hosts[index];
         let mut next = host.engine.next_timeout().map_or(u64::MAX, |at| at.0.max(self.now + 1_000));
-        if blocked || !host.inbox.is_empty() {
+        // Reads that give packets some time look again.
+        if blocked || !host.inbox.is_empty() || host.engine.has_reads() {
             next = next.min(self.now + 1_000 + self.random.below(20_000));
         }
         if host.sends_left > 0 {
