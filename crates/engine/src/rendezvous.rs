@@ -48,7 +48,7 @@ pub(crate) struct Read {
     pub peer: PeerIndex,
     key: ReceiveKey,
     offer: Offer,
-    /// From here on the bytes were read.
+    /// Up to here bytes are wanted. Those behind were read, where others come in packets; a read alone goes forward.
     upto: u64,
     /// Bytes that had come in packets when last looked at.
     seen: u64,
@@ -227,7 +227,8 @@ impl<B: Buffer> Engine<B> {
                 unreachable!("reads are of matched receives");
             };
             let Match { envelope, got, way } = &mut **matched;
-            if *got > next.seen {
+            let alone = *way == Way::Read;
+            if *got > next.seen && !alone {
                 (next.seen, next.patience) = (*got, PATIENCE);
             }
             if *got < next.upto {
@@ -236,18 +237,22 @@ impl<B: Buffer> Engine<B> {
                     self.reads.push_back(next);
                     continue;
                 }
-                let at_once = if *way == Way::Read { READ_AT_ONCE } else { READ_BESIDE };
-                let from = next.upto.saturating_sub(at_once).max(*got);
+                let range = if alone {
+                    *got..next.upto.min(*got + READ_AT_ONCE)
+                } else {
+                    next.upto.saturating_sub(READ_BESIDE).max(*got)..next.upto
+                };
                 let works = !link.remote_read_closed
-                    && next.offer.address.checked_add(from).is_some_and(|address| {
-                        let range = from as usize..next.upto as usize;
+                    && next.offer.address.checked_add(range.start).is_some_and(|address| {
+                        let range = range.start as usize..range.end as usize;
                         fetch(buffer, range, address, &mut self.bounce, |at, into| read(next.peer, at, into))
                     });
                 if !works {
                     link.remote_read_closed = true;
                     self.counters.reads_refused += 1;
                     // Whatever was read before is sent again, from the start.
-                    if *way == Way::Read {
+                    if alone {
+                        *got = 0;
                         *way = next.offer.packets();
                         let (sender, receiver) = (next.offer.sender, to_wire(next.key));
                         link.control.push_back(Control::Clear { sender, receiver });
@@ -255,15 +260,19 @@ impl<B: Buffer> Engine<B> {
                     }
                     continue;
                 }
-                fetched += next.upto - from;
-                next.upto = from;
-                if *got < from {
+                fetched += range.end - range.start;
+                if alone {
+                    *got = range.end;
+                } else {
+                    next.upto = range.start;
+                }
+                if *got < next.upto {
                     self.reads.push_back(next);
                     continue;
                 }
             }
             let (envelope, left) = (*envelope, envelope.length - *got);
-            if *way != Way::Read {
+            if !alone {
                 self.overtaken.insert(next.key, Overtaken { peer: next.peer, left });
             }
             link.control.push_back(Control::Done { sender: next.offer.sender });

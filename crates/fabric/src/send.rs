@@ -95,6 +95,7 @@ impl State {
         let confirmed = flags & CONFIRMED != 0;
         if let [only] = pieces
             && !confirmed
+            && (flags & FI_INJECT == 0 || length <= INJECT)
         {
             let start = if length == 0 { std::ptr::dangling() } else { only.base.cast_const().cast::<u8>() };
             // SAFETY: the caller's promise; no length is over the limit of slices, since no memory is.
