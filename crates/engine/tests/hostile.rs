@@ -15,7 +15,7 @@ fn link(reliable: bool, remote_read: bool) -> LinkConfig {
     LinkConfig {
         mtu: Bytes((LARGEST_HEADER + RELIABILITY_HEADER + 60) as u64),
         eager_limit: Bytes(500),
-        eager_near: None,
+        eager_near: remote_read.then_some(Bytes(600)),
         remote_read,
         credit_messages: CREDIT_MESSAGES,
         credit_bytes: Bytes(CREDIT_BYTES),
@@ -157,7 +157,7 @@ fn attack(reliable: bool, remote_read: bool, harms: Vec<Harm>) -> Result<(), Tes
         for (peer, packet) in packets(now, &mut victim) {
             others[peer.0 as usize].handle_packet(now, PeerIndex(0), &packet);
         }
-        let mut moved = false;
+        let mut moved = victim.has_reads() || others[0].has_reads();
         for (index, other) in others.iter_mut().enumerate() {
             if other.next_timeout().is_some_and(|at| at <= now) {
                 other.handle_timeout(now);
