@@ -2,7 +2,7 @@
 //!
 //! Both where the sender's copies are fast: the receiver asks for the bytes, which then cost each core one copy, and reads what
 //! does not come soon, since the sender may be computing. It reads from the end towards those that come. Such a send lasts until its
-//! receiver has ended it, as its memory may be read until then; what the sender has sent too much is dropped.
+//! receiver has ended it, as its memory may be read until then; packets that come after that are dropped.
 
 use machine::PeerIndex;
 use machine::bounds::ENGINE_OVERTAKEN;
