@@ -61,6 +61,8 @@ ARM_TESTS = --package offcode --package wasm
 aarch64: export CC_aarch64_unknown_linux_gnu = aarch64-linux-gnu-gcc
 aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER = aarch64-linux-gnu-gcc
 aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER = qemu-aarch64 -L /usr/aarch64-linux-gnu
+# QEMU before 8.1 hangs at times where a program with threads starts another one, as GLib's slices do not survive a fork (QEMU's issue 285).
+aarch64: export G_SLICE = always-malloc
 aarch64:
 	@scripts/bootstrap aarch64
 	@$(CARGO) build --target $(ARM) --package plimsoll-offcode
