@@ -2,8 +2,11 @@
 
 use experiment::comparison::Paired;
 use experiment::findings::Interval;
+use experiment::nearness::parted;
+use experiment::rounds::Series;
 use experiment::statistics::{median, median_interval};
 
+use super::block::Block;
 use super::conduct::Measured;
 use super::pattern::Task;
 
@@ -43,6 +46,25 @@ pub fn difference(of: &Measured, peer: &Measured, task: &Task) -> Option<Interva
 /// `of` over `peer` round by round, in the unit of the pattern: below 1 is better for a time, above 1 for a rate.
 pub fn ratio(of: &Measured, peer: &Measured, task: &Task) -> Option<Interval> {
     over(of, peer, task).interval()
+}
+
+/// The same of the rounds in which the cores were near, and of those in which they were far; `None` where they did not move.
+pub fn ratios_by_place(of: &Measured, peer: &Measured, task: &Task) -> Option<[Option<Interval>; 2]> {
+    let both = of.series.blocks.iter().chain(&peer.series.blocks);
+    let limit = parted(&both.flat_map(|taken| taken.probes).flatten().collect::<Vec<_>>())?;
+    let there = |series: &Series<Block>, is_near: bool| Series {
+        blocks: series
+            .blocks
+            .iter()
+            .filter(|taken| taken.probes.iter().flatten().all(|probe| (*probe <= limit) == is_near))
+            .cloned()
+            .collect(),
+        failures: Vec::new(),
+    };
+    Some([true, false].map(|is_near| {
+        let value = |block: &Block| Some(block.of(task)?.value);
+        there(&of.series, is_near).over(&there(&peer.series, is_near), value).interval()
+    }))
 }
 
 #[cfg(test)]
@@ -107,6 +129,20 @@ pub(super) mod tests {
         assert_eq!(value(&all[0], &LATENCY).unwrap().median, 200.0);
         let more = difference(best, &all[0], &LATENCY).unwrap();
         assert_eq!((more.median, more.samples), (200.0, 3), "{more:?}");
+    }
+
+    #[test]
+    fn rounds_of_near_and_of_far_cores_are_told_apart() {
+        let mut all = [
+            measured(engine(), LATENCY, &[100.0, 300.0, 100.0, 300.0, 100.0, 300.0]),
+            measured(Contender::Peer(named("vader").unwrap()), LATENCY, &[50.0, 300.0, 50.0, 300.0, 50.0, 300.0]),
+        ];
+        assert_eq!(ratios_by_place(&all[0], &all[1], &LATENCY), None, "at one distance");
+        for taken in all.iter_mut().flat_map(|of| &mut of.series.blocks).filter(|taken| taken.round % 2 == 1) {
+            taken.probes = [Some(Probe { half_round_trip_ps: 240_000 }); 2];
+        }
+        let [near, far] = ratios_by_place(&all[0], &all[1], &LATENCY).unwrap().map(Option::unwrap);
+        assert_eq!((near.median, near.samples, far.median, far.samples), (2.0, 3, 1.0, 3));
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub struct Plan {
     pub rounds: u32,
     /// Blocks with timed MPI calls, of each contender at each place and each task.
     pub accounted_rounds: u32,
-    /// A place whose targets are decided gets no more rounds.
+    /// Only tasks that are a target of their place are measured, and a place whose targets are decided gets no more rounds.
     pub targets: bool,
 }
 
@@ -38,7 +38,8 @@ impl Plan {
     }
 
     fn tasks_of(&self, seats: Seats, contender: &Contender) -> impl Iterator<Item = Task> {
-        self.tasks.iter().copied().filter(move |task| contender.can(&seats, task))
+        let wanted = move |task: &Task| !self.targets || targets::has(seats.hosts, task);
+        self.tasks.iter().copied().filter(move |task| contender.can(&seats, task) && wanted(task))
     }
 }
 

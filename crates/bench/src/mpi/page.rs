@@ -54,8 +54,16 @@ const LEGEND: &str = "CPU, application, kernel and softirq are measured; a value
 
 /// What came out for each target.
 pub fn targets(judged: &[Judged]) -> String {
-    let mut table =
-        table(&["target", "pattern", "measured", "95 % interval", "verdict", "best of plimsoll", "best peer"]);
+    let mut table = table(&[
+        "target",
+        "pattern",
+        "measured",
+        "95 % interval",
+        "verdict",
+        "near, far",
+        "best of plimsoll",
+        "best peer",
+    ]);
     for target in judged {
         let place = match target.hosts {
             Hosts::One => "one host".to_owned(),
@@ -73,11 +81,17 @@ pub fn targets(judged: &[Judged]) -> String {
                 false => format!("{:.2} .. {:.2}", i.low, i.high),
             }),
             target.verdict.to_string(),
+            target.places.map_or("-".to_owned(), |places| places.map(in_place).join(", ")),
             name(target.engine),
             name(target.peer),
         ]);
     }
-    format!("ratios to the best peer of the same rounds, on the same cores\n{}", lines(table, &[2, 3]))
+    let heading = "ratios to the best peer of the same rounds, on the same cores; near, far: medians where the cores moved (rounds)";
+    format!("{heading}\n{}", lines(table, &[2, 3]))
+}
+
+fn in_place(ratio: Option<Interval>) -> String {
+    ratio.map_or("-".to_owned(), |interval| format!("{:.2}x ({})", interval.median, interval.samples))
 }
 
 fn seats_of(all: &[Measured]) -> Vec<Seats> {

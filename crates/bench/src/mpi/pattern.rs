@@ -19,7 +19,9 @@ pub enum Pattern {
     Latency,
     /// Windows of messages one way; bytes a second.
     Bandwidth,
-    /// The same in messages a second.
+    /// The same through 64 MiB at either end, which no cache of a core's own holds.
+    ColdBandwidth,
+    /// Windows of messages one way; messages a second.
     Rate,
     /// Compute, and swap a border meanwhile; ns a step.
     Exchange,
@@ -36,9 +38,10 @@ pub enum Pattern {
 }
 
 impl Pattern {
-    pub const ALL: [Pattern; 9] = [
+    pub const ALL: [Pattern; 10] = [
         Pattern::Latency,
         Pattern::Bandwidth,
+        Pattern::ColdBandwidth,
         Pattern::Rate,
         Pattern::Exchange,
         Pattern::Overlap,
@@ -52,6 +55,7 @@ impl Pattern {
         match self {
             Pattern::Latency => "latency",
             Pattern::Bandwidth => "bandwidth",
+            Pattern::ColdBandwidth => "cold-bandwidth",
             Pattern::Rate => "rate",
             Pattern::Exchange => "exchange",
             Pattern::Overlap => "overlap",
@@ -63,7 +67,7 @@ impl Pattern {
     }
 
     pub fn more_is_better(self) -> bool {
-        matches!(self, Pattern::Bandwidth | Pattern::Rate | Pattern::Overlap)
+        matches!(self, Pattern::Bandwidth | Pattern::ColdBandwidth | Pattern::Rate | Pattern::Overlap)
     }
 
     /// Whether all ranks take part, however many there are; the others are of two.
@@ -74,7 +78,7 @@ impl Pattern {
     /// Messages of one round, both ways together; of more than two ranks those of a rank.
     pub fn messages(self) -> u64 {
         match self {
-            Pattern::Bandwidth | Pattern::Rate => WINDOW,
+            Pattern::Bandwidth | Pattern::ColdBandwidth | Pattern::Rate => WINDOW,
             _ => 2,
         }
     }
@@ -89,7 +93,7 @@ impl Pattern {
                 ((transfer + computing - elapsed / rounds.max(1.0)) / transfer.max(1.0)).clamp(0.001, 1.0)
             }
             Pattern::Rate => rounds * WINDOW as f64 / elapsed * 1e9,
-            Pattern::Bandwidth => rounds * WINDOW as f64 * size.0 as f64 / elapsed * 1e9,
+            Pattern::Bandwidth | Pattern::ColdBandwidth => rounds * WINDOW as f64 * size.0 as f64 / elapsed * 1e9,
             _ => elapsed / rounds.max(1.0),
         }
     }
@@ -98,7 +102,7 @@ impl Pattern {
     pub fn quantity(self, value: f64) -> String {
         match self {
             Pattern::Overlap => format!("{:.0} %", value * 100.0),
-            Pattern::Bandwidth => BytesPerSecond(value).to_string(),
+            Pattern::Bandwidth | Pattern::ColdBandwidth => BytesPerSecond(value).to_string(),
             Pattern::Rate => format!("{:.3} M/s", value / 1e6),
             _ if value < 1000.0 => format!("{value:.1} ns"),
             _ => format!("{:.2} us", value / 1e3),
@@ -109,7 +113,7 @@ impl Pattern {
     pub fn usual_sizes(self) -> &'static [u64] {
         match self {
             Pattern::Latency => &[8, 4096],
-            Pattern::Bandwidth => &[1 << 20],
+            Pattern::Bandwidth | Pattern::ColdBandwidth => &[1 << 20],
             Pattern::Rate => &[8],
             Pattern::Exchange => &[8192],
             Pattern::Overlap => &[64 << 10, 1 << 20],
@@ -131,7 +135,7 @@ impl FromStr for Pattern {
 
     fn from_str(text: &str) -> Result<Pattern> {
         Pattern::ALL.into_iter().find(|pattern| pattern.name() == text).ok_or_else(|| {
-            let next = "choose latency, bandwidth, rate, exchange, overlap, ring, barrier, alltoall or allreduce";
+            let next = "choose latency, bandwidth, cold-bandwidth, rate, exchange, overlap, ring, barrier, alltoall or allreduce";
             Fault::new(format!("pattern '{text}'"), "ranks of an MPI program have no such pattern", next)
         })
     }

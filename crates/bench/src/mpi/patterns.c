@@ -23,6 +23,9 @@
 #endif
 
 enum { WINDOW = 64, ANSWER = 9, LATENCY_TAG = 1, WINDOW_TAG = 2, COMPUTE_PASSES = 4 };
+/* Messages of a window lie apart while all of them fit into APART; larger ones share a buffer, as OSU's do. Those of
+ * `cold-bandwidth` walk through COLD, which no cache of a core's own holds. */
+static const size_t APART = 4u << 20, COLD = 64u << 20;
 
 static int rank, ranks, account;
 static uint64_t calls, ticks_in_calls, ticks_in_all_calls, first_tick, first_nanosecond;
@@ -97,8 +100,8 @@ struct work {
     char pattern[16];
     size_t size;
     int works;
-    char *out, *in; /* for a window: WINDOW messages beside each other, up to a bound */
-    size_t stride;
+    char *out, *in; /* of `span` bytes, through which messages of a window go by `stride`; the next lies at `at` */
+    size_t span, stride, at;
     uint64_t *field; /* what is computed on between exchanges */
     size_t words;
     uint64_t passes;          /* of computing in a round of `overlap` */
@@ -144,25 +147,40 @@ static void ping_pong(struct work *work, uint64_t rounds)
     }
 }
 
+/* Where the next message of a window lies. */
+static size_t next_of(struct work *work)
+{
+    size_t at = work->at, next = at + work->stride;
+    work->at = next + work->size <= work->span ? next : 0;
+    return at;
+}
+
 static void windows(struct work *work, uint64_t rounds)
 {
     MPI_Request requests[WINDOW];
-    int size = (int)work->size, answer = 0;
+    size_t places[WINDOW];
+    int size = (int)work->size, answer = 0, together = WINDOW;
+    /* No two messages under way have one place, but where all have. */
+    if (work->stride > 0 && work->span / work->stride < WINDOW)
+        together = (int)(work->span / work->stride);
     for (uint64_t i = 0; i < rounds; i++) {
-        if (rank == 0) {
-            for (int j = 0; j < WINDOW; j++)
-                CALL(MPI_Isend(work->out + j * work->stride, size, MPI_CHAR, 1, WINDOW_TAG, MPI_COMM_WORLD, &requests[j]));
-            CALL(MPI_Waitall(WINDOW, requests, MPI_STATUSES_IGNORE));
-            CALL(MPI_Recv(&answer, 1, MPI_INT, 1, ANSWER, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
-        } else {
-            for (int j = 0; j < WINDOW; j++)
-                CALL(MPI_Irecv(work->in + j * work->stride, size, MPI_CHAR, 0, WINDOW_TAG, MPI_COMM_WORLD, &requests[j]));
-            CALL(MPI_Waitall(WINDOW, requests, MPI_STATUSES_IGNORE));
-            if (work->works)
-                for (int j = 0; j < WINDOW; j++)
-                    use(work->in + j * work->stride, work->size);
-            CALL(MPI_Send(&answer, 1, MPI_INT, 0, ANSWER, MPI_COMM_WORLD));
+        for (int first = 0; first < WINDOW; first += together) {
+            int count = WINDOW - first < together ? WINDOW - first : together;
+            for (int j = 0; j < count; j++) {
+                places[j] = next_of(work);
+                if (rank == 0)
+                    CALL(MPI_Isend(work->out + places[j], size, MPI_CHAR, 1, WINDOW_TAG, MPI_COMM_WORLD, &requests[j]));
+                else
+                    CALL(MPI_Irecv(work->in + places[j], size, MPI_CHAR, 0, WINDOW_TAG, MPI_COMM_WORLD, &requests[j]));
+            }
+            CALL(MPI_Waitall(count, requests, MPI_STATUSES_IGNORE));
+            for (int j = 0; rank == 1 && work->works && j < count; j++)
+                use(work->in + places[j], work->size);
         }
+        if (rank == 0)
+            CALL(MPI_Recv(&answer, 1, MPI_INT, 1, ANSWER, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        else
+            CALL(MPI_Send(&answer, 1, MPI_INT, 0, ANSWER, MPI_COMM_WORLD));
     }
 }
 
@@ -378,17 +396,17 @@ int main(int argc, char **argv)
     for (int nth = 5; nth < argc; nth++) {
         struct work work = {0};
         char receiver[16];
-        if (sscanf(argv[nth], "%15[a-z]:%zu:%15[a-z]", work.pattern, &work.size, receiver) != 3) {
+        if (sscanf(argv[nth], "%15[a-z-]:%zu:%15[a-z]", work.pattern, &work.size, receiver) != 3) {
             errno = EINVAL;
             die(argv[nth]);
         }
         work.works = strcmp(receiver, "works") == 0;
-        /* Messages of a window lie apart while all of them fit into 4 MiB; larger ones share a buffer, as OSU's do. */
-        int apart = work.size * WINDOW <= 4u << 20;
-        work.stride = apart ? (work.size + 63) & ~(size_t)63 : 0;
-        size_t window = work.stride * WINDOW + work.size, of_all = (size_t)ranks * work.size;
-        work.out = memory(window > of_all ? window : of_all);
-        work.in = memory(window > of_all ? window : of_all);
+        int cold = strcmp(work.pattern, "cold-bandwidth") == 0;
+        work.stride = cold || work.size * WINDOW <= APART ? (work.size + 63) & ~(size_t)63 : 0;
+        work.span = cold ? (COLD > work.stride ? COLD : work.stride) : work.stride * (WINDOW - 1) + work.size;
+        size_t of_all = (size_t)ranks * work.size;
+        work.out = memory(work.span > of_all ? work.span : of_all);
+        work.in = memory(work.span > of_all ? work.span : of_all);
         work.words = 4096;
         work.field = (uint64_t *)memory(work.words * sizeof *work.field);
         if (strcmp(work.pattern, "overlap") == 0)

@@ -6,7 +6,7 @@ use experiment::point::Receiver;
 use machine::Bytes;
 use serde::Serialize;
 
-use super::comparison::{best, ratio};
+use super::comparison::{best, ratio, ratios_by_place};
 use super::conduct::Measured;
 use super::contender::{Contender, Hosts};
 use super::pattern::{Pattern, Task};
@@ -22,7 +22,7 @@ const fn target(hosts: Hosts, pattern: Pattern, size: u64, bound: Bound) -> Targ
     Target { hosts, task: Task { pattern, size: Bytes(size), receiver: Receiver::Reads }, bound }
 }
 
-pub const ALL: [Target; 25] = [
+pub const ALL: [Target; 29] = [
     target(Hosts::One, Pattern::Latency, 8, Bound::AtMost(1.0)),
     target(Hosts::One, Pattern::Latency, 512, Bound::AtMost(1.0)),
     target(Hosts::One, Pattern::Rate, 8, Bound::AtLeast(1.0)),
@@ -30,6 +30,10 @@ pub const ALL: [Target; 25] = [
     target(Hosts::One, Pattern::Bandwidth, 128 << 10, Bound::AtLeast(1.0)),
     target(Hosts::One, Pattern::Bandwidth, 1 << 20, Bound::AtLeast(1.0)),
     target(Hosts::One, Pattern::Bandwidth, 4 << 20, Bound::AtLeast(1.0)),
+    target(Hosts::One, Pattern::ColdBandwidth, 16 << 10, Bound::AtLeast(1.0)),
+    target(Hosts::One, Pattern::ColdBandwidth, 128 << 10, Bound::AtLeast(1.0)),
+    target(Hosts::One, Pattern::ColdBandwidth, 1 << 20, Bound::AtLeast(1.0)),
+    target(Hosts::One, Pattern::ColdBandwidth, 4 << 20, Bound::AtLeast(1.0)),
     target(Hosts::Crowd(4), Pattern::Barrier, 0, Bound::AtMost(1.0)),
     target(Hosts::Crowd(4), Pattern::Ring, 1 << 10, Bound::AtMost(1.0)),
     target(Hosts::Crowd(4), Pattern::AllToAll, 8, Bound::AtMost(1.0)),
@@ -49,6 +53,11 @@ pub const ALL: [Target; 25] = [
     target(Hosts::Lab, Pattern::Bandwidth, 1 << 20, Bound::AtLeast(1.0)),
     target(Hosts::Lab, Pattern::Bandwidth, 4 << 20, Bound::AtLeast(1.0)),
 ];
+
+/// Whether something is asked of `task` there.
+pub fn has(hosts: Hosts, task: &Task) -> bool {
+    ALL.iter().any(|target| target.hosts == hosts && target.task == *task)
+}
 
 /// Each task of the targets once.
 pub fn tasks() -> Vec<Task> {
@@ -70,6 +79,8 @@ pub struct Judged<'a> {
     pub engine: Option<&'a Contender>,
     pub peer: Option<&'a Contender>,
     pub ratio: Option<Interval>,
+    /// Where the two cores moved: the same of the rounds in which they were near, and far.
+    pub places: Option<[Option<Interval>; 2]>,
     pub verdict: Verdict,
 }
 
@@ -83,9 +94,11 @@ pub fn judge(all: &[Measured]) -> Vec<Judged<'_>> {
             let here = || all.iter().filter(move |measured| Some(measured.seats) == seats);
             let engine = best(here(), &task, |measured| measured.contender.is_engine());
             let peer = best(here(), &task, |measured| !measured.contender.is_engine());
-            let ratio = engine.zip(peer).and_then(|(engine, peer)| ratio(engine, peer, &task));
+            let both = engine.zip(peer);
+            let ratio = both.and_then(|(engine, peer)| ratio(engine, peer, &task));
+            let places = both.and_then(|(engine, peer)| ratios_by_place(engine, peer, &task));
             let (engine, peer) = (engine.map(|m| &m.contender), peer.map(|m| &m.contender));
-            Judged { hosts, task, bound, engine, peer, ratio, verdict: bound.judge(ratio) }
+            Judged { hosts, task, bound, engine, peer, ratio, places, verdict: bound.judge(ratio) }
         })
         .collect()
 }

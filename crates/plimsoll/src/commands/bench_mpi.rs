@@ -19,9 +19,9 @@ pub struct Arguments {
     /// Measure only the targets of the libfabric provider: ratios to MPI's best own transport, and whether they are met
     #[arg(long, requires = "mpi", conflicts_with = "tasks")]
     targets: bool,
-    /// Tasks, each with :SIZE, or without for its usual sizes. Of two ranks: latency, bandwidth, rate (window of 64),
-    /// exchange (compute, then swap a border) and overlap (the share of a transfer that rank 0's computing hides); of 4, 8 and 32
-    /// ranks that share two cores: ring, barrier, alltoall and allreduce
+    /// Tasks, each with :SIZE, or without for its usual sizes. Of two ranks: latency, bandwidth, cold-bandwidth (through 64 MiB
+    /// at either end), rate (window of 64), exchange (compute, then swap a border) and overlap (the share of a transfer that
+    /// rank 0's computing hides); of 4, 8 and 32 ranks that share two cores: ring, barrier, alltoall and allreduce
     #[arg(long, requires = "mpi", value_delimiter = ',', value_parser = tasks)]
     tasks: Vec<Tasks>,
     /// Hosts of the ranks: one, lab (two, needs root), nodes (this node and the next one of a Slurm or PBS job), or both: one
