@@ -194,16 +194,16 @@ impl<B: Buffer> Engine<B> {
                 }
             },
             Some(reliability) => {
-                let planned = match reliability.to_resend() {
-                    Some((place, _, length)) => Some((Plan::Resend { place }, length)),
-                    None if reliability.may_send() => plan_packet(link, &self.sends),
+                let planned = match reliability.to_resend(now) {
+                    Some((place, length)) => Some((Plan::Resend { place }, length)),
+                    None if reliability.may_send(now) => plan_packet(link, &self.sends),
                     None => None,
                 };
                 match planned {
                     Some((plan, length)) => (plan, RELIABILITY_HEADER + length),
                     None => {
                         let acknowledges = reliability.must_acknowledge(now);
-                        if reliability.may_send() {
+                        if reliability.may_send(now) {
                             self.counters.credit_waits += u64::from(link.starves());
                         }
                         if !acknowledges {
@@ -224,7 +224,7 @@ impl<B: Buffer> Engine<B> {
         let link = &self.peers[peer.0 as usize];
         let reliability = link.reliability.as_ref()?;
         let body = match link.plan? {
-            Plan::Resend { .. } => match reliability.to_resend()?.1 {
+            Plan::Resend { place } => match reliability.stored(place).0 {
                 Stored::Shared(shared) => shared.clone(),
                 _ => return None,
             },
@@ -439,7 +439,7 @@ fn resend<B: Buffer>(
     body: &mut [u8],
 ) {
     let reliability = link.reliability.as_mut().expect("planned on an unreliable port");
-    let (_, stored, length) = reliability.to_resend().expect("planned");
+    let (stored, length) = reliability.stored(place);
     match stored {
         Stored::Copy(bytes) => body.copy_from_slice(bytes),
         Stored::Shared(shared) => {

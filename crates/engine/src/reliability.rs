@@ -27,6 +27,11 @@ const LEAST_WINDOW: f64 = 4.0;
 /// that streams of both share a link.
 const SHRINKAGE: f64 = 0.7;
 const GROWTH: f64 = 3.0 * (1.0 - SHRINKAGE) / (1.0 + SHRINKAGE);
+/// A path that has lost packets is paced: packets leave at so many times the window a round trip, as Linux's TCP paces, in bursts of
+/// a quarter of a round trip, at least so many packets. A queue too short for a whole window holds such a burst.
+const PACE: f64 = 1.2;
+const BURST_OF_ROUND_TRIP: f64 = 0.25;
+const BURST_LEAST: f64 = 4.0;
 /// Packets that probe a silent peer at each timeout after the first.
 const PROBES: usize = 4;
 const FIRST_TIMEOUT: Nanoseconds = Nanoseconds(50_000_000);
@@ -115,6 +120,9 @@ pub(crate) struct Reliability {
     latest_sent_at: Nanoseconds,
     window: f64,
     threshold: f64,
+    /// When the latest packet left, and when it would have left without bursts.
+    transmitted: Nanoseconds,
+    paced: Nanoseconds,
     /// Losses of packets sent before this transmission are one event.
     recovery: u64,
     round_trip: Option<(f64, f64)>,
@@ -153,6 +161,8 @@ impl Reliability {
             latest_arrived: 0,
             latest_sent_at: Nanoseconds(0),
             threshold: f64::INFINITY,
+            transmitted: Nanoseconds(0),
+            paced: Nanoseconds(0),
             recovery: 0,
             round_trip: None,
             least_round_trip: Nanoseconds(0),
@@ -182,26 +192,50 @@ impl Reliability {
     }
 
     /// A new packet may leave now.
-    pub fn may_send(&self) -> bool {
-        self.lost == 0 && self.has_room() && self.flight.len() < self.config.window as usize
+    pub fn may_send(&self, now: Nanoseconds) -> bool {
+        self.lost == 0
+            && self.has_room()
+            && self.flight.len() < self.config.window as usize
+            && self.held_until().is_none_or(|at| at <= now)
     }
 
     fn has_room(&self) -> bool {
         (self.outstanding as f64) < self.window
     }
 
-    /// The packet to retransmit next: its place for [`Reliability::resend`], how to make it, its length.
-    pub fn to_resend(&self) -> Option<(usize, &Stored, usize)> {
+    /// Time from one packet to the next, and by how much a burst may be ahead of it, ns; `None` of a path that has lost nothing.
+    fn pace(&self) -> Option<(f64, f64)> {
+        if self.threshold.is_infinite() {
+            return None;
+        }
+        let (round_trip, _) = self.round_trip?;
+        let each = round_trip / (PACE * self.window);
+        Some((each, (BURST_OF_ROUND_TRIP * round_trip).max(BURST_LEAST * each)))
+    }
+
+    /// When the next packet may leave.
+    fn held_until(&self) -> Option<Nanoseconds> {
+        let (_, ahead) = self.pace()?;
+        Some(Nanoseconds(self.paced.0.saturating_sub(ahead as u64)))
+    }
+
+    /// The packet to retransmit next: its place for [`Reliability::resend`], its length.
+    pub fn to_resend(&self, now: Nanoseconds) -> Option<(usize, usize)> {
         if self.lost == 0 {
             return None;
         }
         let place = self.lost_from + self.flight.range(self.lost_from..).position(|packet| packet.lost)?;
         // The oldest may always go: while it is missing, the peer cannot tell of what lies far beyond it.
-        if place > 0 && !self.has_room() {
+        if place > 0 && (!self.has_room() || self.held_until().is_some_and(|at| at > now)) {
             return None;
         }
+        Some((place, self.flight[place].length))
+    }
+
+    /// How to make the packet in flight at `place` again, and its length.
+    pub fn stored(&self, place: usize) -> (&Stored, usize) {
         let packet = &self.flight[place];
-        Some((place, &packet.stored, packet.length))
+        (&packet.stored, packet.length)
     }
 
     pub fn resend(&mut self, now: Nanoseconds, place: usize) -> Sequencing {
@@ -246,6 +280,10 @@ impl Reliability {
     fn transmission(&mut self, now: Nanoseconds) -> u64 {
         self.engage(now);
         self.retransmit_at.get_or_insert(now + self.timeout());
+        self.transmitted = now;
+        if let Some((each, _)) = self.pace() {
+            self.paced = self.paced.max(now) + Nanoseconds(each as u64);
+        }
         self.order += 1;
         self.order
     }
@@ -510,7 +548,8 @@ impl Reliability {
         let ping = self.pinged.max(self.heard) + self.config.ping_after;
         let silence = self.heard + self.config.silence_limit;
         let signs = ping.min(silence);
-        Some([self.retransmit_at, self.acknowledge_at].into_iter().flatten().fold(signs, Nanoseconds::min))
+        let held = self.held_until().filter(|at| *at > self.transmitted.max(self.looked));
+        Some([self.retransmit_at, self.acknowledge_at, held].into_iter().flatten().fold(signs, Nanoseconds::min))
     }
 
     pub fn handle_timeout(&mut self, now: Nanoseconds) -> Due {
@@ -522,9 +561,12 @@ impl Reliability {
         // take its own absence for the peer's.
         let away = now.0.saturating_sub(self.looked.0).saturating_sub(2 * self.config.ping_after.0);
         self.heard = Nanoseconds(self.heard.0 + away).min(now.max(self.heard));
-        self.looked = now;
+        let looked = std::mem::replace(&mut self.looked, now);
         if now >= self.heard + self.config.silence_limit {
             return Due::Dead;
+        }
+        if self.held_until().is_some_and(|at| at > looked && at <= now) {
+            due = Due::Transmit;
         }
         if self.retransmit_at.is_some_and(|at| at <= now) {
             // The oldest go again, at first a single one, as probes: a peer that merely computes costs few packets.

@@ -91,8 +91,13 @@ fn kernel_tcp() -> [Box<dyn End>; 2] {
 }
 
 /// Mbit/s of each stream that come through in `counted` seconds after `warm` seconds.
-fn goodput(mut streams: Ends, megabits: f64, loss: f64, seed: u64, [warm, counted]: [f64; 2]) -> Vec<f64> {
-    let mut links = [seed, seed + 1].map(|seed| Link::new(megabits, QUEUE, loss, seed));
+fn goodput(streams: Ends, megabits: f64, loss: f64, seed: u64, times: [f64; 2]) -> Vec<f64> {
+    behind(QUEUE, streams, megabits, loss, seed, times)
+}
+
+/// The same where a packet waits for at most `queue` ns.
+fn behind(queue: u64, mut streams: Ends, megabits: f64, loss: f64, seed: u64, [warm, counted]: [f64; 2]) -> Vec<f64> {
+    let mut links = [seed, seed + 1].map(|seed| Link::new(megabits, queue, loss, seed));
     let [warm, counted] = [warm, counted].map(|seconds| (seconds * 1e9) as u64 / TURN * TURN);
     for now in (0..warm + counted).step_by(TURN as usize) {
         if now == warm {
@@ -122,10 +127,11 @@ fn a_link_that_loses_packets_is_used() {
     }
 }
 
+/// A few losses beside those of the queue: without them every run is the same.
 #[test]
 fn streams_share_a_link() {
     for seed in [5, 78, 1022] {
-        let through = goodput(vec![ours(), ours(), ours()], 300.0, 0.0, seed, [0.3, 1.0]);
+        let through = goodput(vec![ours(), ours(), ours()], 300.0, 0.0003, seed, [3.0, 10.0]);
         let (sum, squares) = (through.iter().sum::<f64>(), through.iter().map(|rate| rate * rate).sum::<f64>());
         let fairness = sum * sum / squares / through.len() as f64;
         assert!(
@@ -135,12 +141,20 @@ fn streams_share_a_link() {
     }
 }
 
-/// A few losses beside those of the queue: without them every run is the same.
 #[test]
 fn a_link_is_shared_with_tcp() {
     for seed in [3, 77, 1021] {
         let through = goodput(vec![ours(), kernel_tcp()], 200.0, 0.0003, seed, [3.0, 10.0]);
         let sum: f64 = through.iter().sum();
         assert!(sum >= 0.9 * 200.0 && (0.4..=0.6).contains(&(through[0] / sum)), "seed {seed}: {through:.1?} Mbit/s");
+    }
+}
+
+/// Shorter than the bursts that a full window would leave in.
+#[test]
+fn a_short_queue_is_not_overrun() {
+    for (megabits, queue) in [(1000.0, 100_000), (5000.0, 100_000), (5000.0, 50_000)] {
+        let through = behind(queue, vec![ours()], megabits, 0.0, 3, [0.2, 0.5])[0];
+        assert!(through >= 0.85 * megabits, "{} us of queue: {through:.0} of {megabits} Mbit/s", queue / 1000);
     }
 }

@@ -128,29 +128,40 @@ impl End for Sender {
     }
 }
 
+/// How long one packet waits for a second to be acknowledged with.
+const DELAYED: u64 = 40_000_000;
+
 #[derive(Default)]
 pub struct Receiver {
     received: u64,
-    /// When the last packet was sent, and the numbers that are to be acknowledged.
+    /// The number that comes next while nothing is missing.
+    next: u64,
+    /// When the last packet was sent, and the numbers that are to be acknowledged: by when.
     sent_at: u64,
     numbers: Vec<u64>,
+    due: u64,
 }
 
 impl End for Receiver {
-    fn handle(&mut self, _: u64, packet: &[u8]) {
+    fn handle(&mut self, now: u64, packet: &[u8]) {
         let word = |at: usize| u64::from_le_bytes(packet[at..at + 8].try_into().expect("8"));
         self.received += packet.len() as u64;
-        self.numbers.push(word(0));
+        let number = word(0);
+        // Out of turn: the sender is to hear of it at once.
+        let at_once = number != self.next || self.numbers.len() % 2 == 1;
+        self.due = if at_once { now } else { now + DELAYED };
+        self.next = self.next.max(number + 1);
+        self.numbers.push(number);
         self.sent_at = word(8);
     }
 
     fn turn(&mut self, now: u64, stream: usize, to: &mut Link) {
-        for two in self.numbers.chunks(2).filter(|two| two.len() == 2) {
+        let waits = if self.due > now { self.numbers.len() % 2 } else { 0 };
+        let told: Vec<u64> = self.numbers.drain(..self.numbers.len() - waits).collect();
+        for two in told.chunks(2) {
             let words = [self.sent_at].into_iter().chain(two.iter().copied());
             to.put(now, stream, words.flat_map(u64::to_le_bytes).collect());
         }
-        let odd = self.numbers.len() % 2;
-        self.numbers.drain(..self.numbers.len() - odd);
     }
 
     fn received(&mut self) -> u64 {
