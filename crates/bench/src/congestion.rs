@@ -368,7 +368,7 @@ impl Findings {
     pub fn page(&self) -> String {
         let (rate, queue) = (self.rate.0 * 8.0 / 1e6, self.queue.0 as f64 / 1e6);
         let mut page = format!(
-            "streams of {} messages from host a to host b of a lab: a link of {rate:.0} Mbit/s (token bucket), up to {queue:.0} ms of queue\n\n",
+            "streams of {} messages from host a to host b of a lab: a link of {rate:.0} Mbit/s (token bucket), up to {queue} ms of queue\n\n",
             Bytes(MESSAGE as u64)
         );
         page += "one stream alone, goodput by the share of packets lost each way\n";

@@ -126,6 +126,22 @@ impl FromStr for Hertz {
     }
 }
 
+/// `34us`, `1.5ms`, `2s`, `900ns`: a time above 0.
+impl FromStr for Nanoseconds {
+    type Err = Fault;
+
+    fn from_str(text: &str) -> Result<Self, Fault> {
+        let units = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
+        let found = units.iter().find_map(|(unit, ns)| {
+            let nanoseconds = text.strip_suffix(unit)?.trim().parse::<f64>().ok()? * ns;
+            (0.5..1e18).contains(&nanoseconds).then_some(Nanoseconds(nanoseconds.round() as u64))
+        });
+        let refused =
+            || Fault::new(format!("time '{text}'"), "it is no time above 0", "write it like 34us, 1.5ms or 2s");
+        found.ok_or_else(refused)
+    }
+}
+
 impl FromStr for Bytes {
     type Err = Fault;
 
@@ -222,6 +238,18 @@ mod tests {
     fn bytes_refuse_nonsense() {
         for text in ["", "k", "-1", "1.5k", "1 QiB", "99999999999999999999", "18446744073709551615k"] {
             assert!(text.parse::<Bytes>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn times_are_read_as_they_are_written() {
+        let time = |text: &str| text.parse::<Nanoseconds>().map(|time| time.0).ok();
+        assert_eq!(
+            [time("34us"), time("1.5 ms"), time("2s"), time("900ns")].map(Option::unwrap),
+            [34_000, 1_500_000, 2_000_000_000, 900]
+        );
+        for text in ["", "3", "us", "0s", "-1us", "nan s", "1e30s", "1 hour", "1.2.3s"] {
+            assert_eq!(time(text), None, "{text}");
         }
     }
 

@@ -43,7 +43,7 @@ pub struct Arguments {
     #[arg(long, value_name = "RATE")]
     rate: Option<Rate>,
     /// A constant gap between frames, in place of a rate, such as 34us
-    #[arg(long, value_name = "TIME", conflicts_with = "rate", value_parser = time)]
+    #[arg(long, value_name = "TIME", conflicts_with = "rate", value_parser = str::parse::<Nanoseconds>)]
     gap: Option<Nanoseconds>,
     /// Frame sizes in bytes, without the check sequence: one (64), a list with weights (64,590*4,1514), imix or
     /// pcap:FILE
@@ -53,13 +53,13 @@ pub struct Arguments {
     #[arg(long, value_name = "FRAMES")]
     count: Option<u64>,
     /// Time to send for, such as 2s or 500ms [default: 1s where no count is given]
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = str::parse::<Nanoseconds>)]
     duration: Option<Nanoseconds>,
     /// Frames of a burst, for bursty gaps
     #[arg(long, default_value_t = 16, value_name = "FRAMES")]
     burst: u32,
     /// Gap between the frames of a burst
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = str::parse::<Nanoseconds>)]
     within: Option<Nanoseconds>,
     /// Send over IPv6 instead of IPv4
     #[arg(long)]
@@ -219,17 +219,6 @@ impl Mode {
             Mode::Hardware => XdpMode::Hardware,
         }
     }
-}
-
-/// `34us`, `1.5ms`, `2s`, `900ns`.
-fn time(text: &str) -> Result<Nanoseconds> {
-    let units = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
-    let found = units.iter().find_map(|(unit, ns)| {
-        let number: f64 = text.strip_suffix(unit)?.trim().parse().ok()?;
-        (number.is_finite() && number > 0.0 && number * ns < 1e18).then_some(Nanoseconds((number * ns).round() as u64))
-    });
-    found
-        .ok_or_else(|| Fault::new(format!("time '{text}'"), "it is no time above 0", "write it like 34us, 1.5ms or 2s"))
 }
 
 impl Arguments {

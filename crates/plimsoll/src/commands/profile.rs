@@ -48,19 +48,11 @@ pub struct Arguments {
 /// A time of at least a millisecond, like `20ms` or `1s`.
 fn interval(text: &str) -> Result<Nanoseconds> {
     let bad = |cause| Fault::new(format!("interval '{text}'"), cause, "write it like 20ms, 0.5s or 1s");
-    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
-    let number: f64 = text[..text.len() - unit.len()].parse().map_err(|_| bad("it is no time"))?;
-    let nanoseconds = number
-        * match unit.trim() {
-            "us" => 1e3,
-            "ms" => 1e6,
-            "s" => 1e9,
-            _ => return Err(bad("it has no unit that is known")),
-        };
-    if !(1e6..=60e9).contains(&nanoseconds) {
-        return Err(bad("it is not from 1 ms to 60 s"));
+    match text.parse::<Nanoseconds>() {
+        Err(_) => Err(bad("it is no time")),
+        Ok(time) if (1_000_000..=60_000_000_000).contains(&time.0) => Ok(time),
+        Ok(_) => Err(bad("it is not from 1 ms to 60 s")),
     }
-    Ok(Nanoseconds(nanoseconds as u64))
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
