@@ -1,4 +1,4 @@
-//! The ports to other hosts against each other, between the two hosts of a lab: `cargo bench -p linux --bench network`, as
+//! The ports to other hosts against each other, between the two hosts of a lab: `cargo bench -p ports --bench network`, as
 //! root. Blocks of all ports alternate, so that a change of the machine hits each; the way of a cache line between the
 //! cores is probed beside every round of them.
 //!
@@ -14,7 +14,7 @@ use linux::affinity;
 use linux::lab::{Host, Lab, Options};
 use linux::probe::ProbeLines;
 use machine::{CoreId, PeerIndex, Port, Result, Sent, XdpMode};
-use ports::afxdp::{AfxdpPort, Nic, NicOptions};
+use ports::afxdp::{AfxdpPort, BusyPoll, Nic, NicOptions};
 use ports::network::NetworkPort;
 use ports::udp::UdpPort;
 
@@ -154,18 +154,21 @@ fn median(mut of: Vec<f64>) -> f64 {
 enum Which {
     Udp,
     Native,
+    /// The receiver's looks drive the driver's receiving, in place of the sender's softirqs.
+    NativeBusy,
     Generic,
     /// As it is unless told otherwise: bursts by the kernel socket.
     Bursts,
 }
 
 impl Which {
-    const ALL: [Which; 4] = [Which::Udp, Which::Native, Which::Generic, Which::Bursts];
+    const ALL: [Which; 5] = [Which::Udp, Which::Native, Which::NativeBusy, Which::Generic, Which::Bursts];
 
     fn name(self) -> &'static str {
         match self {
             Which::Udp => "udp",
             Which::Native => "afxdp, native",
+            Which::NativeBusy => "afxdp, native, busy polling",
             Which::Generic => "afxdp, generic",
             Which::Bursts => "afxdp, generic, bursts by udp",
         }
@@ -188,8 +191,13 @@ fn block(which: Which, mtu: u16, scale: usize) -> Result<Outcome> {
             Ok(match which {
                 Which::Udp => Either::Udp(UdpPort::open(at)?),
                 which => {
-                    let hook = if which == Which::Native { XdpMode::Native } else { XdpMode::Generic };
-                    let options = NicOptions { hook: Some(hook), ..NicOptions::default() };
+                    let busy_poll = (which == Which::NativeBusy).then_some(BusyPoll { microseconds: 20, budget: 16 });
+                    let hook = if matches!(which, Which::Native | Which::NativeBusy) {
+                        XdpMode::Native
+                    } else {
+                        XdpMode::Generic
+                    };
+                    let options = NicOptions { hook: Some(hook), busy_poll, ..NicOptions::default() };
                     let nic = Nic::shared(lab.interface(host), &options)?;
                     let mut port = AfxdpPort::on(Arc::clone(&nic), at)?;
                     if which != Which::Bursts {

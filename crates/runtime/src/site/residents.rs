@@ -457,7 +457,7 @@ mod tests {
     #[test]
     fn a_client_that_wants_all_is_kept_to_its_share_and_another_misses_no_turn() {
         let mut residents = Residents::new(Site::App, Instant::now(), Arc::new(|_| {}));
-        let (greedy, modest) = (Client::new(1, Some(1)), Client::new(2, Some(1)));
+        let (greedy, modest) = (Client::new(1, Some(1)), Client::new(2, Some(20)));
         let code = Code::Native(Arc::new(|| Box::new(Busy)));
         // As many offcodes as it likes: the share is that of all of them.
         let theirs = ["one", "two", "three"].map(|name| {
