@@ -45,6 +45,12 @@ pub struct Paired {
 }
 
 impl Paired {
+    /// Of pairs of positive values.
+    pub fn ratios(pairs: impl IntoIterator<Item = (f64, f64)>) -> Paired {
+        let ratio = |(one, other)| (one > 0.0 && other > 0.0).then_some(one / other);
+        Paired { ratios: pairs.into_iter().filter_map(ratio).collect() }
+    }
+
     /// Pairs the performance of `a` with that of `b`.
     pub fn performance(a: &[Sample], b: &[Sample], metric: Metric) -> Paired {
         let ratio = |x: &Sample, y: &Sample| {

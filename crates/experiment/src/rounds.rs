@@ -1,5 +1,6 @@
-//! Contenders measured in rounds: each once a round, side by side with the others of its group. Only blocks of one round that
-//! ran on cores as near and as fast are held against each other; a group that is decided gets no more rounds.
+//! Contenders measured in rounds: each once a round, side by side with the others of its group. Only blocks that ran on cores as
+//! near and as fast are held against each other, of one round or of rounds next to each other; a group that is decided gets no more
+//! rounds.
 
 use std::ops::Range;
 
@@ -13,6 +14,9 @@ use crate::findings::Interval;
 use crate::nearness::at_one_place;
 use crate::order::{Turn, turns};
 use crate::sitting::{End, Sitting, sit};
+
+/// Blocks that are further apart, in rounds, are not held against each other: the machine drifts.
+const APART: u32 = 3;
 
 /// Blocks that may fail before a contender is left out of the rest.
 const PATIENCE: usize = 2;
@@ -87,21 +91,52 @@ impl<B> Series<B> {
         self.blocks.iter().filter_map(|taken| value(&taken.block)).collect()
     }
 
-    /// `value` here over that of `other`, of each round that both ran in on cores as near and as fast.
+    /// `value` here over that of `other`, pair by pair ([`Series::beside`]).
     pub fn over(&self, other: &Series<B>, value: impl Fn(&B) -> Option<f64>) -> Paired {
-        let ratio = |(one, other)| (one > 0.0 && other > 0.0).then_some(one / other);
-        Paired { ratios: self.beside(other, value).filter_map(ratio).collect() }
+        let value = |taken: &Taken<B>| Some((taken.probes, value(&taken.block)?));
+        Paired::ratios(self.beside(other, value))
     }
 
-    /// `value` here and that of `other`, of each round that both ran in on cores as near and as fast.
-    pub fn beside(&self, other: &Series<B>, value: impl Fn(&B) -> Option<f64>) -> impl Iterator<Item = (f64, f64)> {
-        self.blocks.iter().filter_map(move |one| {
-            let beside = other.blocks.iter().find(|beside| beside.round == one.round)?;
-            let near = at_one_place(one.probes.into_iter().chain(beside.probes).flatten())
-                && at_one_clock(one.clocks.iter().chain(&beside.clocks));
-            let both = (value(&one.block)?, value(&beside.block)?);
-            near.then_some(both)
-        })
+    /// Pairs of values, here and of `other`, each of two blocks that ran on cores as near and as fast: those of one round first, then
+    /// of what is left those of rounds at most [`APART`], the closest first. No block is in two pairs. `of` gives the probes beside a
+    /// value, and the value.
+    pub fn beside(
+        &self,
+        other: &Series<B>,
+        of: impl Fn(&Taken<B>) -> Option<([Option<Probe>; 2], f64)>,
+    ) -> Vec<(f64, f64)> {
+        let values = |series: &Series<B>| -> Vec<Beside> {
+            let beside = |taken: &Taken<B>| {
+                let (probes, value) = of(taken)?;
+                Some(Beside { round: taken.round, probes, clocks: taken.clocks.clone(), value })
+            };
+            series.blocks.iter().filter_map(beside).collect()
+        };
+        let (mut ours, mut theirs) = (values(self), values(other));
+        let mut pairs = Vec::new();
+        for apart in 0..=APART {
+            ours.retain(|one| {
+                let found = theirs.iter().position(|two| one.round.abs_diff(two.round) == apart && one.fits(two));
+                pairs.extend(found.map(|at| (one.value, theirs.swap_remove(at).value)));
+                found.is_none()
+            });
+        }
+        pairs
+    }
+}
+
+/// A value with what decides which others it may be held against.
+struct Beside {
+    round: u32,
+    probes: [Option<Probe>; 2],
+    clocks: [Clocks; 2],
+    value: f64,
+}
+
+impl Beside {
+    fn fits(&self, other: &Beside) -> bool {
+        at_one_place(self.probes.into_iter().chain(other.probes).flatten())
+            && at_one_clock(self.clocks.iter().chain(&other.clocks))
     }
 }
 
@@ -254,6 +289,17 @@ mod tests {
         let found = paired.interval().unwrap();
         assert!(whole && found.low > 0.49 && found.high < 0.51, "{found:?}");
         assert_eq!(paired.ratios.len(), 13);
+    }
+
+    #[test]
+    fn blocks_of_rounds_next_to_each_other_are_paired_once_each() {
+        // The second contender's cores are far in even rounds, the first one's in odd ones.
+        let mut fake = fake(|contender, round| Ok(if contender as u32 % 2 == round / 2 % 2 { 150 } else { 50 }));
+        let (all, _) = conduct(&mut fake, &plan(&[2]), never);
+        let paired = all[0].over(&all[1], |value| Some(*value));
+        let found = paired.interval().unwrap();
+        assert!(paired.ratios.len() > 10 && paired.ratios.len() <= 40, "{}", paired.ratios.len());
+        assert!(found.low > 0.49 && found.high < 0.51, "{found:?}");
     }
 
     #[test]

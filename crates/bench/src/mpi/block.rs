@@ -16,7 +16,7 @@ use launch::running::{Running, Scratch, Streams, exit_code};
 use linux::accounting::HostMeter;
 use linux::lab::{Host, Lab, Options};
 use machine::accounting::CoreCost;
-use machine::{CoreId, Fault, Nanoseconds, Reading, Result, count};
+use machine::{CoreId, Fault, Nanoseconds, Probe, Reading, Result, count};
 use rustix::fs::{CWD, FileType, Mode, OFlags};
 use serde::Serialize;
 
@@ -48,6 +48,15 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// How near the ranks' cores were, as they probed it themselves before and after the task; else `beside`, the probes beside their
+    /// whole start.
+    pub fn probes(&self, beside: [Option<Probe>; 2]) -> [Option<Probe>; 2] {
+        match self.ranks[0].near {
+            [0, _] | [_, 0] => beside,
+            near => near.map(|half_round_trip_ps| Some(Probe { half_round_trip_ps })),
+        }
+    }
+
     /// Nanoseconds of network softirqs for each message, on all cores of both hosts.
     pub fn softirqs(&self) -> Reading<f64> {
         let there = match &self.remote_cores {
@@ -190,12 +199,14 @@ impl Bench {
         }
         let scratch = Scratch::new()?;
         let mut control = Control::make(scratch.path())?;
-        let accounting = if accounted { "1" } else { "0" };
+        let switch = |on: bool| if on { "1" } else { "0" }.into();
         let mut arguments = vec![
             control.path.clone().into_os_string(),
             format!("{},{}", seats.cores.0.0, seats.cores.1.0).into(),
             TIMED.as_millis().to_string().into(),
-            accounting.into(),
+            switch(accounted),
+            // Cores of two nodes share nothing.
+            switch(seats.hosts != Hosts::Nodes),
         ];
         arguments.extend(tasks.iter().map(|task| task.argument().into()));
         let job = Job {

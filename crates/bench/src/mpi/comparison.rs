@@ -1,10 +1,12 @@
-//! Ratios within a round: what was measured at about the same time, on cores as near, is compared, and nothing else.
+//! Ratios of what was measured at about the same time, on cores as near; nothing else is compared.
 
 use experiment::comparison::Paired;
 use experiment::findings::Interval;
 use experiment::nearness::parted;
-use experiment::rounds::Series;
+use experiment::rounds::Taken;
 use experiment::statistics::{median, median_interval};
+
+use machine::Probe;
 
 use super::block::Block;
 use super::conduct::Measured;
@@ -15,9 +17,17 @@ pub fn value(measured: &Measured, task: &Task) -> Option<Interval> {
     median_interval(&measured.series.values(|block| Some(block.of(task)?.value)))
 }
 
-/// `of` over `peer` in each round that both ran in on cores as near.
+/// Values of `of` and `peer` on cores as near, and whether that is so of a task by its own probes.
+fn beside(of: &Measured, peer: &Measured, task: &Task, there: impl Fn(Probe) -> bool) -> Vec<(f64, f64)> {
+    of.series.beside(&peer.series, |taken: &Taken<Block>| {
+        let outcome = taken.block.of(task)?;
+        let probes = outcome.probes(taken.probes);
+        probes.iter().flatten().all(|probe| there(*probe)).then_some((probes, outcome.value))
+    })
+}
+
 fn over(of: &Measured, peer: &Measured, task: &Task) -> Paired {
-    of.series.over(&peer.series, |block| Some(block.of(task)?.value))
+    Paired::ratios(beside(of, peer, task, |_| true))
 }
 
 /// The best of those that `wanted` takes, each held against the first of them round by round.
@@ -39,8 +49,8 @@ pub fn best<'a>(
 
 /// `of` less `peer` round by round, in the unit of the pattern; `None` of fewer than two rounds.
 pub fn difference(of: &Measured, peer: &Measured, task: &Task) -> Option<Interval> {
-    let both = of.series.beside(&peer.series, |block| Some(block.of(task)?.value));
-    median_interval(&both.map(|(one, other)| one - other).collect::<Vec<_>>())
+    let both = beside(of, peer, task, |_| true);
+    median_interval(&both.into_iter().map(|(one, other)| one - other).collect::<Vec<_>>())
 }
 
 /// `of` over `peer` round by round, in the unit of the pattern: below 1 is better for a time, above 1 for a rate.
@@ -48,32 +58,21 @@ pub fn ratio(of: &Measured, peer: &Measured, task: &Task) -> Option<Interval> {
     over(of, peer, task).interval()
 }
 
-/// The same of the rounds in which the cores were near, and of those in which they were far; `None` where they did not move.
+/// The same where the cores were near, and where they were far; `None` where they did not move.
 pub fn ratios_by_place(of: &Measured, peer: &Measured, task: &Task) -> Option<[Option<Interval>; 2]> {
-    let both = of.series.blocks.iter().chain(&peer.series.blocks);
-    let limit = parted(&both.flat_map(|taken| taken.probes).flatten().collect::<Vec<_>>())?;
-    let there = |series: &Series<Block>, is_near: bool| Series {
-        blocks: series
-            .blocks
-            .iter()
-            .filter(|taken| taken.probes.iter().flatten().all(|probe| (*probe <= limit) == is_near))
-            .cloned()
-            .collect(),
-        failures: Vec::new(),
-    };
-    Some([true, false].map(|is_near| {
-        let value = |block: &Block| Some(block.of(task)?.value);
-        there(&of.series, is_near).over(&there(&peer.series, is_near), value).interval()
-    }))
+    let probes = |taken: &Taken<Block>| Some(taken.block.of(task)?.probes(taken.probes));
+    let both = of.series.blocks.iter().chain(&peer.series.blocks).filter_map(probes);
+    let limit = parted(&both.flatten().flatten().collect::<Vec<_>>())?;
+    let there = |is_near| Paired::ratios(beside(of, peer, task, |probe| (probe <= limit) == is_near)).interval();
+    Some([there(true), there(false)])
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use experiment::point::Receiver;
-    use experiment::rounds::{Series, Taken};
+    use experiment::rounds::Series;
     use launch::carriers::named;
     use launch::report::Reports;
-    use machine::Probe;
     use machine::{Bytes, CoreId, Nanoseconds, Site};
 
     use super::super::block::{Block, Outcome};

@@ -10,6 +10,7 @@ use experiment::rounds::Taken;
 use experiment::statistics::median;
 use machine::{CoreId, Probe, Reading, count};
 
+use super::block::{Block, Outcome};
 use super::comparison::{best, difference, ratio, value};
 use super::conduct::Measured;
 use super::contender::{Hosts, Seats};
@@ -239,11 +240,15 @@ fn nearness(all: &[Measured]) -> Vec<String> {
     if notes.is_empty() {
         return vec!["no probe between the cores: they are one, or others kept them busy".to_owned()];
     }
-    let moved = |probes: &[Option<Probe>; 2]| !nearness::at_one_place(probes.iter().copied().flatten());
-    let flipped = all.iter().flat_map(blocks).filter(moved).count();
-    if flipped > 0 {
-        let starts = count::of(flipped as u64, "start");
-        notes.push(format!("the cores moved between near and far during {starts}: values of these are a mixture"));
+    let moved = |taken: &Taken<Block>| {
+        let of = |outcome: &&Outcome| !nearness::at_one_place(outcome.probes(taken.probes).into_iter().flatten());
+        taken.block.outcomes.iter().filter(of).count()
+    };
+    let taken = all.iter().flat_map(|measured| measured.series.blocks.iter().chain(&measured.accounted));
+    let moved: usize = taken.map(moved).sum();
+    if moved > 0 {
+        let values = count::of(moved as u64, "value");
+        notes.push(format!("the cores moved between near and far during {values}, which are not compared"));
     }
     notes
 }

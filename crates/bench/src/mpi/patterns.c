@@ -1,20 +1,23 @@
 /* The patterns of `plimsoll bench --mpi`: what OSU's micro-benchmarks measure, written anew.
  *
- * patterns CONTROL CORE,CORE MILLISECONDS ACCOUNT PATTERN:SIZE:RECEIVER ...
+ * patterns CONTROL CORE,CORE MILLISECONDS ACCOUNT PROBE PATTERN:SIZE:RECEIVER ...
  *
  * Of two ranks each pins itself to its core; more share both. `barrier`, `ring`, `alltoall` and `allreduce` are of all ranks, the others of two. Before and after each timed part rank 0 writes a line to the pipe CONTROL.out and
  * waits for a byte from CONTROL.in, so that whoever counts on this machine counts that part and nothing else. Results go
- * the same way. With ACCOUNT 1 the time inside every MPI call is taken; it costs two readings of the clock a call.
+ * the same way. With ACCOUNT 1 the time inside every MPI call is taken; it costs two readings of the clock a call. With PROBE 1 two ranks
+ * of one machine probe before and after each timed part how near their cores are.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <mpi.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,7 +25,7 @@
 #include <x86intrin.h>
 #endif
 
-enum { WINDOW = 64, ANSWER = 9, LATENCY_TAG = 1, WINDOW_TAG = 2, COMPUTE_PASSES = 4 };
+enum { FIRST_TASK = 6, WINDOW = 64, ANSWER = 9, LATENCY_TAG = 1, WINDOW_TAG = 2, COMPUTE_PASSES = 4 };
 /* Messages of a window lie apart while all of them fit into APART; larger ones share a buffer, as OSU's do. Those of
  * `cold-bandwidth` walk through COLD, which no cache of a core's own holds. */
 static const size_t APART = 4u << 20, COLD = 64u << 20;
@@ -308,11 +311,58 @@ static uint64_t microseconds(struct timeval time)
 }
 
 /* In the order in which they are told: see `result.rs`. */
-enum { ROUNDS, ELAPSED, CPU, USER, SYSTEM, CALLS, IN_CALLS, IN_ALL_CALLS, SWITCHES, TRANSFER, COMPUTING, FIELDS };
+enum { ROUNDS, ELAPSED, CPU, USER, SYSTEM, CALLS, IN_CALLS, IN_ALL_CALLS, SWITCHES, TRANSFER, COMPUTING, NEAR_BEFORE, NEAR_AFTER, FIELDS };
+
+/* A line for each rank, in a file beside the control pipe; NULL without probes. */
+static struct lines {
+    _Alignas(128) _Atomic uint64_t ping;
+    _Alignas(128) _Atomic uint64_t pong;
+} *lines;
+
+static void share_lines(const char *control)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s.lines", control);
+    int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (file < 0 || ftruncate(file, sizeof *lines) != 0)
+        die(path);
+    lines = mmap(NULL, sizeof *lines, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (lines == MAP_FAILED)
+        die(path);
+    close(file);
+}
+
+/* One way of a cache line between the two ranks, ps: of the fastest of some batches. All but rank 0 get 0. */
+static uint64_t probe(void)
+{
+    enum { BATCH = 64, BATCHES = 16 };
+    uint64_t fastest = UINT64_MAX;
+    if (lines == NULL)
+        return 0;
+    MPI_Barrier(MPI_COMM_WORLD);
+    uint64_t number = atomic_load(&lines->pong);
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int batch = 0; batch < BATCHES; batch++) {
+        uint64_t start = nanoseconds(CLOCK_MONOTONIC);
+        for (int i = 0; i < BATCH; i++) {
+            number++;
+            if (rank == 0)
+                atomic_store_explicit(&lines->ping, number, memory_order_release);
+            while (atomic_load_explicit(rank == 0 ? &lines->pong : &lines->ping, memory_order_acquire) != number)
+                ;
+            if (rank == 1)
+                atomic_store_explicit(&lines->pong, number, memory_order_release);
+        }
+        uint64_t taken = nanoseconds(CLOCK_MONOTONIC) - start;
+        fastest = taken < fastest ? taken : fastest;
+    }
+    return rank == 0 ? fastest * 1000 / (2 * BATCH) : 0;
+}
 
 static void measure(struct work *work, uint64_t rounds, uint64_t *fields)
 {
     struct rusage before, after;
+    fields[NEAR_BEFORE] = probe();
     CALL(MPI_Barrier(MPI_COMM_WORLD));
     calls = ticks_in_calls = 0;
     getrusage(RUSAGE_SELF, &before);
@@ -332,6 +382,7 @@ static void measure(struct work *work, uint64_t rounds, uint64_t *fields)
     fields[IN_ALL_CALLS] = (uint64_t)((double)ticks_in_all_calls * scale);
     fields[TRANSFER] = work->alone[0];
     fields[COMPUTING] = work->alone[1];
+    fields[NEAR_AFTER] = probe();
     fields[SWITCHES] = (uint64_t)(after.ru_nvcsw - before.ru_nvcsw + after.ru_nivcsw - before.ru_nivcsw);
 }
 
@@ -376,12 +427,14 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    if (ranks < 2 || argc < 6) {
-        fprintf(stderr, "usage: two ranks or more of patterns CONTROL CORE,CORE MILLISECONDS ACCOUNT PATTERN:SIZE:RECEIVER ...\n");
+    if (ranks < 2 || argc < FIRST_TASK) {
+        fprintf(stderr, "usage: two ranks or more of patterns CONTROL CORE,CORE MILLISECONDS ACCOUNT PROBE PATTERN:SIZE:RECEIVER ...\n");
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     pin(argv[2]);
     account = atoi(argv[4]);
+    if (atoi(argv[5]) && ranks == 2)
+        share_lines(argv[1]);
     first_tick = ticks();
     first_nanosecond = nanoseconds(CLOCK_MONOTONIC);
     uint64_t target = strtoull(argv[3], NULL, 10) * 1000000u;
@@ -393,7 +446,7 @@ int main(int argc, char **argv)
         if ((control_in = open(path, O_RDONLY)) < 0)
             die(path);
     }
-    for (int nth = 5; nth < argc; nth++) {
+    for (int nth = FIRST_TASK; nth < argc; nth++) {
         struct work work = {0};
         char receiver[16];
         if (sscanf(argv[nth], "%15[a-z-]:%zu:%15[a-z]", work.pattern, &work.size, receiver) != 3) {
@@ -414,7 +467,7 @@ int main(int argc, char **argv)
         uint64_t rounds = calibrate(&work, target);
         CALL(MPI_Bcast(&rounds, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD));
         if (rank == 0) {
-            snprintf(line, sizeof line, "begin %d\n", nth - 5);
+            snprintf(line, sizeof line, "begin %d\n", nth - FIRST_TASK);
             tell(line);
             await_answer();
         }
@@ -423,13 +476,13 @@ int main(int argc, char **argv)
             die("memory");
         measure(&work, rounds, mine);
         if (rank == 0) {
-            snprintf(line, sizeof line, "end %d\n", nth - 5);
+            snprintf(line, sizeof line, "end %d\n", nth - FIRST_TASK);
             tell(line);
             await_answer();
         }
         MPI_Gather(mine, FIELDS, MPI_UINT64_T, all, FIELDS, MPI_UINT64_T, 0, MPI_COMM_WORLD);
         for (int who = 0; rank == 0 && who < 2; who++) {
-            int at = snprintf(line, sizeof line, "result %d %d", nth - 5, who);
+            int at = snprintf(line, sizeof line, "result %d %d", nth - FIRST_TASK, who);
             for (int field = 0; field < FIELDS; field++)
                 at += snprintf(line + at, sizeof line - (size_t)at, " %llu", (unsigned long long)all[who][field]);
             snprintf(line + at, sizeof line - (size_t)at, "\n");

@@ -22,6 +22,8 @@ pub struct Figures {
     /// Of `overlap`: a round without the computing, and without the transfer; else 0.
     pub transfer: u64,
     pub computing: u64,
+    /// One way of a cache line between the ranks, before and after, ps; 0 where they did not probe.
+    pub near: [u64; 2],
 }
 
 /// One line of the pipe.
@@ -68,6 +70,8 @@ impl Line {
                     switches,
                     transfer,
                     computing,
+                    before,
+                    after,
                 ],
             ) => {
                 let figures = Figures {
@@ -82,6 +86,7 @@ impl Line {
                     switches,
                     transfer,
                     computing,
+                    near: [before, after],
                 };
                 Ok(Line::Result { task: task as usize, rank: rank as usize, figures })
             }
@@ -98,12 +103,12 @@ mod tests {
     fn lines_of_the_pipe() {
         assert_eq!(Line::read("begin 2").unwrap(), Line::Begin(2));
         let Line::Result { task: 1, rank: 0, figures } =
-            Line::read("result 1 0 10 20 30 40 50 60 70 80 90 0 0").unwrap()
+            Line::read("result 1 0 10 20 30 40 50 60 70 80 90 0 0 50000 51000").unwrap()
         else {
             panic!("another line")
         };
-        assert_eq!((figures.rounds, figures.in_all_calls, figures.switches), (10, 80, 90));
-        let third = "result 1 2 10 20 30 40 50 60 70 80 90 0 0";
+        assert_eq!((figures.rounds, figures.in_all_calls, figures.near), (10, 80, [50_000, 51_000]));
+        let third = "result 1 2 10 20 30 40 50 60 70 80 90 0 0 50000 51000";
         for bad in ["", "result", third, "result 1 0 1", "begin -1", "end x", "go 1"] {
             assert!(Line::read(bad).is_err(), "{bad}");
         }
