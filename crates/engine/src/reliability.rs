@@ -28,7 +28,8 @@ const LEAST_WINDOW: f64 = 4.0;
 const SHRINKAGE: f64 = 0.7;
 const GROWTH: f64 = 3.0 * (1.0 - SHRINKAGE) / (1.0 + SHRINKAGE);
 /// A path that has lost packets is paced: packets leave at so many times the window a round trip, as Linux's TCP paces, in bursts of
-/// a quarter of a round trip, at least so many packets. A queue too short for a whole window holds such a burst.
+/// a quarter of a round trip, at least so many packets. A queue too short for a whole window holds such a burst. Who is seldom driven
+/// makes up for it by longer ones.
 const PACE: f64 = 1.2;
 const BURST_OF_ROUND_TRIP: f64 = 0.25;
 const BURST_LEAST: f64 = 4.0;
@@ -123,6 +124,8 @@ pub(crate) struct Reliability {
     /// When the latest packet left, and when it would have left without bursts.
     transmitted: Nanoseconds,
     paced: Nanoseconds,
+    /// By how much the driver has come too late of late for packets that were held, ns.
+    late: f64,
     /// Losses of packets sent before this transmission are one event.
     recovery: u64,
     round_trip: Option<(f64, f64)>,
@@ -163,6 +166,7 @@ impl Reliability {
             threshold: f64::INFINITY,
             transmitted: Nanoseconds(0),
             paced: Nanoseconds(0),
+            late: 0.0,
             recovery: 0,
             round_trip: None,
             least_round_trip: Nanoseconds(0),
@@ -210,7 +214,8 @@ impl Reliability {
         }
         let (round_trip, _) = self.round_trip?;
         let each = round_trip / (PACE * self.window);
-        Some((each, (BURST_OF_ROUND_TRIP * round_trip).max(BURST_LEAST * each)))
+        let late = self.late.min(round_trip);
+        Some((each, (BURST_OF_ROUND_TRIP * round_trip).max(BURST_LEAST * each).max(late)))
     }
 
     /// When the next packet may leave.
@@ -438,6 +443,7 @@ impl Reliability {
         if self.round_trip.is_none() || sample < self.least_round_trip {
             self.least_round_trip = sample;
         }
+        self.late -= self.late / 256.0;
         let sample = sample.0 as f64;
         self.round_trip = Some(match self.round_trip {
             None => (sample, sample / 2.0),
@@ -565,7 +571,8 @@ impl Reliability {
         if now >= self.heard + self.config.silence_limit {
             return Due::Dead;
         }
-        if self.held_until().is_some_and(|at| at > looked && at <= now) {
+        if let Some(at) = self.held_until().filter(|at| *at > looked.max(self.transmitted) && *at <= now) {
+            self.late = self.late.max((now - at).0 as f64);
             due = Due::Transmit;
         }
         if self.retransmit_at.is_some_and(|at| at <= now) {
