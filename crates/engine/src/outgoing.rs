@@ -285,7 +285,8 @@ impl<B: Buffer> Engine<B> {
             }
             Plan::Resend { place } => {
                 self.counters.retransmitted += 1;
-                return resend(link, &self.sends, now, place, header, body);
+                resend(link, &self.sends, now, place, header, body);
+                return self.watch(peer);
             }
             Plan::Control => {
                 let control = link.control.pop_front().expect("planned");

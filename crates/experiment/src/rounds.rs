@@ -117,11 +117,13 @@ impl<B> Series<B> {
         for apart in 0..=APART {
             ours.retain(|one| {
                 let found = theirs.iter().position(|two| one.round.abs_diff(two.round) == apart && one.fits(two));
-                pairs.extend(found.map(|at| (one.value, theirs.swap_remove(at).value)));
+                pairs.extend(found.map(|at| (one.round, (one.value, theirs.remove(at).value))));
                 found.is_none()
             });
         }
-        pairs
+        // In the order of the rounds: an interval is wider where neighbours resemble each other.
+        pairs.sort_by_key(|(round, _)| *round);
+        pairs.into_iter().map(|(_, pair)| pair).collect()
     }
 }
 

@@ -17,7 +17,7 @@ pub fn value(measured: &Measured, task: &Task) -> Option<Interval> {
     median_interval(&measured.series.values(|block| Some(block.of(task)?.value)))
 }
 
-/// Values of `of` and `peer` on cores as near, and whether that is so of a task by its own probes.
+/// Pairs of values of `of` and `peer` on cores as near as `there` takes, by the probes beside the task.
 fn beside(of: &Measured, peer: &Measured, task: &Task, there: impl Fn(Probe) -> bool) -> Vec<(f64, f64)> {
     of.series.beside(&peer.series, |taken: &Taken<Block>| {
         let outcome = taken.block.of(task)?;
