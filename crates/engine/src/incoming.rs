@@ -6,9 +6,10 @@ use crate::buffer::Buffer;
 use crate::credit::MOST_MESSAGES;
 use crate::engine::{Engine, Unexpected};
 use crate::peer::{Partial, Target};
-use crate::reliability::{Arrival, Stored};
+use crate::reliability::Arrival;
 use crate::rendezvous::Offer;
 use crate::request::{Match, ReceiveKey, ReceiveState, SendKey, Status, Way, from_wire};
+use crate::stored::Stored;
 use crate::tag::{Envelope, Label};
 use crate::wire::{self, Packet, Sequencing};
 

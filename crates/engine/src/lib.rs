@@ -30,6 +30,7 @@ mod rendezvous;
 mod request;
 mod slots;
 mod spares;
+mod stored;
 mod tag;
 mod wire;
 mod withdrawal;

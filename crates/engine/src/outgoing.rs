@@ -6,8 +6,8 @@ use machine::{Nanoseconds, PeerIndex};
 use crate::buffer::Buffer;
 use crate::engine::Engine;
 use crate::peer::{Control, Peer, Plan};
-use crate::reliability::Stored;
 use crate::request::{Completion, Direction, RequestId, RequestKey, SendKey, SendRequest, Status, to_wire};
+use crate::stored::Stored;
 use crate::tag::{Envelope, Label};
 use crate::wire::{self, Packet, RELIABILITY_HEADER, Sequencing};
 

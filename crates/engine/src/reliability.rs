@@ -4,11 +4,11 @@
 use std::collections::VecDeque;
 
 use machine::Nanoseconds;
-use machine::port::Shared;
 
 use crate::config::ReliabilityConfig;
 use crate::request::SendKey;
 use crate::spares::Spares;
+use crate::stored::Stored;
 use crate::wire::Sequencing;
 
 /// A packet counts as lost once one sent this many after it has arrived (TCP's duplicate threshold), or one sent a
@@ -36,40 +36,6 @@ const BURST_LEAST: f64 = 4.0;
 /// Packets that probe a silent peer at each timeout after the first.
 const PROBES: usize = 4;
 const FIRST_TIMEOUT: Nanoseconds = Nanoseconds(50_000_000);
-
-/// How to make a packet again.
-#[derive(Debug)]
-pub(crate) enum Stored {
-    Copy(Vec<u8>),
-    /// What the port may still hold.
-    Shared(Shared),
-    /// Bytes of an eager message of several packets, still in the sender's buffer.
-    Eager {
-        send: SendKey,
-        offset: usize,
-    },
-    /// Bytes of a rendezvous message, still in the sender's buffer. `last`: the message ends here.
-    Data {
-        send: SendKey,
-        offset: usize,
-        last: bool,
-    },
-}
-
-impl Stored {
-    /// The send in whose buffer its bytes are.
-    fn in_buffer_of(&self) -> Option<SendKey> {
-        match self {
-            Stored::Copy(_) | Stored::Shared(_) => None,
-            Stored::Eager { send, .. } | Stored::Data { send, .. } => Some(*send),
-        }
-    }
-
-    /// The acknowledgement of this packet ends a send: somebody waits for it.
-    fn ends_a_message(&self) -> bool {
-        matches!(self, Stored::Data { last: true, .. })
-    }
-}
 
 struct Flight {
     stored: Stored,
