@@ -87,7 +87,7 @@ pub fn targets(judged: &[Judged]) -> String {
             name(target.peer),
         ]);
     }
-    let heading = "ratios to the best peer of the same rounds, on the same cores; near, far: medians where the cores moved (rounds)";
+    let heading = "ratios to the best peer, of the same or neighbouring rounds, on cores as near; near, far: medians where the cores moved (pairs)";
     format!("{heading}\n{}", lines(table, &[2, 3]))
 }
 
