@@ -11,8 +11,10 @@ use crate::dilation::{Dilated, Spinner, pay};
 const RECEIVE_BUDGET: usize = 64;
 /// Of so many polls that find nothing one makes a whole turn all the same.
 const IDLE_POLLS_PER_TURN: u32 = 16;
-/// Turns between two looks for news about peers.
-const TURNS_PER_NOTICE: u32 = 4096;
+/// Turns between two looks for news about peers, which cost system calls.
+const TURNS_PER_NOTICE: u32 = 16_384;
+/// So many turns count for one after which the caller let others run: that takes longer.
+const WAITED: u32 = 4;
 
 /// What holds a message: it goes into the engine with a request and comes back with the completion.
 pub trait Buffer: engine::Buffer + Send + 'static {}
@@ -60,6 +62,8 @@ pub struct Driver<P, B> {
     timed: bool,
     fetches: bool,
     turns: u32,
+    /// The number of the turn, those that count for waits aside, that the last look for news was made at.
+    noticed: u32,
     /// Something was handed to the wire by [`Driver::start_off`] since the last turn.
     started_off: bool,
     /// Stretches its work, where that is asked. What asks it elsewhere is one look at this word.
@@ -81,6 +85,7 @@ impl<P: Port, B: Buffer> Driver<P, B> {
             timed: false,
             fetches: false,
             turns: 0,
+            noticed: 0,
             started_off: false,
             spinner: None,
         };
@@ -319,6 +324,12 @@ impl<P: Port, B: Buffer> Driver<P, B> {
         rests
     }
 
+    /// The caller has let others run.
+    pub(crate) fn waited(&mut self) {
+        self.noticed = self.noticed.wrapping_sub(WAITED);
+        self.port.waited();
+    }
+
     /// Moves whatever can move now. True if a packet came in.
     #[inline]
     pub fn turn(&mut self) -> Result<bool> {
@@ -364,7 +375,8 @@ impl<P: Port, B: Buffer> Driver<P, B> {
         self.port.flush()?;
         self.engine.end_departed();
         self.turns = self.turns.wrapping_add(1);
-        if self.turns.is_multiple_of(TURNS_PER_NOTICE) {
+        if self.turns.wrapping_sub(self.noticed) >= TURNS_PER_NOTICE {
+            self.noticed = self.turns;
             self.notice()?;
         }
         Ok(came > 0)

@@ -277,7 +277,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     pub fn relax(&mut self) {
         if self.patience.relax() {
             match &mut self.place {
-                Place::App(driver) | Place::Dilated(driver) => driver.port_mut().waited(),
+                Place::App(driver) | Place::Dilated(driver) => driver.waited(),
                 Place::QueuePairs(pairs) => pairs.end.port_mut().waited(),
                 Place::Node(_) => {}
             }

@@ -4,7 +4,7 @@
 /// that has not answered, twice as many after each look up to the most.
 const ALONE: u32 = 16;
 const EXPECTING: u32 = 128;
-const MOST: u32 = 4096;
+const MOST: u32 = 16_384;
 /// So many calls count for one after which the caller let others run: it has time, and they may be who calls.
 const WAITED: u32 = 512;
 /// Calls that may pass without a look at a network port that had nothing.
@@ -84,8 +84,8 @@ mod tests {
     #[test]
     fn looks_get_rarer_until_an_answer_is_expected() {
         let mut looks = Looks::new();
-        let seen: Vec<u32> = (0..7).map(|_| calls_until_due(&mut looks, false)).collect();
-        assert_eq!(seen, [128, 256, 512, 1024, 2048, 4096, 4096]);
+        let seen: Vec<u32> = (0..9).map(|_| calls_until_due(&mut looks, false)).collect();
+        assert_eq!(seen, [128, 256, 512, 1024, 2048, 4096, 8192, 16_384, 16_384]);
         assert_eq!(calls_until_due(&mut looks, true), 16);
         looks.expect_an_answer();
         assert_eq!(calls_until_due(&mut looks, false), 128);
