@@ -11,8 +11,8 @@ use crate::dilation::{Dilated, Spinner, pay};
 const RECEIVE_BUDGET: usize = 64;
 /// Of so many polls that find nothing one makes a whole turn all the same.
 const IDLE_POLLS_PER_TURN: u32 = 16;
-/// Turns between two looks for news about peers, which cost system calls.
-const TURNS_PER_NOTICE: u32 = 16_384;
+/// Turns, or polls, between two looks for news about peers, which cost system calls.
+pub(crate) const TURNS_PER_NOTICE: u32 = 16_384;
 /// So many turns count for one after which the caller let others run: that takes longer.
 const WAITED: u32 = 4;
 

@@ -15,7 +15,7 @@ type Joined = Endpoint<Paths, Vec<u8>>;
 const RANKS: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Each end looks for news about its peers at least twice meanwhile.
-const POLLS: usize = 10_000;
+const POLLS: usize = 40_000;
 
 fn join() -> Joined {
     Joined::join(&Settings { address: Some([127, 0, 0, 1].into()), ..Settings::default() }).unwrap()

@@ -14,7 +14,7 @@ use super::memory::RankMemory;
 use super::protocol::{Command, Event, INLINE, Place, fault_of, no_event};
 use super::thread::{self, EngineThread};
 use super::{launch, rings};
-use crate::driver::{Buffer, Driver};
+use crate::driver::{Buffer, Driver, TURNS_PER_NOTICE};
 use crate::endpoint::{Completion, Number, Request};
 use crate::introduction;
 use crate::name::Name;
@@ -25,8 +25,6 @@ use crate::settle::Placed;
 /// The only peer of the rings' port.
 const ENGINE: PeerIndex = PeerIndex(0);
 const EVENTS: usize = 32;
-/// Polls between two looks whether the engine lives.
-const POLLS_PER_NOTICE: u32 = 4096;
 /// How long a question may stay unanswered before the engine counts as gone.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
@@ -209,7 +207,7 @@ impl<B: Buffer> NodeClient<B> {
         if self.yields {
             std::thread::yield_now();
         }
-        if self.polls.is_multiple_of(if self.yields { 64 } else { POLLS_PER_NOTICE }) {
+        if self.polls.is_multiple_of(if self.yields { 64 } else { TURNS_PER_NOTICE }) {
             let mut dead = false;
             self.rings.notices(|notice| dead |= matches!(notice, Notice::Dead(_) | Notice::Closed(_)))?;
             if dead {

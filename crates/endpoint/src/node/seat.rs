@@ -9,7 +9,7 @@ use rustix::process::Pid;
 
 use super::memory::RankMemory;
 use super::protocol::{Command, Event, Place, fault_parts};
-use crate::driver::Driver;
+use crate::driver::{Driver, TURNS_PER_NOTICE};
 use crate::name::Name;
 use crate::report::Report;
 use crate::settle::Placed;
@@ -20,8 +20,6 @@ const RANK: PeerIndex = PeerIndex(0);
 const COMMANDS: usize = 32;
 /// Sends of which the rank has its buffer back and that have not left: beyond it the rank waits.
 const MOST_PENDING: usize = 4096;
-/// Turns between two looks whether the rank lives.
-const TURNS_PER_NOTICE: u32 = 4096;
 
 /// Marks sends that nobody waits for.
 const UNTOLD: u64 = u64::MAX;
