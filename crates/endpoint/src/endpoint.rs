@@ -161,7 +161,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
 
     /// Sends `bytes` if they can leave this instant; nothing completes then. False where they cannot: then
     /// [`Endpoint::send`] them from memory that stays.
-    #[inline]
+    #[inline(always)]
     pub fn inject(&mut self, peer: PeerIndex, label: impl Into<Label>, bytes: &[u8]) -> Result<bool> {
         match &mut self.place {
             Place::App(driver) => driver.inject_now::<false>(peer, label.into(), bytes),

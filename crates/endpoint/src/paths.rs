@@ -368,6 +368,58 @@ impl Paths {
         Ok(())
     }
 
+    /// To a peer over the network, or one that was not written to yet.
+    // Not in the callers, where it would crowd the way of shared memory.
+    #[inline(never)]
+    fn send_afar(&mut self, peer: PeerIndex, way: Way, length: usize, fill: impl FnOnce(&mut [u8])) -> Result<Sent> {
+        match if way == Way::Untried { self.reach(peer) } else { way } {
+            Way::Shm(index) => {
+                let sent = self.shm.send(index, length, fill)?;
+                self.over_shm.count_sent(sent, length);
+                Ok(sent)
+            }
+            Way::Network(index) => {
+                if !self.peers[peer.0 as usize].introduced {
+                    self.introduce(peer, index)?;
+                }
+                let sent = self.network.send(index, length, fill)?;
+                self.over_network.count_sent(sent, length);
+                Ok(sent)
+            }
+            Way::Untried => Ok(Sent::Full),
+            Way::Gone => Ok(Sent::Gone),
+        }
+    }
+
+    /// What has come over the network.
+    // As for `send_afar`.
+    #[inline(never)]
+    fn receive_from_afar(&mut self, budget: usize, mut deliver: impl FnMut(PeerIndex, &[u8])) -> Result<usize> {
+        let Paths { network, from_network, over_network, peers, .. } = self;
+        let got = network.receive(budget, |index, packet| {
+            // A peer introduces itself until it hears from us.
+            if introduction::is_one(packet) {
+                return;
+            }
+            let peer = from_network[index.0 as usize];
+            peers[peer.0 as usize].introduced = true;
+            over_network.count_received(packet.len());
+            deliver(peer, packet);
+        })?;
+        self.network_rest.begin(got == 0 && self.incoming_shm > 0 && !self.network.wire().looks_at_memory());
+        Ok(got)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_for_callers(&mut self, budget: usize) -> Result<()> {
+        if self.from_network.is_empty() {
+            // Nobody is known there, so nothing is delivered, and every packet is from an unknown sender.
+            self.network.receive(budget, |_, _| ())?;
+        }
+        self.look_around()
+    }
+
     /// Whether nobody is there to receive from.
     #[inline]
     fn is_alone(&self) -> bool {
@@ -392,29 +444,14 @@ impl Port for Paths {
 
     #[inline]
     fn send(&mut self, peer: PeerIndex, length: usize, fill: impl FnOnce(&mut [u8])) -> Result<Sent> {
-        let Some(to) = self.peers.get(peer.0 as usize) else {
-            return Err(Fault::new(format!("peer {}", peer.0), "there is no such peer", "insert its name first"));
-        };
-        let (mut way, introduced) = (to.way, to.introduced);
-        if way == Way::Untried {
-            way = self.reach(peer);
-        }
-        match way {
-            Way::Shm(index) => {
+        match self.peers.get(peer.0 as usize).map(|to| to.way) {
+            Some(Way::Shm(index)) => {
                 let sent = self.shm.send(index, length, fill)?;
                 self.over_shm.count_sent(sent, length);
                 Ok(sent)
             }
-            Way::Network(index) => {
-                if !introduced {
-                    self.introduce(peer, index)?;
-                }
-                let sent = self.network.send(index, length, fill)?;
-                self.over_network.count_sent(sent, length);
-                Ok(sent)
-            }
-            Way::Untried => Ok(Sent::Full),
-            Way::Gone => Ok(Sent::Gone),
+            Some(way) => self.send_afar(peer, way, length, fill),
+            None => Err(Fault::new(format!("peer {}", peer.0), "there is no such peer", "insert its name first")),
         }
     }
 
@@ -454,26 +491,10 @@ impl Port for Paths {
             deliver(peer, &packet);
         }
         if !self.from_network.is_empty() && self.network_rest.is_over() {
-            let Paths { network, from_network, over_network, peers, .. } = self;
-            let got = network.receive(budget, |index, packet| {
-                // A peer introduces itself until it hears from us.
-                if introduction::is_one(packet) {
-                    return;
-                }
-                let peer = from_network[index.0 as usize];
-                peers[peer.0 as usize].introduced = true;
-                over_network.count_received(packet.len());
-                deliver(peer, packet);
-            })?;
-            came += got;
-            self.network_rest.begin(got == 0 && self.incoming_shm > 0 && !self.network.wire().looks_at_memory());
+            came += self.receive_from_afar(budget, deliver)?;
         }
         if self.looks.are_due(self.is_alone()) {
-            if self.from_network.is_empty() {
-                // Nobody is known there, so nothing is delivered, and every packet is from an unknown sender.
-                self.network.receive(budget, |_, _| ())?;
-            }
-            self.look_around()?;
+            self.look_for_callers(budget)?;
         }
         Ok(came)
     }
