@@ -24,7 +24,12 @@ pub fn page(heading: &str, all: &[Measured], tasks: &[Task], notes: &[String]) -
     for seats in seats_of(all) {
         let here: Vec<&Measured> = all.iter().filter(|measured| measured.seats == seats).collect();
         page += &format!("\n{seats}\n");
-        let tasks: Vec<Task> = tasks.iter().copied().filter(|task| seats.hosts.can(task)).collect();
+        // A task that has values elsewhere alone was not asked for here, or its failures are in the notes.
+        let elsewhere = |task: &Task| {
+            all.iter().any(|measured| value(measured, task).is_some())
+                && here.iter().all(|measured| value(measured, task).is_none())
+        };
+        let tasks: Vec<Task> = tasks.iter().copied().filter(|task| seats.hosts.can(task) && !elsewhere(task)).collect();
         page += &values(&here, &tasks);
         let split = splits(&here, &tasks);
         if !split.is_empty() {
@@ -371,5 +376,11 @@ mod tests {
         }
         let judged = super::targets(&targets::judge(&all));
         assert!(judged.contains("at most 1.0x") && judged.contains("met") && judged.contains("vader"), "{judged}");
+        // What two hosts alone were asked for has no empty rows among those of one host.
+        let rate = Task { pattern: Pattern::Rate, ..LATENCY };
+        let mut apart = measured(engine(), rate, &[1.0]);
+        apart.seats.hosts = Hosts::Lab;
+        let text = page("", &[all.into(), vec![apart]].concat(), &[LATENCY, rate], &[]);
+        assert_eq!((text.matches("8 B latency").count(), text.matches("8 B rate").count()), (1, 1), "{text}");
     }
 }
