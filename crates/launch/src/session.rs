@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use linux::lab::{Lab, Options};
+use linux::output::tell;
 use linux::relay::Relay;
 use machine::seat::Seats;
 use machine::{CoreId, Dilation, Fault, Result, Site};
@@ -219,7 +220,7 @@ impl<'a> Session<'a> {
 pub fn run(request: &Request, target: Target) -> Result<Ended> {
     let session = Session::prepare(request, target)?;
     for note in &session.notes {
-        eprintln!("plimsoll: {note}");
+        tell(&format!("plimsoll: {note}\n"));
     }
     let installation = session.installation.clone();
     let proof = request.carrier.as_ref().filter(|_| request.prove).and_then(|carrier| carrier.proof(&installation));
@@ -251,20 +252,21 @@ pub fn run(request: &Request, target: Target) -> Result<Ended> {
     if let Some(carrier) = &request.carrier {
         if let Some(proof) = proof {
             if code != 0 {
-                eprint!("{said}");
+                tell(&said);
             }
-            eprintln!("plimsoll: {carrier} carried the messages: '{}'", proof.among(carrier, &said)?);
+            tell(&format!("plimsoll: {carrier} carried the messages: '{}'\n", proof.among(carrier, &said)?));
         } else if !request.quiet {
-            eprintln!("plimsoll left the messages to {carrier} ({}), as asked; to prove it: --prove", carrier.words);
+            let words = &carrier.words;
+            tell(&format!("plimsoll left the messages to {carrier} ({words}), as asked; to prove it: --prove\n"));
         }
         return Ok(Ended { code, elapsed, reports });
     }
     if reports.endpoints.is_empty() {
         let silence =
             Silence { installation: &installation, options: &request.options, code, damaged: reports.damaged };
-        eprint!("{}", summary::nothing(&subject, &diagnosis::of(&silence)));
+        tell(&summary::nothing(&subject, &diagnosis::of(&silence)));
     } else if !request.quiet {
-        eprint!("{}", summary::page(&subject, &reports));
+        tell(&summary::page(&subject, &reports));
     }
     Ok(Ended { code, elapsed, reports })
 }

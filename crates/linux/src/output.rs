@@ -1,4 +1,4 @@
-//! Standard output: a full disk is a fault, a closed pipe is not.
+//! Standard output and standard error: on the former a full disk is a fault, a closed pipe is not; on the latter neither is.
 
 use std::fs;
 use std::io::{ErrorKind, IsTerminal, Write};
@@ -35,4 +35,9 @@ pub fn print(text: &str) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Prints `text` to standard error, as far as anybody reads it: what a command has done does not fail for that.
+pub fn tell(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
 }

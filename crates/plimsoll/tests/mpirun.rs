@@ -201,6 +201,17 @@ fn the_exit_code_is_the_programs_and_quiet_is_quiet() {
     assert!(!said.contains("plimsoll carried it"), "{said}");
 }
 
+/// `| head` has gone when the summary comes.
+#[test]
+fn the_exit_code_is_the_programs_where_nobody_reads_the_summary() {
+    let Some(program) = program() else { return };
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = plimsoll(&["-n", "2", "--"]);
+    let (code, said, _) = run(command.arg(program).arg("0").stderr(writer));
+    assert_eq!((code, said.lines().count()), (Some(0), 2));
+}
+
 #[test]
 fn another_transport_is_noticed_loudly_even_when_quiet() {
     let Some(program) = program() else { return };

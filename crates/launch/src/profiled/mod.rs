@@ -17,6 +17,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use linux::output::tell;
 use linux::power::Source;
 use linux::relay::Relay;
 use machine::{Fault, Nanoseconds, Result};
@@ -161,11 +162,13 @@ pub fn run(request: &Request) -> Result<u8> {
     let sampling = request.cores.then(|| Sampling::begin(recorded.folder(), request.interval, &request.power));
     relay.release(&mut recorded.command);
     if let Some(perturbation) = &request.perturbation {
-        eprintln!("plimsoll: the program is delayed on purpose ({perturbation}): its figures will not be its own");
+        tell(&format!(
+            "plimsoll: the program is delayed on purpose ({perturbation}): its figures will not be its own\n"
+        ));
     }
     let mut child = recorded.spawn()?;
     let status = relay.wait(&mut child)?;
-    eprint!("{}", recorded.end(status, sampling.map(Sampling::end))?);
+    tell(&recorded.end(status, sampling.map(Sampling::end))?);
     Ok(exit_code(status))
 }
 

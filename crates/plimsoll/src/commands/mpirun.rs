@@ -9,6 +9,7 @@ use launch::carrier::{self, Network, Semantics};
 use launch::carriers::{self, Carrier};
 use launch::installation::Choice;
 use launch::session::{self, Request, Target};
+use linux::output::tell;
 use machine::seat::Seats;
 use machine::{Dilation, Fault, Result, Site};
 
@@ -150,7 +151,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     };
     if auto && let Some(ledger) = &mut ledger {
         let chosen = auto::choose(&mut request, &target, arguments.profile.as_deref(), ledger)?;
-        eprintln!("plimsoll: {}", chosen.words());
+        tell(&format!("plimsoll: {}\n", chosen.words()));
         chosen.predict(ledger, &auto::subject(&request, &target)?)?;
     }
     // What came is also held against an earlier prediction of a run that was not left to auto.
@@ -161,8 +162,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         _ => Ok(Vec::new()),
     };
     match settled {
-        Ok(said) if !request.quiet => said.iter().for_each(|what| eprintln!("plimsoll: {what}")),
-        Err(fault) if auto => eprintln!("plimsoll: {fault}"),
+        Ok(said) if !request.quiet => said.iter().for_each(|what| tell(&format!("plimsoll: {what}\n"))),
+        Err(fault) if auto => tell(&format!("plimsoll: {fault}\n")),
         _ => {}
     }
     Ok(ExitCode::from(ended.code))
