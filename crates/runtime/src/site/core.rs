@@ -266,9 +266,38 @@ impl SiteDriver for CoreSite {
 impl Drop for CoreSite {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
-        drop(self.errands.send(Box::new(|_| {})));
+        // Ends its wait for errands, wherever it is: an errand to wake it could be taken before the wait.
+        self.errands = mpsc::channel().0;
         if let Some(thread) = self.thread.take() {
             drop(thread.join());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Its thread has looked whether it is to stop, and takes errands, when it is told to.
+    #[test]
+    fn a_site_ends_whatever_its_thread_is_about_to_do() {
+        let core = linux::affinity::allowed().unwrap()[0];
+        let (site, _beside) = CoreSite::open(core, Instant::now(), Arc::new(|_| {})).unwrap();
+        let (shared, second_is_there) = (site.shared.clone(), site.shared.clone());
+        // The second errand is taken by a thread that is awake, and lasts until the site is being dropped.
+        let first = move |_: &mut Residents| while !second_is_there.errand.load(Ordering::Acquire) {};
+        let second = move |_: &mut Residents| {
+            while !shared.stop.load(Ordering::Relaxed) {}
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        site.errands.send(Box::new(first)).unwrap();
+        site.errands.send(Box::new(second)).unwrap();
+        site.shared.errand.store(true, Ordering::Release);
+        let (ended, end) = mpsc::channel();
+        std::thread::spawn(move || {
+            drop(site);
+            ended.send(())
+        });
+        end.recv_timeout(PATIENCE).expect("the site's thread has ended");
     }
 }
