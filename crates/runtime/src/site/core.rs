@@ -278,6 +278,12 @@ impl Drop for CoreSite {
 mod tests {
     use super::*;
 
+    fn wait_for(word: &AtomicBool) {
+        while !word.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+    }
+
     /// Its thread has looked whether it is to stop, and takes errands, when it is told to.
     #[test]
     fn a_site_ends_whatever_its_thread_is_about_to_do() {
@@ -285,9 +291,9 @@ mod tests {
         let (site, _beside) = CoreSite::open(core, Instant::now(), Arc::new(|_| {})).unwrap();
         let (shared, second_is_there) = (site.shared.clone(), site.shared.clone());
         // The second errand is taken by a thread that is awake, and lasts until the site is being dropped.
-        let first = move |_: &mut Residents| while !second_is_there.errand.load(Ordering::Acquire) {};
+        let first = move |_: &mut Residents| wait_for(&second_is_there.errand);
         let second = move |_: &mut Residents| {
-            while !shared.stop.load(Ordering::Relaxed) {}
+            wait_for(&shared.stop);
             std::thread::sleep(Duration::from_millis(20));
         };
         site.errands.send(Box::new(first)).unwrap();
