@@ -62,7 +62,7 @@ pub struct Driver<P, B> {
     timed: bool,
     fetches: bool,
     turns: u32,
-    /// The number of the turn, those that count for waits aside, that the last look for news was made at.
+    /// `turns` at the last look for news, less what the waits since then count for.
     noticed: u32,
     /// Something was handed to the wire by [`Driver::start_off`] since the last turn.
     started_off: bool,

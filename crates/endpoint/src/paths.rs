@@ -369,7 +369,7 @@ impl Paths {
     }
 
     /// To a peer over the network, or one that was not written to yet.
-    // Not in the callers, where it would crowd the way of shared memory.
+    // Not inlined: sends over shared memory get faster code without it.
     #[inline(never)]
     fn send_afar(&mut self, peer: PeerIndex, way: Way, length: usize, fill: impl FnOnce(&mut [u8])) -> Result<Sent> {
         match if way == Way::Untried { self.reach(peer) } else { way } {
@@ -392,7 +392,7 @@ impl Paths {
     }
 
     /// What has come over the network.
-    // As for `send_afar`.
+    // Not inlined for the same reason as `send_afar`.
     #[inline(never)]
     fn receive_from_afar(&mut self, budget: usize, mut deliver: impl FnMut(PeerIndex, &[u8])) -> Result<usize> {
         let Paths { network, from_network, over_network, peers, .. } = self;

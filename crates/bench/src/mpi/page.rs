@@ -24,7 +24,7 @@ pub fn page(heading: &str, all: &[Measured], tasks: &[Task], notes: &[String]) -
     for seats in seats_of(all) {
         let here: Vec<&Measured> = all.iter().filter(|measured| measured.seats == seats).collect();
         page += &format!("\n{seats}\n");
-        // A task that has values elsewhere alone was not asked for here, or its failures are in the notes.
+        // A task with values at other seats alone was not asked for here, or failed, which the notes tell.
         let elsewhere = |task: &Task| {
             all.iter().any(|measured| value(measured, task).is_some())
                 && here.iter().all(|measured| value(measured, task).is_none())
