@@ -13,7 +13,7 @@ const RECEIVE_BUDGET: usize = 64;
 const IDLE_POLLS_PER_TURN: u32 = 16;
 /// Turns, or polls, between two looks for news about peers, which cost system calls.
 pub(crate) const TURNS_PER_NOTICE: u32 = 16_384;
-/// So many turns count for one after which the caller let others run: that takes longer.
+/// Turns that a wait, in which the caller let others run, counts for besides its own.
 const WAITED: u32 = 4;
 
 /// What holds a message: it goes into the engine with a request and comes back with the completion.

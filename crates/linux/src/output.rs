@@ -1,4 +1,4 @@
-//! Standard output and standard error: on the former a full disk is a fault, a closed pipe is not; on the latter neither is.
+//! Standard output, where a full disk is a fault and a closed pipe is not, and standard error, where neither is.
 
 use std::fs;
 use std::io::{ErrorKind, IsTerminal, Write};
@@ -37,7 +37,7 @@ pub fn print(text: &str) -> Result<()> {
     }
 }
 
-/// Prints `text` to standard error, as far as anybody reads it: what a command has done does not fail for that.
+/// Prints `text` to standard error. A reader that has gone (`| head`) is no failure of the command.
 pub fn tell(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }

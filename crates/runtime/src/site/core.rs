@@ -266,7 +266,7 @@ impl SiteDriver for CoreSite {
 impl Drop for CoreSite {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
-        // Ends its wait for errands, wherever it is: an errand to wake it could be taken before the wait.
+        // The thread ends as it finds the queue closed. An errand to wake it might be taken before it sleeps.
         self.errands = mpsc::channel().0;
         if let Some(thread) = self.thread.take() {
             drop(thread.join());
@@ -284,7 +284,7 @@ mod tests {
         }
     }
 
-    /// Its thread has looked whether it is to stop, and takes errands, when it is told to.
+    /// `stop` is set after the thread has looked at it and before the thread waits for the next errand.
     #[test]
     fn a_site_ends_whatever_its_thread_is_about_to_do() {
         let core = linux::affinity::allowed().unwrap()[0];
