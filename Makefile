@@ -12,7 +12,7 @@ BENCH_ARGS ?=
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 .NOTPARALLEL:
-.PHONY: help study fabric profile offcodes aarch64 test bless lint bench format clippy engine-alone tests loom fuzz soak tools install uninstall deb
+.PHONY: help study fabric profile offcodes aarch64 test check bless lint bench format clippy engine-alone tests doctests matrices loom fuzz soak tools install uninstall deb
 
 help:
 	@echo 'make study   find where message processing should run on this machine'
@@ -21,7 +21,8 @@ help:
 	@echo 'make offcodes the program behind plimsoll plan, run, ps, stop, migrate, upgrade, offcode, odf, agent and traffic'
 	@echo 'make install the commands, their libraries, manual pages and completions in PREFIX (/usr/local); make uninstall'
 	@echo 'make deb     the same as a Debian package'
-	@echo 'make test    everything that must pass: lint, engine on its own, tests, loom; ends with totals'
+	@echo 'make test    whether everything works here: tests, and every command once on its real part; ends with totals'
+	@echo 'make check   what a change must pass: make test, then lint, the engine on its own, loom, all matrices, Arm'
 	@echo 'make bless   take the present output as the golden one; review it with git diff'
 	@echo 'make lint    formatting and clippy, warnings denied'
 	@echo 'make aarch64 the agent for Arm cores, built and tested under qemu-user'
@@ -58,16 +59,16 @@ offcodes:
 # qemu-user. It compiles everything once more.
 ARM = aarch64-unknown-linux-gnu
 ARM_TESTS = --package offcode --package wasm
+QEMU = qemu-aarch64 -L /usr/aarch64-linux-gnu
 aarch64: export CC_aarch64_unknown_linux_gnu = aarch64-linux-gnu-gcc
 aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER = aarch64-linux-gnu-gcc
-aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER = qemu-aarch64 -L /usr/aarch64-linux-gnu
 # QEMU before 8.1 hangs at times where a program with threads starts another one, as GLib's slices do not survive a fork (QEMU's issue 285).
 aarch64: export G_SLICE = always-malloc
-aarch64:
+aarch64: tools
 	@scripts/bootstrap aarch64
 	@$(CARGO) build --target $(ARM) --package plimsoll-offcode
-	$(CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER) $(TARGET_DIR)/$(ARM)/debug/plimsoll-offcode agent --help >/dev/null
-	@scripts/run-tests $@ $(CARGO) test --target $(ARM) $(ARM_TESTS)
+	$(QEMU) $(TARGET_DIR)/$(ARM)/debug/plimsoll-offcode agent --help >/dev/null
+	@$(SUITE) programs --under '$(QEMU)' $(CARGO) test --target $(ARM) $(ARM_TESTS) --lib --tests
 
 # Where `make install` puts it; DESTDIR goes before, for packagers.
 PREFIX ?= /usr/local
@@ -88,10 +89,14 @@ deb:
 	@CARGO='$(CARGO)' scripts/build build --profile dist --package plimsoll $(SHIPPED)
 	@scripts/deb '$(TARGET_DIR)/dist'
 
-# Every part runs, also after one that fails, and the account of all of them comes last. `.ci/run` adds MORE=aarch64.
-MORE ?=
+# Every part runs, also after one that fails, and the account of all of them comes last (crates/suite).
+SUITE = $(TARGET_DIR)/debug/suite
+TESTS = INSTA_UPDATE=no $(SUITE) programs $(TIER) $(CARGO) test --workspace --lib --bins --tests --no-fail-fast
 test: tools
-	@scripts/run-tests --parts '$(MAKE)' format clippy engine-alone tests loom $(MORE)
+	@$(SUITE) parts '$(MAKE)' tests doctests
+
+check: tools
+	@$(SUITE) parts '$(MAKE)' test format clippy engine-alone loom matrices aarch64
 
 lint: tools format clippy
 
@@ -99,6 +104,19 @@ lint: tools format clippy
 tools:
 	@scripts/bootstrap test
 	@CARGO='$(CARGO)' scripts/build fetch --quiet --locked --target wasm32-unknown-unknown
+	@$(CARGO) build --quiet --package suite
+
+# INSTA_UPDATE=no: a golden output that differs fails and leaves no file behind.
+tests: tools
+	@$(TESTS)
+
+# Tests that are marked `#[ignore = "make check"]`.
+matrices: TIER = --ignored
+matrices: tools
+	@$(TESTS)
+
+doctests: tools
+	@$(SUITE) command $(CARGO) test --workspace --doc --quiet
 
 format:
 	$(CARGO) fmt --all --check
@@ -110,32 +128,27 @@ clippy:
 engine-alone:
 	$(CARGO) build --package engine --target wasm32-unknown-unknown
 
-# INSTA_UPDATE=no: a golden output that differs fails and leaves no file behind.
-tests:
-	@INSTA_UPDATE=no scripts/run-tests $@ $(CARGO) test --workspace --no-fail-fast
-
 # Every interleaving of the shared-memory rings, in the modules named `models`. A build of its own, since the flag
 # reaches every crate. They run alone: the crate's other tests cannot run on loom's atomics. That there are any is
 # checked first.
-LOOM = $(CARGO) test --release --package ports --lib --target-dir $(TARGET_DIR)/loom models
-loom: export RUSTFLAGS = --cfg loom
-loom:
+LOOM = env RUSTFLAGS='--cfg loom' $(CARGO) test --release --package ports --lib --target-dir $(TARGET_DIR)/loom models
+loom: tools
 	@$(LOOM) -- --list | grep ': test$$' > /dev/null || { echo 'loom: no model was found' >&2; exit 1; }
-	@scripts/run-tests $@ $(LOOM)
+	@$(SUITE) command $(LOOM)
 
-# No part of `make test`: it takes a nightly compiler and a minute a target.
+# No part of `make check`: it takes a nightly compiler and a minute a target.
 FUZZ_ARGS ?=
 fuzz:
 	@scripts/bootstrap fuzz
 	@scripts/fuzz $(FUZZ_ARGS)
 
-# No part of `make test`: it takes hours.
+# No part of `make check`: it takes hours.
 SOAK_ARGS ?=
 soak:
 	@scripts/soak $(SOAK_ARGS)
 
 bless: tools
-	BLESS=1 INSTA_UPDATE=always $(CARGO) test --workspace
+	BLESS=1 INSTA_UPDATE=always $(CARGO) test --workspace --tests
 	@git status --short
 
 # Ratios are over the first stack named: 1 or more is what the engine is held to.

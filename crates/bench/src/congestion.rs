@@ -427,6 +427,7 @@ mod tests {
     }
 
     #[test]
+    #[ignore = "make check"]
     fn streams_pass_a_link_that_is_slow_and_loses_packets() {
         if !rustix::process::geteuid().is_root() {
             return skip::test("a lab needs root");

@@ -195,6 +195,7 @@ fn parent(pid: u32) -> u32 {
 
 /// Ranks of Open MPI end when they lose their launcher; those of MPICH go on where its proxy is gone too.
 #[test]
+#[ignore = "make check"]
 fn ranks_that_outlive_their_launcher_are_put_back_and_given_up() {
     let Some(cores) = two_cores() else { return };
     for family in [Family::OpenMpi, Family::Mpich] {

@@ -10,10 +10,12 @@ type Joined = Endpoint<Paths, Vec<u8>>;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The engine of a node, in a thread of this process. It would end with its last rank: one stays.
+/// The engine of a node, in a thread of this process: for tests that run alone. It would end with its last rank: one stays.
+/// A user has one on each core, so that no other program's test has one meanwhile.
 fn engine_of_node() {
     static STARTED: std::sync::Once = std::sync::Once::new();
     STARTED.call_once(|| {
+        std::mem::forget(skip::turn());
         std::thread::spawn(|| endpoint::node::serve(machine::CoreId(0)).unwrap());
         let deadline = Instant::now() + PATIENCE;
         let rank = loop {
@@ -122,12 +124,18 @@ fn messages_of_all_sizes_over_a_bad_wire() {
 
 #[test]
 fn messages_of_all_sizes_by_a_nodes_engine() {
+    if !skip::alone() {
+        return;
+    }
     talk(NODE);
     talk(NODE_UDP);
 }
 
 #[test]
 fn an_endpoint_writes_to_itself() {
+    if !skip::alone() {
+        return;
+    }
     for text in [SHM, UDP, NODE, NODE_UDP, PAIRS, PAIRS_UDP] {
         let mut me = Joined::join(&settings(text)).unwrap();
         let name = me.name();
@@ -141,6 +149,9 @@ fn an_endpoint_writes_to_itself() {
 
 #[test]
 fn both_call_at_once() {
+    if !skip::alone() {
+        return;
+    }
     for text in [SHM, UDP, NODE, NODE_UDP, PAIRS, PAIRS_UDP] {
         let mut a = Joined::join(&settings(text)).unwrap();
         let mut b = Joined::join(&settings(text)).unwrap();
@@ -160,6 +171,9 @@ fn both_call_at_once() {
 
 #[test]
 fn a_peer_that_is_gone_is_told_of() {
+    if !skip::alone() {
+        return;
+    }
     for text in [SHM, UDP, NODE, NODE_UDP, PAIRS, PAIRS_UDP] {
         let mut a = Joined::join(&settings(text)).unwrap();
         let gone = Joined::join(&settings(text)).unwrap().name();
@@ -172,6 +186,9 @@ fn a_peer_that_is_gone_is_told_of() {
 
 #[test]
 fn a_message_is_claimed_received_or_discarded() {
+    if !skip::alone() {
+        return;
+    }
     for text in [SHM, UDP, NODE, NODE_UDP, PAIRS, PAIRS_UDP] {
         let mut a = Joined::join(&settings(text)).unwrap();
         let mut b = Joined::join(&settings(text)).unwrap();
@@ -208,6 +225,9 @@ fn a_message_is_claimed_received_or_discarded() {
 
 #[test]
 fn what_was_sent_before_an_end_closes_arrives() {
+    if !skip::alone() {
+        return;
+    }
     for text in [SHM, UDP, NODE, PAIRS, PAIRS_UDP] {
         for written_to in [false, true] {
             let mut b = Joined::join(&settings(text)).unwrap();
@@ -292,6 +312,9 @@ const LONG: usize = 300_000;
 
 #[test]
 fn nothing_is_written_for_an_endpoint_that_has_gone() {
+    if !skip::alone() {
+        return;
+    }
     for text in [SHM, NODE] {
         let mut rank = Endpoint::join(&settings(text)).unwrap();
         let (mut other, to) = acquainted(&mut rank, SHM);
@@ -309,6 +332,9 @@ fn nothing_is_written_for_an_endpoint_that_has_gone() {
 
 #[test]
 fn memory_that_was_taken_back_is_left_alone() {
+    if !skip::alone() {
+        return;
+    }
     for text in [SHM, UDP, NODE, NODE_UDP, PAIRS, PAIRS_UDP] {
         let mut rank = Endpoint::join(&settings(text)).unwrap();
         let (mut other, to) = acquainted(&mut rank, text);
@@ -334,6 +360,9 @@ fn memory_that_was_taken_back_is_left_alone() {
 
 #[test]
 fn a_message_that_its_sender_takes_back_ends_at_the_receiver() {
+    if !skip::alone() {
+        return;
+    }
     for text in [UDP, NODE_UDP] {
         let mut rank = Endpoint::join(&settings(text)).unwrap();
         let (mut other, _) = acquainted(&mut rank, text);

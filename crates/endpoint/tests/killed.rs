@@ -1,7 +1,5 @@
 //! A process is killed in each state of the protocol, over shared memory and over UDP: what its peer asked of it ends with
 //! [`Status::PeerDead`], the peer's other conversations go on, and what the link took is given back.
-//!
-//! One test: it counts the memory and the descriptors of its process.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -273,7 +271,7 @@ impl Drop for Victim {
 impl Victim {
     fn start(state: &str, shm: bool) -> Victim {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "a_victim", "--nocapture"]).env(STATE, state).env(CARRIER, shm.to_string());
+        command.args(["--exact", "killed::a_victim", "--nocapture"]).env(STATE, state).env(CARRIER, shm.to_string());
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
         Victim(child, out)
@@ -348,6 +346,9 @@ fn kill_in(case: &Case, shm: bool, survivor: &mut Joined, other: &mut Joined) {
 
 #[test]
 fn who_is_killed_in_any_state_is_given_up_and_others_go_on() {
+    if !skip::alone() {
+        return;
+    }
     if descriptors().value().is_none() || shared().value().is_none() {
         return skip::test("this kernel does not tell what memory a process shares");
     }

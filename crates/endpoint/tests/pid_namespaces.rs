@@ -45,7 +45,7 @@ impl End {
                 command
             }
         };
-        command.args(["--exact", "an_end", "--nocapture"]).env(ROLE, role);
+        command.args(["--exact", "pid_namespaces::an_end", "--nocapture"]).env(ROLE, role);
         let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let (to, from) = (process.stdin.take(), BufReader::new(process.stdout.take().unwrap()));
         End { process, to, from }

@@ -32,7 +32,7 @@ impl Drop for Other {
 
 fn start(part: &str, core: CoreId) -> Other {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "play_a_part", "--nocapture"]).env(PART, part).env(CORE, core.0.to_string());
+    command.args(["--exact", "shortage::play_a_part", "--nocapture"]).env(PART, part).env(CORE, core.0.to_string());
     // Its account of itself would be taken for one of these tests.
     Other(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap())
 }
@@ -192,13 +192,14 @@ fn node(part: &str, core: CoreId) -> Other {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        // Another job has an engine there; it lingers for some seconds.
+        // A job of the user's own has an engine there; it lingers for some seconds.
         assert!(Instant::now() < deadline, "another engine holds the name");
     }
 }
 
 #[test]
 fn a_node_without_descriptors_says_so_and_goes_on_taking_ranks() {
+    let _turn = skip::turn();
     let core = *linux::affinity::allowed().unwrap().last().unwrap();
     let node = node("node", core);
     let settings = Settings { placement: machine::Site::Core(core), ..settings() };
@@ -254,6 +255,7 @@ fn a_node_without_descriptors_says_so_and_goes_on_taking_ranks() {
 
 #[test]
 fn a_node_raises_its_soft_limit_on_descriptors() {
+    let _turn = skip::turn();
     let [core, ..] = linux::affinity::allowed().unwrap()[..] else { unreachable!("a core that runs this") };
     let _node = node("raising node", core);
     let settings = Settings { placement: machine::Site::Core(core), ..settings() };

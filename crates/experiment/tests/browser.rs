@@ -2,8 +2,7 @@
 //! by night.
 
 #[allow(dead_code)]
-mod fixture;
-
+use crate::fixture;
 use chart::browser::{Browser, LEGIBLE, VISIBLE, too_faint};
 use serde_json::json;
 
@@ -31,6 +30,7 @@ const TEXT: [&str; 19] = [
 ];
 
 #[test]
+#[ignore = "make check"]
 fn the_report_holds_in_a_browser() {
     let mut browser = match Browser::start() {
         Ok(browser) => browser,

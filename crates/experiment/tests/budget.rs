@@ -1,9 +1,8 @@
 //! What a study asks within its budget, on machines whose blocks cost what a formula says.
 
-mod simulated;
-
 use std::collections::BTreeSet;
 
+use crate::simulated::{Simulated, grounds, plausible, run};
 use experiment::analysis::findings;
 use experiment::comparison::even_rounds;
 use experiment::design::{Design, Grounds, MINIMUM_ROUNDS, REFERENCE_ROUNDS};
@@ -11,7 +10,6 @@ use experiment::findings::Findings;
 use experiment::point::PointSpec;
 use experiment::store::{Contents, Study};
 use machine::{Nanoseconds, Site};
-use simulated::{Simulated, grounds, plausible, run};
 
 fn milliseconds(n: u64) -> Nanoseconds {
     Nanoseconds(n * 1_000_000)

@@ -1,7 +1,6 @@
 //! Golden exports of a small study.
 
-mod simulated;
-
+use crate::simulated::{Silent, Simulated, duel, plausible};
 use experiment::conduct::conduct;
 use experiment::export::{Format, export};
 use experiment::findings::Fact;
@@ -9,7 +8,6 @@ use experiment::point::PointSpec;
 use experiment::sitting::End;
 use experiment::store::{Beginning, Store};
 use machine::{Nanoseconds, Result};
-use simulated::{Silent, Simulated, duel, plausible};
 
 fn exported(format: Format) -> String {
     let folder = tempfile::tempdir().unwrap();

@@ -1,8 +1,7 @@
 //! What a finished study leaves: rows of costs, and its gains for the next to be held against.
 
 #[allow(dead_code, reason = "shared by several tests")]
-mod fixture;
-
+use crate::fixture;
 use experiment::ledger::{Ledger, tallies};
 use experiment::point::Path;
 use experiment::refine;

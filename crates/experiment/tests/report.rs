@@ -1,7 +1,6 @@
 //! The renderings of a whole study: what the terminal shows, and that the page holds and hides nothing.
 
-mod fixture;
-
+use crate::fixture;
 use std::path::Path;
 
 use experiment::findings::{Findings, Verdict};

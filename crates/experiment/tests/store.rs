@@ -1,13 +1,12 @@
 //! What is finished stays: killed, full, damaged, locked.
 
-mod simulated;
-
 use std::collections::BTreeSet;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path as FilePath, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::simulated::{Silent, Simulated, duel, grounds, plausible};
 use experiment::clocks::Clocks;
 use experiment::conduct::conduct;
 use experiment::design::Design;
@@ -16,7 +15,6 @@ use experiment::sample::Sample;
 use experiment::sitting::End;
 use experiment::store::{Beginning, Contents, Store, Study};
 use machine::{CoreId, Fault, Hertz, Nanoseconds, Reading};
-use simulated::{Silent, Simulated, duel, grounds, plausible};
 
 /// Tells a child of this test binary where its store is.
 const STORE: &str = "PLIMSOLL_TEST_STORE";
@@ -39,7 +37,7 @@ fn blocks(contents: &Contents) -> BTreeSet<(PointKey, u32)> {
 /// Runs the ignored test `name` of this binary in a process of its own.
 fn child(name: &str, store: &FilePath) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", name, "--nocapture"]).env(STORE, store).stdout(Stdio::null());
+    command.args(["--exact", &format!("store::{name}"), "--nocapture"]).env(STORE, store).stdout(Stdio::null());
     command
 }
 

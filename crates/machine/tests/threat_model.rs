@@ -27,7 +27,7 @@ fn the_page_has_every_bound() {
         return;
     }
     let differing = shown.lines().zip(table.lines()).find(|(shown, row)| shown != row);
-    assert!(shown == table, "{differing:?}: run `BLESS=1 cargo test -p machine --test threat_model`, read the diff");
+    assert!(shown == table, "{differing:?}: run `BLESS=1 cargo test -p machine threat_model`, read the diff");
 }
 
 /// Every function of the sources below `folder`.

@@ -1,13 +1,11 @@
 //! The calling end: answers in any order, late, malformed, refused, for others, and none at all.
 
+use crate::queue;
 use machine::Nanoseconds;
 use offcode::call::{Header, Kind};
 use offcode::channel::{Buffers, Cast, Delivery, Specification, Synchronization};
 use offcode::{Caller, Channel, Written, interface};
 use proptest::prelude::*;
-
-#[path = "queue/mod.rs"]
-mod queue;
 
 #[interface(guid = "6c1b1f52-0f9e-4b0d-9c52-1f2e3d4c5b6a")]
 trait Doubler {

@@ -1,5 +1,6 @@
 //! What the attributes write: proxies and dispatch agree on every type, hostile bytes are refused, manifests say what was written.
 
+use crate::queue;
 use std::collections::BTreeMap;
 
 use machine::{Nanoseconds, SiteKind};
@@ -12,9 +13,6 @@ use offcode::{
 };
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
-
-#[path = "queue/mod.rs"]
-mod queue;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 enum Rule {

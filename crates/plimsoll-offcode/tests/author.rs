@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 /// Dependencies stay built from one test, and from one run, to the next.
-const TARGET: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/offcodes");
+const TARGET: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/guests");
 
 /// An empty folder, and `plimsoll` in PATH.
 struct Place(tempfile::TempDir);
@@ -100,6 +100,7 @@ fn the_page_leads_from_an_empty_folder_to_a_running_offcode() {
 }
 
 #[test]
+#[ignore = "make check"]
 fn bodies_that_differ_are_told_and_a_panic_is_a_refusal() {
     let Some(place) = Place::new() else { return };
     place.does(".", "plimsoll offcode new two-minds");
@@ -144,6 +145,7 @@ fn tamper(package: &Path, signed: bool, change: impl FnOnce(&mut Vec<u8>)) {
 }
 
 #[test]
+#[ignore = "make check"]
 fn a_package_that_is_not_what_it_says_is_refused_by_plan_and_run() {
     let Some(place) = Place::new() else { return };
     place.does(".", "plimsoll offcode new trusted --bodies native");
@@ -207,6 +209,7 @@ impl Drop for Agent {
 }
 
 #[test]
+#[ignore = "make check"]
 fn an_agent_takes_a_library_whose_hash_it_was_given() {
     let Some(place) = Place::new() else { return };
     place.does(".", "plimsoll offcode new far --bodies native");

@@ -1,8 +1,6 @@
 //! The help of each command, as a reader sees it.
 
-#[path = "../../plimsoll/tests/golden/mod.rs"]
-mod golden;
-
+use crate::golden;
 use std::path::PathBuf;
 use std::process::Command;
 

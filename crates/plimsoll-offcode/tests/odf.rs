@@ -1,8 +1,6 @@
 //! `plimsoll odf` as its users run it.
 
-#[path = "../../plimsoll/tests/golden/mod.rs"]
-mod golden;
-
+use crate::golden;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

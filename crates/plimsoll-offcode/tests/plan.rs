@@ -1,8 +1,6 @@
 //! `plimsoll plan` as its users run it. Goldens use sites that every machine has, and modelled prices.
 
-#[path = "../../plimsoll/tests/golden/mod.rs"]
-mod golden;
-
+use crate::golden;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};

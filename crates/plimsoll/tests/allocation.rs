@@ -255,6 +255,7 @@ fn has_mpi() -> bool {
 const RANKS: [&str; 6] = ["bench", "--mpi", "--tasks", "latency:8", "--rounds", "1"];
 
 #[test]
+#[ignore = "make check"]
 fn ranks_are_on_both_nodes_and_both_count_their_cores() {
     if !rustix::process::geteuid().is_root() {
         return skip::test("a lab needs root");
@@ -321,6 +322,7 @@ fn a_folder_that_the_other_node_does_not_see_is_told() {
 }
 
 #[test]
+#[ignore = "make check"]
 fn an_mpi_of_one_host_does_not_spread_over_the_nodes() {
     if !has_mpi() {
         return;

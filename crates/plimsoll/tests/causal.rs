@@ -54,6 +54,7 @@ fn said(output: &Output) -> String {
 }
 
 #[test]
+#[ignore = "make check"]
 fn slopes_of_a_program_come_with_their_null_and_leave_nothing() {
     let Some(program) = program() else { return };
     if linux::affinity::allowed().unwrap().len() < 2 {

@@ -1,7 +1,6 @@
 //! `plimsoll claims` as its users run it.
 
-mod golden;
-
+use crate::golden;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -15,24 +14,26 @@ fn printed(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-#[test]
-fn pages_read_as_they_did() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/claims");
-    for (name, arguments) in [
-        ("table", &[][..]),
-        ("a16", &["A16"]),
-        ("b1", &["b1"]),
-        ("power", &["--power"]),
-        ("open", &["--open"]),
-        ("mappings", &["--mappings"]),
-    ] {
-        let page = printed(arguments);
-        assert!(page.lines().all(|line| line.chars().count() <= 120), "{name} is wider than 120 columns");
-        golden::check(&folder.join(format!("{name}.txt")), &page);
-    }
+fn read_as_it_did(name: &str, arguments: &[&str]) {
+    let page = printed(arguments);
+    assert!(page.lines().all(|line| line.chars().count() <= 120), "{name} is wider than 120 columns");
+    golden::check(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/claims").join(format!("{name}.txt")), &page);
 }
 
 #[test]
+fn the_table_reads_as_it_did() {
+    read_as_it_did("table", &[]);
+}
+
+#[test]
+#[ignore = "make check"]
+fn other_pages_read_as_they_did() {
+    let pages = [("a16", "A16"), ("b1", "b1"), ("power", "--power"), ("open", "--open"), ("mappings", "--mappings")];
+    pages.iter().for_each(|(name, argument)| read_as_it_did(name, &[argument]));
+}
+
+#[test]
+#[ignore = "make check"]
 fn every_row_can_be_explained_and_another_is_refused() {
     let all: serde_json::Value = serde_json::from_str(&printed(&["--json"])).unwrap();
     let judged = all["judged"].as_array().unwrap();

@@ -1,7 +1,5 @@
 //! `plimsoll clock` as its users run it: on a copy of /sys, whose limits show what was set and what came back.
 
-mod rehearsal;
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -9,8 +7,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::rehearsal::{BEFORE, limits, tree};
 use experiment::random::Random;
-use rehearsal::{BEFORE, limits, tree};
 use rustix::process::{Pid, Signal, kill_process};
 
 const SET: [&str; 2] = ["1900000", "1900000"];

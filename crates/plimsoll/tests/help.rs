@@ -1,7 +1,6 @@
 //! The help of each command, as a reader sees it.
 
-mod golden;
-
+use crate::golden;
 use std::path::PathBuf;
 use std::process::Command;
 

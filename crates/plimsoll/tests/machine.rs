@@ -1,7 +1,6 @@
 //! `plimsoll machine` as its users run it.
 
-mod golden;
-
+use crate::golden;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -1,14 +1,11 @@
 //! `plimsoll report` on folders that are profiles, damaged ones and others.
 
-#[path = "../../profile/tests/synthetic/mod.rs"]
-mod synthetic;
-
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::synthetic::{Rank, SECOND, job, write};
 use profile::summary::Summary;
-use synthetic::{Rank, SECOND, job, write};
 
 fn report(arguments: &[&str], folder: &Path) -> Output {
     let mut plimsoll = Command::new(env!("CARGO_BIN_EXE_plimsoll"));

@@ -1,7 +1,6 @@
 //! `plimsoll whatif --simulate` as its users run it: every testbed of the papers, and what is refused.
 
-mod golden;
-
+use crate::golden;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 

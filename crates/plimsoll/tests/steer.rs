@@ -1,7 +1,6 @@
 //! `plimsoll steer` as its users run it: on an interface of a lab, whose end takes every trace with it.
 
-mod golden;
-
+use crate::golden;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;

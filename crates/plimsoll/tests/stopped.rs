@@ -123,6 +123,7 @@ fn names_the_stopped_rank(recordings: &Recordings) -> Summary {
 }
 
 #[test]
+#[ignore = "make check"]
 fn without_a_timeline_it_is_named_and_a_timeline_suggested() {
     let place = Place::new();
     let Some(recordings) = recorded(&place, |recording| recording) else { return };

@@ -27,7 +27,7 @@ impl Drop for Other {
 fn start(part: &str) -> (Other, UnixStream) {
     let (mine, theirs) = UnixStream::pair().unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "play_a_part", "--nocapture"]).env(PART, part);
+    command.args(["--exact", "channels_between_processes::play_a_part", "--nocapture"]).env(PART, part);
     command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null());
     (Other(command.spawn().unwrap()), mine)
 }

@@ -32,7 +32,7 @@ impl Drop for Other {
 /// Starts this program again at host B; what it says is the address of its port.
 fn start(lab: &Lab, ip: IpAddr) -> (Other, SocketAddr) {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "play_a_part", "--nocapture"]).env(PART, ip.to_string());
+    command.args(["--exact", "lanes_between_processes::play_a_part", "--nocapture"]).env(PART, ip.to_string());
     command.stdout(Stdio::piped()).stdin(Stdio::null());
     let mut other = Other(lab.enter(Host::B, &mut command).unwrap().spawn().unwrap());
     let said = BufReader::new(other.0.stdout.take().unwrap()).lines();

@@ -30,7 +30,7 @@ fn start(part: &str) -> (Other, UnixStream) {
 
 fn start_by(mut command: Command, part: &str) -> (Other, UnixStream) {
     let (mine, theirs) = UnixStream::pair().unwrap();
-    command.args(["--exact", "play_a_part", "--nocapture"]).env(PART, part);
+    command.args(["--exact", "two_processes::play_a_part", "--nocapture"]).env(PART, part);
     command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null());
     (Other(command.spawn().unwrap()), mine)
 }

@@ -86,7 +86,7 @@ fn the_page_has_every_field_with_its_type_and_meaning() {
         return;
     }
     let differing = listed.lines().zip(fields.lines()).find(|(listed, field)| listed != field);
-    assert!(listed == fields, "{differing:?}: run `BLESS=1 cargo test -p profile --test documented`, read the diff");
+    assert!(listed == fields, "{differing:?}: run `BLESS=1 cargo test -p profile documented`, read the diff");
 }
 
 #[test]

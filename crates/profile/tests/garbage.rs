@@ -1,11 +1,10 @@
 //! Tables of anything: they are refused or summed up and shown, nothing panics, and no figure of a damaged file passes for
 //! a fact.
 
-mod synthetic;
-
 use std::fs;
 use std::path::Path;
 
+use crate::synthetic::{Rank, SECOND, job, write};
 use profile::csv_tables;
 use profile::page;
 use profile::printable::json;
@@ -16,7 +15,6 @@ use profile::terminal::{Screen, paper, render};
 use proptest::prelude::*;
 use record::folder;
 use record::layout::{DIRECTORY, FIRST_REGION, Header, Region};
-use synthetic::{Rank, SECOND, job, write};
 
 fn tables() -> Vec<u8> {
     let mut rank = Rank::new(1, 3, SECOND);

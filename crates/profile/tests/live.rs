@@ -1,17 +1,15 @@
 //! A job looked at while it runs: ranks whose every call is known, between two moments that are known too.
 
-mod synthetic;
-
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use crate::synthetic::{RATE, Rank, SECOND, job};
 use profile::job::Job;
 use profile::live::{Here, JobState, RankState, Watch};
 use record::folder;
 use record::functions::{Class, named};
 use record::layout::{Thread, kind, words};
-use synthetic::{RATE, Rank, SECOND, job};
 
 const MS: u64 = 1_000_000;
 

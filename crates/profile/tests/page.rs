@@ -1,7 +1,6 @@
 //! What the page holds, and that nothing gets out of it.
 
-mod fixture;
-
+use crate::fixture;
 use profile::page::render;
 
 #[test]

@@ -1,10 +1,9 @@
 //! Reports of profiles whose figures are known, as their readers see them. `make bless` takes the present output.
 
-mod synthetic;
-
 use std::fs;
 use std::path::Path;
 
+use crate::synthetic::{RATE, Rank, SECOND, STARTED, job, write};
 use machine::Reading;
 use profile::csv_tables;
 use profile::job::Job;
@@ -13,7 +12,6 @@ use profile::summary::{State, Summary};
 use profile::terminal::{Screen, paper, render};
 use record::functions::named;
 use record::layout::{Phase, kind, text};
-use synthetic::{RATE, Rank, SECOND, STARTED, job, write};
 
 const SCREEN: Screen = Screen { width: 120, colour: false, sites: 12 };
 

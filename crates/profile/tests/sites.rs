@@ -1,17 +1,15 @@
 //! Call sites of programs that are compiled here, so that the lines are known.
 
-mod synthetic;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use crate::synthetic::{RATE, Rank, SECOND, job, write};
 use object::{Object, ObjectSymbol};
 use profile::profile::Profile;
 use profile::summary::{SiteSummary, Summary};
 use record::layout::{Module, Site, kind, text};
-use synthetic::{RATE, Rank, SECOND, job, write};
 use zerocopy::FromZeros;
 
 /// `after_*` are the addresses that calls return to. The call of `inner` is inlined; that of `last` is the last of its line.

@@ -1,11 +1,9 @@
 //! The split of MPI time against programs whose waits are known.
 
-mod synthetic;
-
+use crate::synthetic::{Rank, SECOND, job, write};
 use profile::profile::Profile;
 use profile::summary::{Split, Summary};
 use proptest::prelude::*;
-use synthetic::{Rank, SECOND, job, write};
 
 fn summary(mut ranks: Vec<Rank>) -> Summary {
     let folder = tempfile::tempdir().unwrap();

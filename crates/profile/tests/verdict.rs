@@ -1,15 +1,13 @@
 //! What the verdict makes of profiles that are not whole: what is missing is not none.
 
-mod synthetic;
-
 use std::fs;
 
+use crate::synthetic::{Rank, SECOND, job, write};
 use profile::profile::Profile;
 use profile::summary::Summary;
 use profile::verdict::{Answer, Choice, Judgement};
 use record::folder;
 use record::layout::text;
-use synthetic::{Rank, SECOND, job, write};
 
 /// A rank of a program that hardly communicates, on the host `host`, which sends to `peers`.
 fn quiet(me: u32, size: u32, host: &str, peers: &[(u64, u64)]) -> Rank {

@@ -1,12 +1,10 @@
 //! What an application may ask of an endpoint over queue pairs beside plain sends and receives: spaces and data, confirmed
 //! sends, injects, claimed messages, withdrawal by context, and the adapter's time apart.
 
-mod layers;
-
 use std::time::{Duration, Instant};
 
+use crate::layers::{Pairs, admitted};
 use engine::{Direction, Label, Source, Space, Status, TagSelector};
-use layers::{Pairs, admitted};
 use machine::PeerIndex;
 use machine::port::memory::{Geometry, MemoryPort, star};
 use queue_pair::{Completion, Settings};

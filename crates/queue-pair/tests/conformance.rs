@@ -1,14 +1,12 @@
 //! Random traffic over both semantics, held against MPI's rules for the order of matching.
 //!
-//! `PLIMSOLL_SEED=n cargo test -p queue-pair --test conformance` replays a failure.
-
-mod layers;
+//! `PLIMSOLL_SEED=n cargo test -p queue-pair conformance` replays a failure.
 
 use std::time::{Duration, Instant};
 
+use crate::layers::faulty::{Faulty, Rates};
+use crate::layers::{Ended, Layer, Matched, Random, admitted};
 use engine::{Direction, Source, Space, Status, TagSelector};
-use layers::faulty::{Faulty, Rates};
-use layers::{Ended, Layer, Matched, Random, admitted};
 use machine::PeerIndex;
 use machine::port::memory::{Geometry, star};
 use queue_pair::{Counters, ReceiveQueues, Settings};

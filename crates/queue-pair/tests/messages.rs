@@ -1,12 +1,10 @@
 //! The MPI layer: credits, dead peers, floods, hostile peers.
 
-mod layers;
-
 use std::time::{Duration, Instant};
 
+use crate::layers::faulty::{Faulty, Rates};
+use crate::layers::{Ended, Layer, Random, admitted, connected};
 use engine::{Buffer, Direction, Source, Status, TagSelector};
-use layers::faulty::{Faulty, Rates};
-use layers::{Ended, Layer, Random, admitted, connected};
 use machine::port::memory::{Geometry, star};
 use machine::{Nanoseconds, PeerIndex, Port};
 use proptest::prelude::*;

@@ -1,8 +1,6 @@
 //! Verbs on two adapters: states, work requests, completions, and what refuses them.
 
-mod layers;
-
-use layers::faulty::{Faulty, Rates};
+use crate::layers::faulty::{Faulty, Rates};
 use machine::port::memory::{Geometry, MemoryPort, star};
 use machine::{Nanoseconds, PeerIndex, Port};
 use queue_pair::{

@@ -454,7 +454,7 @@ fn a_process_that_is_killed_at_any_step_leaves_nothing() {
     use std::os::unix::process::CommandExt;
     for step in Step::ALL {
         let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-        command.args(["as_one_that_is_killed", "--exact", "--nocapture"]).env(ROLE, format!("Do({step:?})"));
+        command.args(["migration::as_one_that_is_killed", "--exact", "--nocapture"]).env(ROLE, format!("Do({step:?})"));
         command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::null()).process_group(0);
         let mut child = command.spawn().unwrap();
         let process = child.id();

@@ -21,7 +21,7 @@ fn every_place_of_the_pipeline_is_predicted_and_measured() {
     }
     let state = tempfile::tempdir().unwrap();
     let mut alone = Command::new(std::env::current_exe().unwrap());
-    alone.args(["--exact", "every_place_of_the_pipeline_is_predicted_and_measured", "--nocapture"]);
+    alone.args(["--exact", "places::every_place_of_the_pipeline_is_predicted_and_measured", "--nocapture"]);
     let output = alone.env(ALONE, "1").env("XDG_STATE_HOME", state.path()).output().unwrap();
     let page = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{page}{}", String::from_utf8_lossy(&output.stderr));

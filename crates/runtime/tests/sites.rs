@@ -1,5 +1,6 @@
 //! Every site that runs offcodes of this process passes the suite.
 
+use crate::built;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -11,9 +12,6 @@ use runtime::site::conformance::{Probe, Subject, check, check_services};
 use runtime::site::core::CoreSite;
 use runtime::site::residents::Residents;
 use runtime::site::{Code, Deployment, SiteDriver};
-
-#[path = "../../wasm/tests/built/mod.rs"]
-mod built;
 
 #[interface(guid = "5e1b6a52-1d11-4f0c-8f4e-7b8b0c9d1001", encoding = "fixed")]
 trait Sum {
@@ -90,6 +88,7 @@ fn app() {
 }
 
 #[test]
+#[ignore = "make check"]
 fn a_dedicated_core() {
     let core = *linux::affinity::allowed().unwrap().last().expect("this process has a core");
     // The thread is moved off the site's core for as long as it holds what comes beside the site.

@@ -1,5 +1,5 @@
 //! What tests leave out: each skip is said on standard error and, where `PLIMSOLL_SKIPS` names a file, noted there as one
-//! line `EXTENT CRATE PROGRAM TEST REASON`, separated by tabs. `scripts/run-tests` counts them, and refuses those of which
+//! line `EXTENT CRATE PROGRAM TEST REASON`, separated by tabs. `crates/suite` counts them, and refuses those of which
 //! `scripts/skips-allowed` does not know.
 //!
 //! A tool is looked for by [`tool`] and nothing else, so that its package is known: see [`package`].
@@ -9,9 +9,10 @@ pub mod package;
 
 use std::env;
 use std::fmt::Display;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::thread;
 
 /// Names the file in which skips are noted.
@@ -30,6 +31,38 @@ pub fn part(reason: impl Display) {
 /// A command that a line of `scripts/packages` provides. Where it is missing, the test is left out.
 pub fn tool(name: &str) -> Option<PathBuf> {
     package::command(name).map_err(test).ok()
+}
+
+/// A test that takes the machine for itself, such as a job whose processes spin; one at a time, of all programs of this build.
+#[derive(Debug)]
+pub struct Turn(#[expect(dead_code, reason = "closing it ends the turn, also where the process is killed")] File);
+
+/// Waits until no other test has a turn.
+pub fn turn() -> Turn {
+    let beside = env::current_exe().expect("a process has a program").with_file_name("turn");
+    let file = OpenOptions::new().create(true).append(true).open(&beside);
+    let file = file.unwrap_or_else(|error| panic!("{}: {error}", beside.display()));
+    file.lock().unwrap_or_else(|error| panic!("{}: {error}", beside.display()));
+    Turn(file)
+}
+
+/// Set in a process that [`alone`] started.
+const ALONE: &str = "PLIMSOLL_TEST_ALONE";
+
+/// For a test that counts what its process holds: runs the test once more in a process where no other runs, fails with it, and
+/// says `false`; there it says `true`.
+pub fn alone() -> bool {
+    let test = test_name();
+    if env::var(ALONE).is_ok_and(|alone| alone == test) {
+        return true;
+    }
+    let own = env::current_exe().expect("a process has a program");
+    let mut command = Command::new(own);
+    command.args(["--exact", &test, "--include-ignored", "--nocapture", "--test-threads=2"]).env(ALONE, &test);
+    let output = command.stdin(Stdio::null()).output().expect("a program starts again");
+    let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    false
 }
 
 fn record(extent: &str, reason: &str) {
@@ -75,8 +108,6 @@ fn program_name() -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
-
     use super::*;
 
     const ROLE: &str = "SKIP_TEST_ROLE";
@@ -104,6 +135,21 @@ mod tests {
         std::fs::remove_file(&file).unwrap();
         let line = |extent, reason| format!("{extent}\tits-crate\tskip\ttests::play_a_part\t{reason}\n");
         assert_eq!(noted, line("test", "first line second") + &line("part", "1 of 2"));
+    }
+
+    #[test]
+    fn a_test_runs_alone_and_fails_with_it() {
+        if alone() {
+            assert!(env::var_os(ROLE).is_none(), "as it is to");
+        }
+    }
+
+    #[test]
+    fn a_failure_alone_is_a_failure() {
+        let mut player = Command::new(env::current_exe().unwrap());
+        player.args(["--exact", "tests::a_test_runs_alone_and_fails_with_it", "--test-threads=2"]).env(ROLE, "any");
+        let said = player.output().unwrap();
+        assert!(!said.status.success() && String::from_utf8_lossy(&said.stdout).contains("as it is to"), "{said:?}");
     }
 
     #[test]

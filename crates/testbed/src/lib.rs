@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod applications;
+mod compiled;
 pub mod conformance;
 pub mod job;
 pub mod mpi;
@@ -23,13 +24,9 @@ pub use place::{Outcome, Place};
 use std::path::{Path, PathBuf};
 
 /// The program that this code runs in. Cargo leaves the libraries of the package under test beside it, where `launch` finds
-/// them as it finds them beside the installed command; of an example in the folder `deps` beside its own.
+/// them as it finds them beside the installed command.
 pub fn command() -> PathBuf {
-    let own = std::env::current_exe().expect("a process has a program");
-    match own.parent().filter(|folder| folder.ends_with("examples")).and_then(Path::parent) {
-        Some(target) => target.join("deps").join(own.file_name().expect("a program has a name")),
-        None => own,
-    }
+    std::env::current_exe().expect("a process has a program")
 }
 
 /// The C sources in `folder`, sorted.

@@ -5,7 +5,6 @@ use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -14,14 +13,14 @@ use linux::warden::Warden;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-static TURN: Mutex<()> = Mutex::new(());
+use crate::compiled;
 
 /// Everything that runs in it is ended when it is dropped, or when the test's process ends in whatever way.
 pub struct Place {
     // In this order: the warden looks into the folder until it is gone.
     _warden: Warden,
     folder: TempDir,
-    _turn: MutexGuard<'static, ()>,
+    _turn: skip::Turn,
 }
 
 /// How a process ended, with what it wrote.
@@ -43,7 +42,7 @@ impl Place {
     /// Waits until no other test has one: the processes of a job spin, and two jobs on one core test the scheduler.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Place {
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = skip::turn();
         // Without our name, which tests look for in what is written to standard error.
         let folder = tempfile::Builder::new().prefix("job-test-").tempdir().unwrap();
         let warden = Warden::over_folder(folder.path()).unwrap();
@@ -100,18 +99,18 @@ impl Place {
         self.start(command).finish(limit)
     }
 
-    /// Compiles `sources` into a program named `into`; fails with what the compiler said.
+    /// A program, named `into`, of `sources`, compiled where no test has done so before; fails with what the compiler said.
     pub fn compile(&self, compiler: &Path, sources: &[PathBuf], into: &str, extra: &[&str]) -> PathBuf {
-        let program = self.path().join(into);
-        let mut command = self.command(compiler);
-        command.args(["-O1", "-g"]);
+        let mut flags = vec!["-O1", "-g"];
         if sources.iter().all(|source| source.extension() == Some(OsStr::new("c"))) {
             // Some MPIs declare arrays of no size, and MPI_STATUSES_IGNORE such that gcc takes it for an array.
-            command.args(["-Wall", "-Wextra", "-Wno-stringop-overflow", "-Wno-stringop-overread"]);
-            command.args(["-D_GNU_SOURCE", "-pthread"]);
+            flags.extend(["-Wall", "-Wextra", "-Wno-stringop-overflow", "-Wno-stringop-overread"]);
+            flags.extend(["-D_GNU_SOURCE", "-pthread"]);
         }
-        command.args(sources).arg("-o").arg(&program).args(extra);
-        self.run(&mut command, Duration::from_secs(120)).well(compiler.display());
+        let program = self.path().join(into);
+        let kept =
+            compiled::kept(&compiled::Unit { compiler, flags: &flags, sources, into, extra, folder: self.path() });
+        fs::copy(&kept, &program).unwrap_or_else(|error| panic!("{}: {error}", kept.display()));
         program
     }
 

@@ -1,10 +1,10 @@
 //! Guests as authors build them: one source in Rust does the same linked in and in the sandbox, and C counts right.
 
-mod built;
 #[path = "../guest/filter/src/lib.rs"]
 mod filter;
-mod recorder;
 
+use crate::built;
+use crate::recorder::{Recorder, manifest, served};
 use filter::PortFilter;
 use machine::{Bytes, Nanoseconds};
 use offcode::encoding::postcard;
@@ -13,7 +13,6 @@ use offcode::{
     Activity, Attributes, ChannelId, Context, Described, Guid, Incoming, Offcode, Refusal, State, Wake, Written,
 };
 use proptest::prelude::*;
-use recorder::{Recorder, manifest, served};
 use wasm::{Limits, Module, Sandboxed};
 
 fn cases() -> ProptestConfig {

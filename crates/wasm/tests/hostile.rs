@@ -1,13 +1,10 @@
 //! Guests that do what they must not: each is named with what it did, and harms nothing but itself.
 
-mod crafted;
-mod recorder;
-
-use crafted::{OUTPUT, POLITE, binary, descriptor, guid, instantiate, store, text};
+use crate::crafted::{OUTPUT, POLITE, binary, descriptor, guid, instantiate, store, text};
+use crate::recorder::{Recorder, manifest, served};
 use machine::{Bytes, Nanoseconds};
 use offcode::abi::GONE;
 use offcode::{Activity, Attributes, ChannelId, Incoming, Offcode, Refusal};
-use recorder::{Recorder, manifest, served};
 use wasm::{Limits, Module, Sandboxed};
 
 const CALL: Incoming<'static> = Incoming { interface: 1, method: 2, arguments: b"arguments" };

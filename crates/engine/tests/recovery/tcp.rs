@@ -4,8 +4,8 @@
 
 use std::collections::VecDeque;
 
-use crate::link::Link;
-use crate::{End, MTU};
+use super::link::Link;
+use super::{End, MTU};
 
 const FIRST_WINDOW: f64 = 10.0;
 const SHRINKAGE: f64 = 0.7;

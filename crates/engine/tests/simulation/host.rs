@@ -7,8 +7,8 @@ use foldhash::fast::FixedState;
 use engine::{Completion, Direction, Engine, RequestId, Source, Status, TagSelector};
 use machine::PeerIndex;
 
-use crate::ledger::{Ledger, Received, digest, fill};
-use crate::random::Random;
+use super::ledger::{Ledger, Received, digest, fill};
+use super::random::Random;
 
 /// More masks than the engine has listed classes.
 const MASKS: [u64; 12] = [u64::MAX, 0, 1, 2, 3, 4, 5, 6, 7, !1, !2, 0xFFFF << 32];

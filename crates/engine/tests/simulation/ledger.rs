@@ -6,7 +6,7 @@ use foldhash::fast::FixedState;
 
 use engine::Status;
 
-use crate::random::Random;
+use super::random::Random;
 
 /// Sender, receiver, tag.
 pub type Stream = (usize, usize, u64);

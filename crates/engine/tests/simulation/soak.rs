@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::thread::{available_parallelism, scope};
 use std::time::{Duration, Instant};
 
-use crate::world::{Outcome, World};
+use super::world::{Outcome, World};
 
 const EVERY: Duration = Duration::from_secs(10);
 
@@ -36,7 +36,7 @@ pub fn run(first: u64, messages: u64, minutes: Option<u64>) -> Totals {
             match ended {
                 Ok(outcome) => totals.outcome.add(&outcome),
                 Err(_) => {
-                    eprintln!("replay with PLIMSOLL_SEED={seed} cargo test -p engine --test simulation");
+                    eprintln!("replay with PLIMSOLL_SEED={seed} cargo test -p engine simulation");
                     totals.failed.push(seed);
                 }
             }

@@ -3,7 +3,7 @@
 use engine::{LARGEST_HEADER, LinkConfig, RELIABILITY_HEADER, ReliabilityConfig};
 use machine::{Bytes, Nanoseconds};
 
-use crate::random::Random;
+use super::random::Random;
 
 pub const MILLISECOND: u64 = 1_000_000;
 

@@ -6,11 +6,11 @@ use std::collections::BinaryHeap;
 use engine::{Apart, Engine};
 use machine::Nanoseconds;
 
-use crate::hook::{Hook, Verdict};
-use crate::host::Host;
-use crate::ledger::{Ledger, fill};
-use crate::random::Random;
-use crate::wire::{MILLISECOND, Wire};
+use super::hook::{Hook, Verdict};
+use super::host::Host;
+use super::ledger::{Ledger, fill};
+use super::random::Random;
+use super::wire::{MILLISECOND, Wire};
 
 /// In this much virtual time some request ends, however bad the wires, until all is at rest.
 const PATIENCE: u64 = 20_000 * MILLISECOND;

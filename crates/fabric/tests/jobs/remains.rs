@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use testbed::Place;
 use testbed::remains::Remains;
 
-use crate::libfabric;
+use super::libfabric;
 
 /// The abstract sockets on which endpoints of this process's descendants in `place` are found.
 fn meetings(place: &Place) -> BTreeSet<String> {
-    crate::hostile::sockets_of(place.path()).into_iter().collect()
+    super::hostile::sockets_of(place.path()).into_iter().collect()
 }
 
 fn cycles(settings: &[(&str, &str)], count: &str) {
@@ -25,6 +25,7 @@ fn cycles(settings: &[(&str, &str)], count: &str) {
 }
 
 #[test]
+#[ignore = "make check"]
 fn a_thousand_starts_and_stops_in_shared_memory_leave_nothing() {
     cycles(&[], "1000");
 }

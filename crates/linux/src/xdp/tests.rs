@@ -269,6 +269,7 @@ fn a_hook_holds_ten_and_says_so() {
 
 /// Every datagram is numbered; a body of each generation is in the first place, and the last place counts what got there.
 #[test]
+#[ignore = "make check"]
 fn under_load_every_frame_is_handled_by_the_old_programs_or_the_new_ones() {
     let (Some(_), Some(lab)) = (echo(), lab()) else { return };
     let mut chain = Chain::new(at_b(&lab).into(), XdpMode::Native);

@@ -15,8 +15,8 @@ use testbed::applications::{self, Gromacs, LIMIT, MELT, installed};
 use testbed::recording::Recording;
 use testbed::{Mpi, Place};
 
-use crate::expectation::{Expectation, consistent};
-use crate::source;
+use super::expectation::{Expectation, consistent};
+use super::source;
 
 /// Messages and bytes by sender and receiver.
 type Matrix = BTreeMap<(usize, usize), [u64; 2]>;

@@ -7,8 +7,8 @@ use record::rank::Rank;
 use testbed::recording::Recording;
 use testbed::{Mpi, Place};
 
-use crate::expectation::{Expectation, consistent};
-use crate::{LIMIT, program};
+use super::expectation::{Expectation, consistent};
+use super::{LIMIT, program};
 
 /// Runs a program under an MPI and compares each rank's tables with what the rank says that it did.
 fn profile(place: &Place, mpi: &Mpi, name: &str, ranks: usize, arguments: &[&str]) -> Vec<Rank> {
@@ -55,6 +55,7 @@ fn everywhere(name: &str, ranks: usize) {
 
 /// No MPI_COMM_WORLD may be asked about, and ranks are known nevertheless.
 #[test]
+#[ignore = "make check"]
 fn sessions_alone_and_beside_the_world() {
     for mpi in Mpi::all() {
         for how in ["alone", "beside"] {
@@ -77,11 +78,13 @@ fn collectives_of_all_kinds() {
 }
 
 #[test]
+#[ignore = "make check"]
 fn one_sided_under_every_synchronization() {
     everywhere("onesided.c", 3);
 }
 
 #[test]
+#[ignore = "make check"]
 fn many_threads_at_once_and_one_after_another() {
     for mpi in Mpi::all() {
         let place = Place::new();
@@ -94,6 +97,7 @@ fn many_threads_at_once_and_one_after_another() {
 
 /// The halo exchange of LULESH: claim A22 has its calls.
 #[test]
+#[ignore = "make check"]
 fn a_halo_exchange_has_the_calls_of_the_paper() {
     for (at, mpi) in Mpi::all().iter().enumerate() {
         let place = Place::new();
@@ -122,6 +126,7 @@ fn phases_are_where_the_program_marked_them() {
 }
 
 #[test]
+#[ignore = "make check"]
 fn children_are_a_world_of_their_own() {
     for mpi in Mpi::all() {
         let place = Place::new();
@@ -136,6 +141,7 @@ fn children_are_a_world_of_their_own() {
 
 /// Times in tables are those that the program measures around the call.
 #[test]
+#[ignore = "make check"]
 fn a_wait_takes_as_long_as_the_program_measures() {
     for mpi in Mpi::all() {
         let place = Place::new();

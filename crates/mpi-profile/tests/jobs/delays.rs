@@ -10,7 +10,7 @@ use record::rank::Rank;
 use testbed::recording::{Recording, Recordings};
 use testbed::{Mpi, Place};
 
-use crate::{LIMIT, program};
+use super::{LIMIT, program};
 
 const RANKS: usize = 2;
 /// So few that a tenth of what MPI_Init takes is enough for all delays.
@@ -86,6 +86,7 @@ fn bytes_and_computing_are_delayed_in_proportion() {
 }
 
 #[test]
+#[ignore = "make check"]
 fn nothing_is_delayed_where_nothing_asks_for_it() {
     for mpi in Mpi::all() {
         let place = Place::new();
@@ -105,6 +106,7 @@ fn nothing_is_delayed_where_nothing_asks_for_it() {
 }
 
 #[test]
+#[ignore = "make check"]
 fn filters_choose_by_host_and_by_core() {
     for mpi in Mpi::all() {
         let place = Place::new();
@@ -124,6 +126,7 @@ fn filters_choose_by_host_and_by_core() {
 }
 
 #[test]
+#[ignore = "make check"]
 fn a_rank_that_is_not_where_it_was_said_to_be_is_not_delayed() {
     let Some(mpi) = Mpi::all().into_iter().next() else { return };
     let place = Place::new();
@@ -181,6 +184,7 @@ fn delays_lie_outside_of_calls() {
 }
 
 #[test]
+#[ignore = "make check"]
 fn a_killed_rank_leaves_its_delays_told_and_nothing_behind() {
     for mpi in Mpi::all() {
         let place = Place::new();

@@ -11,8 +11,8 @@ use record::rank::Rank;
 use testbed::recording::{self, Recording};
 use testbed::{Mpi, Outcome, Place};
 
-use crate::expectation::{Expectation, consistent};
-use crate::{LIMIT, program};
+use super::expectation::{Expectation, consistent};
+use super::{LIMIT, program};
 
 const RANKS: usize = 3;
 
@@ -51,6 +51,7 @@ fn others_waited(tables: &[Rank]) {
 }
 
 #[test]
+#[ignore = "make check"]
 fn an_aborted_job() {
     for mpi in Mpi::all() {
         let tables = end(&mpi, "abort", true);
@@ -60,6 +61,7 @@ fn an_aborted_job() {
 }
 
 #[test]
+#[ignore = "make check"]
 fn a_killed_rank() {
     for mpi in Mpi::all() {
         let tables = end(&mpi, "kill", true);
@@ -70,6 +72,7 @@ fn a_killed_rank() {
 }
 
 #[test]
+#[ignore = "make check"]
 fn a_rank_that_crashes() {
     for mpi in Mpi::all() {
         let tables = end(&mpi, "crash", true);
@@ -80,6 +83,7 @@ fn a_rank_that_crashes() {
 }
 
 #[test]
+#[ignore = "make check"]
 fn an_exit_without_finalize() {
     for mpi in Mpi::all() {
         // MPI's own handlers of exit may end the others first.
@@ -93,6 +97,7 @@ fn an_exit_without_finalize() {
 }
 
 #[test]
+#[ignore = "make check"]
 fn children_of_a_rank_leave_its_tables_alone() {
     for mpi in Mpi::all() {
         for rank in end(&mpi, "fork", false) {
@@ -161,6 +166,7 @@ fn a_full_disk_ends_recording_and_nothing_else() {
 }
 
 #[test]
+#[ignore = "make check"]
 fn a_disk_that_fills_up_loses_what_comes_then() {
     for mpi in Mpi::all() {
         let place = Place::new();
@@ -188,6 +194,7 @@ fn a_disk_that_fills_up_loses_what_comes_then() {
 
 /// A folder that cannot be made: the program runs, one line a rank says why nothing is recorded.
 #[test]
+#[ignore = "make check"]
 fn a_folder_that_cannot_be_made() {
     for mpi in Mpi::all() {
         let place = Place::new();
@@ -204,6 +211,7 @@ fn a_folder_that_cannot_be_made() {
 }
 
 #[test]
+#[ignore = "make check"]
 fn two_hundred_thousand_places() {
     let mpis = Mpi::all();
     for mpi in &mpis {

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use testbed::recording::Recording;
 use testbed::{Mpi, Place};
 
-use crate::expectation::{Expectation, consistent};
-use crate::{LIMIT, source};
+use super::expectation::{Expectation, consistent};
+use super::{LIMIT, source};
 
 /// Names interpreters that can import mpi4py and numpy, each followed by `=PREFIX` of the MPI to start it with, such as
 /// `/venv/bin/python=/opt/mpich`.

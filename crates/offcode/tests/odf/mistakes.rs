@@ -2,8 +2,8 @@
 
 use offcode::odf;
 
-use crate::EXAMPLE;
-use crate::schema::Schema;
+use super::EXAMPLE;
+use super::schema::Schema;
 
 struct Mistake {
     what: &'static str,

@@ -2,8 +2,8 @@
 
 use offcode::odf;
 
-use crate::EXAMPLE;
-use crate::schema::Schema;
+use super::EXAMPLE;
+use super::schema::Schema;
 
 /// What damage is made of: what means something in XML or in an ODF.
 const PIECES: &[&str] = &[

@@ -7,7 +7,7 @@ use offcode::odf;
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::TestRunner;
 
-use crate::{EXAMPLE, arbitrary};
+use super::{EXAMPLE, arbitrary};
 
 pub struct Schema {
     folder: tempfile::TempDir,

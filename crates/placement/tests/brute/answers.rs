@@ -4,8 +4,8 @@ use placement::layout::{Layout, SiteIndex};
 use placement::{Effort, Reason, Unsolved, solve};
 use proptest::prelude::*;
 
-use crate::layouts::small;
-use crate::oracle;
+use super::layouts::small;
+use super::oracle;
 
 pub fn effort() -> Effort<'static> {
     Effort { steps: 8_000, ..Effort::default() }

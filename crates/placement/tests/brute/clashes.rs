@@ -3,9 +3,9 @@
 use placement::{Minimality, Unsolved, solve};
 use proptest::prelude::*;
 
-use crate::answers::effort;
-use crate::layouts::small;
-use crate::oracle;
+use super::answers::effort;
+use super::layouts::small;
+use super::oracle;
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]

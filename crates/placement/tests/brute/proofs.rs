@@ -3,9 +3,9 @@
 use placement::{Effort, Proof, prove, solve, solve_and_prove};
 use proptest::prelude::*;
 
-use crate::answers::effort;
-use crate::layouts::small;
-use crate::oracle;
+use super::answers::effort;
+use super::layouts::small;
+use super::oracle;
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]

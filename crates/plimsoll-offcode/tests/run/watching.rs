@@ -83,6 +83,7 @@ fn sleeps(process: u32) {
 }
 
 #[test]
+#[ignore = "make check"]
 fn an_idle_application_sleeps_and_is_woken_by_calls() {
     let Some(lab) = lab() else { return };
     let Some(place) = Place::new(&at_app()) else { return };
@@ -97,6 +98,7 @@ fn an_idle_application_sleeps_and_is_woken_by_calls() {
 }
 
 #[test]
+#[ignore = "make check"]
 fn an_agent_with_an_idle_client_sleeps() {
     let Some(lab) = lab() else { return };
     let Some((place, agent)) = behind_an_agent(&lab) else { return };

@@ -13,7 +13,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use crate::rig::*;
+use super::rig::*;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -135,7 +135,7 @@ fn a_client_takes_no_agent_but_its_own() {
         limits: Limits::default(),
     };
     let stale =
-        runtime::agent::Agent::bind(&options, registry(), vec![Box::<crate::site::PlainSite>::default()], |_| {})
+        runtime::agent::Agent::bind(&options, registry(), vec![Box::<super::site::PlainSite>::default()], |_| {})
             .unwrap();
     let address = stale.address().unwrap().to_string();
     let stop = std::sync::atomic::AtomicBool::new(false);

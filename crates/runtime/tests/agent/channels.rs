@@ -11,8 +11,8 @@ use runtime::agent::Limits;
 use runtime::site::agent::AgentSite;
 use runtime::site::{SiteDriver, Slot};
 
-use crate::rig::*;
-use crate::site::Handing;
+use super::rig::*;
+use super::site::Handing;
 
 /// A client and an agent that hands its ends to the test.
 struct Between {

@@ -7,8 +7,8 @@ use runtime::agent::Limits;
 use runtime::site::SiteDriver;
 use runtime::site::agent::AgentSite;
 
-use crate::rig::*;
-use crate::site::STARTED;
+use super::rig::*;
+use super::site::STARTED;
 
 #[test]
 fn an_agent_that_is_killed_is_a_fault_that_names_it_and_what_was_lost() {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use runtime::agent::{Limits, Reason};
 use runtime::site::SiteDriver;
 
-use crate::bad_tls::{HELLO, authenticated, frame};
-use crate::rig::*;
+use super::bad_tls::{HELLO, authenticated, frame};
+use super::rig::*;
 
 /// Runs `attack` in a thread, again and again, while a client that was there goes on and new ones come.
 fn under(agent: &Running, attack: impl Fn() + Sync) {

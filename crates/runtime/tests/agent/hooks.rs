@@ -25,7 +25,7 @@ use runtime::site::xdp::XdpSite;
 use runtime::site::{Code, Deployment, OUT_OF_BAND, SiteDriver, Slot};
 use runtime::{Catalogue, Runtime, Wanted};
 
-use crate::rig::*;
+use super::rig::*;
 
 fn lab() -> Option<Lab> {
     if let Some(why) = bpf::MISSING {
@@ -204,7 +204,7 @@ fn an_offcode_at_the_hook_and_one_at_a_core_of_the_agent_exchange_messages_there
     };
     for core_creates in [true, false] {
         let at_hook = started(&mut hook, echo("test.echo"));
-        let at_core = started(&mut core, crate::rig::deployment("relay", native()));
+        let at_core = started(&mut core, super::rig::deployment("relay", native()));
         // Either sends back what comes from the other, so that one message goes round until they are removed.
         let (ours, theirs) = ((at_core, "out"), (at_hook, "in"));
         match core_creates {

@@ -13,7 +13,7 @@ use runtime::site::app::AppSite;
 use runtime::site::residents::Residents;
 use runtime::site::{Code, SiteDriver};
 
-use crate::rig::*;
+use super::rig::*;
 
 #[test]
 fn one_client_does_not_take_all_offcodes() {

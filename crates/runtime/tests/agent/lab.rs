@@ -5,7 +5,7 @@ use offcode::Written;
 use runtime::site::agent::AgentSite;
 use runtime::site::{SiteDriver, Slot};
 
-use crate::rig::*;
+use super::rig::*;
 
 fn lab() -> Option<Lab> {
     match Lab::owned(&Options::default()) {

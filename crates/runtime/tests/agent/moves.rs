@@ -11,7 +11,7 @@ use runtime::site::app::AppSite;
 use runtime::site::residents::{Log, Residents};
 use runtime::{Catalogue, OffcodeId, Pathway, Runtime, Wanted};
 
-use crate::rig::*;
+use super::rig::*;
 
 #[interface(guid = "3d2c8c1e-63f1-4b8f-9a44-5b70c0de0001", encoding = "fixed")]
 trait Count {

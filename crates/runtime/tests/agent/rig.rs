@@ -19,7 +19,7 @@ use runtime::site::agent::AgentSite;
 use runtime::site::{Code, Deployment, SiteDriver, Slot};
 use tempfile::TempDir;
 
-use crate::site::{Echo, PlainSite};
+use super::site::{Echo, PlainSite};
 
 /// Longer than anything here takes on a busy machine; a test that reaches it has failed.
 pub const SOON: Duration = Duration::from_secs(20);
@@ -210,7 +210,7 @@ impl Player {
     pub fn start(arguments: &[&str], prepare: impl FnOnce(&mut Command)) -> Player {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
-            .args(["rig::as_player", "--exact", "--nocapture", "--test-threads=1"])
+            .args(["agent::rig::as_player", "--exact", "--nocapture", "--test-threads=1"])
             .env(ROLE, arguments.join("\n"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -289,7 +289,7 @@ fn as_player() {
             }
         }
         ["hook client", host, keys, part] => {
-            let _site = crate::hooks::as_client(host, keys, part);
+            let _site = super::hooks::as_client(host, keys, part);
             say("deployed".into());
             while !closed.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_millis(10));

@@ -10,7 +10,7 @@ use runtime::site::core::CoreSite;
 use runtime::site::residents::{Log, Residents};
 use runtime::site::{Code, SiteDriver, Slot};
 
-use crate::rig::*;
+use super::rig::*;
 
 #[test]
 fn an_offcode_lives_through_all_phases() {

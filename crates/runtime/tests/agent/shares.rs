@@ -11,8 +11,8 @@ use runtime::site::app::AppSite;
 use runtime::site::residents::Residents;
 use runtime::site::{Code, Deployment, SiteDriver, Slot};
 
-use crate::rig::*;
-use crate::site::Echo;
+use super::rig::*;
+use super::site::Echo;
 
 #[interface(guid = "7c0a3a0e-5a0b-4c9c-9d33-3f4f0b6e2011")]
 trait Nothing {

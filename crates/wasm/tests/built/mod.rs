@@ -45,21 +45,33 @@ fn sysroot() -> Result<PathBuf, String> {
     output(Command::new("rustc").args(["--print", "sysroot"])).map(PathBuf::from)
 }
 
+/// Writes a file whose text differs, so that cargo takes what it has built of it for fresh.
+fn write(file: &Path, text: &str) -> Result<(), String> {
+    match fs::read_to_string(file) {
+        Ok(there) if there == text => Ok(()),
+        _ => fs::write(file, text).map_err(|error| format!("{}: {error}", file.display())),
+    }
+}
+
 /// A crate of `guest` in a copy whose lock file is the workspace's, so that nothing is fetched or written here: what cargo
-/// builds of it by these arguments, in a folder where dependencies stay built from one run to the next.
+/// builds of it by these arguments, where it was not built before.
 fn built(name: &str, arguments: &[&str], file: &str) -> Built {
     let crates = here().parent().ok_or("the crate has no folder above")?;
-    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
-    let _removed = Removed(&place);
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("guests");
+    let place = target.join("sources").join(name);
     fs::create_dir_all(place.join("src")).map_err(|error| error.to_string())?;
+    let lock = fs::File::create(target.join("sources/lock")).and_then(|file| file.lock().map(|()| file));
+    let lock = lock.map_err(|error| error.to_string())?;
     let source = here().join("guest").join(name);
-    let manifest = fs::read_to_string(source.join("Cargo.toml")).map_err(|error| error.to_string())?;
-    let manifest = manifest.replace("../../..", &crates.to_string_lossy());
-    fs::write(place.join("Cargo.toml"), manifest).map_err(|error| error.to_string())?;
-    for (from, to) in [(source.join("src/lib.rs"), "src/lib.rs"), (crates.join("../Cargo.lock"), "Cargo.lock")] {
-        fs::copy(from, place.join(to)).map_err(|error| error.to_string())?;
+    let read = |file: PathBuf| fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()));
+    write(&place.join("Cargo.toml"), &read(source.join("Cargo.toml"))?.replace("../../..", &crates.to_string_lossy()))?;
+    write(&place.join("src/lib.rs"), &read(source.join("src/lib.rs"))?)?;
+    // Cargo takes from it what the guest does not need.
+    let workspace = read(crates.join("../Cargo.lock"))?;
+    if fs::read_to_string(place.join("Cargo.lock.from")).ok().as_ref() != Some(&workspace) {
+        write(&place.join("Cargo.lock"), &workspace)?;
+        write(&place.join("Cargo.lock.from"), &workspace)?;
     }
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("wasm-guests");
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["rustc", "--release", "--offline", "--quiet", "--target-dir"]).arg(&target).args(arguments);
     // As the guests that are modules alone have it, so that dependencies are built once.
@@ -67,7 +79,9 @@ fn built(name: &str, arguments: &[&str], file: &str) -> Built {
         cargo.env("CARGO_PROFILE_RELEASE_PANIC", "abort");
     }
     output(cargo.current_dir(&place).env_remove("RUSTFLAGS"))?;
-    fs::read(target.join(file)).map_err(|error| error.to_string())
+    let built = fs::read(target.join(file)).map_err(|error| error.to_string());
+    drop(lock);
+    built
 }
 
 const WASM: &str = "wasm32-unknown-unknown";

@@ -1,0 +1,11 @@
+//! Tests of `endpoint` through its interface, a module for each subject.
+#![forbid(unsafe_code)]
+
+mod connections;
+mod crowd;
+mod endpoint;
+mod join;
+mod killed;
+mod network;
+mod pid_namespaces;
+mod shortage;

@@ -1,0 +1,34 @@
+//! Tests of `plimsoll` through its interface, a module for each subject.
+#![forbid(unsafe_code)]
+
+mod allocation;
+mod bench;
+mod causal;
+mod claims;
+mod clock;
+mod daemon;
+mod engine;
+mod golden;
+mod help;
+mod lab;
+mod machine;
+mod map;
+mod mpirun;
+mod power;
+mod profile;
+mod rehearsal;
+mod report;
+mod seats;
+mod serve;
+mod simulate;
+mod steer;
+mod stopped;
+mod study;
+mod study_file;
+mod submit;
+#[path = "../../profile/tests/synthetic/mod.rs"]
+mod synthetic;
+mod top;
+mod r#try;
+mod tutorial;
+mod whatif;

@@ -1,0 +1,6 @@
+//! Tests of `ports` through its interface, a module for each subject.
+#![forbid(unsafe_code)]
+
+mod channels_between_processes;
+mod lanes_between_processes;
+mod two_processes;

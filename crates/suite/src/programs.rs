@@ -1,0 +1,196 @@
+//! Test programs of the workspace, several at a time: as many as there are cores, the longest first.
+//!
+//! Tests that cannot share the machine keep others of their kind away by `skip::turn`, which holds between programs too.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::thread;
+use std::time::Instant;
+
+use crate::collected::{self, LIMIT, Program};
+use crate::record::{Record, Timer};
+
+/// libtest's own times of tests are an option that is not stable.
+const TIMES: [&str; 3] = ["-Z", "unstable-options", "--report-time"];
+
+/// What a program of libtest said of its tests.
+#[derive(Debug, Default)]
+pub struct Results {
+    pub passed: u32,
+    pub failed: u32,
+    /// In the other tier.
+    pub ignored: u32,
+    /// Seconds and name.
+    pub times: Vec<(f64, String)>,
+    /// A program that a signal ends has no result.
+    pub programs: u32,
+}
+
+impl Results {
+    pub fn of(said: &str) -> Results {
+        let mut results = Results::default();
+        for line in said.lines() {
+            if let Some(rest) = line.strip_prefix("test result: ") {
+                let count = |word: &str| {
+                    let part = rest.split(['.', ';']).find_map(|part| part.trim().strip_suffix(word))?;
+                    part.trim().parse::<u32>().ok()
+                };
+                results.passed += count(" passed").unwrap_or(0);
+                results.failed += count(" failed").unwrap_or(0);
+                results.ignored += count(" ignored").unwrap_or(0);
+                results.programs += 1;
+            } else if let Some((name, outcome)) = line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... ")) {
+                let seconds = outcome.split_once('<').and_then(|(_, time)| time.strip_suffix("s>")?.parse().ok());
+                results.times.extend(seconds.map(|seconds| (seconds, name.to_owned())));
+            }
+        }
+        results
+    }
+}
+
+/// What came of a program.
+struct Ended {
+    results: Results,
+    well: bool,
+    said: String,
+    /// Tests that had not ended when it was.
+    hung: Vec<String>,
+    wall: f64,
+    processor: f64,
+}
+
+/// `words` are options, then the words of a `cargo test`.
+pub fn run(record: &Record, words: &[OsString]) -> Result<bool, String> {
+    let (mut under, mut arguments, mut rest) = (Vec::new(), Vec::new(), words);
+    loop {
+        match rest {
+            [flag, after @ ..] if flag == "--ignored" => (arguments, rest) = (vec!["--ignored"], after),
+            [flag, command, after @ ..] if flag == "--under" => {
+                under = command.to_string_lossy().split(' ').map(OsString::from).collect();
+                rest = after;
+            }
+            _ => break,
+        }
+    }
+    let timer = Timer::start();
+    let Some(mut programs) = collect(record, rest)? else { return Ok(false) };
+    println!("built in {:.0} s ({:.0} s of processor time)", timer.wall(), timer.processor());
+    // Integration tests take longer than unit tests, and start first.
+    programs.sort_by_key(|program| (program.name != "main", program.package.clone()));
+    let queue = Mutex::new(programs.into_iter());
+    let all_well = Mutex::new(true);
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                loop {
+                    let Some(program) = queue.lock().unwrap().next() else { return };
+                    let ended = one(record, &program, &under, &arguments);
+                    let mut well = all_well.lock().unwrap();
+                    *well &= tell(record, &program, &ended);
+                }
+            });
+        }
+    });
+    Ok(all_well.into_inner().unwrap())
+}
+
+/// Builds them and has cargo say how it would start each; `None` where it does not build.
+fn collect(record: &Record, words: &[OsString]) -> Result<Option<Vec<Program>>, String> {
+    let notes = record.scratch("programs");
+    fs::create_dir_all(&notes).map_err(|error| format!("{}: {error}", notes.display()))?;
+    let own = env::current_exe().map_err(|error| error.to_string())?;
+    let runner = format!("target.'cfg(all())'.runner = [{own:?}, {:?}, {notes:?}]", collected::MODE);
+    let mut cargo = Command::new(&words[0]);
+    cargo.args(&words[1..]).arg("--config").arg(runner).stdout(Stdio::null());
+    Ok(if crate::well(&mut cargo)? { Some(collected::read(&notes)?) } else { None })
+}
+
+fn one(record: &Record, program: &Program, under: &[OsString], arguments: &[&str]) -> Ended {
+    let [output, times] =
+        ["output", "times"].map(|file| record.scratch(&format!("{}-{}.{file}", program.package, program.name)));
+    let began = Instant::now();
+    let mut command = program.command(under, &[arguments, &TIMES].concat());
+    command.envs(record.environment("tests")).env("TIMES", &times).env("RUSTC_BOOTSTRAP", "1");
+    // libtest names threads after tests, which skips are told by, only where it starts several.
+    if env::var_os("RUST_TEST_THREADS").is_none() {
+        command.env("RUST_TEST_THREADS", thread::available_parallelism().map_or(2, usize::from).max(2).to_string());
+    }
+    let file = File::create(&output).expect("the run's folder can be written");
+    let both = file.try_clone().expect("a descriptor is free");
+    let status = command.stdin(Stdio::null()).stdout(file).stderr(both).status();
+    let said = String::from_utf8_lossy(&fs::read(&output).unwrap_or_default()).into_owned();
+    let results = Results::of(&said);
+    let well = status.is_ok_and(|status| status.success()) && results.programs > 0;
+    let hung = if began.elapsed() > LIMIT { not_ended(program, under, arguments, &said) } else { Vec::new() };
+    let processor = processor(&fs::read_to_string(&times).unwrap_or_default());
+    Ended { results, well, said, hung, wall: began.elapsed().as_secs_f64(), processor }
+}
+
+/// `0m1.23s 0m0.45s` in the second line, which is that of children.
+fn processor(times: &str) -> f64 {
+    let one = |text: &str| {
+        let (minutes, seconds) = text.trim_end_matches('s').split_once('m')?;
+        Some(60.0 * minutes.parse::<f64>().ok()? + seconds.parse::<f64>().ok()?)
+    };
+    times.lines().nth(1).unwrap_or_default().split(' ').filter_map(one).sum()
+}
+
+fn not_ended(program: &Program, under: &[OsString], arguments: &[&str], said: &str) -> Vec<String> {
+    let listed = program.command(under, &[arguments, &["--list"]].concat()).env("TIMES", "/dev/null").output();
+    let listed = listed.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    let ended: BTreeSet<&str> =
+        said.lines().filter_map(|line| Some(line.strip_prefix("test ")?.split_once(" ... ")?.0)).collect();
+    let all = listed.lines().filter_map(|line| line.strip_suffix(": test"));
+    all.filter(|name| !ended.contains(name)).map(str::to_owned).collect()
+}
+
+/// Prints and notes what came of a program; whether all is well.
+fn tell(record: &Record, program: &Program, ended: &Ended) -> bool {
+    let Ended { results, well, said, hung, wall, processor } = ended;
+    let name = format!("{} {}", program.package, program.name);
+    let failed = if *well { 0 } else { results.failed.max(1) };
+    let state = if *well { "ok    " } else { "FAILED" };
+    if results.passed + failed > 0 {
+        println!("{state} {name:40} {:4} passed {wall:7.1} s {processor:7.1} s of processor time", results.passed);
+    }
+    if !well {
+        // What passed needs no lines.
+        let lines = said.lines().filter(|line| !(line.starts_with("test ") && line.contains(" ... ok")));
+        lines.for_each(|line| println!("    {line}"));
+    }
+    if !hung.is_empty() {
+        println!("    it was ended after {} s; these tests had not ended: {}", LIMIT.as_secs(), hung.join(" "));
+    }
+    record.results("tests", results.passed, failed);
+    record.note("waiting", &results.ignored.to_string());
+    record.note("programs", &format!("{wall:.1}\t{processor:.1}\t{name}\t{}", results.passed + failed));
+    results.times.iter().for_each(|(seconds, test)| {
+        record.note("times", &format!("{seconds:.2}\t{}::{test}", program.package));
+    });
+    *well
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_program_says_is_read() {
+        let said = "\nrunning 3 tests\ntest a::b ... ok <0.012s>\ntest c ... FAILED <1.500s>\ntest d ... ignored, make check\n\
+                    noise\ntest result: FAILED. 1 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; finished in 1.5s\n";
+        let results = Results::of(said);
+        assert_eq!((results.passed, results.failed, results.ignored, results.programs), (1, 1, 1, 1));
+        assert_eq!(results.times, [(0.012, "a::b".to_owned()), (1.5, "c".to_owned())]);
+        assert_eq!(Results::of("running 3 tests\n").programs, 0);
+    }
+
+    #[test]
+    fn processor_time_is_that_of_children() {
+        assert_eq!(processor("0m0.010s 0m0.020s\n1m2.500s 0m0.500s\n"), 63.0);
+        assert_eq!(processor(""), 0.0);
+    }
+}
