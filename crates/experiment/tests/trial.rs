@@ -126,6 +126,7 @@ fn carry_out(design: Design, machine: &mut Simulated, budget: u64) -> Result<Con
 }
 
 #[test]
+#[ignore = "make check"]
 fn false_alarms_are_rare_and_two_percent_are_found() {
     let trials = 200;
     let says = |slower: &str, noise| {

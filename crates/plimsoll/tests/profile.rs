@@ -100,7 +100,7 @@ fn ranks_are_recorded_and_the_cores_sampled() {
     let Some(program) = program() else { return };
     let place = tempfile::tempdir().unwrap();
     let program = program.to_str().unwrap();
-    let words = ["--", "mpirun.openmpi", "--oversubscribe", "-n", "2", program, "2000", "fail"];
+    let words = ["--", "mpirun.openmpi", "--oversubscribe", "-n", "2", program, "30000", "fail"];
     let output = profile(place.path(), &words);
     assert_eq!(output.status.code(), Some(7), "{output:?}");
     assert!(said(&output).contains("plimsoll: 2 ranks, ") && said(&output).contains("cores sampled"), "{output:?}");
@@ -108,7 +108,7 @@ fn ranks_are_recorded_and_the_cores_sampled() {
     assert_eq!((summary.job.exit_code, summary.ranks.len()), (Some(7), 2));
     for rank in &summary.ranks {
         assert!(rank.cores.value().is_some_and(|cores| !cores.is_empty()), "{:?}", rank.cores);
-        assert!(rank.involuntary.value().is_some() && rank.calls >= 2000, "{rank:?}");
+        assert!(rank.involuntary.value().is_some() && rank.calls >= 30000, "{rank:?}");
     }
     assert!(summary.cores.iter().all(|core| core.busy.value().is_some()) && !summary.cores.is_empty());
     assert!(summary.series.is_some());
@@ -269,7 +269,7 @@ fn the_first_rank_of_another_host_starts_its_sampler() {
     let boot = place.path().join("boot");
     fs::write(&boot, "00000000-0000-4000-8000-00000000000b\n").unwrap();
     let script = format!(
-        "mount --bind {} /proc/sys/kernel/random/boot_id && exec mpirun.openmpi --oversubscribe -n 2 {} 3000 run",
+        "mount --bind {} /proc/sys/kernel/random/boot_id && exec mpirun.openmpi --oversubscribe -n 2 {} 30000 run",
         boot.display(),
         program.display()
     );

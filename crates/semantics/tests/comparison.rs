@@ -62,6 +62,7 @@ fn over_udp() {
 }
 
 #[test]
+#[ignore = "make check"]
 fn an_idle_peer_of_the_engine_is_small_and_one_of_a_queue_pair_is_not() {
     if !skip::alone() {
         return;

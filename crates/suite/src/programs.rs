@@ -1,4 +1,5 @@
-//! Test programs of the workspace, several at a time: as many as there are cores, the longest first.
+//! Test programs of the workspace, side by side: one for every two cores of those that start jobs, labs or engines, which spin on
+//! these cores; beside them, at the lowest priority, those that only compute.
 //!
 //! Tests that cannot share the machine keep others of their kind away by `skip::turn`, which holds between programs too.
 
@@ -13,6 +14,23 @@ use std::time::Instant;
 
 use crate::collected::{self, LIMIT, Program};
 use crate::record::{Record, Timer};
+
+/// Crates whose tests only compute.
+const COMPUTING: [&str; 13] = [
+    "chart",
+    "engine",
+    "experiment",
+    "machine",
+    "mapping",
+    "offcode",
+    "placement",
+    "profile",
+    "queue-pair",
+    "record",
+    "suite",
+    "wasm",
+    "whatif",
+];
 
 /// libtest's own times of tests are an option that is not stable.
 const TIMES: [&str; 3] = ["-Z", "unstable-options", "--report-time"];
@@ -79,18 +97,23 @@ pub fn run(record: &Record, words: &[OsString]) -> Result<bool, String> {
     let timer = Timer::start();
     let Some(mut programs) = collect(record, rest)? else { return Ok(false) };
     println!("built in {:.0} s ({:.0} s of processor time)", timer.wall(), timer.processor());
-    // Integration tests take longer than unit tests, and start first.
-    programs.sort_by_key(|program| (program.name != "main", program.package.clone()));
-    let queue = Mutex::new(programs.into_iter());
+    // What takes longest starts first: the command's integration tests, then others', then unit tests.
+    programs.sort_by_key(|program| (program.name != "main", program.package != "plimsoll", program.package.clone()));
+    let (computing, working): (Vec<_>, Vec<_>) = programs.into_iter().partition(|p| COMPUTING.contains(&&*p.package));
+    let [computing, working] = [computing, working].map(|programs| Mutex::new(programs.into_iter()));
+    let next = |queue: &Mutex<std::vec::IntoIter<Program>>| queue.lock().unwrap().next();
+    let cores = thread::available_parallelism().map_or(1, usize::from);
     let all_well = Mutex::new(true);
     thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(|| {
-                loop {
-                    let Some(program) = queue.lock().unwrap().next() else { return };
-                    let ended = one(record, &program, &under, &arguments);
-                    let mut well = all_well.lock().unwrap();
-                    *well &= tell(record, &program, &ended);
+        for lane in 0..cores {
+            let (all_well, next, computing, working, under, arguments) =
+                (&all_well, &next, &computing, &working, &under[..], &arguments[..]);
+            let works = lane < cores.div_ceil(2);
+            scope.spawn(move || {
+                let mine = if works { [working, computing] } else { [computing, working] };
+                while let Some(program) = mine.into_iter().find_map(next) {
+                    let ended = one(record, &program, under, arguments);
+                    *all_well.lock().unwrap() &= tell(record, &program, &ended);
                 }
             });
         }
@@ -113,11 +136,18 @@ fn one(record: &Record, program: &Program, under: &[OsString], arguments: &[&str
     let [output, times] =
         ["output", "times"].map(|file| record.scratch(&format!("{}-{}.{file}", program.package, program.name)));
     let began = Instant::now();
+    // Work that fills what the others leave of the cores.
+    let under = match COMPUTING.contains(&&*program.package) {
+        true => &[&["nice".into(), "-n".into(), "19".into()], under].concat()[..],
+        false => under,
+    };
     let mut command = program.command(under, &[arguments, &TIMES].concat());
     command.envs(record.environment("tests")).env("TIMES", &times).env("RUSTC_BOOTSTRAP", "1");
-    // libtest names threads after tests, which skips are told by, only where it starts several.
+    // libtest names threads after tests, which skips are told by, only where it starts several. Most tests that work wait.
     if env::var_os("RUST_TEST_THREADS").is_none() {
-        command.env("RUST_TEST_THREADS", thread::available_parallelism().map_or(2, usize::from).max(2).to_string());
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let threads = if COMPUTING.contains(&&*program.package) { cores.max(2) } else { 2 * cores };
+        command.env("RUST_TEST_THREADS", threads.to_string());
     }
     let file = File::create(&output).expect("the run's folder can be written");
     let both = file.try_clone().expect("a descriptor is free");

@@ -1,5 +1,6 @@
 //! An agent, whatever it runs its offcodes on, passes the suite of all sites; and a runtime uses it as one.
 
+use crate::built;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Instant;
@@ -78,9 +79,6 @@ fn subject() -> Subject {
         unfit: Code::Bpf(Arc::from(&b"no object"[..])),
     }
 }
-
-#[path = "../../../wasm/tests/built/mod.rs"]
-mod built;
 
 /// Each site that the suite opens is a connection to an agent of its own.
 fn passes(mut make: impl FnMut() -> Box<dyn SiteDriver>) {

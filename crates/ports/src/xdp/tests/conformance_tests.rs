@@ -109,14 +109,25 @@ impl Bench for Hosts {
     }
 }
 
+fn conforms(ips: [IpAddr; 2], mode: XdpMode) {
+    let lab = Lab::owned(&Options::default()).unwrap();
+    let hooks = Host::BOTH.map(|host| hook(&lab, host, mode));
+    conformance::all(&mut Hosts { lab, ips, hooks });
+}
+
 #[test]
 fn the_port_conforms() {
     let Some(first) = lab() else { return };
-    for ips in families(&first) {
-        for mode in [XdpMode::Native, XdpMode::Generic] {
-            let lab = Lab::owned(&Options::default()).unwrap();
-            let hooks = Host::BOTH.map(|host| hook(&lab, host, mode));
-            conformance::all(&mut Hosts { lab, ips, hooks });
-        }
+    conforms(families(&first)[0], XdpMode::Native);
+}
+
+#[test]
+#[ignore = "make check"]
+fn the_port_conforms_in_all_ways() {
+    let Some(first) = lab() else { return };
+    let families = families(&first);
+    conforms(families[0], XdpMode::Generic);
+    for ips in &families[1..] {
+        [XdpMode::Native, XdpMode::Generic].iter().for_each(|mode| conforms(*ips, *mode));
     }
 }
