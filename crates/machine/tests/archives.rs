@@ -85,7 +85,7 @@ fn answer() -> impl Strategy<Value = String> {
     prop_oneof![
         any::<String>().prop_map(|text| format!("== {}", serde_json::Value::from(text))),
         "[0-9a-fA-F,:/ KMGx-]{0,24}".prop_map(|text| format!("= {text}")),
-        prop::sample::select(vec!["65535", "4294967295", "18446744073709551615", "-1", "0-65535", "99999K"])
+        prop::sample::select(vec!["65535", "4294967295", "18446744073709551615", "-1", "0-4095", "99999K"])
             .prop_map(|text| format!("= {text}")),
         "(\\.\\./){0,4}[a-z/]{0,12}".prop_map(|target| format!("-> {target}")),
         "([a-z]{1,6}[0-9]{0,11}/){0,4}".prop_map(|names| format!("[] {names}")),

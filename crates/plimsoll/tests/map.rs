@@ -33,7 +33,7 @@ int main(int argc, char **argv)
 fn plimsoll(place: &Path, words: &[&str]) -> (i32, String, String) {
     let mut command = Command::new("timeout");
     // A trial takes its rounds.
-    let most = if words.contains(&"--run") { "400" } else { "100" };
+    let most = if words.contains(&"--run") { "800" } else { "100" };
     command.args(["-k", "5", most, env!("CARGO_BIN_EXE_plimsoll")]).args(words).current_dir(place);
     command.env("XDG_STATE_HOME", place).stdin(Stdio::null());
     command.envs(["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"].map(|name| (name, "1")));
@@ -169,7 +169,7 @@ fn a_mapping_is_proposed_tried_and_held_against_what_was_expected() {
     keep_costs(place, &mpi);
     // Where Open MPI puts the rank that computes.
     let _hog = Hog::on(cores[0]);
-    let profile = ["profile", "--trace", "-o", "run", "--", "mpirun", "-n", "2", "--bind-to", "core", program, "150"];
+    let profile = ["profile", "--trace", "-o", "run", "--", "mpirun", "-n", "2", "--bind-to", "core", program, "50"];
     let (code, _, errors) = plimsoll(place, &profile);
     assert_eq!(code, 0, "{errors}");
     let (code, said, errors) = plimsoll(place, &["map", "run", "--run"]);

@@ -1,5 +1,5 @@
 //! Test programs of the workspace, side by side: one for every two cores of those that start jobs, labs or engines, which spin on
-//! these cores; beside them, at the lowest priority, those that only compute.
+//! these cores; beside them, at a low priority, those that only compute.
 //!
 //! Tests that cannot share the machine keep others of their kind away by `skip::turn`, which holds between programs too.
 
@@ -138,7 +138,7 @@ fn one(record: &Record, program: &Program, under: &[OsString], arguments: &[&str
     let began = Instant::now();
     // Work that fills what the others leave of the cores.
     let under = match COMPUTING.contains(&&*program.package) {
-        true => &[&["nice".into(), "-n".into(), "19".into()], under].concat()[..],
+        true => &[&["nice".into(), "-n".into(), "10".into()], under].concat()[..],
         false => under,
     };
     let mut command = program.command(under, &[arguments, &TIMES].concat());

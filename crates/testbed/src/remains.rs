@@ -2,6 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Longer than any test's job runs.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// What there was at one moment.
 pub struct Remains(BTreeSet<String>);
@@ -24,9 +29,15 @@ impl Remains {
         Remains(named())
     }
 
-    /// Fails where there is something new by now.
+    /// Fails where something new stays: what other jobs on this machine have goes with them.
     pub fn none_since(&self) {
-        let left: Vec<_> = named().difference(&self.0).cloned().collect();
-        assert!(left.is_empty(), "{left:?}");
+        let deadline = Instant::now() + PATIENCE;
+        let mut left: BTreeSet<String> = named().difference(&self.0).cloned().collect();
+        while !left.is_empty() {
+            assert!(Instant::now() < deadline, "{left:?}");
+            sleep(Duration::from_millis(50));
+            let there = named();
+            left.retain(|name| there.contains(name));
+        }
     }
 }
