@@ -52,11 +52,13 @@ fn over_memory() {
 }
 
 #[test]
+#[ignore = "make check"]
 fn over_shared_memory() {
     measures_all(Carrier::Shm, &[1, 12]);
 }
 
 #[test]
+#[ignore = "make check"]
 fn over_udp() {
     measures_all(Carrier::Udp, &[2, 9]);
 }
