@@ -9,7 +9,7 @@ use linux::shortage::descriptors;
 
 type Joined = Endpoint<Paths, Vec<u8>>;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(600);
 const DEFAULT: usize = 10_000;
 /// Lengths that go at once, make a link grow, and are read out of the sender's memory.
 const LENGTHS: [usize; 3] = [8, 3_000, 200_000];

@@ -11,7 +11,7 @@ use machine::PeerIndex;
 type Joined = Endpoint<Paths, Vec<u8>>;
 
 const RANKS: usize = 32;
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(600);
 /// Each end looks for news about its peers at least twice meanwhile.
 const POLLS: usize = 40_000;
 

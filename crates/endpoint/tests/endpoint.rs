@@ -15,7 +15,7 @@ use ports::udp::UdpPort;
 
 const OTHER: PeerIndex = PeerIndex(0);
 const SESSION: u32 = 77;
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 type End<P> = (P, Vec<LinkConfig>);
 

@@ -8,7 +8,7 @@ use machine::PeerIndex;
 
 type Joined = Endpoint<Paths, Vec<u8>>;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// The engine of a node, in a thread of this process: for tests that run alone. It would end with its last rank: one stays.
 /// A user has one on each core, so that no other program's test has one meanwhile.

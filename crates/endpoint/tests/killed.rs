@@ -14,7 +14,7 @@ type Joined = Endpoint<Paths, Vec<u8>>;
 
 const STATE: &str = "PLIMSOLL_TEST_STATE";
 const CARRIER: &str = "PLIMSOLL_TEST_SHM";
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(600);
 /// Enough for every kind of look.
 const POLLS: usize = 20_000;
 const LONG: usize = 64 << 20;

@@ -13,7 +13,7 @@ use machine::Result;
 
 type Joined = Endpoint<Paths, Vec<u8>>;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(600);
 const SIZES: [usize; 10] = [0, 1, 8, 57, 1400, 4096, 8192, 8193, 100_000, 3_000_001];
 const ROUNDS: u64 = 50;
 

@@ -11,7 +11,7 @@ use machine::PeerIndex;
 type Joined = Endpoint<Paths, Vec<u8>>;
 
 const ROLE: &str = "ENDPOINT_TEST_ROLE";
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(600);
 const SIZE: usize = 1 << 20;
 
 fn pattern(seed: usize) -> Vec<u8> {
@@ -154,7 +154,9 @@ fn talk(first: Space, second: Space) {
         );
         let carried = ends[at].hear("shm=");
         let (by_packets, fetched) = carried.split_once(' ').unwrap();
-        assert_eq!((by_packets == "true", fetched != "0"), (unseen, !unseen), "{own:?} of {other:?}: {carried}");
+        let (by_packets, fetched) = (by_packets == "true", fetched != "0");
+        // Who sees its sender reads its memory, unless the link has found copies to be faster.
+        assert!(if unseen { by_packets && !fetched } else { by_packets != fetched }, "{own:?} of {other:?}: {carried}");
     }
     let [one, other] = &mut ends;
     one.process.kill().unwrap();

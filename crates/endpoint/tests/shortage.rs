@@ -16,7 +16,7 @@ type Joined = Endpoint<Paths, Vec<u8>>;
 /// Names the part that this same program plays when a test starts it again.
 const PART: &str = "PLIMSOLL_TEST_PART";
 const CORE: &str = "PLIMSOLL_TEST_CORE";
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(600);
 /// Of a node that is to run out of them, neither to be raised.
 const FEW: u64 = 64;
 
