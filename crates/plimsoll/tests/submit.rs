@@ -113,7 +113,7 @@ impl<'a> Study<'a> {
             rounds.dedup();
             let changed = |why: &str| why.starts_with("clock changed");
             let disturbed = results.failures.iter().filter(|(of, why)| *of == point && changed(why)).count();
-            let whole = runs == 2 || runs < 2 && disturbed >= 3;
+            let whole = runs == 2 || runs < 2 && disturbed >= 6;
             assert!(whole && rounds.len() == runs, "point {point}: {results:?}{}", self.told());
         }
         results

@@ -23,7 +23,7 @@ const LEAST_PATIENCE: Nanoseconds = Nanoseconds(60_000_000_000);
 const FIRST_PATIENCE: Nanoseconds = Nanoseconds(Duration::from_secs(24 * 3600).as_nanos() as u64);
 
 /// A point is left once the runs of it under which the machine changed, or a sensor stopped, are so many more than those that count.
-const MOST_DISTURBED: usize = 3;
+const MOST_DISTURBED: usize = 6;
 
 /// Runs points. The real one starts processes.
 pub trait Runs {
