@@ -143,11 +143,10 @@ fn one(record: &Record, program: &Program, under: &[OsString], arguments: &[&str
     };
     let mut command = program.command(under, &[arguments, &TIMES].concat());
     command.envs(record.environment("tests")).env("TIMES", &times).env("RUSTC_BOOTSTRAP", "1");
-    // libtest names threads after tests, which skips are told by, only where it starts several. Most tests that work wait.
+    // libtest names threads after tests, which skips are told by, only where it starts several.
     if env::var_os("RUST_TEST_THREADS").is_none() {
         let cores = thread::available_parallelism().map_or(1, usize::from);
-        let threads = if COMPUTING.contains(&&*program.package) { cores.max(2) } else { 2 * cores };
-        command.env("RUST_TEST_THREADS", threads.to_string());
+        command.env("RUST_TEST_THREADS", cores.max(2).to_string());
     }
     let file = File::create(&output).expect("the run's folder can be written");
     let both = file.try_clone().expect("a descriptor is free");
