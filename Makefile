@@ -68,7 +68,7 @@ aarch64: tools
 	@scripts/bootstrap aarch64
 	@$(CARGO) build --target $(ARM) --package plimsoll-offcode
 	$(QEMU) $(TARGET_DIR)/$(ARM)/debug/plimsoll-offcode agent --help >/dev/null
-	@$(SUITE) programs --under '$(QEMU)' $(CARGO) test --target $(ARM) $(ARM_TESTS) --lib --tests
+	@$(SUITE) programs --under '$(QEMU)' $(CARGO) test --target $(ARM) $(ARM_TESTS) --tests
 
 # Where `make install` puts it; DESTDIR goes before, for packagers.
 PREFIX ?= /usr/local
@@ -91,7 +91,7 @@ deb:
 
 # Every part runs, also after one that fails, and the account of all of them comes last (crates/suite).
 SUITE = $(TARGET_DIR)/debug/suite
-TESTS = INSTA_UPDATE=no $(SUITE) programs $(TIER) $(CARGO) test --workspace --lib --bins --tests --no-fail-fast
+TESTS = INSTA_UPDATE=no $(SUITE) programs $(TIER) $(CARGO) test --workspace --tests
 test: tools
 	@$(SUITE) parts '$(MAKE)' tests doctests
 
@@ -149,6 +149,7 @@ soak:
 
 bless: tools
 	BLESS=1 INSTA_UPDATE=always $(CARGO) test --workspace --tests
+	BLESS=1 $(CARGO) test --workspace --test main -- --ignored other_pages_read_as_they_did the_papers_testbeds_are_mapped
 	@git status --short
 
 # Ratios are over the first stack named: 1 or more is what the engine is held to.

@@ -39,6 +39,7 @@ impl Place {
             .env("CARGO_TARGET_DIR", TARGET)
             .env("CARGO_NET_OFFLINE", "true")
             .env_remove("RUSTFLAGS")
+            .env_remove("RUSTC_BOOTSTRAP")
             .env_remove("RUST_BACKTRACE");
         command
     }

@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
 
-use crate::record::Record;
+use crate::record::{Record, target};
 
 /// Skips that a strict run takes: `crate::test` and the reason as patterns, and why, by tabs.
 const ALLOWED: &str = include_str!("../../../scripts/skips-allowed");
@@ -102,8 +101,7 @@ fn times(record: &Record) -> Result<(), String> {
     programs.iter().for_each(|row| text += &format!("{:>6} {:>8} {:>6}  {}\n", row[0], row[1], row[3], row[2]));
     text += &format!("\nwall s  the {SLOWEST} slowest tests\n");
     tests.iter().take(SLOWEST).for_each(|row| text += &format!("{:>6}  {}\n", row[0], row[1]));
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
-    let file = Path::new(&target).join("tests.txt");
+    let file = target().join("tests.txt");
     fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
     println!("\ntimes of programs and of the {SLOWEST} slowest tests: {}", file.display());
     Ok(())

@@ -20,12 +20,14 @@ pub struct Program {
     pub package: String,
     /// `main` for a crate's integration tests, else the name of its library or program.
     pub name: String,
+    /// The name of its file, which no other has.
+    pub file: String,
     folder: PathBuf,
     environment: Vec<(OsString, OsString)>,
     words: Vec<OsString>,
 }
 
-/// The first word is the folder of notes, the second the program.
+/// Writes down a program and its words, which follow the folder of notes.
 pub fn note(words: &[OsString]) -> ExitCode {
     let mut text = Vec::new();
     let mut field = |value: &OsStr| text.extend(value.as_bytes().iter().chain(&[0]));
@@ -64,15 +66,15 @@ fn parse(text: &[u8]) -> Option<Program> {
         environment.insert(name, fields.next()?);
     }
     let package = environment.get(OsStr::new("CARGO_PKG_NAME"))?.to_str()?.to_owned();
-    let stem = Path::new(words.first()?).file_name()?.to_str()?;
-    let name = stem.rsplit_once('-').map_or(stem, |(name, _)| name).to_owned();
-    Some(Program { package, name, folder, environment: environment.into_iter().collect(), words })
+    let file = Path::new(words.first()?).file_name()?.to_str()?.to_owned();
+    let name = file.rsplit_once('-').map_or(&*file, |(name, _)| name).to_owned();
+    Some(Program { package, name, file, folder, environment: environment.into_iter().collect(), words })
 }
 
 impl Program {
-    /// It, started by `under`, or by nothing, with libtest's `arguments`.
+    /// Starts it with libtest's `arguments`: by the command `under`, where that has words.
     pub fn command(&self, under: &[OsString], arguments: &[&str]) -> Command {
-        // Processor time of a process and all that it waited for: `times` writes it down where $0 says.
+        // `times` writes the processor time of the program and of all that it waited for into $TIMES.
         let mut command = Command::new("sh");
         command.args(["-c", r#""$@"; s=$?; times >"$TIMES"; exit $s"#, "sh"]);
         command.args(["timeout", "--foreground", "--signal", "KILL", &LIMIT.as_secs().to_string()]);

@@ -1,7 +1,7 @@
-//! Test programs of the workspace, side by side: one for every two cores of those that start jobs, labs or engines, which spin on
-//! these cores; beside them, at a low priority, those that only compute.
+//! Runs test programs side by side, one on each core. Half of the cores begin with programs that start jobs, labs or engines, the
+//! others with [`COMPUTING`], at a low priority: jobs spin, and a rank that waits for its core takes many times as long.
 //!
-//! Tests that cannot share the machine keep others of their kind away by `skip::turn`, which holds between programs too.
+//! Tests that take the machine for themselves wait for each other by `skip::turn`, also those of different programs.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -15,7 +15,7 @@ use std::time::Instant;
 use crate::collected::{self, LIMIT, Program};
 use crate::record::{Record, Timer};
 
-/// Crates whose tests only compute.
+/// Crates whose tests start no jobs, labs or engines.
 const COMPUTING: [&str; 13] = [
     "chart",
     "engine",
@@ -133,8 +133,7 @@ fn collect(record: &Record, words: &[OsString]) -> Result<Option<Vec<Program>>, 
 }
 
 fn one(record: &Record, program: &Program, under: &[OsString], arguments: &[&str]) -> Ended {
-    let [output, times] =
-        ["output", "times"].map(|file| record.scratch(&format!("{}-{}.{file}", program.package, program.name)));
+    let [output, times] = ["output", "times"].map(|kind| record.scratch(&format!("{}.{kind}", program.file)));
     let began = Instant::now();
     // Work that fills what the others leave of the cores.
     let under = match COMPUTING.contains(&&*program.package) {

@@ -38,10 +38,15 @@ impl Record {
         if let (Some(folder), Ok(part)) = (env::var_os(FOLDER), env::var(PART)) {
             return Ok(Record { folder: folder.into(), part_of_another: Some(part) });
         }
-        let folder = env::temp_dir().join(format!("plimsoll-suite-{}", std::process::id()));
+        // Parts and tests work in other folders.
+        let target = env::current_dir().map_err(|error| error.to_string())?.join(target());
+        let folder = target.join(format!("suite-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).map_err(|error| {
-            format!("{}: {error}. Next: set TMPDIR to a folder that can be written", folder.display())
+            format!(
+                "{}: {error}. Next: name a folder that can be written: CARGO_TARGET_DIR=DIR make ...",
+                folder.display()
+            )
         })?;
         Ok(Record { folder, part_of_another: None })
     }
@@ -111,6 +116,11 @@ impl Drop for Record {
             let _ = fs::remove_dir_all(&self.folder);
         }
     }
+}
+
+/// Where cargo builds.
+pub fn target() -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from)
 }
 
 /// Wall time since its start, and processor time of what this process waited for since then.

@@ -78,7 +78,7 @@ fn built(name: &str, arguments: &[&str], file: &str) -> Built {
     if arguments.contains(&WASM) {
         cargo.env("CARGO_PROFILE_RELEASE_PANIC", "abort");
     }
-    output(cargo.current_dir(&place).env_remove("RUSTFLAGS"))?;
+    output(cargo.current_dir(&place).env_remove("RUSTFLAGS").env_remove("RUSTC_BOOTSTRAP"))?;
     let built = fs::read(target.join(file)).map_err(|error| error.to_string());
     drop(lock);
     built
