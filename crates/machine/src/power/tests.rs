@@ -58,6 +58,10 @@ enum Event {
     Stop,
 }
 
+fn next_sample(events: &[(f64, Event)]) -> Option<f64> {
+    events.iter().find(|(_, event)| *event == Event::Sample).map(|(time, _)| *time)
+}
+
 proptest! {
     /// Whatever is drawn and whenever it is looked at: what is said to be known is right within what is said of it, and what
     /// was lost is never in it.
@@ -76,7 +80,7 @@ proptest! {
         let (mut stood, mut since, mut last) = (start * range as f64, 0.0, None::<f64>);
         let mut lost: Vec<(f64, f64)> = Vec::new();
         let mut broken = false;
-        for (time, event) in events {
+        for (nth, (time, event)) in events.iter().copied().enumerate() {
             stood = (stood + steps.energy(since, time) * 1e6) % range as f64;
             since = time;
             match event {
@@ -91,8 +95,13 @@ proptest! {
                     track.stop(at(time), "it was gone");
                     broken = true;
                 }
-                // Far from both ends, in the time until which it is looked at again.
-                Event::Reset if stood > 0.45 * range as f64 && stood < 0.55 * range as f64 && range > 65_000_000_000 => {
+                // What it would have counted to go round, 29 kJ or more, is no power in nine seconds.
+                Event::Reset
+                    if stood > 0.45 * range as f64
+                        && stood < 0.55 * range as f64
+                        && range > 65_000_000_000
+                        && last.is_some_and(|last| next_sample(&events[nth..]).is_none_or(|next| next - last < 9.0)) =>
+                {
                     stood = 0.0;
                     broken = true;
                 }
