@@ -30,5 +30,5 @@ fn clocks(cores: impl IntoIterator<Item = machine::CoreId>) -> experiment::clock
 
 /// How far apart two cores are just now.
 fn probe(one: machine::CoreId, other: machine::CoreId) -> Option<machine::Probe> {
-    linux::probe::between(one, other).ok()
+    ports::probe::between(one, other).ok()
 }

@@ -408,7 +408,7 @@ fn probe(spec: &PointSpec, notes: &mut Vec<String>) -> Option<Probe> {
     if spec.local_core == spec.remote_core || matches!(spec.path, Path::Remote(_)) {
         return None;
     }
-    match linux::probe::between(spec.local_core, spec.remote_core) {
+    match ports::probe::between(spec.local_core, spec.remote_core) {
         Ok(found) => Some(found),
         Err(fault) => {
             notes.push(format!("no probe: {fault}"));

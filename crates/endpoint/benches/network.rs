@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use endpoint::{Endpoint, Name, Paths, Settings, Source, TagSelector};
 use linux::affinity;
 use linux::lab::{Host, Lab, Options};
-use linux::probe::ProbeLines;
 use machine::{CoreId, PeerIndex, Result};
+use ports::probe::ProbeLines;
 
 type Joined = Endpoint<Paths, Vec<u8>>;
 

@@ -92,7 +92,7 @@ fn stale(costs: &Costs, cores: &[CoreId]) -> Option<String> {
     let Reading::Measured(expected) = costs.get(&Item::Handover).reading else { return None };
     let [first, .., last] = cores else { return None };
     let readings: Vec<f64> =
-        (0..READINGS).filter_map(|_| linux::probe::between(*first, *last).ok()).map(Probe::nanoseconds).collect();
+        (0..READINGS).filter_map(|_| ports::probe::between(*first, *last).ok()).map(Probe::nanoseconds).collect();
     contradicts(expected, median(&readings)?)
 }
 

@@ -85,7 +85,7 @@ impl Starter {
 
     fn probe(&self) -> Option<Probe> {
         let (one, other) = self.cores?;
-        linux::probe::between(one, other).ok()
+        ports::probe::between(one, other).ok()
     }
 }
 

@@ -24,7 +24,6 @@ pub mod output;
 mod ownership;
 pub mod passing;
 pub mod power;
-pub mod probe;
 pub mod region;
 pub mod relay;
 pub mod remote;

@@ -154,6 +154,7 @@ impl Mapping {
     }
 
     /// The first byte; valid, page aligned and writable for `len` bytes while the mapping lives.
+    #[inline]
     pub fn base(&self) -> NonNull<u8> {
         self.base
     }

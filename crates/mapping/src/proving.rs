@@ -50,7 +50,7 @@ impl Proof {
 pub fn prove(seed: u64, across: bool) -> Result<Proof> {
     let case = Case::of(seed)?;
     let recording = case.record()?;
-    let simulated = Simulated::of(case.cluster.clone(), || Lazy::of(&case.program))?;
+    let simulated = Simulated::of(case.cluster.clone(), || Box::new(Lazy::of(&case.program)))?;
     let problem = simulated.problem(across);
     let carried = measure(&case.cluster)?;
     let now = recording.finished.total() as f64;

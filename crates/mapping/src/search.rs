@@ -53,7 +53,7 @@ const SLOWEST: usize = 128;
 ///
 /// # Errors
 /// Those of the judge.
-pub fn search(problem: &Problem, judge: &impl Judge) -> Result<Found> {
+pub fn search(problem: &Problem, judge: &dyn Judge) -> Result<Found> {
     let classes = problem.classes();
     // The recorded one takes what it takes.
     let known = BTreeMap::from([(problem.seats.clone(), 1.0)]);
@@ -72,15 +72,15 @@ pub fn search(problem: &Problem, judge: &impl Judge) -> Result<Found> {
     Ok(Found { time: bench.known[&kept], seats, judged: bench.known.len(), all: exhausted })
 }
 
-struct Bench<'p, J> {
+struct Bench<'p> {
     problem: &'p Problem,
-    judge: &'p J,
+    judge: &'p dyn Judge,
     classes: &'p [u32],
     known: BTreeMap<Vec<u32>, f64>,
     left: usize,
 }
 
-impl<J: Judge> Bench<'_, J> {
+impl Bench<'_> {
     /// Judges those that are new, as far as can be afforded.
     fn judge(&mut self, asked: Vec<Vec<u32>>) -> Result<()> {
         let new: BTreeSet<Vec<u32>> = asked.into_iter().filter(|seats| !self.known.contains_key(seats)).collect();

@@ -14,21 +14,21 @@ use crate::search::Judge;
 const SIMULATED_MESSAGES: u64 = 4_000_000;
 
 /// A program on a cluster. `start` gives it from its beginning.
-pub struct Simulated<F> {
+pub struct Simulated<'p> {
     cluster: Cluster,
-    start: F,
+    start: Box<dyn Fn() -> Box<dyn Program + 'p> + Sync + 'p>,
     /// As the cluster has it.
     finished: Finished,
     sent: BTreeMap<(u32, u32), (u64, u64)>,
     seats: Vec<Seat>,
 }
 
-impl<P: Program, F: Fn() -> P> Simulated<F> {
+impl<'p> Simulated<'p> {
     /// Runs it as `cluster` has its ranks.
     ///
     /// # Errors
     /// As [`simulate`].
-    pub fn of(cluster: Cluster, start: F) -> Result<Simulated<F>> {
+    pub fn of(cluster: Cluster, start: impl Fn() -> Box<dyn Program + 'p> + Sync + 'p) -> Result<Simulated<'p>> {
         let mut counted = Counted { program: start(), sent: BTreeMap::new() };
         let finished = simulate(&mut counted, &cluster)?;
         let engine = |host: &whatif::simulate::cluster::Host, core: &usize| {
@@ -42,7 +42,7 @@ impl<P: Program, F: Fn() -> P> Simulated<F> {
         };
         let seats = cluster.hosts.iter().enumerate().flat_map(cores).collect();
         let sent = counted.sent;
-        Ok(Simulated { cluster, start, finished, sent, seats })
+        Ok(Simulated { cluster, start: Box::new(start), finished, sent, seats })
     }
 
     /// What is known of it.
@@ -99,11 +99,11 @@ impl<P: Program, F: Fn() -> P> Simulated<F> {
     /// # Errors
     /// As [`simulate`].
     pub fn run(&self, seats: &[u32]) -> Result<Finished> {
-        simulate(&mut (self.start)(), &self.cluster(seats))
+        simulate(&mut *(self.start)(), &self.cluster(seats))
     }
 }
 
-impl<P: Program, F: Fn() -> P + Sync> Judge for Simulated<F> {
+impl Judge for Simulated<'_> {
     fn time(&self, seats: &[u32]) -> Result<f64> {
         Ok(self.run(seats)?.total() as f64 / self.finished.total().max(1) as f64)
     }
@@ -114,12 +114,12 @@ impl<P: Program, F: Fn() -> P + Sync> Judge for Simulated<F> {
 }
 
 /// A program whose messages are counted, by pair of ranks: how many, and bytes.
-struct Counted<P> {
-    program: P,
+struct Counted<'p> {
+    program: Box<dyn Program + 'p>,
     sent: BTreeMap<(u32, u32), (u64, u64)>,
 }
 
-impl<P> Counted<P> {
+impl Counted<'_> {
     fn count(&mut self, rank: u32, new: &[Operation]) {
         for operation in new.iter().filter(|operation| operation.kind == Kind::Send && operation.peer != rank) {
             let pair = (rank.min(operation.peer), rank.max(operation.peer));
@@ -129,7 +129,7 @@ impl<P> Counted<P> {
     }
 }
 
-impl<P: Program> Program for Counted<P> {
+impl Program for Counted<'_> {
     fn ranks(&self) -> u32 {
         self.program.ranks()
     }

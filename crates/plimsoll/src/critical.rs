@@ -1,10 +1,10 @@
 //! The critical path of a recorded program: by call site, for its profile and for `plimsoll whatif`.
 
 use machine::{Costs, Result};
-use profile::sites::Places;
 use profile::summary::{Critical, OnPath, SiteSummary, Summary};
 use profile::terminal::place;
-use profile::timeline::Timeline;
+use timeline::Timeline;
+use timeline::places::Places;
 use whatif::answer::walk;
 use whatif::candidate::Recorded;
 use whatif::graph::{Graph, NO_SITE, Reach};
@@ -66,7 +66,10 @@ pub struct Names<'s> {
 
 impl<'s> Names<'s> {
     pub fn of(summary: Option<&'s Summary>, places: &Places) -> Names<'s> {
-        Names { summary, among: summary.map(|summary| places.among(&summary.sites)).unwrap_or_default() }
+        Names {
+            summary,
+            among: summary.map(|summary| profile::sites::among(places, &summary.sites)).unwrap_or_default(),
+        }
     }
 
     pub fn site(&self, site: u32) -> Option<&'s SiteSummary> {

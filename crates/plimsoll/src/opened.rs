@@ -4,8 +4,8 @@ use std::path::Path;
 
 use machine::{Fault, Result};
 use profile::profile::Profile;
-use profile::sites::Places;
 use profile::summary::Summary;
+use timeline::places::Places;
 use whatif::candidate::Recorded;
 use whatif::graph::{Graph, Reach};
 

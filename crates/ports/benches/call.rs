@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use linux::affinity;
-use linux::probe::ProbeLines;
 use machine::{CoreId, Nanoseconds, Result};
 use offcode::call::{Header, Incoming, Kind};
 use offcode::{Caller, Channel, ChannelId, Context, Interface, Lifecycle, Offcode, Refusal, Specification, Written};
 use offcode::{interface, offcode};
 use ports::channel::{Memory, unicast};
+use ports::probe::ProbeLines;
 
 const BLOCKS: usize = 21;
 /// Medians are taken of batches so short that few of them are interrupted.

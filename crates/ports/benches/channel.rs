@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use linux::affinity;
-use linux::probe::ProbeLines;
 use machine::channel::{
     Buffers, Cast, Channel, Content, Counted, Delivery, Policy, Specification, Synchronization, Written,
 };
@@ -17,6 +16,7 @@ use offcode::call::{Header, Incoming, Kind};
 use offcode::context::{ChannelId, Context};
 use offcode::{Caller, Lifecycle, Offcode, interface, offcode};
 use ports::channel::{self, MOST_READERS};
+use ports::probe::ProbeLines;
 
 /// Round trips timed together, so that reading the clock weighs nothing.
 const BATCH: u64 = 64;

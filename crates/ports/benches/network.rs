@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use linux::affinity;
 use linux::lab::{Host, Lab, Options};
-use linux::probe::ProbeLines;
 use machine::{CoreId, PeerIndex, Port, Result, Sent, XdpMode};
 use ports::afxdp::{AfxdpPort, BusyPoll, Nic, NicOptions};
 use ports::network::NetworkPort;
+use ports::probe::ProbeLines;
 use ports::udp::UdpPort;
 
 const SMALL: usize = 32;

@@ -10,8 +10,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use linux::affinity;
-use linux::probe::ProbeLines;
 use machine::{Bytes, CoreId, PeerIndex, Port, Sent};
+use ports::probe::ProbeLines;
 use ports::ring;
 use ports::shm::{Geometry, Role, ShmPort};
 

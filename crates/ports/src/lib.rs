@@ -15,6 +15,8 @@ pub mod afxdp;
 #[cfg(not(loom))]
 pub mod network;
 #[cfg(not(loom))]
+pub mod probe;
+#[cfg(not(loom))]
 pub mod shm;
 #[cfg(not(loom))]
 pub mod udp;

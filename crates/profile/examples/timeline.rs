@@ -10,8 +10,8 @@ use std::process::ExitCode;
 
 use machine::{Fault, Result};
 use profile::export;
-use profile::timeline::Timeline;
 use record::functions::function;
+use timeline::Timeline;
 
 fn main() -> ExitCode {
     match show() {

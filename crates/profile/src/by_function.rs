@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use machine::Reading;
-use record::functions::{Class, Function, FunctionId, function};
+use record::functions::{Class, Function, FunctionId, counted, function};
 use record::scale::{SIZE_CLASSES, TIME_CLASSES, size_floor, time_class, time_floor};
 
 use crate::sites::name;
 use crate::split::{Model, Parts, Rule, middle};
 use crate::summarize::ratio;
 use crate::summary::{FunctionSize, FunctionSummary, SizeSummary, TimeClass, Totals};
-use crate::tables::{Tables, counted};
+use crate::tables::Tables;
 
 /// Of one function at groups of one size.
 #[derive(Clone)]

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::sites::Places;
+use timeline::places::Places;
+
+use crate::sites;
 use crate::summary::{Critical, OnPath, Summary};
 
 impl Summary {
@@ -11,7 +13,7 @@ impl Summary {
         if !on_path.is_empty() {
             self.sites.iter_mut().for_each(|site| site.critical = Some(OnPath::default()));
         }
-        let among = places.among(&self.sites);
+        let among = sites::among(places, &self.sites);
         for (place, of) in on_path {
             if let Some(site) = among.get(*place as usize).copied().flatten() {
                 self.sites[site].critical = Some(of.clone());

@@ -3,6 +3,7 @@
 
 pub mod by_function;
 pub mod capability;
+mod columns;
 pub mod cores;
 pub mod critical;
 pub mod csv_tables;
@@ -23,5 +24,4 @@ pub mod summary;
 pub mod symbols;
 pub mod tables;
 pub mod terminal;
-pub mod timeline;
 pub mod verdict;

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, HashMap};
 
 use machine::Reading;
-use record::functions::{FunctionId, function};
+use record::functions::{FunctionId, counted, function};
 
+use crate::columns::columns;
 use crate::sites::name;
 use crate::summary::{Split, Summary, WaitsFor};
-use crate::tables::counted;
-use crate::timeline::{FunctionWaits, RankWaits, Timeline};
+use timeline::{FunctionWaits, RankWaits, Timeline};
 
 /// Columns of the timeline that pages draw.
 const COLUMNS: usize = 800;
@@ -21,9 +21,9 @@ const NEARLY_ALL: f64 = 0.95;
 pub fn put(timeline: &Timeline, summary: &mut Summary) {
     let known: HashMap<(String, u32), usize> =
         summary.ranks.iter().enumerate().map(|(place, rank)| ((rank.host.clone(), rank.pid), place)).collect();
-    let place_of = |rank: &crate::timeline::Rank| known.get(&(rank.host.clone(), rank.pid)).copied();
+    let place_of = |rank: &timeline::Rank| known.get(&(rank.host.clone(), rank.pid)).copied();
     let places: Vec<Option<usize>> = timeline.ranks.iter().map(place_of).collect();
-    summary.timeline = Some(timeline.columns(COLUMNS, summary.job.started, place_of));
+    summary.timeline = Some(columns(timeline, COLUMNS, summary.job.started, place_of));
     summary.job.notes.extend(timeline.notes.iter().cloned());
 
     let waits = timeline.waits();
@@ -107,7 +107,7 @@ fn by_class(seen: &RankWaits) -> BTreeMap<&'static str, FunctionWaits> {
 mod tests {
     use super::*;
     use crate::profile::Profile;
-    use crate::timeline::tests::{Lines, profile};
+    use timeline::testing::{Lines, profile};
 
     fn measured(reading: &Reading<f64>) -> i64 {
         match reading {

@@ -1,19 +1,18 @@
 //! All that one profiled run left behind.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use machine::{Fault, Result, count};
-use record::folder;
-use record::layout::{Dropped, Header, Thread, words};
-use record::rank::Rank;
+use record::folder::{self, rank_files};
+use record::layout::{Dropped, Thread, words};
+use record::rank::{left_out, placed};
 
 use crate::job::Job;
 use crate::last_seen;
 use crate::tables::{Calls, Tables};
-use crate::timeline::Timeline;
+use timeline::Timeline;
 
 type Count = fn(&Dropped) -> u64;
 
@@ -251,40 +250,6 @@ impl Profile {
             }
         }
     }
-}
-
-/// Why a rank's file is left out, with the rank where the file still tells that.
-pub(crate) fn left_out(file: &Path, fault: &Fault) -> String {
-    match placed(file) {
-        Some(header) => {
-            let (rank, file) = (header.rank, file.display());
-            format!("left out: rank {rank}, {file}: {}. Next: {}", fault.cause().trim_end_matches('.'), fault.next())
-        }
-        None => format!("left out: {fault}"),
-    }
-}
-
-fn placed(file: &Path) -> Option<Header> {
-    Rank::header(file).ok().filter(|header| header.placed != 0)
-}
-
-/// The files of ranks, in the order of their names.
-pub(crate) fn rank_files(profile: &Path) -> Result<Vec<PathBuf>> {
-    files(profile, folder::RANK_SUFFIX)
-}
-
-/// The files that ranks left, of one kind.
-pub(crate) fn files(profile: &Path, suffix: &str) -> Result<Vec<PathBuf>> {
-    let ranks = profile.join(folder::RANKS);
-    let entries = match fs::read_dir(&ranks) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(Fault::because(ranks.display().to_string(), error, "let this user read the folder")),
-    };
-    let is_one = |path: &PathBuf| path.extension().is_some_and(|of| of == suffix);
-    let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_one).collect();
-    files.sort();
-    Ok(files)
 }
 
 /// `0-3,7`: numbers that rise.

@@ -3,74 +3,26 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use foldhash::fast::RandomState;
-use record::functions::{FunctionId, function};
-use record::layout::{self, words};
+use record::functions::{FunctionId, counted, function};
+use timeline::places::{Place, Places};
 
 use crate::summarize::ratio;
 use crate::summary::SiteSummary;
-use crate::symbols::{Module, Symbols, hexadecimal};
-use crate::tables::{Tables, counted};
+use crate::symbols::{Symbols, hexadecimal};
+use crate::tables::Tables;
 
-/// A place in the code of a job that calls one function of MPI.
-#[derive(Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Clone, Copy)]
-pub struct Place {
-    /// Into the modules of the job.
-    module: usize,
-    /// Of the address that the call returns to, as the module's file has it.
-    offset: u64,
-    pub function: FunctionId,
-}
-
-/// The places of a job, each once, numbered as they were met.
-#[derive(Debug)]
-pub struct Places {
-    modules: Vec<Module>,
-    all: Vec<Place>,
-    known: HashMap<Place, u32, RandomState>,
-}
-
-impl Default for Places {
-    fn default() -> Places {
-        // The first is that of code in no file.
-        let modules = vec![Module { path: String::new(), build_id: Vec::new() }];
-        Places { modules, all: Vec::new(), known: HashMap::default() }
-    }
-}
-
-impl Places {
-    /// The numbers of a process's sites, in their order.
-    pub fn add<'s>(&mut self, modules: &[layout::Module], sites: impl Iterator<Item = &'s layout::Site>) -> Vec<u32> {
-        let own: Vec<usize> = modules.iter().map(|module| place_of(module, &mut self.modules)).collect();
-        let mut number = |site: &layout::Site| {
-            let module = (site.module as usize).checked_sub(1).and_then(|place| own.get(place).copied());
-            let offset = if module.is_some() { site.offset } else { site.address };
-            let place = Place { module: module.unwrap_or(0), offset, function: FunctionId(site.function) };
-            *self.known.entry(place).or_insert_with(|| {
-                self.all.push(place);
-                self.all.len() as u32 - 1
-            })
-        };
-        sites.map(&mut number).collect()
-    }
-
-    pub fn get(&self, number: u32) -> Option<Place> {
-        self.all.get(number as usize).copied()
-    }
-
-    /// By number: which of `summaries` it is.
-    pub fn among(&self, summaries: &[SiteSummary]) -> Vec<Option<usize>> {
-        let named = |(nth, of): (usize, &SiteSummary)| {
-            ((of.module.clone(), of.build_id.clone(), of.offset, of.function.clone()), nth)
-        };
-        let known: HashMap<_, usize> = summaries.iter().enumerate().map(named).collect();
-        let find = |place: &Place| {
-            let module = &self.modules[place.module];
-            let key = (module.path.clone(), hexadecimal(&module.build_id), place.offset, name(place.function));
-            known.get(&key).copied()
-        };
-        self.all.iter().map(find).collect()
-    }
+/// By number of a place: which of `summaries` it is.
+pub fn among(places: &Places, summaries: &[SiteSummary]) -> Vec<Option<usize>> {
+    let named = |(nth, of): (usize, &SiteSummary)| {
+        ((of.module.clone(), of.build_id.clone(), of.offset, of.function.clone()), nth)
+    };
+    let known: HashMap<_, usize> = summaries.iter().enumerate().map(named).collect();
+    let find = |place: &Place| {
+        let module = &places.modules[place.module];
+        let key = (module.path.clone(), hexadecimal(&module.build_id), place.offset, name(place.function));
+        known.get(&key).copied()
+    };
+    places.all.iter().map(find).collect()
 }
 
 #[derive(Default)]
@@ -131,16 +83,6 @@ pub fn sites(ranks: &[Tables], mpi: f64, started: Duration) -> Vec<SiteSummary> 
     summaries
         .sort_by(|a, b| b.counted.cmp(&a.counted).then(b.seconds.total_cmp(&a.seconds)).then(b.calls.cmp(&a.calls)));
     summaries
-}
-
-/// The same file in another process is the same place in the list.
-fn place_of(module: &layout::Module, modules: &mut Vec<Module>) -> usize {
-    let id = module.build_id.get(..module.build_id_bytes as usize).unwrap_or(&module.build_id);
-    let module = Module { path: words(&module.path), build_id: id.to_vec() };
-    modules.iter().position(|known| *known == module).unwrap_or_else(|| {
-        modules.push(module);
-        modules.len() - 1
-    })
 }
 
 /// The function's name with `MPI_`.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use machine::{Costs, Reading};
-use record::functions::function;
+use record::functions::{SHUTDOWN, STARTUP, counted, function};
 use record::layout::{Peer, words};
 
 use crate::by_function::{functions, sizes};
@@ -17,7 +17,7 @@ use crate::summary::{
     ClassSummary, HostSummary, Inside, JobSummary, Matrix, PhaseSummary, RankSummary, SCHEMA, Split, State, Summary,
     Totals,
 };
-use crate::tables::{SHUTDOWN, STARTUP, Tables, counted};
+use crate::tables::Tables;
 use crate::verdict::{Evidence, Verdict};
 
 impl Summary {

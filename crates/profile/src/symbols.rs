@@ -6,15 +6,9 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use addr2line::{Loader, demangle_auto};
 use object::Object;
+use timeline::places::Module;
 
 use crate::summary::Frame;
-
-/// What the process had loaded.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Module {
-    pub path: String,
-    pub build_id: Vec<u8>,
-}
 
 /// A file of code, opened to ask it for names.
 pub struct Symbols {

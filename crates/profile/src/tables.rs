@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use machine::{Fault, Result};
-use record::functions::{FunctionId, function};
+use record::functions::FunctionId;
 use record::layout::{Cell, Header, Module, Peer, Phase, Site, Thread, words};
 pub use record::rank::Calls;
 use record::rank::Rank;
@@ -118,13 +118,4 @@ impl Tables {
         let since = ticks as f64 - self.header.started.ticks as f64;
         self.header.started.realtime as f64 + since * self.tick * 1e9
     }
-}
-
-/// Functions in which MPI begins, and in which it ends.
-pub const STARTUP: [&str; 3] = ["Init", "Init_thread", "Session_init"];
-pub const SHUTDOWN: [&str; 2] = ["Finalize", "Session_finalize"];
-
-/// Whether shares and totals count it. MPI_Init and MPI_Finalize are not part of the run between them.
-pub fn counted(id: FunctionId) -> bool {
-    function(id).is_none_or(|function| !STARTUP.contains(&function.name) && !SHUTDOWN.contains(&function.name))
 }

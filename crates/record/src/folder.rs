@@ -9,7 +9,10 @@
 //! DIR/hosts/BOOT.sampled       somebody samples the host whose present start is BOOT
 //! ```
 
+use std::fs;
 use std::path::{Path, PathBuf};
+
+use machine::{Fault, Result};
 
 pub const JOB: &str = "job.json";
 pub const RANKS: &str = "ranks";
@@ -63,4 +66,29 @@ pub fn placed_file(folder: &Path) -> PathBuf {
 
 pub fn samples_file(folder: &Path, host: &str) -> PathBuf {
     folder.join(HOSTS).join(format!("{}.{SAMPLES_SUFFIX}", host_word(host)))
+}
+
+/// The files of ranks, in the order of their names.
+///
+/// # Errors
+/// The folder may not be read.
+pub fn rank_files(profile: &Path) -> Result<Vec<PathBuf>> {
+    files(profile, RANK_SUFFIX)
+}
+
+/// The files that ranks left, of one kind.
+///
+/// # Errors
+/// As [`rank_files`].
+pub fn files(profile: &Path, suffix: &str) -> Result<Vec<PathBuf>> {
+    let ranks = profile.join(RANKS);
+    let entries = match fs::read_dir(&ranks) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(Fault::because(ranks.display().to_string(), error, "let this user read the folder")),
+    };
+    let is_one = |path: &PathBuf| path.extension().is_some_and(|of| of == suffix);
+    let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_one).collect();
+    files.sort();
+    Ok(files)
 }

@@ -156,6 +156,15 @@ fn parse(id: u16, line: &'static str) -> Option<Function> {
     })
 }
 
+/// Functions in which MPI begins, and in which it ends.
+pub const STARTUP: [&str; 3] = ["Init", "Init_thread", "Session_init"];
+pub const SHUTDOWN: [&str; 2] = ["Finalize", "Session_finalize"];
+
+/// Whether shares and totals count it. MPI_Init and MPI_Finalize are not part of the run between them.
+pub fn counted(id: FunctionId) -> bool {
+    function(id).is_none_or(|function| !STARTUP.contains(&function.name) && !SHUTDOWN.contains(&function.name))
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;

@@ -440,6 +440,22 @@ impl<'a> Source<'a> {
     }
 }
 
+/// Why a rank's file is left out, with the rank where the file still tells that.
+pub fn left_out(file: &Path, fault: &Fault) -> String {
+    match placed(file) {
+        Some(header) => {
+            let (rank, file) = (header.rank, file.display());
+            format!("left out: rank {rank}, {file}: {}. Next: {}", fault.cause().trim_end_matches('.'), fault.next())
+        }
+        None => format!("left out: {fault}"),
+    }
+}
+
+/// The header, where the process is a rank and its file tells that.
+pub fn placed(file: &Path) -> Option<Header> {
+    Rank::header(file).ok().filter(|header| header.placed != 0)
+}
+
 #[cfg(test)]
 mod tests {
     use std::cell::Cell as Counter;

@@ -4,12 +4,13 @@ mod entries;
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use linux::{affinity, probe};
+use linux::affinity;
 use machine::costs::store;
 use machine::costs::{Interval, Item, Row};
 use machine::{BodyKind, Costs, Nanoseconds, Probe, Reading, Result, SiteKind};
 use offcode::{Channel, Specification};
 use ports::channel;
+use ports::probe;
 
 /// Messages timed together, so that reading the clock weighs nothing.
 const BATCH: u32 = 64;

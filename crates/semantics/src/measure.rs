@@ -188,7 +188,7 @@ impl Blocks for Beside<'_> {
 
     fn probe(&mut self, _: usize) -> Option<Probe> {
         let (hub, leaves) = self.request.cores;
-        self.kind.between_cores().then(|| linux::probe::between(hub, leaves).ok()).flatten()
+        self.kind.between_cores().then(|| ports::probe::between(hub, leaves).ok()).flatten()
     }
 
     fn clocks(&mut self, _: usize) -> Clocks {

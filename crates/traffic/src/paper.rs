@@ -266,7 +266,7 @@ impl Blocks for Bodies<'_> {
     }
 
     fn probe(&mut self, _: usize) -> Option<Probe> {
-        linux::probe::between(self.paper.application, self.paper.device).ok()
+        ports::probe::between(self.paper.application, self.paper.device).ok()
     }
 
     fn stopped(&self) -> bool {

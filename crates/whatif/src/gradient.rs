@@ -11,7 +11,7 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-use profile::timeline::Collective;
+use timeline::Collective;
 
 use crate::graph::{CallId, Graph, Step};
 use crate::model::Price;

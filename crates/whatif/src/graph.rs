@@ -12,8 +12,8 @@ mod schedule;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use profile::timeline::Collective;
 use record::functions::FunctionId;
+use timeline::Collective;
 
 pub(crate) use builder::called;
 pub use builder::{Adding, Builder};
@@ -71,7 +71,7 @@ pub struct Calls {
     pub inside: Lengths,
     /// Places in [`Graph::classes`].
     pub class: Vec<u32>,
-    /// Where each was made, among the recorded places ([`profile::timeline::Timeline::places`]); or [`NO_SITE`].
+    /// Where each was made, among the recorded places ([`timeline::Timeline::places`]); or [`NO_SITE`].
     pub site: Vec<u32>,
     /// Where the items of each call begin; one more than there are calls.
     first: Vec<u32>,

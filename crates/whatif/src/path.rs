@@ -5,8 +5,8 @@ use std::ops::AddAssign;
 
 use crate::graph::{CallId, Graph, Kind, Message, Reach, Step};
 use crate::replay::{Conditions, PS, Replayed};
-use profile::timeline::Collective;
 use record::functions::FunctionId;
+use timeline::Collective;
 
 /// Where the time of the critical path goes, ps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

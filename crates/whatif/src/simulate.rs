@@ -73,36 +73,6 @@ pub trait Program {
     }
 }
 
-impl Program for Box<dyn Program + '_> {
-    fn ranks(&self) -> u32 {
-        (**self).ranks()
-    }
-
-    fn places(&self) -> (usize, usize) {
-        (**self).places()
-    }
-
-    fn begin(&mut self, rank: u32, free: &mut Vec<Operation>) {
-        (**self).begin(rank, free);
-    }
-
-    fn started(&mut self, rank: u32, number: u32, free: &mut Vec<Operation>) {
-        (**self).started(rank, number, free);
-    }
-
-    fn over(&mut self, rank: u32, number: u32, free: &mut Vec<Operation>) {
-        (**self).over(rank, number, free);
-    }
-
-    fn waits_for_network(&self) -> bool {
-        (**self).waits_for_network()
-    }
-
-    fn stuck(&self) -> Option<u32> {
-        (**self).stuck()
-    }
-}
-
 /// Runs a schedule from time 0 to its end.
 ///
 /// ```

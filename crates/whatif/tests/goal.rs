@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use profile::export::goal;
-use profile::timeline::Timeline;
 use proptest::prelude::*;
 use record::functions::named;
 use record::image::Image;
 use record::layout::{Moment, Thread, WHOLE_RANK, clock, kind, text};
 use record::trace::{Call, Encoder, Header, block, peer, tag};
+use timeline::Timeline;
 use whatif::simulate::loggops::Parameters;
 use whatif::simulate::{Kind, Operation, goal::read, run};
 

@@ -21,7 +21,7 @@ pub fn pairs(allowed: &[CoreId]) -> Result<Vec<(CoreId, CoreId)>> {
     }
     let step = allowed.len().div_ceil(MOST_PROBED);
     let probed = allowed[1..].iter().step_by(step).filter_map(|&core| {
-        let found = linux::probe::between(first, core).ok()?;
+        let found = ports::probe::between(first, core).ok()?;
         Some((found.half_round_trip_ps, core))
     });
     Ok(apart(first, probed.collect()).unwrap_or_else(|| vec![(first, second)]))

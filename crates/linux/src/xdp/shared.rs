@@ -44,6 +44,7 @@ impl Mapping {
     }
 
     /// The mapping as words; whoever stores into them made the mapping writable.
+    #[inline]
     pub fn words(&self) -> &[AtomicU64] {
         // SAFETY: the mapping is page aligned, `length` bytes long and lives as long as `self`; every bit pattern is a
         // word, and the other side's writes are what atomics are for.
@@ -99,12 +100,14 @@ impl SharedWords {
     }
 
     /// All values, one after the other.
+    #[inline]
     pub fn words(&self) -> &[AtomicU64] {
         debug_assert!(self.mapping.is_writable());
         &self.mapping.words()[..self.words]
     }
 
     /// The words of one value. Panics where the map has no such entry.
+    #[inline]
     pub fn value(&self, entry: usize) -> &[AtomicU64] {
         &self.words()[entry * self.stride..(entry + 1) * self.stride]
     }

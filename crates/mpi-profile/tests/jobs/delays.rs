@@ -3,12 +3,12 @@
 
 use std::path::PathBuf;
 
-use profile::timeline::Timeline;
 use record::functions::function;
 use record::layout::{injected, perturbed};
 use record::rank::Rank;
 use testbed::recording::{Recording, Recordings};
 use testbed::{Mpi, Place};
+use timeline::Timeline;
 
 use super::{LIMIT, program};
 

@@ -4,13 +4,13 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use profile::timeline::Timeline;
 use record::functions::function;
 use record::layout::Thread;
 use record::rank::Rank;
 use record::trace::{Event, communicator, peer, tag};
 use testbed::recording::Recording;
 use testbed::{Mpi, Place};
+use timeline::Timeline;
 
 const RANKS: i32 = 3;
 

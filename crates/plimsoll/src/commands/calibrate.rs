@@ -156,7 +156,7 @@ fn handover() -> Result<Option<Interval>> {
 }
 
 fn probe(one: CoreId, other: CoreId) -> Option<f64> {
-    linux::probe::between(one, other).ok().map(Probe::nanoseconds)
+    ports::probe::between(one, other).ok().map(Probe::nanoseconds)
 }
 
 /// What the program of the offcodes measures: channels and bodies.

@@ -16,10 +16,10 @@ use mapping::recorded::{Recorded, Replays, softirqs};
 use mapping::search::search;
 use mapping::simulated::Simulated;
 use mapping::steering::steerings;
+use simulation::Simulation;
 use whatif::answer::Program;
 use whatif::lever::Lever;
 use whatif::replay::Buffer;
-use whatif::simulate::cluster::file::Simulation;
 
 use super::simulate::testbed;
 use super::whatif::{MOST_OUTSIDE, expectation, of_job, print};

@@ -323,7 +323,7 @@ impl Blocks for Runs<'_> {
 
     fn probe(&mut self, _: usize) -> Option<Probe> {
         let [one, other, ..] = self.cores[..] else { return None };
-        linux::probe::between(one, other).ok()
+        ports::probe::between(one, other).ok()
     }
 
     fn clocks(&mut self, _: usize) -> Clocks {

@@ -11,7 +11,7 @@ use profile::printable::{json, printable};
 use profile::profile::Profile;
 use profile::summary::Summary;
 use profile::terminal::{self, Screen, paper};
-use profile::timeline::Timeline;
+use timeline::Timeline;
 
 use linux::output;
 

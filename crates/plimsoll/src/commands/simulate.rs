@@ -9,7 +9,7 @@ use linux::output;
 use machine::costs::how;
 use machine::{Fault, Result, count};
 use serde_json::{Value, json};
-use whatif::simulate::cluster::file::{Outcome, Simulation};
+use simulation::{Outcome, Simulation};
 use whatif::simulate::cluster::power::Joules;
 use whatif::simulate::cluster::profile::Place;
 use whatif::simulate::cluster::{Busy, Cluster, Finished, Split};
@@ -52,7 +52,7 @@ pub fn testbed(file: &Path) -> Result<PathBuf> {
 
 /// The papers' testbeds.
 const TESTBEDS: Shipped = Shipped {
-    folders: ["share/plimsoll/testbeds", "crates/whatif/testbeds"],
+    folders: ["share/plimsoll/testbeds", "crates/simulation/testbeds"],
     noun: "testbed",
     next: "name a file like those of docs/simulate.md",
 };

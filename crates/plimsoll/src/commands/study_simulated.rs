@@ -9,8 +9,8 @@ use experiment::campaign::definition::{Campaign, Reading, Work};
 use experiment::campaign::simulated::Simulator;
 use launch::campaign::word;
 use machine::{Fault, Result};
-use whatif::simulate::cluster::file::Simulation;
-use whatif::simulate::cluster::file::replaced::Original;
+use simulation::Simulation;
+use simulation::replaced::Original;
 use whatif::simulate::cluster::power::Joules;
 
 /// Reads each file once.

@@ -13,7 +13,7 @@ use record::functions::{Class, function};
 use record::trace::peer;
 
 use super::expansion::{Pattern, rounds};
-use crate::timeline::{Collective, Kind, Operation, Rank, Step, Timeline};
+use timeline::{Collective, Kind, Operation, Rank, Step, Timeline};
 
 /// What was written, and what could not be.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

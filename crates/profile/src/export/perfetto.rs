@@ -10,7 +10,7 @@ use record::trace::{communicator, peer, tag};
 
 use crate::printable::escaped;
 use crate::summary::Series;
-use crate::timeline::{Kind, Rank, Step, Timeline};
+use timeline::{Kind, Rank, Step, Timeline};
 
 /// What was written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::*;
 use crate::summary::{CoreSeries, Series};
-use crate::timeline::Timeline;
-use crate::timeline::tests::{Lines, profile};
+use timeline::Timeline;
+use timeline::testing::{Lines, profile};
 
 const RANKS: usize = 5;
 const NONE: i32 = peer::NONE;

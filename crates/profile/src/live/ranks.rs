@@ -9,11 +9,10 @@ use record::folder::{RANK_SUFFIX, RANKS};
 use record::functions::{Class, FunctionId, function};
 use record::layout::{Cell, Header, Peer, Thread, clock, words};
 use record::live::{Glance, Live};
-use record::rank::Rank;
+use record::rank::{Rank, left_out};
 
 use super::hosts::Host;
 use super::{FunctionNow, Here, RankNow, RankState};
-use crate::profile::left_out;
 use crate::split::{Model, Parts};
 use crate::tables::Calls;
 

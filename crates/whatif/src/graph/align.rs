@@ -7,7 +7,7 @@
 //! all of them allow.
 
 use machine::count;
-use profile::timeline::{Collective, Kind, Timeline};
+use timeline::{Collective, Kind, Timeline};
 
 /// Clocks drift apart by no more than what the kernel steers them by (`adjtimex`: 500 ppm).
 const DRIFT: f64 = 5e-4;

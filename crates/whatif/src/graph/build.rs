@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 
 use machine::{Fault, Result, count};
 use profile::export::Pattern;
-use profile::timeline::{ABSENT, Collective, Kind as Sort, Operation, SHORTEST, Step as Walked, Timeline};
 use record::functions::{Class as Sorted, FunctionId, function, named};
 use record::trace::peer;
+use timeline::{ABSENT, Collective, Kind as Sort, Operation, SHORTEST, Step as Walked, Timeline};
 
 use super::align::Clocks;
 use super::builder::{Adding, Builder};
@@ -43,7 +43,7 @@ impl Graph {
         }
         // Where calls were lost, all ranks count up to where the first of them ends.
         let lost = timeline.ranks.iter().any(|rank| rank.lost > 0);
-        let cut = if lost { timeline.ranks.iter().map(profile::timeline::Rank::end).min() } else { None };
+        let cut = if lost { timeline.ranks.iter().map(timeline::Rank::end).min() } else { None };
         let mut making = Making {
             timeline,
             builder: Builder::new(hosts.clone(), timeline.matches.messages as u32),

@@ -1,10 +1,10 @@
 //! Making a graph, thread by thread.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use profile::timeline::Collective;
+use foldhash::{HashMap, HashMapExt};
 use record::functions::{FunctionId, named};
+use timeline::Collective;
 
 use super::{Class, Gathering, Graph, Item, Kind, Lane, Message, NO_CALL, NO_SITE, Reach, Step};
 

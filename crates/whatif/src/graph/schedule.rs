@@ -17,7 +17,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
 
 use machine::{Fault, Result, count};
-use profile::timeline::Collective;
+use timeline::Collective;
 
 use super::builder::called;
 use super::{Adding, Builder, Graph, Kind, MOST, Reach, Step};

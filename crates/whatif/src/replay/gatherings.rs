@@ -1,6 +1,6 @@
 //! Collective operations: who waits for whom.
 
-use profile::timeline::Collective;
+use timeline::Collective;
 
 use super::messages::Begun;
 use super::{NO_LANE, Replay, UNKNOWN};

@@ -1,8 +1,8 @@
 //! Programs in closed form, and random ones.
 
-use profile::timeline::Collective;
 use proptest::prelude::*;
 use record::functions::{FunctionId, named};
+use timeline::Collective;
 
 mod buffers;
 mod servers;

@@ -30,7 +30,6 @@ use profile::{Place, Profile};
 mod channel;
 pub mod costs;
 mod engine;
-pub mod file;
 mod matching;
 pub mod power;
 pub mod profile;
@@ -226,7 +225,7 @@ impl Finished {
 /// # Errors
 /// As [`Cluster::check`]; a message that nobody receives, a receive that no message comes for, operations that require each
 /// other, more time than 64 bits of picoseconds hold.
-pub fn simulate<P: Program>(program: &mut P, cluster: &Cluster) -> Result<Finished> {
+pub fn simulate(program: &mut dyn Program, cluster: &Cluster) -> Result<Finished> {
     observe(program, cluster, &mut |_| ())
 }
 
@@ -234,7 +233,7 @@ pub fn simulate<P: Program>(program: &mut P, cluster: &Cluster) -> Result<Finish
 ///
 /// # Errors
 /// As [`simulate`].
-pub fn observe<P: Program>(program: &mut P, cluster: &Cluster, see: &mut dyn FnMut(Seen)) -> Result<Finished> {
+pub fn observe(program: &mut dyn Program, cluster: &Cluster, see: &mut dyn FnMut(Seen)) -> Result<Finished> {
     cluster.check(program.ranks())?;
     engine::Engine::of(program, cluster, see).run()
 }

@@ -122,6 +122,6 @@ impl Outcome {
 /// # Errors
 /// Settings that cannot be; a cost that is not known; a message that nobody receives, a receive that no message comes for,
 /// operations that require each other; a peer given up by an engine; more than 100 days.
-pub fn simulate<P: Program>(program: &mut P, settings: &Settings) -> Result<Outcome> {
+pub fn simulate(program: &mut dyn Program, settings: &Settings) -> Result<Outcome> {
     world::World::of(program, settings)?.run()
 }

@@ -217,8 +217,8 @@ impl Places {
     }
 }
 
-struct Engine<'p, P> {
-    program: &'p mut P,
+struct Engine<'p> {
+    program: &'p mut dyn Program,
     parameters: Parameters,
     events: BinaryHeap<Reverse<u128>>,
     /// Of the next event.
@@ -244,12 +244,12 @@ struct Engine<'p, P> {
 ///
 /// # Errors
 /// As of [`super::run`].
-pub fn simulate<P: Program>(program: &mut P, parameters: &Parameters) -> Result<Finished> {
+pub fn simulate(program: &mut dyn Program, parameters: &Parameters) -> Result<Finished> {
     Engine::of(program, *parameters).run()
 }
 
-impl<'p, P: Program> Engine<'p, P> {
-    fn of(program: &'p mut P, parameters: Parameters) -> Self {
+impl<'p> Engine<'p> {
+    fn of(program: &'p mut dyn Program, parameters: Parameters) -> Self {
         let ranks = program.ranks() as usize;
         let (cpus, nics) = program.places();
         Engine {

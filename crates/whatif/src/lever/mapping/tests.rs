@@ -2,8 +2,8 @@
 
 use machine::costs::{Interval, Item, Row, Way};
 use machine::{Bytes, Costs, Nanoseconds, Reading, SiteKind};
-use profile::timeline::Collective;
 use record::functions::named;
+use timeline::Collective;
 
 use super::*;
 use crate::answer::Program;

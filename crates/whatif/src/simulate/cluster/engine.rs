@@ -102,8 +102,8 @@ struct Rank {
     end: Time,
 }
 
-pub(super) struct Engine<'a, P> {
-    program: &'a mut P,
+pub(super) struct Engine<'a> {
+    program: &'a mut dyn Program,
     cluster: &'a Cluster,
     see: &'a mut dyn FnMut(Seen),
     now: Time,
@@ -129,8 +129,8 @@ pub(super) struct Engine<'a, P> {
     memory: usize,
 }
 
-impl<'a, P: Program> Engine<'a, P> {
-    pub fn of(program: &'a mut P, cluster: &'a Cluster, see: &'a mut dyn FnMut(Seen)) -> Self {
+impl<'a> Engine<'a> {
+    pub fn of(program: &'a mut dyn Program, cluster: &'a Cluster, see: &'a mut dyn FnMut(Seen)) -> Self {
         let rank = |seat: &Seat| Rank {
             seat: *seat,
             open: 0,

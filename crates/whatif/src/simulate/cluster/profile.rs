@@ -210,11 +210,7 @@ impl Profile {
     }
 
     /// Puts what is given in the place of what is there.
-    pub(super) fn replace(
-        constants: &mut Vec<Constant>,
-        names: &[(&'static str, &'static str)],
-        given: &Given,
-    ) -> Result<()> {
+    pub fn replace(constants: &mut Vec<Constant>, names: &[(&'static str, &'static str)], given: &Given) -> Result<()> {
         for (name, (value, source)) in given {
             let subject = format!("constant {name}");
             let Some((name, unit)) = names.iter().find(|(known, _)| known == name) else {
@@ -231,7 +227,7 @@ impl Profile {
         Ok(())
     }
 
-    pub(super) fn of(name: &str, shape: (Place, Progress, Waiting, bool), constants: Vec<Constant>) -> Profile {
+    pub fn of(name: &str, shape: (Place, Progress, Waiting, bool), constants: Vec<Constant>) -> Profile {
         let get = |name: &str| constants.iter().find(|of| of.name == name).and_then(|of| of.value.value().copied());
         let cost = |name: &str| {
             let part = |part: &str| get(&format!("{name}.{part}")).unwrap_or(0.0);

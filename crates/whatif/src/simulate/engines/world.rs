@@ -88,8 +88,8 @@ struct Host {
     seat: usize,
 }
 
-pub(super) struct World<'p, P> {
-    program: &'p mut P,
+pub(super) struct World<'p> {
+    program: &'p mut dyn Program,
     placement: Placement,
     cpus: usize,
     /// The share of computing that follows the pace of its core.
@@ -118,8 +118,8 @@ pub(super) struct World<'p, P> {
     outcome: Outcome,
 }
 
-impl<'p, P: Program> World<'p, P> {
-    pub fn of(program: &'p mut P, settings: &Settings) -> Result<Self> {
+impl<'p> World<'p> {
+    pub fn of(program: &'p mut dyn Program, settings: &Settings) -> Result<Self> {
         let cpus = if matches!(settings.hosts, Hosts::Each(_)) { program.places().0 } else { 1 };
         let seated = settings.hosts.seated(program.ranks() as usize)?;
         let mut paths = vec![Path::of(&settings.within)?];

@@ -5,14 +5,14 @@ use std::cmp::Reverse;
 use machine::count;
 use machine::fault::{Fault, Result};
 
-use super::super::super::{ANY, Program};
+use super::super::super::ANY;
 use super::super::channel::Part;
 use super::super::matching::Half;
 use super::super::resources::Resources;
 use super::super::{Finished, Time};
 use super::{Engine, Event, Rank};
 
-impl<P: Program> Engine<'_, P> {
+impl Engine<'_> {
     pub(super) fn finished(mut self) -> Result<Finished> {
         for rank in 0..self.ranks.len() as u32 {
             self.does(rank, None);

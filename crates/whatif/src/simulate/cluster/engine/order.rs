@@ -3,7 +3,6 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use super::super::super::Program;
 use super::super::Time;
 use super::super::matching::Half;
 use super::{Engine, Rank, Work};
@@ -17,7 +16,7 @@ pub(super) struct InOrder {
     receives: BTreeMap<(Time, u32), (u32, Half)>,
 }
 
-impl<P: Program> Engine<'_, P> {
+impl Engine<'_> {
     /// The first work that a rank has, and its order.
     pub(super) fn first_in_order(&self, rank: &Rank) -> Option<(u32, Work)> {
         let posting = rank.posting.front().map(|slot| (self.messages[*slot].order, *slot));

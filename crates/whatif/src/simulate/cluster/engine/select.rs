@@ -1,13 +1,12 @@
 //! What a rank does next, and how long that takes its core.
 
-use super::super::super::Program;
 use super::super::channel::{Message, Part};
 use super::super::profile::{Cost, Place, Progress};
 use super::super::resources::work;
 use super::super::{Cluster, Seat, Time};
 use super::{Engine, Rank, Work};
 
-impl<P: Program> Engine<'_, P> {
+impl Engine<'_> {
     pub(super) fn copies(&self, message: &Message) -> bool {
         !self.cluster.profile.copy.is_free() && !message.rendezvous
     }

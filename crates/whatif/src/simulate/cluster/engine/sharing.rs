@@ -1,11 +1,10 @@
 //! Cores that ranks share: who is on one, for how long, and what stops it.
 
-use super::super::super::Program;
 use super::super::profile::Waiting;
 use super::super::{Doing, Seat, Seen, Stay, Time};
 use super::{Engine, Event, Rank, Work};
 
-impl<P: Program> Engine<'_, P> {
+impl Engine<'_> {
     pub(super) fn does(&mut self, rank: u32, doing: Option<Doing>) {
         let now = self.now;
         let of = &mut self.ranks[rank as usize];

@@ -1,6 +1,5 @@
 //! What becomes of a piece between two ranks: servers, link, interrupts, and its acknowledgement.
 
-use super::super::super::Program;
 use super::super::channel::{Message, Part};
 use super::super::matching::Half;
 use super::super::profile::{Cost, Place, Progress};
@@ -8,7 +7,7 @@ use super::super::resources::{picoseconds, work};
 use super::super::{Seat, Time};
 use super::{Engine, Event, Piece, put};
 
-impl<P: Program> Engine<'_, P> {
+impl Engine<'_> {
     /// A piece that its rank has handed, or that needed no rank.
     pub(super) fn transmit(&mut self, piece: Piece) {
         let (from, to) = self.ends(piece);

@@ -8,9 +8,9 @@ use machine::fault::{Fault, Result};
 
 use super::super::Outcome;
 use super::{Rank, World};
-use crate::simulate::{Operation, Program};
+use crate::simulate::Operation;
 
-impl<P: Program> World<'_, P> {
+impl World<'_> {
     pub(super) fn finished(mut self) -> Result<Outcome> {
         let fault = |rank: usize, cause: String, next: &str| Err(Fault::new(format!("rank {rank}"), cause, next));
         if let Some(rank) = self.ranks.iter().position(|rank| rank.engine.queue_lengths().0 > 0) {

@@ -5,7 +5,7 @@ use std::path::Path;
 use proptest::prelude::*;
 
 use super::*;
-use crate::claims::Calibration;
+use whatif::claims::Calibration;
 
 const MESSAGE: u64 = 300_000;
 const PACKET: u64 = 100_000;
@@ -87,7 +87,7 @@ proptest! {
             let Seat { host, core } = cluster.seats[rank];
             prop_assert_eq!(finished.cores[host][core].computing, split.computing);
         }
-        let busy: u64 = finished.cores.iter().flatten().map(super::super::Busy::total).sum();
+        let busy: u64 = finished.cores.iter().flatten().map(whatif::simulate::cluster::Busy::total).sum();
         prop_assert_eq!(busy, finished.charged);
         prop_assert_eq!(finished.cores.iter().all(|cores| cores[3].protocol == 0), !engine);
     }

@@ -3,28 +3,32 @@
 //! A timeline is never held as a list of calls: the files, at about five bytes a call, are, and [`Timeline::walk`] goes
 //! through a rank as often as somebody asks. Only the beginnings of messages and collective operations are kept apart
 //! ([`matching`]), so that each finds its other half.
+#![forbid(unsafe_code)]
 
 mod absence;
-mod columns;
 mod lanes;
 pub mod matching;
 mod off_core;
+pub mod places;
 mod roles;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 mod waits;
 mod walk;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::path::Path;
 
+use foldhash::{HashMap, HashMapExt};
 use machine::{Fault, Result, count};
-use record::folder;
+use record::folder::{self, files, rank_files};
 use record::layout::{Header, words};
+use record::rank::left_out;
 use record::samples::Samples;
 
-use crate::profile::{files, left_out, rank_files};
-use crate::sites::Places;
+use places::Places;
 
 pub use absence::SHORTEST;
 pub use lanes::{Clock, Lane};

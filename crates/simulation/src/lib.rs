@@ -1,4 +1,5 @@
 //! A simulation as a file: machines, link, protocol, mapping, program. Units are in the names of its keys.
+#![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,15 +8,14 @@ use machine::fault::{Fault, Result};
 use machine::reading::Reading;
 use machine::{CoreId, Machine};
 use serde::Deserialize;
-
-use super::super::goal::{self, Running, Schedule};
-use super::super::programs::{
+use whatif::simulate::cluster::power::{Joules, Watts, joules};
+use whatif::simulate::cluster::profile::{Given, Place, Profile, Progress, Waiting};
+use whatif::simulate::cluster::{Cluster, Core, Finished, Host, Link, Seat, simulate};
+use whatif::simulate::engines::{self, Settings};
+use whatif::simulate::goal::{self, Running, Schedule};
+use whatif::simulate::programs::{
     Bidirectional, Fluent, Gather, Gromacs, Halo, Lammps, Lazy, Lulesh, Milc, Phases, PingPong, Pipeline, Stream,
 };
-use super::power::{Joules, Watts, joules};
-use super::profile::{Given, Place, Profile, Progress, Waiting};
-use super::{Cluster, Core, Finished, Host, Link, Seat, simulate};
-use crate::simulate::engines::{self, Settings};
 
 mod ours;
 pub mod replaced;
@@ -253,7 +253,7 @@ impl Simulation {
     }
 
     /// The program, from its beginning.
-    pub fn start(&self) -> Box<dyn super::super::Program + '_> {
+    pub fn start(&self) -> Box<dyn whatif::simulate::Program + '_> {
         match &self.runs {
             Runs::Rule(phases) => Box::new(Lazy::of(&**phases)),
             Runs::Schedule(schedule) => Box::new(Running::of(schedule)),
@@ -263,14 +263,14 @@ impl Simulation {
     /// # Errors
     /// As [`simulate`].
     pub fn run(self) -> Result<(Cluster, Outcome)> {
-        let (finished, engines) = over(&mut self.start(), &self.cluster, self.engines.as_ref())?;
+        let (finished, engines) = over(&mut *self.start(), &self.cluster, self.engines.as_ref())?;
         let joules = self.watts.as_deref().map(|watts| joules(&self.cluster, &finished, watts));
         Ok((self.cluster, Outcome { finished, joules, engines }))
     }
 }
 
-fn over<P: super::super::Program>(
-    program: &mut P,
+fn over(
+    program: &mut dyn whatif::simulate::Program,
     cluster: &Cluster,
     engines: Option<&Settings>,
 ) -> Result<(Finished, Option<engines::Outcome>)> {

@@ -3,8 +3,9 @@
 //! Messages from one rank to another with the same communicator and tag do not overtake each other, so the first receive
 //! that takes one of them takes the first. Receives from anywhere say what they got.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 
+use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use record::functions::FunctionId;
 
 use super::absence::Absences;

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use machine::{CoreId, Fault, Probe, Result};
 
-use crate::affinity;
-use crate::passing::{fault, hear, patiently, say, speaks};
-use crate::region::Region;
+use linux::affinity;
+use linux::passing::{fault, hear, patiently, say, speaks};
+use linux::region::Region;
 
 /// Round trips timed together, so that reading the clock weighs nothing.
 const BATCH: u64 = 64;

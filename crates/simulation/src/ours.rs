@@ -9,11 +9,11 @@ use machine::costs::store;
 use machine::fault::{Fault, Result};
 use machine::reading::Reading;
 
-use super::super::super::Program;
-use super::super::super::engines::{self, Hosts, Placement, Seated, Settings};
-use super::super::profile::{Card, Constant, Place, Profile, Progress, Waiting};
-use super::super::{Busy, Cluster, Finished, Host, Seat};
 use super::{LinkOf, MachineOf, Mapping, PlaceOf, Protocol, WaitingOf};
+use whatif::simulate::Program;
+use whatif::simulate::cluster::profile::{Card, Constant, Place, Profile, Progress, Waiting};
+use whatif::simulate::cluster::{Busy, Cluster, Finished, Host, Seat};
+use whatif::simulate::engines::{self, Hosts, Placement, Seated, Settings};
 
 pub const NAME: &str = "plimsoll";
 
@@ -224,11 +224,7 @@ pub fn seat(settings: &mut Settings, cluster: &Cluster) -> Result<()> {
 }
 
 /// Runs a program over the engines, and says it as of any cluster.
-pub fn run<P: Program>(
-    program: &mut P,
-    cluster: &Cluster,
-    settings: &Settings,
-) -> Result<(Finished, engines::Outcome)> {
+pub fn run(program: &mut dyn Program, cluster: &Cluster, settings: &Settings) -> Result<(Finished, engines::Outcome)> {
     let outcome = engines::simulate(program, settings)?;
     let idle = |host: &Host| vec![Busy::default(); host.cores.len()];
     let mut cores: Vec<Vec<Busy>> = cluster.hosts.iter().map(idle).collect();

@@ -10,7 +10,7 @@ use record::layout::{Moment, words};
 use record::rank::Rank as Tables;
 use record::trace::{Decoder, site};
 
-use crate::sites::Places;
+use crate::places::Places;
 
 /// The calls of one thread, as they were written.
 #[derive(Debug)]

@@ -1,13 +1,12 @@
 //! Going through the calls of a rank, with the operations that they begin and complete.
 
-use std::collections::HashMap;
-
+use foldhash::{HashMap, HashMapExt};
 use record::functions::{FunctionId, named};
 use record::trace::{Call, Decoder, Event, Matched, peer, tag};
 
 use super::roles::{Collective, Role, part_of};
 use super::{Rank, Timeline};
-use crate::sites::Places;
+use crate::places::Places;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {

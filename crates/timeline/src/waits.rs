@@ -15,13 +15,12 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use record::functions::{Class, FunctionId, function};
+use record::functions::{Class, FunctionId, counted, function};
 
 use super::absence::SHORTEST;
 use super::roles::{Collective, Role, part_of};
 use super::walk::{Kind, Operation, Step};
 use super::{Communicator, Rank, Timeline};
-use crate::tables::counted;
 
 /// Seconds. The calls of one function at groups of one size.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
