@@ -15,6 +15,7 @@ pub struct ControlMessage<'a> {
 }
 
 /// Walks the control messages in `buffer`; ends at the first that is cut short or lies about its length.
+#[inline]
 pub fn messages(buffer: &[u8]) -> impl Iterator<Item = ControlMessage<'_>> {
     let mut rest = buffer;
     std::iter::from_fn(move || {
@@ -33,6 +34,7 @@ pub fn field<const N: usize>(buffer: &[u8], at: usize) -> Option<[u8; N]> {
 }
 
 /// Writes `value` over the bytes from `at` on.
+#[inline]
 pub fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
     bytes[at..at + value.len()].copy_from_slice(value);
 }

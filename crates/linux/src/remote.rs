@@ -5,6 +5,7 @@ use std::io;
 use rustix::process::Pid;
 
 /// Fills `into` from `address` in the memory of `pid`.
+#[inline]
 pub fn read(pid: Pid, address: u64, into: &mut [u8]) -> io::Result<()> {
     let mut done = 0;
     while done < into.len() {
@@ -32,6 +33,7 @@ pub struct Token {
 }
 
 /// As [`read`], and the same system call looks at `token`. False, and `into` good for nothing, where it is not there.
+#[inline]
 pub fn read_from(pid: Pid, token: &Token, address: u64, into: &mut [u8]) -> io::Result<bool> {
     let place = |address: u64, length| {
         let address = usize::try_from(address).map_err(|_| io::Error::from_raw_os_error(libc::EFAULT))?;
@@ -80,6 +82,7 @@ pub fn check_allowed() -> io::Result<()> {
 }
 
 /// Copies the whole of `from` to `address` in the memory of `pid`.
+#[inline]
 pub fn write(pid: Pid, address: u64, from: &[u8]) -> io::Result<()> {
     let mut done = 0;
     while done < from.len() {

@@ -60,16 +60,10 @@ fn keep_costs(place: &Path, mpi: &Mpi) {
     store::keep_below(&place.join("plimsoll"), rows.collect()).unwrap();
 }
 
-/// Simulations use all cores, and a program that is recorded beside them waits for cores in place of partners.
-fn alone() -> std::sync::MutexGuard<'static, ()> {
-    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
 #[test]
 #[ignore = "make check"]
 fn the_papers_testbeds_are_mapped_as_they_were() {
-    let _alone = alone();
+    let _turn = skip::turn();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/map");
     let simulate = |name: &str, more: &[&str]| {
         let file = format!("{}/../simulation/testbeds/{name}.toml", env!("CARGO_MANIFEST_DIR"));
@@ -92,7 +86,7 @@ fn the_papers_testbeds_are_mapped_as_they_were() {
 
 #[test]
 fn a_recorded_program_is_mapped_and_its_launch_line_read_back() {
-    let _alone = alone();
+    let _turn = skip::turn();
     let Some(mpi) = Mpi::system(Family::OpenMpi) else { return };
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         return skip::test("two ranks need cores of their own, and this machine has one");
@@ -157,7 +151,7 @@ fn a_recorded_program_is_mapped_and_its_launch_line_read_back() {
 #[test]
 #[ignore = "make check"]
 fn a_mapping_is_proposed_tried_and_held_against_what_was_expected() {
-    let _alone = alone();
+    let _turn = skip::turn();
     let Some(mpi) = Mpi::system(Family::OpenMpi) else { return };
     let cores = linux::affinity::allowed().unwrap();
     if cores.len() < 2 {

@@ -37,13 +37,27 @@ pub fn tool(name: &str) -> Option<PathBuf> {
 #[derive(Debug)]
 pub struct Turn(#[expect(dead_code, reason = "closing it ends the turn, also where the process is killed")] File);
 
-/// Waits until no other test has a turn.
+impl Drop for Turn {
+    fn drop(&mut self) {
+        prefer(0);
+    }
+}
+
+/// Waits until no other test has a turn. Where this user may, the calling thread and what it starts then go before all other
+/// work of the machine: what such tests look at is only there where their processes get their cores.
 pub fn turn() -> Turn {
     let beside = env::current_exe().expect("a process has a program").with_file_name("turn");
     let file = OpenOptions::new().create(true).append(true).open(&beside);
     let file = file.unwrap_or_else(|error| panic!("{}: {error}", beside.display()));
     file.lock().unwrap_or_else(|error| panic!("{}: {error}", beside.display()));
+    prefer(-20);
     Turn(file)
+}
+
+/// The calling thread's niceness, where this user may set it.
+fn prefer(niceness: i32) {
+    // Without a process it is of the calling thread, and what that starts has it too.
+    let _ = rustix::process::setpriority_process(None, niceness);
 }
 
 /// Set in a process that [`alone`] started.
