@@ -98,7 +98,7 @@ impl Burdened {
     fn start(name: &str) -> Option<Burdened> {
         let (one, two) = two_cores()?;
         let job = format!("{name}-{}", std::process::id());
-        let turn = skip::turn();
+        let turn = skip::turn().before_all();
         let ranks = [rank(&job, 0, one, 1), rank(&job, 1, two, 0)];
         let burdened = Burdened { _hog: rank("", 0, one, 10), ranks, _turn: turn };
         // Until all of their threads are there.
@@ -261,7 +261,7 @@ int main(int argc, char **argv)
 fn a_profiled_job_is_watched_told_of_and_left_as_it_was() {
     let Some(mpi) = Mpi::system(Family::OpenMpi) else { return };
     let Some((one, _)) = two_cores() else { return };
-    let _turn = skip::turn();
+    let _turn = skip::turn().before_all();
     let home = tempfile::tempdir().unwrap();
     let program = mpi.compile_text(PROGRAM, &home.path().join("unequal"));
     let path = |name: &str| home.path().join(name);

@@ -86,7 +86,7 @@ fn the_papers_testbeds_are_mapped_as_they_were() {
 
 #[test]
 fn a_recorded_program_is_mapped_and_its_launch_line_read_back() {
-    let _turn = skip::turn();
+    let _turn = skip::turn().before_all();
     let Some(mpi) = Mpi::system(Family::OpenMpi) else { return };
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         return skip::test("two ranks need cores of their own, and this machine has one");
@@ -151,7 +151,7 @@ fn a_recorded_program_is_mapped_and_its_launch_line_read_back() {
 #[test]
 #[ignore = "make check"]
 fn a_mapping_is_proposed_tried_and_held_against_what_was_expected() {
-    let _turn = skip::turn();
+    let _turn = skip::turn().before_all();
     let Some(mpi) = Mpi::system(Family::OpenMpi) else { return };
     let cores = linux::affinity::allowed().unwrap();
     if cores.len() < 2 {

@@ -15,6 +15,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::thread;
 
+use rustix::process::{getpriority_process, setpriority_process};
+
 /// Names the file in which skips are noted.
 pub const FILE: &str = "PLIMSOLL_SKIPS";
 
@@ -35,29 +37,38 @@ pub fn tool(name: &str) -> Option<PathBuf> {
 
 /// A test that takes the machine for itself, such as a job whose processes spin; one at a time, of all programs of this build.
 #[derive(Debug)]
-pub struct Turn(#[expect(dead_code, reason = "closing it ends the turn, also where the process is killed")] File);
+pub struct Turn {
+    /// Closing it ends the turn, also where the process is killed.
+    _file: File,
+    /// The thread's niceness, if it was changed.
+    was: Option<i32>,
+}
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        prefer(0);
+        if let Some(was) = self.was {
+            let _ = setpriority_process(None, was);
+        }
     }
 }
 
-/// Waits until no other test has a turn. Where this user may, the calling thread and what it starts then go before all other
-/// work of the machine: what such tests look at is only there where their processes get their cores.
+impl Turn {
+    /// Where this user may, the calling thread and what it starts go before all other work of the machine, for tests that
+    /// look at how processes share their cores.
+    pub fn before_all(mut self) -> Turn {
+        self.was = getpriority_process(None).ok();
+        let _ = setpriority_process(None, -10);
+        self
+    }
+}
+
+/// Waits until no other test has a turn.
 pub fn turn() -> Turn {
     let beside = env::current_exe().expect("a process has a program").with_file_name("turn");
     let file = OpenOptions::new().create(true).append(true).open(&beside);
     let file = file.unwrap_or_else(|error| panic!("{}: {error}", beside.display()));
     file.lock().unwrap_or_else(|error| panic!("{}: {error}", beside.display()));
-    prefer(-20);
-    Turn(file)
-}
-
-/// The calling thread's niceness, where this user may set it.
-fn prefer(niceness: i32) {
-    // Without a process it is of the calling thread, and what that starts has it too.
-    let _ = rustix::process::setpriority_process(None, niceness);
+    Turn { _file: file, was: None }
 }
 
 /// Set in a process that [`alone`] started.

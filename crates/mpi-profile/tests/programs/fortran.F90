@@ -127,6 +127,9 @@ program fortran
     call MPI_Irecv(in, 6, MPI_INTEGER, MPI_PROC_NULL, 0, MPI_COMM_WORLD, requests(2), ierror)
     call MPI_Waitany(2, requests, place, MPI_STATUS_IGNORE, ierror)
     if (place /= first + 1) call MPI_Abort(MPI_COMM_WORLD, 7, ierror)
+    ! All have waited before anyone sends.
+    call MPI_Barrier(MPI_COMM_WORLD ERROR)
+    call calls('Barrier', size, 1, 0)
     call MPI_Send(out, 5, MPI_INTEGER, right, 77, MPI_COMM_WORLD ERROR)
     call MPI_Wait(requests(1), status, ierror)
     call calls('Irecv', 0, 1, 20)
