@@ -224,8 +224,8 @@ fn poll_until(end: &mut Joined, what: &str, mut is: impl FnMut(&Completion<Vec<u
     loop {
         match end.poll().unwrap() {
             Some(done) if is(&done) => return done,
-            Some(_) => {}
-            None => std::thread::yield_now(),
+            // It does not yield: other work of the machine would have a slice for each of the thousands of looks.
+            Some(_) | None => {}
         }
         assert!(Instant::now() < deadline, "{what} does not end");
     }
@@ -345,6 +345,7 @@ fn kill_in(case: &Case, shm: bool, survivor: &mut Joined, other: &mut Joined) {
 }
 
 #[test]
+#[ignore = "make check"]
 fn who_is_killed_in_any_state_is_given_up_and_others_go_on() {
     if !skip::alone() {
         return;

@@ -21,7 +21,8 @@ use crate::object::Used;
 use crate::wire::{APART, FETCH, HEADER, Header, INLINE, Kind, WITH_DATA, answered, given};
 use crate::{address_vector, completion_queue, domain, endpoint as fabric_endpoint, fabric, region};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+/// It only ends what hangs.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 pub fn settings() -> Settings {
     Settings { address: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)), shm: false, ..Settings::default() }
@@ -289,7 +290,6 @@ fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
             return found;
         }
         assert!(Instant::now() < deadline, "waited for: {what}");
-        std::thread::yield_now();
     }
 }
 

@@ -22,7 +22,8 @@ use crate::service::Service;
 use crate::wire::{Header, Kind};
 use crate::{completion_queue, domain, endpoint as fabric_endpoint, event_queue, fabric, region};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+/// It only ends what hangs.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
@@ -31,7 +32,6 @@ fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
             return found;
         }
         assert!(Instant::now() < deadline, "waited for: {what}");
-        std::thread::yield_now();
     }
 }
 

@@ -91,7 +91,17 @@ fn two_cores() -> Option<(CoreId, CoreId)> {
 struct Burdened {
     ranks: [Owned; 2],
     _hog: Owned,
+    /// The core without a burden, when this began, and how long the core had idled by then.
+    free: (CoreId, Instant, f64),
     _turn: skip::Turn,
+}
+
+/// Seconds that a core has idled.
+fn idled(core: CoreId) -> f64 {
+    let text = fs::read_to_string("/proc/stat").unwrap();
+    let name = format!("cpu{} ", core.0);
+    let fields = text.lines().find(|line| line.starts_with(&name)).unwrap().split_whitespace();
+    fields.skip(4).take(2).map(|ticks| ticks.parse::<f64>().unwrap()).sum::<f64>() / 100.0
 }
 
 impl Burdened {
@@ -100,7 +110,8 @@ impl Burdened {
         let job = format!("{name}-{}", std::process::id());
         let turn = skip::turn().before_all();
         let ranks = [rank(&job, 0, one, 1), rank(&job, 1, two, 0)];
-        let burdened = Burdened { _hog: rank("", 0, one, 10), ranks, _turn: turn };
+        let burdened =
+            Burdened { _hog: rank("", 0, one, 10), ranks, free: (two, Instant::now(), idled(two)), _turn: turn };
         // Until all of their threads are there.
         let deadline = Instant::now() + LIMIT;
         while burdened.processes().iter().any(|process| process::threads(*process).len() < 6) {
@@ -112,6 +123,17 @@ impl Burdened {
 
     fn processes(&self) -> [Process; 2] {
         self.ranks.each_ref().map(|rank| process::identify(rank.0.id()).unwrap())
+    }
+
+    /// Whether other work has taken the core that should be free, so that no move would help; then the test is left out.
+    fn is_crowded(&self) -> bool {
+        let (core, begun, before) = self.free;
+        let passed = begun.elapsed().as_secs_f64();
+        let crowded = passed > 10.0 && idled(core) - before < passed / 5.0;
+        if crowded {
+            skip::test(format!("other work takes core {}, so that no rank has a reason to move there", core.0));
+        }
+        crowded
     }
 
     fn masks(&self) -> BTreeMap<i32, CpuSet> {
@@ -151,6 +173,11 @@ fn a_killed_daemon_leaves_nothing_that_a_start_does_not_put_back() {
         std::thread::sleep(Duration::from_millis(20 + nth * 37 % 150));
         let deadline = Instant::now() + LIMIT;
         while nth % 50 == 0 && job.masks() == before {
+            if job.is_crowded() {
+                let _ = daemon.kill();
+                let _ = daemon.wait();
+                return;
+            }
             assert!(Instant::now() < deadline, "it moves nobody: {:?}", decisions(&state));
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -187,6 +214,11 @@ fn a_daemon_that_ends_puts_back_what_it_moved() {
         let mut daemon = plimsoll(&arguments).stderr(Stdio::null()).spawn().unwrap();
         let deadline = Instant::now() + LIMIT;
         while job.masks() == before {
+            if job.is_crowded() {
+                let _ = daemon.kill();
+                let _ = daemon.wait();
+                return;
+            }
             assert!(Instant::now() < deadline, "it moves nobody: {:?}", decisions(&state));
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -216,6 +248,9 @@ fn a_dry_run_and_a_program_that_pins_itself_move_nobody() {
     let deadline = Instant::now() + LIMIT;
     // A machine that is as busy everywhere may take a while to have a reason for a move.
     while !run(&["--dry-run"]).contains("this is a dry run") {
+        if job.is_crowded() {
+            return;
+        }
         assert!(Instant::now() < deadline, "it decides to move nobody");
     }
     assert_eq!(job.masks(), before);

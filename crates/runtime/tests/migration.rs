@@ -449,6 +449,7 @@ fn as_one_that_is_killed() {
 }
 
 #[test]
+#[ignore = "make check"]
 fn a_process_that_is_killed_at_any_step_leaves_nothing() {
     use std::io::BufRead;
     use std::os::unix::process::CommandExt;

@@ -36,6 +36,7 @@ fn starts_and_stops_over_udp_leave_nothing() {
 }
 
 #[test]
+#[ignore = "make check"]
 fn killed_processes_leave_nothing() {
     let before = Remains::before();
     let place = Place::new();
