@@ -125,7 +125,7 @@ fn names_the_stopped_rank(recordings: &Recordings) -> Summary {
 #[test]
 #[ignore = "make check"]
 fn without_a_timeline_it_is_named_and_a_timeline_suggested() {
-    let place = Place::new();
+    let place = Place::new().before_all();
     let Some(recordings) = recorded(&place, |recording| recording) else { return };
     let summary = names_the_stopped_rank(&recordings);
     let first = &summary.verdict.as_ref().unwrap().hindrances[0];
@@ -134,7 +134,7 @@ fn without_a_timeline_it_is_named_and_a_timeline_suggested() {
 
 #[test]
 fn with_a_timeline_it_is_named_with_what_it_caused() {
-    let place = Place::new();
+    let place = Place::new().before_all();
     let Some(recordings) = recorded(&place, |recording| recording.trace(64 << 20)) else { return };
     let summary = names_the_stopped_rank(&recordings);
     let verdict = summary.verdict.as_ref().unwrap();

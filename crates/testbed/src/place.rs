@@ -49,6 +49,11 @@ impl Place {
         Place { _warden: warden, folder, _turn: turn }
     }
 
+    /// The same, whose jobs go before other work: see [`skip::Turn::before_all`].
+    pub fn before_all(self) -> Place {
+        Place { _turn: self._turn.before_all(), ..self }
+    }
+
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
