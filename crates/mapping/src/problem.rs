@@ -18,6 +18,9 @@ pub const ALIKE: f64 = 0.02;
 /// Messages of so many bytes in the mean tie the pace of two hosts' ranks to each other (paper 002 has 256 KiB).
 pub const LARGE: f64 = 65_536.0;
 
+/// What a rank has of any core at least: where others take all of one, it still gets its turns.
+pub const LEAST: f64 = 0.01;
+
 /// A core where a rank can be.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spot {
@@ -36,7 +39,7 @@ pub struct Spot {
 impl Spot {
     /// How much longer computing takes here than on a core of its own at full clock.
     pub fn dilation(&self) -> f64 {
-        1.0 / (self.free * (1.0 - self.softirq)).max(0.01)
+        1.0 / (self.free * (1.0 - self.softirq)).max(LEAST)
     }
 }
 

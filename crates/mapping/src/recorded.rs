@@ -10,7 +10,7 @@ use whatif::lever::Mapping;
 use whatif::lever::mapping::SAMPLED;
 use whatif::replay::Softirqs;
 
-use crate::problem::{ALIKE, Load, Problem, Spot, Talk};
+use crate::problem::{ALIKE, LEAST, Load, Problem, Spot, Talk};
 use crate::search::Judge;
 
 /// Calls that a search replays, all mappings together.
@@ -168,8 +168,8 @@ fn spot(host: u32, of: &CoreCapability) -> std::result::Result<Spot, String> {
     let softirq = of.softirq.value().copied().unwrap_or(0.0).clamp(0.0, taken);
     let clock = of.clock.value().copied().unwrap_or(1.0);
     // (1 - taken) x clock = free x (1 - softirq)
-    let free = (1.0 - taken).max(0.0) / (1.0 - softirq).max(0.01) * clock;
-    Ok(Spot { host, core: of.core, softirq, free, far: false })
+    let free = (1.0 - taken).max(0.0) / (1.0 - softirq).max(LEAST) * clock;
+    Ok(Spot { host, core: of.core, softirq, free: free.max(LEAST), far: false })
 }
 
 /// Beyond this distance a core is in another package.
@@ -307,7 +307,7 @@ impl<'p> Replays<'p> {
         Mapping {
             hosts: seats.iter().map(|spot| at(*spot).host).collect(),
             cores: seats.iter().map(|spot| before.iter().position(|of| of == spot).map(|rank| rank as u32)).collect(),
-            capability: seats.iter().zip(before).map(|(to, from)| at(*to).free / at(*from).free.max(1e-3)).collect(),
+            capability: seats.iter().zip(before).map(|(to, from)| at(*to).free / at(*from).free).collect(),
             softirqs: before.iter().map(|spot| ns(at(*spot).softirq)).collect(),
             steered: seats.iter().map(|spot| ns(softirq(*spot))).collect(),
             shares: shares(self.problem, seats, &softirq),
@@ -332,5 +332,25 @@ impl Judge for Replays<'_> {
 
     fn affordable(&self) -> usize {
         (REPLAYED_CALLS / self.graph.len().max(1)).clamp(*JUDGED.start(), *JUDGED.end())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_core_that_others_take_whole_leaves_a_rank_its_turns() {
+        let taken = |taken, softirq| CoreCapability {
+            host: "h".into(),
+            core: CoreId(0),
+            taken: Reading::Measured(taken),
+            softirq: Reading::Measured(softirq),
+            clock: Reading::Measured(0.5),
+            sibling: Reading::Measured(0.0),
+        };
+        let free = |taken_by, softirq| spot(0, &taken(taken_by, softirq)).unwrap().free;
+        assert_eq!((free(0.0, 0.0), free(0.75, 0.5)), (0.5, 0.25));
+        assert_eq!((free(1.0, 0.0), free(1.0, 1.0), free(0.999, 0.0)), (LEAST, LEAST, LEAST));
     }
 }
