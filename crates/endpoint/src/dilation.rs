@@ -143,6 +143,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
         #[test]
         fn what_is_spun_is_k_less_1_times_what_was_worked(
             thousandths in 1_001u32..=100_000,

@@ -154,7 +154,12 @@ fn udp_carries_everything_at_every_placement() {
 fn protocol_work_that_is_stretched_carries_everything_and_spins_what_was_asked() {
     let three: Dilation = "3".parse().unwrap();
     converse_everywhere(shm_ends, three);
-    converse_everywhere(udp_ends, three);
+}
+
+#[test]
+#[ignore = "make check"]
+fn protocol_work_that_is_stretched_carries_everything_over_udp() {
+    converse_everywhere(udp_ends, "3".parse().unwrap());
 }
 
 #[test]

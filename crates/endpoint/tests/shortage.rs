@@ -198,6 +198,7 @@ fn node(part: &str, core: CoreId) -> Other {
 }
 
 #[test]
+#[ignore = "make check"]
 fn a_node_without_descriptors_says_so_and_goes_on_taking_ranks() {
     let _turn = skip::turn();
     let core = *linux::affinity::allowed().unwrap().last().unwrap();

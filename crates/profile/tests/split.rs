@@ -118,7 +118,7 @@ fn a_message_that_takes_longer_since_it_is_larger_does_not_wait() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(16))]
     #[test]
     fn the_parts_are_never_negative_and_sum_to_the_whole(
         calls in prop::collection::vec((0u32..4, 0usize..6, prop::sample::select(vec![0u32, 1, 4]), 1u64..1 << 40, 0u64..1 << 30), 0..200),

@@ -68,6 +68,7 @@ impl Buffer for Zeros {
 }
 
 #[test]
+#[ignore = "make check"]
 fn a_message_of_more_packets_than_may_be_under_way_passes() {
     let (hub, mut leaves) = star(1, Geometry { mtu: 96, ..Geometry::default() });
     let link = Link { window: 1 << 10, ..Link::of(&hub.capabilities()) };

@@ -55,16 +55,18 @@ pub fn all(bench: &mut impl Bench) {
     ends(bench);
 }
 
-/// A byte that depends on the packet's number and the place in it.
-fn content(number: u64, place: usize) -> u8 {
-    (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8 ^ (place as u8).wrapping_mul(31)
+/// What is repeated in a packet: each byte depends on its number and the place.
+fn contents(number: u64) -> [u8; 256] {
+    let salt = (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8;
+    std::array::from_fn(|place| salt ^ (place as u8).wrapping_mul(31))
 }
 
 fn put<P: Port>(port: &mut P, peer: PeerIndex, number: u64, length: usize) -> Sent {
     let mut filled = false;
     let sent = port.send(peer, length, |into| {
         assert_eq!(into.len(), length, "`fill` gets exactly the length asked for");
-        into.iter_mut().enumerate().for_each(|(place, byte)| *byte = content(number, place));
+        let repeated = contents(number);
+        into.chunks_mut(repeated.len()).for_each(|part| part.copy_from_slice(&repeated[..part.len()]));
         filled = true;
     });
     let sent = sent.expect("a packet of at most the mtu to a known peer");
@@ -73,7 +75,8 @@ fn put<P: Port>(port: &mut P, peer: PeerIndex, number: u64, length: usize) -> Se
 }
 
 fn is_packet(packet: &[u8], number: u64, length: usize) -> bool {
-    packet.len() == length && packet.iter().enumerate().all(|(place, &byte)| byte == content(number, place))
+    let repeated = contents(number);
+    packet.len() == length && packet.chunks(repeated.len()).all(|part| part == &repeated[..part.len()])
 }
 
 /// Receives until `enough` packets came; panics where they do not.
@@ -261,7 +264,8 @@ pub fn refusals(bench: &mut impl Bench) {
 /// A remote read brings the bytes where it is promised, and is refused where not. Only for leaves in this process.
 pub fn remote_reads(bench: &mut impl Bench) {
     let Star { mut hub, leaves } = bench.star(1);
-    let source: Vec<u8> = (0..100_001).map(|place| content(5, place)).collect();
+    let repeated = contents(5);
+    let source: Vec<u8> = repeated.iter().copied().cycle().take(100_001).collect();
     let mut copy = vec![0; source.len()];
     let read = hub.read_remote(leaves[0].index, source.as_ptr() as u64, &mut copy);
     if hub.capabilities().remote_read {

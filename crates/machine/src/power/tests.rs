@@ -156,7 +156,10 @@ proptest! {
         let off = (integral.joules.0 - (steps.energy(from, to) - unknown)).abs();
         prop_assert!(off <= integral.error.0 + 1e-3, "{off} J off, {:?}", integral);
     }
+}
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
     fn a_clock_is_found_by_a_load(ahead in -20.0..20.0_f64, seed in any::<u64>(), phase in 0.0..0.1_f64) {
         let mut track = gauge();
