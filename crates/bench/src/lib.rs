@@ -4,10 +4,12 @@
 //! block.
 #![forbid(unsafe_code)]
 
+pub mod admission;
 pub mod cache;
 mod calibration;
 pub mod congestion;
 pub mod control;
+pub mod key;
 pub mod mapping;
 mod meters;
 pub mod mpi;

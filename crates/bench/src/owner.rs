@@ -3,10 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use machine::{Fault, Result};
+use machine::Result;
 use sha2::{Digest, Sha256};
 
 use crate::control::{Connection, Request};
+use crate::key::random;
 
 /// For the owner to come.
 const COMES: Duration = Duration::from_secs(60);
@@ -54,10 +55,7 @@ impl Owner {
 /// # Errors
 /// The kernel gives no random bytes.
 pub(crate) fn secret() -> Result<String> {
-    let mut bytes = [0; 16];
-    rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())
-        .map_err(|e| Fault::because("secret of a session", std::io::Error::from(e), "run again"))?;
-    Ok(hexadecimal(&bytes))
+    random::<16>().map(|bytes| hexadecimal(&bytes))
 }
 
 pub(crate) fn digest(secret: &str) -> String {

@@ -9,17 +9,15 @@ use experiment::point::Stack as StackName;
 use linux::accounting::HostMeter;
 use linux::affinity;
 use machine::budget::{Exhausted, Share};
-use machine::{Budget, Bytes, Fault, Reading, Result};
+use machine::{Budget, Bytes, Fault, Reading, Result, Site};
 
+use crate::admission::{Admission, Grant};
 use crate::cache;
 use crate::control::{Connection, Finished, MAX_JOBS, Reply, Request, Serving, VERSION};
 use crate::meters::Meters;
-use crate::owner::Owner;
 use exchange::endpoint::{Job, Outcome, Role};
 use exchange::pattern::Pools;
 use exchange::stack::{Path, Prepare, Waiting};
-
-const OWN_SERVER: &str = "start one of your own: `plimsoll serve --listen ADDRESS`";
 
 /// What a responder grants.
 #[derive(Debug, Clone)]
@@ -42,8 +40,9 @@ pub struct Limits {
     pub address: Option<IpAddr>,
     /// Host of the initiator, to which alone packets may be sent.
     pub initiator: Option<IpAddr>,
-    /// The bench that alone is answered.
-    pub owner: Option<Arc<Owner>>,
+    pub admission: Arc<Admission>,
+    /// Beside patterns over sockets.
+    pub allows: Vec<Grant>,
 }
 
 impl Limits {
@@ -60,7 +59,8 @@ impl Limits {
             same_host: true,
             address: None,
             initiator: None,
-            owner: None,
+            admission: Arc::new(Admission::Anybody),
+            allows: Grant::ALL.to_vec(),
         }
     }
 }
@@ -77,17 +77,7 @@ pub fn respond(mut connection: Connection, limits: &Limits) -> Result<()> {
 
 fn converse(connection: &mut Connection, limits: &Limits) -> Result<()> {
     let grace = limits.handshake;
-    let mut first = connection.receive(grace)?;
-    if let Some(owner) = &limits.owner {
-        match first {
-            Request::Secret(secret) if owner.knows(&secret) => first = connection.receive(grace)?,
-            _ => return Err(Fault::new("plimsoll serve", "it answers the bench alone that started it", OWN_SERVER)),
-        }
-        if first == Request::Hold {
-            connection.send(&Reply::Held, grace)?;
-            return owner.hold(connection);
-        }
-    }
+    let Some(first) = limits.admission.admit(connection, grace)? else { return Ok(()) };
     match first {
         Request::Hello { plimsoll: VERSION } => {}
         Request::Hello { plimsoll } => {
@@ -103,12 +93,12 @@ fn converse(connection: &mut Connection, limits: &Limits) -> Result<()> {
         let cause = format!("{} sessions are open already", limits.sessions.total());
         Fault::new("plimsoll serve", cause, "wait until another bench has ended")
     })?;
-    let host = if limits.same_host { None } else { Some(Serving::here()?) };
+    let host = if limits.same_host { None } else { Some(Serving::here(&limits.allows)?) };
     connection.send(&Reply::Welcome { plimsoll: VERSION, process: std::process::id(), host }, grace)?;
 
     let prepare = match connection.receive(grace)? {
         Request::Prepare(prepare) => prepare,
-        Request::Count => return count(connection, limits),
+        Request::Count if limits.admission.is_closed() => return count(connection, limits),
         Request::Bye => return Ok(()),
         _ => return Err(unexpected(connection, "what to prepare")),
     };
@@ -117,7 +107,7 @@ fn converse(connection: &mut Connection, limits: &Limits) -> Result<()> {
     let address = limits.address.or(prepare.address).unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let (waiting, offer) = Waiting::new(&prepare, address)?;
     connection.send(&Reply::Ready(offer), grace)?;
-    let path = match connection.receive(grace)? {
+    let mut path = match connection.receive(grace)? {
         Request::Meet { from } => {
             if let (Some(from), Some(initiator)) = (from, limits.initiator)
                 && from.ip() != initiator
@@ -132,6 +122,8 @@ fn converse(connection: &mut Connection, limits: &Limits) -> Result<()> {
         }
         _ => return Err(unexpected(connection, "the meeting")),
     };
+    // The first block may be long in coming.
+    path.idle()?;
     connection.send(&Reply::Met, grace)?;
 
     let mut end = End {
@@ -235,6 +227,19 @@ fn grant(prepare: &Prepare, limits: &Limits) -> Result<()> {
             "memory cannot be shared with a process on another host",
             "choose engine-udp or tcp for this path, or --path loopback for engine-shm",
         ));
+    }
+    let allowed = |asked: String, grant: Grant, instead: &str| {
+        if limits.allows.contains(&grant) {
+            return Ok(());
+        }
+        let next = format!("start the server with --key FILE --allow {grant}, or choose {instead}");
+        Err(Fault::new(asked, format!("a server gives that where it is started with --allow {grant}"), next))
+    };
+    if prepare.placement != Site::App {
+        allowed(format!("placement {}", prepare.placement), Grant::Cores, "placement app")?;
+    }
+    if matches!(prepare.stack, StackName::EngineAfxdp | StackName::EngineXdp) {
+        allowed(format!("stack {}", prepare.stack), Grant::Hooks, "engine-udp")?;
     }
     Ok(())
 }

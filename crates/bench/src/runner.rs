@@ -22,10 +22,11 @@ use crate::cache;
 use crate::calibration::{
     FIRST_TRIAL, MOST_MESSAGES, TRIAL, block_jobs, block_messages, job, largest, messages_in, verifying, weigh,
 };
-use crate::control::Connection;
+use crate::control::{Connection, Serving};
+use crate::key::Key;
 use crate::reference::netpipe;
 use crate::second_host::SecondHost;
-use crate::session::{Stretched, cores_of};
+use crate::session::{Stretched, host_of};
 use crate::worker::{Peer, Plan, Worker};
 use exchange::stack::Prepare;
 
@@ -82,6 +83,8 @@ pub struct Bench {
     lab: Option<Lab>,
     /// Where the path of a point names its node.
     second: Option<SecondHost>,
+    /// Of servers that were started by hand.
+    key: Option<Key>,
     /// Where the lab's receive processing is steered now.
     steered: Option<CoreId>,
     meter: Option<HostMeter>,
@@ -107,6 +110,7 @@ impl Bench {
             sessions: Vec::new(),
             lab: None,
             second: None,
+            key: None,
             steered: None,
             meter,
             stretched: None,
@@ -119,6 +123,11 @@ impl Bench {
     /// The same, with a second host that was started for it.
     pub fn with(self, second: Option<SecondHost>) -> Bench {
         Bench { second, ..self }
+    }
+
+    /// The same, which shows `key` to servers that were started by hand.
+    pub fn showing(self, key: Option<Key>) -> Bench {
+        Bench { key, ..self }
     }
 
     /// Ends all sessions in good order, then the lab and the second host.
@@ -192,17 +201,21 @@ impl Bench {
     }
 
     fn reach(&self, host: &str) -> Result<(Connection, IpAddr)> {
-        let second = self.second.as_ref().filter(|second| second.node() == host);
-        second.map_or_else(|| reach(host), SecondHost::reach)
+        if let Some(second) = self.second.as_ref().filter(|second| second.node() == host) {
+            return second.reach();
+        }
+        let (mut control, address) = reach(host)?;
+        self.key.as_ref().map_or(Ok(()), |key| key.present(&mut control))?;
+        Ok((control, address))
     }
 
-    /// The cores of the host that serves there, for parties that poll, near ones first; none where it is this machine, in
-    /// a namespace or container, whose cores both ends share.
+    /// The host that serves there: what it allows, and its cores for parties that poll, near ones first; none where it is this
+    /// machine, in a namespace or container, whose cores both ends share.
     ///
     /// # Errors
     /// None serves there.
-    pub fn cores_of(&self, host: &str) -> Result<Vec<CoreId>> {
-        cores_of(&mut self.reach(host)?.0)
+    pub fn host_of(&self, host: &str) -> Result<Serving> {
+        host_of(&mut self.reach(host)?.0)
     }
 
     fn lab(&mut self) -> Result<&Lab> {

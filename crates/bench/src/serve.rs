@@ -1,4 +1,4 @@
-//! `plimsoll serve`: answers benches of other hosts, as iperf3's server does, and trusts none of them.
+//! `plimsoll serve`: answers benches of other hosts, as iperf3's server does, and trusts none of them further than it is told to.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -11,8 +11,8 @@ use machine::{Budget, Bytes, Fault, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use crate::admission::{Admission, Grant};
 use crate::control::{Connection, Reply};
-use crate::owner::Owner;
 use crate::peer::{Limits, respond};
 
 /// Largest message of any bench.
@@ -25,28 +25,29 @@ const LOOK: i64 = 100_000_000;
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
-    owner: Option<Arc<Owner>>,
+    admission: Arc<Admission>,
+    allows: Vec<Grant>,
 }
 
 impl Server {
-    /// With an `owner` it answers nobody else, and ends with it.
-    pub fn bind(address: SocketAddr, owner: Option<Owner>) -> Result<Server> {
+    /// Answers those whom `admission` lets in, and `allows` them so much beside patterns over sockets.
+    pub fn bind(address: SocketAddr, admission: Admission, allows: Vec<Grant>) -> Result<Server> {
         let failed = |e| Fault::because(format!("address {address}"), e, "choose another --listen ADDRESS:PORT");
         let listener = TcpListener::bind(address).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
-        Ok(Server { listener, owner: owner.map(Arc::new) })
+        Ok(Server { listener, admission: Arc::new(admission), allows })
     }
 
     pub fn address(&self) -> Result<SocketAddr> {
         self.listener.local_addr().map_err(|e| Fault::because("listener", e, "run again"))
     }
 
-    /// Answers until `stop` says so or the owner has gone. `log` gets one line a session that failed.
+    /// Answers until `stop` says so, or the bench has gone that it was started for. `log` gets one line a session that failed.
     pub fn run(&self, stop: impl Fn() -> bool, log: impl Fn(&str) + Clone + Send + 'static) -> Result<()> {
         let places = Arc::new(Places::default());
         let sessions = Budget::new(SERVE_SESSIONS.total.count() as u64);
         let buffers = Budget::new(SERVE_BUFFERS.total.bytes().0);
-        while !stop() && !self.owner.as_ref().is_some_and(|owner| owner.is_gone()) {
+        while !stop() && !self.admission.is_over() {
             let pause = Timespec { tv_sec: 0, tv_nsec: LOOK };
             match poll(&mut [PollFd::new(&self.listener, PollFlags::IN)], Some(&pause)) {
                 Ok(0) | Err(Errno::INTR) => continue,
@@ -65,11 +66,11 @@ impl Server {
                     continue;
                 }
             };
-            let (sessions, buffers) = (sessions.clone(), buffers.part(SERVE_BUFFERS.each.bytes().0));
-            let (log, owner) = (log.clone(), self.owner.clone());
+            let limits = self.limits(sessions.clone(), buffers.part(SERVE_BUFFERS.each.bytes().0));
+            let log = log.clone();
             let answer = move || {
                 let _place = place;
-                if let Err(fault) = answer(stream, from, sessions, buffers, owner) {
+                if let Err(fault) = answer(stream, from, limits) {
                     log(&fault.to_string());
                 }
             };
@@ -77,6 +78,24 @@ impl Server {
             let _ = thread::Builder::new().name(format!("bench {from}")).spawn(answer);
         }
         Ok(())
+    }
+
+    /// What a bench gets, wherever it is.
+    fn limits(&self, sessions: Arc<Budget>, buffers: Arc<Budget>) -> Limits {
+        Limits {
+            handshake: Duration::from_secs(3),
+            between_blocks: Duration::from_secs(600),
+            run: Duration::from_secs(20),
+            size: Bytes(LARGEST.0 + 64),
+            messages: 1 << 22,
+            sessions,
+            buffers,
+            same_host: false,
+            address: None,
+            initiator: None,
+            admission: self.admission.clone(),
+            allows: self.allows.clone(),
+        }
     }
 }
 
@@ -117,42 +136,14 @@ impl Drop for Place {
     }
 }
 
-/// What an unknown bench gets.
-fn limits(
-    address: SocketAddr,
-    from: SocketAddr,
-    sessions: Arc<Budget>,
-    buffers: Arc<Budget>,
-    owner: Option<Arc<Owner>>,
-) -> Limits {
-    Limits {
-        owner,
-        handshake: Duration::from_secs(3),
-        between_blocks: Duration::from_secs(600),
-        run: Duration::from_secs(20),
-        size: Bytes(LARGEST.0 + 64),
-        messages: 1 << 22,
-        sessions,
-        buffers,
-        same_host: false,
-        // A listener at [::] sees IPv4 addresses as mapped ones, which no interface has.
-        address: Some(address.ip().to_canonical()),
-        initiator: Some(from.ip().to_canonical()),
-    }
-}
-
-fn answer(
-    stream: TcpStream,
-    from: SocketAddr,
-    sessions: Arc<Budget>,
-    buffers: Arc<Budget>,
-    owner: Option<Arc<Owner>>,
-) -> Result<()> {
+fn answer(stream: TcpStream, from: SocketAddr, limits: Limits) -> Result<()> {
     let failed = |e| Fault::because(format!("bench at {from}"), e, "let it connect again");
     stream.set_nodelay(true).map_err(failed)?;
     let here = stream.local_addr().map_err(failed)?;
     let connection = Connection::new(stream, format!("bench at {from}"), SERVE_INBOX.each.bytes())?;
-    respond(connection, &limits(here, from, sessions, buffers, owner))
+    // A listener at [::] sees IPv4 addresses as mapped ones, which no interface has.
+    let [address, initiator] = [here, from].map(|end| Some(end.ip().to_canonical()));
+    respond(connection, &Limits { address, initiator, ..limits })
 }
 
 fn turn_away(stream: TcpStream, from: SocketAddr, why: String) {

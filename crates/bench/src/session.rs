@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use linux::clock::ticks;
 use machine::accounting::ThreadCost;
-use machine::{CoreId, Fault, Nanoseconds, Result};
+use machine::{Fault, Nanoseconds, Result};
 use serde::Serialize;
 
 use crate::cache;
@@ -193,16 +193,21 @@ pub(crate) fn greet(control: &mut Connection) -> Result<Option<Serving>> {
     }
 }
 
-/// The cores of the peer's host for parties that poll, near ones first; none where it is this machine, in a namespace or
-/// container, whose cores both ends share. The peer is let go.
+/// The peer's host: what it allows, and its cores for parties that poll, near ones first; none where it is this machine, in a
+/// namespace or container, whose cores both ends share. The peer is let go.
 ///
 /// # Errors
-/// As for [`greet`].
-pub(crate) fn cores_of(control: &mut Connection) -> Result<Vec<CoreId>> {
+/// As for [`greet`]; the peer does not serve others.
+pub(crate) fn host_of(control: &mut Connection) -> Result<Serving> {
     let there = greet(control)?;
     control.send(&Request::Bye, ANSWER)?;
-    let here = Serving::here()?.machine;
-    Ok(there.filter(|there| there.machine != here).map(|there| there.cores).unwrap_or_default())
+    let mut there = there.ok_or_else(|| {
+        Fault::new(control.peer(), "it does not tell its host", "use the same version of plimsoll on both ends")
+    })?;
+    if there.machine == Serving::here(&[])?.machine {
+        there.cores.clear();
+    }
+    Ok(there)
 }
 
 pub(crate) fn ask(control: &mut Connection) -> Result<Reply> {

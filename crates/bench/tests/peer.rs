@@ -5,7 +5,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use bench::admission::Admission;
 use bench::control::{Connection, Reply, Request, VERSION};
+use bench::key::Key;
 use bench::peer::{Limits, respond};
 use bench::session::Session;
 use exchange::endpoint::Job;
@@ -77,18 +79,32 @@ fn sessions_are_counted_from_the_agreement_on_a_version() {
 }
 
 #[test]
-fn a_peer_counts_its_cores_for_whoever_asks() {
-    let (near, far) = UnixStream::pair().unwrap();
-    let connection = |end, name| Connection::new(end, name, Bytes(1 << 18)).unwrap();
-    let far = connection(far, "initiator");
-    let peer = std::thread::spawn(move || respond(far, &Limits::trusted()));
-    let mut near = connection(near, "peer");
+fn a_peer_counts_its_cores_for_whoever_shows_its_key() {
     let patience = std::time::Duration::from_secs(30);
+    let greeted = |admission: Admission| {
+        let (near, far) = UnixStream::pair().unwrap();
+        let connection = |end, name| Connection::new(end, name, Bytes(1 << 18)).unwrap();
+        let (mut near, far) = (connection(near, "peer"), connection(far, "initiator"));
+        let key = if let Admission::Key(key) = &admission { Some(key.clone()) } else { None };
+        let limits = Limits { admission: Arc::new(admission), ..Limits::trusted() };
+        let peer = std::thread::spawn(move || respond(far, &limits));
+        key.map_or(Ok(()), |key| key.present(&mut near)).unwrap();
+        near.send(&Request::Hello { plimsoll: VERSION }, patience).unwrap();
+        assert!(matches!(near.receive(patience).unwrap(), Reply::Welcome { .. }));
+        (near, peer)
+    };
+    let (mut near, peer) = greeted(Admission::Anybody);
+    near.send(&Request::Count, patience).unwrap();
+    assert!(matches!(near.receive(patience).unwrap(), Reply::Failed { .. }));
+    peer.join().unwrap().unwrap_err();
+
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "the word of both ends").unwrap();
+    let (mut near, peer) = greeted(Admission::Key(Key::read(file.path()).unwrap()));
     let mut ask = |request| {
         near.send(&request, patience).unwrap();
         near.receive::<Reply>(patience).unwrap()
     };
-    assert!(matches!(ask(Request::Hello { plimsoll: VERSION }), Reply::Welcome { .. }));
     for datagrams in [0, 1000] {
         assert_eq!(ask(Request::Count), Reply::Counting);
         for _ in 0..datagrams {

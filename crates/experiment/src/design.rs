@@ -47,6 +47,9 @@ pub struct Grounds {
     /// then, and in designs of earlier studies, `cores` are those of both.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub peer_cores: Vec<CoreId>,
+    /// The second host gives no engine a core of its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub at_app: bool,
     /// What the first two share, where the machine shows it and can be believed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distance: Option<Distance>,
@@ -155,6 +158,7 @@ impl Design {
         let grounds = Grounds {
             cores: Vec::new(),
             peer_cores: Vec::new(),
+            at_app: false,
             distance: None,
             network: Path::Loopback,
             protocol_core: None,
@@ -210,6 +214,13 @@ impl Design {
                     .into(),
             );
         }
+        if self.grounds.at_app {
+            self.notes.push(
+                "between the hosts the engine is measured at app alone: the server there gives it no core of its own, \
+                 as one does that was started with --key FILE --allow cores"
+                    .into(),
+            );
+        }
         if !self.grounds.open_mpi {
             self.notes.push("Open MPI is left out: NPopenmpi is not installed (package netpipe-openmpi)".into());
         }
@@ -251,7 +262,9 @@ impl Design {
         let beside = pattern == Pattern::PingPong && BESIDE.contains(&size.0);
         let point = |stack, path: &Path| placed(stack, false, path).expect("a design has a core");
         let engine = |stack, path: &Path| {
-            let dedicated = placed(stack, true, path).filter(|_| beside || self.grounds.has_own_cores(path));
+            let refused = self.grounds.at_app && matches!(path, Path::Remote(_));
+            let has_place = !refused && (beside || self.grounds.has_own_cores(path));
+            let dedicated = placed(stack, true, path).filter(|_| has_place);
             std::iter::once(point(stack, path)).chain(dedicated).collect::<Vec<_>>()
         };
         let mut same = engine(Stack::EngineShm, &host);
@@ -373,6 +386,7 @@ mod tests {
         Grounds {
             cores: (0..cores).map(CoreId).collect(),
             peer_cores: Vec::new(),
+            at_app: false,
             distance: None,
             protocol_core: (network == Path::Lab).then_some(CoreId(0)),
             network,
@@ -475,6 +489,17 @@ mod tests {
         assert!(two.notes.iter().any(|note| note.contains("needs 4 cores within a host")), "{:?}", two.notes);
         let one = design(2, &[8]);
         assert!(one.points().iter().all(|p| p.placement == Site::App || !one.is_candidate(p)));
+    }
+
+    #[test]
+    fn a_second_host_that_gives_no_cores_is_not_asked_for_them() {
+        let far = Path::Remote("far".into());
+        let design = Design::of(Grounds { at_app: true, ..grounds(4, far.clone()) }).unwrap();
+        let points = design.points();
+        let (between, within): (Vec<&PointSpec>, Vec<&PointSpec>) = points.into_iter().partition(|p| p.path == far);
+        assert!(between.len() > 4 && between.iter().all(|p| p.placement == Site::App));
+        assert!(within.iter().any(|p| p.placement != Site::App));
+        assert!(design.notes.iter().any(|note| note.contains("--allow cores")), "{:?}", design.notes);
     }
 
     #[test]

@@ -1,17 +1,19 @@
 //! `plimsoll serve` against clients that mean harm, are broken, or ask for too much.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use bench::control::{Connection, Reply, Request, VERSION};
+use bench::key::Key;
 use exchange::endpoint::Job;
 use exchange::stack::Prepare;
 use experiment::point::{Pattern, Receiver, Stack};
 use linux::lab::{Host, Lab, Options};
-use machine::{Bytes, Site};
+use machine::{Bytes, CoreId, Site};
 use rustix::process::{Pid, Signal, kill_process};
+use tempfile::NamedTempFile;
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -71,20 +73,18 @@ impl Server {
         self.prepare_over(self.connection(), stack, core)
     }
 
-    fn prepare_over(&self, mut connection: Connection, stack: Stack, core: Option<u32>) -> (Connection, Reply) {
-        connection.send(&Request::Hello { plimsoll: VERSION }, SOON).unwrap();
-        assert!(matches!(connection.receive(SOON).unwrap(), Reply::Welcome { .. }));
-        let core = core.map(machine::CoreId);
-        let prepare =
-            Prepare { stack, placement: Site::App, core, address: None, interface: None, dilation: None, polite: true };
-        connection.send(&Request::Prepare(prepare), SOON).unwrap();
-        let reply = connection.receive(SOON).unwrap();
-        (connection, reply)
+    fn prepare_over(&self, connection: Connection, stack: Stack, core: Option<u32>) -> (Connection, Reply) {
+        prepared(connection, &Prepare { core: core.map(CoreId), ..plain(stack) })
     }
 
     fn bench(&self) -> Output {
+        self.bench_with(&[])
+    }
+
+    fn bench_with(&self, arguments: &[&str]) -> Output {
         Command::new(env!("CARGO_BIN_EXE_plimsoll"))
             .args(["bench", "--cores", "0,0", "--rounds", "1", "--sizes", "8", "--path", &self.address.to_string()])
+            .args(arguments)
             .stdin(Stdio::null())
             .output()
             .unwrap()
@@ -101,6 +101,33 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// What needs no key.
+fn plain(stack: Stack) -> Prepare {
+    Prepare { stack, placement: Site::App, core: None, address: None, interface: None, dilation: None, polite: true }
+}
+
+/// A session up to the point where it is prepared.
+fn prepared(mut connection: Connection, prepare: &Prepare) -> (Connection, Reply) {
+    connection.send(&Request::Hello { plimsoll: VERSION }, SOON).unwrap();
+    assert!(matches!(connection.receive(SOON).unwrap(), Reply::Welcome { .. }));
+    connection.send(&Request::Prepare(prepare.clone()), SOON).unwrap();
+    let reply = connection.receive(SOON).unwrap();
+    (connection, reply)
+}
+
+/// A file with `word`, which nobody else may read.
+fn key(word: &str) -> NamedTempFile {
+    let file = NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), word).unwrap();
+    file
+}
+
+const WORD: &str = "the word of both ends\n";
+
+fn path_of(key: &NamedTempFile) -> &str {
+    key.path().to_str().unwrap()
 }
 
 /// Everything the server says until it closes the connection.
@@ -150,11 +177,15 @@ fn networks_are_at_the_interfaces_that_lead_to_the_other_host() {
         command
     };
     // At every address, so that the called one says which interface it is.
-    let server = Server::of(&mut within(Host::B, &["serve", "--listen", "[::]:0"]));
+    let key = key(WORD);
+    let key = path_of(&key);
+    let serve = ["serve", "--listen", "[::]:0", "--key", key, "--allow", "hooks"];
+    let server = Server::of(&mut within(Host::B, &serve));
     let path = SocketAddr::new(lab.address(Host::B), server.address.port()).to_string();
     let stacks =
         ["--stack", "engine-afxdp:lab0,engine-xdp,engine-udp", "--sizes", "8", "--rounds", "2", "--cores", "0,0"];
-    let output = within(Host::A, &[&["bench", "--path", &path], &stacks[..]].concat()).output().unwrap();
+    let to = ["--path", &path, "--key", key];
+    let output = within(Host::A, &[&["bench"][..], &to, &stacks].concat()).output().unwrap();
     let (text, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if said.contains("not permitted") {
         return skip::test(said);
@@ -163,29 +194,33 @@ fn networks_are_at_the_interfaces_that_lead_to_the_other_host() {
     assert!(text.contains("engine-afxdp is at lab0 of this end, as asked"), "{text}");
     for (interface, said) in [("lab1", "there is none of that name"), ("lo", "which lab0 has")] {
         let stack = format!("engine-xdp:{interface}");
-        let bench = ["bench", "--path", &path, "--stack", &stack, "--sizes", "8", "--rounds", "1", "--cores", "0,0"];
-        let output = within(Host::A, &bench).output().unwrap();
+        let bench = ["bench", "--stack", &stack, "--sizes", "8", "--rounds", "1", "--cores", "0,0"];
+        let output = within(Host::A, &[&bench[..], &to].concat()).output().unwrap();
         let refused = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(refused.contains(&format!("interface {interface}: ")) && refused.contains(said), "{refused}");
     }
 
     let folder = tempfile::tempdir().unwrap();
-    let mut study = within(Host::A, &["study", "--budget", "5", "--path", &path, "--network", "afxdp:lab0,xdp"]);
+    let study = ["study", "--budget", "5", "--network", "afxdp:lab0,xdp"];
+    let mut study = within(Host::A, &[&study[..], &to].concat());
     let output = study.current_dir(folder.path()).env("XDG_STATE_HOME", folder.path()).output().unwrap();
     let (text, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && text.contains(&format!("to {path},")), "{text}{said}");
 
     // Of a loopback interface the driver has no frames to give, and a path without a driver has no such network.
-    let refused = |path: &str| {
+    let refused = |path: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
-        command.args(["study", "--budget", "5", "--path", path, "--network", "afxdp"]).current_dir(folder.path());
+        command.args(["study", "--budget", "5", "--network", "afxdp", "--path"]).args(path).current_dir(folder.path());
         let output = command.output().unwrap();
         assert!(!output.status.success());
         String::from_utf8_lossy(&output.stderr).into_owned()
     };
-    let said = refused(&Server::start().address.to_string());
+    let server = Server::start_with(&["--key", key, "--allow", "cores,hooks"]);
+    let said = refused(&[&server.address.to_string(), "--key", key]);
     assert!(said.contains("network afxdp: ") && said.contains("port afxdp:lo: it is no Ethernet link"), "{said}");
-    assert!(refused("loopback").contains("packets pass no interface's driver there"));
+    let said = refused(&[&Server::start().address.to_string()]);
+    assert!(said.contains("network afxdp: ") && said.contains("--key FILE --allow hooks"), "{said}");
+    assert!(refused(&["loopback"]).contains("packets pass no interface's driver there"));
 }
 
 #[test]
@@ -344,6 +379,89 @@ fn what_an_unknown_client_may_not_have_is_refused() {
         assert!(refusal(connection.receive(SOON).unwrap()).contains(words), "{words}");
     }
     server.assert_serves();
+}
+
+#[test]
+fn cores_and_hooks_are_for_those_to_whom_they_are_allowed() {
+    let key = key(WORD);
+    let known = |server: &Server| {
+        let mut connection = server.connection();
+        Key::read(key.path()).unwrap().present(&mut connection).unwrap();
+        connection
+    };
+    let core = *linux::affinity::allowed().unwrap().last().unwrap();
+    let engine = Prepare { placement: Site::Core(core), ..plain(Stack::EngineUdp) };
+    let cores = Server::start_with(&["--key", path_of(&key), "--allow", "cores"]);
+    let asked = |prepare: &Prepare| {
+        let (open, keyed) = (Server::start(), Server::start_with(&["--key", path_of(&key)]));
+        [prepared(open.connection(), prepare), prepared(known(&keyed), prepare)].map(|(_, reply)| refusal(reply))
+    };
+    for said in asked(&engine) {
+        assert!(said.contains("placement core:") && said.contains("--key FILE --allow cores"), "{said}");
+    }
+    for stack in [Stack::EngineAfxdp, Stack::EngineXdp] {
+        for said in asked(&plain(stack)).into_iter().chain([refusal(prepared(known(&cores), &plain(stack)).1)]) {
+            assert!(said.contains(stack.name()) && said.contains("--key FILE --allow hooks"), "{said}");
+        }
+    }
+    assert!(matches!(prepared(known(&cores), &engine).1, Reply::Ready(_)));
+}
+
+#[test]
+fn a_server_with_a_key_answers_those_alone_who_show_it() {
+    let (key, other) = (key(WORD), key("the word of neither end"));
+    let server = Server::start_with(&["--key", path_of(&key)]);
+    let mut connection = server.connection();
+    connection.send(&Request::Hello { plimsoll: VERSION }, SOON).unwrap();
+    assert!(refusal(connection.receive(SOON).unwrap()).contains("those alone who show its key"));
+    let said = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
+    for (arguments, words) in [
+        (&["--json"][..], "those alone who show its key. Next: name a file with the same word: --key FILE"),
+        (&["--key", path_of(&other)][..], "its key is another"),
+        (&["--key", "/nonexistent"][..], "umask 077"),
+    ] {
+        let output = server.bench_with(arguments);
+        assert!(!output.status.success() && said(&output).contains(words), "{}", said(&output));
+    }
+    let output = server.bench_with(&["--key", path_of(&key)]);
+    assert!(output.status.success(), "{}", said(&output));
+    let open = Server::start().bench_with(&["--key", path_of(&key)]);
+    assert!(!open.status.success() && said(&open).contains("it was started without a key"), "{}", said(&open));
+    let mut alone = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    let alone = alone.args(["bench", "--path", "loopback", "--key", path_of(&key)]).output().unwrap();
+    assert!(said(&alone).contains("it is for a server, and --path names none"), "{}", said(&alone));
+    let mut serve = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    let serve = serve.args(["serve", "--listen", "127.0.0.1:0", "--allow", "cores"]).output().unwrap();
+    assert!(!serve.status.success() && said(&serve).contains("--key <FILE>"), "{}", said(&serve));
+}
+
+/// The states of threads of `process` that turn engines, as the kernel tells them: R where one runs or could, S where it
+/// sleeps.
+fn engines(process: u32) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap().flatten();
+    let stats = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok());
+    let engines = stats.filter(|stat| stat.contains("(engine-core-"));
+    engines.filter_map(|stat| Some(stat.rsplit(") ").next()?.split(' ').next()?.to_owned())).collect()
+}
+
+#[test]
+fn an_engine_sleeps_until_its_session_has_work() {
+    let key = key(WORD);
+    let server = Server::start_with(&["--key", path_of(&key), "--allow", "cores"]);
+    let mut connection = server.connection();
+    Key::read(key.path()).unwrap().present(&mut connection).unwrap();
+    let core = *linux::affinity::allowed().unwrap().last().unwrap();
+    let engine = Prepare { placement: Site::Core(core), ..plain(Stack::EngineUdp) };
+    let (mut connection, reply) = prepared(connection, &engine);
+    assert!(matches!(reply, Reply::Ready(_)), "{reply:?}");
+    let here = UdpSocket::bind("127.0.0.1:0").unwrap();
+    connection.send(&Request::Meet { from: here.local_addr().ok() }, SOON).unwrap();
+    assert_eq!(connection.receive::<Reply>(SOON).unwrap(), Reply::Met);
+    let until = Instant::now() + SOON;
+    while engines(server.child.id()) != ["S"] {
+        assert!(Instant::now() < until, "it spins: {:?}", engines(server.child.id()));
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 #[test]

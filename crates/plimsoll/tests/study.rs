@@ -22,6 +22,7 @@ fn design() -> Design {
         protocol_core: None,
         networks: Vec::new(),
         peer_cores: Vec::new(),
+        at_app: false,
         open_mpi: false,
         budget: Nanoseconds(1_000_000_000),
         distance: None,

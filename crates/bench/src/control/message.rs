@@ -1,8 +1,9 @@
 //! What the initiator asks and the responder answers, in the order of a session:
 //! `Hello` -> `Welcome`, `Prepare` -> `Ready`, `Meet` -> `Met`, then per block `Run` -> `Started` -> `Finished`, and
 //! `Bye`. In place of `Prepare` and what follows an initiator whose messages others carry may say `Count` -> `Counting` and
-//! `Tell` -> `Counted`, as often as it likes. `Failed` may stand for any answer and ends the session. At a server that was started for one bench `Secret` comes
-//! first, and one connection says `Hold` -> `Held` instead of the rest.
+//! `Tell` -> `Counted`, as often as it likes. `Failed` may stand for any answer and ends the session. At a server with a key `Challenge` -> `Challenge` and
+//! `Proof` -> `Proof` come first. At one that was started for one bench it is `Secret`, and one connection says `Hold` -> `Held`
+//! instead of the rest.
 
 use std::net::SocketAddr;
 
@@ -11,12 +12,13 @@ use machine::choice::for_polling_here;
 use machine::{CoreId, Fault, Reading, Result, Source};
 use serde::{Deserialize, Serialize};
 
+use crate::admission::Grant;
 use crate::owner::digest;
 use exchange::endpoint::{Job, Outcome};
 use exchange::stack::{Offer, Prepare};
 
 /// Raised with every change of these messages; both ends must have the same.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// Jobs that one `Run` may name.
 pub const MAX_JOBS: usize = 8;
@@ -24,6 +26,10 @@ pub const MAX_JOBS: usize = 8;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Request {
+    /// Bytes made for this connection alone.
+    Challenge([u8; 32]),
+    /// Of both challenges and the key's word.
+    Proof([u8; 32]),
     /// Of the bench that the server was started for.
     Secret(String),
     /// The server ends with this connection.
@@ -50,6 +56,8 @@ pub enum Request {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reply {
+    Challenge([u8; 32]),
+    Proof([u8; 32]),
     Welcome {
         plimsoll: u32,
         process: u32,
@@ -77,18 +85,19 @@ pub struct Serving {
     pub machine: String,
     /// For parties that poll, near ones first.
     pub cores: Vec<CoreId>,
+    pub allows: Vec<Grant>,
 }
 
 impl Serving {
-    /// This host.
+    /// This host, where it allows so much.
     ///
     /// # Errors
     /// Its topology cannot be read.
-    pub fn here() -> Result<Serving> {
+    pub fn here(allows: &[Grant]) -> Result<Serving> {
         let boot = Source::live().word("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let cores = for_polling_here(&linux::affinity::allowed()?)?;
         // Others need not know what else bears its number.
-        Ok(Serving { machine: digest(&boot), cores })
+        Ok(Serving { machine: digest(&boot), cores, allows: allows.to_vec() })
     }
 }
 

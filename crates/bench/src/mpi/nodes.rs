@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use super::request::Paths;
 use crate::remote_meter::RemoteMeter;
 use crate::second_host::SecondHost;
-use crate::session::cores_of;
+use crate::session::host_of;
 
 /// Which nodes they are, and what lies between.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,7 +100,7 @@ impl Nodes {
             Fault::new(fault.subject(), fault.cause(), next)
         })?;
         let (mut control, address) = second.reach()?;
-        let cores = cores_of(&mut control)?;
+        let cores = host_of(&mut control)?.cores;
         let interface = addresses::interface_of(addresses::towards(address)?)?;
         let state = store::folder()?;
         let (folder, _held) = folder(&state).map_err(|e| {

@@ -140,6 +140,7 @@ pub fn grounds() -> Grounds {
         protocol_core: Some(CoreId(0)),
         networks: Vec::new(),
         peer_cores: Vec::new(),
+        at_app: false,
         open_mpi: false,
         budget: Nanoseconds(150_000_000_000),
     }

@@ -1,3 +1,4 @@
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use bench::runner::Bench;
@@ -16,7 +17,7 @@ use super::bench_mapping;
 use super::bench_mpi;
 use super::bench_profiler;
 use super::bench_semantics;
-use super::path::{Ends, second_host};
+use super::path::{self, Ends, second_host};
 use crate::bench_page::{self, Measured};
 use crate::sweep_page;
 
@@ -43,6 +44,9 @@ pub struct Arguments {
     /// between them, else loopback]
     #[arg(long)]
     path: Option<Ends>,
+    /// File with the word that the server at --path HOST was started with (its --key)
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
     /// Core of the other end's engine, where --placement is core:N [default: a free one near its application]
     #[arg(long, value_name = "N", conflicts_with = "mpi")]
     peer_engine: Option<u32>,
@@ -134,6 +138,7 @@ fn two_cores(named: Option<(CoreId, CoreId)>) -> Result<(CoreId, CoreId)> {
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
+    let key = path::key(arguments.key.as_deref(), arguments.path.as_ref())?;
     if arguments.semantics.asked() {
         return arguments.semantics.run(two_cores(arguments.cores)?, arguments.rounds, arguments.json);
     }
@@ -206,8 +211,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         (_, Some(second)) => Path::Remote(second.node().to_owned()),
         (_, None) => Path::Loopback,
     };
-    let mut bench = Bench::new(program).with(second);
-    let far = if let Path::Remote(host) = &path { bench.cores_of(host)? } else { Vec::new() };
+    let mut bench = Bench::new(program).with(second).showing(key);
+    let far = if let Path::Remote(host) = &path { bench.host_of(host)?.cores } else { Vec::new() };
     let mut measured: Vec<Measured> = points(&arguments, &path, &far)?;
     let end = measure(&mut bench, &mut measured, &arguments);
     bench.close();

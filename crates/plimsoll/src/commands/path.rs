@@ -1,7 +1,9 @@
-//! The two ends of a path: `--path` of `study` and `bench`.
+//! The two ends of a path: `--path` and `--key` of `study` and `bench`.
 
+use std::path::Path as FilePath;
 use std::str::FromStr;
 
+use bench::key::Key;
 use bench::second_host::SecondHost;
 use experiment::point::Path;
 use launch::allocation::{self, Allocation};
@@ -29,6 +31,21 @@ impl FromStr for Ends {
             }
             host => Ends::Path(Path::Remote(host.to_owned())),
         })
+    }
+}
+
+/// The key in `file`, for the server that `asked` names.
+///
+/// # Errors
+/// It cannot be had, or no server is named.
+pub fn key(file: Option<&FilePath>, asked: Option<&Ends>) -> Result<Option<Key>> {
+    let Some(file) = file else { return Ok(None) };
+    match asked {
+        Some(Ends::Path(Path::Remote(_))) => Key::read(file).map(Some),
+        _ => {
+            let next = "name its host, --path HOST, or leave --key out";
+            Err(Fault::new(format!("key {}", file.display()), "it is for a server, and --path names none", next))
+        }
     }
 }
 

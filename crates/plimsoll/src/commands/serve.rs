@@ -1,7 +1,10 @@
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use bench::admission::{Admission, Grant};
+use bench::key::Key;
 use bench::owner::Owner;
 use bench::runner::SERVE_PORT;
 use bench::serve::Server;
@@ -9,15 +12,23 @@ use machine::{Fault, Result};
 
 /// Waits for a bench on another host.
 ///
-/// Each request is bounded in size, memory and time, but there is no authentication: whoever reaches the port can make
-/// this host work. Listen on a network that you trust.
+/// Each request is bounded in size, memory and time. Without --key there is no authentication: whoever reaches the port can
+/// make this host work, by messages over its sockets alone. Listen on a network that you trust.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Address to listen on, with or without a port; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1", value_parser = address)]
     listen: SocketAddr,
+    /// Answers those alone who know the word in this file, of 16 bytes or more, which its owner alone may read; the other end
+    /// has it by --key too
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// What they may ask for beside messages over sockets: cores (the engine on a core of its own), hooks (the engine's
+    /// networks afxdp and xdp, which attach a program to the interface that they come by)
+    #[arg(long, value_name = "WHAT,...", value_delimiter = ',', requires = "key")]
+    allow: Vec<Grant>,
     /// Answers nobody but the bench whose secret has this SHA-256, and ends with it
-    #[arg(long, value_name = "DIGEST", hide = true)]
+    #[arg(long, value_name = "DIGEST", hide = true, conflicts_with = "key")]
     owner: Option<String>,
 }
 
@@ -33,7 +44,12 @@ fn address(text: &str) -> Result<SocketAddr> {
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
-    let server = Server::bind(arguments.listen, arguments.owner.as_deref().map(Owner::new))?;
+    let (admission, allows) = match (&arguments.owner, &arguments.key) {
+        (Some(digest), _) => (Admission::Owner(Owner::new(digest)), Grant::ALL.to_vec()),
+        (None, Some(file)) => (Admission::Key(Key::read(file)?), arguments.allow),
+        (None, None) => (Admission::Anybody, Vec::new()),
+    };
+    let server = Server::bind(arguments.listen, admission, allows)?;
     println!("plimsoll serve: listening on {}", server.address()?);
     linux::signal::watch()?;
     server.run(linux::signal::interrupted, |line| eprintln!("plimsoll serve: {line}"))?;

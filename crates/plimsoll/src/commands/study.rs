@@ -4,6 +4,7 @@ use std::path::{Path as FilePath, PathBuf};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use bench::admission::Grant;
 use bench::runner::Bench;
 use clap::ArgGroup;
 use experiment::conduct::conduct;
@@ -24,7 +25,7 @@ use machine::choice::Distance;
 use machine::costs::store as costs;
 use machine::{CoreId, CpuSet, Fault, Machine, Nanoseconds, Result, Source, count};
 
-use super::path::{Ends, second_host};
+use super::path::{self, Ends, second_host};
 use super::study_file;
 use crate::progress::Display;
 use linux::output;
@@ -61,6 +62,9 @@ pub struct Arguments {
     /// allocation where the job has two nodes, else lab where permitted]
     #[arg(long, value_name = "PATH", conflicts_with = "reading")]
     path: Option<Ends>,
+    /// File with the word that the server at --path HOST was started with (its --key)
+    #[arg(long, value_name = "FILE", conflicts_with = "reading")]
+    key: Option<PathBuf>,
     /// Networks of the engine to compare between hosts: udp, afxdp (past the kernel's network stack), xdp (received at the
     /// driver's hook), at the interface of each host that leads to the other; afxdp:IFACE and xdp:IFACE refuse any other
     /// here; with all three take --budget 300
@@ -121,6 +125,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let source = Source::live();
     let machine = Machine::read(&source)?;
     linux::signal::watch()?;
+    let key = path::key(arguments.key.as_deref(), arguments.path.as_ref())?;
     let second = second_host(arguments.path.as_ref())?;
     let asked = match (&arguments.path, &second) {
         (Some(Ends::Path(path)), _) => Some(path.clone()),
@@ -128,7 +133,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     };
     let program = std::env::current_exe()
         .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;
-    let mut bench = Bench::new(program).with(second);
+    let mut bench = Bench::new(program).with(second).showing(key);
     let (grounds, remarks) = grounds(&arguments, &machine, asked, &bench)?;
     let design = Design::of(grounds)?;
     for network in &design.grounds.networks {
@@ -204,11 +209,13 @@ fn grounds(
         (false, [one, other, ..]) => Some(machine.topology.distance(*one, *other)),
         _ => None,
     };
-    let mut peer_cores = Vec::new();
+    let (mut peer_cores, mut at_app) = (Vec::new(), false);
     let network = match path {
         Some(Path::Lab) => Lab::owned(&Options::default()).map(|_| Path::Lab)?,
         Some(Path::Remote(host)) => {
-            peer_cores = bench.cores_of(&host)?;
+            let there = bench.host_of(&host)?;
+            at_app = !there.allows.contains(&Grant::Cores);
+            peer_cores = there.cores;
             Path::Remote(host)
         }
         Some(Path::Loopback) => Path::Loopback,
@@ -235,6 +242,7 @@ fn grounds(
         networks,
         cores,
         peer_cores,
+        at_app,
         distance,
         network,
         protocol_core,

@@ -23,7 +23,7 @@ use super::flow::{Flow, ON_THE_WAY};
 use super::limits::Shares;
 use super::out_of_band::{not_blocking, too_long};
 use super::pump;
-use super::sealed::SealedPort;
+use super::sealed::{Dropped, SealedPort};
 use endpoint::Driver;
 use endpoint::udp_links;
 
@@ -134,7 +134,7 @@ impl Prepared {
             failed: None,
             waiting: false,
             bell: None,
-            forged_seen: 0,
+            dropped_seen: Dropped::default(),
         };
         for _ in 0..specification.buffers.count.min(POSTED) {
             inner.post()?;
@@ -177,7 +177,7 @@ pub(crate) struct Inner {
     waiting: bool,
     /// Of the owner's thread, which sleeps until something happens here.
     bell: Option<Arc<dyn Bell>>,
-    forged_seen: u64,
+    dropped_seen: Dropped,
 }
 
 impl Inner {
@@ -271,10 +271,11 @@ impl Inner {
         self.driver.next_timeout()
     }
 
-    /// Packets from the peer's address that were not made with the channel's key, since the last look.
-    pub fn take_forged(&mut self) -> u64 {
-        let forged = self.driver.port().forged();
-        forged - std::mem::replace(&mut self.forged_seen, forged)
+    /// Packets from the peer's address that were dropped since the last look.
+    pub fn take_dropped(&mut self) -> Dropped {
+        let dropped = self.driver.port().dropped();
+        let seen = std::mem::replace(&mut self.dropped_seen, dropped);
+        Dropped { forged: dropped.forged - seen.forged, replayed: dropped.replayed - seen.replayed }
     }
 
     /// Nothing is on its way from here.

@@ -41,6 +41,8 @@ pub enum Reason {
     Backlog,
     /// Packets on a channel that were not made with its key.
     Forged,
+    /// Packets on a channel that had come before.
+    Replayed,
 }
 
 impl fmt::Display for Reason {
@@ -60,6 +62,7 @@ impl fmt::Display for Reason {
             Reason::Idle => "silent",
             Reason::Backlog => "does not read",
             Reason::Forged => "forged",
+            Reason::Replayed => "replayed",
         })
     }
 }

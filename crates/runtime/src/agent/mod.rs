@@ -31,6 +31,7 @@ mod limits;
 pub(crate) mod out_of_band;
 pub(crate) mod protocol;
 mod pump;
+mod replay;
 mod sealed;
 mod session;
 pub(crate) mod wire;

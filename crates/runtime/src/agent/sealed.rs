@@ -5,11 +5,13 @@
 //! ```
 //!
 //! Each direction has a key of its own, made for one channel and sent over TLS. The number is the nonce: it is used once
-//! under its key. What does not open is dropped and counted. A packet that is caught and sent again does open; the engine
-//! drops it, as it drops every duplicate.
+//! under its key. What does not open is dropped and counted, and so is what opens once more: a packet that somebody caught and
+//! sends again shows nobody that its maker lives, and is never data, however many came since.
 
 use machine::{Bytes, Capabilities, Notice, PeerIndex, Port, Result, Sent};
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+
+use super::replay::Window;
 
 const NUMBER: usize = 8;
 const TAG: usize = 16;
@@ -21,8 +23,17 @@ pub(crate) struct SealedPort<P> {
     inward: LessSafeKey,
     number: u64,
     opened: Vec<u8>,
-    /// Packets that did not open.
-    forged: u64,
+    came: Window,
+    dropped: Dropped,
+}
+
+/// Packets that were dropped.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Dropped {
+    /// They did not open.
+    pub forged: u64,
+    /// They had come before, or came too late to tell.
+    pub replayed: u64,
 }
 
 fn key(bytes: &[u8; 32]) -> LessSafeKey {
@@ -37,11 +48,13 @@ fn nonce(number: u64) -> Nonce {
 
 impl<P: Port> SealedPort<P> {
     pub fn new(port: P, outward: &[u8; 32], inward: &[u8; 32]) -> Self {
-        SealedPort { port, outward: key(outward), inward: key(inward), number: 0, opened: Vec::new(), forged: 0 }
+        let (outward, inward) = (key(outward), key(inward));
+        let (came, dropped) = (Window::default(), Dropped::default());
+        SealedPort { port, outward, inward, number: 0, opened: Vec::new(), came, dropped }
     }
 
-    pub fn forged(&self) -> u64 {
-        self.forged
+    pub fn dropped(&self) -> Dropped {
+        self.dropped
     }
 }
 
@@ -71,21 +84,23 @@ impl<P: Port> Port for SealedPort<P> {
     }
 
     fn receive(&mut self, budget: usize, mut deliver: impl FnMut(PeerIndex, &[u8])) -> Result<usize> {
-        let SealedPort { port, inward, opened, forged, .. } = self;
+        let SealedPort { port, inward, opened, came, dropped, .. } = self;
         let mut delivered = 0;
         port.receive(budget, |peer, packet| {
             let Some((head, body)) = packet.split_first_chunk::<NUMBER>() else {
-                *forged += 1;
+                dropped.forged += 1;
                 return;
             };
             opened.clear();
             opened.extend_from_slice(body);
-            match inward.open_in_place(nonce(u64::from_le_bytes(*head)), Aad::empty(), opened) {
-                Ok(plain) => {
+            let number = u64::from_le_bytes(*head);
+            match inward.open_in_place(nonce(number), Aad::empty(), opened) {
+                Ok(plain) if came.take(number) => {
                     delivered += 1;
                     deliver(peer, plain);
                 }
-                Err(_) => *forged += 1,
+                Ok(_) => dropped.replayed += 1,
+                Err(_) => dropped.forged += 1,
             }
         })?;
         Ok(delivered)
@@ -108,18 +123,34 @@ mod tests {
 
     use super::*;
 
-    fn pair(keys: [[u8; 32]; 4]) -> (SealedPort<UdpPort>, SealedPort<UdpPort>) {
+    fn ports() -> (UdpPort, UdpPort) {
         let local: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let (mut a, mut b) = (UdpPort::open(local).unwrap(), UdpPort::open(local).unwrap());
         a.add_peer(b.local_address()).unwrap();
         b.add_peer(a.local_address()).unwrap();
+        (a, b)
+    }
+
+    fn pair(keys: [[u8; 32]; 4]) -> (SealedPort<UdpPort>, SealedPort<UdpPort>) {
+        let (a, b) = ports();
         (SealedPort::new(a, &keys[0], &keys[1]), SealedPort::new(b, &keys[2], &keys[3]))
+    }
+
+    fn sealed(with: &[u8; 32], number: u64, payload: &[u8]) -> Vec<u8> {
+        let mut body = payload.to_vec();
+        let tag = key(with).seal_in_place_separate_tag(nonce(number), Aad::empty(), &mut body).unwrap();
+        [&number.to_le_bytes()[..], &body, tag.as_ref()].concat()
+    }
+
+    fn send(port: &mut impl Port, packet: &[u8]) {
+        assert_eq!(port.send(PeerIndex(0), packet.len(), |into| into.copy_from_slice(packet)).unwrap(), Sent::Taken);
+        port.flush().unwrap();
     }
 
     fn receive(port: &mut SealedPort<UdpPort>, enough: impl Fn(u64, usize) -> bool) -> Vec<Vec<u8>> {
         let mut got = Vec::new();
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
-        while !enough(port.forged(), got.len()) && std::time::Instant::now() < deadline {
+        while !enough(port.dropped().forged, got.len()) && std::time::Instant::now() < deadline {
             port.receive(64, |_, packet| got.push(packet.to_vec())).unwrap();
         }
         got
@@ -131,44 +162,63 @@ mod tests {
         let (mut a, mut b) = pair([one, two, two, one]);
         let mtu = a.capabilities().mtu.0 as usize;
         for length in [0, 1, 17, mtu] {
-            let sent = a.send(PeerIndex(0), length, |into| into.fill(length as u8)).unwrap();
-            assert_eq!(sent, Sent::Taken);
-            a.flush().unwrap();
+            send(&mut a, &vec![length as u8; length]);
             assert_eq!(receive(&mut b, |_, n| n == 1), [vec![length as u8; length]]);
         }
         let (mut a, mut b) = pair([one, two, two, two]);
-        let _ = a.send(PeerIndex(0), 5, |into| into.fill(1)).unwrap();
-        a.flush().unwrap();
+        send(&mut a, &[1; 5]);
         assert!(receive(&mut b, |forged, _| forged == 1).is_empty());
-        assert_eq!(b.forged(), 1);
+        assert_eq!(b.dropped(), Dropped { forged: 1, replayed: 0 });
     }
 
     #[test]
     fn changed_and_cut_packets_are_dropped() {
         let keys = [3; 32];
-        let local: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        let (mut a, mut b) = (UdpPort::open(local).unwrap(), UdpPort::open(local).unwrap());
-        a.add_peer(b.local_address()).unwrap();
-        b.add_peer(a.local_address()).unwrap();
+        let (mut a, b) = ports();
         let mut b = SealedPort::new(b, &keys, &keys);
-        let good = {
-            let mut body = b"payload".to_vec();
-            let tag = key(&keys).seal_in_place_separate_tag(nonce(9), Aad::empty(), &mut body).unwrap();
-            [&9u64.to_le_bytes()[..], &body, tag.as_ref()].concat()
-        };
+        let good = sealed(&keys, 9, b"payload");
         let mut packets = vec![Vec::new(), good[..5].to_vec(), good[..good.len() - 1].to_vec()];
         packets.extend((0..good.len()).map(|at| {
             let mut bad = good.clone();
             bad[at] ^= 0x10;
             bad
         }));
-        let bad = packets.len();
+        let forged = packets.len() as u64;
         packets.push(good);
-        for packet in &packets {
-            let _ = a.send(PeerIndex(0), packet.len(), |into| into.copy_from_slice(packet)).unwrap();
-            a.flush().unwrap();
-        }
+        packets.iter().for_each(|packet| send(&mut a, packet));
         assert_eq!(receive(&mut b, |_, n| n == 1), [b"payload".to_vec()]);
-        assert_eq!(b.forged(), bad as u64);
+        assert_eq!(b.dropped(), Dropped { forged, replayed: 0 });
+    }
+
+    #[test]
+    fn a_packet_that_is_sent_again_is_neither_data_nor_a_sign_of_life() {
+        const FAR: u64 = 1 << 32;
+        let keys = [3; 32];
+        let (mut a, b) = ports();
+        let mut b = SealedPort::new(b, &keys, &keys);
+        let mut all_of = |numbers: &[u64]| {
+            numbers.iter().for_each(|number| send(&mut a, &sealed(&keys, *number, &number.to_le_bytes())));
+        };
+        let mut comes = |new: &[u64]| {
+            let new: Vec<Vec<u8>> = new.iter().map(|number| number.to_le_bytes().to_vec()).collect();
+            assert_eq!(receive(&mut b, |_, n| n == new.len()), new);
+            b.dropped()
+        };
+        all_of(&[0, 1, 5, 3, 0, 1, 5, 3, 2]);
+        assert_eq!(comes(&[0, 1, 5, 3, 2]), Dropped { forged: 0, replayed: 4 });
+        // Packet 4 was held back, until it cannot be told from one that came.
+        all_of(&[FAR, FAR - 1, FAR, 0, 1, 2, 3, 4, 5, FAR + 1]);
+        assert_eq!(comes(&[FAR, FAR - 1, FAR + 1]), Dropped { forged: 0, replayed: 4 + 7 });
+    }
+
+    #[test]
+    fn numbers_go_on_beyond_32_bits() {
+        let (one, two) = ([1; 32], [2; 32]);
+        let (mut a, mut b) = pair([one, two, two, one]);
+        send(&mut a, b"first");
+        a.number = (1 << 32) - 1;
+        ["last", "next", "then"].iter().for_each(|packet| send(&mut a, packet.as_bytes()));
+        assert_eq!(receive(&mut b, |_, n| n == 4), [&b"first"[..], b"last", b"next", b"then"]);
+        assert_eq!((a.number, b.dropped()), ((1 << 32) + 2, Dropped::default()));
     }
 }

@@ -408,10 +408,14 @@ impl Handler for Session {
     fn tick(&mut self) -> Result<(), (Reason, String)> {
         for channel in self.engine_channels.iter().filter_map(Weak::upgrade) {
             // One that is busy is looked at the next time.
-            let forged = channel.try_lock().map_or(0, |mut inner| inner.take_forged());
-            if forged > 0 {
-                let why = format!("{forged} packets on a channel were not made with its key");
-                self.common.journal.refused(self.from, Reason::Forged, &why);
+            let dropped = channel.try_lock().map(|mut inner| inner.take_dropped()).unwrap_or_default();
+            for (count, reason, what) in [
+                (dropped.forged, Reason::Forged, "were not made with its key"),
+                (dropped.replayed, Reason::Replayed, "had come before, or came too late to tell"),
+            ] {
+                if count > 0 {
+                    self.common.journal.refused(self.from, reason, &format!("{count} packets on a channel {what}"));
+                }
             }
         }
         Ok(())

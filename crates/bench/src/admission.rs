@@ -1,0 +1,101 @@
+//! Whom a `plimsoll serve` answers, and what it may be asked for.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use machine::{Fault, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::control::{Connection, Reply, Request};
+use crate::key::Key;
+use crate::owner::Owner;
+
+/// Whom a server answers.
+#[derive(Debug)]
+pub enum Admission {
+    Anybody,
+    /// Those who know its word.
+    Key(Key),
+    /// The bench that started it.
+    Owner(Owner),
+}
+
+impl Admission {
+    /// The first request of one who is let in; `None` from the owner, who held the server and has left.
+    ///
+    /// # Errors
+    /// It is another, or gone.
+    pub(crate) fn admit(&self, connection: &mut Connection, within: Duration) -> Result<Option<Request>> {
+        let refused = |cause: &str, next: &str| Err(Fault::new("plimsoll serve", cause, next));
+        match (self, connection.receive(within)?) {
+            (Admission::Owner(owner), Request::Secret(secret)) if owner.knows(&secret) => {
+                match connection.receive(within)? {
+                    Request::Hold => {
+                        connection.send(&Reply::Held, within)?;
+                        owner.hold(connection).map(|()| None)
+                    }
+                    first => Ok(Some(first)),
+                }
+            }
+            (Admission::Owner(_), _) => refused(
+                "it answers the bench alone that started it",
+                "start one of your own: `plimsoll serve --listen ADDRESS`",
+            ),
+            (Admission::Key(key), Request::Challenge(challenge)) => {
+                key.check(challenge, connection, within)?;
+                connection.receive(within).map(Some)
+            }
+            (Admission::Key(_), _) => {
+                refused("it answers those alone who show its key", "name a file with the same word: --key FILE")
+            }
+            (Admission::Anybody, Request::Challenge(_)) => {
+                refused("it was started without a key", "start it with --key FILE, or leave --key out")
+            }
+            (Admission::Anybody, first) => Ok(Some(first)),
+        }
+    }
+
+    /// Whether it knows those whom it answers.
+    pub(crate) fn is_closed(&self) -> bool {
+        !matches!(self, Admission::Anybody)
+    }
+
+    /// Whether the bench that started the server has gone, in whatever way, or does not come.
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self, Admission::Owner(owner) if owner.is_gone())
+    }
+}
+
+/// What a server may be asked for beside patterns over sockets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Grant {
+    /// An engine on a core of its own.
+    Cores,
+    /// An engine at the driver's hook of an interface.
+    Hooks,
+}
+
+impl Grant {
+    pub const ALL: [Grant; 2] = [Grant::Cores, Grant::Hooks];
+}
+
+impl fmt::Display for Grant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Grant::Cores => "cores",
+            Grant::Hooks => "hooks",
+        })
+    }
+}
+
+impl FromStr for Grant {
+    type Err = Fault;
+
+    fn from_str(text: &str) -> Result<Grant> {
+        Grant::ALL.into_iter().find(|grant| grant.to_string() == text).ok_or_else(|| {
+            Fault::new(format!("'{text}'"), "a server has none of that name to allow", "choose cores, hooks or both")
+        })
+    }
+}

@@ -1,0 +1,248 @@
+//! A word that both ends know. Each shows the other that it does, and who listens learns neither the word nor anything to
+//! use another time: proofs are of numbers that both ends made for this connection (HMAC-SHA-256, RFC 2104).
+
+use std::fmt;
+use std::fs::File;
+use std::hint::black_box;
+use std::io::{self, Read};
+use std::ops::RangeInclusive;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+use machine::{Fault, Result};
+use sha2::{Digest, Sha256};
+
+use crate::control::{Connection, Reply, Request};
+use crate::session::{ANSWER, ask, unexpected};
+
+/// Bytes that the hash takes at once.
+const BLOCK: usize = 64;
+
+/// Bytes of a word: none that is found by trying, and no file of another kind.
+const WORD: RangeInclusive<usize> = 16..=4096;
+
+/// Whose proof it is: one end's is of no use to the other.
+const CLIENT: &[u8] = b"plimsoll bench";
+const SERVER: &[u8] = b"plimsoll serve";
+
+const MAKE: &str = "make one, `(umask 077; head -c 24 /dev/urandom | base64 > FILE)`, and give both ends the same";
+
+/// The word, filled up to a block.
+#[derive(Clone)]
+pub struct Key([u8; BLOCK]);
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key")
+    }
+}
+
+impl Key {
+    /// The word that `file` holds, without the space around it.
+    ///
+    /// # Errors
+    /// It cannot be read, others than its owner have rights to it, or it holds none.
+    pub fn read(file: &Path) -> Result<Key> {
+        let subject = || format!("key {}", file.display());
+        let unreadable = |e: io::Error| Fault::because(subject(), e, MAKE);
+        let opened = File::open(file).map_err(unreadable)?;
+        let mode = opened.metadata().map_err(unreadable)?.mode();
+        if mode & 0o077 != 0 {
+            let cause = format!("others than its owner have rights to it (mode {:o})", mode & 0o777);
+            let next = format!("chmod 600 {}; if others may have read it, make a new one", file.display());
+            return Err(Fault::new(subject(), cause, next));
+        }
+        let mut text = Vec::new();
+        opened.take(*WORD.end() as u64 + 1).read_to_end(&mut text).map_err(unreadable)?;
+        let word = text.trim_ascii();
+        if WORD.contains(&word.len()) {
+            return Ok(Key::of(word));
+        }
+        let cause = format!("a word of {} to {} bytes is needed, and it does not hold one", WORD.start(), WORD.end());
+        Err(Fault::new(subject(), cause, MAKE))
+    }
+
+    fn of(word: &[u8]) -> Key {
+        let mut block = [0; BLOCK];
+        if word.len() > BLOCK {
+            block[..32].copy_from_slice(&Sha256::digest(word));
+        } else {
+            block[..word.len()].copy_from_slice(word);
+        }
+        Key(block)
+    }
+
+    fn proof(&self, of: &[&[u8]]) -> [u8; 32] {
+        let begun = |with: u8| Sha256::new_with_prefix(self.0.map(|byte| byte ^ with));
+        let inner = of.iter().fold(begun(0x36), |hash, part| hash.chain_update(part));
+        begun(0x5c).chain_update(inner.finalize()).finalize().into()
+    }
+
+    /// Shows a server that this end knows the word, and sees that the server does.
+    ///
+    /// # Errors
+    /// One of them does not, or the server has no key.
+    pub fn present(&self, control: &mut Connection) -> Result<()> {
+        let ours = random()?;
+        control.send(&Request::Challenge(ours), ANSWER)?;
+        let theirs = match ask(control)? {
+            Reply::Challenge(theirs) => theirs,
+            reply => return Err(unexpected(control, &reply)),
+        };
+        control.send(&Request::Proof(self.proof(&[CLIENT, &ours, &theirs])), ANSWER)?;
+        match ask(control)? {
+            Reply::Proof(proof) if same(&proof, &self.proof(&[SERVER, &ours, &theirs])) => Ok(()),
+            Reply::Proof(_) => Err(Fault::new(
+                control.peer(),
+                "it does not know the word of this key",
+                "see whether another program answers there",
+            )),
+            reply => Err(unexpected(control, &reply)),
+        }
+    }
+
+    /// The same at the server, which was sent `theirs`.
+    pub(crate) fn check(&self, theirs: [u8; 32], control: &mut Connection, within: Duration) -> Result<()> {
+        let ours = random()?;
+        control.send(&Reply::Challenge(ours), within)?;
+        match control.receive(within)? {
+            Request::Proof(proof) if same(&proof, &self.proof(&[CLIENT, &theirs, &ours])) => {}
+            _ => {
+                let next = "name a file with the same word: --key FILE";
+                return Err(Fault::new("plimsoll serve", "its key is another", next));
+            }
+        }
+        control.send(&Reply::Proof(self.proof(&[SERVER, &theirs, &ours])), within)
+    }
+}
+
+/// In a time that does not tell how much of them is the same.
+fn same(one: &[u8; 32], other: &[u8; 32]) -> bool {
+    one.iter().zip(other).fold(0u8, |differs, (one, other)| black_box(differs | (one ^ other))) == 0
+}
+
+/// Bytes that nobody else can guess.
+///
+/// # Errors
+/// The kernel gives none.
+pub(crate) fn random<const BYTES: usize>() -> Result<[u8; BYTES]> {
+    let mut bytes = [0; BYTES];
+    rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())
+        .map_err(|e| Fault::because("random bytes", io::Error::from(e), "run again"))?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixStream;
+
+    use machine::Bytes;
+
+    use super::*;
+
+    fn pair() -> [Connection; 2] {
+        let (near, far) = UnixStream::pair().unwrap();
+        [(near, "server"), (far, "bench")].map(|(end, peer)| Connection::new(end, peer, Bytes(1 << 14)).unwrap())
+    }
+
+    /// What a server with the key `of` makes of what `says` says to it.
+    fn checked(of: &Key, says: impl FnOnce(&mut Connection)) -> Result<()> {
+        let [mut near, mut far] = pair();
+        let of = of.clone();
+        let server = std::thread::spawn(move || match far.receive(ANSWER)? {
+            Request::Challenge(theirs) => of.check(theirs, &mut far, ANSWER),
+            other => panic!("{other:?}"),
+        });
+        says(&mut near);
+        drop(near);
+        server.join().unwrap()
+    }
+
+    #[test]
+    fn proofs_are_those_of_the_standard() {
+        // RFC 4231, test cases 1, 2 and 6.
+        for (key, text, expected) in [
+            (&[0x0b; 20][..], "Hi There", "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7"),
+            (
+                &b"Jefe"[..],
+                "what do ya want for nothing?",
+                "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843",
+            ),
+            (
+                &[0xaa; 131][..],
+                "Test Using Larger Than Block-Size Key - Hash Key First",
+                "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54",
+            ),
+        ] {
+            let (head, tail) = text.as_bytes().split_at(5);
+            let proof = Key::of(key).proof(&[head, tail]);
+            assert_eq!(proof.map(|byte| format!("{byte:02x}")).concat(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn who_knows_the_word_is_let_in_and_nobody_else() {
+        let (key, other) = (Key::of(b"the word of both ends"), Key::of(b"the word of neither end"));
+        checked(&key, |near| key.present(near).unwrap()).unwrap();
+        let said = checked(&key, |near| drop(other.present(near).unwrap_err())).unwrap_err().to_string();
+        assert!(said.contains("its key is another"), "{said}");
+        // Neither is a server that takes whatever is shown to it.
+        let [mut near, mut far] = pair();
+        let takes_all = std::thread::spawn(move || {
+            far.receive::<Request>(ANSWER).unwrap();
+            far.send(&Reply::Challenge([7; 32]), ANSWER).unwrap();
+            let Request::Proof(proof) = far.receive(ANSWER).unwrap() else { panic!("no proof") };
+            far.send(&Reply::Proof(proof), ANSWER).unwrap();
+        });
+        let said = key.present(&mut near).unwrap_err().to_string();
+        assert!(said.contains("does not know the word"), "{said}");
+        takes_all.join().unwrap();
+    }
+
+    #[test]
+    fn what_was_heard_once_opens_nothing_later() {
+        let key = Key::of(b"the word of both ends");
+        let mut heard = None;
+        checked(&key, |near| {
+            near.send(&Request::Challenge([1; 32]), ANSWER).unwrap();
+            let Reply::Challenge(theirs) = near.receive(ANSWER).unwrap() else { panic!("no challenge") };
+            let proof = key.proof(&[CLIENT, &[1; 32], &theirs]);
+            near.send(&Request::Proof(proof), ANSWER).unwrap();
+            heard = Some(proof);
+            assert!(matches!(near.receive(ANSWER).unwrap(), Reply::Proof(_)));
+        })
+        .unwrap();
+        let again = checked(&key, |near| {
+            near.send(&Request::Challenge([1; 32]), ANSWER).unwrap();
+            near.receive::<Reply>(ANSWER).unwrap();
+            near.send(&Request::Proof(heard.unwrap()), ANSWER).unwrap();
+            // The server is not to lose its peer before it has looked.
+            near.receive::<Reply>(ANSWER).unwrap_err();
+        });
+        assert!(again.unwrap_err().to_string().contains("its key is another"));
+    }
+
+    #[test]
+    fn a_word_that_others_read_or_guess_is_refused() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let read = |text: &str| {
+            fs::write(file.path(), text).unwrap();
+            Key::read(file.path())
+        };
+        assert_eq!(read(" sixteen letters.\n").unwrap().0, Key::of(b"sixteen letters.").0);
+        for text in ["", "fifteen letters", "x".repeat(4097).as_str()] {
+            let said = read(text).unwrap_err().to_string();
+            assert!(said.contains("a word of 16 to 4096 bytes is needed"), "{said}");
+        }
+        for mode in [0o640, 0o602, 0o601] {
+            fs::set_permissions(file.path(), Permissions::from_mode(mode)).unwrap();
+            let said = Key::read(file.path()).unwrap_err().to_string();
+            assert!(said.contains(&format!("mode {mode:o}")) && said.contains("Next: chmod 600"), "{said}");
+        }
+        let none = Key::read(Path::new("/nonexistent")).unwrap_err().to_string();
+        assert!(none.contains("key /nonexistent: ") && none.contains("umask 077"), "{none}");
+    }
+}
