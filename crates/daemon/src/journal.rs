@@ -1,33 +1,32 @@
 //! What processes were allowed before the daemon moved them, written before each change: whatever ends the daemon, the next
-//! one finds here what to put back.
+//! one finds here what to put back. To put it back takes no space on the disk, and to do it twice does no harm.
 //!
-//! A line of JSON each. The file is one boot's: processes do not outlive it. Threads need no lines of their own, since only
+//! A line of JSON each, of one boot: processes do not outlive it. Threads need no lines of their own, since only
 //! processes are moved whose threads all have the same mask.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
+use linux::write_ahead::Log;
 use machine::{CpuSet, Fault, FaultKind, Result};
 use mapping::decision::Process;
 use serde::{Deserialize, Serialize};
 
+use crate::decision::What;
 use crate::mover;
 
 pub const NAME: &str = "journal.jsonl";
 
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Line {
+struct Line {
     /// What tells this start of the host from others.
-    Boot(String),
-    Before {
-        #[serde(flatten)]
-        process: Process,
-        old: CpuSet,
-        new: CpuSet,
-    },
+    boot: String,
+    #[serde(flatten)]
+    process: Process,
+    old: CpuSet,
+    new: CpuSet,
 }
 
 /// What one process had, and what the daemon gave it.
@@ -50,46 +49,43 @@ pub struct Restored {
 
 pub struct Journal {
     path: PathBuf,
-    file: File,
+    log: Log,
     boot: String,
     kept: BTreeMap<Process, Kept>,
-}
-
-fn unwritable(path: &Path, error: std::io::Error) -> Fault {
-    Fault::unwritable(path.display().to_string(), error, "name another folder with --state")
+    /// What is wrong with the log, until it is told.
+    damage: Option<String>,
 }
 
 impl Journal {
     /// Reads what an earlier daemon left in `folder`, which no other daemon may use meanwhile.
     pub fn open(folder: &Path, boot: &str) -> Result<Journal> {
         let path = folder.join(NAME);
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(Fault::because(path.display().to_string(), error, "name a folder with --state")),
-        };
-        // A line that is cut short was never acted on.
-        let mut lines = text.lines().map_while(|line| serde_json::from_str::<Line>(line).ok());
-        let mut kept = BTreeMap::new();
-        if matches!(lines.next(), Some(Line::Boot(of)) if of == boot) {
-            for line in lines {
-                if let Line::Before { process, old, new } = line {
-                    keep(&mut kept, process, old, new);
-                }
-            }
+        let opened = File::options().read(true).append(true).create(true).open(&path);
+        let read = opened.and_then(|file| Log::open(&path, file, |line| serde_json::from_str::<Line>(line).ok()));
+        let (log, lines, damage) = read.map_err(|e| unwritable(&path, e))?;
+        let mut journal = Journal { path, log, boot: boot.into(), kept: BTreeMap::new(), damage };
+        for Line { process, old, new, .. } in lines.into_iter().filter(|line| line.boot == boot) {
+            journal.keep(process, old, new);
         }
-        let file = write(&path, boot, &kept)?;
-        Ok(Journal { path, file, boot: boot.into(), kept })
+        Ok(journal)
     }
 
     /// To be called before `process` is moved from `old` to `new`.
     pub fn note(&mut self, process: Process, old: &CpuSet, new: &CpuSet) -> Result<()> {
         // What it had before the first change is what it gets back.
-        let old = self.kept.get(&process).map_or(old, |kept| &kept.old).clone();
-        let line = Line::Before { process, old: old.clone(), new: new.clone() };
-        self.file.write_all(&text(&line)).map_err(|e| unwritable(&self.path, e))?;
-        keep(&mut self.kept, process, old, new.clone());
+        let kept = self.kept.get(&process);
+        let old = kept.map_or(old, |kept| &kept.old).clone();
+        if *new == old || kept.is_some_and(|kept| kept.given.contains(new)) {
+            return Ok(());
+        }
+        let line = text(&self.boot, process, &old, new);
+        self.log.add(&line).and_then(|()| self.log.sync()).map_err(|e| unwritable(&self.path, e))?;
+        self.keep(process, old, new.clone());
         Ok(())
+    }
+
+    fn keep(&mut self, process: Process, old: CpuSet, new: CpuSet) {
+        self.kept.entry(process).or_insert(Kept { old, given: vec![] }).given.push(new);
     }
 
     /// Processes that are not as they were.
@@ -97,101 +93,144 @@ impl Journal {
         self.kept.keys().copied().collect()
     }
 
-    /// Puts a process back. What cannot be put back stays noted, unless it has ended.
-    pub fn restore(&mut self, process: Process) -> Result<Option<Restored>> {
-        let Some(Kept { old, given }) = self.kept.get(&process) else { return Ok(None) };
-        let put = mover::put_back(process, |mask| given.contains(mask), old);
-        let restored = match put {
-            Ok((threads, left)) => Some(Restored { process, cores: old.clone(), threads, left }),
-            Err(fault) if fault.kind() == FaultKind::Closed => None,
-            Err(fault) => return Err(fault),
-        };
-        self.kept.remove(&process);
-        self.file = write(&self.path, &self.boot, &self.kept)?;
-        Ok(restored)
-    }
-}
-
-fn keep(kept: &mut BTreeMap<Process, Kept>, process: Process, old: CpuSet, new: CpuSet) {
-    let kept = kept.entry(process).or_insert(Kept { old, given: vec![] });
-    if !kept.given.contains(&new) {
-        kept.given.push(new);
-    }
-}
-
-fn text(line: &Line) -> Vec<u8> {
-    let mut text = serde_json::to_vec(line).unwrap_or_default();
-    text.push(b'\n');
-    text
-}
-
-/// The whole journal again, in place of the old one at once; returns it open for more.
-fn write(path: &Path, boot: &str, kept: &BTreeMap<Process, Kept>) -> Result<File> {
-    let mut whole = text(&Line::Boot(boot.into()));
-    for (process, Kept { old, given }) in kept {
-        for new in given {
-            whole.extend(text(&Line::Before { process: *process, old: old.clone(), new: new.clone() }));
+    /// Puts processes back, whatever fails, and says what came of it. What cannot be put back stays noted, unless it has ended.
+    pub fn restore(&mut self, processes: &[Process]) -> Vec<What> {
+        let mut said: Vec<What> = self.damage.take().map(What::Noted).into_iter().collect();
+        for process in processes {
+            let Some(Kept { old, given }) = self.kept.get(process) else { continue };
+            match mover::put_back(*process, |mask| given.contains(mask), old) {
+                // It was moved back before.
+                Ok((0, 0)) => {}
+                Ok((threads, left)) => {
+                    said.push(What::Restored(Restored { process: *process, cores: old.clone(), threads, left }));
+                }
+                Err(fault) if fault.kind() == FaultKind::Closed => {}
+                Err(fault) => {
+                    said.push(What::Noted(format!("not put back: {fault}")));
+                    continue;
+                }
+            }
+            self.kept.remove(process);
         }
+        if let Err(error) = self.shorten() {
+            said.push(What::Noted(unwritable(&self.path, error).to_string()));
+        }
+        said
     }
-    let beside = path.with_extension("new");
-    let written = fs::write(&beside, whole)
-        .and_then(|()| fs::rename(&beside, path))
-        .and_then(|()| File::options().append(true).open(path));
-    written.map_err(|e| unwritable(path, e))
+
+    /// Leaves out what was put back. Where the disk has no space for that, it stays in.
+    fn shorten(&mut self) -> io::Result<()> {
+        if self.kept.is_empty() {
+            return self.log.clear();
+        }
+        let mut lines = String::new();
+        for (process, Kept { old, given }) in &self.kept {
+            lines.extend(given.iter().map(|new| text(&self.boot, *process, old, new)));
+        }
+        self.log.replace(&lines)
+    }
+}
+
+fn unwritable(path: &Path, error: io::Error) -> Fault {
+    Fault::unwritable(path.display().to_string(), error, "name another folder with --state")
+}
+
+fn text(boot: &str, process: Process, old: &CpuSet, new: &CpuSet) -> String {
+    let line = Line { boot: boot.into(), process, old: old.clone(), new: new.clone() };
+    serde_json::to_string(&line).unwrap_or_default() + "\n"
 }
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
+    use std::fs;
+
+    use skip::disk::Disk;
 
     use super::*;
-    use crate::process;
+    use crate::testing::{Sleeper, two_cores};
 
-    fn cores(list: &str) -> CpuSet {
-        list.parse().unwrap()
+    #[test]
+    fn killed_at_any_write_everything_is_put_back_though_the_disk_is_full() {
+        let Some(disk) = Disk::small() else { return };
+        let Some([one, two]) = two_cores() else { return };
+        let ranks = [Sleeper::start(), Sleeper::start()];
+        let moves = [(&ranks[0], &one), (&ranks[1], &two), (&ranks[0], &two)];
+        let mut journal = Journal::open(disk.path(), "boot").unwrap();
+        moves.iter().for_each(|(rank, to)| journal.note(rank.process, &rank.before, to).unwrap());
+        let whole = fs::read(&journal.path).unwrap();
+        for cut in 0..=whole.len() {
+            disk.free();
+            fs::write(&journal.path, &whole[..cut]).unwrap();
+            let noted = whole[..cut].iter().filter(|byte| **byte == b'\n').count();
+            moves[..noted].iter().for_each(|(rank, to)| rank.settle(to));
+            disk.fill(0);
+            let mut journal = Journal::open(disk.path(), "boot").unwrap();
+            let said = journal.restore(&journal.processes());
+            assert_eq!(said.len(), noted.min(2), "cut at {cut}: {said:?}");
+            let is_whole = |what: &What| matches!(what, What::Restored(Restored { threads: 1, left: 0, .. }));
+            assert!(said.iter().all(is_whole), "cut at {cut}: {said:?}");
+            assert!(ranks.iter().all(|rank| rank.seat() == rank.before), "cut at {cut}");
+            assert_eq!((journal.processes().len(), fs::metadata(&journal.path).unwrap().len()), (0, 0));
+        }
     }
 
     #[test]
-    fn what_was_noted_is_put_back_by_the_next_journal() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
-        let process = process::identify(child.id()).unwrap();
-        let before = mover::seat(process).unwrap().unwrap();
-        let to: CpuSet = before.first().into_iter().collect();
-        let mut journal = Journal::open(folder.path(), "boot").unwrap();
-        journal.note(process, &before, &to).unwrap();
-        mover::settle(process, &before, &to).unwrap();
-        journal.note(process, &to, &before).unwrap();
-        drop(journal);
-        // A line that was being written when the daemon was killed.
-        let path = folder.path().join(NAME);
-        File::options().append(true).open(&path).unwrap().write_all(br#"{"before":{"pid":1,"#).unwrap();
+    fn what_cannot_be_put_back_is_said_and_kept_and_the_rest_is_put_back() {
+        let Some(disk) = Disk::small() else { return };
+        let Some([one, two]) = two_cores() else { return };
+        let [odd, damaged, other] = [Sleeper::start(), Sleeper::start(), Sleeper::start()];
+        let mut journal = Journal::open(disk.path(), "boot").unwrap();
+        // No machine has this core.
+        journal.note(odd.process, &"20000".parse().unwrap(), &one).unwrap();
+        journal.note(damaged.process, &damaged.before, &one).unwrap();
+        journal.note(other.process, &other.before, &two).unwrap();
+        let whole = fs::read_to_string(&journal.path).unwrap();
+        let damaged_line = whole.lines().nth(1).unwrap();
+        let whole = whole.replace(damaged_line, &"\0".repeat(damaged_line.len()));
+        fs::write(&journal.path, &whole).unwrap();
+        [(&odd, &one), (&damaged, &one), (&other, &two)].into_iter().for_each(|(rank, to)| rank.settle(to));
+        disk.fill(0);
+        let mut journal = Journal::open(disk.path(), "boot").unwrap();
+        let said = journal.restore(&journal.processes());
+        let [damage, kept, full] = notes(&said)[..] else { panic!("{said:?}") };
+        assert!(damage.ends_with("journal.jsonl is damaged: 1 line left out"), "{damage}");
+        assert!(kept.starts_with(&format!("not put back: process {}: ", odd.process.pid)), "{kept}");
+        assert!(full.contains("Next: free space there"), "{full}");
+        assert_eq!((odd.seat(), damaged.seat(), other.seat()), (one.clone(), one, other.before.clone()));
+        assert_eq!(fs::read_to_string(&journal.path).unwrap(), whole, "it stays as it was");
 
-        let mut journal = Journal::open(folder.path(), "boot").unwrap();
-        assert_eq!(journal.processes(), [process]);
-        let restored = journal.restore(process).unwrap();
-        let threads = usize::from(before != to);
-        assert_eq!(restored, Some(Restored { process, cores: before.clone(), threads, left: 0 }));
-        assert_eq!(mover::seat(process).unwrap(), Some(before));
-        assert_eq!((journal.processes(), journal.restore(process).unwrap()), (vec![], None));
-        child.kill().unwrap();
-        child.wait().unwrap();
+        disk.free();
+        let mut journal = Journal::open(disk.path(), "boot").unwrap();
+        assert_eq!(journal.processes().len(), 2);
+        let said = journal.restore(&journal.processes());
+        assert_eq!((said.len(), notes(&said).len()), (2, 2), "to put back twice does no harm: {said:?}");
+        assert_eq!((other.seat(), journal.processes()), (other.before.clone(), vec![odd.process]));
+        assert_eq!(fs::read_to_string(&journal.path).unwrap().lines().count(), 1);
+    }
+
+    fn notes(said: &[What]) -> Vec<&str> {
+        said.iter()
+            .filter_map(|what| match what {
+                What::Noted(note) => Some(note.as_str()),
+                _ => None,
+            })
+            .collect()
     }
 
     #[test]
     fn a_journal_of_another_boot_or_of_another_process_moves_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        let own = process::identify(std::process::id()).unwrap();
+        let own = crate::process::identify(std::process::id()).unwrap();
         let other = Process { started: own.started + 1, ..own };
+        let [one, both] = ["0", "0-1"].map(|list| list.parse::<CpuSet>().unwrap());
         let mut journal = Journal::open(folder.path(), "boot").unwrap();
-        journal.note(other, &cores("0"), &cores("0-1")).unwrap();
-        drop(journal);
+        journal.note(other, &one, &both).unwrap();
         let mut journal = Journal::open(folder.path(), "boot").unwrap();
-        assert_eq!((journal.processes(), journal.restore(other).unwrap()), (vec![other], None));
-        journal.note(own, &cores("0"), &cores("0-1")).unwrap();
-        drop(journal);
-        assert_eq!(Journal::open(folder.path(), "later").unwrap().processes(), []);
-        fs::write(folder.path().join(NAME), "nonsense").unwrap();
-        assert_eq!(Journal::open(folder.path(), "boot").unwrap().processes(), []);
+        assert_eq!(journal.processes(), [other]);
+        assert_eq!((journal.restore(&[other]), journal.processes()), (vec![], vec![]));
+        journal.note(own, &one, &both).unwrap();
+        let mut journal = Journal::open(folder.path(), "later").unwrap();
+        assert_eq!((journal.restore(&journal.processes()), journal.processes()), (vec![], vec![]));
+        assert_eq!(fs::metadata(&journal.path).unwrap().len(), 0);
     }
 }

@@ -12,6 +12,8 @@ pub mod metrics;
 pub mod mover;
 pub mod process;
 mod state;
+#[cfg(test)]
+mod testing;
 mod watched;
 
 use std::fs::File;
@@ -72,7 +74,9 @@ impl Daemon {
     pub fn start(folder: &Path, settings: Settings, told: impl FnMut(&Decision) + 'static) -> Result<Daemon> {
         let host = Host::here();
         let state = State::take(folder)?;
-        let journal = Journal::open(folder, &host.boot)?;
+        let mut journal = Journal::open(folder, &host.boot)?;
+        // Before anything else, which may fail.
+        let restored = journal.restore(&journal.processes());
         let record = settings.record.as_ref().map(|path| {
             let file = File::options().append(true).create(true).open(path);
             file.map_err(|e| Fault::unwritable(path.display().to_string(), e, "name another file with --record"))
@@ -91,11 +95,14 @@ impl Daemon {
             journal,
             host,
         };
-        daemon.restore_all("an earlier daemon")?;
+        daemon.tell_restored("an earlier daemon", restored)?;
         Ok(daemon)
     }
 
     /// Ends a window: looks, decides and acts.
+    ///
+    /// # Errors
+    /// It cannot go on, as on a full disk, and is to be dropped.
     pub fn turn(&mut self) -> Result<()> {
         let search = self.searched.is_none_or(|then| clock::monotonic().0 - then.0 >= SEARCH.as_nanos() as u64);
         if search {
@@ -174,7 +181,7 @@ impl Daemon {
             let (is_move, is_undo) = (matches!(action, Action::Move { .. }), matches!(action, Action::Undo { .. }));
             self.counts.confirmed += u64::from(matches!(action, Action::Confirm { .. }));
             self.tell(place, What::Decided(action))?;
-            match self.apply(place, &step) {
+            match self.apply(place, &step)? {
                 Ok(()) => {
                     self.counts.moves += u64::from(is_move);
                     self.counts.undone += u64::from(is_undo);
@@ -194,50 +201,49 @@ impl Daemon {
     }
 
     /// All of a step or nothing; why not, in words.
-    fn apply(&mut self, place: usize, step: &[Change]) -> std::result::Result<(), String> {
+    ///
+    /// # Errors
+    /// It cannot be written down.
+    fn apply(&mut self, place: usize, step: &[Change]) -> Result<std::result::Result<(), String>> {
         if self.settings.dry_run && !step.is_empty() {
-            return Err("this is a dry run".into());
+            return Ok(Err("this is a dry run".into()));
         }
         for (nth, Change { process, from, to, .. }) in step.iter().enumerate() {
-            let noted = self.journal.note(*process, from, to);
-            if let Err(fault) = noted.and_then(|()| mover::settle(*process, from, to)) {
+            self.journal.note(*process, from, to)?;
+            if let Err(fault) = mover::settle(*process, from, to) {
                 for done in step[..nth].iter().map(Change::reverse) {
                     let _ = mover::settle(done.process, &done.from, &done.to);
                     self.jobs[place].moved(done.process, &done.to);
                 }
-                return Err(fault.to_string());
+                return Ok(Err(fault.to_string()));
             }
             self.jobs[place].moved(*process, to);
         }
-        Ok(())
+        Ok(Ok(()))
     }
 
     /// A job is over: what is left of it is put back.
     fn end(&mut self, place: usize) -> Result<()> {
         let job = self.jobs.remove(place);
         let of_others: Vec<Process> = self.jobs.iter().flat_map(Watched::processes).collect();
-        for process in self.journal.processes().into_iter().filter(|process| !of_others.contains(process)) {
-            self.restore(process, &job.name)?;
-        }
+        let left: Vec<Process> =
+            self.journal.processes().into_iter().filter(|process| !of_others.contains(process)).collect();
+        self.restore(&left, &job.name)?;
         self.log(&job.name, What::Noted("it is over".into()))
     }
 
-    fn restore(&mut self, process: Process, job: &str) -> Result<()> {
-        match self.journal.restore(process) {
-            Ok(None) => Ok(()),
-            // It may have been moved back before.
-            Ok(Some(restored)) if restored.threads + restored.left == 0 => Ok(()),
-            Ok(Some(restored)) => {
-                self.counts.restored += 1;
-                self.log(job, What::Restored(restored))
-            }
-            Err(fault) => self.log(job, What::Noted(format!("not put back: {fault}"))),
-        }
+    fn restore(&mut self, processes: &[Process], job: &str) -> Result<()> {
+        let restored = self.journal.restore(processes);
+        self.tell_restored(job, restored)
     }
 
-    /// Puts every process back.
-    pub fn restore_all(&mut self, job: &str) -> Result<()> {
-        self.journal.processes().into_iter().try_for_each(|process| self.restore(process, job))
+    /// All of it, also where it cannot be kept in the log.
+    fn tell_restored(&mut self, job: &str, restored: Vec<What>) -> Result<()> {
+        let told = restored.into_iter().map(|what| {
+            self.counts.restored += u64::from(matches!(what, What::Restored(_)));
+            self.log(job, what)
+        });
+        told.fold(Ok(()), |before, told| before.and(told))
     }
 
     fn tell(&mut self, place: usize, what: What) -> Result<()> {
@@ -270,7 +276,7 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         // What cannot be put back stays in the journal for the next daemon.
-        let _ = self.restore_all("this daemon ends");
+        let _ = self.restore(&self.journal.processes(), "this daemon ends");
         let status = Status { jobs: vec![], ..self.status() };
         let _ = self.state.show(&status);
     }
@@ -278,4 +284,66 @@ impl Drop for Daemon {
 
 fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use skip::disk::Disk;
+
+    use super::*;
+    use crate::testing::{Sleeper, two_cores};
+
+    fn start(folder: &Path) -> Result<Daemon> {
+        let settings = Settings {
+            window: Duration::from_secs(1),
+            dry_run: false,
+            only: Some(Job::Plain("none".into())),
+            record: None,
+            metrics: None,
+            deciding: deciding::Settings::default(),
+        };
+        Daemon::start(folder, settings, |_| {})
+    }
+
+    #[test]
+    fn a_full_disk_ends_moves_and_what_was_moved_is_put_back() {
+        let Some(disk) = Disk::small() else { return };
+        let Some([one, two]) = two_cores() else { return };
+        let ranks = [Sleeper::start(), Sleeper::start(), Sleeper::start()];
+        let step = |rank: &Sleeper, to: &CpuSet| {
+            let (host, process, from) = (String::new(), rank.process, rank.seat());
+            vec![Change { rank: 0, host, process, from, to: to.clone() }]
+        };
+        let are_back = || ranks.iter().all(|rank| rank.seat() == rank.before);
+        let mut daemon = start(disk.path()).unwrap();
+        daemon.jobs.push(Watched::plain("job", Decider::new(deciding::Settings::default())));
+        for rank in &ranks[..2] {
+            assert_eq!(daemon.apply(0, &step(rank, &one)).unwrap(), Ok(()));
+            assert_eq!(rank.seat(), one);
+        }
+        disk.fill(0);
+        // Processes that have ended, until the last page is full too.
+        let ended = (1..).map(|later| Process { started: ranks[0].process.started + later, ..ranks[0].process });
+        let full = ended.map(|process| daemon.journal.note(process, &one, &two)).find_map(Result::err).unwrap();
+        assert!(full.next().starts_with("free space there"), "{full}");
+        assert!(daemon.apply(0, &step(&ranks[2], &two)).is_err());
+        assert_eq!(ranks[2].seat(), ranks[2].before);
+        // What was moved may go back, which takes no space.
+        assert_eq!(daemon.apply(0, &step(&ranks[0], &ranks[0].before)).unwrap(), Ok(()));
+        assert_eq!(daemon.apply(0, &step(&ranks[0], &one)).unwrap(), Ok(()));
+        assert!(!are_back());
+        drop(daemon);
+        assert!(are_back());
+
+        disk.free();
+        let mut journal = Journal::open(disk.path(), &Host::here().boot).unwrap();
+        for rank in &ranks {
+            journal.note(rank.process, &rank.before, &one).unwrap();
+            rank.settle(&one);
+        }
+        disk.fill(0);
+        // Whether it can go on or not.
+        let _started = start(disk.path());
+        assert!(are_back());
+    }
 }

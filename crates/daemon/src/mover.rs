@@ -91,23 +91,23 @@ pub fn settle(process: Process, from: &CpuSet, to: &CpuSet) -> Result<()> {
     settled
 }
 
-/// Puts threads whose mask is `ours` back on `before`, and leaves others: somebody else changed those since. Returns how
-/// many there are of each.
+/// Puts threads whose mask is `ours` back on `before`, all that can be, and leaves others: somebody else changed those since.
+/// Returns how many there are of each.
 pub fn put_back(process: Process, ours: impl Fn(&CpuSet) -> bool, before: &CpuSet) -> Result<(usize, usize)> {
-    let (mut back, mut left) = (0, 0);
+    let (mut back, mut left, mut failed) = (0, 0, None);
     with_each_thread(process, |thread| {
-        match of_living(mask::get(thread)).map_err(|e| refused(process, e))? {
-            Some(mask) if mask == *before => {}
-            Some(mask) if ours(&mask) => {
-                let put = of_living(mask::set(thread, before).and_then(|()| mask::get(thread)));
-                let put = put.map_err(|e| refused(process, e))?;
-                // Of a cpuset that shrank meanwhile the kernel gives what is left.
-                back += usize::from(put.is_some());
-            }
-            Some(_) => left += 1,
-            None => {}
+        match of_living(mask::get(thread)) {
+            Ok(Some(mask)) if mask == *before => {}
+            // Of a cpuset that shrank meanwhile the kernel gives what is left.
+            Ok(Some(mask)) if ours(&mask) => match of_living(mask::set(thread, before)) {
+                Ok(put) => back += usize::from(put.is_some()),
+                Err(error) => failed = Some(error),
+            },
+            Ok(Some(_)) => left += 1,
+            Ok(None) => {}
+            Err(error) => failed = Some(error),
         }
         Ok(())
     })?;
-    Ok((back, left))
+    failed.map_or(Ok((back, left)), |error| Err(refused(process, error)))
 }

@@ -1,12 +1,13 @@
 //! The folder of a daemon: its lock, what it decided and what it does now. One daemon uses it at a time; anyone may read.
 
 use std::fs::{self, File, TryLockError};
-use std::io::Write;
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use linux::output::replace;
+use linux::write_ahead::Log;
 use machine::{Fault, FaultKind, Result};
 use serde::{Deserialize, Serialize};
 
@@ -37,8 +38,8 @@ pub fn folder() -> Result<PathBuf> {
 /// The folder, held by this daemon.
 pub struct State {
     folder: PathBuf,
-    decisions: File,
-    size: u64,
+    /// From the first one on.
+    decisions: Option<Log>,
     // The lock goes with its holder, however that ends.
     _lock: File,
 }
@@ -70,8 +71,7 @@ impl State {
             }
             Some(Err(TryLockError::Error(error))) => return Err(fault(error)),
         }
-        let (decisions, size) = append(&folder.join(DECISIONS)).map_err(fault)?;
-        Ok(State { folder: folder.into(), decisions, size, _lock: lock })
+        Ok(State { folder: folder.into(), decisions: None, _lock: lock })
     }
 
     pub fn folder(&self) -> &Path {
@@ -83,14 +83,23 @@ impl State {
     }
 
     pub fn log(&mut self, decision: &Decision) -> Result<()> {
-        if self.size > MOST {
-            let path = self.folder.join(DECISIONS);
-            let renewed = fs::rename(&path, self.folder.join(EARLIER)).and_then(|()| append(&path));
-            (self.decisions, self.size) = renewed.map_err(|e| self.fault(e))?;
-        }
         let line = serde_json::to_string(decision).unwrap_or_default() + "\n";
-        self.size += line.len() as u64;
-        self.decisions.write_all(line.as_bytes()).map_err(|e| self.fault(e))
+        self.add(&line).map_err(|e| self.fault(e))
+    }
+
+    fn add(&mut self, line: &str) -> io::Result<()> {
+        let path = self.folder.join(DECISIONS);
+        let mut log = match self.decisions.take() {
+            Some(log) if log.length() <= MOST => log,
+            full => {
+                full.map_or(Ok(()), |_| fs::rename(&path, self.folder.join(EARLIER)))?;
+                let file = File::options().read(true).append(true).create(true).open(&path)?;
+                Log::open(&path, file, |_| Some(()))?.0
+            }
+        };
+        let added = log.add(line);
+        self.decisions = Some(log);
+        added
     }
 
     pub fn show(&self, status: &Status) -> Result<()> {
@@ -101,12 +110,6 @@ impl State {
 
 fn lock(folder: &Path) -> std::io::Result<File> {
     File::options().write(true).create(true).truncate(false).open(folder.join(LOCK))
-}
-
-fn append(path: &Path) -> std::io::Result<(File, u64)> {
-    let file = File::options().append(true).create(true).open(path)?;
-    let size = file.metadata()?.len();
-    Ok((file, size))
 }
 
 /// What a daemon does, as of its last window.

@@ -1,14 +1,15 @@
 //! What is changed of the machine for a while, written down before it is changed: whoever reads it can restore it.
 //!
-//! One file for each thing that one run at a time may change (an interface that is steered, the machine's clocks), in a folder of
+//! One [`Log`] for each thing that one run at a time may change (an interface that is steered, the machine's clocks), in a folder of
 //! /run, whose end with the boot is also that of all settings. Its lock says that somebody answers for it: the owner, or the keeper
-//! that waits for the owner's end.
+//! that waits for the owner's end. To restore takes no space on the disk, and to do it twice does no harm.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::AsFd;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::str::FromStr;
@@ -19,6 +20,7 @@ use machine::{Fault, FaultKind, Result};
 
 use crate::ownership::{Lock, described, lock};
 use crate::warden::Warden;
+use crate::write_ahead::Log;
 
 /// Numbers of cores, of a table's queues, of flows, or kilohertz.
 pub type Value = Vec<u32>;
@@ -66,7 +68,8 @@ impl<K: Knob> Entry<K> {
         format!("{}\t{}\t{}\n", self.knob, back.join(";"), value(&self.set))
     }
 
-    fn parse(line: &str) -> Option<Entry<K>> {
+    /// Of a line without its end.
+    pub fn parse(line: &str) -> Option<Entry<K>> {
         let value = |text: &str| -> Option<Value> {
             text.split(',').filter(|number| !number.is_empty()).map(|number| number.parse().ok()).collect()
         };
@@ -77,22 +80,19 @@ impl<K: Knob> Entry<K> {
     }
 }
 
-/// Of whole lines alone: a change follows its line, so that one that was cut short was never made.
-pub(crate) fn parse<K: Knob>(text: &str) -> Vec<Entry<K>> {
-    text.split_inclusive('\n').filter_map(|line| Entry::parse(line.strip_suffix('\n')?)).collect()
-}
-
 pub(crate) struct Journal<K: Knob> {
     root: PathBuf,
-    path: PathBuf,
-    file: File,
+    log: Log,
     pub entries: Vec<Entry<K>>,
+    /// What is wrong with the log, until it is told.
+    damage: Option<String>,
 }
 
 impl<K: Knob> Journal<K> {
     /// That of `name`, with what is left in it; `subject` says what it is of.
     pub fn open(root: &Path, name: &str, subject: &str) -> Result<Journal<K>> {
-        let fault = |error| Fault::because(format!("{subject}: its journal in /{}", K::FOLDER), error, "run as root");
+        let fault =
+            |error| Fault::unwritable(format!("{subject}: its journal in /{}", K::FOLDER), error, "run as root");
         let folder = root.join(K::FOLDER);
         let path = folder.join(name);
         let until = Instant::now() + PATIENCE;
@@ -104,7 +104,7 @@ impl<K: Knob> Journal<K> {
                 file => file.map_err(fault)?,
             };
             match lock(&file).map_err(fault)? {
-                Lock::Taken if is_at(&file, &path) => return Journal::of(root, path, file).map_err(fault),
+                Lock::Taken if is_at(&file, &path) => return Journal::of(root, &path, file).map_err(fault),
                 Lock::Taken => {}
                 // A keeper at work.
                 Lock::Held(None) if Instant::now() < until => thread::sleep(Duration::from_millis(20)),
@@ -117,19 +117,17 @@ impl<K: Knob> Journal<K> {
     }
 
     /// What `file` holds, whose lock the caller has.
-    pub fn of(root: &Path, path: PathBuf, file: File) -> io::Result<Journal<K>> {
-        let mut bytes = vec![0; file.metadata()?.len() as usize];
-        file.read_exact_at(&mut bytes, 0)?;
-        let entries = parse(&String::from_utf8_lossy(&bytes));
-        Ok(Journal { root: root.to_owned(), path, file, entries })
+    pub fn of(root: &Path, path: &Path, file: File) -> io::Result<Journal<K>> {
+        let (log, entries, damage) = Log::open(path, file, Entry::parse)?;
+        Ok(Journal { root: root.to_owned(), log, entries, damage })
     }
 
     /// Starts `command`, which is to call [`keep`] with its last argument.
     pub fn kept_by(&self, mut command: Command) -> Result<Warden> {
-        let file = self.file.try_clone();
+        let file = self.log.file.try_clone();
         let file =
             file.map_err(|error| Fault::because(format!("journal of {}", K::WHAT), error, "raise `ulimit -n`"))?;
-        Warden::by(command.arg(&self.path).stdout(file))
+        Warden::by(command.arg(&self.log.path).stdout(file))
     }
 
     /// Sets `knob` and reads it back.
@@ -143,32 +141,39 @@ impl<K: Knob> Journal<K> {
             return Ok(before);
         }
         let entry = Entry { back: knob.way_back(&self.root, before.clone()), knob: knob.clone(), set: set.clone() };
-        self.file.write_all(entry.line().as_bytes()).map_err(failed)?;
-        self.entries.push(entry);
+        let written = self.log.add(&entry.line());
+        written.map_err(|error| Fault::unwritable(self.log.path.display().to_string(), error, "run as root"))?;
+        self.entries.push(entry.clone());
         knob.write(&self.root, &set).map_err(failed)?;
         let now = knob.read(&self.root).map_err(failed)?;
         if now != set {
             let cause = format!("set to {}, the kernel has {}", knob.shown(&set), knob.shown(&now));
+            // What the kernel took instead is put back too.
+            let taken = Entry { set: now, ..entry };
+            let _ = self.log.add(&taken.line());
+            self.entries.push(taken);
             return Err(Fault::new(knob.to_string(), cause, K::ignored()));
         }
         Ok(before)
     }
 
-    /// Restores all, the last change first. What somebody else has set since stays. Says what did not hold, and what could
-    /// not be restored, which the journal keeps.
+    /// Restores all, the last change first, whatever fails. What somebody else has set since stays. Says what did not hold, and
+    /// what could not be restored, which the journal keeps.
     pub fn restore(&mut self) -> Vec<String> {
-        let mut said = Vec::new();
+        let mut said = Vec::from_iter(self.damage.take());
         let mut left = Vec::new();
         for entry in std::mem::take(&mut self.entries).into_iter().rev() {
             let Entry { knob, back, set } = &entry;
-            let put_back = || back.iter().try_for_each(|value| knob.write(&self.root, value));
+            // The last value is the one that counts.
+            let put_back = || back.iter().fold(Ok(()), |_, value| knob.write(&self.root, value));
             let now = match knob.read(&self.root) {
                 // What a killed writer left of a file that is none of the kernel's: nobody set that.
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(set.clone()),
                 now => now,
             };
             let outcome = now.and_then(|now| {
-                if now == *set {
+                // Whoever is killed on the way back leaves a step of it.
+                if now == *set || back.iter().rev().skip(1).any(|value| *value == now) {
                     return put_back();
                 }
                 if Some(&now) != back.last() {
@@ -190,19 +195,23 @@ impl<K: Knob> Journal<K> {
             }
         }
         self.entries = left.into_iter().rev().collect();
-        let lines: String = self.entries.iter().map(Entry::line).collect();
-        let written = self.file.set_len(0).and_then(|()| self.file.write_all(lines.as_bytes()));
-        said.extend(written.err().map(|error| format!("{}: {error}", self.path.display())));
+        // As long as one is left, all of them stay in the file.
+        if self.entries.is_empty()
+            && let Err(error) = self.log.clear()
+        {
+            said.push(format!("{}: {error}", self.log.path.display()));
+        }
         said
     }
 }
 
 impl<K: Knob> Drop for Journal<K> {
     fn drop(&mut self) {
-        if self.entries.is_empty() && is_at(&self.file, &self.path) {
-            let _ = fs::remove_file(&self.path);
+        let Log { path, file, .. } = &self.log;
+        if self.entries.is_empty() && is_at(file, path) {
+            let _ = fs::remove_file(path);
             // Only the last one finds it empty.
-            let _ = self.path.parent().map(fs::remove_dir);
+            let _ = path.parent().map(fs::remove_dir);
         }
     }
 }
@@ -212,8 +221,8 @@ fn is_at(file: &File, path: &Path) -> bool {
     file.metadata().ok().map(identity) == fs::metadata(path).ok().map(identity)
 }
 
-/// Restores what nobody answers for. `subject` says what a journal of that name is of; `None`: it is not the caller's. Says what was
-/// restored, and what could not be.
+/// Restores what nobody answers for, all of it, whatever fails. `subject` says what a journal of that name is of; `None`: it is not
+/// the caller's. Says what was restored, and what could not be.
 pub(crate) fn restore_remains<K: Knob>(root: &Path, subject: impl Fn(&str) -> Option<String>) -> Result<Vec<String>> {
     let folder = root.join(K::FOLDER);
     let fault = |error| Fault::because(format!("{}: what is left in /{}", K::WHAT, K::FOLDER), error, "run as root");
@@ -221,20 +230,20 @@ pub(crate) fn restore_remains<K: Knob>(root: &Path, subject: impl Fn(&str) -> Op
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.map_err(fault)?,
     };
-    let mut said = Vec::new();
-    for entry in entries {
-        let name = entry.map_err(fault)?.file_name();
-        let Some((name, subject)) = name.to_str().and_then(|name| Some((name, subject(name)?))) else { continue };
+    let restore = |name: &OsStr| -> Result<Vec<String>> {
+        let Some((name, subject)) = name.to_str().and_then(|name| Some((name, subject(name)?))) else {
+            return Ok(Vec::new());
+        };
         let mut journal = match Journal::<K>::open(root, name, &format!("{} {subject}", K::WHAT)) {
-            Err(fault) if fault.kind() == FaultKind::Busy => continue,
+            Err(fault) if fault.kind() == FaultKind::Busy => return Ok(Vec::new()),
             journal => journal?,
         };
-        if !journal.entries.is_empty() {
-            said.push(format!("what a killed run had set on {subject} is restored"));
-            said.extend(journal.restore());
-        }
-    }
-    Ok(said)
+        let is_left = !journal.entries.is_empty();
+        let restored = is_left.then(|| format!("what a killed run had set on {subject} is restored"));
+        Ok(restored.into_iter().chain(journal.restore()).collect())
+    };
+    let each = entries.map(|entry| entry.map_err(fault).and_then(|entry| restore(&entry.file_name())));
+    Ok(each.flat_map(|said| said.unwrap_or_else(|fault| vec![fault.to_string()])).collect())
 }
 
 /// Waits for the end of standard input, then restores what the journal at `path` holds, which is open as standard output.
@@ -246,6 +255,79 @@ pub(crate) fn keep<K: Knob>(path: &Path) -> io::Result<()> {
     // Its folder is some steps below the root.
     let steps = Path::new(K::FOLDER).components().count() + 1;
     let root = path.ancestors().nth(steps).unwrap_or(Path::new("/"));
-    Journal::<K>::of(root, path.to_owned(), file)?.restore();
+    Journal::<K>::of(root, path, file)?.restore();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A number of a kernel that takes none that is odd.
+    #[derive(Debug, Clone)]
+    struct Even;
+
+    impl fmt::Display for Even {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("even")
+        }
+    }
+
+    impl FromStr for Even {
+        type Err = ();
+
+        fn from_str(text: &str) -> Result<Even, ()> {
+            (text == "even").then_some(Even).ok_or(())
+        }
+    }
+
+    impl Knob for Even {
+        const FOLDER: &str = "run/plimsoll-test";
+        const WHAT: &str = "numbers";
+
+        fn read(&self, root: &Path) -> io::Result<Value> {
+            let text = fs::read_to_string(root.join("even"))?;
+            Ok(vec![text.parse().map_err(|_| io::ErrorKind::InvalidData)?])
+        }
+
+        fn write(&self, root: &Path, value: &[u32]) -> io::Result<()> {
+            fs::write(root.join("even"), (value[0] & !1).to_string())
+        }
+
+        fn way_back(&self, _: &Path, value: Value) -> Vec<Value> {
+            vec![value]
+        }
+
+        fn shown(&self, value: &[u32]) -> String {
+            format!("{value:?}")
+        }
+
+        fn refused(_: &io::Error) -> &'static str {
+            ""
+        }
+
+        fn ignored() -> &'static str {
+            "choose an even one"
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_took_instead_is_put_back_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        for is_killed in [false, true] {
+            Even.write(root, &[2]).unwrap();
+            let mut journal = Journal::open(root, "one", "numbers").unwrap();
+            let fault = journal.change(Even, vec![5]).unwrap_err();
+            assert_eq!((fault.cause(), fault.next()), ("set to [5], the kernel has [4]", "choose an even one"));
+            if !is_killed {
+                assert_eq!(journal.restore(), Vec::<String>::new());
+            }
+            // As a kill does, this leaves what the journal holds.
+            drop(journal);
+            let said = restore_remains::<Even>(root, |name| Some(name.to_owned())).unwrap();
+            assert_eq!(said.len(), usize::from(is_killed), "{said:?}");
+            assert_eq!(Even.read(root).unwrap(), [2]);
+        }
+    }
 }

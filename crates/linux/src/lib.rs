@@ -35,4 +35,5 @@ pub mod signal;
 pub mod steering;
 pub mod terminal;
 pub mod warden;
+pub mod write_ahead;
 pub mod xdp;

@@ -20,7 +20,11 @@ pub fn replace(path: &Path, text: &str) -> Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
     let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, path));
-    written.map_err(|e| Fault::unwritable(path.display().to_string(), e, "name another file"))
+    written.map_err(|e| {
+        // What a full disk took of it would keep it full.
+        let _ = fs::remove_file(&beside);
+        Fault::unwritable(path.display().to_string(), e, "name another file")
+    })
 }
 
 /// Prints `text` to standard output.

@@ -5,6 +5,7 @@
 //! A tool is looked for by [`tool`] and nothing else, so that its package is known: see [`package`].
 #![forbid(unsafe_code)]
 
+pub mod disk;
 pub mod package;
 
 use std::env;
@@ -12,7 +13,7 @@ use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::thread;
 
 use rustix::process::{getpriority_process, setpriority_process};
@@ -71,23 +72,35 @@ pub fn turn() -> Turn {
     Turn { _file: file, was: None }
 }
 
-/// Set in a process that [`alone`] started.
+/// Set in a process that was started for one test: which.
 const ALONE: &str = "PLIMSOLL_TEST_ALONE";
 
 /// For a test that counts what its process holds: runs the test once more in a process where no other runs, fails with it, and
 /// says `false`; there it says `true`.
 pub fn alone() -> bool {
-    let test = test_name();
-    if env::var(ALONE).is_ok_and(|alone| alone == test) {
-        return true;
-    }
     let own = env::current_exe().expect("a process has a program");
-    let mut command = Command::new(own);
+    is_again() || {
+        passed(again(Command::new(own)));
+        false
+    }
+}
+
+/// Whether this process was started for the test that asks.
+fn is_again() -> bool {
+    env::var(ALONE).is_ok_and(|alone| alone == test_name())
+}
+
+/// Runs the test that asks once more: `command` is this program, or ends with it.
+fn again(mut command: Command) -> Output {
+    let test = test_name();
     command.args(["--exact", &test, "--include-ignored", "--nocapture", "--test-threads=2"]).env(ALONE, &test);
-    let output = command.stdin(Stdio::null()).output().expect("a program starts again");
+    command.stdin(Stdio::null()).output().expect("a program starts again")
+}
+
+/// Fails where the test has.
+fn passed(output: Output) {
     let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
     assert!(output.status.success() && said.contains("1 passed"), "{said}");
-    false
 }
 
 fn record(extent: &str, reason: &str) {

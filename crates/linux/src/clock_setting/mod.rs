@@ -122,10 +122,9 @@ impl ClockSet {
     {
         let plan = plan(source, request)?;
         let mut journal = Journal::open(root, NAME, "clocks")?;
-        journal.restore();
+        let notes = [journal.restore(), plan.notes].concat();
         let keeper = keeper.map(|command| journal.kept_by(command)).transpose()?;
-        let mut set =
-            ClockSet { settings: Vec::new(), verified: Vec::new(), notes: plan.notes, _keeper: keeper, journal };
+        let mut set = ClockSet { settings: Vec::new(), verified: Vec::new(), notes, _keeper: keeper, journal };
         let kilohertz = u32::try_from(request.clock.0 / 1000).unwrap_or(u32::MAX);
         for policy in plan.policies {
             // The limits must never cross: the kernel refuses that, or moves the other one.

@@ -135,14 +135,14 @@ impl Group {
             .map_err(|e| Fault::because(format!("{SUBJECT}: {}", self.path.display()), e, "run as root"))
     }
 
-    /// Moves every thread that can be moved to `to`. Returns how many stayed.
+    /// Moves every thread that can be moved to `to`, whatever fails. Returns how many stayed.
     ///
     /// Looks again until nothing more moves, since those who are moved may start others meanwhile.
     pub fn move_threads(&self, to: &Group, mut before_move: impl FnMut(i32) -> io::Result<bool>) -> io::Result<usize> {
-        let mut stayed = 0;
+        let (mut stayed, mut failed) = (0, Ok(()));
         for _ in 0..16 {
             let mut moved = 0;
-            stayed = 0;
+            (stayed, failed) = (0, Ok(()));
             for thread in self.threads()? {
                 if !before_move(thread)? {
                     continue;
@@ -153,14 +153,14 @@ impl Group {
                     Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {}
                     // A kernel thread that is bound to its core.
                     Err(e) if e.raw_os_error() == Some(libc::EINVAL) => stayed += 1,
-                    Err(e) => return Err(e),
+                    Err(e) => failed = Err(e),
                 }
             }
             if moved == 0 {
                 break;
             }
         }
-        Ok(stayed)
+        failed.map(|()| stayed)
     }
 
     /// The groups from this one upwards that do not give cpusets to those below, though they could: this one first. In
@@ -347,20 +347,22 @@ pub fn remove_remains() -> Result<usize> {
     }
 }
 
-/// The same, of a group that the caller has locked.
+/// The same, of a group that the caller has locked: all of it, whatever fails.
 fn remove_remains_of(group: &Group) -> io::Result<usize> {
-    let mut removed = 0;
-    let mut given = 0;
+    let (mut removed, mut given, mut failed) = (0, 0, Ok(()));
     for child in group.children()? {
         if let Some((_, levels)) = Maker::of(child.name()).filter(|(maker, _)| maker.is_gone()) {
-            removed += remove_remains_of(&child)?;
-            dissolve(&child, group)?;
-            removed += 1;
+            for done in [remove_remains_of(&child), dissolve(&child, group).map(|()| 1)] {
+                match done {
+                    Ok(more) => removed += more,
+                    Err(e) => failed = Err(e),
+                }
+            }
             given = given.max(levels);
         }
     }
     take_back(group, given);
-    Ok(removed)
+    failed.map(|()| removed)
 }
 
 /// The groups that were made to give cpusets to those below give none again, from `group` upwards; one of which another
@@ -375,8 +377,8 @@ pub(super) fn take_back(group: &Group, given: usize) {
 
 /// Gives the threads of `group` to `parent` and removes it; what others made in it stays, with all of its parent's cores.
 pub(super) fn dissolve(group: &Group, parent: &Group) -> io::Result<()> {
-    group.move_threads(parent, |_| Ok(true))?;
-    match fs::remove_dir(&group.path) {
+    let moved = group.move_threads(parent, |_| Ok(true));
+    let removed = match fs::remove_dir(&group.path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(e) if e.raw_os_error() == Some(libc::EBUSY) => match group.version {
             Version::One => {
@@ -389,7 +391,8 @@ pub(super) fn dissolve(group: &Group, parent: &Group) -> io::Result<()> {
             }
         },
         outcome => outcome,
-    }
+    };
+    moved.and(removed)
 }
 
 #[cfg(test)]
@@ -469,6 +472,21 @@ mod tests {
         assert_eq!(names(&session[..1]).as_deref(), Some(""));
         // Bound to version 1, or kept from a container.
         assert_eq!(names(&[("root", "cpu io", "cpu"), ("session", "cpu", "")]), None);
+    }
+
+    #[test]
+    fn remains_that_cannot_be_removed_keep_no_others() {
+        let (_tree, parent) = unified(&[("root", "cpuset", "cpuset")]);
+        let maker = Maker::this_process().unwrap();
+        let name = Maker { start: maker.start + 1, ..maker }.group_name(CORE, CoreId(3), 0);
+        let around = parent.child(&name);
+        // The inner one lists no threads.
+        fs::create_dir_all(around.child(&name).path).unwrap();
+        for (group, threads) in [(&parent, ""), (&around, "17\n")] {
+            fs::write(group.path.join("cgroup.threads"), threads).unwrap();
+        }
+        assert!(remove_remains_of(&parent).is_err());
+        assert_eq!(parent.threads().unwrap(), [17], "it has the thread back");
     }
 
     #[test]

@@ -113,9 +113,9 @@ impl Steered {
             check_on_line(source, cores, "choose among these")?;
         }
         let mut journal = open(root, &request.interface)?;
-        journal.restore();
+        let notes = journal.restore();
         let keeper = keeper.map(|command| journal.kept_by(command)).transpose()?;
-        let mut steered = Steered { means: None, settings: Vec::new(), notes: Vec::new(), _keeper: keeper, journal };
+        let mut steered = Steered { means: None, settings: Vec::new(), notes, _keeper: keeper, journal };
         steered.receive(of, request)?;
         if let Some(cores) = &request.xps {
             steered.apply(plan::xps(of, cores)?)?;

@@ -3,9 +3,10 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
 use proptest::prelude::*;
+use skip::disk::Disk;
 
 use super::*;
-use crate::journal::{Entry, parse};
+use crate::journal::Entry;
 
 /// A host's files as plain ones: an interface with two queues and a line for each. Only the kernel would obey; what is
 /// written, read back and restored shows.
@@ -35,8 +36,20 @@ impl Tree {
         tree
     }
 
+    /// With journals on a disk of their own.
+    fn on(disk: &Disk) -> Tree {
+        let tree = Tree::new();
+        symlink(disk.path(), tree.path("run")).unwrap();
+        tree
+    }
+
     fn path(&self, file: &str) -> PathBuf {
         self.0.path().join(file)
+    }
+
+    /// The one journal that there is.
+    fn journal(&self) -> PathBuf {
+        fs::read_dir(self.path("run/plimsoll-steering")).unwrap().next().unwrap().unwrap().path()
     }
 
     fn write(&self, file: &str, text: &str) {
@@ -67,12 +80,15 @@ fn request(receive: &str) -> Request {
     Request { interface: "nic".into(), receive: Some(receive.parse().unwrap()), ..Request::default() }
 }
 
+fn everything() -> Request {
+    Request { xps: Some("2-3".parse().unwrap()), flows: Some(false), ..request("1,3") }
+}
+
 #[test]
 fn interrupts_queues_and_flows_are_set_and_come_back() {
     let tree = Tree::new();
     assert_eq!(tree.all(), BEFORE);
-    let everything = Request { xps: Some("2-3".parse().unwrap()), flows: Some(false), ..request("1,3") };
-    let steered = tree.begin(&everything).unwrap();
+    let steered = tree.begin(&everything()).unwrap();
     assert_eq!(tree.all(), "1 3 0-3 | 0 0 | 0 0 | 4 8");
     assert_eq!((steered.means(), steered.settings().len()), (Some(Means::Irq), 6));
     assert_eq!(steered.settings()[1].to_string(), "irq 41: cores 3, was cores 0-3");
@@ -140,7 +156,7 @@ fn what_a_killed_run_left_is_restored_and_what_a_living_one_holds_is_not() {
     let busy = tree.begin(&request("2")).err().unwrap();
     assert!(busy.cause().contains(&format!("process {} ", std::process::id())), "{busy}");
     // As a kill leaves it: the lock goes, the journal stays.
-    let name = fs::read_dir(tree.path("run/plimsoll-steering")).unwrap().next().unwrap().unwrap().path();
+    let name = tree.journal();
     let kept = fs::read(&name).unwrap();
     drop(living);
     fs::create_dir(tree.path("run/plimsoll-steering")).unwrap();
@@ -148,12 +164,94 @@ fn what_a_killed_run_left_is_restored_and_what_a_living_one_holds_is_not() {
     for line in [40, 41] {
         tree.write(&format!("proc/irq/{line}/smp_affinity_list"), "1");
     }
-    // Of another network namespace.
+    // Of another network namespace, and one that cannot be read.
     let other = tree.path("run/plimsoll-steering/1-nic");
     fs::write(&other, &kept).unwrap();
-    assert_eq!(restore_remains_below(tree.0.path()).unwrap(), ["what a killed run had set on nic is restored"]);
+    fs::create_dir(tree.path(&format!("run/plimsoll-steering/{}odd", namespace().unwrap()))).unwrap();
+    let mut said = restore_remains_below(tree.0.path()).unwrap();
+    said.sort();
+    assert!(said[0].starts_with("steering odd: its journal in /run/plimsoll-steering: "), "{said:?}");
+    assert_eq!(said[1..], ["what a killed run had set on nic is restored"]);
     assert_eq!(tree.all(), BEFORE);
     assert!(other.exists() && !name.exists());
+}
+
+#[test]
+fn killed_at_any_write_everything_comes_back_though_the_disk_is_full() {
+    let Some(disk) = Disk::small() else { return };
+    let tree = Tree::on(&disk);
+    let steered = tree.begin(&everything()).unwrap();
+    let (path, entries) = (tree.journal(), steered.journal.entries.clone());
+    let whole = fs::read(&path).unwrap();
+    drop(steered);
+    let set = |entries: &[Entry<Knob>]| {
+        entries.iter().for_each(|entry| entry.knob.write(tree.0.path(), &entry.set).unwrap());
+    };
+    let restored = |left: &[u8]| {
+        disk.free();
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, left).unwrap();
+        disk.fill(0);
+        let said = restore_remains_below(tree.0.path()).unwrap();
+        assert_eq!((tree.all().as_str(), path.exists()), (BEFORE, false), "{}", String::from_utf8_lossy(left));
+        said
+    };
+    for cut in 0..=whole.len() {
+        set(&entries[..whole[..cut].iter().filter(|byte| **byte == b'\n').count()]);
+        restored(&whole[..cut]);
+    }
+    let back = entries.iter().rev().flat_map(|entry| entry.back.iter().map(move |value| (&entry.knob, value)));
+    for steps in 0..=back.clone().count() {
+        set(&entries);
+        back.clone().take(steps).for_each(|(knob, value)| knob.write(tree.0.path(), value).unwrap());
+        assert_eq!(restored(&whole), ["what a killed run had set on nic is restored"], "{steps} steps back");
+    }
+}
+
+#[test]
+fn on_a_full_disk_nothing_is_changed_and_what_was_comes_back() {
+    let Some(disk) = Disk::small() else { return };
+    let tree = Tree::on(&disk);
+    disk.fill(0);
+    let fault = tree.begin(&everything()).err().unwrap();
+    assert!(fault.next().starts_with("free space there"), "{fault}");
+    assert_eq!(tree.all(), BEFORE);
+
+    // A page holds one such line.
+    disk.fill(4096);
+    let mut journal = open(tree.0.path(), "nic").unwrap();
+    let cores: Value = (0..1000).collect();
+    journal.change(Knob::Xps("nic".into(), 0), cores.clone()).unwrap();
+    let whole = fs::read(tree.journal()).unwrap();
+    let (changed, fault) = (tree.all(), journal.change(Knob::Xps("nic".into(), 1), cores).unwrap_err());
+    assert!(fault.next().starts_with("free space there"), "{fault}");
+    assert!(changed != BEFORE && tree.all() == changed && fs::read(tree.journal()).unwrap() == whole);
+    assert_eq!(journal.restore(), Vec::<String>::new());
+    assert_eq!(tree.all(), BEFORE);
+}
+
+#[test]
+fn what_cannot_be_restored_is_said_and_left_for_later_and_the_rest_comes_back() {
+    let tree = Tree::new();
+    let mut steered = tree.begin(&everything()).unwrap();
+    let path = tree.journal();
+    let whole = fs::read_to_string(&path).unwrap();
+    // Its place is taken by a folder for a while.
+    let file = tree.path("proc/irq/41/smp_affinity_list");
+    fs::rename(&file, file.with_extension("aside")).unwrap();
+    fs::create_dir(&file).unwrap();
+    let said = steered.journal.restore();
+    assert!(said.len() == 1 && said[0].starts_with("irq 41: not restored: "), "{said:?}");
+    assert_eq!(tree.all(), BEFORE.replacen("0-3 0-3", "0-3 ?", 1));
+    drop(steered);
+    fs::remove_dir(&file).unwrap();
+    fs::rename(file.with_extension("aside"), &file).unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), whole);
+    fs::write(&path, format!("nonsense\n{whole}")).unwrap();
+    let damage = format!("{} is damaged: 1 line left out", path.display());
+    let expected = ["what a killed run had set on nic is restored".to_owned(), damage];
+    assert_eq!(restore_remains_below(tree.0.path()).unwrap(), expected);
+    assert_eq!((tree.all().as_str(), path.exists()), (BEFORE, false));
 }
 
 #[test]
@@ -188,22 +286,18 @@ fn knobs() -> impl Strategy<Value = Knob> {
 
 proptest! {
     #[test]
-    fn entries_read_back_and_a_line_that_was_cut_short_is_none(
+    fn entries_read_back(
         knob in knobs(),
         back in prop::collection::vec(prop::collection::vec(any::<u32>(), 0..5), 1..3),
         set in prop::collection::vec(any::<u32>(), 0..5),
-        cut in 1usize..9,
     ) {
         let entry = Entry { knob, back, set };
-        let line = entry.line();
-        prop_assert_eq!(parse(&line.repeat(2)), vec![entry.clone(), entry.clone()]);
-        let short = &line[..line.len() - cut.min(line.len())];
-        prop_assert_eq!(parse(&format!("{line}{short}")), vec![entry]);
+        prop_assert_eq!(Entry::<Knob>::parse(entry.line().trim_end_matches('\n')), Some(entry));
     }
 
     #[test]
     fn any_text_reads_without_panic_and_leads_nowhere_else(text in "[a-z0-9/.,;\t\n -]{0,80}") {
-        for entry in parse::<Knob>(&text) {
+        for entry in text.lines().filter_map(Entry::<Knob>::parse) {
             prop_assert!(!entry.knob.to_string().contains('/') && !entry.knob.to_string().contains(".."));
         }
     }

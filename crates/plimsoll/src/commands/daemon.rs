@@ -117,7 +117,8 @@ fn attend(run: Run) -> Result<ExitCode> {
     let settings = Settings { window, dry_run: run.dry_run, only, record: run.record, metrics: run.metrics, deciding };
     linux::signal::watch()?;
     let folder = run.folder.path()?;
-    let mut daemon = Daemon::start(&folder, settings, |decision: &Decision| eprintln!("plimsoll daemon: {decision}"))?;
+    let told = |decision: &Decision| output::tell(&format!("plimsoll daemon: {decision}\n"));
+    let mut daemon = Daemon::start(&folder, settings, told)?;
     eprintln!("plimsoll daemon: watches, with its folder at {}", folder.display());
     let began = clock::monotonic();
     let end = run.time.map(|time| Nanoseconds(began.0 + (time * 1e9) as u64));
