@@ -9,6 +9,7 @@ use std::time::Duration;
 
 pub(crate) use machine::lock::described;
 use machine::{Fault, Result};
+use rustix::fs::{Access, access};
 use rustix::process::geteuid;
 
 /// What came of asking for a lock.
@@ -53,6 +54,8 @@ fn closed(folder: PathBuf) -> Result<PathBuf> {
     }
     // Not of what a link leads to: others may have made that link.
     let found = fs::symlink_metadata(&folder).map_err(fault)?;
+    // Root, too, may see it and not write there.
+    access(&folder, Access::WRITE_OK).map_err(|e| fault(e.into()))?;
     if found.is_dir() && found.uid() == geteuid().as_raw() && found.mode() & 0o077 == 0 {
         return Ok(folder);
     }
