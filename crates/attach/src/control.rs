@@ -1,16 +1,18 @@
 //! What a runtime and other processes say to each other: one JSON line each way over an abstract socket that carries the
 //! runtime's process number, and the PID namespace in which that counts, and ends with it.
 
+use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use linux::rendezvous;
+use linux::{credentials, rendezvous};
 use machine::bounds::CONTROL_LINE;
-use machine::{Fault, Result, Site};
+use machine::{Fault, FaultKind, Result, Site, printable};
 use offcode::{Guid, Specification};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::evidence::Evidence;
 use crate::moved::Moved;
@@ -120,14 +122,37 @@ pub fn say<T: Serialize>(mut stream: &UnixStream, what: &T) -> Result<()> {
 
 /// One line, and nothing of what follows it; within [`PATIENCE`] as a whole.
 pub fn hear<T: serde::de::DeserializeOwned>(stream: &UnixStream) -> Result<T> {
-    hear_within(stream, PATIENCE, LINE)
+    let line = line_within(stream, PATIENCE, LINE)?;
+    serde_json::from_slice(&line).map_err(|e| unread(&line, &e))
 }
 
-fn hear_within<T: serde::de::DeserializeOwned>(
-    mut stream: &UnixStream,
-    patience: Duration,
-    longest: usize,
-) -> Result<T> {
+/// An answer, with nothing in its words that a terminal obeys.
+fn hear_answer(stream: &UnixStream, patience: Duration) -> Result<Answer> {
+    fn clean(value: &mut Value) {
+        match value {
+            Value::String(text) => *text = printable(text),
+            Value::Array(values) => values.iter_mut().for_each(clean),
+            Value::Object(fields) => fields.values_mut().for_each(clean),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+    let line = line_within(stream, patience, ANSWER)?;
+    let read = serde_json::from_slice(&line).and_then(|mut value: Value| {
+        clean(&mut value);
+        serde_json::from_value(value)
+    });
+    read.map_err(|e| unread(&line, &e))
+}
+
+fn unread(line: &[u8], error: &serde_json::Error) -> Fault {
+    let cause = match line {
+        [] => "the other end left without a word".into(),
+        _ => printable(&error.to_string()),
+    };
+    Fault::new("control connection", cause, "use the plimsoll of the same version on both ends")
+}
+
+fn line_within(mut stream: &UnixStream, patience: Duration, longest: usize) -> Result<Vec<u8>> {
     let until = Instant::now() + patience;
     let late = || {
         let cause = format!("no whole line came within {} s", patience.as_secs());
@@ -146,10 +171,7 @@ fn hear_within<T: serde::de::DeserializeOwned>(
             _ => return Err(late()),
         }
     }
-    serde_json::from_slice(&line).map_err(|e| {
-        let cause = if line.is_empty() { "the other end left without a word".into() } else { e.to_string() };
-        Fault::new("control connection", cause, "use the plimsoll of the same version on both ends")
-    })
+    Ok(line)
 }
 
 /// What names of processes begin with that are numbered as this one is: containers may share a network and not their
@@ -158,22 +180,58 @@ pub fn prefix() -> String {
     format!("{PREFIX}{}/", linux::accounting::pid_namespace())
 }
 
-/// The processes of this user, or for root of all, that have a runtime, in this PID namespace.
-pub fn processes() -> Result<Vec<u32>> {
-    let prefix = prefix();
-    let names = rendezvous::names(&prefix)?;
-    Ok(names.iter().filter_map(|name| name.strip_prefix(&prefix)?.parse().ok()).collect())
+/// Processes of this PID namespace that have a runtime.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// This user's.
+    pub own: Vec<u32>,
+    /// For root: those of each other user.
+    pub others: BTreeMap<u32, Vec<u32>>,
+    /// How many take no callers, so that nobody can tell whose they are.
+    pub busy: usize,
 }
 
-fn ask(process: u32, request: &Request) -> Result<(Answer, UnixStream)> {
-    let patience = match request {
-        Request::Migrate { .. } | Request::Upgrade { .. } => OF_A_MOVE,
-        _ => PATIENCE,
-    };
+/// Who has a runtime.
+pub fn find() -> Result<Found> {
+    let prefix = prefix();
+    let held = rendezvous::holders(&prefix)?;
+    let number = |name: &String| -> Option<u32> { name.strip_prefix(&prefix)?.parse().ok() };
+    let own = held.own.iter().filter_map(number).collect();
+    let mut found = Found { own, others: BTreeMap::new(), busy: held.busy };
+    for (name, user) in &held.others {
+        found.others.entry(*user).or_default().extend(number(name));
+    }
+    Ok(found)
+}
+
+/// The processes of this user that have a runtime, in this PID namespace.
+pub fn processes() -> Result<Vec<u32>> {
+    find().map(|found| found.own)
+}
+
+/// Whose runtimes are asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    /// This user's.
+    Own,
+    /// Any that this user may look at.
+    Any,
+}
+
+fn ask(whose: Whose, process: u32, request: &Request) -> Result<(Answer, UnixStream)> {
+    ask_within(whose, process, request, PATIENCE)
+}
+
+fn ask_within(whose: Whose, process: u32, request: &Request, patience: Duration) -> Result<(Answer, UnixStream)> {
     let outer = |fault: Fault| fault.within(format!("runtime of process {process}"));
-    let stream = rendezvous::call(&format!("{}{process}", prefix())).map_err(outer)?;
+    let name = format!("{}{process}", prefix());
+    let stream = match whose {
+        Whose::Own => rendezvous::call(&name),
+        Whose::Any => rendezvous::look_at(&name),
+    };
+    let stream = stream.map_err(outer)?;
     say(&stream, request).map_err(outer)?;
-    Ok((hear_within(&stream, patience, ANSWER).map_err(outer)?, stream))
+    Ok((hear_answer(&stream, patience).map_err(outer)?, stream))
 }
 
 fn odd() -> Fault {
@@ -195,10 +253,37 @@ impl Answer {
     }
 }
 
-/// What runs in a process's runtime.
+/// What runs in the runtime of a process of this user.
 pub fn status(process: u32) -> Result<Report> {
-    match ask(process, &Request::Status)?.0 {
-        Answer::Status(report) => Ok(report),
+    report(Whose::Own, process, PATIENCE)
+}
+
+/// The same, for root of any user's process.
+pub fn look_at(process: u32) -> Result<Report> {
+    report(Whose::Any, process, PATIENCE)
+}
+
+/// The same of all processes of another user, who gets a limited time for them together.
+pub fn look_at_all(user: u32, processes: &[u32]) -> Vec<Result<Report>> {
+    let until = Instant::now() + PATIENCE;
+    let mut said = Vec::new();
+    for (at, process) in processes.iter().enumerate() {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            let subject = format!("{} more runtimes of user {user}", processes.len() - at);
+            let cause = format!("those before took {} s", PATIENCE.as_secs());
+            said.push(Err(Fault::new(subject, cause, "look at one with --process")));
+            break;
+        }
+        said.push(report(Whose::Any, *process, left));
+    }
+    said
+}
+
+fn report(whose: Whose, process: u32, patience: Duration) -> Result<Report> {
+    match ask_within(whose, process, &Request::Status, patience)?.0 {
+        // Whatever number it gives itself.
+        Answer::Status(report) => Ok(Report { process, ..report }),
         other => other.done().and_then(|()| Err(odd())),
     }
 }
@@ -214,7 +299,7 @@ pub fn upgrade_at(process: u32, offcode: &str, depot: &Path) -> Result<Moved> {
 }
 
 fn moved(process: u32, request: &Request) -> Result<Moved> {
-    match ask(process, request)?.0 {
+    match ask_within(Whose::Own, process, request, OF_A_MOVE)?.0 {
         Answer::Moved(moved) => Ok(moved),
         other => other.done().and_then(|()| Err(odd())),
     }
@@ -222,7 +307,8 @@ fn moved(process: u32, request: &Request) -> Result<Moved> {
 
 /// Sets an attribute of an offcode. Returns what it was before.
 pub fn set_at(process: u32, offcode: &str, name: &str, value: &str) -> Result<Option<String>> {
-    match ask(process, &Request::Set { offcode: offcode.into(), name: name.into(), value: value.into() })?.0 {
+    let request = Request::Set { offcode: offcode.into(), name: name.into(), value: value.into() };
+    match ask(Whose::Own, process, &request)?.0 {
         Answer::Was(before) => Ok(before),
         other => other.done().and_then(|()| Err(odd())),
     }
@@ -230,7 +316,7 @@ pub fn set_at(process: u32, offcode: &str, name: &str, value: &str) -> Result<Op
 
 /// Keys and values of a map or a variable of an offcode's object, as text, and whether there are more.
 pub fn map_of(process: u32, offcode: &str, name: &str) -> Result<(Vec<(String, String)>, bool)> {
-    match ask(process, &Request::Map { offcode: offcode.into(), name: name.into() })?.0 {
+    match ask(Whose::Any, process, &Request::Map { offcode: offcode.into(), name: name.into() })?.0 {
         Answer::Map(entries, more) => Ok((entries, more)),
         other => other.done().and_then(|()| Err(odd())),
     }
@@ -238,20 +324,30 @@ pub fn map_of(process: u32, offcode: &str, name: &str) -> Result<(Vec<(String, S
 
 /// The calls that an offcode has got since the one of number `from`; see [`Request::Trace`].
 pub fn calls_of(process: u32, offcode: &str, from: Option<u64>) -> Result<Calls> {
-    match ask(process, &Request::Trace { offcode: offcode.into(), from })?.0 {
+    match ask(Whose::Any, process, &Request::Trace { offcode: offcode.into(), from })?.0 {
         Answer::Calls(calls) => Ok(calls),
         other => other.done().and_then(|()| Err(odd())),
     }
 }
 
-/// Ends an offcode, or the whole runtime.
-pub fn stop_at(process: u32, offcode: Option<&str>) -> Result<()> {
-    ask(process, &Request::Stop { offcode: offcode.map(Into::into) })?.0.done()
+/// Ends an offcode, or the whole runtime; for root of any user's process. Says whose it is.
+pub fn stop_at(process: u32, offcode: Option<&str>) -> Result<u32> {
+    let (answer, stream) = ask(Whose::Any, process, &Request::Stop { offcode: offcode.map(Into::into) })?;
+    answer.done()?;
+    credentials::of_peer(&stream).map(|peer| peer.user).map_err(broken)
+}
+
+/// Whether that user's process has its runtime still.
+pub fn is_up(process: u32, user: u32) -> bool {
+    match rendezvous::look_at(&format!("{}{process}", prefix())) {
+        Ok(stream) => credentials::of_peer(&stream).is_ok_and(|peer| peer.user == user),
+        Err(fault) => fault.kind() == FaultKind::Busy,
+    }
 }
 
 /// A channel in shared memory to an offcode of another process, and the connection that says how long it is used.
 pub(crate) fn attach_to(process: u32, request: &Request) -> Result<(ports::channel::Endpoint, UnixStream)> {
-    let (answer, stream) = ask(process, request)?;
+    let (answer, stream) = ask(Whose::Own, process, request)?;
     answer.done()?;
     let end = ports::channel::accept(&stream);
     Ok((end.map_err(|fault| fault.within(format!("runtime of process {process}")))?, stream))

@@ -1,6 +1,6 @@
 //! The folder of a daemon: its lock, what it decided and what it does now. One daemon uses it at a time; anyone may read.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -8,18 +8,21 @@ use std::time::Duration;
 
 use linux::output::replace;
 use linux::write_ahead::Log;
-use machine::{Fault, FaultKind, Result};
+use machine::lock::{Lock, is_held};
+use machine::{Fault, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::decision::Decision;
 
-const LOCK: &str = "lock";
+const LOCK: &str = "daemon.lock";
 const STATUS: &str = "status.json";
 const DECISIONS: &str = "decisions.jsonl";
 /// The decisions before those, kept until there are as many again.
 const EARLIER: &str = "decisions.earlier.jsonl";
 /// Bytes of decisions in one file.
 const MOST: u64 = 1 << 20;
+/// Who only reads holds the lock for a moment.
+const PATIENCE: Duration = Duration::from_millis(200);
 
 /// The folder where nothing else was named: that of systemd's unit, of the session, or of the host for root.
 pub fn folder() -> Result<PathBuf> {
@@ -40,8 +43,7 @@ pub struct State {
     folder: PathBuf,
     /// From the first one on.
     decisions: Option<Log>,
-    // The lock goes with its holder, however that ends.
-    _lock: File,
+    _lock: Lock,
 }
 
 impl State {
@@ -59,18 +61,9 @@ impl State {
                 "name a folder that is this user's alone with --state",
             ));
         }
-        let lock = lock(folder).map_err(fault)?;
-        // Who only reads holds it for a moment.
-        let mut tries = (0..5).map(|_| lock.try_lock().inspect_err(|_| std::thread::sleep(Duration::from_millis(20))));
-        match tries.by_ref().find(|tried| !matches!(tried, Err(TryLockError::WouldBlock))) {
-            Some(Ok(())) => {}
-            None | Some(Err(TryLockError::WouldBlock)) => {
-                let next = "see what it does with plimsoll daemon status, or name another folder with --state";
-                let busy = Fault::new(folder.display().to_string(), "another daemon uses it", next);
-                return Err(busy.of_kind(FaultKind::Busy));
-            }
-            Some(Err(TryLockError::Error(error))) => return Err(fault(error)),
-        }
+        let subject = format!("daemon's folder {}", folder.display());
+        let next = "see what it does with plimsoll daemon status, or name another folder with --state";
+        let lock = Lock::take(&folder.join(LOCK), &subject, PATIENCE, next)?;
         Ok(State { folder: folder.into(), decisions: None, _lock: lock })
     }
 
@@ -106,10 +99,6 @@ impl State {
         let text = serde_json::to_string_pretty(status).unwrap_or_default() + "\n";
         replace(&self.folder.join(STATUS), &text)
     }
-}
-
-fn lock(folder: &Path) -> std::io::Result<File> {
-    File::options().write(true).create(true).truncate(false).open(folder.join(LOCK))
 }
 
 /// What a daemon does, as of its last window.
@@ -180,9 +169,8 @@ impl Shown {
     pub fn read(folder: &Path, most: usize) -> Result<Shown> {
         let next = "start one with plimsoll daemon, or name its folder with --state";
         let fault = |e| Fault::because(folder.display().to_string(), e, next);
-        // Its place in the folder is held while a daemon lives.
-        let lock = File::open(folder.join(LOCK)).map_err(fault)?;
-        let running = matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock));
+        // It is held while a daemon lives.
+        let running = is_held(&folder.join(LOCK)).map_err(fault)?;
         let status = fs::read_to_string(folder.join(STATUS)).ok();
         let status = status.and_then(|text| serde_json::from_str(&text).ok());
         let mut decisions: Vec<Decision> = Vec::new();
@@ -199,6 +187,8 @@ impl Shown {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use machine::FaultKind;
+
     use super::*;
     use crate::decision::What;
 
@@ -208,6 +198,27 @@ mod tests {
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
         let fault = State::take(folder.path()).err().unwrap();
         assert_eq!(fault.cause(), "other users could write into it");
+    }
+
+    #[test]
+    fn other_users_lock_what_they_can_open_and_keep_no_daemon_away() {
+        let home = tempfile::tempdir().unwrap();
+        fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let folder = home.path().join("state");
+        let state = State::take(&folder).unwrap();
+        state.show(&Status::default()).unwrap();
+        let opened = skip::another_user(|| {
+            assert!(Shown::read(&folder, 1).unwrap().running, "anyone may read");
+            let files = fs::read_dir(&folder).unwrap().map(|entry| File::open(entry.unwrap().path()));
+            files.flatten().collect::<Vec<File>>()
+        });
+        let Some(opened) = opened else { return };
+        drop(state);
+        assert!(!opened.is_empty());
+        for file in &opened {
+            file.try_lock().unwrap();
+        }
+        State::take(&folder).unwrap();
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! A store's file: SQLite. One process at a time measures into it; others may read it meanwhile. What was committed survives
 //! the end of the process, however it ends.
 
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::path::{Path as FilePath, PathBuf};
 use std::time::Duration;
 
+use machine::lock::{Lock, beside};
 use machine::{Fault, Nanoseconds, Result};
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
@@ -31,10 +32,13 @@ pub struct Database {
     number: i64,
     connection: Connection,
     path: PathBuf,
-    /// Locked for as long as this measures; `None` for a reader. Closed after the connection, whose own locks on the file
-    /// end with any descriptor of it that this process closes.
-    _measures: Option<File>,
+    /// Held for as long as this measures; `None` for a reader.
+    _measures: Option<Lock>,
 }
+
+/// A process that this one has just started holds a lock too, until it becomes another program.
+const PATIENCE: Duration = Duration::from_millis(200);
+const IN_USE: &str = "wait until that one ends, or give another place with --store FILE";
 
 impl Database {
     /// Opens the store at `path` to measure into, or makes it. Faults where it is corrupt, foreign, newer, measured into
@@ -45,25 +49,20 @@ impl Database {
                 Fault::because(format!("store {}", path.display()), error, "give another place with --store FILE")
             })?;
         }
-        let file = File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(|error| {
+        // Closed before there is a connection, whose own locks on the file end with any descriptor of it that this process
+        // closes.
+        File::options().read(true).write(true).create(true).truncate(false).open(path).map_err(|error| {
             Fault::because(
                 format!("store {}", path.display()),
                 error,
                 "give a place that you may write with --store FILE",
             )
         })?;
-        // The kernel lets it go when the process ends, however it ends.
-        lock(&file).map_err(|error| match error {
-            TryLockError::WouldBlock => in_use(path, layout),
-            TryLockError::Error(error) => {
-                let next = "give a place on another file system with --store FILE";
-                Fault::because(format!("store {}: its lock", path.display()), error, next)
-            }
-        })?;
+        let lock = Lock::take(&beside(path), &format!("store {}", path.display()), PATIENCE, IN_USE)?;
         let fail = |error| fault(path, layout, error);
         let connection = connect(path.as_os_str(), OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(fail)?;
         let number = layout.number;
-        let mut database = Database { layout, number, connection, path: path.to_path_buf(), _measures: Some(file) };
+        let mut database = Database { layout, number, connection, path: path.to_path_buf(), _measures: Some(lock) };
         database.check(true)?;
         // A commit is in the log, hence in the kernel, before it returns: kill -9 loses nothing; NORMAL keeps fsync out of
         // the time between two blocks.
@@ -162,17 +161,6 @@ impl Database {
     }
 }
 
-/// A process that this one just started holds it too, until it becomes another program: that is waited for.
-fn lock(file: &File) -> Result<(), TryLockError> {
-    for _ in 0..20 {
-        match file.try_lock() {
-            Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(10)),
-            locked => return locked,
-        }
-    }
-    file.try_lock()
-}
-
 fn connect(name: impl AsRef<FilePath>, flags: OpenFlags) -> rusqlite::Result<Connection> {
     let connection = Connection::open_with_flags(name, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     connection.busy_timeout(Duration::from_millis(200))?;
@@ -208,11 +196,7 @@ fn corrupt(path: &FilePath, layout: &Layout, cause: &str) -> Fault {
 }
 
 fn in_use(path: &FilePath, layout: &Layout) -> Fault {
-    Fault::new(
-        format!("store {}", path.display()),
-        format!("another {} measures into it", layout.what),
-        "wait until that one ends, or give another place with --store FILE",
-    )
+    Fault::new(format!("store {}", path.display()), format!("another {} measures into it", layout.what), IN_USE)
 }
 
 fn fault(path: &FilePath, layout: &Layout, error: rusqlite::Error) -> Fault {

@@ -242,7 +242,7 @@ fn a_lock_that_is_let_go_at_once_is_waited_for() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("study.sqlite");
     drop(Store::open(&path).unwrap());
-    let held = std::fs::File::open(&path).unwrap();
+    let held = std::fs::File::open(machine::lock::beside(&path)).unwrap();
     held.try_lock().unwrap();
     std::thread::scope(|scope| {
         let opened = scope.spawn(|| Store::open(&path).map(drop));
@@ -303,9 +303,29 @@ fn a_store_in_use_says_so() {
     let path = folder.path().join("study.sqlite");
     let held = Store::open(&path).unwrap();
     let fault = refusal(&path);
-    assert_eq!(fault.cause(), "another study measures into it");
+    assert_eq!(fault.subject(), format!("store {}", path.display()));
+    assert!(fault.cause().starts_with(&format!("process {} (", std::process::id())), "{fault}");
     drop(held);
     Store::open(&path).unwrap();
+}
+
+#[test]
+fn another_users_lock_on_a_store_that_it_may_read_keeps_nobody_from_measuring() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let path = folder.path().join("study.sqlite");
+    drop(Store::open(&path).unwrap());
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let theirs = skip::another_user(|| {
+        assert!(std::fs::File::open(machine::lock::beside(&path)).is_err());
+        let store = std::fs::File::open(&path).unwrap();
+        store.try_lock().unwrap();
+        store
+    });
+    if theirs.is_some() {
+        Store::open(&path).unwrap();
+    }
 }
 
 #[test]

@@ -2,19 +2,17 @@
 //! opened with such a source tells its name to processes of the same user on this host. It listens on an abstract socket of
 //! its network namespace, so that no other host and no other user reaches it.
 
+use std::error::Error;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs, UdpSocket};
-use std::os::fd::AsRawFd;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use endpoint::Name;
-use machine::{Fault, Result};
+use linux::rendezvous::{self, Meeting};
+use machine::{Fault, FaultKind, Result};
 
 /// How long one that does not listen yet is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -61,17 +59,13 @@ impl Service {
     /// # Errors
     /// Nobody of this user has it.
     pub fn ask(self) -> Result<Name> {
-        let fault = |error: io::Error| {
-            let next = "start the one that is to be reached first, as the same user, on this host";
-            Fault::because(format!("endpoint of service {}", self.port), error, next)
-        };
         let until = Instant::now() + PATIENCE;
         loop {
             match self.look() {
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && Instant::now() < until => {
+                Err(fault) if fault.kind() == FaultKind::Closed && Instant::now() < until => {
                     std::thread::sleep(Duration::from_millis(20));
                 }
-                found => return found.map_err(fault),
+                found => return found,
             }
         }
     }
@@ -80,16 +74,19 @@ impl Service {
     ///
     /// # Errors
     /// As for [`Service::ask`].
-    pub fn look(self) -> io::Result<Name> {
-        let mut stream = UnixStream::connect_addr(&self.socket()?)?;
+    pub fn look(self) -> Result<Name> {
+        let subject = format!("endpoint of service {}", self.port);
+        let next = "start the one that is to be reached first, as the same user, on this host";
+        let absent = |fault: Fault| Fault::new(&*subject, fault.cause(), next).of_kind(fault.kind());
+        let mut stream = rendezvous::call(&self.meeting()).map_err(absent)?;
         let mut bytes = [0; Name::LENGTH];
-        stream.set_read_timeout(Some(ANSWER)).and_then(|()| same_user(&stream))?;
-        stream.read_exact(&mut bytes)?;
-        Name::from_bytes(&bytes).map_err(io::Error::other)
+        let heard = stream.set_read_timeout(Some(ANSWER)).and_then(|()| stream.read_exact(&mut bytes));
+        heard.map_err(|error| Fault::because(&*subject, error, next))?;
+        Name::from_bytes(&bytes)
     }
 
-    fn socket(self) -> io::Result<SocketAddr> {
-        SocketAddr::from_abstract_name(format!("plimsoll-service-{}", self.port))
+    fn meeting(self) -> String {
+        format!("plimsoll-service-{}", self.port)
     }
 }
 
@@ -124,8 +121,7 @@ impl std::fmt::Display for Service {
 /// Tells an endpoint's name while it lives.
 #[derive(Debug)]
 pub struct Told {
-    listener: Arc<UnixListener>,
-    over: Arc<AtomicBool>,
+    meeting: Arc<Meeting>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -133,50 +129,27 @@ impl Told {
     /// # Errors
     /// The service is another endpoint's: the number is for libfabric.
     pub fn at(service: Service, name: Name) -> std::result::Result<Told, c_int> {
-        let code = |error: io::Error| error.raw_os_error().unwrap_or(libc::EIO);
-        let listener = Arc::new(service.socket().and_then(|at| UnixListener::bind_addr(&at)).map_err(code)?);
-        let over = Arc::new(AtomicBool::new(false));
-        let (served, ended) = (listener.clone(), over.clone());
+        let code = |error: &io::Error| error.raw_os_error().unwrap_or(libc::EIO);
+        let refused = |fault: Fault| fault.source().and_then(|e| e.downcast_ref()).map_or(libc::EIO, code);
+        let meeting = Arc::new(Meeting::open(&service.meeting()).map_err(refused)?);
+        let served = meeting.clone();
         let serve = move || {
-            for stream in served.incoming() {
-                if ended.load(Ordering::Acquire) {
-                    return;
-                }
-                // One that leaves early, or is somebody else, gets nothing.
-                let Ok(mut stream) = stream else { continue };
-                let told = stream.set_write_timeout(Some(ANSWER)).and_then(|()| same_user(&stream));
-                let _ = told.and_then(|()| stream.write_all(name.as_bytes()));
+            while let Some(mut stream) = served.accept() {
+                // One that leaves early gets nothing.
+                let _ = stream.set_write_timeout(Some(ANSWER)).and_then(|()| stream.write_all(name.as_bytes()));
             }
         };
-        let thread = std::thread::Builder::new().name("plimsoll-service".into()).spawn(serve).map_err(code)?;
-        Ok(Told { listener, over, thread: Some(thread) })
+        let thread = std::thread::Builder::new().name("plimsoll-service".into()).spawn(serve).map_err(|e| code(&e))?;
+        Ok(Told { meeting, thread: Some(thread) })
     }
 }
 
 impl Drop for Told {
     fn drop(&mut self) {
-        self.over.store(true, Ordering::Release);
-        // SAFETY: the descriptor is the listener's, which is held; it ends the wait of the thread.
-        unsafe { libc::shutdown(self.listener.as_raw_fd(), libc::SHUT_RDWR) };
+        self.meeting.end();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-    }
-}
-
-fn same_user(stream: &UnixStream) -> io::Result<()> {
-    let mut other = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
-    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-    let into = (&raw mut other).cast();
-    // SAFETY: `into` holds `length` bytes, of a structure of integers.
-    let read = unsafe { libc::getsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, into, &mut length) };
-    if read != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the call has no pointers.
-    match other.uid == unsafe { libc::geteuid() } {
-        true => Ok(()),
-        false => Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("it is of user {}", other.uid))),
     }
 }
 
@@ -218,5 +191,7 @@ mod tests {
         let fault = service.ask().unwrap_err().to_string();
         assert!(fault.contains("start the one that is to be reached first"), "{fault}");
         drop(Told::at(service, name).unwrap());
+        let Some(_theirs) = skip::another_user(|| Told::at(service, name).unwrap()) else { return };
+        assert_eq!(service.ask().unwrap_err().kind(), FaultKind::NotPermitted);
     }
 }

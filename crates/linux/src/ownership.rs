@@ -1,11 +1,16 @@
 //! One owner a thing: locks that the kernel drops with their last holder.
 
-use std::fs::{self, File};
+use std::env;
+use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::PathBuf;
+use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
+pub(crate) use machine::lock::described;
+use machine::{Fault, Result};
+use rustix::fs::{Access, access};
+use rustix::process::geteuid;
 
 /// What came of asking for a lock.
 pub(crate) enum Lock {
@@ -14,32 +19,47 @@ pub(crate) enum Lock {
     Held(Option<u32>),
 }
 
-/// Asks for the lock on `file`, which lasts until every descriptor of it is closed.
+/// Asks for the lock on `file`, which lasts until every descriptor of it is closed. No other user may be able to open it.
 pub(crate) fn lock(file: &File) -> io::Result<Lock> {
-    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+    match file.try_lock() {
         Ok(()) => Ok(Lock::Taken),
-        Err(Errno::WOULDBLOCK) => Ok(Lock::Held(holder(file))),
-        Err(error) => Err(error.into()),
+        Err(TryLockError::WouldBlock) => Ok(Lock::Held(machine::lock::holder(file))),
+        Err(TryLockError::Error(error)) => Err(error),
     }
 }
 
-/// A holder, in words that others can act on.
-pub(crate) fn described(holder: Option<u32>, otherwise: &str) -> String {
-    holder.map_or(otherwise.to_owned(), |process| {
-        let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
-        format!("process {process} ({}) has it", name.trim())
-    })
+/// This user's lock of what has no file that is this user's alone, such as a core; as [`machine::lock::Lock::take`].
+pub(crate) fn take(name: &str, subject: &str, patience: Duration, next: &str) -> Result<machine::lock::Lock> {
+    machine::lock::Lock::take(&folder()?.join(name), subject, patience, next)
 }
 
-/// The process that took the lock, as the kernel lists it: `1: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE 0 EOF`.
-fn holder(file: &File) -> Option<u32> {
-    let inode = format!(":{}", file.metadata().ok()?.ino());
-    let locks = fs::read_to_string("/proc/locks").ok()?;
-    let line = locks.lines().find(|line| {
-        let mut words = line.split_whitespace();
-        line.contains(" FLOCK ") && words.any(|word| word.matches(':').count() == 2 && word.ends_with(&inode))
-    })?;
-    line.split_whitespace().nth(4)?.parse().ok().filter(|process| start_of(*process).is_ok())
+/// The folder of this user's locks.
+fn folder() -> Result<PathBuf> {
+    let user = geteuid();
+    let session = || env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_absolute());
+    let runtime = if user.is_root() { Some("/run".into()) } else { session() };
+    // A unit of systemd may have no place to write but a /tmp of its own.
+    let first = runtime.and_then(|folder| closed(folder.join("plimsoll-locks")).ok());
+    first.map_or_else(|| closed(format!("/tmp/plimsoll-{}", user.as_raw()).into()), Ok)
+}
+
+/// `folder`, made where it is not there, and closed to other users.
+fn closed(folder: PathBuf) -> Result<PathBuf> {
+    let subject = format!("folder of locks {}", folder.display());
+    let next = "remove it, or set XDG_RUNTIME_DIR to a folder that is yours alone";
+    let fault = |error: io::Error| Fault::unwritable(subject.as_str(), error, next);
+    match DirBuilder::new().mode(0o700).create(&folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(fault(error)),
+        _ => {}
+    }
+    // Not of what a link leads to: others may have made that link.
+    let found = fs::symlink_metadata(&folder).map_err(fault)?;
+    // Root, too, may see it and not write there.
+    access(&folder, Access::WRITE_OK).map_err(|e| fault(e.into()))?;
+    if found.is_dir() && found.uid() == geteuid().as_raw() && found.mode() & 0o077 == 0 {
+        return Ok(folder);
+    }
+    Err(Fault::new(subject, "another user has made it, or may enter it", next))
 }
 
 /// When a process started, in ticks since boot: the 22nd field of `stat`. The second, the name, may hold blanks and
@@ -53,4 +73,34 @@ pub(crate) fn start_of(process: u32) -> io::Result<u64> {
         return Err(io::ErrorKind::NotFound.into());
     }
     fields.nth(18).and_then(|field| field.parse().ok()).ok_or_else(odd)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    use super::*;
+
+    #[test]
+    fn locks_are_in_no_folder_of_others_and_behind_no_link() {
+        let above = tempfile::tempdir().unwrap();
+        let [own, open, link] = ["own", "open", "link"].map(|name| above.path().join(name));
+        for _ in 0..2 {
+            assert_eq!(closed(own.clone()).unwrap(), own);
+        }
+        fs::create_dir(&open).unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o711)).unwrap();
+        symlink(&own, &link).unwrap();
+        let refused = |folder: &PathBuf| {
+            let fault = closed(folder.clone()).unwrap_err();
+            assert_eq!(fault.cause(), "another user has made it, or may enter it");
+        };
+        refused(&open);
+        refused(&link);
+        match chown(&own, Some(skip::OTHER_USER), None) {
+            Ok(()) => refused(&own),
+            Err(error) => skip::part(format_args!("no folder can be another user's: {error}")),
+        }
+        assert!(folder().unwrap().is_dir());
+    }
 }

@@ -4,21 +4,27 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use machine::{Fault, Result};
+use machine::{Fault, FaultKind, Result};
 use rustix::event::{PollFd, PollFlags};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::process::geteuid;
 use rustix::time::Timespec;
 
 use crate::credentials;
 use crate::shortage::{self, Need};
 
-/// Between two tries to take a caller where the kernel refuses: at first, and at most.
+/// Between two tries to take a caller where the kernel refuses, or to call: at first, and at most.
 const PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+/// How long a holder may have no room for another caller.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A name on which this process is found, in this network namespace.
+#[derive(Debug)]
 pub struct Meeting {
     listener: UnixListener,
     name: String,
@@ -49,16 +55,18 @@ impl Meeting {
     /// Waits for the next caller of the same user, or of root. Others are turned away and not told of.
     ///
     /// Where no descriptor is left, the reserve's takes a caller all the same, so that it can be told; the next ones wait
-    /// until descriptors are free.
-    pub fn accept(&self) -> UnixStream {
+    /// until descriptors are free. `None` after [`Meeting::end`].
+    pub fn accept(&self) -> Option<UnixStream> {
         let mut pause = PAUSE;
         loop {
             let _ = shortage::keep_reserve();
             match self.take() {
-                Ok(Some(stream)) => return stream,
+                Ok(Some(stream)) => return Some(stream),
                 Ok(None) => {}
+                // What the kernel says of a listener that was shut down.
+                Err(e) if e.kind() == ErrorKind::InvalidInput => return None,
                 Err(_) => {
-                    std::thread::sleep(pause);
+                    thread::sleep(pause);
                     pause = (2 * pause).min(LONGEST_PAUSE);
                 }
             }
@@ -102,14 +110,15 @@ impl Meeting {
             }
         };
         // The kernel's word for who connected: the name alone is open to every user of the host.
-        let us = rustix::process::geteuid().as_raw();
+        let us = geteuid().as_raw();
         let known = matches!(credentials::of_peer(&stream), Ok(peer) if peer.user == us || peer.user == 0);
         Ok(known.then_some(stream))
     }
 
-    /// Ends a waiting [`Meeting::accept`] of another thread, which then gets this call's own connection.
-    pub fn nudge(&self) {
-        drop(call(&self.name));
+    /// Takes no more calls; ends a waiting [`Meeting::accept`] of another thread.
+    pub fn end(&self) {
+        // A listener can always be shut down.
+        let _ = rustix::net::shutdown(&self.listener, Shutdown::Both);
     }
 }
 
@@ -120,14 +129,27 @@ impl AsFd for Meeting {
     }
 }
 
-/// Connects to who holds `name`.
+/// Connects to who holds `name`: this user or root; for root, root alone.
 ///
 /// # Errors
-/// Nobody does, or it belongs to another user.
+/// Nobody does ([`FaultKind::Closed`]); it belongs to another user ([`FaultKind::NotPermitted`]); the holder has no room for
+/// another caller ([`FaultKind::Busy`]).
 pub fn call(name: &str) -> Result<UnixStream> {
-    let stream = UnixStream::connect_addr(&address(name)?).map_err(|e| unanswered(name, e))?;
+    let stream = connect(name, Instant::now() + PATIENCE)?;
     check_holder(name, &stream)?;
-    Ok(stream)
+    waiting(name, stream)
+}
+
+/// As [`call`], but lets root look at what any user holds: what comes from there may be meant to harm.
+///
+/// # Errors
+/// As for [`call`].
+pub fn look_at(name: &str) -> Result<UnixStream> {
+    let stream = connect(name, Instant::now() + PATIENCE)?;
+    if !geteuid().is_root() {
+        check_holder(name, &stream)?;
+    }
+    waiting(name, stream)
 }
 
 /// As [`call`], and waits for nothing, also later: the stream does not block.
@@ -135,46 +157,113 @@ pub fn call(name: &str) -> Result<UnixStream> {
 /// # Errors
 /// As for [`call`]; one that may pass ([`crate::shortage::may_pass`]) where the holder has no room for another caller now.
 pub fn call_at_once(name: &str) -> Result<UnixStream> {
-    let refused = |e: rustix::io::Errno| unanswered(name, e.into());
+    let stream = connect(name, Instant::now())?;
+    check_holder(name, &stream)?;
+    Ok(stream)
+}
+
+/// A stream to whoever holds `name`, which does not block. Where there is no room for another caller, it is tried until then:
+/// a call that blocks waits for as long as a holder likes.
+fn connect(name: &str, until: Instant) -> Result<UnixStream> {
+    let refused = |e: Errno| unanswered(name, e.into());
     let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).map_err(refused)?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(refused)?;
-    rustix::net::connect(&socket, &address).map_err(refused)?;
-    let stream = UnixStream::from(socket);
-    check_holder(name, &stream)?;
+    loop {
+        match rustix::net::connect(&socket, &address) {
+            Ok(()) => return Ok(UnixStream::from(socket)),
+            Err(Errno::AGAIN) if Instant::now() < until => thread::sleep(PAUSE),
+            Err(e) => return Err(refused(e)),
+        }
+    }
+}
+
+/// Whether a name that could not be called cannot be had either: another user holds it, or somebody who takes nobody.
+pub fn is_in_the_way(fault: &Fault) -> bool {
+    matches!(fault.kind(), FaultKind::NotPermitted | FaultKind::Busy)
+}
+
+fn waiting(name: &str, stream: UnixStream) -> Result<UnixStream> {
+    stream.set_nonblocking(false).map_err(|e| unanswered(name, e))?;
     Ok(stream)
 }
 
 fn unanswered(name: &str, error: io::Error) -> Fault {
     let subject = format!("socket '{name}'");
-    if error.kind() == ErrorKind::ConnectionRefused {
-        let cause = "no process of this network namespace holds it";
-        return Fault::new(subject, cause, "look whether that process still runs");
+    match error.kind() {
+        ErrorKind::ConnectionRefused => {
+            let cause = "no process of this network namespace holds it";
+            Fault::new(subject, cause, "look whether that process still runs").of_kind(FaultKind::Closed)
+        }
+        ErrorKind::WouldBlock => {
+            let subject = format!("{subject}, whose holder has no room for another caller");
+            Fault::because(subject, error, "look which process that is: ss -xlp").of_kind(FaultKind::Busy)
+        }
+        _ => {
+            let next = "raise the limit on open files (ulimit -n); look whether that process still runs";
+            Fault::because(subject, error, next)
+        }
     }
-    Fault::because(subject, error, "raise the limit on open files (ulimit -n); look whether that process still runs")
+}
+
+/// The user that holds `name`, by the kernel's word.
+fn holder(name: &str, stream: &UnixStream) -> Result<u32> {
+    credentials::of_peer(stream).map(|peer| peer.user).map_err(|e| unanswered(name, e))
 }
 
 fn check_holder(name: &str, stream: &UnixStream) -> Result<()> {
-    let peer = credentials::of_peer(stream).map_err(|e| unanswered(name, e))?;
-    let us = rustix::process::geteuid().as_raw();
-    if peer.user != us && us != 0 && peer.user != 0 {
-        return Err(Fault::new(
-            format!("socket '{name}'"),
-            format!("it is held by user {}, not by you", peer.user),
-            "run this as that user or as root",
-        ));
+    let user = holder(name, stream)?;
+    if user == geteuid().as_raw() || user == 0 {
+        return Ok(());
     }
-    Ok(())
+    let cause = format!("it is held by user {user}, not by you");
+    let next = "have that user end the process that holds it: ss -xlp";
+    Err(Fault::new(format!("socket '{name}'"), cause, next).of_kind(FaultKind::NotPermitted))
 }
 
-/// The names that start with `prefix`, of processes in this network namespace that listen now.
+/// Who holds names.
+#[derive(Debug, Default)]
+pub struct Holders {
+    /// Those of this user.
+    pub own: Vec<String>,
+    /// For root: those of others, with their users.
+    pub others: Vec<(String, u32)>,
+    /// How many take no callers, so that nobody can tell whose they are.
+    pub busy: usize,
+}
+
+/// Who holds the names that start with `prefix`. However many take no callers, these are waited for together.
+pub fn holders(prefix: &str) -> Result<Holders> {
+    let (us, until) = (geteuid(), Instant::now() + PATIENCE);
+    let mut found = Holders::default();
+    for name in names(prefix)? {
+        match connect(&name, until).and_then(|stream| holder(&name, &stream)) {
+            Ok(user) if user == us.as_raw() => found.own.push(name),
+            Ok(user) if us.is_root() => found.others.push((name, user)),
+            Ok(_) => {}
+            Err(fault) if fault.kind() == FaultKind::Busy => found.busy += 1,
+            // It has gone meanwhile.
+            Err(fault) if fault.kind() == FaultKind::Closed => {}
+            Err(fault) => return Err(fault),
+        }
+    }
+    Ok(found)
+}
+
+/// The names that start with `prefix`, of processes in this network namespace that listen now, whoever they are.
 pub fn names(prefix: &str) -> Result<Vec<String>> {
-    let table = std::fs::read_to_string("/proc/thread-self/net/unix")
+    let table = std::fs::read("/proc/thread-self/net/unix")
         .map_err(|e| Fault::because("/proc/thread-self/net/unix", e, "mount /proc"))?;
-    let mut names: Vec<String> = table.lines().filter_map(|line| listening(line, prefix)).collect();
+    let mut names = listed(&table, prefix);
     names.sort();
     names.dedup();
     Ok(names)
+}
+
+/// Names may hold any bytes, but none of ours does.
+fn listed(table: &[u8], prefix: &str) -> Vec<String> {
+    let lines = table.split(|byte| *byte == b'\n').filter_map(|line| str::from_utf8(line).ok());
+    lines.filter_map(|line| listening(line, prefix)).collect()
 }
 
 /// `Num RefCount Protocol Flags Type St Inode Path`; a listener has the flag 0x10000, an abstract name starts with '@'.
@@ -187,7 +276,66 @@ fn listening(line: &str, prefix: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::OwnedFd;
+    use std::sync::mpsc;
+
     use super::*;
+
+    /// A listener that takes nobody, and as many callers as it has room for.
+    fn full(name: &str) -> (OwnedFd, Vec<UnixStream>) {
+        let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
+        let flags = SocketFlags::CLOEXEC;
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+        rustix::net::bind(&socket, &address).unwrap();
+        rustix::net::listen(&socket, 0).unwrap();
+        let callers = std::iter::from_fn(|| connect(name, Instant::now()).ok()).collect();
+        (socket, callers)
+    }
+
+    #[test]
+    fn a_holder_without_room_for_callers_holds_nobody_up() {
+        let prefix = format!("plimsoll-full/{}/", std::process::id());
+        let [busy, well] = ["busy", "well"].map(|of| format!("{prefix}{of}"));
+        let _full = full(&busy);
+        let _meeting = Meeting::open(&well).unwrap();
+        let (send, receive) = mpsc::channel();
+        let name = busy.clone();
+        thread::spawn(move || send.send((call(&name), holders(&prefix))));
+        let (called, found) = receive.recv_timeout(Duration::from_secs(60)).expect("nobody waits for it");
+        assert_eq!(called.unwrap_err().kind(), FaultKind::Busy);
+        let Holders { own, others, busy: full } = found.unwrap();
+        assert_eq!((own, others, full), (vec![well], vec![], 1));
+        assert!(shortage::may_pass(&call_at_once(&busy).unwrap_err()));
+    }
+
+    #[test]
+    fn another_users_name_is_a_fault_and_root_alone_looks_at_it() {
+        let name = format!("plimsoll-others/{}", std::process::id());
+        let Some(_theirs) = skip::another_user(|| Meeting::open(&name).unwrap()) else { return };
+        for called in [call(&name), call_at_once(&name)] {
+            let fault = called.unwrap_err();
+            assert_eq!(fault.kind(), FaultKind::NotPermitted);
+            assert!(fault.cause().contains(&format!("user {}", skip::OTHER_USER)), "{fault}");
+        }
+        look_at(&name).unwrap();
+        let found = holders(&name).unwrap();
+        assert_eq!((found.own, found.others), (vec![], vec![(name.clone(), skip::OTHER_USER)]));
+        let roots = Meeting::open(&format!("{name}/root")).unwrap();
+        let (called, found) = skip::another_user(|| (look_at(roots.name()), holders(&name).unwrap())).unwrap();
+        called.expect("root is everybody's");
+        assert_eq!((found.own, found.others), (vec![name], vec![]));
+    }
+
+    #[test]
+    fn a_meeting_that_has_ended_takes_nobody() {
+        let meeting = Meeting::open(&format!("plimsoll-ended/{}", std::process::id())).unwrap();
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| meeting.accept().is_none());
+            meeting.end();
+            assert!(waiting.join().unwrap());
+        });
+        assert_eq!(call(meeting.name()).unwrap_err().kind(), FaultKind::Closed);
+    }
 
     #[test]
     fn a_held_name_is_listed_and_reached_and_goes_with_its_holder() {
@@ -196,13 +344,13 @@ mod tests {
         assert_eq!(names(&name).unwrap(), std::slice::from_ref(&name));
         assert!(Meeting::open(&name).is_err(), "a name is held once");
         let _stream = call(&name).unwrap();
-        meeting.accept();
+        assert!(meeting.accept().is_some());
         drop(meeting);
         // A child that another test starts has the socket until its exec.
-        let deadline = std::time::Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + Duration::from_secs(10);
         while !names(&name).unwrap().is_empty() {
-            assert!(std::time::Instant::now() < deadline, "the name outlives its holder");
-            std::thread::sleep(PAUSE);
+            assert!(Instant::now() < deadline, "the name outlives its holder");
+            thread::sleep(PAUSE);
         }
         assert!(call(&name).unwrap_err().to_string().contains("no process"));
     }
@@ -214,5 +362,8 @@ mod tests {
         assert_eq!(listening(&line.replace("00010000", "00000000"), "plimsoll/"), None);
         assert_eq!(listening("Num RefCount Protocol Flags Type St Inode Path", ""), None);
         assert_eq!(listening("", ""), None);
+        // Whoever names a socket so must not hide the others.
+        let table = [line.as_bytes(), b"\xff\n", line.as_bytes(), b"\n"].concat();
+        assert_eq!(listed(&table, "plimsoll/"), ["plimsoll/run/7"]);
     }
 }

@@ -223,7 +223,8 @@ fn a_daemon_that_ends_puts_back_what_it_moved() {
             std::thread::sleep(Duration::from_millis(1));
         }
         let refused = plimsoll(&["daemon", "--state", state.to_str().unwrap(), "--for", "1"]).output().unwrap();
-        assert!(!refused.status.success() && errors(&refused).contains("another daemon uses it"), "{refused:?}");
+        let holder = format!("process {} (plimsoll) has it", daemon.id());
+        assert!(!refused.status.success() && errors(&refused).contains(&holder), "{refused:?}");
         kill_process(Pid::from_child(&daemon), signal).unwrap();
         let code = daemon.wait().unwrap().code();
         assert_eq!(code, Some(if signal == Signal::TERM { 0 } else { 130 }));

@@ -1,14 +1,10 @@
 //! Names and paths in a profile are whatever a program or another host wrote: they must not drive a terminal, nor break a
 //! line of a table.
 
+pub use machine::printable;
 use machine::{Fault, Result};
 
 use crate::summary::Summary;
-
-/// Control characters become U+FFFD.
-pub fn printable(text: &str) -> String {
-    text.replace(|c: char| c.is_control(), "\u{FFFD}")
-}
 
 /// All figures as JSON, in which control characters are escapes, also those that JSON would allow.
 ///

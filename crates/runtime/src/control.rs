@@ -5,7 +5,6 @@ use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -34,7 +33,6 @@ type Asked = (Request, UnixStream, Share);
 pub struct Control {
     meeting: Arc<Meeting>,
     asked: Receiver<Asked>,
-    stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
     application: String,
     since: Instant,
@@ -76,30 +74,18 @@ impl Control {
     /// Makes this process findable under its number.
     pub fn open(application: &str) -> Result<Control> {
         let meeting = Arc::new(Meeting::open(&format!("{}{}", prefix(), std::process::id()))?);
-        let stop = Arc::new(AtomicBool::new(false));
         let bell = Doorbell::new()?;
         let (sender, asked) = mpsc::channel();
         let requests = Requests { sender, bell: bell.clone() };
-        let (theirs, ended) = (meeting.clone(), stop.clone());
+        let theirs = meeting.clone();
         let thread = std::thread::Builder::new()
             .name("control".into())
-            .spawn(move || listen(&theirs, &requests, &ended))
+            .spawn(move || listen(&theirs, &requests))
             .map_err(|e| Fault::because("control thread", e, "raise the limit on processes (ulimit -u)"))?;
         let (application, now) = (application.into(), Instant::now());
         let attached = Vec::new();
         let thread = Some(thread);
-        Ok(Control {
-            meeting,
-            asked,
-            stop,
-            thread,
-            application,
-            since: now,
-            attached,
-            looked: now,
-            bell,
-            watched: false,
-        })
+        Ok(Control { meeting, asked, thread, application, since: now, attached, looked: now, bell, watched: false })
     }
 
     /// What `plimsoll ps` shows of this process.
@@ -235,8 +221,7 @@ impl Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        self.meeting.nudge();
+        self.meeting.end();
         if let Some(thread) = self.thread.take() {
             drop(thread.join());
         }
@@ -258,13 +243,9 @@ impl Requests {
     }
 }
 
-fn listen(meeting: &Meeting, requests: &Requests, stop: &AtomicBool) {
+fn listen(meeting: &Meeting, requests: &Requests) {
     let callers = Budget::new(CONTROL_CALLERS.total.count() as u64);
-    loop {
-        let stream = meeting.accept();
-        if stop.load(Ordering::Relaxed) {
-            return;
-        }
+    while let Some(stream) = meeting.accept() {
         let Ok(caller) = callers.draw(1) else {
             let cause = format!("{} callers wait for their answers already", callers.total());
             let fault = Fault::new("runtime", cause, "ask again; look which processes of this user call it");
@@ -282,9 +263,57 @@ fn listen(meeting: &Meeting, requests: &Requests, stop: &AtomicBool) {
 
 #[cfg(test)]
 mod tests {
+    use attach::control::{find, look_at, processes, status};
     use linux::rendezvous;
+    use machine::FaultKind;
 
     use super::*;
+
+    /// A process number that none has, so that tests may hold its name.
+    fn nobody(test: u32) -> (u32, String) {
+        let process = u32::MAX - 16 * std::process::id() - test;
+        (process, format!("{}{process}", prefix()))
+    }
+
+    /// Answers the first who asks.
+    fn answer(meeting: &Meeting) {
+        let report = Report {
+            process: 1,
+            application: "\u{1b}[2J\n\u{9b}K".into(),
+            running_ms: 1,
+            offcodes: Vec::new(),
+        };
+        while let Some(stream) = meeting.accept() {
+            if hear::<Request>(&stream).is_ok() {
+                return say(&stream, &Answer::Status(report)).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_runtime_says_drives_no_terminal() {
+        let (process, name) = nobody(0);
+        let meeting = Meeting::open(&name).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| answer(&meeting));
+            let said = status(process).unwrap();
+            assert_eq!((said.process, said.application.as_str()), (process, "\u{FFFD}[2J\u{FFFD}\u{FFFD}K"));
+        });
+    }
+
+    #[test]
+    fn another_users_runtime_is_for_root_to_look_at_alone() {
+        let (process, name) = nobody(1);
+        let Some(meeting) = skip::another_user(|| Meeting::open(&name).unwrap()) else { return };
+        assert_eq!(status(process).unwrap_err().kind(), FaultKind::NotPermitted);
+        assert!(!processes().unwrap().contains(&process));
+        let found = find().unwrap();
+        assert!(found.others[&skip::OTHER_USER].contains(&process) && !found.own.contains(&process), "{found:?}");
+        std::thread::scope(|scope| {
+            scope.spawn(|| answer(&meeting));
+            assert_eq!(look_at(process).unwrap().process, process);
+        });
+    }
 
     #[test]
     fn callers_that_say_nothing_are_bounded_and_give_way_when_they_leave() {
@@ -292,9 +321,8 @@ mod tests {
         let meeting = Meeting::open(&name).unwrap();
         let (sender, asked) = mpsc::channel();
         let requests = Requests { sender, bell: Doorbell::new().unwrap() };
-        let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            scope.spawn(|| listen(&meeting, &requests, &stop));
+            scope.spawn(|| listen(&meeting, &requests));
             let silent: Vec<UnixStream> =
                 (0..CONTROL_CALLERS.total.count()).map(|_| rendezvous::call(&name).unwrap()).collect();
             let Answer::Refused { cause, .. } = hear(&rendezvous::call(&name).unwrap()).unwrap() else { panic!() };
@@ -308,8 +336,7 @@ mod tests {
                     break;
                 }
             }
-            stop.store(true, Ordering::Relaxed);
-            meeting.nudge();
+            meeting.end();
         });
     }
 }

@@ -16,7 +16,10 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::thread;
 
-use rustix::process::{getpriority_process, setpriority_process};
+use rustix::process::{
+    DumpableBehavior, Gid, Uid, geteuid, getpriority_process, set_dumpable_behavior, setpriority_process,
+};
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 /// Names the file in which skips are noted.
 pub const FILE: &str = "PLIMSOLL_SKIPS";
@@ -101,6 +104,33 @@ fn again(mut command: Command) -> Output {
 fn passed(output: Output) {
     let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
     assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
+
+/// Another user of this host: `nobody`.
+pub const OTHER_USER: u32 = 65_534;
+
+/// What `act` gives on a thread of [`OTHER_USER`], whose sockets and open files stay that user's. Only root can play
+/// others; where this is not root, the test is left out.
+pub fn another_user<R: Send>(act: impl FnOnce() -> R + Send) -> Option<R> {
+    if !geteuid().is_root() {
+        test("needs root, to play another user");
+        return None;
+    }
+    let become_other = || {
+        let (user, group) = (Uid::from_raw(OTHER_USER), Gid::from_raw(OTHER_USER));
+        set_thread_groups(&[])?;
+        set_thread_res_gid(group, group, group)?;
+        set_thread_res_uid(user, user, user)?;
+        // The kernel closes the memory of a process with a thread that changes its user; the others stay as they were.
+        set_dumpable_behavior(DumpableBehavior::Dumpable)
+    };
+    thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            become_other().expect("root may be anybody");
+            act()
+        });
+        Some(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
 }
 
 fn record(extent: &str, reason: &str) {

@@ -4,12 +4,14 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Duration;
 
 use launch::allocation::{self, Allocation};
 use linux::addresses;
 use linux::warden::Warden;
 use machine::accounting::CoreCost;
 use machine::costs::store;
+use machine::lock::Lock;
 use machine::{CoreId, Fault, Reading, Result};
 use tempfile::TempDir;
 
@@ -48,15 +50,21 @@ pub struct Nodes {
 
 /// What a bench holds in its folder, as long as it lives, on whatever node.
 const HELD: &str = "held";
+/// Longer than it takes to remove what killed benches left.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A folder of this bench's own below `state`, and what it holds there. What killed ones left goes: a batch system kills their
 /// wardens too.
-fn folder(state: &Path) -> io::Result<(TempDir, File)> {
+fn folder(state: &Path) -> Result<(TempDir, File)> {
     const PREFIX: &str = "bench-";
-    fs::create_dir_all(state)?;
-    let turn = File::create(state.join("bench.lock"))?;
-    turn.lock()?;
-    for other in fs::read_dir(state)?.flatten() {
+    let subject = state.display().to_string();
+    let failed = |e: io::Error| {
+        let next = "set XDG_STATE_HOME to a folder that all nodes have and that can be written";
+        Fault::unwritable(subject.as_str(), e, next)
+    };
+    fs::create_dir_all(state).map_err(failed)?;
+    let _turn = Lock::take(&state.join("benches.lock"), &subject, PATIENCE, "wait until that has its own folder")?;
+    for other in fs::read_dir(state).map_err(failed)?.flatten() {
         let held = || File::options().write(true).open(other.path().join(HELD));
         let is_left = other.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes())
             && held().is_ok_and(|held| held.try_lock().is_ok());
@@ -64,9 +72,10 @@ fn folder(state: &Path) -> io::Result<(TempDir, File)> {
             let _ = fs::remove_dir_all(other.path());
         }
     }
-    let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(state)?;
-    let held = File::create(folder.path().join(HELD))?;
-    held.lock()?;
+    let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(state).map_err(failed)?;
+    let held = File::create(folder.path().join(HELD)).map_err(failed)?;
+    // Nobody else may enter the folder.
+    held.lock().map_err(failed)?;
     Ok((folder, held))
 }
 
@@ -103,10 +112,7 @@ impl Nodes {
         let cores = host_of(&mut control)?.cores;
         let interface = addresses::interface_of(addresses::towards(address)?)?;
         let state = store::folder()?;
-        let (folder, _held) = folder(&state).map_err(|e| {
-            let next = "set XDG_STATE_HOME to a folder that all nodes have and that can be written";
-            Fault::unwritable(state.display().to_string(), e, next)
-        })?;
+        let (folder, _held) = folder(&state)?;
         let _warden = Warden::over_folder(folder.path())?;
         let pair = Pair { names: [here, next], job: allocation.name.clone(), interface, cores };
         let meter = Err("it was not begun".to_owned());

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use linux::rendezvous;
+use linux::rendezvous::{self, is_in_the_way};
 use machine::{CoreId, Fault, Result};
 
 use super::meeting_name;
@@ -20,6 +20,7 @@ pub(super) fn call(core: CoreId, program: Option<&Path>) -> Result<UnixStream> {
     let name = meeting_name(core);
     let absent = match rendezvous::call(&name) {
         Ok(stream) => return Ok(stream),
+        Err(fault) if is_in_the_way(&fault) => return Err(fault.within(format!("engine on {core}"))),
         Err(fault) => fault,
     };
     let Some(program) = program else {
@@ -34,7 +35,7 @@ pub(super) fn call(core: CoreId, program: Option<&Path>) -> Result<UnixStream> {
     loop {
         match rendezvous::call(&name) {
             Ok(stream) => return Ok(stream),
-            Err(fault) if Instant::now() > deadline => {
+            Err(fault) if is_in_the_way(&fault) || Instant::now() > deadline => {
                 return Err(fault.within(format!("engine on {core}, just started")));
             }
             Err(_) => std::thread::sleep(Duration::from_millis(5)),
@@ -57,20 +58,22 @@ pub fn detach(core: CoreId) -> Result<()> {
         .spawn()
         .map_err(|e| Fault::because(format!("{}", program.display()), e, "raise the limit on processes (ulimit -u)"))?;
     let deadline = Instant::now() + PATIENCE;
-    while !rendezvous::names(&name)?.contains(&name) {
-        // It may have ended because another won the name, which is then listed.
-        if Instant::now() > deadline
-            || matches!(engine.try_wait(), Ok(Some(_))) && !rendezvous::names(&name)?.contains(&name)
-        {
-            return Err(Fault::new(
-                format!("engine on {core}"),
-                "it ended, or does not take ranks",
-                format!("run `plimsoll engine --core {}` to see why", core.0),
-            ));
+    loop {
+        let has_ended = matches!(engine.try_wait(), Ok(Some(_)));
+        match rendezvous::call(&name) {
+            // It may have ended because another won the name.
+            Ok(_) => return Ok(()),
+            Err(fault) if is_in_the_way(&fault) => return Err(fault.within(format!("engine on {core}"))),
+            Err(_) if has_ended || Instant::now() > deadline => {
+                return Err(Fault::new(
+                    format!("engine on {core}"),
+                    "it ended, or does not take ranks",
+                    format!("run `plimsoll engine --core {}` to see why", core.0),
+                ));
+            }
+            Err(_) => std::thread::sleep(Duration::from_millis(2)),
         }
-        std::thread::sleep(Duration::from_millis(2));
     }
-    Ok(())
 }
 
 /// In a process group of its own and without this process's streams, so that it outlives the rank that started it and holds
@@ -96,4 +99,22 @@ fn start(core: CoreId, program: &Path) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use linux::rendezvous::Meeting;
+    use machine::FaultKind;
+
+    use super::*;
+
+    #[test]
+    fn a_name_that_another_user_holds_is_a_fault_and_nothing_is_started() {
+        let core = CoreId(9_999);
+        let name = meeting_name(core);
+        let Some(_theirs) = skip::another_user(|| Meeting::open(&name).unwrap()) else { return };
+        let fault = call(core, Some(Path::new("/nowhere"))).unwrap_err();
+        assert_eq!(fault.kind(), FaultKind::NotPermitted, "{fault}");
+        assert!(fault.subject().starts_with("engine on core") && fault.cause().contains("held by user"), "{fault}");
+    }
 }

@@ -112,8 +112,7 @@ struct Doorman {
 
 impl Doorman {
     fn run(self) {
-        loop {
-            let stream = self.meeting.accept();
+        while let Some(stream) = self.meeting.accept() {
             self.joining.fetch_add(1, Ordering::Relaxed);
             if let Err(fault) = self.meet(&stream) {
                 let fault = match shortage::may_pass(&fault) {

@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use endpoint::{Dilated, Direction, Endpoint, Network, NetworkPath, Source, Status, TagSelector, shm_links};
 use experiment::point::Stack as StackName;
+use linux::rendezvous::{self, Meeting};
 use machine::{Dilation, Fault, PeerIndex, Port, Result, Site};
 use ports::shm::{Role, ShmPort};
 
@@ -163,37 +163,27 @@ fn broken(status: Status, sent: u64, posted: usize) -> Fault {
 
 /// The responder's end over shared memory before the initiator has come.
 pub struct ShmWaiting {
-    listener: UnixListener,
+    meeting: Meeting,
     at: At,
 }
 
-/// A name in the abstract namespace: it leaves no file, and only processes of this user pass the handshake.
-fn meeting_place(token: &str) -> Result<UnixAddress> {
-    UnixAddress::from_abstract_name(format!("plimsoll-{token}"))
-        .map_err(|e| Fault::because("meeting place for shared memory", e, "report it"))
+fn meeting_place(token: &str) -> String {
+    format!("plimsoll-{token}")
 }
 
 impl ShmWaiting {
     pub fn new(at: At) -> Result<(ShmWaiting, Offer)> {
         let token = token();
-        let failed = |e| Fault::because("meeting place for shared memory", e, "raise the limit on open files");
-        let listener = UnixListener::bind_addr(&meeting_place(&token)?).map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
-        Ok((ShmWaiting { listener, at }, Offer { port: 0, token }))
+        let meeting = Meeting::open(&meeting_place(&token))?;
+        Ok((ShmWaiting { meeting, at }, Offer { port: 0, token }))
     }
 
     pub fn accept(self) -> Result<EngineStack<ShmPort>> {
         let until = Instant::now() + MEETING_TIME;
         while Instant::now() < until {
-            match self.listener.accept() {
-                Ok((stream, _)) => {
-                    stream
-                        .set_nonblocking(false)
-                        .map_err(|e| Fault::because("meeting place for shared memory", e, "run again"))?;
-                    return over_shm(&stream, Role::Create, &self.at);
-                }
-                Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => sleep(Duration::from_millis(1)),
-                Err(e) => return Err(Fault::because("meeting place for shared memory", e, "run again")),
+            match self.meeting.try_accept()? {
+                Some(stream) => return over_shm(&stream, Role::Create, &self.at),
+                None => sleep(Duration::from_millis(1)),
             }
         }
         Err(Fault::new(
@@ -213,9 +203,10 @@ fn over_shm(stream: &UnixStream, role: Role, at: &At) -> Result<EngineStack<ShmP
 
 /// The initiator's step over shared memory.
 pub fn connect_shm(at: &At, offer: &Offer) -> Result<EngineStack<ShmPort>> {
-    let stream = UnixStream::connect_addr(&meeting_place(&offer.token)?).map_err(|e| {
-        Fault::because("peer over shared memory", e, "run both ends on one host and in one network namespace")
-    })?;
+    // Without the name, which the other end has chosen.
+    let next = "run both ends on one host and in one network namespace, as the same user";
+    let stream = rendezvous::call(&meeting_place(&offer.token))
+        .map_err(|fault| Fault::new("peer over shared memory", fault.cause(), next))?;
     over_shm(&stream, Role::Join, at)
 }
 

@@ -1,8 +1,8 @@
 //! The ledger: what plimsoll predicted, stored before the outcome was known, and what came.
 //!
 //! A file a host, `ledger-HOST.jsonl`, beside the machine's costs: a line of JSON for each prediction, outcome and run, only
-//! ever added to. A line is one write under the file's lock, so that writers do not mix; what a full disk cut is counted and
-//! left out.
+//! ever added to. A line is one write under the file's lock, which is beside it, so that writers do not mix; what a full disk
+//! cut is counted and left out.
 
 mod page;
 mod tally;
@@ -11,8 +11,10 @@ mod terminal;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use machine::costs::{Interval, store};
+use machine::lock::{Lock, beside};
 use machine::{Bytes, Fault, Nanoseconds, Result};
 use serde::{Deserialize, Serialize};
 
@@ -138,6 +140,9 @@ enum Line {
     Run(Run),
 }
 
+/// Longer than it takes to write some lines.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// What a host's ledger holds.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Ledger {
@@ -243,8 +248,9 @@ impl Ledger {
             fs::create_dir_all(folder).map_err(failed)?;
         }
         let mut text = serde_json::to_vec(&line).map_err(|e| Fault::because("ledger", e, "report it"))?;
+        let subject = self.path.display().to_string();
+        let _lock = Lock::take(&beside(&self.path), &subject, PATIENCE, "wait until that has written")?;
         let mut file = OpenOptions::new().create(true).append(true).read(true).open(&self.path).map_err(failed)?;
-        file.lock().map_err(failed)?;
         if ends_within_a_line(&file).map_err(failed)? {
             text.insert(0, b'\n');
         }
@@ -312,6 +318,26 @@ mod tests {
         assert_eq!(read.open_predictions().map(|of| of.id).collect::<Vec<_>>(), [second]);
         let rebuilt = Subject { digest: "2".into(), ..one.subject };
         assert_eq!(ledger.settle(&rebuilt, "seconds", &outcome(1.0, None)).unwrap(), []);
+    }
+
+    #[test]
+    fn another_users_lock_on_a_ledger_that_it_may_read_holds_nobody_up() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let path = folder.path().join("l");
+        let mut ledger = Ledger::at(&path).unwrap();
+        ledger.predict(prediction(Kind::Elapsed, "seconds", 1.0, 2.0)).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        let theirs = skip::another_user(|| {
+            let ledger = File::open(&path).unwrap();
+            ledger.try_lock().unwrap();
+            ledger
+        });
+        let Some(_theirs) = theirs else { return };
+        let (send, receive) = std::sync::mpsc::channel();
+        std::thread::spawn(move || send.send(ledger.predict(prediction(Kind::Elapsed, "more", 1.0, 2.0))));
+        receive.recv_timeout(6 * PATIENCE).expect("nobody is waited for").unwrap();
     }
 
     #[test]

@@ -1,13 +1,17 @@
 //! Labs that outlive the command that made them, kept by names in `/run/netns`, where `ip netns` finds them too.
 
-use std::fs::File;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use machine::lock::Lock;
 use machine::{Fault, Result};
-use rustix::fs::FlockOperation;
 
 use super::namespace::Namespace;
 use super::{Host, Lab, Options, link, residents};
+use crate::ownership;
+
+/// Longer than it takes to make some labs.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What it took to bring a lab up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,10 +134,7 @@ fn check_name(name: &str) -> Result<()> {
     Err(Fault::new(format!("lab '{name}'"), cause, "choose another --name"))
 }
 
-/// One maker at a time. The lock is on the folder itself, so that nothing is left behind, and ends with its holder.
-fn lock() -> Result<File> {
-    let next = "check that /run is there and readable";
-    let folder = File::open("/run").map_err(|error| Fault::because("/run", error, next))?;
-    rustix::fs::flock(&folder, FlockOperation::LockExclusive).map_err(|error| Fault::because("/run", error, next))?;
-    Ok(folder)
+/// One maker at a time.
+fn lock() -> Result<Lock> {
+    ownership::take("labs", "labs", PATIENCE, "wait until that has made its own")
 }

@@ -62,6 +62,19 @@ fn run(lab: &Lab, host: Host, script: &str) -> std::process::Output {
 }
 
 #[test]
+fn another_users_lock_on_run_keeps_no_lab_waiting() {
+    let theirs = skip::another_user(|| {
+        let run = fs::File::open("/run").unwrap();
+        run.try_lock().unwrap();
+        run
+    });
+    let Some(_theirs) = theirs else { return };
+    let (send, receive) = std::sync::mpsc::channel();
+    thread::spawn(move || send.send(Lab::down("there-is-none").map(|ended| ended.was_there)));
+    assert!(!receive.recv_timeout(2 * PATIENCE).expect("nobody is waited for").unwrap());
+}
+
+#[test]
 fn owned_hosts_exchange_messages_over_both_address_families() {
     if !possible() {
         return;

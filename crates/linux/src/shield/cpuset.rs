@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 
+use machine::lock::Lock;
 use machine::topology::Topology;
 use machine::{CoreId, CpuSet, Result};
 
@@ -26,6 +27,8 @@ pub(super) struct Partition {
     bound: usize,
     only_within: Option<String>,
     keeper: Keeper,
+    /// Held while it is made, also where that fails and it is undone.
+    making: Option<Lock>,
 }
 
 impl Partition {
@@ -39,7 +42,7 @@ impl Partition {
             };
             not_possible(core, format!("cpuset {}: {doing}: {e}", parent.path.display()), next)
         };
-        let _lock = parent.lock().map_err(|e| failed("locking", e))?;
+        let lock = group::lock()?;
 
         let without = parent.without_cpusets().map_err(|e| failed("looking for the controller", e))?;
         let maker = Maker::this_process().map_err(|e| failed("reading /proc/self", e))?;
@@ -56,6 +59,7 @@ impl Partition {
             masks: HashMap::new(),
             bound: 0,
             keeper,
+            making: Some(lock),
         };
         // From the top: a group gives what it is given.
         for above in without.iter().rev() {
@@ -89,6 +93,7 @@ impl Partition {
         if now != only {
             return Err(failed("moving this thread", io::Error::other("the kernel did not confine it to the core")));
         }
+        partition.making = None;
         Ok(partition)
     }
 
@@ -158,7 +163,7 @@ fn remember(
 
 impl Drop for Partition {
     fn drop(&mut self) {
-        let _lock = self.parent.lock();
+        let _lock = self.making.take().map_or_else(group::lock, Ok);
         // What fails here, the next shield finds by its name.
         for group in [&self.core, &self.rest] {
             let _ = group::dissolve(group, &self.parent);

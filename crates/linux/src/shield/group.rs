@@ -8,13 +8,21 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use machine::lock::Lock;
 use machine::{CoreId, CpuSet, Fault, Result};
-use rustix::fs::FlockOperation;
 
-use crate::ownership::start_of;
+use crate::ownership::{self, start_of};
 
 const SUBJECT: &str = "cpusets";
+/// Longer than it takes to move the threads of a machine.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// One maker of this user at a time.
+pub(super) fn lock() -> Result<Lock> {
+    ownership::take(SUBJECT, SUBJECT, PATIENCE, "wait until that has made its own")
+}
 
 /// Which hierarchy has the cpusets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,13 +129,6 @@ impl Group {
         // So that nobody makes another with these cores while they are ours.
         let exclusive = parent.read("cpuset.cpu_exclusive").is_ok_and(|flag| flag == "1");
         if exclusive { self.write("cpuset.cpu_exclusive", "1") } else { Ok(()) }
-    }
-
-    /// One maker at a time in this group.
-    pub fn lock(&self) -> io::Result<File> {
-        let folder = File::open(&self.path)?;
-        rustix::fs::flock(&folder, FlockOperation::LockExclusive)?;
-        Ok(folder)
     }
 
     pub fn check_changeable(&self) -> Result<()> {
@@ -336,18 +337,26 @@ pub fn remove_remains() -> Result<usize> {
     loop {
         let fault = |e| Fault::because(format!("{SUBJECT}: {}", group.path.display()), e, "run as root");
         // A thread that a killed owner had moved lives in the remains.
-        let around = Maker::of(group.name()).is_some_and(|(maker, _)| maker.is_gone());
         match group.path.parent() {
-            Some(parent) if around => group = group.at(parent.to_owned()),
+            Some(parent) if is_left(&group) => group = group.at(parent.to_owned()),
             _ => {
-                let _lock = group.lock().map_err(fault)?;
+                // Mostly there is nothing, and nobody is to be waited for.
+                if !group.children().map_err(fault)?.iter().any(is_left) {
+                    return Ok(0);
+                }
+                let _lock = lock()?;
                 return remove_remains_of(&group).map_err(fault);
             }
         }
     }
 }
 
-/// The same, of a group that the caller has locked: all of it, whatever fails.
+/// Whether a killed owner has left the group.
+fn is_left(group: &Group) -> bool {
+    Maker::of(group.name()).is_some_and(|(maker, _)| maker.is_gone())
+}
+
+/// The same of one group, by who has the lock.
 fn remove_remains_of(group: &Group) -> io::Result<usize> {
     let (mut removed, mut given, mut failed) = (0, 0, Ok(()));
     for child in group.children()? {

@@ -14,7 +14,6 @@ mod cpuset;
 mod deadline;
 mod group;
 mod keeper;
-mod ownership;
 
 #[cfg(test)]
 mod tests;
@@ -22,14 +21,19 @@ mod tests;
 use std::fmt;
 use std::marker::PhantomData;
 use std::str::FromStr;
+use std::time::Duration;
 
+use machine::lock::Lock;
 use machine::{CoreId, Fault, Nanoseconds, Result};
 
 use crate::affinity::{self, Pinned};
+use crate::ownership;
 use cpuset::Partition;
 use deadline::Deadline;
 pub use group::{cores_of, remove_remains};
-use ownership::Ownership;
+
+/// A process that this one has just started holds its locks too, until it becomes another program.
+const PATIENCE: Duration = Duration::from_millis(200);
 
 /// What to protect a core with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,17 +129,22 @@ pub struct Shield {
     means: Means,
     // The thread first leaves, then another may own the core.
     _holding: Holding,
-    _ownership: Option<Ownership>,
+    _ownership: Option<Lock>,
     _thread: PhantomData<*const ()>,
 }
 
 impl Shield {
     /// Moves the calling thread to `core` and protects it there.
     ///
-    /// A fault where the core does not exist, another shield has it, or a means was asked for by name and cannot be had.
+    /// A fault where the core does not exist, another shield of this user has it, or a means was asked for by name and
+    /// cannot be had.
     pub fn raise(core: CoreId, wanted: Wanted) -> Result<Shield> {
         affinity::check(core)?;
-        let ownership = (wanted != Wanted::Nothing).then(|| Ownership::take(core)).transpose()?;
+        let own = || {
+            let next = "choose another core, or wait until it ends";
+            ownership::take(&format!("core-{}", core.0), &subject(core), PATIENCE, next)
+        };
+        let ownership = (wanted != Wanted::Nothing).then(own).transpose()?;
         let mut because = Vec::new();
         let mut attempt = |tried: Result<(Holding, Means)>, by_name: bool| match tried {
             Err(fault) if by_name => Err(fault),

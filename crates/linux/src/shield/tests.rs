@@ -181,6 +181,10 @@ fn an_actor() {
             Ok(_) => println!("\nrefused: no"),
             Err(fault) => println!("\nrefused: {fault}"),
         },
+        "seeker" => {
+            let refusal = raise(Wanted::Cpuset).err().map_or("no".into(), |fault| fault.to_string());
+            println!("\nrefused: {refusal}");
+        }
         "cleaner" => {
             println!("\nremoved: {}", remove_remains().unwrap());
             if let Err(fault) = cpusets_usable() {
@@ -227,6 +231,48 @@ fn a_hog_is_kept_off_the_core_and_everything_comes_back() {
     owner.wait().unwrap();
     assert_eq!(hogs.map(cores_of), before, "masks are as they were");
     assert_eq!(ground.groups(), Vec::<String>::new());
+}
+
+#[test]
+fn another_users_locks_on_what_all_may_open_keep_nobody_from_a_core() {
+    let _one = one();
+    let Some(mut ground) = Ground::new() else { return };
+    let places = [PathBuf::from(format!("/sys/devices/system/cpu/cpu{}", last_core().0)), ground.group.clone()];
+    let theirs = skip::another_user(|| {
+        places.map(|place| {
+            let folder = fs::File::open(place).unwrap();
+            folder.try_lock().unwrap();
+            folder
+        })
+    });
+    let Some(_theirs) = theirs else { return };
+    let owner = ground.act("owner");
+    line_of(owner, "raised: ");
+    // The end of its shield has the group's threads to move back.
+    drop(owner.stdin.take());
+    owner.wait().unwrap();
+    assert_eq!(ground.groups(), Vec::<String>::new());
+}
+
+#[test]
+fn a_core_that_a_group_beside_may_use_is_refused_and_what_was_begun_is_undone() {
+    let _one = one();
+    let Some(mut ground) = Ground::new() else { return };
+    let hog = ground.hog(None);
+    let around = Group { path: ground.group.clone(), version: ground.version };
+    let beside = around.child("beside");
+    for above in around.without_cpusets().unwrap().iter().rev() {
+        above.write("cgroup.subtree_control", "+cpuset").unwrap();
+    }
+    beside.make(&around, &around.cores().unwrap()).unwrap();
+    beside.take(hog as i32).unwrap();
+    let refusal = line_of(ground.act("seeker"), "refused: ");
+    assert!(refusal.contains("has threads that may run there"), "{refusal}");
+    assert_eq!(ground.groups(), Vec::<String>::new());
+    let hog = ground.processes.iter_mut().find(|child| child.id() == hog).unwrap();
+    hog.kill().unwrap();
+    hog.wait().unwrap();
+    wait_until("the group beside is not empty", || fs::remove_dir(&beside.path).is_ok());
 }
 
 /// The process that waits for the owner's end.

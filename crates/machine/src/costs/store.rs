@@ -162,8 +162,11 @@ fn keep_in(folder: &Path, machine: Key, boot: String, rows: Vec<Row>) -> Result<
         Fault::unwritable(path.display().to_string(), e, "set XDG_STATE_HOME to a folder that can be written")
     };
     fs::create_dir_all(folder).map_err(failed)?;
-    let lock = File::create(path.with_extension("lock")).map_err(failed)?;
-    lock.lock().map_err(failed)?;
+    #[cfg(unix)]
+    let _lock = {
+        let (subject, patience) = (path.display().to_string(), Duration::from_secs(10));
+        crate::lock::Lock::take(&crate::lock::beside(&path), &subject, patience, "wait until that ends")?
+    };
     // Rows of another machine say nothing of this one, those of another boot less.
     let older = match read(folder, &machine.host).ok().flatten().filter(|kept| kept.machine == machine) {
         Some(kept) if kept.boot == boot => Costs::of(kept.rows),
@@ -250,6 +253,23 @@ mod tests {
         let wider = handover(50.0).cost.map(|interval| interval.widened(OTHER_BOOT));
         assert_eq!((&rows[0].cost, &rows[1]), (&wider, &call));
         assert_eq!(keep(Key { kernel: "6.2".into(), ..key() }, "two", handover(50.0)).len(), 1);
+    }
+
+    #[test]
+    fn other_users_lock_what_they_may_read_and_hold_nobody_up() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        keep_in(folder.path(), key(), "one".into(), vec![handover(50.0)]).unwrap();
+        let opened = skip::another_user(|| {
+            let files = fs::read_dir(folder.path()).unwrap().map(|entry| File::open(entry.unwrap().path()));
+            files.flatten().inspect(|file| file.try_lock().unwrap()).collect::<Vec<File>>()
+        });
+        let Some(_opened) = opened else { return };
+        let (send, receive) = std::sync::mpsc::channel();
+        let place = folder.path().to_owned();
+        std::thread::spawn(move || send.send(keep_in(&place, key(), "one".into(), vec![handover(60.0)])));
+        receive.recv_timeout(Duration::from_secs(60)).expect("nobody is waited for").unwrap();
     }
 
     #[test]

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use attach::control::{self, Report, Running};
+use attach::control::{self, Found, Report, Running};
 use attach::watched::Carried;
 use comfy_table::Table;
 use comfy_table::presets::NOTHING;
-use machine::{Fault, Result};
+use machine::{Fault, Result, count};
 
 use linux::output;
 
@@ -49,21 +49,24 @@ fn seconds(text: &str) -> Result<Duration> {
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
-    let processes = match arguments.process {
-        Some(process) => vec![process],
-        None => control::processes()?,
+    let found = match arguments.process {
+        Some(process) => Found { own: vec![process], ..Found::default() },
+        None => control::find()?,
     };
     if let Some(wanted) = &arguments.map {
-        return map(&processes, wanted);
+        return map(&found.own, wanted);
     }
     if let Some(wanted) = &arguments.trace {
-        return trace::follow(&processes, wanted, arguments.seconds);
+        return trace::follow(&found.own, wanted, arguments.seconds);
+    }
+    if found.busy > 0 {
+        eprintln!("plimsoll: no room for callers at {}", count::of(found.busy as u64, "runtime"));
     }
     let mut reports = Vec::new();
-    for process in processes {
-        match control::status(process) {
+    for process in found.own {
+        match control::look_at(process) {
             Ok(report) => reports.push(report),
-            // One that ends or is another user's must not hide the others.
+            // One that ends must not hide the others.
             Err(fault) if arguments.process.is_none() => eprintln!("plimsoll: {fault}"),
             Err(fault) => return Err(fault),
         }
@@ -72,6 +75,18 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         let text = metrics::text(&reports);
         to.as_ref().map_or_else(|| output::print(&text), |file| output::replace(file, &text))?;
         return Ok(ExitCode::SUCCESS);
+    }
+    // Others have no part in figures: what they say could spoil the whole file.
+    for (user, processes) in &found.others {
+        for said in control::look_at_all(*user, processes) {
+            match said {
+                Ok(report) => {
+                    let application = format!("{} (user {user})", report.application);
+                    reports.push(Report { application, ..report });
+                }
+                Err(fault) => eprintln!("plimsoll: {fault}"),
+            }
+        }
     }
     let text = match arguments.json {
         true => {

@@ -24,25 +24,25 @@ pub struct Arguments {
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let process = runtime_of(arguments.process)?;
-    control::stop_at(process, arguments.offcode.as_deref())?;
+    let user = control::stop_at(process, arguments.offcode.as_deref())?;
     if let Some(offcode) = arguments.offcode {
         output::print(&format!("{offcode} was stopped in process {process}\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
     // Done is said before everything is taken back; the name goes when it is.
     let deadline = Instant::now() + PATIENCE;
-    while control::processes()?.contains(&process) {
+    while control::is_up(process, user) {
         if Instant::now() > deadline {
             let cause = format!("it has not ended within {} s", PATIENCE.as_secs());
             return Err(Fault::new(format!("process {process}"), cause, "look at what it prints"));
         }
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(20));
     }
     output::print(&format!("process {process} has ended its offcodes\n"))?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The process that was named, or the only one that has a runtime.
+/// The process that was named, or the only one of this user that has a runtime.
 pub(super) fn runtime_of(process: Option<u32>) -> Result<u32> {
     process.map_or_else(|| the_only_one(&control::processes()?), Ok)
 }

@@ -11,7 +11,7 @@ use super::hook::{Hook, Seat};
 use super::lane::Lane;
 use super::layout;
 use super::service::{self, Lent, Service, has_hung_up};
-use linux::rendezvous::Meeting;
+use linux::rendezvous::{Meeting, is_in_the_way};
 use linux::xdp::SharedWords;
 use linux::xdp::{Attached, Interface};
 
@@ -58,8 +58,8 @@ pub(super) fn join(interface: &str, socket: BorrowedFd<'_>) -> Result<(Membershi
                 let words = SharedWords::of(lent.memory.as_fd(), layout::WORDS as u32 * 8, 1).map_err(unmapped)?;
                 return Ok((Membership::Guest(Box::new(lent)), Lane::over(words), Joined { note: generic }));
             }
-            // It may be about to end, or to find that it must not attach.
-            Err(_) if attempt < ATTEMPTS => thread::sleep(BETWEEN_ATTEMPTS),
+            // It may be about to end, or to find that it must not attach; others hold the name for as long as they like.
+            Err(fault) if attempt < ATTEMPTS && !is_in_the_way(&fault) => thread::sleep(BETWEEN_ATTEMPTS),
             Err(fault) => return Err(Fault::new(taken.subject(), format!("{}; {fault}", taken.cause()), fault.next())),
         }
         attempt += 1;

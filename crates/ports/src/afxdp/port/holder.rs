@@ -53,9 +53,10 @@ pub(super) fn of(interface: u32, queue: u32) -> Option<Found> {
     };
     let is_ours = process == rustix::process::getpid();
     let process = process.as_raw_nonzero();
-    let command = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+    let command = std::fs::read(format!("/proc/{process}/comm")).unwrap_or_default();
+    let command = machine::printable(String::from_utf8_lossy(&command).trim());
     let ours = if is_ours { ", which is this one," } else { "" };
-    Some(Found { words: format!("process {process}{ours} ({})", command.trim()), is_ours })
+    Some(Found { words: format!("process {process}{ours} ({command})"), is_ours })
 }
 
 fn open() -> io::Result<OwnedFd> {

@@ -1,0 +1,153 @@
+//! Locks between processes. Whoever has a file open can lock it, so that a lock is a file of its own, which no other user
+//! may open.
+
+use std::fs::{self, File, Metadata, TryLockError};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::fault::{Fault, FaultKind, Result};
+use crate::printable;
+
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Held until it is dropped, or the process ends in whatever way. Its file stays, empty.
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+}
+
+impl Lock {
+    /// Takes the lock in the file at `path`, which guards `subject`, within `patience`. A process that this one has just
+    /// started holds it too, until it becomes another program.
+    ///
+    /// # Errors
+    /// Another process has it, which is named; `next` says what to do then. The file cannot be written.
+    pub fn take(path: &Path, subject: &str, patience: Duration, next: &str) -> Result<Lock> {
+        let failed = |error: io::Error| {
+            let lock = format!("{subject}: its lock {}", path.display());
+            Fault::unwritable(lock, error, "grant yourself write access there")
+        };
+        let mut options = File::options();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let file = options.open(path).map_err(failed)?;
+        let until = Instant::now() + patience;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(Lock { _file: file }),
+                Err(TryLockError::Error(error)) => return Err(failed(error)),
+                Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(PAUSE),
+                Err(TryLockError::WouldBlock) => {
+                    let cause = described(holder(&file), "another process has it");
+                    return Err(Fault::new(subject, cause, next).of_kind(FaultKind::Busy));
+                }
+            }
+        }
+    }
+}
+
+/// The lock of the file at `guarded`, which others may read.
+pub fn beside(guarded: &Path) -> PathBuf {
+    let mut path = guarded.as_os_str().to_owned();
+    path.push(".lock");
+    path.into()
+}
+
+/// Whether a process has the lock in the file at `path`, also for who may not open it.
+///
+/// # Errors
+/// The file is not there.
+pub fn is_held(path: &Path) -> io::Result<bool> {
+    match File::open(path) {
+        Ok(file) => Ok(matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Ok(locker(&fs::metadata(path)?).is_some()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The process that took the lock on `file`; `None` where that has ended or cannot be seen, and another holds it on.
+pub fn holder(file: &File) -> Option<u32> {
+    let is_there = |process: &u32| {
+        let stat = fs::read(format!("/proc/{process}/stat")).unwrap_or_default();
+        // A zombie has ended.
+        String::from_utf8_lossy(&stat).rsplit_once(')').is_some_and(|(_, state)| !state.starts_with(" Z"))
+    };
+    locker(&file.metadata().ok()?).filter(is_there)
+}
+
+/// A holder, in words that others can act on.
+pub fn described(holder: Option<u32>, otherwise: &str) -> String {
+    holder.map_or(otherwise.to_owned(), |process| {
+        let name = fs::read(format!("/proc/{process}/comm")).unwrap_or_default();
+        format!("process {process} ({}) has it", printable(String::from_utf8_lossy(&name).trim()))
+    })
+}
+
+/// The process that took the lock, as the kernel lists it: `1: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE 0 EOF`. What lies
+/// over other file systems has another device there.
+fn locker(file: &Metadata) -> Option<u32> {
+    let (device, inode) = (file.dev(), format!(":{}", file.ino()));
+    let major = ((device >> 8) & 0xfff) | ((device >> 32) & !0xfff);
+    let minor = (device & 0xff) | ((device >> 12) & !0xff);
+    let whole = format!(" {major:02x}:{minor:02x}{inode} ");
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    let is_of_inode = |line: &&str| {
+        let mut words = line.split_whitespace();
+        words.nth(1) == Some("FLOCK") && words.nth(3).is_some_and(|place| place.ends_with(&inode))
+    };
+    let line = locks.lines().filter(is_of_inode).max_by_key(|line| line.contains(&whole))?;
+    line.split_whitespace().nth(4)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_held_lock_names_its_holder_and_ends_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = beside(&folder.path().join("guarded"));
+        assert!(is_held(&path).is_err(), "it is not there");
+        let lock = Lock::take(&path, "subject", Duration::ZERO, "next").unwrap();
+        let fault = Lock::take(&path, "subject", Duration::ZERO, "next").unwrap_err();
+        let words = (fault.kind(), fault.subject(), fault.next());
+        assert_eq!(words, (FaultKind::Busy, "subject", "next"));
+        assert!(fault.cause().starts_with(&format!("process {} (", std::process::id())), "{fault}");
+        assert!(is_held(&path).unwrap());
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| Lock::take(&path, "subject", LIMIT, "next").map(drop));
+            drop(lock);
+            waiting.join().unwrap().unwrap();
+        });
+    }
+
+    #[test]
+    fn other_users_see_that_a_lock_is_held_and_cannot_hold_it() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+        let guarded = folder.path().join("guarded");
+        fs::write(&guarded, "").unwrap();
+        fs::set_permissions(&guarded, Permissions::from_mode(0o644)).unwrap();
+        let path = beside(&guarded);
+        let lock = Lock::take(&path, "subject", Duration::ZERO, "next").unwrap();
+        let theirs = skip::another_user(|| {
+            assert!(is_held(&path).unwrap());
+            assert_eq!(File::open(&path).unwrap_err().kind(), ErrorKind::PermissionDenied);
+            let guarded = File::open(&guarded).unwrap();
+            guarded.try_lock().unwrap();
+            guarded
+        });
+        drop(lock);
+        if theirs.is_some() {
+            Lock::take(&path, "subject", LIMIT, "next").unwrap();
+        }
+    }
+}
