@@ -143,13 +143,14 @@ fn share_of_a_core(folder: &Path, only: Job) -> Result<f64, Box<dyn Error>> {
         daemon.turn()?;
         std::thread::sleep(window);
     }
-    let before = linux::accounting::own_thread_time();
+    let used = |daemon: &Daemon| linux::accounting::own_thread_time() + daemon.reading();
+    let before = used(&daemon);
     let began = clock::monotonic();
     for _ in 0..WINDOWS {
         daemon.turn()?;
         std::thread::sleep(window);
     }
-    let (used, passed) = (linux::accounting::own_thread_time() - before, clock::monotonic() - began);
+    let (used, passed) = (used(&daemon) - before, clock::monotonic() - began);
     let shown = Shown::read(&folder.join("state"), 0)?.status;
     let of_job = shown.as_ref().and_then(|status| status.jobs.first()).ok_or("no job was seen")?;
     let known = of_job.ranks.iter().filter(|rank| rank.wait.is_some()).count();
@@ -214,7 +215,7 @@ fn watching_profiled() -> Result<(), Box<dyn Error>> {
         while placed() < RANKS as usize && !job.is_finished() {
             std::thread::sleep(Duration::from_millis(100));
         }
-        let share = share_of_a_core(place.path(), Job::Profiled(folder))?;
+        let share = share_of_a_core(place.path(), Job::named(&folder)?)?;
         println!("watching {RANKS} profiled ranks: {share:.3} % of a core");
         Ok(())
     })

@@ -1,7 +1,9 @@
 //! The jobs that run on this host: those under `plimsoll profile`, and other MPI programs.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -10,50 +12,71 @@ use machine::{Fault, Result};
 use mapping::decision::Process;
 use profile::job::Job as Run;
 use record::folder::{JOB, variable};
+use record::untrusted::Folder;
 
 use crate::process::{self, Environment};
 
 /// Where launchers write a process's rank: Open MPI 4 and 5, MPICH's and Intel's Hydra, Slurm.
 const RANKS: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
 
+/// Bytes of a launcher's name of a job; what has a longer one is no job.
+const NAME: usize = 256;
+
 /// An MPI program of which only the kernel tells something: ranks by number.
 pub type Plain = BTreeMap<u32, Process>;
 
-/// Every profile that is written on this host, by the process number of its `plimsoll profile`, with its folder: what that
-/// started has the folder in its environment, and the folder's job names the profiler.
-pub fn profiled() -> Vec<(u32, PathBuf)> {
-    let mut found: Vec<(u32, PathBuf)> = Vec::new();
+/// What runs here; of jobs with a profile the ranks are in that.
+pub type Found = BTreeMap<Job, Plain>;
+
+/// Every profile that is written on this host, by the process number of its `plimsoll profile`, with its folder and user: what
+/// that started has the folder in its environment, and the folder's job names the profiler.
+pub fn profiled() -> Vec<(u32, PathBuf, u32)> {
+    let mut found: Vec<(u32, PathBuf, u32)> = Vec::new();
     for pid in process::all() {
-        let Some(folder) = Environment::of(pid).and_then(|environment| environment.get(variable::FOLDER)) else {
-            continue;
-        };
-        let folder = PathBuf::from(folder);
-        if found.iter().all(|(_, known)| *known != folder)
-            && let Some(job) = job(&folder, pid)
-            && is_there(job.pid)
+        let Some((Job { user, name: Name::Profile(folder) }, _)) = Job::of(pid) else { continue };
+        let is_known = found.iter().any(|(_, known, of)| (known, *of) == (&folder, user));
+        if !is_known
+            && let Some(profiler) = profiler(&folder, user)
         {
-            found.push((job.pid, folder));
+            found.push((profiler, folder, user));
         }
     }
     found.sort();
     found
 }
 
-/// The job of a profile that the process `pid` writes; `None` where it is over. A process may name any folder: only one of
-/// its own user is read.
-fn job(folder: &Path, pid: u32) -> Option<Run> {
-    let file = fs::symlink_metadata(folder.join(JOB)).ok().filter(fs::Metadata::is_file)?;
-    let is_theirs = process::user(pid) == Some(file.uid());
-    Run::read(folder).ok().filter(|job| is_theirs && job.ended.is_none())
+/// The process that has the profile of a user written; `None` where it is over.
+fn profiler(folder: &Path, user: u32) -> Option<u32> {
+    let text = Run::text(&Folder::open(folder, Some(user)).ok()?).ok()?;
+    Run::parse(&text).ok().filter(|job| job.ended.is_none() && is_there(job.pid)).map(|job| job.pid)
 }
 
-/// One job.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Job {
-    /// By its profile's folder.
-    Profiled(PathBuf),
-    /// By its launcher's name of it.
-    Plain(String),
+/// One job. Its name is whatever its processes say: processes of two users are of two jobs.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Job {
+    pub user: u32,
+    pub name: Name,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Name {
+    /// The folder of its profile.
+    Profile(PathBuf),
+    /// The launcher's.
+    Launcher(String),
+}
+
+impl fmt::Display for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.name {
+            Name::Profile(folder) => write!(f, "{}", folder.display())?,
+            Name::Launcher(name) => f.write_str(name)?,
+        }
+        match self.user == rustix::process::geteuid().as_raw() {
+            true => Ok(()),
+            false => write!(f, " of user {}", self.user),
+        }
+    }
 }
 
 impl Job {
@@ -63,42 +86,40 @@ impl Job {
     /// There is none that this user may see.
     pub fn named(word: &Path) -> Result<Job> {
         if word.is_dir() {
-            return Ok(Job::Profiled(word.into()));
+            let next = "name a folder that plimsoll profile made";
+            return Job::written(word).map_err(|e| Fault::because(word.join(JOB).display().to_string(), e, next));
         }
         let job = word.to_str().and_then(|word| word.parse().ok()).and_then(|pid| {
-            let profiler = profiled().into_iter().find(|(profiler, _)| *profiler == pid);
-            profiler.map(|(_, folder)| Job::Profiled(folder)).or_else(|| Job::of_rank(pid))
+            let profiler = profiled().into_iter().find(|(profiler, ..)| *profiler == pid);
+            let of_profiler = profiler.map(|(_, folder, user)| Job { user, name: Name::Profile(folder) });
+            of_profiler.or_else(|| Some(Job::of(pid)?.0))
         });
         let next = "name the folder of a profile, or the process number of a rank or of a plimsoll profile";
         job.ok_or_else(|| Fault::new(word.display().to_string(), "no job is known by it that this user may see", next))
     }
 
-    fn of_rank(pid: u32) -> Option<Job> {
+    /// The job of a folder, as its ranks name it: its user is who wrote what says that it is one.
+    fn written(folder: &Path) -> io::Result<Job> {
+        let folder = folder.canonicalize()?;
+        let user = Folder::open(&folder, None)?.file(JOB, u64::MAX)?.metadata()?.uid();
+        Ok(Job { user, name: Name::Profile(folder) })
+    }
+
+    /// The job of a process, and which of its ranks it is, where its environment says that.
+    fn of(pid: u32) -> Option<(Job, Option<u32>)> {
         let environment = Environment::of(pid)?;
-        match environment.get(variable::FOLDER) {
-            Some(folder) => Some(Job::Profiled(folder.into())),
-            None => rank(&environment).and_then(|_| name(&environment, pid)).map(Job::Plain),
-        }
+        let rank = RANKS.into_iter().find_map(|name| environment.get(name)?.parse().ok());
+        let name = match environment.get(variable::FOLDER) {
+            Some(folder) => Name::Profile(folder.into()),
+            None => rank.and_then(|_| name(&environment, pid)).map(Name::Launcher)?,
+        };
+        Some((Job { user: process::user(pid)?, name }, rank))
     }
 }
 
-fn rank(environment: &Environment) -> Option<u32> {
-    RANKS.into_iter().find_map(|name| environment.get(name)?.parse().ok())
-}
-
-/// What runs here.
-#[derive(Debug, Default)]
-pub struct Found {
-    /// Folders that ranks of this host write their profile into.
-    pub profiled: Vec<PathBuf>,
-    /// By the launcher's name of the job.
-    pub plain: BTreeMap<String, Plain>,
-}
-
 /// Searches for jobs, again and again.
+#[derive(Debug, Default)]
 pub struct Search {
-    /// What tells this start of the host from others.
-    boot: String,
     /// In how many searches a process was seen that is no rank.
     others: BTreeMap<u32, u32>,
 }
@@ -107,56 +128,48 @@ pub struct Search {
 const ENOUGH: u32 = 2;
 
 impl Search {
-    pub fn new(boot: impl Into<String>) -> Search {
-        Search { boot: boot.into(), others: BTreeMap::new() }
-    }
-
     /// All jobs whose processes this user may see.
     pub fn find(&mut self) -> Found {
-        let mut found = Found::default();
+        let mut found = Found::new();
         let before = std::mem::take(&mut self.others);
         for pid in process::all().filter(|pid| *pid != std::process::id()) {
             let seen = before.get(&pid).copied().unwrap_or(0);
-            if seen >= ENOUGH || !self.look(pid, &mut found) {
+            if seen >= ENOUGH || look(pid, &mut found).is_none() {
                 self.others.insert(pid, (seen + 1).min(ENOUGH));
             }
         }
         found
     }
+}
 
-    /// Whether a process is of a job.
-    fn look(&self, pid: u32, found: &mut Found) -> bool {
-        let Some(environment) = Environment::of(pid) else { return false };
-        if let Some(folder) = environment.get(variable::FOLDER).map(PathBuf::from) {
-            let is_new = !found.profiled.contains(&folder);
-            // Of a profiler on another host nothing is known here but that its job did not end.
-            let goes_on = |job: Run| job.boot != self.boot || is_there(job.pid);
-            if is_new && job(&folder, pid).is_some_and(goes_on) {
-                found.profiled.push(folder);
-            }
-            return true;
-        }
-        let rank = rank(&environment);
-        let (Some(rank), Some(job), Some(process)) = (rank, name(&environment, pid), process::identify(pid)) else {
-            return false;
-        };
+/// Adds a process to its job; `None` where it is of none.
+fn look(pid: u32, found: &mut Found) -> Option<()> {
+    let process = process::identify(pid)?;
+    let (job, rank) = Job::of(pid)?;
+    if !process::is_there(process) {
+        // What was read may be of two.
+        return None;
+    }
+    let is_profiled = matches!(job.name, Name::Profile(_));
+    let ranks = found.entry(job).or_default();
+    if !is_profiled {
         // A rank's wrapper has its environment too: the one that works is the rank.
         let worked = |process: &Process| process_time(process.pid).unwrap_or_default();
-        let known = found.plain.entry(job).or_default().entry(rank).or_insert(process);
+        let known = ranks.entry(rank?).or_insert(process);
         if *known != process && worked(&process) > worked(known) {
             *known = process;
         }
-        true
     }
+    Some(())
 }
 
 /// What the ranks of one job have in common.
 fn name(environment: &Environment, pid: u32) -> Option<String> {
     if let Some(namespace) = environment.get("PMIX_NAMESPACE") {
-        return Some(format!("mpirun {namespace}"));
+        return Some(format!("mpirun {namespace}")).filter(|name| name.len() <= NAME);
     }
     if let (Some(job), Some(step)) = (environment.get("SLURM_JOB_ID"), environment.get("SLURM_STEP_ID")) {
-        return Some(format!("Slurm step {job}.{step}"));
+        return Some(format!("Slurm step {job}.{step}")).filter(|name| name.len() <= NAME);
     }
     // Hydra names its job nowhere: its ranks of a host have one parent.
     parent(pid).map(|parent| format!("ranks of process {parent}"))
@@ -165,4 +178,82 @@ fn name(environment: &Environment, pid: u32) -> Option<String> {
 fn parent(pid: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+    use std::process::{Child, Command};
+
+    use super::*;
+
+    /// `sleep`, ended with its test.
+    struct Sleep(Child);
+
+    impl Drop for Sleep {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    const NOBODY: u32 = 65534;
+
+    /// A process of a user that says to be rank 0 of a job; `None` where that user may not start `program`, or this one not
+    /// look into it.
+    fn rank(program: &Path, user: u32, namespace: &str) -> Option<Sleep> {
+        let mut command = Command::new(program);
+        command.arg("600").uid(user).gid(user).current_dir("/").env_remove(variable::FOLDER);
+        command.env("PMIX_NAMESPACE", namespace).env("OMPI_COMM_WORLD_RANK", "0");
+        let sleep = Sleep(command.spawn().ok()?);
+        // Until it is the program, with its own environment.
+        while Job::of(sleep.0.id()).is_none() {
+            fs::File::open(format!("/proc/{}/environ", sleep.0.id())).ok()?;
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        Some(sleep)
+    }
+
+    #[test]
+    fn a_process_of_another_user_never_joins_a_job() {
+        if !rustix::process::geteuid().is_root() {
+            return skip::test("a process of another user needs root");
+        }
+        let namespace = format!("test-{}", std::process::id());
+        let home = tempfile::tempdir().unwrap();
+        fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        // Who may run a program and not read it hides its process: the folder of that in `/proc` is root's.
+        let hidden = home.path().join("sleep");
+        fs::copy("/bin/sleep", &hidden).unwrap();
+        fs::set_permissions(&hidden, fs::Permissions::from_mode(0o711)).unwrap();
+        let ours = rank("/bin/sleep".as_ref(), 0, &namespace).unwrap();
+        for program in [Path::new("/bin/sleep"), hidden.as_path()] {
+            let Some(theirs) = rank(program, NOBODY, &namespace) else {
+                skip::part("another user may not reach the folder for temporary files, or root not look into processes");
+                continue;
+            };
+            let found = Search::default().find();
+            for (user, sleep) in [(0, &ours), (NOBODY, &theirs)] {
+                let job = Job { user, name: Name::Launcher(format!("mpirun {namespace}")) };
+                let process = process::identify(sleep.0.id()).unwrap();
+                assert_eq!(found.get(&job), Some(&Plain::from([(0, process)])), "{job}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_longer_than_any_is_none() {
+        let child = Command::new("sleep").arg("600").env("PMIX_NAMESPACE", "x".repeat(NAME)).spawn().unwrap();
+        let sleep = Sleep(child);
+        let pid = sleep.0.id();
+        let said = || Environment::of(pid).filter(|of| of.get("PMIX_NAMESPACE").is_some_and(|name| name.len() == NAME));
+        let environment = loop {
+            match said() {
+                Some(environment) => break environment,
+                None => std::thread::sleep(std::time::Duration::from_millis(1)),
+            }
+        };
+        assert_eq!(name(&environment, pid), None);
+    }
 }

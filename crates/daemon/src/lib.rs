@@ -4,8 +4,11 @@
 //! daemon starts.
 #![forbid(unsafe_code)]
 
+mod beside;
 mod cores;
 mod decision;
+#[cfg(test)]
+mod hostile;
 pub mod jobs;
 pub mod journal;
 pub mod metrics;
@@ -16,22 +19,30 @@ mod state;
 mod testing;
 mod watched;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use linux::clock;
 use linux::output::replace;
-use machine::{CpuSet, Fault, Nanoseconds, Result};
+use machine::bounds::{WATCHED_JOBS, WATCHED_PROFILES};
+use machine::budget::Budget;
+use machine::{CpuSet, Fault, FaultKind, Nanoseconds, Result};
 use mapping::decision::{self as deciding, Action, Change, Decider, Process};
+use profile::live::{JobState, Watch};
+use profile::printable::printable;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use beside::Beside;
 use cores::Cores;
 pub use decision::{Decision, What};
-use jobs::Job;
+use jobs::{Found, Job, Name, Plain};
 use journal::Journal;
 pub use state::{Counts, JobStatus, RankStatus, Shown, State, Status, folder};
-use watched::{Host, Watched};
+use watched::{Host, LATE, Watched};
 
 /// How a daemon works.
 #[derive(Debug, Clone)]
@@ -52,6 +63,9 @@ pub struct Settings {
 /// Windows from one search for jobs and one look at all threads to the next, as long as a window is a second.
 const SEARCH: Duration = Duration::from_secs(5);
 
+/// The daemon waits no longer for a job's files.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// A daemon with what it watches. Dropping it puts every process back that it moved.
 pub struct Daemon {
     settings: Settings,
@@ -62,6 +76,11 @@ pub struct Daemon {
     jobs: Vec<Watched>,
     record: Option<File>,
     search: jobs::Search,
+    /// Jobs that cannot be watched, of which was told.
+    left: BTreeSet<Job>,
+    /// What is kept of profiles, of all and by user.
+    memory: (Arc<Budget>, BTreeMap<u32, Arc<Budget>>),
+    beside: Beside,
     searched: Option<Nanoseconds>,
     began: (Nanoseconds, u64),
     counts: Counts,
@@ -81,12 +100,18 @@ impl Daemon {
             let file = File::options().append(true).create(true).open(path);
             file.map_err(|e| Fault::unwritable(path.display().to_string(), e, "name another file with --record"))
         });
+        // Files of profiles are held open.
+        let limit = getrlimit(Resource::Nofile);
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
         let mut daemon = Daemon {
             cores: Cores::open()?,
             record: record.transpose()?,
             began: (clock::monotonic(), now().as_secs()),
             jobs: vec![],
-            search: jobs::Search::new(&*host.boot),
+            search: jobs::Search::default(),
+            left: BTreeSet::new(),
+            memory: (Budget::new(WATCHED_PROFILES.total.bytes().0), BTreeMap::new()),
+            beside: Beside::new(PATIENCE),
             searched: None,
             counts: Counts::default(),
             told: Box::new(told),
@@ -113,7 +138,7 @@ impl Daemon {
         for place in 0..self.jobs.len() {
             let others = self.jobs.iter().enumerate().filter(|(other, _)| *other != place);
             let others: Vec<CpuSet> = others.flat_map(|(_, job)| job.seats().cloned()).collect();
-            let notes = self.jobs[place].look(&self.host, &self.cores, search, &others);
+            let notes = self.jobs[place].look(&self.host, &self.cores, search, &others, &mut self.beside);
             for note in notes {
                 self.tell(place, What::Noted(note))?;
             }
@@ -139,37 +164,65 @@ impl Daemon {
 
     /// Jobs that came since.
     fn find_jobs(&mut self) -> Result<()> {
-        let decider = |settings: &Settings| Decider::new(settings.deciding.clone());
         let found = match &self.settings.only {
-            Some(Job::Profiled(folder)) => jobs::Found { profiled: vec![folder.clone()], ..jobs::Found::default() },
-            only => {
-                let mut found = self.search.find();
-                if let Some(Job::Plain(name)) = only {
-                    found.profiled.clear();
-                    found.plain.retain(|found, _| found == name);
-                }
-                found
-            }
+            Some(job @ Job { name: Name::Profile(_), .. }) => Found::from([(job.clone(), Plain::new())]),
+            Some(only) => self.search.find().remove_entry(only).into_iter().collect(),
+            None => self.search.find(),
         };
-        for folder in found.profiled {
-            if !self.jobs.iter().any(|job| job.is(&folder)) {
-                match Watched::profiled(&folder, decider(&self.settings)) {
-                    Ok(job) if !job.is_over() => self.jobs.push(job),
-                    Ok(_) => {}
-                    Err(fault) if self.settings.only.is_some() => return Err(fault),
-                    // It ended meanwhile, or is not for this user to read.
-                    Err(_) => {}
+        self.left.retain(|job| found.contains_key(job));
+        self.memory.1.retain(|_, of_user| of_user.drawn() > 0);
+        for (job, ranks) in found {
+            if let Some(known) = self.jobs.iter_mut().find(|known| known.job == job) {
+                known.found(ranks);
+                continue;
+            }
+            match self.begin(&job) {
+                Ok(Some(mut watched)) => {
+                    watched.found(ranks);
+                    self.jobs.push(watched);
+                }
+                Ok(None) => {}
+                Err(fault) if self.settings.only.is_some() => return Err(fault),
+                Err(fault) => {
+                    if self.left.insert(job.clone()) {
+                        self.log(&printable(&job.to_string()), What::Noted(printable(&format!("left: {fault}"))))?;
+                    }
                 }
             }
-        }
-        for (name, ranks) in found.plain {
-            let place = self.jobs.iter().position(|job| job.name == name).unwrap_or_else(|| {
-                self.jobs.push(Watched::plain(&name, decider(&self.settings)));
-                self.jobs.len() - 1
-            });
-            self.jobs[place].found(&ranks);
         }
         Ok(())
+    }
+
+    /// A job that came; `None` where it is over.
+    ///
+    /// # Errors
+    /// It cannot be watched.
+    fn begin(&mut self, job: &Job) -> Result<Option<Watched>> {
+        let fault = |cause: &str| {
+            Fault::new("the job", cause, "watch it alone, as its user: plimsoll daemon JOB").of_kind(FaultKind::Limit)
+        };
+        let of_user = self.jobs.iter().filter(|known| known.job.user == job.user).count();
+        if of_user >= WATCHED_JOBS.each.count() || self.jobs.len() >= WATCHED_JOBS.total.count() {
+            return Err(fault("as many jobs are watched as may be at once"));
+        }
+        let decider = Decider::new(self.settings.deciding.clone());
+        let Name::Profile(folder) = job.name.clone() else {
+            return Ok(Some(Watched::new(job.clone(), None, decider)));
+        };
+        let (all, by_user) = &mut self.memory;
+        let of_user = by_user.entry(job.user).or_insert_with(|| all.part(WATCHED_PROFILES.each.bytes().0));
+        let (user, here, memory) = (job.user, self.host.clone(), of_user.clone());
+        let open = move || -> Result<Option<Watch>> {
+            let watch = Watch::open(&folder, Some(user), memory)?;
+            Ok((watch.state(&here.looking()) == JobState::Running).then_some(watch))
+        };
+        let watch = self.beside.read(user, open).ok_or_else(|| fault(LATE))??;
+        Ok(watch.map(|watch| Watched::new(job.clone(), Some(watch), decider)))
+    }
+
+    /// Processor time of the threads that read profiles.
+    pub fn reading(&self) -> Nanoseconds {
+        self.beside.used
     }
 
     fn carry_out(&mut self, place: usize, actions: Vec<Action>) -> Result<()> {

@@ -26,11 +26,14 @@ fn of_living<T>(answer: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
+/// Looks at all threads of a process, in each of which there was a new one; a program that goes on so is left.
+const LOOKS: usize = 100;
+
 /// Calls `each` for every thread, until a look at all of them shows no new one: a thread inherits its mask from the one
 /// that makes it.
 fn with_each_thread(process: Process, mut each: impl FnMut(i32) -> Result<()>) -> Result<()> {
     let mut seen = BTreeSet::new();
-    loop {
+    for _ in 0..LOOKS {
         let new: Vec<i32> = process::threads(process).into_iter().filter(|thread| seen.insert(*thread)).collect();
         if !process::is_there(process) {
             return Err(ended(process));
@@ -40,6 +43,8 @@ fn with_each_thread(process: Process, mut each: impl FnMut(i32) -> Result<()>) -
         }
         new.into_iter().try_for_each(&mut each)?;
     }
+    let cause = "it makes threads faster than they can be moved";
+    Err(Fault::new(subject(process), cause, "leave a program alone that does so").of_kind(FaultKind::Limit))
 }
 
 /// The cores that all of its threads may run on; `None` where they differ, which only the program itself can have made so.
@@ -110,4 +115,29 @@ pub fn put_back(process: Process, ours: impl Fn(&CpuSet) -> bool, before: &CpuSe
         Ok(())
     })?;
     failed.map_or(Ok((back, left)), |error| Err(refused(process, error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn a_process_that_makes_threads_without_end_is_given_up() {
+        let own = process::identify(std::process::id()).unwrap();
+        let (mut held, mut newest) = (vec![], None);
+        // As soon as its last thread is looked at it makes another.
+        let given_up = with_each_thread(own, |thread| {
+            if newest.is_none_or(|newest| newest == thread) {
+                let (tell, told) = mpsc::channel();
+                let (release, released) = mpsc::channel::<()>();
+                std::thread::spawn(move || (tell.send(linux::accounting::current_thread()), released.recv()));
+                newest = told.recv().ok();
+                held.push(release);
+            }
+            Ok(())
+        });
+        assert_eq!(given_up.unwrap_err().kind(), FaultKind::Limit);
+    }
 }

@@ -1,11 +1,12 @@
 //! Processes of this host, as `/proc` shows them.
 
 use std::fs;
+use std::io::Read;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
 
 use linux::accounting::process_time;
 use machine::Nanoseconds;
+use machine::bounds::WATCHED_ENVIRONMENT;
 use mapping::decision::Process;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -54,9 +55,14 @@ pub fn threads(process: Process) -> Vec<i32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Whose it is.
+/// Whose it is: the folder in `/proc` of one that hides its memory would be root's. `None` where it has ended, or has rights
+/// of several users.
 pub fn user(pid: u32) -> Option<u32> {
-    fs::metadata(format!("/proc/{pid}")).ok().map(|process| process.uid())
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    let mut users = users.split_ascii_whitespace().map(|user| user.parse::<u32>().ok());
+    let user = users.next()?;
+    users.all(|other| other == user).then_some(user).flatten()
 }
 
 /// The numbers of all processes.
@@ -70,7 +76,11 @@ pub struct Environment(Vec<u8>);
 
 impl Environment {
     pub fn of(pid: u32) -> Option<Environment> {
-        fs::read(format!("/proc/{pid}/environ")).ok().filter(|text| !text.is_empty()).map(Environment)
+        let mut text = Vec::new();
+        let file = fs::File::open(format!("/proc/{pid}/environ")).ok()?;
+        // A process may name any part of its memory as its environment.
+        file.take(WATCHED_ENVIRONMENT.each.bytes().0).read_to_end(&mut text).ok()?;
+        (!text.is_empty()).then_some(Environment(text))
     }
 
     pub fn get(&self, name: &str) -> Option<String> {
@@ -116,6 +126,7 @@ mod tests {
         assert!(is_there(own) && !is_there(Process { started: own.started + 1, ..own }));
         assert!(threads(own).contains(&linux::accounting::current_thread()));
         assert!(Environment::of(own.pid).unwrap().get("PATH").is_some());
+        assert_eq!(user(own.pid), Some(rustix::process::geteuid().as_raw()));
         assert!(Used::of(own, true).unwrap().cpu > Nanoseconds(0));
         let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let pid = child.id();

@@ -1,17 +1,18 @@
 //! One job that is watched: what each window saw of it, as the decider wants it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use linux::clock;
-use machine::{CoreId, CpuSet, FaultKind, Nanoseconds, Result};
+use machine::{CoreId, CpuSet, FaultKind, Nanoseconds};
 use mapping::decision::{CoreSeen, Decider, Observation, Process, RankSeen};
 use profile::live::{Here, JobState, Look, RankState, Watch};
 use profile::printable::printable;
 use record::folder::variable;
 
+use crate::beside::Beside;
 use crate::cores::Cores;
-use crate::jobs::Plain;
+use crate::jobs::{Job, Name, Plain};
 use crate::mover;
 use crate::process::{self, Environment, Held, Used};
 use crate::state::{JobStatus, RankStatus};
@@ -22,8 +23,17 @@ const SPINS: f64 = 0.02;
 /// Why a rank of another host is left alone; a daemon there may move it.
 const ELSEWHERE: &str = "it is on another host";
 
+/// What a job has to say that is kept to be shown.
+const NOTES: usize = 100;
+/// Cores of other hosts that are remembered of it.
+const OTHERS: usize = 16384;
+
 enum By {
-    Profile { folder: PathBuf, watch: Box<Watch>, last: Option<Box<Look>> },
+    /// Without a watch once it could not be read in time.
+    Profile {
+        watch: Option<Box<Watch>>,
+        last: Option<Box<Look>>,
+    },
     SchedulingData,
 }
 
@@ -44,6 +54,9 @@ struct Tracked {
 }
 
 pub struct Watched {
+    /// What it is known by from one search for jobs to the next.
+    pub job: Job,
+    /// The same, as it is shown.
     pub name: String,
     by: By,
     pub decider: Decider,
@@ -57,42 +70,28 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// # Errors
-    /// The folder is no profile.
-    pub fn profiled(folder: &Path, decider: Decider) -> Result<Watched> {
-        let watch = Box::new(Watch::open(folder)?);
-        // As its ranks name it.
-        let folder = folder.canonicalize().unwrap_or_else(|_| folder.into());
-        let by = By::Profile { folder: folder.clone(), watch, last: None };
-        Ok(Watched::new(printable(&folder.display().to_string()), by, decider))
-    }
-
-    pub fn plain(name: &str, decider: Decider) -> Watched {
-        Watched::new(printable(name), By::SchedulingData, decider)
-    }
-
-    fn new(name: String, by: By, decider: Decider) -> Watched {
+    /// `watch`: of its profile, where it has one.
+    pub fn new(job: Job, watch: Option<Watch>, decider: Decider) -> Watched {
+        let by = match watch {
+            Some(watch) => By::Profile { watch: Some(Box::new(watch)), last: None },
+            None => By::SchedulingData,
+        };
+        let name = printable(&job.to_string());
         let (tracked, plain, elsewhere, last, notes) = Default::default();
-        Watched { name, by, decider, tracked, plain, elsewhere, last, notes }
-    }
-
-    /// What it is known by from one search for jobs to the next.
-    pub fn is(&self, folder: &Path) -> bool {
-        let By::Profile { folder: known, .. } = &self.by else { return false };
-        folder.canonicalize().is_ok_and(|folder| folder == *known)
+        Watched { job, name, by, decider, tracked, plain, elsewhere, last, notes }
     }
 
     /// The ranks that a search found of a job without a profile.
-    pub fn found(&mut self, ranks: &Plain) {
-        self.plain.clone_from(ranks);
+    pub fn found(&mut self, ranks: Plain) {
+        self.plain = ranks;
     }
 
     /// Whether there is nothing left to watch.
     pub fn is_over(&self) -> bool {
         match &self.by {
-            By::Profile { folder, last, .. } => {
+            By::Profile { watch, last } => {
                 let is_running = |look: &Look| look.job.state == JobState::Running;
-                !folder.exists() || !last.as_deref().is_none_or(is_running)
+                watch.is_none() || !last.as_deref().is_none_or(is_running)
             }
             By::SchedulingData => !self.plain.values().any(|process| process::is_there(*process)),
         }
@@ -129,18 +128,34 @@ impl Watched {
     }
 
     /// Ends a window. `thorough`: threads are looked at too, and whether control groups changed. Returns what is new to say.
-    pub fn look(&mut self, here: &Host, cores: &Cores, thorough: bool, others: &[CpuSet]) -> Vec<String> {
+    pub fn look(
+        &mut self,
+        here: &Host,
+        cores: &Cores,
+        thorough: bool,
+        others: &[CpuSet],
+        beside: &mut Beside,
+    ) -> Vec<String> {
         let mut said = Vec::new();
         let ranks = match &mut self.by {
-            By::Profile { watch, last, .. } => {
-                let look = last.insert(Box::new(watch.look(&here.looking())));
+            By::Profile { watch, last } => {
+                let read = watch.take().and_then(|mut watch| {
+                    let here = here.clone();
+                    let look = move || (watch.look(&here.looking()), watch);
+                    beside.read(self.job.user, look)
+                });
+                let Some((look, read)) = read else {
+                    self.last = Observation::default();
+                    return vec![format!("left: {LATE}")];
+                };
                 for note in look.notes.iter().map(|note| printable(note)) {
-                    if !self.notes.contains(&note) {
+                    if self.notes.len() < NOTES && !self.notes.contains(&note) {
                         said.push(note.clone());
                         self.notes.push(note);
                     }
                 }
-                let look = look.clone();
+                *watch = Some(read);
+                *last = Some(Box::new(look.clone()));
                 self.of_profile(here, cores, &look, thorough, &mut said)
             }
             By::SchedulingData => self.of_kernel(here, cores, thorough, &mut said),
@@ -149,7 +164,7 @@ impl Watched {
         self.tracked.retain(|process, _| there.contains(process));
         let elsewhere = ranks.iter().filter(|rank| rank.host != here.name);
         let elsewhere = elsewhere.flat_map(|rank| rank.cores.iter().map(|core| (rank.host.clone(), core)));
-        self.elsewhere.extend(elsewhere);
+        self.elsewhere.extend(elsewhere.take(OTHERS.saturating_sub(self.elsewhere.len())));
         let cores = self.cores(here, cores, others);
         self.last = Observation { time: clock::monotonic(), ranks, cores };
         said
@@ -208,9 +223,10 @@ impl Watched {
 
     /// Whether a process that a profile names is one that writes it: whoever may write a profile may name any number in it.
     fn is_its_own(&self, process: Process) -> bool {
-        let By::Profile { folder, .. } = &self.by else { return false };
+        let Name::Profile(folder) = &self.job.name else { return false };
         let named = Environment::of(process.pid).and_then(|environment| environment.get(variable::FOLDER));
-        named.is_some_and(|named| Path::new(&named).canonicalize().is_ok_and(|named| named == *folder))
+        named.is_some_and(|named| Path::new(&named) == folder.as_path())
+            && process::user(process.pid) == Some(self.job.user)
     }
 
     fn of_kernel(&mut self, here: &Host, cores: &Cores, thorough: bool, said: &mut Vec<String>) -> Vec<RankSeen> {
@@ -363,7 +379,11 @@ impl Watched {
     }
 }
 
+/// Why a job is not watched, or no more.
+pub const LATE: &str = "its profile takes too long to be read";
+
 /// This host, as profiles name it.
+#[derive(Clone)]
 pub struct Host {
     pub name: String,
     pub boot: String,
@@ -377,7 +397,7 @@ impl Host {
         Host { name, boot, pid_namespace: linux::accounting::pid_namespace() }
     }
 
-    fn looking(&self) -> Here<'_> {
+    pub fn looking(&self) -> Here<'_> {
         Here {
             boot: self.boot.clone(),
             monotonic: &|| clock::monotonic().0,
@@ -391,8 +411,9 @@ impl Host {
 mod tests {
     use std::process::Command;
 
+    use machine::budget::Budget;
     use mapping::decision::Settings;
-    use profile::job::Job;
+    use profile::job::Job as Run;
 
     use super::*;
 
@@ -401,8 +422,14 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let [ours, theirs] = ["ours", "theirs"].map(|name| home.path().join(name));
         [&ours, &theirs].into_iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
-        Job::default().write(&ours).unwrap();
-        let job = Watched::profiled(&ours, Decider::new(Settings::default())).unwrap();
+        Run::default().write(&ours).unwrap();
+        let user = rustix::process::geteuid().as_raw();
+        let watched = |user| {
+            let watch = Watch::open(&ours, None, Budget::new(1 << 30)).unwrap();
+            let job = Job { user, name: Name::Profile(ours.clone()) };
+            Watched::new(job, Some(watch), Decider::new(Settings::default()))
+        };
+        let [job, of_another] = [user, user + 1].map(watched);
         for (folder, is_its_own) in [(&ours, true), (&theirs, false)] {
             let mut child = Command::new("sleep").arg("600").env(variable::FOLDER, folder).spawn().unwrap();
             let process = process::identify(child.id()).unwrap();
@@ -411,6 +438,7 @@ mod tests {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
             assert_eq!(job.is_its_own(process), is_its_own);
+            assert!(!of_another.is_its_own(process));
             child.kill().unwrap();
             child.wait().unwrap();
         }

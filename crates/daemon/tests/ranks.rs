@@ -72,7 +72,8 @@ fn masks(ranks: [Process; 2]) -> Vec<CpuSet> {
 }
 
 fn settings(folder: &Path, window: Duration, deciding: decision::Settings) -> Settings {
-    Settings { window, dry_run: false, only: Some(Job::Profiled(folder.into())), record: None, metrics: None, deciding }
+    let only = Some(Job::named(folder).unwrap());
+    Settings { window, dry_run: false, only, record: None, metrics: None, deciding }
 }
 
 /// Ends the ranks when it goes, also where the test fails.

@@ -230,6 +230,17 @@ table! {
         kib(256), Said("as reports"), "the line passes as it is";
     REPORTS: "reports of one job", "all ranks",
         NONE, mib(256), "lines pass as they are";
+
+    PROFILE_JOB: "`job.json` of a profile", "who writes the profile",
+        mib(4), Said("one at a time"), "the profile is refused with a fault";
+    PROFILE_TABLES: "what is read at once of a rank's tables while it runs", "who writes the profile",
+        mib(64), Said("one at a time"), "the rank is left out, or its tables are not held against themselves, which is noted";
+    WATCHED_JOBS: "jobs that `plimsoll daemon` watches", "a user",
+        Count(256), Count(1024), "the job is left, and that is noted";
+    WATCHED_PROFILES: "what `plimsoll daemon` and `plimsoll top` keep of profiles; an open file counts 64 KiB", "a user",
+        mib(512), mib(1 << 10), "ranks and hosts are left out, and that is noted";
+    WATCHED_ENVIRONMENT: "what `plimsoll daemon` reads of a process's environment", "a process",
+        mib(2), Said("one at a time"), "the rest is not read";
 }
 
 /// The rows as a table of the documentation.

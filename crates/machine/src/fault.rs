@@ -24,7 +24,7 @@ pub enum FaultKind {
     Other,
     /// The kernel did not permit it to this user.
     NotPermitted,
-    /// Something is not on this machine: a program, a module, a part of this build.
+    /// Something is not on this machine: a program, a module, a profile, a part of this build.
     Missing,
     /// A bound was reached.
     Limit,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use daemon::jobs::Job;
+use daemon::jobs::{Job, Name};
 use daemon::process::{self, Environment};
 use daemon::{Daemon, Settings, Shown, What, mover};
 use launch::installation::Family;
@@ -197,7 +197,7 @@ fn idle() -> Settings {
     Settings {
         window: Duration::from_secs(1),
         dry_run: true,
-        only: Some(Job::Plain("none".into())),
+        only: Some(Job { user: 0, name: Name::Launcher("none".into()) }),
         record: None,
         metrics: None,
         deciding: decision::Settings::default(),
@@ -381,6 +381,18 @@ fn ranks_of(folder: &Path) -> Vec<Process> {
         }
         assert!(Instant::now() < deadline, "the ranks do not start");
         std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// What is kept of profiles, and as much again for what is read of them at once and for the rest.
+#[test]
+fn the_daemons_units_bound_its_memory() {
+    for name in ["plimsoll-daemon", "plimsoll-daemon-user"] {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../scripts/systemd/{name}.service"));
+        let text = fs::read_to_string(source).unwrap();
+        let most = text.lines().find_map(|line| line.strip_prefix("MemoryMax=")?.strip_suffix('G')).unwrap();
+        let kept = machine::bounds::WATCHED_PROFILES.total.bytes().0;
+        assert_eq!(most.parse::<u64>().unwrap() << 30, 2 * kept, "{name}");
     }
 }
 

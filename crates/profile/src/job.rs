@@ -1,10 +1,13 @@
 //! `job.json`: the run that a profile is of.
 
 use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use machine::{Fault, Result};
+use machine::bounds::PROFILE_JOB;
+use machine::{Fault, FaultKind, Result};
 use record::folder;
+use record::untrusted::Folder;
 use serde::{Deserialize, Serialize};
 
 /// One run of a command under the profiler. Written when it starts, and again when it has ended.
@@ -43,21 +46,26 @@ pub struct Job {
 
 impl Job {
     pub fn read(profile: &Path) -> Result<Job> {
-        let path = profile.join(folder::JOB);
-        let text = fs::read_to_string(&path).map_err(|e| {
-            Fault::because(
-                path.display().to_string(),
-                e,
-                "name a folder that plimsoll profile made, as in: plimsoll report DIR",
-            )
-        })?;
-        Job::parse(&text).map_err(|fault| fault.within(path.display()))
+        let folder = Folder::open(profile, None).map_err(|e| unreadable(profile, e))?;
+        let text = Job::text(&folder)?;
+        Job::parse(&text).map_err(|fault| fault.within(profile.join(folder::JOB).display()))
+    }
+
+    /// The text of a profile's job.json.
+    ///
+    /// # Errors
+    /// [`FaultKind::Missing`]: there is none.
+    pub fn text(profile: &Folder) -> Result<String> {
+        let bytes = profile.read(folder::JOB, PROFILE_JOB.each.bytes().0).map_err(|e| unreadable(profile.path(), e))?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// The job that the text of a job.json states.
     pub fn parse(text: &str) -> Result<Job> {
+        // Its own words may quote a file that its reader may not show.
+        let cause = |e: serde_json::Error| format!("it is none from line {}, column {} on", e.line(), e.column());
         let next = "the file is damaged; profile the program again";
-        serde_json::from_str(text).map_err(|e| Fault::because("the job of a profile", e, next))
+        serde_json::from_str(text).map_err(|e| Fault::new("the job of a profile", cause(e), next))
     }
 
     /// Whole or not at all, also for who reads at that moment.
@@ -70,6 +78,13 @@ impl Job {
     }
 }
 
+fn unreadable(profile: &Path, error: io::Error) -> Fault {
+    let is_missing = error.kind() == ErrorKind::NotFound;
+    let next = "name a folder that plimsoll profile made, as in: plimsoll report DIR";
+    let fault = Fault::because(profile.join(folder::JOB).display().to_string(), error, next);
+    if is_missing { fault.of_kind(FaultKind::Missing) } else { fault }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,7 +95,8 @@ mod tests {
         let job = Job { command: vec!["mpirun".into(), "./a b".into()], exit_code: Some(3), ..Job::default() };
         job.write(folder.path()).unwrap();
         assert_eq!(Job::read(folder.path()).unwrap(), job);
-        std::fs::write(folder.path().join(record::folder::JOB), "{").unwrap();
-        assert!(Job::read(folder.path()).unwrap_err().to_string().contains("job.json"));
+        std::fs::write(folder.path().join(record::folder::JOB), r#"{"command": "a secret"}"#).unwrap();
+        let fault = Job::read(folder.path()).unwrap_err().to_string();
+        assert!(fault.contains("job.json") && !fault.contains("secret"), "{fault}");
     }
 }

@@ -94,6 +94,10 @@ fn frames(loader: &Loader, address: u64) -> Vec<Frame> {
 fn unchanged(path: &Path, module: &Module, started: Duration) -> Result<(), String> {
     let unreadable = |error: std::io::Error| format!("{} cannot be read here: {error}", module.path);
     let metadata = fs::metadata(path).map_err(unreadable)?;
+    // A profile names any path: what is behind it may never answer.
+    if !metadata.is_file() {
+        return Err(format!("{} is no file here", module.path));
+    }
     if module.build_id.is_empty() {
         let modified = metadata.modified().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         return match modified {
@@ -125,4 +129,21 @@ fn kept_apart(build_id: &[u8]) -> Option<PathBuf> {
 
 pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    use super::*;
+
+    #[test]
+    fn a_module_that_is_no_file_is_not_waited_for() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("fifo");
+        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let module = Module { path: path.to_str().unwrap().into(), build_id: vec![1] };
+        let found = Symbols::of(&module, Duration::ZERO).at(1);
+        assert!(found.note.unwrap().contains("is no file here") && found.frames.is_empty());
+    }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::synthetic::{RATE, Rank, SECOND, job};
+use machine::budget::Budget;
 use profile::job::Job;
 use profile::live::{Here, JobState, RankState, Watch};
 use record::folder;
@@ -63,7 +64,7 @@ fn rates_states_and_ends_are_those_of_the_ranks() {
     let seen_from =
         |pid_namespace| Here { boot: "a-boot".into(), monotonic: &monotonic, pid_namespace, is_alive: &is_alive };
     let here = seen_from(9);
-    let mut watch = Watch::open(folder.path()).unwrap();
+    let mut watch = Watch::open(folder.path(), None, Budget::new(1 << 30)).unwrap();
     assert!(watch.look(&here).ranks.is_empty(), "no rank is there yet");
 
     // The ranks' clocks began at 5 s.
@@ -112,5 +113,30 @@ fn rates_states_and_ends_are_those_of_the_ranks() {
 #[test]
 fn a_folder_of_something_else_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    assert!(Watch::open(folder.path()).is_err());
+    assert!(Watch::open(folder.path(), None, Budget::new(1 << 30)).is_err());
+}
+
+#[test]
+fn ranks_that_need_more_memory_than_there_is_are_left_out_and_named() {
+    let folder = tempfile::tempdir().unwrap();
+    job().write(folder.path()).unwrap();
+    write(folder.path(), 1000);
+    let here = Here { boot: "a-boot".into(), monotonic: &|| SECOND, pid_namespace: 9, is_alive: &|_| true };
+    // Enough for the job and one of its two ranks.
+    let mut watch = Watch::open(folder.path(), None, Budget::new(200 << 10)).unwrap();
+    let look = watch.look(&here);
+    let left: Vec<_> = look.notes.iter().filter(|note| note.contains("more memory than is left")).collect();
+    assert!(look.ranks.len() == 1 && left.len() == 1 && left[0].contains(".rank: "), "{look:?}");
+    assert!(Watch::open(folder.path(), None, Budget::new(1000)).is_err());
+}
+
+#[test]
+fn a_profile_that_is_removed_is_over() {
+    let folder = tempfile::tempdir().unwrap();
+    Job { ended: None, ..job() }.write(folder.path()).unwrap();
+    let here = Here { boot: "b".into(), monotonic: &|| SECOND, pid_namespace: 9, is_alive: &|_| true };
+    let mut watch = Watch::open(folder.path(), None, Budget::new(1 << 30)).unwrap();
+    assert_eq!(watch.look(&here).job.state, JobState::Running);
+    drop(folder);
+    assert_eq!(watch.look(&here).job.state, JobState::Orphaned);
 }

@@ -19,3 +19,4 @@ pub mod samples;
 pub mod scale;
 pub mod seal;
 pub mod trace;
+pub mod untrusted;

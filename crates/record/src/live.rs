@@ -4,16 +4,19 @@
 mod calls;
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use machine::bounds::PROFILE_TABLES;
 use machine::{Fault, Result};
 use zerocopy::FromBytes;
 
 use crate::functions;
 use crate::header::{damaged, header};
-use crate::layout::{DIRECTORY, Header, Peer, REGIONS, Region, Thread, kind};
-use crate::rank::Calls;
+use crate::layout::{DIRECTORY, Header, Peer, REGIONS, Region, THREADS, Thread, kind};
+use crate::rank::{Calls, Rank};
+use crate::untrusted;
 
 /// A rank's file, held open: it stays readable however the rank ends.
 #[derive(Debug)]
@@ -55,15 +58,40 @@ impl Live {
     /// `None` where the file is not there, or not yet begun.
     ///
     /// # Errors
-    /// It is damaged, or of another version.
+    /// It cannot be read, is damaged, or of another version.
     pub fn open(path: &Path) -> Result<Option<Live>> {
-        let Ok(file) = File::open(path) else { return Ok(None) };
+        match untrusted::open(path) {
+            Ok(file) => Live::of(file).map_err(|fault| fault.within(path.display())),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Fault::because(path.display().to_string(), error, "profile the program again")),
+        }
+    }
+
+    /// The same of a file that is open.
+    ///
+    /// # Errors
+    /// As [`Live::open`].
+    pub fn of(file: File) -> Result<Option<Live>> {
         if file.metadata().is_ok_and(|file| file.len() < DIRECTORY as u64) {
             return Ok(None);
         }
         let live = Live { file, seen: 0, threads: vec![], calls: calls::Counters::default(), peers: vec![] };
-        let begun = live.begun().map_err(|fault| fault.within(path.display()))?;
-        Ok(begun.map(|_| live))
+        Ok(live.begun()?.map(|_| live))
+    }
+
+    /// The memory that it takes, about.
+    pub fn weight(&self) -> usize {
+        self.threads.len() * size_of::<(u16, Thread)>() + size_of_val(&self.peers[..]) + self.calls.weight()
+    }
+
+    /// Gives that back: it is followed no more.
+    pub fn forget(&mut self) {
+        (self.threads, self.calls, self.peers) = Default::default();
+    }
+
+    /// All of its tables; `None` where they are longer than is read at once.
+    pub fn whole(&self) -> Result<Option<Rank>> {
+        Rank::within(&self.file, PROFILE_TABLES.each.bytes().0)
     }
 
     fn begun(&self) -> Result<Option<Header>> {
@@ -92,6 +120,7 @@ impl Live {
                     return Err(damaged(&format!("the entry of its part {} is damaged", self.seen)));
                 }
                 match entry.kind {
+                    kind::THREAD if self.threads.len() == THREADS => return Err(damaged("it has too many threads")),
                     kind::THREAD => self.threads.push((entry.thread, entry.offset)),
                     kind::ROW => self.calls.add_row(&entry)?,
                     kind::PEERS => self.peers.push(entry),
@@ -126,11 +155,13 @@ impl Live {
     pub fn peers(&self) -> Result<Vec<Peer>> {
         let mut sums: Vec<Peer> = Vec::new();
         let length = self.file.metadata().map_or(0, |file| file.len());
+        let mut left = PROFILE_TABLES.each.bytes().0;
         for region in &self.peers {
             let end = region.offset.checked_add(region.bytes());
             if region.record_bytes as usize != size_of::<Peer>() || end.is_none_or(|end| end > length) {
                 return Err(damaged("its messages by peer reach beyond its end"));
             }
+            left = left.checked_sub(region.bytes()).ok_or_else(|| damaged("its messages by peer are of too many ranks"))?;
             let mut bytes = vec![0; region.capacity as usize * size_of::<Peer>()];
             self.bytes(&mut bytes, region.offset)?;
             sums.resize(sums.len().max(region.capacity as usize), Peer::default());
@@ -249,5 +280,44 @@ mod tests {
         assert_eq!(sent, [(5, 10), (5, 10), (3, 1)]);
         live.peers[0].capacity = u32::MAX;
         assert!(live.peers().is_err());
+    }
+
+    /// A file takes no room where it was never written, and claims what it likes.
+    #[test]
+    fn no_more_is_read_than_the_bounds_say_however_long_the_file_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("h.1.rank");
+        let mut image = image(1);
+        let small = size_of::<Peer>() as u64;
+        image.region(kind::PEERS, WHOLE_RANK, (0, 0), &[Peer::default()]);
+        image.write(&path).unwrap();
+        let mut live = Live::open(&path).unwrap().unwrap();
+        assert!(live.glance().is_ok() && live.peers().is_ok() && live.whole().unwrap().is_some());
+        File::options().write(true).open(&path).unwrap().set_len(1 << 40).unwrap();
+        live.peers.last_mut().unwrap().capacity = (PROFILE_TABLES.each.bytes().0 / small) as u32;
+        assert!(live.peers().unwrap_err().cause().contains("too many ranks"));
+        assert!(live.whole().unwrap().is_none());
+
+        self::image(THREADS as u64 + 1).write(&path).unwrap();
+        let fault = Live::open(&path).unwrap().unwrap().glance().unwrap_err();
+        assert!(fault.cause().contains("too many threads"), "{fault}");
+    }
+
+    #[test]
+    fn a_rank_whose_every_cell_is_in_use_does_not_fill_the_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("h.1.rank");
+        let classes = || (0..crate::scale::SIZE_CLASSES).map(|class| (100, crate::scale::size_floor(class)));
+        let groups = calls::CELLS / crate::scale::SIZE_CLASSES + 1;
+        let mut image = Image::default();
+        image.region(kind::THREAD, 0, (0, 0), &[Thread { calls: 1, ..Thread::default() }]);
+        (0..groups).for_each(|group| image.row(0, FunctionId(1), group as u32, classes()));
+        image.write(&path).unwrap();
+        let mut live = Live::open(&path).unwrap().unwrap();
+        let glance = live.glance().unwrap();
+        assert!(live.calls(&glance).unwrap_err().cause().contains("too many kinds"));
+        assert!(live.weight() >= calls::CELLS * size_of::<Calls>());
+        live.forget();
+        assert_eq!(live.weight(), 0);
     }
 }

@@ -16,7 +16,7 @@ use crate::header::{damaged, header};
 use crate::layout::{
     self, Cell, DIRECTORY, Header, Module, PAGE, Peer, Phase, REGIONS, ROW_CELLS, Region, Site, Thread, clock, kind,
 };
-use crate::seal;
+use crate::{seal, untrusted};
 
 /// The calls of one function at groups of one size.
 #[derive(Debug, Clone)]
@@ -68,6 +68,14 @@ impl Rank {
     pub fn open(path: &Path) -> Result<Rank> {
         let file = opened(path)?;
         Source::of(&file).and_then(Rank::from).map_err(|fault| fault.within(path.display()))
+    }
+
+    /// The same of an open file; `None` where it is longer than `most` bytes.
+    pub(crate) fn within(file: &File, most: u64) -> Result<Option<Rank>> {
+        if file.length().map_err(unreadable)? > most {
+            return Ok(None);
+        }
+        Source::of(&Within { file, most }).and_then(Rank::from).map(Some)
     }
 
     /// The same of bytes, wherever they lie in memory.
@@ -324,6 +332,22 @@ impl Bytes for File {
     }
 }
 
+/// A file that is not read beyond its bound, however it grows.
+struct Within<'a> {
+    file: &'a File,
+    most: u64,
+}
+
+impl Bytes for Within<'_> {
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.file.length()?.min(self.most))
+    }
+
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_exact_at(into, offset)
+    }
+}
+
 impl Bytes for &[u8] {
     fn length(&self) -> io::Result<u64> {
         Ok(self.len() as u64)
@@ -337,7 +361,7 @@ impl Bytes for &[u8] {
 }
 
 fn opened(path: &Path) -> Result<File> {
-    File::open(path).map_err(|e| Fault::because(path.display().to_string(), e, "profile the program again"))
+    untrusted::open(path).map_err(|e| Fault::because(path.display().to_string(), e, "profile the program again"))
 }
 
 fn unreadable(error: io::Error) -> Fault {
@@ -432,9 +456,9 @@ impl<'a> Source<'a> {
         bytes.map_err(|_| "it reaches beyond the file's end, or into another")
     }
 
-    /// A region's contents as they are now.
+    /// The totals of a thread as they are now.
     fn again(&self, region: &Region) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; region.bytes().min(self.length) as usize];
+        let mut bytes = vec![0; region.bytes().min(size_of::<Thread>() as u64) as usize];
         self.at(&mut bytes, region.offset)?;
         Ok(bytes)
     }

@@ -1,7 +1,6 @@
 //! The files of a timeline, and their clocks.
 
 use std::collections::HashMap;
-use std::fs;
 use std::path::Path;
 
 use machine::{Fault, Result};
@@ -9,6 +8,7 @@ use record::folder;
 use record::layout::{Moment, words};
 use record::rank::Rank as Tables;
 use record::trace::{Decoder, site};
+use record::untrusted;
 
 use crate::places::Places;
 
@@ -103,7 +103,7 @@ impl Source {
 impl Lane {
     fn open(path: &Path, thread: u16, complete: u64) -> Result<Lane> {
         let named = |fault: Fault| fault.within(path.display());
-        let mut file = fs::read(path)
+        let mut file = untrusted::read(path)
             .map_err(|error| Fault::because(path.display().to_string(), error, "profile the program again"))?;
         let complete = usize::try_from(complete).unwrap_or(usize::MAX);
         let mut decoder = Decoder::up_to(&file, complete).map_err(named)?;

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use daemon::jobs::profiled;
 use linux::terminal::{self, Key, Screen};
+use machine::bounds::WATCHED_PROFILES;
+use machine::budget::Budget;
 use machine::{Fault, Result};
 use profile::live::screen::{self, Sort, Window};
 use profile::live::{Here, JobState, Look, Watch};
@@ -37,8 +39,8 @@ fn interval(text: &str) -> std::result::Result<f64, String> {
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
-    let folder = folder(arguments.job)?;
-    let mut watch = Watch::open(&folder)?;
+    let (folder, user) = folder(arguments.job)?;
+    let mut watch = Watch::open(&folder, user, Budget::new(WATCHED_PROFILES.total.bytes().0))?;
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned();
     let here = Here {
         boot,
@@ -123,9 +125,12 @@ fn ended(last: Look, end: Look) -> Look {
     Look { job: end.job, ranks, ..last }
 }
 
-fn folder(job: Option<PathBuf>) -> Result<PathBuf> {
+/// A profile's folder, and whose files are read in it; `None` where the user named it.
+type Named = (PathBuf, Option<u32>);
+
+fn folder(job: Option<PathBuf>) -> Result<Named> {
     match job {
-        Some(folder) if folder.is_dir() => Ok(folder),
+        Some(folder) if folder.is_dir() => Ok((folder, None)),
         Some(word) => match word.to_str().and_then(|word| word.parse().ok()) {
             Some(pid) => of_process(pid).ok_or_else(|| {
                 Fault::new(
@@ -145,21 +150,22 @@ fn folder(job: Option<PathBuf>) -> Result<PathBuf> {
 }
 
 /// The folder of the profile that the children of a `plimsoll profile` write.
-fn of_process(pid: u32) -> Option<PathBuf> {
-    profiled().into_iter().find(|(profiler, _)| *profiler == pid).map(|(_, folder)| folder)
+fn of_process(pid: u32) -> Option<Named> {
+    let running = profiled().into_iter().find(|(profiler, ..)| *profiler == pid);
+    running.map(|(_, folder, user)| (folder, Some(user)))
 }
 
-fn only_one() -> Result<PathBuf> {
+fn only_one() -> Result<Named> {
     let running = profiled();
     match running.as_slice() {
-        [(_, folder)] => Ok(folder.clone()),
+        [(_, folder, user)] => Ok((folder.clone(), Some(*user))),
         [] => Err(Fault::new(
             "no job",
             "no plimsoll profile runs here that this user can see",
             "start one with plimsoll profile, or name its folder: plimsoll top DIR",
         )),
         several => {
-            let them: Vec<_> = several.iter().map(|(pid, dir)| format!("{pid} ({})", dir.display())).collect();
+            let them: Vec<_> = several.iter().map(|(pid, dir, _)| format!("{pid} ({})", dir.display())).collect();
             Err(Fault::new(
                 "which job",
                 format!("several run: {}", them.join(", ")),

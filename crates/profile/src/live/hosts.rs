@@ -1,15 +1,21 @@
 //! Cores, from the samples of each host.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 
-use record::samples::{CoreLoad, CoreWork, Samples, Tail, ThreadLoad, ThreadWork};
+use machine::Result;
+use machine::budget::{Budget, Share};
+use record::folder::{HOSTS, SAMPLES_SUFFIX};
+use record::samples::{CoreLoad, CoreWork, Tail, ThreadLoad, ThreadWork};
+use record::untrusted::Folder;
 
-use super::{CoreNow, RankNow};
+use super::{CoreNow, LEAST, RankNow, open_new, used_up};
 
 /// One host's samples, with what they said at the look before.
 pub struct Host {
     tail: Tail,
+    share: Share,
     work: BTreeMap<u32, CoreWork>,
     load: BTreeMap<u32, CoreLoad>,
     time: u64,
@@ -22,19 +28,12 @@ pub struct Host {
 }
 
 /// Opens what is new and reads what came.
-pub fn follow(folder: &Path, hosts: &mut BTreeMap<PathBuf, Host>, notes: &mut Vec<String>) {
-    for path in Samples::files(folder) {
-        if !hosts.contains_key(&path) {
-            match Tail::open(&path) {
-                Ok(tail) => {
-                    hosts.insert(path.clone(), Host::new(tail));
-                }
-                Err(fault) => notes.push(fault.to_string()),
-            }
-        }
-    }
+pub fn follow(profile: &Folder, hosts: &mut BTreeMap<PathBuf, Host>, memory: &Arc<Budget>, notes: &mut Vec<String>) {
+    open_new(profile, (HOSTS, SAMPLES_SUFFIX), hosts, notes, |file| {
+        Ok(Some(Host::new(Tail::of(file), memory.draw(LEAST).map_err(|_| used_up())?)))
+    });
     for (path, host) in hosts.iter_mut() {
-        if let Err(fault) = host.advance() {
+        if let Err(fault) = host.advance().and_then(|()| host.weigh()) {
             host.broken = Some(fault.within(path.display().to_string()).to_string());
         }
         notes.extend(host.broken.clone());
@@ -42,9 +41,10 @@ pub fn follow(folder: &Path, hosts: &mut BTreeMap<PathBuf, Host>, notes: &mut Ve
 }
 
 impl Host {
-    fn new(tail: Tail) -> Host {
+    fn new(tail: Tail, share: Share) -> Host {
         Host {
             tail,
+            share,
             work: BTreeMap::new(),
             load: BTreeMap::new(),
             time: 0,
@@ -55,7 +55,17 @@ impl Host {
         }
     }
 
-    fn advance(&mut self) -> machine::Result<()> {
+    /// Draws what it takes by now; where there is not so much left, it is left.
+    fn weigh(&mut self) -> Result<()> {
+        // Its totals are there as they were read, as they are shown, and as they were at the look before.
+        self.share.resize(LEAST + 4 * self.tail.weight() as u64).map_err(|_| {
+            self.tail.forget();
+            (self.work, self.load, self.threads, self.switches) = Default::default();
+            used_up()
+        })
+    }
+
+    fn advance(&mut self) -> Result<()> {
         if self.broken.is_some() {
             return Ok(());
         }

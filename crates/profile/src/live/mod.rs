@@ -6,10 +6,16 @@ mod ranks;
 pub mod screen;
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use machine::Result;
+use machine::budget::{Budget, Share};
+use machine::{Fault, FaultKind, Result};
+use record::folder;
 use record::functions::FunctionId;
+use record::untrusted::Folder;
 
 use self::hosts::Host;
 use self::ranks::Followed;
@@ -66,7 +72,7 @@ pub enum JobState {
         exit_code: Option<i32>,
         signal: Option<i32>,
     },
-    /// `plimsoll profile` was killed; its ranks may go on.
+    /// `plimsoll profile` was killed, or its profile removed; its ranks may go on.
     Orphaned,
 }
 
@@ -139,8 +145,11 @@ pub struct FunctionNow {
 
 /// A job that is looked at again and again.
 pub struct Watch {
-    folder: PathBuf,
+    folder: Folder,
     job: Job,
+    is_removed: bool,
+    memory: Arc<Budget>,
+    share: Share,
     ranks: BTreeMap<PathBuf, Followed>,
     hosts: BTreeMap<PathBuf, Host>,
     worlds: Vec<String>,
@@ -149,13 +158,79 @@ pub struct Watch {
     turn: usize,
 }
 
+/// What each file and each job counts, in bytes: its descriptor, its path, what was last read of it.
+const LEAST: u64 = 64 << 10;
+/// Notes of one look, after which no more files are opened.
+const NOTES: usize = 1000;
+/// Worlds that are told apart.
+const WORLDS: usize = 1024;
+
+fn used_up() -> Fault {
+    let next = "watch fewer jobs, or jobs of fewer ranks, at once";
+    Fault::new("its figures", "they need more memory than is left for profiles", next).of_kind(FaultKind::Limit)
+}
+
+/// Reads a job anew, which draws what it takes.
+fn job(folder: &Folder, share: &mut Share) -> Result<Job> {
+    let text = Job::text(folder)?;
+    // An empty word takes eight times what it takes in the text; it is read, kept and shown.
+    share.resize(LEAST + 24 * text.len() as u64).map_err(|_| used_up())?;
+    Job::parse(&text).map_err(|fault| fault.within(folder.path().join(folder::JOB).display()))
+}
+
+/// Opens what is new of one kind of files. What cannot be read is noted.
+fn open_new<T>(
+    profile: &Folder,
+    (below, suffix): (&'static str, &'static str),
+    known: &mut BTreeMap<PathBuf, T>,
+    notes: &mut Vec<String>,
+    open: impl Fn(File) -> Result<Option<T>>,
+) {
+    let mut look = || -> io::Result<()> {
+        let folder = profile.below(below)?;
+        for name in folder.names(suffix)? {
+            let path = folder.path().join(&name);
+            if known.contains_key(&path) {
+                continue;
+            }
+            if notes.len() >= NOTES {
+                notes.push(format!("left out: more of {}", folder.path().display()));
+                break;
+            }
+            let next = "profile the program again";
+            let file = folder.file(&name, u64::MAX);
+            let file = file.map_err(|e| Fault::because(path.display().to_string(), e, next));
+            match file.and_then(|file| open(file).map_err(|fault| fault.within(path.display()))) {
+                Ok(None) => {}
+                Ok(Some(new)) => _ = known.insert(path, new),
+                Err(fault) => notes.push(format!("left out: {fault}")),
+            }
+        }
+        Ok(())
+    };
+    if let Err(error) = look()
+        && error.kind() != ErrorKind::NotFound
+    {
+        notes.push(format!("left out: {}: {error}", profile.path().join(below).display()));
+    }
+}
+
 impl Watch {
+    /// Whoever writes the profile may write anything. Files are read if they are of this `user`; where `None`, of anybody:
+    /// who asks has named the folder. What is kept of them is drawn from `memory`.
+    ///
     /// # Errors
     /// `folder` is none that `plimsoll profile` made.
-    pub fn open(folder: &Path) -> Result<Watch> {
+    pub fn open(folder: &Path, user: Option<u32>, memory: Arc<Budget>) -> Result<Watch> {
+        let mut share = memory.draw(LEAST).map_err(|_| used_up())?;
+        let next = "name a folder that plimsoll profile made";
+        let folder = Folder::open(folder, user).map_err(|e| Fault::because(folder.display().to_string(), e, next))?;
         Ok(Watch {
-            folder: folder.to_path_buf(),
-            job: Job::read(folder)?,
+            job: job(&folder, &mut share)?,
+            folder,
+            is_removed: false,
+            memory,
+            share,
             ranks: BTreeMap::new(),
             hosts: BTreeMap::new(),
             worlds: Vec::new(),
@@ -166,12 +241,14 @@ impl Watch {
 
     pub fn look(&mut self, here: &Here) -> Look {
         let mut notes = Vec::new();
-        match Job::read(&self.folder) {
+        let read = job(&self.folder, &mut self.share);
+        self.is_removed = read.as_ref().is_err_and(|fault| fault.kind() == FaultKind::Missing);
+        match read {
             Ok(job) => self.job = job,
             Err(fault) => notes.push(fault.to_string()),
         }
-        hosts::follow(&self.folder, &mut self.hosts, &mut notes);
-        ranks::follow(&self.folder, &mut self.ranks, &mut notes);
+        hosts::follow(&self.folder, &mut self.hosts, &self.memory, &mut notes);
+        ranks::follow(&self.folder, &mut self.ranks, &self.memory, &mut notes);
         let now = (here.monotonic)();
         let seconds = self.before.map(|before| now.saturating_sub(before) as f64 / 1e9);
         self.before = Some(now);
@@ -205,13 +282,18 @@ impl Watch {
         Look { job: self.job_now(here), seconds, ranks: all, cores, functions, notes }
     }
 
-    fn job_now(&self, here: &Here) -> JobNow {
+    /// As its job.json said last.
+    pub fn state(&self, here: &Here) -> JobState {
         let job = &self.job;
-        let state = match job.ended {
+        match job.ended {
             Some(_) => JobState::Ended { exit_code: job.exit_code, signal: job.signal },
-            None if here.has_ended(&job.boot, job.pid_namespace, job.pid) => JobState::Orphaned,
+            None if self.is_removed || here.has_ended(&job.boot, job.pid_namespace, job.pid) => JobState::Orphaned,
             None => JobState::Running,
-        };
-        JobNow { command: job.command.clone(), folder: self.folder.clone(), state, started: job.started }
+        }
+    }
+
+    fn job_now(&self, here: &Here) -> JobNow {
+        let (command, folder) = (self.job.command.clone(), self.folder.path().to_path_buf());
+        JobNow { command, folder, state: self.state(here), started: self.job.started }
     }
 }

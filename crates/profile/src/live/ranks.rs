@@ -1,18 +1,20 @@
 //! Ranks, from the tables that they write.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use machine::Result;
+use machine::bounds::PROFILE_TABLES;
+use machine::budget::{Budget, Share};
 use record::folder::{RANK_SUFFIX, RANKS};
 use record::functions::{Class, FunctionId, function};
 use record::layout::{Cell, Header, Peer, Thread, clock, words};
 use record::live::{Glance, Live};
-use record::rank::{Rank, left_out};
+use record::untrusted::Folder;
 
 use super::hosts::Host;
-use super::{FunctionNow, Here, RankNow, RankState};
+use super::{FunctionNow, Here, LEAST, RankNow, RankState, WORLDS, open_new, used_up};
 use crate::split::{Model, Parts};
 use crate::tables::Calls;
 
@@ -22,6 +24,7 @@ pub type Ticks = HashMap<[u8; 40], f64>;
 /// A rank's file, with what it said at the look before.
 pub struct Followed {
     live: Live,
+    share: Share,
     /// Why it is followed no more.
     damage: Option<String>,
     glance: Option<Glance>,
@@ -59,19 +62,16 @@ pub struct Sum {
 }
 
 /// Opens what is new and looks at every rank.
-pub fn follow(folder: &Path, ranks: &mut BTreeMap<PathBuf, Followed>, notes: &mut Vec<String>) {
-    let entries = fs::read_dir(folder.join(RANKS)).into_iter().flatten().flatten();
-    let files = entries.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|s| s == RANK_SUFFIX));
-    for path in files {
-        if ranks.contains_key(&path) {
-            continue;
-        }
-        match Live::open(&path) {
-            Ok(None) => {}
-            Ok(Some(live)) => _ = ranks.insert(path, Followed::new(live)),
-            Err(fault) => notes.push(left_out(&path, &fault)),
-        }
-    }
+pub fn follow(
+    profile: &Folder,
+    ranks: &mut BTreeMap<PathBuf, Followed>,
+    memory: &Arc<Budget>,
+    notes: &mut Vec<String>,
+) {
+    open_new(profile, (RANKS, RANK_SUFFIX), ranks, notes, |file| {
+        let Some(live) = Live::of(file)? else { return Ok(None) };
+        Ok(Some(Followed::new(live, memory.draw(LEAST).map_err(|_| used_up())?)))
+    });
     for (path, followed) in ranks.iter_mut() {
         if followed.damage.is_none() {
             match followed.live.glance() {
@@ -81,6 +81,7 @@ pub fn follow(folder: &Path, ranks: &mut BTreeMap<PathBuf, Followed>, notes: &mu
                 Ok(_) => _ = followed.give_up(path, "the totals of a thread went backwards"),
                 Err(fault) => _ = followed.give_up(path, fault.cause()),
             }
+            followed.weigh(path);
         }
         notes.extend(followed.damage.clone());
     }
@@ -158,9 +159,10 @@ fn inside(thread: &Thread) -> Option<FunctionId> {
 }
 
 impl Followed {
-    fn new(live: Live) -> Followed {
+    fn new(live: Live, share: Share) -> Followed {
         Followed {
             live,
+            share,
             damage: None,
             glance: None,
             before: None,
@@ -173,14 +175,29 @@ impl Followed {
         }
     }
 
-    /// Its figures would be nobody's: it is named and shown no more.
+    /// Its figures would be nobody's.
     pub fn give_up(&mut self, path: &Path, why: &str) -> Option<String> {
+        self.leave(path, &format!("its tables are damaged: {why}. Next: profile the program again"))
+    }
+
+    /// It is named and shown no more.
+    fn leave(&mut self, path: &Path, why: &str) -> Option<String> {
         let whose = self.glance.take().filter(|glance| glance.header.placed != 0);
         let rank = whose.map_or_else(String::new, |glance| format!("rank {}, ", glance.header.rank));
-        self.held.clear();
-        let next = "profile the program again";
-        self.damage = Some(format!("left out: {rank}{}: its tables are damaged: {why}. Next: {next}", path.display()));
+        (self.held, self.calls, self.compared) = Default::default();
+        self.live.forget();
+        let _ = self.share.resize(LEAST);
+        self.damage = Some(format!("left out: {rank}{}: {why}", path.display()));
         self.damage.clone()
+    }
+
+    /// Draws what it takes by now; where there is not so much left, it is left.
+    fn weigh(&mut self, path: &Path) -> Option<String> {
+        // Its calls are there as they are, as they were read, and as they were at the look before.
+        match self.share.resize(LEAST + 3 * self.live.weight() as u64) {
+            Ok(()) => None,
+            Err(_) => self.leave(path, &used_up().to_string()),
+        }
     }
 
     /// One that does not know its rank yet has nothing to tell.
@@ -196,10 +213,14 @@ impl Followed {
     pub fn check(&mut self, path: &Path) -> Option<String> {
         let rank = self.placed()?.header.rank;
         self.is_checked = true;
-        match Rank::open(path) {
-            Ok(tables) => tables
+        match self.live.whole() {
+            Ok(Some(tables)) => tables
                 .doubt
                 .map(|doubt| format!("rank {rank}: its figures may be wrong, since its tables disagree ({doubt})")),
+            Ok(None) => {
+                let most = PROFILE_TABLES.each;
+                Some(format!("rank {rank}: its tables are longer than {most}, and not held against themselves"))
+            }
             Err(fault) => self.give_up(path, fault.cause()),
         }
     }
@@ -208,7 +229,7 @@ impl Followed {
     pub fn read(&mut self, path: &Path) -> Option<String> {
         let sent = self.placed()?.threads.iter().fold(0, |sum: u64, (_, thread)| sum.wrapping_add(thread.messages));
         match self.changed(sent) {
-            Ok(()) => None,
+            Ok(()) => self.weigh(path),
             Err(fault) => self.give_up(path, fault.cause()),
         }
     }
@@ -344,6 +365,7 @@ impl Followed {
         }
         let world = words(&header.world);
         let world = worlds.iter().position(|known| *known == world).unwrap_or_else(|| {
+            worlds.truncate(WORLDS);
             worlds.push(world);
             worlds.len() - 1
         });

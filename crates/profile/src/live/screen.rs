@@ -146,7 +146,7 @@ fn title(look: &Look) -> String {
     };
     let state = match &job.state {
         JobState::Running => "running".to_string(),
-        JobState::Orphaned => "plimsoll profile was killed; its ranks may go on".into(),
+        JobState::Orphaned => "plimsoll profile was killed, or its profile removed; its ranks may go on".into(),
         JobState::Ended { signal: Some(signal), .. } => format!("ended by signal {signal}; this is its last state"),
         JobState::Ended { exit_code: Some(0), .. } => "ended; this is its last state".into(),
         JobState::Ended { exit_code: Some(code), .. } => format!("ended with exit code {code}; this is its last state"),

@@ -13,6 +13,8 @@ use crate::rank::Calls;
 
 /// Looks from one search for new cells to the next, where nothing tells that there are any.
 const SEARCH: u64 = 16;
+/// Cells of a rank that are followed: some hundred are in use where a program calls MPI in many ways.
+pub const CELLS: usize = 8192;
 
 #[derive(Debug, Default)]
 pub struct Counters {
@@ -39,6 +41,11 @@ struct Row {
 impl Counters {
     pub fn known(&self) -> &[Calls] {
         &self.known
+    }
+
+    /// The memory that they take, about.
+    pub fn weight(&self) -> usize {
+        size_of_val(&self.rows[..]) + size_of_val(&self.known[..]) + size_of_val(&self.places[..])
     }
 
     pub fn add_row(&mut self, region: &Region) -> Result<()> {
@@ -84,6 +91,9 @@ impl Counters {
                 let cell = Cell::read_from_bytes(bytes).map_err(|_| damaged("a cell is cut off"))?;
                 if cell.calls == 0 || std::mem::replace(&mut row.known[size_class], true) {
                     continue;
+                }
+                if self.known.len() == CELLS {
+                    return Err(damaged("it has calls of too many kinds"));
                 }
                 let Row { thread, function, group, offset, .. } = *row;
                 self.known.push(Calls { thread, function, group, size_class, cell });

@@ -12,7 +12,7 @@ use super::{
     Accounting, CoreClock, CoreDeferred, CoreLoad, CoreWork, Energy, Head, MAGIC, Origins, RankLoad, SamplerCost,
     ThreadDelay, ThreadLoad, ThreadStop, ThreadWork, VERSION,
 };
-use crate::folder;
+use crate::{folder, untrusted};
 
 /// Points that are kept of a file. Of a longer one moments are left out evenly.
 const MOST_POINTS: u64 = 1 << 20;
@@ -78,7 +78,7 @@ impl Samples {
     /// Refuses what is no file of samples of this version; one that was cut off is read as far as it goes.
     pub fn open(path: &Path) -> Result<Samples> {
         let subject = || path.display().to_string();
-        let bytes = std::fs::read(path).map_err(|e| Fault::because(subject(), e, "profile the program again"))?;
+        let bytes = untrusted::read(path).map_err(|e| Fault::because(subject(), e, "profile the program again"))?;
         Samples::read(&bytes).map_err(|fault| fault.within(subject()))
     }
 

@@ -11,11 +11,16 @@ use super::frame::{Cursor, kind};
 use super::reader::{head, shape};
 use super::series::{MOST, Totals};
 use super::{CoreLoad, CoreWork, Head, MAGIC, ThreadLoad, ThreadWork, VERSION};
+use crate::untrusted;
 
 /// Bytes read at once.
 const CHUNK: usize = 1 << 18;
 /// A moment of thousands of subjects is far below; a frame that claims more is none.
-const LONGEST: usize = 1 << 26;
+const LONGEST: usize = 1 << 23;
+/// Subjects, or cores, of the largest hosts are far fewer.
+const SUBJECTS: usize = 1 << 16;
+/// Names of hosts and of their starts are shorter.
+const NAME: usize = 256;
 
 /// A file of samples, held open.
 #[derive(Debug)]
@@ -25,6 +30,8 @@ pub struct Tail {
     /// Read, but not yet a whole frame.
     rest: Vec<u8>,
     head: Option<Head>,
+    /// Bytes that this is in the file.
+    begun: usize,
     subjects: Vec<Subject>,
     time: u64,
     ended: bool,
@@ -41,9 +48,24 @@ impl Tail {
     /// # Errors
     /// It cannot be read. One that is not begun yet is none.
     pub fn open(path: &Path) -> Result<Tail> {
-        let file =
-            File::open(path).map_err(|e| Fault::because(path.display().to_string(), e, "profile the program again"))?;
-        Ok(Tail { file, at: 0, rest: Vec::new(), head: None, subjects: Vec::new(), time: 0, ended: false })
+        let fault = |e| Fault::because(path.display().to_string(), e, "profile the program again");
+        untrusted::open(path).map(Tail::of).map_err(fault)
+    }
+
+    /// The same of a file that is open.
+    pub fn of(file: File) -> Tail {
+        Tail { file, at: 0, rest: vec![], head: None, begun: 0, subjects: vec![], time: 0, ended: false }
+    }
+
+    /// The memory that it takes, about.
+    pub fn weight(&self) -> usize {
+        // A core takes two bytes or more of the head, and eight in memory.
+        self.rest.capacity() + 4 * self.begun + size_of_val(&self.subjects[..])
+    }
+
+    /// Gives that back: nothing more is read.
+    pub fn forget(&mut self) {
+        (self.rest, self.head, self.begun, self.subjects) = Default::default();
     }
 
     /// Reads what came since the last time.
@@ -52,29 +74,31 @@ impl Tail {
     /// It is no file of samples of this version, or damaged; what was read stays.
     pub fn advance(&mut self) -> Result<()> {
         let refused = |cause: &str| Fault::new("samples", cause, "profile the program again");
+        let unread = |e: std::io::Error| refused(&e.to_string());
         let mut chunk = vec![0; CHUNK];
-        loop {
-            let got = self.file.read_at(&mut chunk, self.at).map_err(|e| refused(&e.to_string()))?;
+        // One that grows as fast as it is read has an end too.
+        let end = self.file.metadata().map_err(unread)?.len();
+        while self.at < end {
+            let got = self.file.read_at(&mut chunk, self.at).map_err(unread)?;
             if got == 0 {
-                return Ok(());
+                break;
             }
             self.at += got as u64;
             self.rest.extend_from_slice(&chunk[..got]);
             let rest = std::mem::take(&mut self.rest);
             let mut cursor = Cursor(&rest);
-            if self.head.is_none() && !self.begin(&mut cursor, &refused)? {
-                self.rest = rest;
-                continue;
-            }
             let damaged = || refused("a frame of them is damaged");
-            while let Some((kind, contents)) = cursor.frame().map_err(|_| damaged())? {
-                self.take(kind, contents).ok_or_else(damaged)?;
+            if self.head.is_some() || self.begin(&mut cursor, &refused)? {
+                while let Some((kind, contents)) = cursor.frame().map_err(|_| damaged())? {
+                    self.take(kind, contents).ok_or_else(damaged)?;
+                }
             }
             if cursor.0.len() > LONGEST {
                 return Err(refused("a frame of them is longer than any"));
             }
             self.rest = cursor.0.to_vec();
         }
+        Ok(())
     }
 
     /// Whether the file is long enough to begin.
@@ -89,8 +113,10 @@ impl Tail {
             Ok(None) => return Ok(false),
             frame => frame.ok().flatten(),
         };
+        let fits = |head: &Head| head.host.len().max(head.boot.len()) <= NAME && head.cores.len() <= SUBJECTS;
         let head = frame.filter(|(kind, _)| *kind == kind::HEAD).and_then(|(_, contents)| head(contents));
-        let head = head.ok_or_else(|| refused("their head is damaged"))?;
+        let head = head.filter(fits).ok_or_else(|| refused("their head is damaged"))?;
+        self.begun = cursor.0.len() - ahead.0.len();
         self.time = head.monotonic;
         self.head = Some(head);
         *cursor = ahead;
@@ -102,6 +128,9 @@ impl Tail {
             kind::TRACK => {
                 let kind = contents.byte()?;
                 let numbers = [contents.small()?, contents.small()?, contents.small()?];
+                if self.subjects.len() == SUBJECTS {
+                    return None;
+                }
                 self.subjects.push(Subject { kind, numbers, values: [0; MOST] });
             }
             kind::WORK | kind::LOAD => {
@@ -235,6 +264,24 @@ mod tests {
         assert_eq!(tail.core_load()[&1], whole.cores[&1].load.last().unwrap().1);
         assert_eq!(tail.thread_work()[&(42, 0)], whole.ranks[&42].threads[&0].work.last().unwrap().1);
         assert_eq!((tail.head(), tail.ended(), calls), (Some(&head_of()), true, 5000));
+    }
+
+    /// A file takes no room where it was never written.
+    #[test]
+    fn a_frame_without_end_does_not_fill_the_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.samples");
+        let start = [&MAGIC[..], &VERSION.to_le_bytes()].concat();
+        for mut endless in [start, file()] {
+            // The length of a frame.
+            endless.extend([0xff, 0xff, 0xff, 0xff, 0xff, 0x7f]);
+            std::fs::write(&path, &endless).unwrap();
+            File::options().write(true).open(&path).unwrap().set_len(1 << 32).unwrap();
+            let mut tail = Tail::open(&path).unwrap();
+            assert!(tail.advance().is_err() && tail.weight() < 1 << 25);
+            tail.forget();
+            assert_eq!(tail.weight(), 0);
+        }
     }
 
     #[test]

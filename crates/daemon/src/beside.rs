@@ -1,0 +1,62 @@
+//! Reads that may never end. A user chooses where a profile is, and a file system need not answer: each read is done by a
+//! thread of its own, for which the daemon does not wait long.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use linux::accounting::own_thread_time;
+use machine::Nanoseconds;
+
+/// For so long nothing more is read of a user who made the daemon wait in vain.
+const LEFT: Duration = Duration::from_secs(600);
+
+pub struct Beside {
+    patience: Duration,
+    /// By user: the thread that was waited for in vain, and when.
+    late: BTreeMap<u32, (JoinHandle<()>, Instant)>,
+    /// Processor time of the threads that came back.
+    pub used: Nanoseconds,
+}
+
+impl Beside {
+    pub fn new(patience: Duration) -> Beside {
+        Beside { patience, late: BTreeMap::new(), used: Nanoseconds(0) }
+    }
+
+    /// What `read` gives. `None`: it takes too long, or something else of this user did.
+    pub fn read<T: Send + 'static>(&mut self, user: u32, read: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        self.late.retain(|_, (thread, since)| !thread.is_finished() || since.elapsed() < LEFT);
+        if self.late.contains_key(&user) {
+            return None;
+        }
+        let (tell, told) = mpsc::channel();
+        let work = move || {
+            let read = read();
+            let _ = tell.send((read, own_thread_time()));
+        };
+        let thread = thread::Builder::new().spawn(work).ok()?;
+        let Ok((read, used)) = told.recv_timeout(self.patience) else {
+            self.late.insert(user, (thread, Instant::now()));
+            return None;
+        };
+        self.used = self.used + used;
+        Some(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_that_does_not_end_is_left_and_so_is_its_user_alone() {
+        let mut beside = Beside::new(Duration::ZERO);
+        let (release, released) = mpsc::channel::<()>();
+        assert_eq!(beside.read(1, move || released.recv().is_ok()), None);
+        beside.patience = Duration::from_secs(60);
+        assert_eq!((beside.read(1, || 1), beside.read(2, || 2)), (None, Some(2)));
+        drop(release);
+    }
+}
