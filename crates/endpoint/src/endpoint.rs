@@ -452,6 +452,17 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         self.drive_until(within, |driver| driver.engine.is_flushed(), |node| node.is_flushed(), flushed)
     }
 
+    /// Has the engine let go of the memory of all requests, which then never end. Where it is in a process of its own, that may
+    /// take `within`; a fault of kind [`Busy`](machine::FaultKind::Busy) says that it does not answer and may still write there,
+    /// and that this can be tried again. Buffers that own their memory need it not: an endpoint that is dropped keeps them as long.
+    pub fn release(&mut self, within: Duration) -> Result<()> {
+        match &mut self.place {
+            // It works in this endpoint's calls only.
+            Place::App(_) | Place::Dilated(_) | Place::QueuePairs(_) => Ok(()),
+            Place::Node(node) => node.release(within),
+        }
+    }
+
     fn drive_until(
         &mut self,
         within: Duration,

@@ -9,3 +9,4 @@ mod killed;
 mod network;
 mod pid_namespaces;
 mod shortage;
+mod stopped;

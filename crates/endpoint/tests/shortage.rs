@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 const FEW: u64 = 64;
 
 /// Kills and reaps on drop, so that a failing test leaves no process.
-struct Other(Child);
+pub struct Other(pub Child);
 
 impl Drop for Other {
     fn drop(&mut self) {
@@ -178,7 +178,7 @@ fn a_peer_that_is_not_there_is_told_of_with_the_cause() {
 }
 
 /// The engine of a node that may have few descriptors, on a core that no other engine of this user serves.
-fn node(part: &str, core: CoreId) -> Other {
+pub fn node(part: &str, core: CoreId) -> Other {
     let name = format!("plimsoll/engine/{}/{}", rustix::process::geteuid().as_raw(), core.0);
     let deadline = Instant::now() + PATIENCE;
     loop {

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use endpoint::{Claim, Endpoint as Engine, Name, Paths};
-use machine::{Fault, PeerIndex};
+use machine::PeerIndex;
 
 use crate::abi::constants::*;
 use crate::abi::info::{Info, ReceiveAttr, TransmitAttr};
@@ -22,7 +22,7 @@ use crate::event_queue::EventQueue;
 use crate::memory::Memory;
 use crate::object::{self, Context, Guarded, Object, Used, given};
 use crate::options::{getopt, setopt};
-use crate::refuse::{self, refused, signed};
+use crate::refuse::{self, refused};
 use crate::remote::Remote;
 use crate::report;
 use crate::service::{self, Service, Told};
@@ -32,6 +32,8 @@ use crate::{alias, atomic, datagram, offer, receive, rma, send};
 
 /// How long a closing endpoint goes on driving what it has sent.
 const SETTLE: Duration = Duration::from_secs(1);
+/// How long the engine of a closing endpoint may take to let go of the application's memory.
+const RELEASE: Duration = Duration::from_secs(10);
 
 /// A buffer for several messages is given back once less than this is left.
 const MIN_MULTI_RECV: usize = 64;
@@ -102,6 +104,8 @@ pub struct State {
     pub lost: Vec<PeerIndex>,
     /// The engine has failed; it was told.
     pub failed: bool,
+    /// All is done for its close but that the engine lets go of its memory.
+    closing: bool,
     /// What others find the endpoint by, where the application said so.
     source: Service,
     told: Option<Told>,
@@ -260,7 +264,7 @@ impl Endpoint {
         let state = unsafe { self.state() };
         match state.revoke(region) {
             Ok(()) => 0,
-            Err(fault) => state.fail(&fault) as c_int,
+            Err(fault) => state.fail_for_now(&fault) as c_int,
         }
     }
 
@@ -304,6 +308,7 @@ impl State {
             deferred: Deferred::default(),
             lost: Vec::new(),
             failed: false,
+            closing: false,
             source: Service::ANY,
             told: None,
             connection: None,
@@ -429,15 +434,6 @@ impl State {
     pub fn address(&self, peer: PeerIndex) -> Address {
         address_of(&self.addresses, peer)
     }
-
-    /// A call on the engine has failed.
-    #[cold]
-    pub fn fail(&mut self, fault: &Fault) -> Signed {
-        if !std::mem::replace(&mut self.failed, true) {
-            eprintln!("plimsoll: {fault}");
-        }
-        signed(FI_EIO)
-    }
 }
 
 #[inline]
@@ -452,6 +448,8 @@ fn put<T: Copy>(table: &mut Vec<T>, at: usize, value: T, nothing: T) {
     table[at] = value;
 }
 
+/// Where it returns 0, the application's memory is its own again. An engine's process that does not answer may still write there:
+/// then the endpoint stays, and can be closed once more.
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     // SAFETY: libfabric's contract: an open endpoint, used no more.
     unsafe {
@@ -465,31 +463,42 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
             let _entered = domain.enter();
             let me = NonNull::from(endpoint);
             let state = endpoint.state();
-            for queue in state.sends.iter().chain(&state.receives) {
-                queue.leave(me);
-            }
-            for (counter, _) in &state.counters {
-                counter.leave(me);
-            }
-            if let Some(vector) = &state.vector {
-                vector.leave(me);
-            }
-            domain.leave(me);
-            domain.triggers.forget(me);
-            if let Some(shared) = &state.receives_from {
-                shared.leave(me, state);
-            }
-            if let Err(fault) = state.hang_up() {
-                state.fail(&fault);
-            }
-            if let Some(engine) = &mut state.engine {
-                // What was sent last may still be needed by peers that have not closed yet.
-                // Where it ends unsure, it is mostly a peer that closed while its last acknowledgement was lost: no fault.
-                let lingered = engine.linger(SETTLE);
-                if domain.reports {
-                    report::tell(engine, domain.account.as_ref().map(Account::sums), lingered);
+            if !std::mem::replace(&mut state.closing, true) {
+                for queue in state.sends.iter().chain(&state.receives) {
+                    queue.leave(me);
+                }
+                for (counter, _) in &state.counters {
+                    counter.leave(me);
+                }
+                if let Some(vector) = &state.vector {
+                    vector.leave(me);
+                }
+                domain.triggers.forget(me);
+                if let Some(shared) = &state.receives_from {
+                    shared.leave(me, state);
+                }
+                if let Err(fault) = state.hang_up() {
+                    state.fail(&fault);
+                }
+                if let Some(engine) = &mut state.engine {
+                    // What was sent last may still be needed by peers that have not closed yet.
+                    // Where it ends unsure, it is mostly a peer that closed while its last acknowledgement was lost: no fault.
+                    let lingered = engine.linger(SETTLE);
+                    if domain.reports {
+                        report::tell(engine, domain.account.as_ref().map(Account::sums), lingered);
+                    }
                 }
             }
+            if let Some(engine) = &mut state.engine
+                && let Err(fault) = engine.release(RELEASE)
+            {
+                let code = state.fail_for_now(&fault) as c_int;
+                // Nothing moves it any more.
+                state.failed = true;
+                return code;
+            }
+            // Until here the close of a region has asked its engine too.
+            domain.leave(me);
         }
         object::close::<Endpoint>(fid)
     }

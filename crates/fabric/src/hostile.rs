@@ -39,10 +39,10 @@ pub struct Victim {
 
 /// Memory that stays, whoever still writes to it.
 #[derive(Clone, Copy)]
-struct Bytes(*mut u8, usize);
+pub struct Bytes(*mut u8, usize);
 
 impl Bytes {
-    fn new(length: usize) -> Bytes {
+    pub fn new(length: usize) -> Bytes {
         Bytes(Box::leak(vec![0; length].into_boxed_slice()).as_mut_ptr(), length)
     }
 
@@ -51,7 +51,7 @@ impl Bytes {
         unsafe { std::ptr::write_bytes(self.0, byte, self.1) };
     }
 
-    fn look(self) -> Vec<u8> {
+    pub fn look(self) -> Vec<u8> {
         // SAFETY: as above.
         unsafe { std::slice::from_raw_parts(self.0, self.1) }.to_vec()
     }
@@ -74,6 +74,10 @@ pub unsafe fn name_of(endpoint: *mut FidEndpoint) -> Name {
 
 impl Victim {
     pub fn open(caps: u64) -> Victim {
+        Victim::with(settings(), caps)
+    }
+
+    pub fn with(settings: Settings, caps: u64) -> Victim {
         let (mut fabric, mut domain, mut vector, mut queue, mut endpoint) =
             (null_mut::<FidFabric>(), null_mut(), null_mut(), null_mut(), null_mut::<FidEndpoint>());
         // SAFETY: zeroed attributes are what applications pass for the usual; all objects are open when they are used.
@@ -82,7 +86,7 @@ impl Victim {
             info.caps = caps;
             assert_eq!(fabric::open(1 << 16 | 15, &mut fabric, null_mut()), 0);
             let used = Used::new(fabric.cast::<Fabric>());
-            assert_eq!(domain::make(used, domain::Manner::default(), settings(), &mut domain, null_mut()), 0);
+            assert_eq!(domain::make(used, domain::Manner::default(), settings, &mut domain, null_mut()), 0);
             assert_eq!(address_vector::open(domain, &mut attr, &mut vector, null_mut()), 0);
             assert_eq!(completion_queue::open(domain, null_mut(), &mut queue, null_mut()), 0);
             assert_eq!(fabric_endpoint::open(domain, &mut info, &mut endpoint, null_mut()), 0);
@@ -129,7 +133,7 @@ impl Victim {
         assert_eq!(code, 0);
     }
 
-    fn receive(&self, into: Bytes) {
+    pub fn receive(&self, into: Bytes) {
         // SAFETY: as above.
         let code = unsafe {
             let receive = (*(*self.endpoint).msg).recv;

@@ -50,6 +50,8 @@ mod rma;
 mod send;
 mod service;
 mod shared;
+#[cfg(test)]
+mod stopped;
 mod target;
 mod trigger;
 mod waiting;

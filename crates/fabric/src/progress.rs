@@ -1,16 +1,17 @@
 //! From the engine's completions to entries in completion queues.
 
 use endpoint::{Completion, Direction, Envelope, Source, Space, Status, TagSelector};
-use machine::{PeerIndex, Result};
+use machine::{Fault, FaultKind, PeerIndex, Result};
 
-use crate::abi::Address;
 use crate::abi::completion::{Entry, ErrorEntry};
 use crate::abi::constants::*;
+use crate::abi::{Address, Signed};
 use crate::completion_queue::{CompletionQueue, Reader};
 use crate::counter::Counter;
 use crate::endpoint::{NOBODY, State, address_of};
 use crate::memory::{Memory, wish};
 use crate::object::{Context, Used};
+use crate::refuse::signed;
 
 /// Completions handled in one go where nobody reads them, so that a counter's read returns.
 const UNREAD_AT_ONCE: usize = 256;
@@ -242,6 +243,25 @@ impl State {
             unsafe { queue.push_error(entry) };
         }
         self.count(way, true);
+    }
+
+    /// A call on the engine has failed.
+    #[cold]
+    pub fn fail(&mut self, fault: &Fault) -> Signed {
+        if !std::mem::replace(&mut self.failed, true) {
+            eprintln!("plimsoll: {fault}");
+        }
+        signed(FI_EIO)
+    }
+
+    /// The same of a call that can be made again: an engine's process that does not answer may do so later.
+    #[cold]
+    pub fn fail_for_now(&mut self, fault: &Fault) -> Signed {
+        if fault.kind() != FaultKind::Busy {
+            return self.fail(fault);
+        }
+        eprintln!("plimsoll: {fault}");
+        signed(FI_EBUSY)
     }
 
     #[inline]

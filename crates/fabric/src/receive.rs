@@ -304,7 +304,7 @@ pub unsafe extern "C" fn cancel(fid: *mut Fid, context: *mut c_void) -> Signed {
         match engine.cancel_context(context as u64) {
             Ok(true) => 0,
             Ok(false) => signed(FI_ENOENT),
-            Err(fault) => state.fail(&fault),
+            Err(fault) => state.fail_for_now(&fault),
         }
     }
 }

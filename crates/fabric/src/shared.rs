@@ -225,7 +225,7 @@ unsafe extern "C" fn cancel(fid: *mut Fid, context: *mut c_void) -> Signed {
             match engine.cancel_context(context as u64) {
                 Ok(true) => return 0,
                 Ok(false) => {}
-                Err(fault) => return state.fail(&fault),
+                Err(fault) => return state.fail_for_now(&fault),
             }
         }
         signed(FI_ENOENT)

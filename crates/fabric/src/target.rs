@@ -212,23 +212,27 @@ impl State {
     /// operations are in progress there are told that they have failed.
     pub fn revoke(&mut self, region: u64) -> Result<()> {
         let (Some(remote), Some(engine)) = (&mut self.remote, &mut self.engine) else { return Ok(()) };
-        let mut affected = Vec::new();
+        let (mut affected, mut outcome) = (Vec::new(), Ok(()));
         for lease in remote.leases.values_mut().filter(|lease| lease.region == region && !lease.revoked) {
-            let in_progress = match lease.request {
-                Some(request) => engine.take_back(request, Memory::stand_in)?,
-                None => false,
-            };
-            // One that has ended and was not noticed yet is as good as any other.
-            if in_progress {
-                lease.revoked = true;
-                affected.push((lease.peer, lease.ticket));
+            let Some(request) = lease.request else { continue };
+            match engine.take_back(request, Memory::stand_in) {
+                Ok(true) => {
+                    lease.revoked = true;
+                    affected.push((lease.peer, lease.ticket));
+                }
+                // One that has ended and was not noticed yet is as good as any other.
+                Ok(false) => {}
+                Err(fault) => {
+                    outcome = Err(fault);
+                    break;
+                }
             }
         }
         for (peer, ticket) in affected {
             self.tell_failure(peer, ticket, FI_ENOKEY)?;
         }
         self.hand_over();
-        Ok(())
+        outcome
     }
 
     fn written_with_data(&mut self, peer: PeerIndex, data: u64, length: usize) {

@@ -96,24 +96,22 @@ pub fn skip(stream: &UnixStream) -> Result<()> {
 
 fn receive(stream: &UnixStream, flags: RecvFlags) -> Result<Heard> {
     let mut bytes = [0; size_of::<Words>()];
-    let mut filled = 0;
-    let (mut sender, mut fd, mut cut) = (None, None, false);
-    while filled < bytes.len() {
-        match receive_some(stream, &mut bytes[filled..], flags, &mut sender, &mut fd) {
-            Ok((0, _)) => return Err(fault("it closed the socket instead of answering")),
-            Ok((n, is_cut)) => {
-                filled += n;
-                if flags.contains(RecvFlags::PEEK) && filled < size_of::<Words>() {
-                    return Err(fault("it sends messages of other lengths"));
-                }
-                cut |= is_cut;
-            }
+    let (mut sender, mut fd) = (None, None);
+    let (length, cut) = loop {
+        match receive_some(stream, &mut bytes, flags, &mut sender, &mut fd) {
+            Ok(came) => break came,
             Err(e) => match Errno::from_io_error(&e) {
                 Some(Errno::INTR) => {}
                 Some(Errno::AGAIN) => return Err(fault(format!("it did not answer within {} s", PATIENCE.as_secs()))),
                 _ => return Err(broken(e)),
             },
         }
+    };
+    // A message is written in one go: who waits for the rest of one waits for every byte anew.
+    match length {
+        0 => return Err(fault("it closed the socket instead of answering")),
+        length if length < bytes.len() => return Err(fault("it sends messages of other lengths")),
+        _ => {}
     }
     if cut && fd.is_none() {
         let full = io::Error::from(Errno::MFILE);
@@ -185,5 +183,20 @@ pub fn speaks(heard: &Heard, protocol: u64, version: u64) -> Result<()> {
         [p, v, ..] if (p, v) == (protocol, version) => Ok(()),
         [p, v, ..] if p == protocol => Err(fault(format!("it speaks version {v}, this end version {version}"))),
         _ => Err(fault("it does not speak this protocol")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn a_message_that_comes_in_parts_is_not_waited_for() {
+        let (mine, mut theirs) = UnixStream::pair().unwrap();
+        theirs.write_all(&[1; 8]).unwrap();
+        let fault = patiently(&mine, || hear(&mine)).err().expect("a refusal");
+        assert_eq!(fault.cause(), "it sends messages of other lengths");
     }
 }

@@ -219,12 +219,26 @@ table! {
         Size(Bytes(256)), times(CONNECTION_REQUESTS.total, Size(Bytes(256))), "the request is not read";
     NODE_RANKS: "ranks that a node's engine serves", "a process of this user",
         NONE, Count(1024), "the rank is refused with a fault";
+    NODE_CALLERS: "callers at a node's engine that it has not seated", "a process of this user",
+        NONE, NODE_RANKS.total, "the oldest that has not said its wishes is turned away";
+    NODE_WISHES: "what such a caller says", "a process of this user",
+        kib(16), times(NODE_CALLERS.total, kib(16)), "it is turned away with a fault";
+    NODE_REQUESTS: "sends and receives in progress at a node's engine", "a rank",
+        Count(1 << 20), Said("each for every rank"), "the rank is given up with a fault";
+    NODE_PENDING: "sends in progress of which a node's engine has the bytes, at most 8 KiB each", "a rank",
+        Count(4096), Said("each for every rank"), "the rank waits";
+    NODE_UNTOLD: "what a rank does not take of what a node's engine has to tell it", "a rank",
+        mib(4), Said("each for every rank"), "nothing comes for the rank and nothing leaves: its peers wait";
+    NODE_PEERS: "peers that a node's engine knows of one rank's", "a rank",
+        Count(1 << 20), Said("each for every rank"), "the rank is given up with a fault";
     UNKNOWN_SENDERS: "packets of unknown senders between two looks, of one socket or queue", "the network",
         NONE, Count(64), "packets are dropped";
     UNKNOWN_PACKET: "one of those packets", "the network",
         Size(Bytes(9216)), times(UNKNOWN_SENDERS.total, Size(Bytes(9216))), "the packet is dropped";
     LANES: "lanes lent at one interface", "a process of this user",
         NONE, Count(64), "no lane is lent: packets come by the kernel";
+    LANE_CALLERS: "callers for a lane that have not shown their socket", "a process of this user",
+        NONE, Count(64), "the oldest is turned away";
 
     REPORT_LINE: "a rank's report", "a rank",
         kib(256), Said("as reports"), "the line passes as it is";

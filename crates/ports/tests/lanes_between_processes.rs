@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use linux::lab::testing::families;
 use linux::lab::{Host, Lab, Options};
+use linux::rendezvous;
 use linux::xdp::Interface;
 use machine::{PeerIndex, Port};
 use ports::network::NetworkPort;
@@ -153,6 +154,8 @@ fn a_killed_guest_is_refused_by_its_host_and_its_lane_is_free() {
     let Some(lab) = lab() else { return };
     for [a, b] in families(&lab) {
         let mut owner = port(&lab, b);
+        // Who calls and says nothing holds up nobody.
+        let silent = lab.inside(Host::B, || rendezvous::call(&format!("plimsoll/xdp/{INTERFACE}")).unwrap()).unwrap();
         let socket = socket(&lab, a);
         let peer = owner.add_peer(socket.local_addr().unwrap()).unwrap();
         assert!(owner.sequence(peer, SESSION, 0));
@@ -170,5 +173,6 @@ fn a_killed_guest_is_refused_by_its_host_and_its_lane_is_free() {
         }
         exchange(&socket, &mut owner, 0);
         assert_eq!(owner.receive(1, |_: PeerIndex, _| ()).unwrap(), 0);
+        drop(silent);
     }
 }

@@ -1,17 +1,19 @@
 //! The rank's side of its engine.
 
 use std::collections::VecDeque;
+use std::mem::{replace, take};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use engine::{Claim, Direction, Envelope, Label, Source, StandIn, Status, TagSelector};
-use machine::{CoreId, Fault, Notice, PeerIndex, Port, Result, Sent, Site};
+use machine::{CoreId, Fault, FaultKind, Notice, PeerIndex, Port, Result, Sent, Site};
 use ports::shm::{Role, ShmPort};
 use slotmap::{Key, KeyData, SlotMap};
 
 use super::greeting::{self, Answer, VERSION, Wishes};
 use super::memory::RankMemory;
 use super::protocol::{Command, Event, INLINE, Place, fault_of, no_event};
+use super::remains::{Leaving, Remains, give_back, keep};
 use super::thread::{self, EngineThread};
 use super::{launch, rings};
 use crate::driver::{Buffer, Driver, TURNS_PER_NOTICE};
@@ -23,9 +25,9 @@ use crate::settings::Settings;
 use crate::settle::Placed;
 
 /// The only peer of the rings' port.
-const ENGINE: PeerIndex = PeerIndex(0);
-const EVENTS: usize = 32;
-/// How long a question may stay unanswered before the engine counts as gone.
+pub(super) const ENGINE: PeerIndex = PeerIndex(0);
+pub(super) const EVENTS: usize = 32;
+/// How long a question may stay unanswered.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 slotmap::new_key_type! {
@@ -33,7 +35,7 @@ slotmap::new_key_type! {
     pub(crate) struct Ticket;
 }
 
-struct Waiting<B> {
+pub(super) struct Waiting<B> {
     context: u64,
     buffer: B,
     /// Stands for a buffer that does not lie in one piece: what the engine's process reads or writes.
@@ -74,21 +76,29 @@ pub(crate) struct NodeClient<B> {
     /// works on.
     thread: Option<EngineThread>,
     name: Option<Name>,
+    /// The engine's.
+    process: u32,
     waiting: SlotMap<Ticket, Waiting<B>>,
     ended: VecDeque<Completion<B>>,
     answer: Option<Answered>,
+    /// The last question was given up: its answer may still come.
+    overdue: bool,
     failed: Option<Fault>,
     lost: VecDeque<(PeerIndex, Fault)>,
     polls: u32,
     yields: bool,
     /// The number of the last send that ended as it was made, downwards: no request that waits has such a one.
     short: u64,
-    _word: Option<Box<u64>>,
+    word: Option<Box<u64>>,
+    leaving: Leaving,
+    /// Where memory goes that the engine has not let go of.
+    keep: fn(Remains<B>),
 }
 
 impl<B: Buffer> NodeClient<B> {
     /// Joins the engine's process on `core`, which is started where there is none.
     pub fn join(core: CoreId, settings: &Settings, program: Option<&Path>) -> Result<(Self, Placed)> {
+        give_back();
         // Whether this rank may use the core says nothing: launchers bind ranks elsewhere. Who starts the engine checks it.
         let stream = launch::call(core, program)?;
         // Where Yama restricts it, the engine alone may read and write this process's memory. One that has no number here
@@ -121,8 +131,8 @@ impl<B: Buffer> NodeClient<B> {
         let site = Site::Core(core);
         let mut placed = Placed { asked: site.clone(), ran: site, yields, notes };
         placed.notes.push(format!("the node's engine is process {process}"));
-        let mut client = NodeClient::over(rings, yields);
-        (client.name, client._word) = (Some(name), Some(word));
+        let mut client = NodeClient::over(rings, process, yields);
+        (client.name, client.word) = (Some(name), Some(word));
         Ok((client, placed))
     }
 
@@ -133,25 +143,29 @@ impl<B: Buffer> NodeClient<B> {
         placed: &Placed,
     ) -> Result<Self> {
         let (thread, rings) = EngineThread::start(driver, core, placed)?;
-        let mut client = NodeClient::over(rings, placed.yields);
+        let mut client = NodeClient::over(rings, std::process::id(), placed.yields);
         client.thread = Some(thread);
         Ok(client)
     }
 
-    fn over(rings: ShmPort, yields: bool) -> Self {
+    fn over(rings: ShmPort, process: u32, yields: bool) -> Self {
         NodeClient {
             rings,
             thread: None,
             name: None,
+            process,
             waiting: SlotMap::with_key(),
             ended: VecDeque::new(),
             answer: None,
+            overdue: false,
             failed: None,
             lost: VecDeque::new(),
             polls: 0,
             yields,
             short: u64::MAX,
-            _word: None,
+            word: None,
+            leaving: Leaving::No,
+            keep: keep::<B>,
         }
     }
 
@@ -176,12 +190,18 @@ impl<B: Buffer> NodeClient<B> {
     /// Hands a command over; waits while the engine has no room.
     #[inline]
     fn push(&mut self, command: &Command) -> Result<()> {
-        self.push_with(command, 0, |_| ())
+        self.push_with(command, 0, |_| (), None)
     }
 
-    /// The same, with `payload` bytes behind it that `fill` writes.
+    /// The same, with `payload` bytes behind it that `fill` writes; a fault where the engine has no room until `deadline`.
     #[inline]
-    fn push_with(&mut self, command: &Command, payload: usize, fill: impl Fn(&mut [u8])) -> Result<()> {
+    fn push_with(
+        &mut self,
+        command: &Command,
+        payload: usize,
+        fill: impl Fn(&mut [u8]),
+        deadline: Option<Instant>,
+    ) -> Result<()> {
         let header = command.length();
         loop {
             let sent = self.rings.send(ENGINE, header + payload, |into| {
@@ -195,6 +215,9 @@ impl<B: Buffer> NodeClient<B> {
                 Sent::Full => {
                     if !self.take_events()? {
                         self.rest()?;
+                        if deadline.is_some_and(|deadline| self.is_past(deadline)) {
+                            return Err(self.silent());
+                        }
                     }
                 }
             }
@@ -211,22 +234,28 @@ impl<B: Buffer> NodeClient<B> {
             let mut dead = false;
             self.rings.notices(|notice| dead |= matches!(notice, Notice::Dead(_) | Notice::Closed(_)))?;
             if dead {
+                self.leaving = Leaving::Done;
                 return Err(self.gone());
             }
         }
         Ok(())
     }
 
+    /// Looks at the clock now and then, while the engine says nothing.
+    fn is_past(&self, deadline: Instant) -> bool {
+        self.polls.is_multiple_of(1024) && Instant::now() > deadline
+    }
+
     /// Takes in what the engine has said. True if there was anything.
     #[inline]
     fn take_events(&mut self) -> Result<bool> {
-        let NodeClient { rings, waiting, ended, answer, failed, lost, .. } = self;
+        let NodeClient { rings, waiting, ended, answer, overdue, failed, lost, .. } = self;
         let came = rings.receive(EVENTS, |_, bytes| {
             let Some(event) = Event::parse(bytes) else {
                 *failed = Some(no_event());
                 return;
             };
-            match event {
+            let answered = match event {
                 Event::Completed { ticket, direction, envelope, status, payload } => {
                     let ticket = Ticket::from(KeyData::from_ffi(ticket));
                     let Some(Waiting { context, mut buffer, staging }) = waiting.remove(ticket) else { return };
@@ -238,15 +267,22 @@ impl<B: Buffer> NodeClient<B> {
                         buffer.write(0, &bytes[..got]);
                     }
                     let request = Request(Number::Node(ticket));
-                    ended.push_back(Completion { request, context, direction, envelope, status, buffer });
+                    return ended.push_back(Completion { request, context, direction, envelope, status, buffer });
                 }
-                Event::Cancelled(done) => *answer = Some(Answered::Cancelled(done)),
-                Event::Found(found) => *answer = Some(Answered::Found(found)),
-                Event::Inserted(peer) => *answer = Some(Answered::Inserted(peer)),
-                Event::Report(json) => *answer = Some(Answered::Report(json.to_vec())),
-                Event::IsQuiet(quiet) => *answer = Some(Answered::IsQuiet(quiet)),
-                Event::Failed(fault) => *failed = Some(fault_of(fault).within("the engine")),
-                Event::Lost { peer, fault } => lost.push_back((peer, fault_of(fault))),
+                Event::Failed(fault) => {
+                    *failed = Some(fault_of(fault).within("the engine"));
+                    return;
+                }
+                Event::Lost { peer, fault } => return lost.push_back((peer, fault_of(fault))),
+                Event::Cancelled(done) => Answered::Cancelled(done),
+                Event::Found(found) => Answered::Found(found),
+                Event::Inserted(peer) => Answered::Inserted(peer),
+                Event::Report(json) => Answered::Report(json.to_vec()),
+                Event::IsQuiet(quiet) => Answered::IsQuiet(quiet),
+            };
+            // Of a question that was given up nobody wants to know.
+            if !take(overdue) {
+                *answer = Some(answered);
             }
         })?;
         if came == 0 {
@@ -263,7 +299,7 @@ impl<B: Buffer> NodeClient<B> {
         let length = buffer.length();
         if length <= INLINE && !confirmed {
             let command = Command::Send { peer, label, confirmed, ticket: 0, place: Place::Here(&[]) };
-            self.push_with(&command, length, |room| buffer.read(0, room))?;
+            self.push_with(&command, length, |room| buffer.read(0, room), None)?;
             // The engine has the bytes: for the application the send has ended.
             self.short -= 1;
             let ticket = Ticket::from(KeyData::from_ffi(self.short));
@@ -313,7 +349,16 @@ impl<B: Buffer> NodeClient<B> {
     }
 
     fn ask(&mut self, command: &Command) -> Result<Answered> {
-        self.push(command)?;
+        // An engine that owes an answer is not waited for again.
+        if self.overdue {
+            while self.take_events()? {}
+            if self.overdue {
+                return Err(self.silent());
+            }
+        }
+        // For room it is waited as long as it takes, as by sends; not by what ends an endpoint or a part of one.
+        let ends = matches!(command, Command::IsQuiet | Command::IsFlushed | Command::TakeBack { .. });
+        self.push_with(command, 0, |_| (), ends.then(|| Instant::now() + ANSWER_WITHIN))?;
         let deadline = Instant::now() + ANSWER_WITHIN;
         loop {
             if let Some(answer) = self.answer.take() {
@@ -321,8 +366,9 @@ impl<B: Buffer> NodeClient<B> {
             }
             if !self.take_events()? {
                 self.rest()?;
-                if self.polls.is_multiple_of(1024) && Instant::now() > deadline {
-                    return Err(self.gone());
+                if self.is_past(deadline) {
+                    self.overdue = true;
+                    return Err(self.silent());
                 }
             }
         }
@@ -431,35 +477,123 @@ impl<B: Buffer> NodeClient<B> {
     }
 }
 
-impl<B> Drop for NodeClient<B> {
-    /// Until its end of the rings is closed, the engine reads and writes the memory of requests in progress.
-    fn drop(&mut self) {
+impl<B> NodeClient<B> {
+    /// See [`crate::Endpoint::release`].
+    pub fn release(&mut self, within: Duration) -> Result<()> {
         if let Some(thread) = &self.thread {
             thread.resume();
         }
-        let _ = leave(&mut self.rings);
+        let deadline = Instant::now() + within;
+        while self.leaving != Leaving::Done {
+            self.leaving.go_on(&mut self.rings)?;
+            if self.leaving != Leaving::Done {
+                if Instant::now() >= deadline {
+                    return Err(self.silent());
+                }
+                std::thread::yield_now();
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn silent(&self) -> Fault {
+        let process = self.process;
+        let fault = match &self.thread {
+            Some(_) => Fault::new("engine core", "the engine's thread does not answer", "see what has its core"),
+            None => Fault::new(
+                "node's engine",
+                format!("process {process} does not answer"),
+                format!("let it go on (kill -CONT {process}) or end it, then try again"),
+            ),
+        };
+        fault.of_kind(FaultKind::Busy)
     }
 }
 
-fn leave(rings: &mut ShmPort) -> Result<()> {
-    let command = Command::Leave;
-    let deadline = Instant::now() + ANSWER_WITHIN;
-    let (mut said, mut gone) = (false, false);
-    while !gone && Instant::now() < deadline {
-        if !said {
-            match rings.send(ENGINE, command.length(), |into| command.write(into))? {
-                Sent::Taken => said = true,
-                Sent::Full => {}
-                Sent::Gone => return Ok(()),
-            }
+impl<B> Drop for NodeClient<B> {
+    /// A thread of this process ends before the memory goes; a process that does not answer may be stopped, and go on later.
+    fn drop(&mut self) {
+        // Whom it has told before it does not wait for again.
+        let within = if self.leaving == Leaving::No { ANSWER_WITHIN } else { Duration::ZERO };
+        if self.release(within).is_err() && self.thread.is_none() {
+            (self.keep)(Remains {
+                leaving: self.leaving,
+                rings: replace(&mut self.rings, rings()),
+                _waiting: take(&mut self.waiting),
+                _word: self.word.take(),
+            });
         }
-        rings.receive(EVENTS, |_, _| ())?;
-        rings.notices(|notice| gone |= matches!(notice, Notice::Dead(_) | Notice::Closed(_)))?;
-        std::thread::yield_now();
     }
-    Ok(())
 }
 
 fn astray() -> Fault {
     Fault::new("node's engine", "it answered another question", "start both from the same build")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+
+    use super::*;
+
+    /// A buffer that shows whether it is there still.
+    struct Lent {
+        bytes: Vec<u8>,
+        _held: Arc<()>,
+    }
+
+    impl AsRef<[u8]> for Lent {
+        fn as_ref(&self) -> &[u8] {
+            &self.bytes
+        }
+    }
+
+    impl AsMut<[u8]> for Lent {
+        fn as_mut(&mut self) -> &mut [u8] {
+            &mut self.bytes
+        }
+    }
+
+    /// A rank's side, and the engine's end of the rings.
+    fn client() -> (NodeClient<Lent>, ShmPort) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let meets = std::thread::spawn(move || {
+            let mut engine = rings();
+            engine.connect(&theirs, Role::Create).unwrap();
+            engine
+        });
+        let mut ranks = rings();
+        ranks.connect(&ours, Role::Join).unwrap();
+        (NodeClient::over(ranks, 1, false), meets.join().unwrap())
+    }
+
+    #[test]
+    fn memory_stays_until_its_engine_has_let_go() {
+        let (mut client, engine) = client();
+        let held = Arc::new(());
+        let memory = Lent { bytes: vec![0; 100_000], _held: held.clone() };
+        client.receive(Source::Any, TagSelector::any(), memory, 0).unwrap();
+        assert_eq!(client.release(Duration::ZERO).unwrap_err().kind(), FaultKind::Busy);
+        drop(client);
+        give_back();
+        assert_eq!(Arc::strong_count(&held), 2, "the engine may write there");
+        drop(engine);
+        give_back();
+        assert_eq!(Arc::strong_count(&held), 1);
+    }
+
+    #[test]
+    fn a_late_answer_is_none_to_the_next_question() {
+        let (mut client, mut engine) = client();
+        client.overdue = true;
+        assert_eq!(client.is_quiet().unwrap_err().kind(), FaultKind::Busy);
+        for quiet in [true, false] {
+            let event = Event::IsQuiet(quiet);
+            let sent = engine.send(PeerIndex(0), event.length(), |into| event.write(into)).unwrap();
+            assert_eq!(sent, Sent::Taken);
+        }
+        assert!(!client.is_quiet().unwrap());
+    }
 }

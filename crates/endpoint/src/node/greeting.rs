@@ -1,17 +1,20 @@
 //! What a rank and the engine's process say before the rings are there: text of one line each, over a Unix socket.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use machine::bounds::NODE_WISHES;
 use machine::{Dilation, Fault, Result};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Raised with every change of what follows it.
 pub(super) const VERSION: u32 = 4;
-const PATIENCE: Duration = Duration::from_secs(5);
-const LONGEST: u64 = 16 << 10;
+/// How long an engine may take to answer: others may greet it at the same time.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+const LONGEST: usize = NODE_WISHES.each.bytes().0 as usize;
 
 /// The rank's wishes, as its settings write them, and a word of its memory by which the engine proves that it may read it.
 #[derive(Debug, Serialize, Deserialize)]
@@ -48,19 +51,54 @@ fn broken(e: impl std::error::Error + Send + Sync + 'static) -> Fault {
     Fault::because("socket to the node's engine", e, "see that the engine's process still runs")
 }
 
+fn wrong(cause: impl Into<String>) -> Fault {
+    Fault::new("socket to the node's engine", cause, "see that the process at its other end still runs")
+}
+
+/// Waits for nothing: a line fits the buffer of a socket whose other end listens.
 pub(super) fn say(mut stream: &UnixStream, what: &impl Serialize) -> Result<()> {
     let mut line = serde_json::to_vec(what).map_err(broken)?;
     line.push(b'\n');
-    stream.set_write_timeout(Some(PATIENCE)).map_err(broken)?;
+    stream.set_nonblocking(true).map_err(broken)?;
     stream.write_all(&line).map_err(broken)
 }
 
-/// Reads one line and nothing beyond it.
-pub(super) fn hear<T: DeserializeOwned>(stream: &UnixStream) -> Result<T> {
-    stream.set_read_timeout(Some(PATIENCE)).map_err(broken)?;
-    let mut line = Vec::new();
-    // A byte at a time: what follows the line is not ours to read.
-    let mut reader = BufReader::with_capacity(1, stream).take(LONGEST);
-    reader.read_until(b'\n', &mut line).map_err(broken)?;
-    serde_json::from_slice(&line).map_err(broken)
+/// What has come of a line.
+#[derive(Debug, Default)]
+pub(super) struct Line(Vec<u8>);
+
+impl Line {
+    /// Takes in what is there of the line, and nothing beyond it; `None` before its end. The stream does not block.
+    pub fn hear<T: DeserializeOwned>(&mut self, mut stream: &UnixStream) -> Result<Option<T>> {
+        let mut byte = [0];
+        loop {
+            // A byte at a time: what follows the line is not ours to read.
+            match stream.read(&mut byte) {
+                Ok(0) => return Err(wrong("its other end has closed it")),
+                Ok(_) if byte == *b"\n" => return serde_json::from_slice(&self.0).map(Some).map_err(broken),
+                Ok(_) if self.0.len() == LONGEST => return Err(wrong("a line on it has no end")),
+                Ok(_) => self.0.push(byte[0]),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(None),
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(broken(e)),
+            }
+        }
+    }
+}
+
+/// Waits for the engine's answer.
+pub(super) fn hear(stream: &UnixStream) -> Result<Answer> {
+    stream.set_nonblocking(true).map_err(broken)?;
+    let until = Instant::now() + ANSWER_WITHIN;
+    let mut line = Line::default();
+    loop {
+        if let Some(answer) = line.hear(stream)? {
+            return Ok(answer);
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(wrong(format!("no answer within {} s", ANSWER_WITHIN.as_secs())));
+        }
+        let _ = poll(&mut [PollFd::new(stream, PollFlags::IN)], Timespec::try_from(left).ok().as_ref());
+    }
 }

@@ -13,6 +13,7 @@ mod greeting;
 mod launch;
 mod memory;
 mod protocol;
+mod remains;
 mod round;
 mod seat;
 mod server;

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use engine::{Direction, Envelope, Label, RequestId, Status};
+use machine::bounds::{NODE_PEERS, NODE_PENDING, NODE_REQUESTS, NODE_UNTOLD};
 use machine::{Fault, Notice, PeerIndex, Port, Result, Sent};
 use ports::shm::ShmPort;
 use rustix::process::Pid;
@@ -19,7 +20,12 @@ const RANK: PeerIndex = PeerIndex(0);
 /// Commands taken before the engine turns.
 const COMMANDS: usize = 32;
 /// Sends of which the rank has its buffer back and that have not left: beyond it the rank waits.
-const MOST_PENDING: usize = 4096;
+const MOST_PENDING: usize = NODE_PENDING.each.count();
+/// Sends and receives in progress: beyond it the rank is given up.
+const MOST_REQUESTS: usize = NODE_REQUESTS.each.count();
+/// Bytes of events that the rank does not take: beyond it its peers wait.
+const MOST_UNTOLD: usize = NODE_UNTOLD.each.bytes().0 as usize;
+const MOST_PEERS: usize = NODE_PEERS.each.count();
 
 /// Marks sends that nobody waits for.
 const UNTOLD: u64 = u64::MAX;
@@ -40,10 +46,35 @@ pub(super) struct Seat<P> {
     placed: Placed,
     /// By slot of the ticket: the engine's number, for cancelling.
     requests: Vec<Option<RequestId>>,
-    /// Events that found the ring full.
-    untold: VecDeque<Vec<u8>>,
+    untold: Untold,
     pending: usize,
+    in_progress: usize,
     turns: u32,
+}
+
+/// Events that found the ring full, and what they take.
+#[derive(Default)]
+struct Untold {
+    events: VecDeque<Vec<u8>>,
+    bytes: usize,
+}
+
+impl Untold {
+    fn size(event: &[u8]) -> usize {
+        event.len() + size_of::<Vec<u8>>()
+    }
+
+    fn push(&mut self, event: &Event) {
+        let mut bytes = vec![0; event.length()];
+        event.write(&mut bytes);
+        self.bytes += Untold::size(&bytes);
+        self.events.push_back(bytes);
+    }
+
+    /// Takes out the first one.
+    fn pop(&mut self) {
+        self.bytes -= self.events.pop_front().map_or(0, |event| Untold::size(&event));
+    }
 }
 
 /// Why a seat is given up.
@@ -66,8 +97,8 @@ impl<P: Port> Seat<P> {
         placed: Placed,
         by_name: Option<ByName<P>>,
     ) -> Self {
-        let (requests, untold) = (Vec::new(), VecDeque::new());
-        Seat { driver, by_name, rings, rank, placed, requests, untold, pending: 0, turns: 0 }
+        let (requests, untold) = (Vec::new(), Untold::default());
+        Seat { driver, by_name, rings, rank, placed, requests, untold, pending: 0, in_progress: 0, turns: 0 }
     }
 
     pub fn process(&self) -> Pid {
@@ -93,14 +124,18 @@ impl<P: Port> Seat<P> {
     #[inline]
     fn turn_now(&mut self, turns: u64) -> Result<bool, End> {
         let mut busy = false;
-        if !self.untold.is_empty() {
+        if !self.untold.events.is_empty() {
             self.tell_untold()?;
         }
-        if self.pending < MOST_PENDING && self.untold.is_empty() {
+        if self.pending < MOST_PENDING && self.untold.events.is_empty() {
             busy |= self.obey_all(turns)?;
         }
-        busy |= self.driver.turn()?;
-        while let Some(done) = self.driver.next_completion() {
+        if self.untold.bytes < MOST_UNTOLD {
+            busy |= self.driver.turn()?;
+        }
+        while self.untold.bytes < MOST_UNTOLD
+            && let Some(done) = self.driver.next_completion()
+        {
             busy = true;
             self.completed(done)?;
         }
@@ -118,16 +153,16 @@ impl<P: Port> Seat<P> {
     fn obey_all(&mut self, turns: u64) -> Result<bool, End> {
         let mut outcome = Ok(());
         // The rings are borrowed while they deliver, the rest of the seat is not.
-        let Seat { driver, by_name, rings, rank, placed, requests, untold, pending, .. } = self;
-        let mut work =
-            Work { driver, by_name: by_name.as_ref(), rank: *rank, placed, requests, answers: untold, pending, turns };
+        let Seat { driver, by_name, rings, rank, placed, requests, untold: answers, pending, in_progress, .. } = self;
+        let by_name = by_name.as_ref();
+        let mut work = Work { driver, by_name, rank: *rank, placed, requests, answers, pending, in_progress, turns };
         let taken = rings.receive(COMMANDS, |_, bytes| {
             if outcome.is_ok() {
                 outcome = work.obey(bytes);
             }
         })?;
         outcome?;
-        if !self.untold.is_empty() {
+        if !self.untold.events.is_empty() {
             self.tell_untold()?;
         }
         Ok(taken > 0)
@@ -136,6 +171,7 @@ impl<P: Port> Seat<P> {
     #[inline]
     fn completed(&mut self, done: engine::Completion<RankMemory>) -> Result<(), End> {
         let engine::Completion { context, direction, envelope, mut status, buffer, .. } = done;
+        self.in_progress -= 1;
         if direction == Direction::Send && matches!(buffer, RankMemory::Here(_)) {
             self.pending -= 1;
         }
@@ -155,7 +191,7 @@ impl<P: Port> Seat<P> {
 
     #[inline]
     fn tell(&mut self, event: &Event) -> Result<(), End> {
-        if self.untold.is_empty() {
+        if self.untold.events.is_empty() {
             let Seat { rings, driver, .. } = self;
             let write = |into: &mut [u8]| {
                 event.write(into);
@@ -165,16 +201,14 @@ impl<P: Port> Seat<P> {
                 return Ok(());
             }
         }
-        let mut bytes = vec![0; event.length()];
-        event.write(&mut bytes);
-        self.untold.push_back(bytes);
+        self.untold.push(event);
         Ok(())
     }
 
     fn tell_untold(&mut self) -> Result<(), End> {
-        while let Some(bytes) = self.untold.front() {
+        while let Some(bytes) = self.untold.events.front() {
             match self.rings.send(RANK, bytes.len(), |into| into.copy_from_slice(bytes))? {
-                Sent::Taken => drop(self.untold.pop_front()),
+                Sent::Taken => self.untold.pop(),
                 Sent::Full => break,
                 Sent::Gone => return Err(End::RankGone),
             }
@@ -205,8 +239,9 @@ struct Work<'a, P> {
     rank: Pid,
     placed: &'a Placed,
     requests: &'a mut Vec<Option<RequestId>>,
-    answers: &'a mut VecDeque<Vec<u8>>,
+    answers: &'a mut Untold,
     pending: &'a mut usize,
+    in_progress: &'a mut usize,
     turns: u64,
 }
 
@@ -219,6 +254,7 @@ impl<P: Port> Work<'_, P> {
         };
         match command {
             Command::Send { peer, label, confirmed, ticket, place } => {
+                self.begin()?;
                 let (buffer, ticket) = match place {
                     Place::Here(bytes) => {
                         *self.pending += 1;
@@ -235,6 +271,7 @@ impl<P: Port> Work<'_, P> {
                 }
             }
             Command::Receive { source, selector, ticket, address, length } => {
+                self.begin()?;
                 let buffer = self.memory(address, length);
                 let request = self.driver.receive(source, selector.into(), buffer, ticket)?;
                 self.remember(ticket, request);
@@ -242,7 +279,10 @@ impl<P: Port> Work<'_, P> {
             Command::ReceiveClaimed { claim, ticket, address, length } => {
                 let buffer = self.memory(address, length);
                 match self.driver.engine.receive_claimed(claim, buffer, ticket) {
-                    Ok(request) => self.remember(ticket, request),
+                    Ok(request) => {
+                        self.begin()?;
+                        self.remember(ticket, request);
+                    }
                     Err(_) => {
                         let envelope = Envelope::new(PeerIndex(0), Label::from(0), 0);
                         let (direction, status) = (Direction::Receive, Status::Cancelled);
@@ -279,6 +319,9 @@ impl<P: Port> Work<'_, P> {
             Command::Insert { name } => {
                 let Some(by_name) = self.by_name else { return Err(not_by_name().into()) };
                 let peer = (by_name.insert)(self.driver.port_mut(), &name);
+                if peer.0 as usize >= MOST_PEERS {
+                    return Err(too_many("peers", MOST_PEERS).into());
+                }
                 self.driver.admit();
                 self.answer(&Event::Inserted(peer));
             }
@@ -305,6 +348,16 @@ impl<P: Port> Work<'_, P> {
         Ok(())
     }
 
+    /// A request of the rank is in progress until it completes.
+    #[inline]
+    fn begin(&mut self) -> Result<()> {
+        if *self.in_progress >= MOST_REQUESTS {
+            return Err(too_many("sends and receives in progress", MOST_REQUESTS));
+        }
+        *self.in_progress += 1;
+        Ok(())
+    }
+
     fn memory(&self, address: u64, length: u64) -> RankMemory {
         RankMemory::there(self.rank, address, usize::try_from(length).unwrap_or(usize::MAX))
     }
@@ -322,9 +375,7 @@ impl<P: Port> Work<'_, P> {
 
     /// Goes out after what was told before, and after this batch of commands.
     fn answer(&mut self, event: &Event) {
-        let mut bytes = vec![0; event.length()];
-        event.write(&mut bytes);
-        self.answers.push_back(bytes);
+        self.answers.push(event);
     }
 }
 
@@ -333,10 +384,117 @@ fn not_by_name() -> Fault {
     Fault::new("rank", "it named a peer, where the port came with its peers", "report this as a bug of plimsoll")
 }
 
-/// Requests of a rank that can be cancelled; a hostile one gets no more memory than this.
-const MOST_TICKETS: usize = 1 << 22;
+#[cold]
+fn too_many(what: &str, most: usize) -> Fault {
+    Fault::new("rank", format!("it has {most} {what} at its engine already"), "let some end first, or run at app")
+}
+
+/// Requests of a rank that can be cancelled; a hostile one gets no more memory than this. An honest one has more tickets than
+/// requests in progress: those of events on their way.
+const MOST_TICKETS: usize = 2 * MOST_REQUESTS;
 
 /// The slot part of a ticket, dense from 1 (the low half of the key).
 fn slot(ticket: u64) -> usize {
     (ticket & u64::from(u32::MAX)) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+    use std::time::{Duration, Instant};
+
+    use engine::{Source, TagSelector};
+    use machine::Site;
+    use ports::shm::Role;
+
+    use super::super::protocol::LARGEST;
+    use super::super::rings;
+    use super::*;
+    use crate::link::shm_links;
+
+    const OTHER: PeerIndex = PeerIndex(0);
+
+    fn introduce(mut one: ShmPort, mut other: ShmPort) -> [ShmPort; 2] {
+        let (left, right) = UnixStream::pair().unwrap();
+        let joins = std::thread::spawn(move || {
+            other.connect(&right, Role::Join).unwrap();
+            other
+        });
+        one.connect(&left, Role::Create).unwrap();
+        [one, joins.join().unwrap()]
+    }
+
+    /// A seat, its rank's end of the rings, and an engine that writes to that rank.
+    fn seat() -> (Seat<ShmPort>, ShmPort, Driver<ShmPort, Vec<u8>>) {
+        let [engines, ranks] = introduce(rings(), rings());
+        let [here, there] = introduce(ShmPort::default(), ShmPort::default());
+        let links = [shm_links(&here, 1), shm_links(&there, 1)];
+        let placed = Placed { asked: Site::App, ran: Site::App, yields: false, notes: Vec::new() };
+        let driver = Driver::new(here, &links[0]);
+        let seat = Seat::new(driver, engines, rustix::process::getpid(), placed, None);
+        (seat, ranks, Driver::new(there, &links[1]))
+    }
+
+    /// Has the next message put into `place`; false where the ring is full.
+    fn receive(rank: &mut ShmPort, place: &mut [u8], ticket: u64) -> bool {
+        let (address, length) = (place.as_mut_ptr() as u64, place.len() as u64);
+        let selector = TagSelector::any().into();
+        let command = Command::Receive { source: Source::Any, selector, ticket, address, length };
+        rank.send(OTHER, command.length(), |into| command.write(into)).unwrap() == Sent::Taken
+    }
+
+    #[test]
+    fn a_flood_of_receives_is_bounded() {
+        let (mut seat, mut rank, _peer) = seat();
+        seat.in_progress = MOST_REQUESTS - 2;
+        let mut place = [0; 8];
+        assert!((1..=2).all(|ticket| receive(&mut rank, &mut place, ticket)));
+        assert!(seat.turn(0).is_ok());
+        assert!(receive(&mut rank, &mut place, 3));
+        let Err(End::Failed(fault)) = seat.turn(0) else { panic!("one receive more than there may be") };
+        assert!(fault.cause().contains("1048576 sends and receives"), "{fault}");
+    }
+
+    #[test]
+    fn what_a_rank_does_not_take_is_bounded_and_comes_once_it_does() {
+        const MESSAGES: usize = 2_000;
+        const LENGTH: usize = 8_000;
+        let (mut seat, mut rank, mut peer) = seat();
+        let mut place = vec![0; LENGTH];
+        for ticket in 1..=MESSAGES as u64 {
+            while !receive(&mut rank, &mut place, ticket) {
+                assert!(seat.turn(0).is_ok());
+            }
+        }
+        for tag in 0..MESSAGES as u64 {
+            peer.send(OTHER, tag, vec![7; LENGTH], 0).unwrap();
+        }
+        let deadline = Instant::now() + Duration::from_secs(600);
+        let mut turn = |seat: &mut Seat<ShmPort>| {
+            assert!(Instant::now() < deadline);
+            assert!(seat.turn(0).is_ok());
+            peer.turn().unwrap();
+            while peer.next_completion().is_some() {}
+        };
+        while seat.untold.bytes < MOST_UNTOLD {
+            turn(&mut seat);
+        }
+        for _ in 0..1_000 {
+            turn(&mut seat);
+            assert!(seat.untold.bytes < MOST_UNTOLD + 2 * LARGEST);
+        }
+        let mut came = 0;
+        while came < MESSAGES {
+            came += rank
+                .receive(64, |_, bytes| {
+                    let Some(Event::Completed { status, payload, .. }) = Event::parse(bytes) else {
+                        panic!("{bytes:?}");
+                    };
+                    assert_eq!((status, payload), (Status::Done, Some(&[7; LENGTH][..])));
+                })
+                .unwrap();
+            turn(&mut seat);
+        }
+        assert_eq!((seat.in_progress, seat.untold.bytes), (0, 0));
+    }
 }

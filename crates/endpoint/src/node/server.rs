@@ -1,6 +1,6 @@
 //! The engine's process: takes ranks, turns their engines on one core, ends with the last of them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 
 use linux::rendezvous::Meeting;
 use linux::{affinity, contention, shortage};
-use machine::bounds::NODE_RANKS;
+use machine::bounds::{NODE_CALLERS, NODE_RANKS};
 use machine::topology::Topology;
 use machine::{CoreId, Dilation, Fault, Result, Site};
-use ports::shm::{Memory, Role};
+use ports::shm::{Memory, ShmPort};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Pid;
 
-use super::greeting::{self, Answer, VERSION, Wishes};
+use super::greeting::{self, Answer, Line, VERSION, Wishes};
 use super::round::{Round, occupy};
 use super::seat::Seat;
 use super::{meeting_name, rings};
@@ -30,6 +31,16 @@ use crate::settle::Placed;
 const LINGER: Duration = Duration::from_secs(3);
 /// Idle turns between two looks for ranks.
 const TURNS_PER_LOOK: u64 = 1024;
+/// How long a caller may keep the engine waiting until it has its seat, however often it says something.
+const GREETED_WITHIN: Duration = Duration::from_secs(5);
+/// Callers without a seat.
+const MOST_CALLERS: usize = NODE_CALLERS.total.count();
+/// Of one look: an end for those who call without pause.
+const MOST_ADMITTED: usize = 64;
+/// Looks for the answers of those that were welcomed.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
+/// Where the kernel takes no caller.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// Serves ranks of this user on `core` until the last has gone. Prints nothing; what ranks should know they are told.
 ///
@@ -43,8 +54,8 @@ pub fn serve(core: CoreId) -> Result<()> {
     shortage::raise_descriptor_limit();
     let meeting = Meeting::open(&meeting_name(core))?;
     let (seats, arrivals) = channel();
-    let joining = Arc::new(AtomicUsize::new(0));
-    let doorman = Doorman { meeting, core, ranks: Arc::default(), seats, joining: joining.clone() };
+    let doorman = Doorman::new(meeting, core, seats);
+    let joining = doorman.joining.clone();
     let doorman = thread::Builder::new().name("doorman".into()).spawn(move || doorman.run());
     // Not joined: it waits for callers, and ends with the process.
     drop(doorman.map_err(|e| Fault::because("thread", e, "raise the limit on processes (ulimit -u)"))?);
@@ -65,18 +76,23 @@ struct Rank {
     cores: Vec<u32>,
 }
 
+fn forget(ranks: &Mutex<Vec<Rank>>, rank: Pid) {
+    let process = rank.as_raw_nonzero().get() as u32;
+    if let Ok(mut ranks) = ranks.lock()
+        && let Some(place) = ranks.iter().position(|rank| rank.process == process)
+    {
+        ranks.swap_remove(place);
+    }
+}
+
 fn turn(arrivals: &Receiver<Arrival>, joining: &AtomicUsize) {
     let mut round = Round::new(Vec::new(), false);
     let mut empty_since = Some(Instant::now());
     let mut everybody: Option<Arc<Mutex<Vec<Rank>>>> = None;
     loop {
         let busy = round.turn(|rank| {
-            let process = rank.as_raw_nonzero().get() as u32;
-            if let Some(ranks) = &everybody
-                && let Ok(mut ranks) = ranks.lock()
-                && let Some(place) = ranks.iter().position(|rank| rank.process == process)
-            {
-                ranks.swap_remove(place);
+            if let Some(ranks) = &everybody {
+                forget(ranks, rank);
             }
         });
         let empty = round.seats.is_empty();
@@ -101,41 +117,196 @@ fn turn(arrivals: &Receiver<Arrival>, joining: &AtomicUsize) {
     }
 }
 
-/// Meets ranks, on a thread of its own: what blocks or takes long must not hold up those who are in.
+/// Meets ranks, on a thread of its own: what takes long must not hold up those who are in. It waits for all callers at a time,
+/// so that none who is slow holds up another.
 struct Doorman {
     meeting: Meeting,
     core: CoreId,
     ranks: Arc<Mutex<Vec<Rank>>>,
     seats: Sender<Arrival>,
+    /// How many callers there are, for the loop.
     joining: Arc<AtomicUsize>,
+    /// The oldest first.
+    callers: VecDeque<Caller>,
+}
+
+/// Who has called and has no seat yet.
+struct Caller {
+    stream: UnixStream,
+    /// Until when the engine waits for it, for all that it has to say together.
+    until: Instant,
+    stage: Stage,
+}
+
+enum Stage {
+    /// It says its wishes.
+    Speaks(Line),
+    /// It has said them, and has waited for the engine since then.
+    Waits(Box<Wishes>, Instant),
+    /// It was welcomed, and is to take its end of the rings.
+    Welcomed(Box<Guest>),
+}
+
+/// What is to become a seat.
+struct Guest {
+    rings: ShmPort,
+    paths: Paths,
+    dilation: Dilation,
+    rank: Pid,
+    placed: Placed,
 }
 
 impl Doorman {
-    fn run(self) {
-        while let Some(stream) = self.meeting.accept() {
-            self.joining.fetch_add(1, Ordering::Relaxed);
-            if let Err(fault) = self.meet(&stream) {
-                let fault = match shortage::may_pass(&fault) {
-                    true => Fault::new(
-                        format!("node's engine on {}", self.core),
-                        format!("{}: {}", fault.subject(), fault.cause()),
-                        "raise its limits (ulimit -n, memory), or start fewer ranks",
-                    ),
-                    false => fault,
-                };
-                let refusal = Answer::Refused {
-                    subject: fault.subject().to_string(),
-                    cause: fault.cause().to_string(),
-                    next: fault.next().to_string(),
-                };
-                let _ = greeting::say(&stream, &refusal);
-            }
-            self.joining.fetch_sub(1, Ordering::Relaxed);
+    fn new(meeting: Meeting, core: CoreId, seats: Sender<Arrival>) -> Doorman {
+        Doorman { meeting, core, ranks: Arc::default(), seats, joining: Arc::default(), callers: VecDeque::new() }
+    }
+
+    fn run(mut self) {
+        loop {
+            self.wait();
+            self.look();
         }
     }
 
-    fn meet(&self, stream: &UnixStream) -> Result<()> {
-        let wishes: Wishes = greeting::hear(stream)?;
+    /// Until there may be something to do.
+    fn wait(&self) {
+        let now = Instant::now();
+        let rest = |caller: &Caller| match caller.stage {
+            Stage::Speaks(_) => caller.until.saturating_duration_since(now),
+            Stage::Waits(..) => Duration::ZERO,
+            // A part of what it is to say would end every poll.
+            Stage::Welcomed(_) => BETWEEN_LOOKS,
+        };
+        let rest = self.callers.iter().map(rest).min().and_then(|rest| Timespec::try_from(rest).ok());
+        let speak = self.callers.iter().filter(|caller| matches!(caller.stage, Stage::Speaks(_)));
+        let mut polled = vec![PollFd::new(&self.meeting, PollFlags::IN)];
+        polled.extend(speak.map(|caller| PollFd::new(&caller.stream, PollFlags::IN)));
+        let _ = poll(&mut polled, rest.as_ref());
+    }
+
+    /// Does what can be done now, and waits for nobody.
+    fn look(&mut self) {
+        self.admit();
+        self.hear_all();
+        self.welcome_next();
+        self.joining.store(self.callers.len(), Ordering::Relaxed);
+    }
+
+    /// Takes those who call.
+    fn admit(&mut self) {
+        for _ in 0..MOST_ADMITTED {
+            let _ = shortage::keep_reserve();
+            match self.meeting.try_accept() {
+                Ok(Some(stream)) => {
+                    if stream.set_nonblocking(true).is_err() {
+                        continue;
+                    }
+                    let (until, stage) = (Instant::now() + GREETED_WITHIN, Stage::Speaks(Line::default()));
+                    self.callers.push_back(Caller { stream, until, stage });
+                    if self.callers.len() > MOST_CALLERS {
+                        self.make_room();
+                    }
+                }
+                Ok(None) => break,
+                // No descriptor is left. The caller stays, and the next wait is over at once.
+                Err(_) => {
+                    if !self.make_room() {
+                        thread::sleep(PAUSE);
+                    }
+                    break;
+                }
+            }
+        }
+        self.joining.store(self.callers.len(), Ordering::Relaxed);
+    }
+
+    /// Turns away the oldest that has not said its wishes; false where there is none.
+    fn make_room(&mut self) -> bool {
+        let silent = self.callers.iter().position(|caller| matches!(caller.stage, Stage::Speaks(_)));
+        let Some(caller) = silent.and_then(|at| self.callers.remove(at)) else { return false };
+        let cause = "it has too many callers that have not said what they want";
+        let next = "start fewer processes at once, or raise its limits (ulimit -n)";
+        self.refuse(&caller.stream, &Fault::new(self.subject(), cause, next));
+        true
+    }
+
+    /// Hears what callers have to say, and turns away those who are late with it.
+    fn hear_all(&mut self) {
+        let now = Instant::now();
+        for _ in 0..self.callers.len() {
+            let Some(Caller { stream, until, stage }) = self.callers.pop_front() else { return };
+            match self.hear(&stream, stage) {
+                Ok(Some(stage)) if now < until || matches!(stage, Stage::Waits(..)) => {
+                    self.callers.push_back(Caller { stream, until, stage });
+                }
+                Ok(Some(stage)) => {
+                    if let Stage::Welcomed(guest) = stage {
+                        forget(&self.ranks, guest.rank);
+                    }
+                    let cause = format!("the rank has not greeted it within {} s", GREETED_WITHIN.as_secs());
+                    self.refuse(&stream, &Fault::new(self.subject(), cause, "see that it runs and is not stopped"));
+                }
+                Ok(None) => {}
+                Err(fault) => self.refuse(&stream, &fault),
+            }
+        }
+    }
+
+    /// Takes in what a caller has said; `None` once it has a seat.
+    fn hear(&self, stream: &UnixStream, stage: Stage) -> Result<Option<Stage>> {
+        Ok(match stage {
+            Stage::Speaks(mut line) => Some(match line.hear(stream)? {
+                Some(wishes) => Stage::Waits(Box::new(wishes), Instant::now()),
+                None => Stage::Speaks(line),
+            }),
+            Stage::Waits(..) => Some(stage),
+            Stage::Welcomed(mut guest) => match guest.rings.conclude(stream) {
+                Ok(None) => Some(Stage::Welcomed(guest)),
+                Ok(Some(_)) => {
+                    self.seat(*guest)?;
+                    None
+                }
+                Err(fault) => {
+                    forget(&self.ranks, guest.rank);
+                    return Err(fault);
+                }
+            },
+        })
+    }
+
+    /// Welcomes one of those that have said their wishes, which takes long: before the next the others are heard again.
+    fn welcome_next(&mut self) {
+        let waits = self.callers.iter().position(|caller| matches!(caller.stage, Stage::Waits(..)));
+        let Some(at) = waits else { return };
+        let Some(Caller { stream, until, stage: Stage::Waits(wishes, since) }) = self.callers.remove(at) else {
+            return;
+        };
+        match self.meet(&stream, &wishes) {
+            Ok(guest) => {
+                // What it has waited for others is not its own time.
+                let until = until + since.elapsed();
+                self.callers.insert(at, Caller { stream, until, stage: Stage::Welcomed(Box::new(guest)) });
+            }
+            Err(fault) => self.refuse(&stream, &fault),
+        }
+    }
+
+    fn subject(&self) -> String {
+        format!("node's engine on {}", self.core)
+    }
+
+    fn refuse(&self, stream: &UnixStream, fault: &Fault) {
+        let (mut subject, mut cause, mut next) =
+            (fault.subject().to_string(), fault.cause().to_string(), fault.next().to_string());
+        if shortage::may_pass(fault) {
+            cause = format!("{subject}: {cause}");
+            subject = self.subject();
+            next = "raise its limits (ulimit -n, memory), or start fewer ranks".into();
+        }
+        let _ = greeting::say(stream, &Answer::Refused { subject, cause, next });
+    }
+
+    fn meet(&self, stream: &UnixStream, wishes: &Wishes) -> Result<Guest> {
         if wishes.version != VERSION {
             return Err(Fault::new(
                 "node's engine",
@@ -174,18 +345,17 @@ impl Doorman {
         let memory = Memory { pid: rank, address: wishes.word_at, word: wishes.word };
         let paths = Paths::on_behalf(&settings, memory)?;
         let placed = self.settle(rank, &wishes.cores)?;
-        let seated = self.seat(stream, caller, (paths, wishes.dilation), placed);
-        if seated.is_err()
-            && let Ok(mut ranks) = self.ranks.lock()
-            && let Some(place) = ranks.iter().position(|known| known.process == rank)
-        {
-            ranks.swap_remove(place);
+        match self.welcome(stream, &paths, &placed) {
+            Ok(rings) => Ok(Guest { rings, paths, dilation: wishes.dilation, rank: caller, placed }),
+            Err(fault) => {
+                forget(&self.ranks, caller);
+                Err(fault)
+            }
         }
-        seated
     }
 
-    /// Welcomes a rank and hands it to the loop.
-    fn seat(&self, stream: &UnixStream, rank: Pid, (paths, dilation): (Paths, Dilation), placed: Placed) -> Result<()> {
+    /// Tells a rank that it is taken, and passes its end of the rings.
+    fn welcome(&self, stream: &UnixStream, paths: &Paths, placed: &Placed) -> Result<ShmPort> {
         let mut rings = rings();
         // What fails after the welcome cannot be told.
         rings.prepare()?;
@@ -196,7 +366,12 @@ impl Doorman {
             notes: placed.notes.clone(),
         };
         greeting::say(stream, &answer)?;
-        rings.connect(stream, Role::Create)?;
+        rings.offer(stream)?;
+        Ok(rings)
+    }
+
+    /// Hands a rank to the loop.
+    fn seat(&self, Guest { rings, paths, dilation, rank, placed }: Guest) -> Result<()> {
         let yields = placed.yields;
         let mut driver = Driver::admitting(paths, Paths::admit);
         driver.dilate(dilation);
@@ -250,5 +425,97 @@ impl Doorman {
             ));
         }
         Ok(placed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{ErrorKind, Read, Write};
+
+    use linux::rendezvous;
+    use ports::shm::Role;
+    use rustix::process::{Resource, getrlimit};
+
+    use super::*;
+
+    /// A doorman with a name of its own, and where those come out whom it has met.
+    fn doorman(of: &str) -> (Doorman, Receiver<Arrival>, String) {
+        let name = format!("plimsoll-test/{of}/{}", std::process::id());
+        let (seats, arrivals) = channel();
+        (Doorman::new(Meeting::open(&name).unwrap(), CoreId(0), seats), arrivals, name)
+    }
+
+    /// Greets as a rank does.
+    fn join(name: &str) {
+        let stream = rendezvous::call(name).unwrap();
+        let (settings, word) = (Settings::default(), 77);
+        let wishes = Wishes {
+            version: VERSION,
+            network: settings.network.to_string(),
+            address: Some("127.0.0.1".into()),
+            shm: true,
+            wire: None,
+            dilation: Dilation::NONE,
+            word_at: &raw const word as u64,
+            word,
+            cores: vec![0],
+        };
+        greeting::say(&stream, &wishes).unwrap();
+        let answer = greeting::hear(&stream).unwrap();
+        assert!(matches!(answer, Answer::Welcome { .. }), "{answer:?}");
+        rings().connect(&stream, Role::Join).unwrap();
+    }
+
+    #[test]
+    fn a_caller_gets_one_deadline_for_all_its_bytes_and_holds_up_nobody() {
+        let (mut doorman, arrivals, name) = doorman("slow");
+        let mut slow = rendezvous::call(&name).unwrap();
+        doorman.look();
+        let until = Instant::now() + Duration::from_secs(600);
+        doorman.callers[0].until = until;
+        thread::scope(|scope| {
+            let rank = scope.spawn(|| join(&name));
+            let mut said = 0;
+            loop {
+                if said < 1000 {
+                    slow.write_all(b" ").unwrap();
+                    said += 1;
+                }
+                doorman.wait();
+                doorman.look();
+                if arrivals.try_recv().is_ok() {
+                    break;
+                }
+                assert!(!rank.is_finished(), "it has no seat");
+            }
+        });
+        assert_eq!((doorman.callers.len(), doorman.callers[0].until), (1, until), "a byte wins it no time");
+        doorman.callers[0].until = Instant::now();
+        slow.write_all(b" ").unwrap();
+        doorman.look();
+        assert!(doorman.callers.is_empty());
+        let mut told = String::new();
+        slow.read_to_string(&mut told).unwrap();
+        assert!(told.contains("within 5 s"), "{told}");
+    }
+
+    #[test]
+    fn of_callers_that_say_nothing_the_oldest_makes_room() {
+        shortage::raise_descriptor_limit();
+        if getrlimit(Resource::Nofile).current.is_some_and(|most| most < 3 * MOST_CALLERS as u64) {
+            return skip::test("a process may not have the descriptors of so many callers");
+        }
+        let (mut doorman, _arrivals, name) = doorman("silent");
+        let mut silent = Vec::new();
+        for _ in 0..=MOST_CALLERS {
+            silent.push(rendezvous::call(&name).unwrap());
+            doorman.admit();
+        }
+        assert_eq!(doorman.callers.len(), MOST_CALLERS);
+        let mut told = String::new();
+        silent[0].read_to_string(&mut told).unwrap();
+        assert!(told.contains("too many callers"), "{told}");
+        silent[1].set_nonblocking(true).unwrap();
+        assert_eq!(silent[1].read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
     }
 }

@@ -8,7 +8,7 @@ use machine::{Fault, Result};
 
 use super::link::{self, Geometry, Incoming, Outgoing};
 use super::process::{Memory, Process};
-use linux::passing::{fault, hear, patiently, say, speaks};
+use linux::passing::{Words, fault, hear, patiently, say, speaks};
 use linux::region::{self, Mapping};
 
 /// The peer that creates the memory and the one that joins it. One of each.
@@ -50,7 +50,24 @@ impl Prepared {
 /// The role in a handshake, with the memory of the one that creates it.
 pub(super) enum Part {
     Create(Prepared),
+    /// The same, that was offered already.
+    Offered(Prepared),
     Join,
+}
+
+fn hello(Geometry { slots, bulk, mtu }: Geometry, memory: &Memory) -> Words {
+    [PROTOCOL, VERSION, slots as u64, bulk as u64, mtu as u64, memory.address, memory.word, 0]
+}
+
+/// What the one that creates the memory says first. `memory` is this end's.
+pub(super) fn offer(stream: &UnixStream, prepared: &Prepared, geometry: Geometry, memory: &Memory) -> Result<()> {
+    say(stream, &hello(geometry, memory), Some(prepared.fd.as_fd()))
+}
+
+/// Whether all is there that the one that joins says, which waits for nothing in between: [`meet`] waits for nothing then.
+pub(super) fn is_answered(stream: &UnixStream) -> Result<bool> {
+    let waiting = rustix::io::ioctl_fionread(stream).map_err(|e| fault(e.to_string()))?;
+    Ok(waiting >= 2 * size_of::<Words>() as u64)
 }
 
 /// `memory` is this end's.
@@ -59,13 +76,12 @@ pub(super) fn meet(stream: &UnixStream, part: Part, geometry: Geometry, memory: 
 }
 
 fn exchange(stream: &UnixStream, part: Part, geometry: Geometry, memory: &Memory) -> Result<Acquaintance> {
-    let creates = matches!(part, Part::Create(_));
-    let hello = |Geometry { slots, bulk, mtu }: Geometry| {
-        [PROTOCOL, VERSION, slots as u64, bulk as u64, mtu as u64, memory.address, memory.word, 0]
-    };
+    let creates = !matches!(part, Part::Join);
+    if let Part::Create(prepared) = &part {
+        offer(stream, prepared, geometry, memory)?;
+    }
     let (geometry, mapping, theirs) = match part {
-        Part::Create(Prepared { fd, mapping }) => {
-            say(stream, &hello(geometry), Some(fd.as_fd()))?;
+        Part::Create(Prepared { mapping, .. }) | Part::Offered(Prepared { mapping, .. }) => {
             let theirs = hear(stream)?;
             speaks(&theirs, PROTOCOL, VERSION)?;
             (geometry, mapping, theirs)
@@ -80,7 +96,7 @@ fn exchange(stream: &UnixStream, part: Part, geometry: Geometry, memory: &Memory
             let fd = theirs.fd.as_ref().ok_or_else(|| fault("it passed no shared memory"))?.as_fd();
             region::check(fd, geometry.two_way_length())?;
             let mapping = Mapping::sparse(fd, geometry.two_way_length())?;
-            say(stream, &hello(geometry), None)?;
+            say(stream, &hello(geometry, memory), None)?;
             (geometry, mapping, theirs)
         }
     };

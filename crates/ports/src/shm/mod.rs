@@ -146,9 +146,35 @@ impl ShmPort {
     /// A fault where the peer is another user's process, of another version, or does not answer.
     pub fn connect(&mut self, stream: &UnixStream, role: Role) -> Result<PeerIndex> {
         let part = match role {
-            Role::Create => Part::Create(self.prepared.take().map_or_else(|| Prepared::new(&self.geometry), Ok)?),
+            Role::Create => Part::Create(self.take_prepared()?),
             Role::Join => Part::Join,
         };
+        self.meet(stream, part)
+    }
+
+    /// Does the first part of [`ShmPort::connect`] as [`Role::Create`], which waits for nothing; [`ShmPort::conclude`] does the
+    /// rest.
+    pub fn offer(&mut self, stream: &UnixStream) -> Result<()> {
+        let prepared = self.take_prepared()?;
+        handshake::offer(stream, self.prepared.insert(prepared), self.geometry, &self.memory)
+    }
+
+    /// Meets the peer that [`ShmPort::offer`] was made to; `None` where it has not answered yet. Waits for nothing.
+    ///
+    /// A fault as for [`ShmPort::connect`].
+    pub fn conclude(&mut self, stream: &UnixStream) -> Result<Option<PeerIndex>> {
+        if !handshake::is_answered(stream)? {
+            return Ok(None);
+        }
+        let prepared = self.take_prepared()?;
+        self.meet(stream, Part::Offered(prepared)).map(Some)
+    }
+
+    fn take_prepared(&mut self) -> Result<Prepared> {
+        self.prepared.take().map_or_else(|| Prepared::new(&self.geometry), Ok)
+    }
+
+    fn meet(&mut self, stream: &UnixStream, part: Part) -> Result<PeerIndex> {
         let met = handshake::meet(stream, part, self.geometry, &self.memory)?;
         if met.mtu < self.geometry.mtu {
             return Err(Fault::new(

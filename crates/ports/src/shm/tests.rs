@@ -73,6 +73,28 @@ fn garbage_instead_of_a_handshake_is_refused() {
 }
 
 #[test]
+fn a_peer_is_met_without_waiting_for_it() {
+    let (mine, theirs) = UnixStream::pair().unwrap();
+    let mut port = ShmPort::default();
+    port.offer(&mine).unwrap();
+    assert_eq!(port.conclude(&mine).unwrap(), None);
+    let joins = std::thread::spawn(move || {
+        let mut other = ShmPort::default();
+        let peer = other.connect(&theirs, Role::Join).unwrap();
+        (other, peer)
+    });
+    let peer = loop {
+        match port.conclude(&mine).unwrap() {
+            Some(peer) => break peer,
+            None => std::thread::yield_now(),
+        }
+    };
+    let (mut other, from) = joins.join().unwrap();
+    assert_eq!(port.send(peer, 3, |into| into.copy_from_slice(b"yes")).unwrap(), Sent::Taken);
+    assert_eq!(other.receive(1, |peer, packet| assert_eq!((peer, packet), (from, &b"yes"[..]))).unwrap(), 1);
+}
+
+#[test]
 fn two_joining_ends_time_out_instead_of_waiting_for_ever() {
     let (one, _other) = UnixStream::pair().unwrap();
     let start = std::time::Instant::now();

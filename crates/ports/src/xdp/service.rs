@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use machine::bounds::LANE_CALLERS;
 use machine::{Fault, Result, XdpMode};
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -18,6 +19,7 @@ const PROTOCOL: u64 = u64::from_le_bytes(*b"plimlane");
 const VERSION: u64 = 2;
 /// Rest of a service that cannot take a caller, for want of a descriptor.
 const PAUSE: Duration = Duration::from_millis(50);
+const MOST_CALLERS: usize = LANE_CALLERS.total.count();
 
 /// The name of who serves the lanes of `interface`, in its network namespace.
 pub(super) fn name(interface: &str) -> String {
@@ -52,10 +54,12 @@ impl Drop for Service {
 }
 
 fn serve(hook: &Arc<Hook>, meeting: &Meeting, woken: &UnixStream) {
-    let mut guests: Vec<(UnixStream, Seat)> = Vec::new();
+    // Those that have called, with their lanes once they have shown their sockets.
+    let mut guests: Vec<(UnixStream, Option<Seat>)> = Vec::new();
     loop {
         let mut polled = vec![PollFd::new(woken, PollFlags::RDHUP), PollFd::new(meeting, PollFlags::IN)];
-        polled.extend(guests.iter().map(|(stream, _)| PollFd::new(stream, PollFlags::RDHUP)));
+        let awaited = |seat: &Option<Seat>| if seat.is_some() { PollFlags::RDHUP } else { PollFlags::IN };
+        polled.extend(guests.iter().map(|(stream, seat)| PollFd::new(stream, awaited(seat))));
         match poll(&mut polled, None) {
             Ok(_) => {}
             Err(rustix::io::Errno::INTR) => continue,
@@ -65,22 +69,32 @@ fn serve(hook: &Arc<Hook>, meeting: &Meeting, woken: &UnixStream) {
         if happened[0] {
             return;
         }
-        let mut gone = happened[2..].iter();
-        guests.retain(|_| !gone.next().expect("one for each"));
-        loop {
-            match meeting.try_accept() {
-                Ok(Some(stream)) => {
-                    if let Ok(seat) = lend(hook, &stream) {
-                        guests.push((stream, seat));
-                    }
-                }
-                Ok(None) => break,
-                // The caller stays, and the next poll is over at once.
-                Err(_) => {
-                    thread::sleep(PAUSE);
-                    break;
-                }
+        let mut happened = happened[2..].iter();
+        guests.retain_mut(|(stream, seat)| {
+            if !*happened.next().expect("one for each") {
+                return true;
             }
+            // Who has a lane has gone; who has none shows its socket.
+            if seat.is_some() {
+                return false;
+            }
+            *seat = lend(hook, stream).ok();
+            seat.is_some()
+        });
+        // One at a time: what others have said meanwhile is heard before they are too many.
+        match meeting.try_accept() {
+            Ok(Some(stream)) => {
+                let mut silent = guests.iter().enumerate().filter(|(_, (_, seat))| seat.is_none()).map(|(at, _)| at);
+                if let Some(oldest) = silent.next()
+                    && silent.count() + 1 >= MOST_CALLERS
+                {
+                    guests.remove(oldest);
+                }
+                guests.push((stream, None));
+            }
+            Ok(None) => {}
+            // The caller stays, and the next poll is over at once.
+            Err(_) => thread::sleep(PAUSE),
         }
     }
 }
