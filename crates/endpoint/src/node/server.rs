@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use linux::identity::Identity;
 use linux::rendezvous::Meeting;
 use linux::{affinity, contention, shortage};
 use machine::bounds::NODE_RANKS;
 use machine::topology::Topology;
 use machine::{CoreId, Dilation, Fault, Result, Site};
 use ports::shm::{Memory, Role};
-use rustix::process::Pid;
 
 use super::greeting::{self, Answer, VERSION, Wishes};
 use super::round::{Round, occupy};
@@ -144,9 +144,8 @@ impl Doorman {
                 "end the old engine, or wait 3 s after the last job",
             ));
         }
-        let caller = linux::credentials::of_peer(stream)
-            .map_err(|e| Fault::because("rank", e, "see that it still runs"))?
-            .process
+        let caller = Identity::of_peer(stream)
+            .map_err(|e| Fault::because("rank", e, "permit pidfd_open; raise the limit on open files"))?
             .ok_or_else(|| {
                 Fault::new(
                     "placement core:N",
@@ -156,7 +155,7 @@ impl Doorman {
                 )
             })?;
         let mut word = [0; 8];
-        let read = linux::remote::read(caller, wishes.word_at, &mut word);
+        let read = caller.living().and_then(|rank| linux::remote::read(rank, wishes.word_at, &mut word));
         if read.is_err() || u64::from_ne_bytes(word) != wishes.word {
             return Err(Fault::new(
                 "placement core:N",
@@ -164,7 +163,7 @@ impl Doorman {
                 "permit it (seccomp filter, container option CAP_SYS_PTRACE), or run at app",
             ));
         }
-        let rank = caller.as_raw_nonzero().get() as u32;
+        let rank = caller.number().as_raw_nonzero().get() as u32;
         let settings = Settings::read(|key| match key {
             "NETWORK" => Some(wishes.network.clone()),
             "ADDRESS" => wishes.address.clone(),
@@ -186,7 +185,13 @@ impl Doorman {
     }
 
     /// Welcomes a rank and hands it to the loop.
-    fn seat(&self, stream: &UnixStream, rank: Pid, (paths, dilation): (Paths, Dilation), placed: Placed) -> Result<()> {
+    fn seat(
+        &self,
+        stream: &UnixStream,
+        rank: Arc<Identity>,
+        (paths, dilation): (Paths, Dilation),
+        placed: Placed,
+    ) -> Result<()> {
         let mut rings = rings();
         // What fails after the welcome cannot be told.
         rings.prepare()?;
