@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use engine::LinkConfig;
 use linux::addresses;
+use linux::passing::has_hung_up;
 use linux::rendezvous::{self, Meeting};
 use linux::shortage;
 use machine::bounds::{INTRODUCED, SHM_CALLERS};
@@ -425,13 +426,6 @@ impl Paths {
     fn is_alone(&self) -> bool {
         self.incoming_shm == 0 && self.from_network.is_empty()
     }
-}
-
-/// The other end has closed; what it said before can still be read.
-fn has_hung_up(stream: &UnixStream) -> bool {
-    let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
-    let mut polled = [rustix::event::PollFd::new(stream, rustix::event::PollFlags::RDHUP)];
-    matches!(rustix::event::poll(&mut polled, Some(&now)), Ok(1))
 }
 
 impl Port for Paths {

@@ -6,6 +6,7 @@ mod crowd;
 mod endpoint;
 mod join;
 mod killed;
+mod lent;
 mod network;
 mod pid_namespaces;
 mod shortage;

@@ -4,7 +4,7 @@
 //! cannot hold and system calls take for the caller itself. It is `None` here.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use rustix::process::Pid;
 
@@ -32,18 +32,32 @@ impl Credentials {
 /// As the kernel has it unless told otherwise (`/proc/sys/kernel/overflowuid`).
 const UNKNOWN_USER: u32 = 65_534;
 
+/// Of the generic sockets' options; libc has no name for it.
+const SO_PEERPIDFD: libc::c_int = 77;
+
 /// Who connected a Unix socket, or listened at it.
 pub fn of_peer(socket: impl AsFd) -> io::Result<Credentials> {
-    let mut kernels = libc::ucred { pid: 0, uid: 0, gid: 0 };
-    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
-    let socket = socket.as_fd().as_raw_fd();
-    let into = (&raw mut kernels).cast();
-    // SAFETY: the kernel writes at most `length` bytes, which is the size of what `into` points to; any bits are a `ucred`.
-    let outcome = unsafe { libc::getsockopt(socket, libc::SOL_SOCKET, libc::SO_PEERCRED, into, &raw mut length) };
-    if outcome != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    let kernels = option(socket, libc::SO_PEERCRED, libc::ucred { pid: 0, uid: 0, gid: 0 })?;
     Ok(kernels.into())
+}
+
+/// A descriptor of that process, whatever has its number by now.
+///
+/// # Errors
+/// `ENOPROTOOPT` before Linux 6.5.
+pub(crate) fn descriptor_of_peer(socket: impl AsFd) -> io::Result<OwnedFd> {
+    let number: RawFd = option(socket, SO_PEERPIDFD, -1)?;
+    // SAFETY: the kernel has just made this descriptor for this process and told nobody else of it.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// What the kernel makes of `into`, a number or a structure of numbers.
+fn option<T>(socket: impl AsFd, name: libc::c_int, mut into: T) -> io::Result<T> {
+    let mut length = size_of::<T>() as libc::socklen_t;
+    let (socket, value) = (socket.as_fd().as_raw_fd(), (&raw mut into).cast());
+    // SAFETY: the kernel writes at most `length` bytes, the size of `into`, of which any bits are a value.
+    let outcome = unsafe { libc::getsockopt(socket, libc::SOL_SOCKET, name, value, &raw mut length) };
+    if outcome != 0 { Err(io::Error::last_os_error()) } else { Ok(into) }
 }
 
 #[cfg(test)]

@@ -2,11 +2,12 @@
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use machine::{Fault, Result};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, UCred};
 
@@ -34,6 +35,11 @@ pub fn fault(cause: impl Into<String>) -> Fault {
 
 fn broken(e: impl std::error::Error + Send + Sync + 'static) -> Fault {
     Fault::because("socket to a peer on this host", e, "pass a connected Unix stream; look why the other end left")
+}
+
+/// The other end has closed; what it said before can still be read.
+pub fn has_hung_up(socket: impl AsFd) -> bool {
+    matches!(poll(&mut [PollFd::new(&socket, PollFlags::RDHUP)], Some(&Timespec::default())), Ok(1))
 }
 
 /// Runs `exchange` on a stream that waits for each message, but not for ever; puts the stream's timeout back after.

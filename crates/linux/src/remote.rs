@@ -1,4 +1,5 @@
-//! Another process's memory: one copy between its buffer and ours, by the kernel, which checks that this process may.
+//! Another process's memory: one copy between its buffer and ours, by the kernel, which checks that this process may. A number
+//! may be another process's by now: that of one which lives is [`crate::identity::Identity::living`]'s.
 
 use std::io;
 

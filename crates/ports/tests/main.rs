@@ -2,5 +2,6 @@
 #![forbid(unsafe_code)]
 
 mod channels_between_processes;
+mod identities;
 mod lanes_between_processes;
 mod two_processes;

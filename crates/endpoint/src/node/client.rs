@@ -6,6 +6,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use engine::{Claim, Direction, Envelope, Label, Source, StandIn, Status, TagSelector};
+use linux::identity::Identity;
+use linux::loan::Loan;
 use machine::{CoreId, Fault, FaultKind, Notice, PeerIndex, Port, Result, Sent, Site};
 use ports::shm::{Role, ShmPort};
 use slotmap::{Key, KeyData, SlotMap};
@@ -89,6 +91,8 @@ pub(crate) struct NodeClient<B> {
     yields: bool,
     /// The number of the last send that ended as it was made, downwards: no request that waits has such a one.
     short: u64,
+    /// Vouches to peers for the engine's process.
+    loan: Option<Loan>,
     word: Option<Box<u64>>,
     leaving: Leaving,
     /// Where memory goes that the engine has not let go of.
@@ -103,10 +107,13 @@ impl<B: Buffer> NodeClient<B> {
         let stream = launch::call(core, program)?;
         // Where Yama restricts it, the engine alone may read and write this process's memory. One that has no number here
         // (another PID namespace) gets no leave, and refuses where it needs it.
-        if let Ok(Some(engine)) = linux::credentials::of_peer(&stream).map(|engine| engine.process) {
+        let engine = Identity::of_peer(&stream)
+            .map_err(|e| Fault::because("node's engine", e, "permit pidfd_open; raise the limit on open files"))?;
+        if let Some(Ok(engine)) = engine.as_ref().map(|engine| engine.living()) {
             let _ = rustix::process::set_ptracer(rustix::process::PTracer::ProcessID(engine));
         }
         let word = Box::new(introduction::random()?);
+        let loan = engine.map(|engine| Loan::to(&engine, *word)).transpose()?;
         let cores = linux::affinity::current()?;
         greeting::say(
             &stream,
@@ -132,7 +139,7 @@ impl<B: Buffer> NodeClient<B> {
         let mut placed = Placed { asked: site.clone(), ran: site, yields, notes };
         placed.notes.push(format!("the node's engine is process {process}"));
         let mut client = NodeClient::over(rings, process, yields);
-        (client.name, client.word) = (Some(name), Some(word));
+        (client.name, client.loan, client.word) = (Some(name), loan, Some(word));
         Ok((client, placed))
     }
 
@@ -163,6 +170,7 @@ impl<B: Buffer> NodeClient<B> {
             polls: 0,
             yields,
             short: u64::MAX,
+            loan: None,
             word: None,
             leaving: Leaving::No,
             keep: keep::<B>,
@@ -231,6 +239,9 @@ impl<B: Buffer> NodeClient<B> {
             std::thread::yield_now();
         }
         if self.polls.is_multiple_of(if self.yields { 64 } else { TURNS_PER_NOTICE }) {
+            if let Some(loan) = &self.loan {
+                loan.tend();
+            }
             let mut dead = false;
             self.rings.notices(|notice| dead |= matches!(notice, Notice::Dead(_) | Notice::Closed(_)))?;
             if dead {

@@ -1,14 +1,16 @@
 //! One rank at its engine's core: its engine, its paths to peers, and the rings to the rank itself.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use engine::{Direction, Envelope, Label, RequestId, Status};
+use linux::identity::Identity;
 use machine::bounds::{NODE_PEERS, NODE_PENDING, NODE_REQUESTS, NODE_UNTOLD};
 use machine::{Fault, Notice, PeerIndex, Port, Result, Sent};
 use ports::shm::ShmPort;
 use rustix::process::Pid;
 
-use super::memory::RankMemory;
+use super::memory::{Rank, RankMemory};
 use super::protocol::{Command, Event, Place, fault_parts};
 use crate::driver::{Driver, TURNS_PER_NOTICE};
 use crate::name::Name;
@@ -42,7 +44,7 @@ pub(super) struct Seat<P> {
     driver: Driver<P, RankMemory>,
     by_name: Option<ByName<P>>,
     rings: ShmPort,
-    rank: Pid,
+    rank: Arc<Rank>,
     placed: Placed,
     /// By slot of the ticket: the engine's number, for cancelling.
     requests: Vec<Option<RequestId>>,
@@ -93,16 +95,16 @@ impl<P: Port> Seat<P> {
     pub fn new(
         driver: Driver<P, RankMemory>,
         rings: ShmPort,
-        rank: Pid,
+        rank: Arc<Identity>,
         placed: Placed,
         by_name: Option<ByName<P>>,
     ) -> Self {
-        let (requests, untold) = (Vec::new(), Untold::default());
+        let (requests, untold, rank) = (Vec::new(), Untold::default(), Rank::new(rank));
         Seat { driver, by_name, rings, rank, placed, requests, untold, pending: 0, in_progress: 0, turns: 0 }
     }
 
     pub fn process(&self) -> Pid {
-        self.rank
+        self.rank.number()
     }
 
     /// Does what can be done now. `turns` is the loop's count, for reports. True if there was anything.
@@ -124,6 +126,7 @@ impl<P: Port> Seat<P> {
     #[inline]
     fn turn_now(&mut self, turns: u64) -> Result<bool, End> {
         let mut busy = false;
+        self.rank.turn();
         if !self.untold.events.is_empty() {
             self.tell_untold()?;
         }
@@ -155,7 +158,7 @@ impl<P: Port> Seat<P> {
         // The rings are borrowed while they deliver, the rest of the seat is not.
         let Seat { driver, by_name, rings, rank, placed, requests, untold: answers, pending, in_progress, .. } = self;
         let by_name = by_name.as_ref();
-        let mut work = Work { driver, by_name, rank: *rank, placed, requests, answers, pending, in_progress, turns };
+        let mut work = Work { driver, by_name, rank, placed, requests, answers, pending, in_progress, turns };
         let taken = rings.receive(COMMANDS, |_, bytes| {
             if outcome.is_ok() {
                 outcome = work.obey(bytes);
@@ -236,7 +239,7 @@ impl<P: Port> Seat<P> {
 struct Work<'a, P> {
     driver: &'a mut Driver<P, RankMemory>,
     by_name: Option<&'a ByName<P>>,
-    rank: Pid,
+    rank: &'a Arc<Rank>,
     placed: &'a Placed,
     requests: &'a mut Vec<Option<RequestId>>,
     answers: &'a mut Untold,
@@ -260,7 +263,7 @@ impl<P: Port> Work<'_, P> {
                         *self.pending += 1;
                         (RankMemory::Here(bytes.to_vec()), if confirmed { ticket } else { UNTOLD })
                     }
-                    Place::There { address, length } => (self.memory(address, length), ticket),
+                    Place::There { address, length } => (RankMemory::there(self.rank, address, length), ticket),
                 };
                 let request = match confirmed {
                     false => self.driver.send(peer, label, buffer, ticket)?,
@@ -272,12 +275,12 @@ impl<P: Port> Work<'_, P> {
             }
             Command::Receive { source, selector, ticket, address, length } => {
                 self.begin()?;
-                let buffer = self.memory(address, length);
+                let buffer = RankMemory::receiving(self.rank, address, length);
                 let request = self.driver.receive(source, selector.into(), buffer, ticket)?;
                 self.remember(ticket, request);
             }
             Command::ReceiveClaimed { claim, ticket, address, length } => {
-                let buffer = self.memory(address, length);
+                let buffer = RankMemory::receiving(self.rank, address, length);
                 match self.driver.engine.receive_claimed(claim, buffer, ticket) {
                     Ok(request) => {
                         self.begin()?;
@@ -330,7 +333,7 @@ impl<P: Port> Work<'_, P> {
                 if let Some(by_name) = self.by_name {
                     (by_name.describe)(self.driver.port(), &mut report);
                 }
-                report.process = self.rank.as_raw_nonzero().get() as u32;
+                report.process = self.rank.number().as_raw_nonzero().get() as u32;
                 report.engine_turns = Some(self.turns);
                 let json = serde_json::to_vec(&report)
                     .map_err(|e| Fault::because("report", e, "report this as a bug of plimsoll"))?;
@@ -356,10 +359,6 @@ impl<P: Port> Work<'_, P> {
         }
         *self.in_progress += 1;
         Ok(())
-    }
-
-    fn memory(&self, address: u64, length: u64) -> RankMemory {
-        RankMemory::there(self.rank, address, usize::try_from(length).unwrap_or(usize::MAX))
     }
 
     #[inline]

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use linux::identity::Identity;
 use linux::rendezvous::Meeting;
 use linux::{affinity, contention, shortage};
 use machine::bounds::{NODE_CALLERS, NODE_RANKS};
@@ -152,7 +153,7 @@ struct Guest {
     rings: ShmPort,
     paths: Paths,
     dilation: Dilation,
-    rank: Pid,
+    rank: Arc<Identity>,
     placed: Placed,
 }
 
@@ -241,7 +242,7 @@ impl Doorman {
                 }
                 Ok(Some(stage)) => {
                     if let Stage::Welcomed(guest) = stage {
-                        forget(&self.ranks, guest.rank);
+                        forget(&self.ranks, guest.rank.number());
                     }
                     let cause = format!("the rank has not greeted it within {} s", GREETED_WITHIN.as_secs());
                     self.refuse(&stream, &Fault::new(self.subject(), cause, "see that it runs and is not stopped"));
@@ -267,7 +268,7 @@ impl Doorman {
                     None
                 }
                 Err(fault) => {
-                    forget(&self.ranks, guest.rank);
+                    forget(&self.ranks, guest.rank.number());
                     return Err(fault);
                 }
             },
@@ -314,9 +315,8 @@ impl Doorman {
                 "end the old engine, or wait 3 s after the last job",
             ));
         }
-        let caller = linux::credentials::of_peer(stream)
-            .map_err(|e| Fault::because("rank", e, "see that it still runs"))?
-            .process
+        let caller = Identity::of_peer(stream)
+            .map_err(|e| Fault::because("rank", e, "permit pidfd_open; raise the limit on open files"))?
             .ok_or_else(|| {
                 Fault::new(
                     "placement core:N",
@@ -326,7 +326,7 @@ impl Doorman {
                 )
             })?;
         let mut word = [0; 8];
-        let read = linux::remote::read(caller, wishes.word_at, &mut word);
+        let read = caller.living().and_then(|rank| linux::remote::read(rank, wishes.word_at, &mut word));
         if read.is_err() || u64::from_ne_bytes(word) != wishes.word {
             return Err(Fault::new(
                 "placement core:N",
@@ -334,7 +334,7 @@ impl Doorman {
                 "permit it (seccomp filter, container option CAP_SYS_PTRACE), or run at app",
             ));
         }
-        let rank = caller.as_raw_nonzero().get() as u32;
+        let rank = caller.number().as_raw_nonzero().get() as u32;
         let settings = Settings::read(|key| match key {
             "NETWORK" => Some(wishes.network.clone()),
             "ADDRESS" => wishes.address.clone(),
@@ -348,7 +348,7 @@ impl Doorman {
         match self.welcome(stream, &paths, &placed) {
             Ok(rings) => Ok(Guest { rings, paths, dilation: wishes.dilation, rank: caller, placed }),
             Err(fault) => {
-                forget(&self.ranks, caller);
+                forget(&self.ranks, caller.number());
                 Err(fault)
             }
         }

@@ -7,6 +7,7 @@ use std::sync::mpsc::channel;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use linux::identity::Identity;
 use machine::{CoreId, Fault, Port, Result};
 use ports::shm::{Role, ShmPort};
 
@@ -60,7 +61,7 @@ impl EngineThread {
                     Err(fault) => return drop(started.send(Err(fault))),
                 };
                 let yields = placed.yields;
-                let seat = Seat::new(driver, rings, rustix::process::getpid(), placed, None);
+                let seat = Seat::new(driver, rings, Identity::own(), placed, None);
                 run(Round::new(vec![seat], yields), &words);
             })
             .map_err(|e| Fault::because("engine thread", e, "raise the limit on processes (ulimit -u)"))?;

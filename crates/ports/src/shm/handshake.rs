@@ -7,9 +7,10 @@ use std::sync::Arc;
 use machine::{Fault, Result};
 
 use super::link::{self, Geometry, Incoming, Outgoing};
-use super::process::{Memory, Process};
+use super::process::{Memory, Process, identify};
 use linux::passing::{Words, fault, hear, patiently, say, speaks};
 use linux::region::{self, Mapping};
+use linux::remote::Token;
 
 /// The peer that creates the memory and the one that joins it. One of each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,9 +82,11 @@ fn exchange(stream: &UnixStream, part: Part, geometry: Geometry, memory: &Memory
         offer(stream, prepared, geometry, memory)?;
     }
     let (geometry, mapping, theirs) = match part {
-        Part::Create(Prepared { mapping, .. }) | Part::Offered(Prepared { mapping, .. }) => {
+        Part::Create(Prepared { fd, mapping }) | Part::Offered(Prepared { fd, mapping }) => {
             let theirs = hear(stream)?;
             speaks(&theirs, PROTOCOL, VERSION)?;
+            // The peer's process may need a descriptor where this was the last one.
+            drop(fd);
             (geometry, mapping, theirs)
         }
         Part::Join => {
@@ -105,9 +108,8 @@ fn exchange(stream: &UnixStream, part: Part, geometry: Geometry, memory: &Memory
         Err(e) => Err(Fault::because("peer on this host", e, "raise the limit on open files (ulimit -n)")),
     };
     let [.., address, word, _] = theirs.words;
-    let process = match theirs.sender.process {
-        // What is found there proves that it is *their* memory.
-        Some(pid) => Process::new(pid, Memory { pid: pid.as_raw_nonzero().get() as u32, address, word }),
+    let process = match identify(&theirs.sender, stream)? {
+        Some(held) => Process::new(held.clone(), Some(held), Token { address, word }),
         None => Process::unseen(socket()?),
     };
     // The last message comes after each end has looked at the other's memory.

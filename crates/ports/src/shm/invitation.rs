@@ -6,23 +6,30 @@
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::process;
+use std::sync::Arc;
 
 use machine::{Fault, Result};
 
 use super::link::{self, Geometry, Outgoing};
-use super::process::{Memory, Process};
+use super::process::{Memory, Process, identify};
 use linux::credentials::{self, Credentials};
+use linux::identity::Identity;
+use linux::loan;
 use linux::passing::{Words, fault, hear, patiently, peek, say, skip, speaks};
 use linux::region::{self, Mapping};
+use linux::remote::Token;
 use linux::shortage::{self, Need};
 
 const PROTOCOL: u64 = u64::from_le_bytes(*b"plimway\0");
 /// Raised with every change of the layout or of the words.
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 /// Begins the answer of who has taken an invitation.
 const CONFIRMED: u64 = u64::from_le_bytes(*b"plimyes\0");
-/// Beside the number of a process: who says this does not see the other's, which is to hold the socket.
-const HOLD: u64 = 1 << 32;
+/// Who says this does not see the other's process, which is to hold the socket.
+const HOLD: u64 = 1;
+/// The memory is another's, lent to who says this.
+const LENT: u64 = 2;
 /// Bytes of an invitation.
 const LENGTH: u64 = 2 * size_of::<Words>() as u64;
 
@@ -40,65 +47,72 @@ pub struct Invitation {
     pub(super) hold: bool,
 }
 
-/// What an end says of itself.
+/// What an end says of itself. Who says so, the kernel tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Said {
-    /// The memory that its requests point into. Process 0 is the end itself, whose own number may be another's elsewhere.
-    memory: Memory,
+    /// Of the memory that its requests point into.
+    token: Token,
+    lent: bool,
     /// The other end is to hold the socket.
     pub hold: bool,
 }
 
 impl Said {
-    fn of(memory: &Memory, other: &Credentials) -> Said {
-        let pid = if memory.pid == std::process::id() { 0 } else { memory.pid };
-        Said { memory: Memory { pid, ..*memory }, hold: other.process.is_none() }
+    pub fn of(&Memory { pid, address, word }: &Memory, hold: bool) -> Said {
+        Said { token: Token { address, word }, lent: pid != process::id(), hold }
     }
 
     fn words(&self) -> [u64; 3] {
-        let Memory { pid, address, word } = self.memory;
-        [address, word, u64::from(pid) | if self.hold { HOLD } else { 0 }]
+        let hold = if self.hold { HOLD } else { 0 };
+        let lent = if self.lent { LENT } else { 0 };
+        [self.token.address, self.token.word, hold | lent]
     }
 
-    fn read([address, word, whose]: [u64; 3]) -> Option<Said> {
-        let pid = u32::try_from(whose & !HOLD).ok()?;
-        Some(Said { memory: Memory { pid, address, word }, hold: whose & HOLD != 0 })
+    fn read([address, word, how]: [u64; 3]) -> Option<Said> {
+        let (lent, hold) = (how & LENT != 0, how & HOLD != 0);
+        (how & !(LENT | HOLD) == 0).then_some(Said { token: Token { address, word }, lent, hold })
     }
 
-    /// The process that says so, as the kernel names it; `None` where it has no number here.
-    pub fn process(&self, named: &Credentials) -> Option<Process> {
-        let pid = named.process?;
-        let own = pid.as_raw_nonzero().get() as u32;
-        let whose = if self.memory.pid == 0 { own } else { self.memory.pid };
-        Some(Process::new(pid, Memory { pid: whose, ..self.memory }))
+    /// What `held`, who says so, is to this end.
+    pub fn process(&self, held: Arc<Identity>) -> Process {
+        let owner = if self.lent { loan::lender(&held, self.token.word) } else { Some(held.clone()) };
+        Process::new(held, owner, self.token)
     }
 }
 
 /// The process at the other end of the socket.
-pub(super) fn other_end(stream: &UnixStream) -> Result<Credentials> {
+fn other_end(stream: &UnixStream) -> Result<Credentials> {
     credentials::of_peer(stream).map_err(|e| Fault::because("peer on this host", e, "see that it still runs"))
+}
+
+/// A peer that was invited and has not answered yet.
+pub(super) struct Invited {
+    pub stream: UnixStream,
+    /// `None` where it is in a PID namespace that is not seen from here.
+    pub held: Option<Arc<Identity>>,
 }
 
 /// Makes the memory, passes it over `stream` and waits for nothing. `memory` is this end's.
 pub(super) fn invite(
-    stream: &UnixStream,
+    stream: UnixStream,
     geometry: &Geometry,
     memory: &Memory,
     introduction: &[u8; INTRODUCTION],
-) -> Result<Outgoing> {
+) -> Result<(Outgoing, Invited)> {
     geometry.check()?;
+    let held = identify(&other_end(&stream)?, &stream)?;
     let fd = region::make("plimsoll-way", geometry.one_way_length())?;
     let outgoing = link::outgoing(Mapping::sparse(fd.as_fd(), geometry.one_way_length())?, geometry)?;
     let Geometry { slots, bulk, mtu } = *geometry;
-    let [address, word, whose] = Said::of(memory, &other_end(stream)?).words();
-    let hello = [PROTOCOL, VERSION, slots as u64, bulk as u64, mtu as u64, address, word, whose];
+    let [address, word, how] = Said::of(memory, held.is_none()).words();
+    let hello = [PROTOCOL, VERSION, slots as u64, bulk as u64, mtu as u64, address, word, how];
     let mut name: Words = [0; 8];
     for (word, bytes) in name.iter_mut().zip(introduction.chunks_exact(8)) {
         *word = u64::from_le_bytes(bytes.try_into().expect("chunks of 8"));
     }
-    say(stream, &hello, Some(fd.as_fd()))?;
-    say(stream, &name, None)?;
-    Ok(outgoing)
+    say(&stream, &hello, Some(fd.as_fd()))?;
+    say(&stream, &name, None)?;
+    Ok((outgoing, Invited { stream, held }))
 }
 
 impl Invitation {
@@ -118,20 +132,27 @@ impl Invitation {
             };
             speaks(&hello, PROTOCOL, VERSION)?;
             let size = |word: u64| usize::try_from(word).unwrap_or(usize::MAX);
-            let [_, _, slots, bulk, mtu, address, word, whose] = hello.words;
+            let [_, _, slots, bulk, mtu, address, word, how] = hello.words;
             let geometry = Geometry { slots: size(slots), bulk: size(bulk), mtu: size(mtu) };
             geometry.check()?;
-            let fd = hello.fd.as_ref().ok_or_else(|| fault("it passed no shared memory"))?.as_fd();
-            region::check(fd, geometry.one_way_length())?;
-            let mapping = Mapping::sparse(fd, geometry.one_way_length())?;
+            let named = other_end(stream)?;
+            if hello.sender.process != named.process {
+                return Err(fault("another process speaks than has connected"));
+            }
+            let said = Said::read([address, word, how]).ok_or_else(|| fault("it says what has no meaning"))?;
+            let fd = hello.fd.ok_or_else(|| fault("it passed no shared memory"))?;
+            region::check(fd.as_fd(), geometry.one_way_length())?;
+            let mapping = Mapping::sparse(fd.as_fd(), geometry.one_way_length())?;
+            // In its place there is one for the process.
+            drop(fd);
+            let held = identify(&named, stream)?;
             // Nothing can be wanting any more.
             skip(stream)?;
             let mut introduction = [0; INTRODUCTION];
             for (bytes, word) in introduction.chunks_exact_mut(8).zip(hear(stream)?.words) {
                 bytes.copy_from_slice(&word.to_le_bytes());
             }
-            let said = Said::read([address, word, whose]).ok_or_else(|| fault("it names no process"))?;
-            let process = said.process(&hello.sender);
+            let process = held.map(|held| said.process(held));
             Ok(Some(Invitation { introduction, mapping, geometry, process, hold: said.hold }))
         })
     }
@@ -147,12 +168,10 @@ impl Invitation {
     }
 }
 
-/// Tells the inviter that its link is in use, and whose memory this end's requests point into.
-pub(super) fn confirm(mut stream: &UnixStream, memory: &Memory) -> Result<()> {
-    let [address, word, whose] = Said::of(memory, &other_end(stream)?).words();
-    // An inviter that has gone meanwhile does not hear it.
-    let _ = stream.write_all(&[CONFIRMED, address, word, whose].map(u64::to_le_bytes).concat());
-    Ok(())
+/// Tells the inviter that its link is in use, and what this end says of itself. One that has gone meanwhile does not hear it.
+pub(super) fn confirm(mut stream: &UnixStream, said: &Said) {
+    let [address, word, how] = said.words();
+    let _ = stream.write_all(&[CONFIRMED, address, word, how].map(u64::to_le_bytes).concat());
 }
 
 /// What the invited has made of an invitation.
@@ -165,18 +184,20 @@ pub(super) enum Answer {
     Refused,
 }
 
-pub(super) fn answer(mut stream: &UnixStream) -> Answer {
-    let mut bytes = [0; 32];
-    match stream.set_nonblocking(true).and_then(|()| stream.read(&mut bytes)) {
-        Ok(32) => {
-            let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[8 * at + i]));
-            match (word(0), Said::read([word(1), word(2), word(3)])) {
-                (CONFIRMED, Some(said)) => Answer::Confirmed(said),
-                _ => Answer::Refused,
+impl Invited {
+    pub fn answer(&self) -> Answer {
+        let (mut stream, mut bytes) = (&self.stream, [0; 32]);
+        match stream.set_nonblocking(true).and_then(|()| stream.read(&mut bytes)) {
+            Ok(32) => {
+                let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[8 * at + i]));
+                match (word(0), Said::read([word(1), word(2), word(3)])) {
+                    (CONFIRMED, Some(said)) => Answer::Confirmed(said),
+                    _ => Answer::Refused,
+                }
             }
+            Err(e) if e.kind() == ErrorKind::WouldBlock || e.kind() == ErrorKind::Interrupted => Answer::None,
+            _ => Answer::Refused,
         }
-        Err(e) if e.kind() == ErrorKind::WouldBlock || e.kind() == ErrorKind::Interrupted => Answer::None,
-        _ => Answer::Refused,
     }
 }
 
@@ -186,18 +207,27 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn an_invitation_into_memory_that_could_shrink_is_refused() {
-        let geometry = Geometry::default();
+    /// Why an invitation is refused that passes `memory` and ends with `how`.
+    fn refusal(memory: impl AsFd, how: u64) -> Fault {
+        let Geometry { slots, bulk, mtu } = Geometry::default();
         let (mine, theirs) = UnixStream::pair().unwrap();
-        let memory = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
-        ftruncate(&memory, geometry.one_way_length() as u64).unwrap();
-        let Geometry { slots, bulk, mtu } = geometry;
-        let hello = [PROTOCOL, VERSION, slots as u64, bulk as u64, mtu as u64, 0, 0, 1];
+        let hello = [PROTOCOL, VERSION, slots as u64, bulk as u64, mtu as u64, 0, 0, how];
         for _ in 0..2 {
             say(&theirs, &hello, Some(memory.as_fd())).unwrap();
         }
-        let fault = Invitation::take(&mine).err().expect("a refusal");
-        assert_eq!(fault.cause(), "its size is not sealed");
+        Invitation::take(&mine).err().expect("a refusal")
+    }
+
+    #[test]
+    fn an_invitation_into_memory_that_could_shrink_is_refused() {
+        let memory = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+        ftruncate(&memory, Geometry::default().one_way_length() as u64).unwrap();
+        assert_eq!(refusal(memory, 0).cause(), "its size is not sealed");
+    }
+
+    #[test]
+    fn an_invitation_that_says_more_than_it_may_is_refused() {
+        let memory = region::make("test", Geometry::default().one_way_length()).unwrap();
+        assert_eq!(refusal(memory, u64::from(process::id()) << 2).cause(), "it says what has no meaning");
     }
 }

@@ -1,8 +1,9 @@
 //! The `shm` port: rings in memory shared with each peer on this host.
 //!
 //! A packet of up to 56 bytes travels inside one cache line; a longer one in the bulk ring beside. A link takes two pages, and
-//! more once longer packets or more of them are under way; it keeps no descriptor open. Large messages can be read from the
-//! peer's memory by a single copy (`process_vm_readv`), where a test during the handshake showed that the kernel permits it.
+//! more once longer packets or more of them are under way; it keeps no descriptor open but that of the peer's process. Large
+//! messages can be read from the peer's memory by a single copy (`process_vm_readv`), where a test during the introduction
+//! showed that the kernel permits it. Whose memory that is, the kernel says and never the peer.
 
 mod handshake;
 mod invitation;
@@ -19,7 +20,7 @@ use machine::{Bytes, Capabilities, Fault, Notice, PeerIndex, Port, Result, Sent}
 use handshake::{Part, Prepared};
 
 pub use handshake::Role;
-use invitation::{Answer, Said};
+use invitation::{Answer, Invited, Said};
 pub use invitation::{INTRODUCTION, Invitation};
 pub use link::Geometry;
 use link::{Incoming, Outgoing};
@@ -56,7 +57,7 @@ struct Peer {
     incoming: Option<Incoming>,
     process: Option<Process>,
     /// Where the peer says that it has taken our invitation.
-    invited: Option<UnixStream>,
+    invited: Option<Invited>,
     /// Held for a peer that does not see this process, and hears of its end by them.
     held: Vec<Arc<UnixStream>>,
     state: State,
@@ -84,14 +85,14 @@ impl Peer {
 
     /// It has taken our invitation.
     fn confirmed(&mut self, said: Said) {
-        let Some(stream) = self.invited.take().map(Arc::new) else { return };
+        let Some(Invited { stream, held }) = self.invited.take() else { return };
+        let stream = Arc::new(stream);
         if said.hold {
             self.held.push(stream.clone());
         }
-        if self.process.is_none()
-            && let Ok(listener) = invitation::other_end(&stream)
-        {
-            self.process = Some(said.process(&listener).unwrap_or_else(|| Process::unseen(stream)));
+        // Requests come with its own invitation, and point into the memory of who made that.
+        if self.process.is_none() {
+            self.process = Some(held.map_or_else(|| Process::unseen(stream), |held| said.process(held)));
         }
     }
 
@@ -208,8 +209,8 @@ impl ShmPort {
     /// to the peer with the link.
     pub fn invite(&mut self, peer: PeerIndex, stream: UnixStream, introduction: &[u8; INTRODUCTION]) -> Result<()> {
         let to = self.peers.get_mut(peer.0 as usize).ok_or_else(|| no_such_peer(peer))?;
-        to.outgoing = Some(invitation::invite(&stream, &self.geometry, &self.memory, introduction)?);
-        to.invited = Some(stream);
+        let (outgoing, invited) = invitation::invite(stream, &self.geometry, &self.memory, introduction)?;
+        (to.outgoing, to.invited) = (Some(outgoing), Some(invited));
         Ok(())
     }
 
@@ -234,7 +235,7 @@ impl ShmPort {
             );
         }
         from.incoming = Some(link::incoming(mapping, &geometry)?);
-        invitation::confirm(&stream, &self.memory)?;
+        invitation::confirm(&stream, &Said::of(&self.memory, process.is_none()));
         let stream = Arc::new(stream);
         if hold {
             from.held.push(stream.clone());
@@ -358,7 +359,7 @@ impl Port for ShmPort {
         }
         for peer in self.peers.iter_mut().filter(|peer| peer.state == State::Open) {
             let mut refused = false;
-            match peer.invited.as_ref().map_or(Answer::None, invitation::answer) {
+            match peer.invited.as_ref().map_or(Answer::None, Invited::answer) {
                 Answer::None => {}
                 Answer::Confirmed(said) => peer.confirmed(said),
                 // Before it has answered, a peer is gone where its socket is.
