@@ -35,9 +35,7 @@ pub fn profiled() -> Vec<(u32, PathBuf, u32)> {
     for pid in process::all() {
         let Some((Job { user, name: Name::Profile(folder) }, _)) = Job::of(pid) else { continue };
         let is_known = found.iter().any(|(_, known, of)| (known, *of) == (&folder, user));
-        if !is_known
-            && let Some(profiler) = profiler(&folder, user)
-        {
+        if !is_known && let Some(profiler) = profiler(&folder, user) {
             found.push((profiler, folder, user));
         }
     }
@@ -230,7 +228,9 @@ mod tests {
         let ours = rank("/bin/sleep".as_ref(), 0, &namespace).unwrap();
         for program in [Path::new("/bin/sleep"), hidden.as_path()] {
             let Some(theirs) = rank(program, NOBODY, &namespace) else {
-                skip::part("another user may not reach the folder for temporary files, or root not look into processes");
+                skip::part(
+                    "another user may not reach the folder for temporary files, or root not look into processes",
+                );
                 continue;
             };
             let found = Search::default().find();

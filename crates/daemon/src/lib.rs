@@ -344,13 +344,19 @@ mod tests {
     use skip::disk::Disk;
 
     use super::*;
+    use crate::jobs::Name;
     use crate::testing::{Sleeper, two_cores};
+
+    /// No process names it.
+    fn job() -> Job {
+        Job { user: 0, name: Name::Launcher("none".into()) }
+    }
 
     fn start(folder: &Path) -> Result<Daemon> {
         let settings = Settings {
             window: Duration::from_secs(1),
             dry_run: false,
-            only: Some(Job::Plain("none".into())),
+            only: Some(job()),
             record: None,
             metrics: None,
             deciding: deciding::Settings::default(),
@@ -369,7 +375,7 @@ mod tests {
         };
         let are_back = || ranks.iter().all(|rank| rank.seat() == rank.before);
         let mut daemon = start(disk.path()).unwrap();
-        daemon.jobs.push(Watched::plain("job", Decider::new(deciding::Settings::default())));
+        daemon.jobs.push(Watched::new(job(), None, Decider::new(deciding::Settings::default())));
         for rank in &ranks[..2] {
             assert_eq!(daemon.apply(0, &step(rank, &one)).unwrap(), Ok(()));
             assert_eq!(rank.seat(), one);

@@ -161,7 +161,9 @@ impl Live {
             if region.record_bytes as usize != size_of::<Peer>() || end.is_none_or(|end| end > length) {
                 return Err(damaged("its messages by peer reach beyond its end"));
             }
-            left = left.checked_sub(region.bytes()).ok_or_else(|| damaged("its messages by peer are of too many ranks"))?;
+            left = left
+                .checked_sub(region.bytes())
+                .ok_or_else(|| damaged("its messages by peer are of too many ranks"))?;
             let mut bytes = vec![0; region.capacity as usize * size_of::<Peer>()];
             self.bytes(&mut bytes, region.offset)?;
             sums.resize(sums.len().max(region.capacity as usize), Peer::default());

@@ -277,12 +277,8 @@ mod tests {
 
     /// Answers the first who asks.
     fn answer(meeting: &Meeting) {
-        let report = Report {
-            process: 1,
-            application: "\u{1b}[2J\n\u{9b}K".into(),
-            running_ms: 1,
-            offcodes: Vec::new(),
-        };
+        let report =
+            Report { process: 1, application: "\u{1b}[2J\n\u{9b}K".into(), running_ms: 1, offcodes: Vec::new() };
         while let Some(stream) = meeting.accept() {
             if hear::<Request>(&stream).is_ok() {
                 return say(&stream, &Answer::Status(report)).unwrap();

@@ -430,7 +430,7 @@ mod tests {
         let links = [shm_links(&here, 1), shm_links(&there, 1)];
         let placed = Placed { asked: Site::App, ran: Site::App, yields: false, notes: Vec::new() };
         let driver = Driver::new(here, &links[0]);
-        let seat = Seat::new(driver, engines, rustix::process::getpid(), placed, None);
+        let seat = Seat::new(driver, engines, Identity::own(), placed, None);
         (seat, ranks, Driver::new(there, &links[1]))
     }
 

@@ -172,24 +172,24 @@ impl Tail {
     }
 
     pub fn core_work(&self) -> BTreeMap<u32, CoreWork> {
-        self.of(|numbers| numbers[0])
+        self.sums_by(|numbers| numbers[0])
     }
 
     pub fn core_load(&self) -> BTreeMap<u32, CoreLoad> {
-        self.of(|numbers| numbers[0])
+        self.sums_by(|numbers| numbers[0])
     }
 
     /// Work of each thread, by process and the thread's index in its tables.
     pub fn thread_work(&self) -> BTreeMap<(u32, u16), ThreadWork> {
-        self.of(|numbers| (numbers[0], numbers[1] as u16))
+        self.sums_by(|numbers| (numbers[0], numbers[1] as u16))
     }
 
     /// Load of each thread, by process and the thread's index in its tables.
     pub fn thread_load(&self) -> BTreeMap<(u32, u16), ThreadLoad> {
-        self.of(|numbers| (numbers[0], numbers[1] as u16))
+        self.sums_by(|numbers| (numbers[0], numbers[1] as u16))
     }
 
-    fn of<T: Totals, K: Ord>(&self, key: impl Fn([u32; 3]) -> K) -> BTreeMap<K, T> {
+    fn sums_by<T: Totals, K: Ord>(&self, key: impl Fn([u32; 3]) -> K) -> BTreeMap<K, T> {
         let subjects = self.subjects.iter().filter(|subject| subject.kind == T::KIND);
         subjects.map(|subject| (key(subject.numbers), T::of(&subject.values))).collect()
     }
