@@ -152,6 +152,9 @@ impl Session {
         }
         let mut notes = path.notes();
         notes.extend(remote.notes.iter().map(|note| format!("peer: {note}")));
+        if stretched.is_some() && !linux::clock::is_counted() {
+            notes.push(linux::clock::NOT_COUNTED.into());
+        }
         Ok(Block { local, remote, threads, notes, stretched })
     }
 

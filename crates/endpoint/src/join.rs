@@ -1,5 +1,6 @@
 //! Endpoints that find their peers by name.
 
+use linux::clock;
 use machine::{Fault, PeerIndex, Result, Site};
 
 use crate::driver::{Buffer, Driver};
@@ -117,7 +118,11 @@ pub(crate) const BY_NAME: ByName<Paths> = ByName { insert: Paths::insert, next_l
 
 /// What paths have to report.
 fn describe(paths: &Paths, report: &mut Report) {
+    let is_timed = report.dilated.is_some() || report.adapter.is_some();
     let notes = &mut report.notes;
+    if is_timed && !clock::is_counted() {
+        notes.push(clock::NOT_COUNTED.into());
+    }
     if paths.unreadable_peers() > 0 {
         notes.push(format!(
             "the kernel does not let this process read the memory of {} peers on this host (CMA): their large messages come \

@@ -6,10 +6,12 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use machine::{Fault, Result};
 
+use crate::semantics::Semantics;
+
 /// Where an endpoint is and how it proves to be the one that was meant.
 ///
-/// 64 bytes: magic and version (4), user (4), host (16), token (8), secret (8), process (4), unused (2), port number
-/// (2, big endian), IPv6 or mapped IPv4 address (16). Words are little endian.
+/// 64 bytes: magic and version (4), user (4), host (16), token (8), secret (8), process (4), 0 where it shares memory (1),
+/// semantics (1), port number (2, big endian), IPv6 or mapped IPv4 address (16). Words are little endian.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Name([u8; Name::LENGTH]);
 
@@ -33,6 +35,12 @@ impl Name {
         };
         bytes[48..64].copy_from_slice(&ip.octets());
         Name(bytes)
+    }
+
+    /// The same, of an endpoint with these settings: both ends of a conversation know them of each other before it begins.
+    pub(crate) fn with(mut self, shares_memory: bool, semantics: Semantics) -> Self {
+        (self.0[44], self.0[45]) = (u8::from(!shares_memory), semantics as u8);
+        self
     }
 
     #[cfg(test)]
@@ -77,6 +85,22 @@ impl Name {
 
     pub(crate) fn host(&self) -> Host {
         Host(self.0[8..24].try_into().expect("sixteen bytes"))
+    }
+
+    /// Whether it can be reached over shared memory, by those on its host.
+    fn shares_memory(&self) -> bool {
+        self.0[44] == 0
+    }
+
+    /// Whether these two endpoints reach each other over shared memory, and never over the network; the same for both.
+    pub(crate) fn shares_memory_with(&self, other: &Name) -> bool {
+        let here = self.host() == other.host() && self.user() == other.user();
+        here && self.shares_memory() && other.shares_memory()
+    }
+
+    /// `None` where it is none that this version knows.
+    pub(crate) fn semantics(&self) -> Option<Semantics> {
+        Semantics::ALL.get(usize::from(self.0[45])).copied()
     }
 
     /// Tells endpoints apart; anybody may know it.
@@ -147,14 +171,26 @@ mod tests {
 
     proptest! {
         #[test]
-        fn names_read_back_as_made(user: u32, process: u32, token: u64, secret: u64, v4: bool, ip: [u8; 16], port in 1u16..) {
+        fn names_read_back_as_made(
+            user: u32,
+            process: u32,
+            token: u64,
+            secret: u64,
+            v4: bool,
+            ip: [u8; 16],
+            port in 1u16..,
+            shares_memory: bool,
+            semantics in proptest::sample::select(Semantics::ALL.to_vec()),
+        ) {
             let ip = if v4 { IpAddr::from([ip[0], ip[1], ip[2], ip[3]]) } else { ip.into() };
             let address = SocketAddr::from((ip, port));
             let name = Name::new(Host::here().unwrap(), user, process, token, secret, address);
+            let name = name.with(shares_memory, semantics);
             let read = Name::from_bytes(name.as_bytes()).unwrap();
             prop_assert_eq!(read, name);
             prop_assert_eq!((read.user(), read.process(), read.address()), (user, process, address));
             prop_assert_eq!((read.token(), read.secret()), (token, secret));
+            prop_assert_eq!((read.shares_memory(), read.semantics()), (shares_memory, Some(semantics)));
         }
 
         #[test]

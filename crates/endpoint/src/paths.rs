@@ -24,6 +24,7 @@ use crate::looks::{Looks, Rest};
 use crate::name::{Host, Name};
 use crate::network::NetworkPath;
 use crate::report::Carried;
+use crate::semantics::Semantics;
 use crate::setbacks::{Setbacks, Tries};
 use crate::settings::Settings;
 
@@ -48,7 +49,7 @@ enum Way {
 struct Peer {
     name: Name,
     way: Way,
-    /// On this host and this user's, so that memory is shared.
+    /// [`Name::shares_memory_with`] it.
     local: bool,
     /// What the shared-memory port calls it.
     shm: Option<PeerIndex>,
@@ -65,9 +66,9 @@ pub struct Paths {
     callers: Vec<UnixStream>,
     shm: ShmPort,
     network: NetworkPath,
-    use_shm: bool,
     peers: Vec<Peer>,
-    known: HashMap<u64, PeerIndex>,
+    /// By the whole name: who knows but a part of a peer's is another peer.
+    known: HashMap<Name, PeerIndex>,
     /// Other endpoints on this host.
     neighbours: usize,
     /// Peers that made themselves known.
@@ -109,14 +110,14 @@ impl Paths {
         let network = NetworkPath::open(&settings.network, local, settings.faults)?;
         let user = rustix::process::geteuid().as_raw();
         let (token, secret) = (introduction::random()?, introduction::random()?);
-        let name = Name::new(Host::here()?, user, shm.memory().pid, token, secret, network.local_address());
+        let name = Name::new(Host::here()?, user, shm.memory().pid, token, secret, network.local_address())
+            .with(settings.shm, settings.semantics);
         Ok(Paths {
             meeting: Meeting::open(&name.meeting())?,
             name,
             callers: Vec::new(),
             shm,
             network,
-            use_shm: settings.shm,
             peers: Vec::new(),
             known: HashMap::new(),
             neighbours: 0,
@@ -143,30 +144,28 @@ impl Paths {
 
     /// Makes the endpoint of that name a peer; the same name again gives the same index. Nothing is sent.
     pub fn insert(&mut self, name: &Name) -> PeerIndex {
-        if let Some(&peer) = self.known.get(&name.token()) {
+        if let Some(&peer) = self.known.get(name) {
             return peer;
         }
         let peer = PeerIndex(self.peers.len() as u32);
-        let here = name.host() == self.name.host();
-        let local = self.use_shm && here && name.user() == self.name.user();
         // Programs insert their own names too.
-        self.neighbours += usize::from(here && name.token() != self.name.token());
+        self.neighbours += usize::from(name.host() == self.name.host() && *name != self.name);
         self.peers.push(Peer {
             name: *name,
             way: Way::Untried,
-            local,
+            local: self.name.shares_memory_with(name),
             shm: None,
             introduced: false,
             introduced_at: None,
             tries: None,
         });
-        self.known.insert(name.token(), peer);
+        self.known.insert(*name, peer);
         peer
     }
 
     /// The peer that makes itself known by `name`; `None` where too many have.
     fn meet(&mut self, name: &Name) -> Option<PeerIndex> {
-        if !self.known.contains_key(&name.token()) {
+        if !self.known.contains_key(name) {
             if self.introduced == INTRODUCED.total.count() {
                 return None;
             }
@@ -238,8 +237,22 @@ impl Paths {
         if tries.as_ref().is_some_and(|tries| !tries.are_due()) {
             return Way::Untried;
         }
-        let way = if local { self.reach_over_shm(peer, &name) } else { self.reach_over_network(peer, &name) };
+        let way = self.understands(&name).and_then(|()| match local {
+            true => self.reach_over_shm(peer, &name),
+            false => self.reach_over_network(peer, &name),
+        });
         self.settle(peer, way)
+    }
+
+    /// A fault where the endpoint of that name puts other packets on the wire than this one.
+    fn understands(&self, name: &Name) -> Result<()> {
+        let [ours, theirs] = [&self.name, name].map(Name::semantics);
+        if ours == theirs {
+            return Ok(());
+        }
+        let [ours, theirs] = [ours, theirs].map(|one| one.map_or("unknown", Semantics::name));
+        let cause = format!("this end has semantics {ours}");
+        Err(Fault::new(format!("semantics {theirs}"), cause, "choose the same semantics for all ranks"))
     }
 
     fn settle(&mut self, peer: PeerIndex, way: Result<Way>) -> Way {
@@ -332,9 +345,12 @@ impl Paths {
     }
 
     fn accept(&mut self, invitation: Invitation, stream: UnixStream) -> Result<()> {
+        let refuse = |cause: &str, next: &str| Fault::new("peer over shared memory", cause, next);
         let name = Name::from_bytes(&invitation.introduction)?;
-        let full =
-            || Fault::new("peer over shared memory", "too many have introduced themselves", "start fewer processes");
+        if !self.name.shares_memory_with(&name) {
+            return Err(refuse("by its name it is reached over the network", "drop its invitation"));
+        }
+        let full = || refuse("too many have introduced themselves", "start fewer processes");
         let peer = self.meet(&name).ok_or_else(full)?;
         let index = self.shm_index(peer);
         let (seen, readable) = (invitation.is_seen(), invitation.is_readable());
@@ -351,7 +367,9 @@ impl Paths {
         for (from, packet) in heard {
             if let Some(introduction) = Introduction::read(&packet, &self.name) {
                 let name = introduction.name;
+                // With whom memory is shared never comes this way, whoever says that it is its name.
                 if name.address() == from
+                    && !self.name.shares_memory_with(&name)
                     && let Some(peer) = self.meet(&name)
                     && self.peers[peer.0 as usize].way == Way::Untried
                 {
@@ -552,14 +570,17 @@ impl Port for Paths {
 
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
+    use std::net::{SocketAddr, UdpSocket};
 
     use super::*;
 
+    fn open() -> Paths {
+        Paths::open(&Settings { address: Some([127, 0, 0, 1].into()), ..Settings::default() }).unwrap()
+    }
+
     #[test]
     fn no_more_peers_introduce_themselves_than_the_total() {
-        let settings = Settings { address: Some([127, 0, 0, 1].into()), ..Settings::default() };
-        let mut paths = Paths::open(&settings).unwrap();
+        let mut paths = open();
         let address = SocketAddr::from(([10, 0, 0, 1], 5));
         let host = Host::here().unwrap();
         let name = |token: usize| Name::new(host, 1, 2, token as u64, 4, address);
@@ -569,5 +590,63 @@ mod tests {
         }
         assert_eq!(paths.meet(&name(INTRODUCED.total.count() + 1)), None);
         assert_eq!(paths.meet(&name(0)), Some(inserted), "who is known stays so");
+    }
+
+    /// Introduces the endpoint of this host and token, which is the socket.
+    fn call(paths: &Paths, host: Host, token: u64) -> (UdpSocket, Name) {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let name = Name::new(host, paths.name.user(), 2, token, 4, socket.local_addr().unwrap());
+        socket.send_to(&Introduction::write(&name, &paths.name), paths.network.local_address()).unwrap();
+        (socket, name)
+    }
+
+    /// Looks until so many are reached over the network.
+    fn hear(paths: &mut Paths, reached: usize) {
+        while paths.from_network.len() < reached {
+            paths.network.receive(64, |_, _| ()).unwrap();
+            paths.look_around().unwrap();
+        }
+    }
+
+    #[test]
+    fn who_claims_this_host_over_the_network_is_not_met() {
+        let mut paths = open();
+        let _hostile = call(&paths, paths.name.host(), 1);
+        let (_socket, honest) = call(&paths, Name::example().host(), 2);
+        hear(&mut paths, 1);
+        let [peer] = &paths.peers[..] else { panic!("one is met") };
+        assert_eq!((peer.name, peer.local), (honest, false));
+        assert!(paths.admit().unwrap().reliability.is_some() && paths.admit().is_none());
+    }
+
+    #[test]
+    fn who_shows_the_token_of_a_peer_is_not_taken_for_it() {
+        let mut paths = open();
+        for (token, host) in [(1, paths.name.host()), (2, Name::example().host())] {
+            let named = Name::new(host, paths.name.user(), 2, token, 9, SocketAddr::from(([10, 0, 0, 1], 5)));
+            let peer = paths.insert(&named);
+            let (_socket, impostor) = call(&paths, Name::example().host(), token);
+            hear(&mut paths, token as usize);
+            assert_eq!(paths.peers[peer.0 as usize].way, Way::Untried);
+            let met = paths.insert(&impostor);
+            assert_ne!(met, peer);
+            assert!(matches!(paths.peers[met.0 as usize].way, Way::Network(_)));
+        }
+    }
+
+    #[test]
+    fn an_invitation_in_a_name_that_is_reached_otherwise_is_refused() {
+        let mut paths = open();
+        let here = Name::new(paths.name.host(), paths.name.user(), 2, 1, 4, SocketAddr::from(([127, 0, 0, 1], 5)));
+        let another_user = Name::new(here.host(), !here.user(), 2, 1, 4, here.address());
+        for name in [Name::example(), another_user, here.with(false, Semantics::Matched), here] {
+            let (mine, theirs) = UnixStream::pair().unwrap();
+            let mut inviter = ShmPort::default();
+            let peer = inviter.add_peer();
+            inviter.invite(peer, theirs, name.as_bytes()).unwrap();
+            let invitation = Invitation::take(&mine).unwrap().expect("an invitation");
+            assert_eq!(paths.accept(invitation, mine).is_ok(), name == here, "{name:?}");
+            assert_eq!(paths.peers.len(), usize::from(name == here));
+        }
     }
 }

@@ -74,6 +74,12 @@ fn until(ends: &mut [&mut Joined], wanted: usize) -> Vec<Completion<Vec<u8>>> {
     ended
 }
 
+/// The next receive that ends at the first.
+fn received(ends: &mut [&mut Joined]) -> Completion<Vec<u8>> {
+    let next = std::iter::repeat_with(|| until(ends, 1)).flatten().find(|done| done.direction == Direction::Receive);
+    next.expect("an endless iterator")
+}
+
 fn talk(text: &'static str) {
     let mut a = Joined::join(&settings(text)).unwrap();
     let mut b = Joined::join(&settings(text)).unwrap();
@@ -129,6 +135,43 @@ fn messages_of_all_sizes_by_a_nodes_engine() {
     }
     talk(NODE);
     talk(NODE_UDP);
+}
+
+#[test]
+fn where_one_end_shares_no_memory_both_use_the_network() {
+    for [one, other] in [[SHM, UDP], [UDP, SHM]] {
+        let [mut a, mut b] = [one, other].map(|text| Joined::join(&settings(text)).unwrap());
+        let (to_b, to_a) = (a.insert(&b.name()).unwrap(), b.insert(&a.name()).unwrap());
+        for size in [8, 100_000] {
+            a.send(to_b, 1, pattern(size, 1), 1).unwrap();
+            b.receive(Source::Peer(to_a), TagSelector::exactly(1), vec![0; size], 2).unwrap();
+            let got = received(&mut [&mut b, &mut a]);
+            assert!(got.status == Status::Done && got.buffer == pattern(size, 1));
+            b.send(to_a, 2, pattern(size, 2), 3).unwrap();
+            a.receive(Source::Peer(to_b), TagSelector::exactly(2), vec![0; size], 4).unwrap();
+            let got = received(&mut [&mut a, &mut b]);
+            assert!(got.status == Status::Done && got.buffer == pattern(size, 2));
+        }
+        for end in [&mut a, &mut b] {
+            let report = end.report().unwrap();
+            let carried: Vec<_> = report.ports.iter().map(|port| port.carried.packets_received > 0).collect();
+            assert_eq!(carried, [false, true], "{report:?}");
+        }
+    }
+}
+
+#[test]
+fn a_peer_of_other_semantics_is_refused_with_the_cause() {
+    for [one, other] in [[SHM, PAIRS], [PAIRS, SHM], [UDP, PAIRS_UDP]] {
+        let [mut a, mut b] = [one, other].map(|text| Joined::join(&settings(text)).unwrap());
+        let to_b = a.insert(&b.name()).unwrap();
+        a.send_confirmed(to_b, 1, vec![1; 8], 5).unwrap();
+        let got = until(&mut [&mut a, &mut b], 1);
+        assert_eq!((got[0].context, got[0].status), (5, Status::PeerDead), "{one}, {other}");
+        let (lost, fault) = a.next_lost().expect("it is told of");
+        assert_eq!(lost, to_b);
+        assert!(fault.subject().contains("semantics") && fault.next().contains("same semantics"), "{fault}");
+    }
 }
 
 #[test]

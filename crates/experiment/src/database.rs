@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use machine::lock::{Lock, beside};
 use machine::{Fault, Nanoseconds, Result};
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags};
 
 /// What a store holds.
 #[derive(Debug)]
@@ -24,6 +24,9 @@ pub struct Layout {
     /// The command that fills it.
     pub command: &'static str,
 }
+
+/// A larger store is read where it lies, with a lock.
+const MOST_COPIED: u64 = 1 << 30;
 
 /// An open store.
 pub struct Database {
@@ -78,13 +81,11 @@ impl Database {
             let next = format!("run `{}` first, or name its store with --store FILE", layout.command);
             Fault::because(format!("store {}", path.display()), error, next)
         })?;
-        let mut log = there.clone().into_os_string();
-        log.push("-wal");
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY;
-        let connection = match FilePath::new(&log).exists() {
-            true => connect(there.as_os_str(), flags),
-            // Nobody measures, and the file is whole: no lock and no file beside it is needed, nor a folder to write to.
-            false => connect(uri(&there), flags | OpenFlags::SQLITE_OPEN_URI),
+        // Of what nobody measures into a copy: it needs no lock, no file beside it, nor a folder to write to, and stays as it
+        // is when a study begins.
+        let connection = match at_rest(&there) {
+            Some(bytes) => copy(bytes),
+            None => connect(there.as_os_str(), OpenFlags::SQLITE_OPEN_READ_ONLY),
         };
         let connection = connection.map_err(|error| fault(path, layout, error))?;
         let number = layout.number;
@@ -167,16 +168,34 @@ fn connect(name: impl AsRef<FilePath>, flags: OpenFlags) -> rusqlite::Result<Con
     Ok(connection)
 }
 
-/// SQLite's name of a file that nobody writes to.
-fn uri(path: &FilePath) -> String {
-    let mut name = String::from("file:");
-    for &byte in path.as_os_str().as_encoded_bytes() {
-        match byte {
-            b'/' | b'.' | b'-' | b'_' | b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => name.push(byte.into()),
-            other => name += &format!("%{other:02x}"),
-        }
+/// The bytes of a store that nobody measures into, all of one moment; `None` where that is not certain, or they are too many.
+fn at_rest(path: &FilePath) -> Option<Vec<u8>> {
+    // Whoever writes to the file has one of these as long.
+    let logs = ["-wal", "-journal"].map(|end| {
+        let mut log = path.as_os_str().to_owned();
+        log.push(end);
+        PathBuf::from(log)
+    });
+    let state = || {
+        let file = std::fs::metadata(path).ok()?;
+        logs.iter().all(|log| !log.exists()).then(|| (file.len(), file.modified().ok()))
+    };
+    let before = state().filter(|(length, _)| *length <= MOST_COPIED)?;
+    let bytes = std::fs::read(path).ok()?;
+    (state() == Some(before)).then_some(bytes)
+}
+
+/// A database of these bytes.
+fn copy(mut bytes: Vec<u8>) -> rusqlite::Result<Connection> {
+    let mut connection = connect(":memory:", OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    // Written and read by way of a log, of which it has none.
+    if bytes.get(18..20) == Some(&[2, 2][..]) {
+        bytes[18..20].fill(1);
     }
-    name + "?immutable=1"
+    if !bytes.is_empty() {
+        connection.deserialize_read_exact(MAIN_DB, &bytes[..], bytes.len(), true)?;
+    }
+    Ok(connection)
 }
 
 pub fn json<T: serde::Serialize + ?Sized>(value: &T) -> String {
@@ -221,5 +240,58 @@ fn fault(path: &FilePath, layout: &Layout, error: rusqlite::Error) -> Fault {
             ),
         ),
         _ => Fault::because(subject, error, "give another place with --store FILE"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static LAYOUT: Layout = Layout {
+        number: 1,
+        application: 7,
+        tables: "CREATE TABLE t(x INTEGER, bytes BLOB);",
+        changes: &[],
+        what: "study",
+        command: "plimsoll study",
+    };
+
+    fn change(path: &FilePath, how: &str) {
+        Database::open(path, &LAYOUT).unwrap().try_to(|c| c.execute_batch(how)).unwrap();
+    }
+
+    #[test]
+    fn what_a_reader_has_opened_stays_whole_when_a_study_begins() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        // More pages than SQLite keeps of a file.
+        change(
+            &path,
+            "WITH RECURSIVE n(i) AS (VALUES(1) UNION ALL SELECT i + 1 FROM n WHERE i < 2000)
+             INSERT INTO t SELECT 1, randomblob(2000) FROM n;",
+        );
+        let reader = Database::read(&path, &LAYOUT).unwrap();
+        change(&path, "UPDATE t SET x = 2; DELETE FROM t WHERE rowid % 3 = 0;");
+        let seen: (i64, i64, i64) = reader
+            .try_to(|c| {
+                c.query_row("SELECT count(*), min(x), max(x) FROM t", [], |row| {
+                    Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+                })
+            })
+            .unwrap();
+        assert_eq!(seen, (2000, 1, 1));
+    }
+
+    #[test]
+    fn a_study_that_has_begun_is_read_as_it_goes_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let measures = Database::open(&path, &LAYOUT).unwrap();
+        let measure = || measures.try_to(|c| c.execute_batch("INSERT INTO t VALUES (1, NULL);")).unwrap();
+        measure();
+        let reader = Database::read(&path, &LAYOUT).unwrap();
+        measure();
+        let seen: i64 = reader.try_to(|c| c.query_row("SELECT count(*) FROM t", [], |row| row.get(0))).unwrap();
+        assert_eq!(seen, 2);
     }
 }

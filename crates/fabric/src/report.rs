@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use endpoint::{Endpoint, Paths, Report};
+use linux::clock;
 use machine::Result;
 use serde::Serialize;
 
@@ -38,6 +39,9 @@ pub fn tell(engine: &mut Endpoint<Paths, Memory>, account: Option<Sums>, lingere
     };
     if let Err(fault) = lingered {
         report.notes.push(format!("it closed although {fault}"));
+    }
+    if account.is_some() && !clock::is_counted() && !report.notes.iter().any(|note| note == clock::NOT_COUNTED) {
+        report.notes.push(clock::NOT_COUNTED.into());
     }
     let line = Line {
         rank: rank(),

@@ -1,8 +1,9 @@
 //! The clock of traffic: CLOCK_MONOTONIC, which BPF programs read too, and ways to wait for it.
 
 use std::num::NonZeroU64;
+use std::sync::LazyLock;
 
-use machine::{Fault, Nanoseconds, Result};
+use machine::{Fault, Nanoseconds, Result, Source, processor};
 use rustix::io::Errno;
 use rustix::thread::{NanosleepRelativeResult, clock_nanosleep_absolute, nanosleep};
 use rustix::time::{ClockId, Timespec, clock_gettime};
@@ -14,9 +15,24 @@ pub fn monotonic() -> Nanoseconds {
     Nanoseconds(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
 }
 
-/// The core's counter, which all cores of a machine share where it is fit to measure time by; of no stated rate. Some 10 ns.
+/// Whether [`ticks`] are those of the core's counter.
+#[inline]
+pub fn is_counted() -> bool {
+    static FIT: LazyLock<bool> = LazyLock::new(|| processor::counter_is_fit(&Source::live()));
+    *FIT
+}
+
+/// What is to be said of times that were taken by [`ticks`] where they are not.
+pub const NOT_COUNTED: &str = "pieces of time were taken by CLOCK_MONOTONIC, which costs more than the core's counter: the kernel \
+                               does not keep time by that";
+
+/// The core's counter, which all cores of a machine share, where it is fit to measure time by, else [`monotonic`]; of no stated
+/// rate. Some 10 ns.
 #[inline]
 pub fn ticks() -> u64 {
+    if !is_counted() {
+        return monotonic().0;
+    }
     #[cfg(target_arch = "x86_64")]
     {
         // SAFETY: every processor of this kind has the instruction, which changes what it returns and nothing else.
@@ -74,6 +90,13 @@ pub fn set_timer_slack(slack: Option<Nanoseconds>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ticks_are_the_kernels_where_the_counter_is_not_fit() {
+        let [before, now, after] = [monotonic().0, ticks(), monotonic().0];
+        assert!(is_counted() || (before..=after).contains(&now));
+        assert!(ticks() >= now);
+    }
 
     #[test]
     fn no_wait_ends_early() {

@@ -1,4 +1,9 @@
-//! Shared memory that two processes map: a sealed memfd, passed by its descriptor.
+//! Shared memory that two processes map: a sealed memfd of ordinary pages, passed by its descriptor.
+//!
+//! No seal under which both may write keeps a peer from punching holes. What was there is zeros from then on, which the peer
+//! could have written as well, and a page comes anew where the hole is touched. Of huge pages there may be none left, and
+//! whoever touches the hole ends by SIGBUS: such memory is refused. Ordinary ones run out where the host has none for anybody
+//! or, with `vm.overcommit_memory` 2, where it has promised all of them: who can bring that about ends processes without it.
 
 use std::ops::{Deref, Range};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -32,6 +37,9 @@ unsafe impl Send for Mapping {}
 // SAFETY: as above; `&Mapping` gives out no reference to the bytes.
 unsafe impl Sync for Mapping {}
 
+/// Of memfds, unless they consist of huge pages.
+const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
+
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 /// What to do where memory is short.
@@ -53,13 +61,17 @@ pub fn make(name: &str, length: usize) -> Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Refuses memory of a peer unless it is exactly `length` bytes and sealed so that it stays so: a peer that could shrink it
-/// could end this process by SIGBUS.
+/// Refuses memory of a peer unless it is exactly `length` bytes, sealed so that it stays so, and of ordinary pages: a peer
+/// that could shrink it, or punch out a page for which there is no other, could end this process by SIGBUS.
 pub fn check(fd: BorrowedFd<'_>, length: usize) -> Result<()> {
     let refuse = |cause: &str| Fault::new("peer's shared memory", cause, "connect to a peer of the same version");
     let seals = rustix::fs::fcntl_get_seals(fd).map_err(|_| refuse("it is not a memfd"))?;
     if !seals.contains(SealFlags::SHRINK) || seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE) {
         return Err(refuse("its size is not sealed"));
+    }
+    let system = rustix::fs::fstatfs(fd).map_err(|_| refuse("its file system cannot be read"))?;
+    if system.f_type != TMPFS_MAGIC {
+        return Err(refuse("it does not consist of ordinary pages"));
     }
     let size = rustix::fs::fstat(fd).map_err(|_| refuse("its size cannot be read"))?.st_size;
     if usize::try_from(size) != Ok(length) {
@@ -169,6 +181,8 @@ impl Drop for Mapping {
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{FallocateFlags, fallocate};
+
     use super::*;
 
     fn write(region: &Region, at: usize, byte: u8) {
@@ -209,6 +223,33 @@ mod tests {
         let region = Region::create("test", 4096).unwrap();
         let fault = Region::adopt(region.fd().try_clone_to_owned().unwrap(), 8192).unwrap_err();
         assert_eq!(fault.cause(), "it has 4096 bytes where 8192 were announced");
+    }
+
+    #[test]
+    fn memory_of_huge_pages_is_refused() {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB;
+        let fd = match rustix::fs::memfd_create("test", flags) {
+            Ok(fd) => fd,
+            Err(error) => return skip::test(format!("this kernel makes no memory of huge pages: {error}")),
+        };
+        // One that need not be there before it is mapped.
+        let page = rustix::fs::fstat(&fd).unwrap().st_blksize as usize;
+        rustix::fs::ftruncate(&fd, page as u64).unwrap();
+        rustix::fs::fcntl_add_seals(&fd, SEALS).unwrap();
+        assert_eq!(check(fd.as_fd(), page).unwrap_err().cause(), "it does not consist of ordinary pages");
+    }
+
+    #[test]
+    fn a_hole_that_a_peer_punches_is_zeros_and_takes_bytes_again() {
+        let page = page_size();
+        let ours = Region::create("test", page).unwrap();
+        write(&ours, 100, 7);
+        let theirs = ours.fd().try_clone_to_owned().unwrap();
+        fallocate(&theirs, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, 0, page as u64).unwrap();
+        assert_eq!(rustix::fs::fstat(&theirs).unwrap().st_blocks, 0);
+        assert_eq!(read(&ours, 100), 0);
+        write(&ours, 100, 8);
+        assert_eq!(read(&ours, 100), 8);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The processor's name, its architecture and whether a hypervisor stands between it and us.
+//! The processor's name, its architecture, whether a hypervisor stands between it and us, and its counter.
 
 use serde::{Deserialize, Serialize};
 
@@ -72,5 +72,56 @@ impl Processor {
             kernel: source.word("/proc/sys/kernel/osrelease"),
             product: (!product.is_empty()).then(|| product.join(" ")),
         }
+    }
+}
+
+/// What the kernel keeps its own time by, and its names of counters that programs can read.
+const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+const X86_COUNTER: &str = "tsc";
+const ARM_COUNTER: &str = "arch_sys_counter";
+
+/// Whether the kernel keeps its own time by the processor's counter. It watches that, and gives it up where it is found wrong.
+pub fn counter_is_kept(source: &Source) -> bool {
+    matches!(source.word(CLOCK_SOURCE).as_deref(), Some(X86_COUNTER | ARM_COUNTER))
+}
+
+/// Whether that counter is fit to measure time by: kept, and of one rate whatever the cores do, as each of Arm's is.
+pub fn counter_is_fit(source: &Source) -> bool {
+    let is_steady = |flags: &str| {
+        let has = |flag: &str| flags.split_whitespace().any(|word| word == flag);
+        has("constant_tsc") && has("nonstop_tsc")
+    };
+    let cpuinfo = || source.text("/proc/cpuinfo").unwrap_or_default();
+    match source.word(CLOCK_SOURCE).as_deref() {
+        Some(ARM_COUNTER) => true,
+        Some(X86_COUNTER) => cpuinfo().lines().find(|line| line.starts_with("flags")).is_some_and(is_steady),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_counter_that_the_kernel_has_given_up_is_not_fit() {
+        let root = tempfile::tempdir().unwrap();
+        let fit = |clock: &str, cpuinfo: &str| {
+            for (path, text) in [(CLOCK_SOURCE, clock), ("/proc/cpuinfo", cpuinfo)] {
+                let file = root.path().join(&path[1..]);
+                fs::create_dir_all(file.parent().unwrap()).unwrap();
+                fs::write(file, text).unwrap();
+            }
+            counter_is_fit(&Source::open(root.path()).unwrap())
+        };
+        let steady = "processor\t: 0\nflags\t\t: fpu tsc constant_tsc nonstop_tsc\n";
+        assert!(fit("tsc\n", steady));
+        assert!(fit("arch_sys_counter\n", "CPU implementer\t: 0x41\n"));
+        for given_up in ["hpet\n", "acpi_pm\n", "kvm-clock\n", ""] {
+            assert!(!fit(given_up, steady), "{given_up}");
+        }
+        assert!(!fit("tsc\n", "flags\t\t: fpu tsc constant_tsc\n"), "it stops where a core sleeps");
     }
 }

@@ -1,16 +1,16 @@
 //! Ticks, and the moments that tell their rate.
 
+use machine::{Source, processor};
 use record::layout::{Moment, clock};
 
-/// The processor's counter where it counts at one rate whatever the cores do, else CLOCK_MONOTONIC.
+/// The processor's counter where it is fit to measure time by, else CLOCK_MONOTONIC.
 pub fn kind() -> u32 {
-    let invariant = cfg!(target_arch = "aarch64")
-        || cfg!(target_arch = "x86_64")
-            && std::fs::read_to_string("/proc/cpuinfo").is_ok_and(|text| {
-                let flags = text.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
-                ["constant_tsc", "nonstop_tsc"].iter().all(|flag| flags.split_whitespace().any(|word| word == *flag))
-            });
-    if invariant { clock::COUNTER } else { clock::MONOTONIC }
+    if processor::counter_is_fit(&Source::live()) { clock::COUNTER } else { clock::MONOTONIC }
+}
+
+/// Whether the kernel has found the counter wrong since.
+pub fn is_given_up(kind: u32) -> bool {
+    kind == clock::COUNTER && !processor::counter_is_kept(&Source::live())
 }
 
 /// Ticks of at least about a millisecond.

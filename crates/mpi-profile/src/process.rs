@@ -535,6 +535,10 @@ impl Rank {
         }
         self.refresh();
         let ticks = clock::ticks(self.clock);
+        if clock::is_given_up(self.clock) {
+            let cause = "the kernel has given up the processor's counter meanwhile, so that times may be wrong";
+            Complaint::new(cause, "profile it again").say_lost();
+        }
         // Sessions that were left open are no reason to call the end another.
         let is_over = self.models.world_is_over();
         self.heading.change(|header| {

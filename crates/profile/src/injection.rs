@@ -142,6 +142,7 @@ mod tests {
     #[test]
     fn what_ranks_were_given_is_summed_and_a_shortfall_named() {
         let plain = Profile::of(Job::default(), vec![rank(0, 0, 0)]);
+        assert!(plain.notes.iter().any(|note| note.contains("1 rank were taken by CLOCK_MONOTONIC")));
         assert_eq!(Injection::of(&plain), None);
         let job = Job { perturbation: Some("send=1us".into()), ..Job::default() };
         let marks = perturbed::ASKED | perturbed::STOPPED;

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use machine::{Fault, Result, count};
 use record::folder::{self, rank_files};
-use record::layout::{Dropped, Thread, words};
+use record::layout::{Dropped, Thread, clock, words};
 use record::rank::{left_out, placed};
 
 use crate::job::Job;
@@ -95,6 +95,7 @@ impl Profile {
     fn without(job: Job, ranks: Vec<Tables>, mut unread: Vec<(String, u32)>) -> Profile {
         let mut profile = Profile { notes: job.notes.clone(), job, ranks, ..Profile::default() };
         profile.share_clocks();
+        profile.note_clocks();
         profile.judge_doubts(&mut unread);
         profile.sort_into_worlds();
         profile.note_what_is_missing(&unread);
@@ -137,6 +138,17 @@ impl Profile {
             }
             rank.tick > 0.0
         });
+    }
+
+    fn note_clocks(&mut self) {
+        let ranks = self.ranks.iter().filter(|rank| rank.header.clock == clock::MONOTONIC).count();
+        if ranks > 0 {
+            self.notes.push(format!(
+                "the times of {} were taken by CLOCK_MONOTONIC, which costs more a call than the processor's counter: their \
+                 kernel does not keep time by that",
+                count::of(ranks as u64, "rank")
+            ));
+        }
     }
 
     /// Tables that do not agree with themselves are shown with that said, but for what cannot be by any clock.

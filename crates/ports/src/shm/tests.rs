@@ -139,3 +139,24 @@ fn invitations_that_go_too_far_are_refused() {
     let fault = port.accept(peer, invitation, stream).unwrap_err();
     assert_eq!(fault.cause(), "4096 peers have made their way to us");
 }
+
+#[test]
+fn ends_of_other_sizes_agree_on_the_creators_or_both_hear_that_they_do_not() {
+    let larger = Geometry { mtu: Geometry::default().mtu + 64, ..Geometry::default() };
+    let (mut creates, mut joins) = (ShmPort::new(larger), ShmPort::default());
+    let (to, from) = introduce(&mut creates, &mut joins);
+    assert_eq!(creates.send(to, larger.mtu, |into| into.fill(7)).unwrap(), Sent::Taken);
+    assert_eq!(joins.receive(1, |peer, packet| assert_eq!((peer, packet.len()), (from, larger.mtu))).unwrap(), 1);
+
+    let (mut creates, mut joins) = (ShmPort::default(), ShmPort::new(larger));
+    let (left, right) = UnixStream::pair().unwrap();
+    let (met, refused) = std::thread::scope(|scope| {
+        let joined = scope.spawn(|| joins.connect(&right, Role::Join));
+        (creates.connect(&left, Role::Create).unwrap(), joined.join().unwrap().unwrap_err())
+    });
+    assert!(refused.cause().starts_with("its packets hold"), "{refused}");
+    let mut told = Vec::new();
+    creates.notices(|notice| told.push(notice)).unwrap();
+    assert_eq!(told, [Notice::Closed(met)]);
+    assert_eq!(creates.send(met, 8, |_| ()).unwrap(), Sent::Gone);
+}

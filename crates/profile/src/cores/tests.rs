@@ -110,7 +110,7 @@ fn rank(rank: u32, pid: u32) -> Image {
     let mut image = Image::default();
     let header = &mut image.header;
     (header.pid, header.rank, header.size, header.placed) = (pid, rank, 2, 1);
-    (header.clock, header.boot, header.host) = (clock::MONOTONIC, text("b"), text("h"));
+    (header.clock, header.boot, header.host) = (clock::COUNTER, text("b"), text("h"));
     header.started = Moment { ticks: BEGUN - 100 * MS, monotonic: BEGUN - 100 * MS, realtime: REALTIME - 100 * MS };
     header.latest = Moment { ticks: ENDED, monotonic: ENDED, realtime: REALTIME + 1_000 * MS };
     (header.initialized, header.finalized, header.ended) = (BEGUN, ENDED, ENDED + MS);
