@@ -24,7 +24,7 @@ pub fn is_counted() -> bool {
 
 /// What is to be said of times that were taken by [`ticks`] where they are not.
 pub const NOT_COUNTED: &str = "pieces of time were taken by CLOCK_MONOTONIC, which costs more than the core's counter: the kernel \
-                               does not keep time by that";
+                               does not trust that";
 
 /// The core's counter, which all cores of a machine share, where it is fit to measure time by, else [`monotonic`]; of no stated
 /// rate. Some 10 ns.

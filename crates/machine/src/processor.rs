@@ -75,27 +75,33 @@ impl Processor {
     }
 }
 
-/// What the kernel keeps its own time by, and its names of counters that programs can read.
-const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+/// The clocks that the kernel trusts; its names of counters that programs can read.
+const CLOCKS: &str = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
 const X86_COUNTER: &str = "tsc";
 const ARM_COUNTER: &str = "arch_sys_counter";
 
-/// Whether the kernel keeps its own time by the processor's counter. It watches that, and gives it up where it is found wrong.
+/// Whether the kernel trusts the processor's counter, be it that it keeps its own time by it or, as a guest, by another. It
+/// watches the counter, and gives it up where it is found wrong.
 pub fn counter_is_kept(source: &Source) -> bool {
-    matches!(source.word(CLOCK_SOURCE).as_deref(), Some(X86_COUNTER | ARM_COUNTER))
+    trusted(source).is_some()
 }
 
-/// Whether that counter is fit to measure time by: kept, and of one rate whatever the cores do, as each of Arm's is.
+fn trusted(source: &Source) -> Option<&'static str> {
+    let clocks = source.text(CLOCKS).ok()?;
+    [X86_COUNTER, ARM_COUNTER].into_iter().find(|counter| clocks.split_whitespace().any(|clock| clock == *counter))
+}
+
+/// Whether that counter is fit to measure time by: trusted, and of one rate whatever the cores do, as each of Arm's is.
 pub fn counter_is_fit(source: &Source) -> bool {
     let is_steady = |flags: &str| {
         let has = |flag: &str| flags.split_whitespace().any(|word| word == flag);
         has("constant_tsc") && has("nonstop_tsc")
     };
     let cpuinfo = || source.text("/proc/cpuinfo").unwrap_or_default();
-    match source.word(CLOCK_SOURCE).as_deref() {
+    match trusted(source) {
         Some(ARM_COUNTER) => true,
-        Some(X86_COUNTER) => cpuinfo().lines().find(|line| line.starts_with("flags")).is_some_and(is_steady),
-        _ => false,
+        Some(_) => cpuinfo().lines().find(|line| line.starts_with("flags")).is_some_and(is_steady),
+        None => false,
     }
 }
 
@@ -109,7 +115,7 @@ mod tests {
     fn a_counter_that_the_kernel_has_given_up_is_not_fit() {
         let root = tempfile::tempdir().unwrap();
         let fit = |clock: &str, cpuinfo: &str| {
-            for (path, text) in [(CLOCK_SOURCE, clock), ("/proc/cpuinfo", cpuinfo)] {
+            for (path, text) in [(CLOCKS, clock), ("/proc/cpuinfo", cpuinfo)] {
                 let file = root.path().join(&path[1..]);
                 fs::create_dir_all(file.parent().unwrap()).unwrap();
                 fs::write(file, text).unwrap();
@@ -117,9 +123,9 @@ mod tests {
             counter_is_fit(&Source::open(root.path()).unwrap())
         };
         let steady = "processor\t: 0\nflags\t\t: fpu tsc constant_tsc nonstop_tsc\n";
-        assert!(fit("tsc\n", steady));
+        assert!(fit("tsc hpet acpi_pm \n", steady) && fit("kvm-clock tsc \n", steady));
         assert!(fit("arch_sys_counter\n", "CPU implementer\t: 0x41\n"));
-        for given_up in ["hpet\n", "acpi_pm\n", "kvm-clock\n", ""] {
+        for given_up in ["hpet acpi_pm \n", "kvm-clock \n", ""] {
             assert!(!fit(given_up, steady), "{given_up}");
         }
         assert!(!fit("tsc\n", "flags\t\t: fpu tsc constant_tsc\n"), "it stops where a core sleeps");

@@ -145,7 +145,7 @@ impl Profile {
         if ranks > 0 {
             self.notes.push(format!(
                 "the times of {} were taken by CLOCK_MONOTONIC, which costs more a call than the processor's counter: their \
-                 kernel does not keep time by that",
+                 kernel does not trust that",
                 count::of(ranks as u64, "rank")
             ));
         }
