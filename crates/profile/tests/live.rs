@@ -122,9 +122,9 @@ fn ranks_that_need_more_memory_than_there_is_are_left_out_and_named() {
     job().write(folder.path()).unwrap();
     write(folder.path(), 1000);
     let here = Here { boot: "a-boot".into(), monotonic: &|| SECOND, pid_namespace: 9, is_alive: &|_| true };
-    // Enough for the job and one of its two ranks.
-    let mut watch = Watch::open(folder.path(), None, Budget::new(200 << 10)).unwrap();
-    let look = watch.look(&here);
+    let look = |bytes| Watch::open(folder.path(), None, Budget::new(bytes)).unwrap().look(&here);
+    // From that for the job on, until there is some for one of its two ranks.
+    let look = (100 << 10..10 << 20).step_by(32 << 10).map(look).find(|look| !look.ranks.is_empty()).unwrap();
     let left: Vec<_> = look.notes.iter().filter(|note| note.contains("more memory than is left")).collect();
     assert!(look.ranks.len() == 1 && left.len() == 1 && left[0].contains(".rank: "), "{look:?}");
     assert!(Watch::open(folder.path(), None, Budget::new(1000)).is_err());
