@@ -21,6 +21,7 @@ pub mod fault;
 pub mod frequency;
 pub mod interface;
 mod logical;
+pub mod nesting;
 mod place;
 pub mod port;
 pub mod power;
