@@ -105,10 +105,37 @@ fn field<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     line.split_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
 }
 
+/// Variables that `sbatch` takes in the place of what a script says of itself.
+const OF_SCRIPTS: [&str; 13] = [
+    "ARRAY_INX",
+    "CPU_FREQ_REQ",
+    "ERROR",
+    "EXCLUSIVE",
+    "JOB_NAME",
+    "NO_REQUEUE",
+    "OPEN_MODE",
+    "OUTPUT",
+    "PARTITION",
+    "REQUEUE",
+    "SIGNAL",
+    "TIMELIMIT",
+    "WAIT",
+];
+
+/// Whether a variable would have Slurm's commands do another thing than they are told: any of `squeue` hides tasks, which would be
+/// submitted again beside those that run.
+fn overrides(name: &str) -> bool {
+    name.starts_with("SQUEUE_") || name.strip_prefix("SBATCH_").is_some_and(|name| OF_SCRIPTS.contains(&name))
+}
+
 /// What it printed.
 fn said(program: &Path, words: &[impl AsRef<OsStr>]) -> Result<String> {
     let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let output = Command::new(program)
+    let mut command = Command::new(program);
+    for (variable, _) in std::env::vars_os().filter(|(variable, _)| variable.to_str().is_some_and(overrides)) {
+        command.env_remove(variable);
+    }
+    let output = command
         .args(words)
         .stdin(Stdio::null())
         .output()
@@ -156,6 +183,16 @@ mod tests {
         assert_eq!(job_of("Submitted batch job\n"), None);
         assert_eq!(most_tasks("MaxArraySize            = 500\nX = 1\n"), 500);
         assert_eq!(most_tasks(""), MOST_TASKS);
+    }
+
+    #[test]
+    fn variables_that_say_another_thing_are_kept_from_slurm() {
+        for name in ["SQUEUE_STATES", "SQUEUE_USERS", "SBATCH_ARRAY_INX", "SBATCH_OUTPUT", "SBATCH_TIMELIMIT"] {
+            assert!(overrides(name), "{name}");
+        }
+        for name in ["SBATCH_ACCOUNT", "SBATCH_QOS", "SLURM_CONF", "SLURM_CLUSTERS", "PATH"] {
+            assert!(!overrides(name), "{name}");
+        }
     }
 
     #[test]
