@@ -13,6 +13,7 @@ use machine::seat::is_host_name;
 use machine::{Fault, Result};
 
 use crate::program;
+use crate::slurm::as_told;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Batch {
@@ -253,7 +254,7 @@ pub(crate) fn export(name: &str, value: &OsStr) -> OsString {
 }
 
 fn said(command: &mut Command) -> Option<String> {
-    let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    let output = as_told(command).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 

@@ -122,20 +122,23 @@ const OF_SCRIPTS: [&str; 13] = [
     "WAIT",
 ];
 
-/// Whether a variable would have Slurm's commands do another thing than they are told: any of `squeue` hides tasks, which would be
-/// submitted again beside those that run.
+/// Whether a variable does so: any of `squeue` hides tasks, which would be submitted again beside those that run.
 fn overrides(name: &str) -> bool {
     name.starts_with("SQUEUE_") || name.strip_prefix("SBATCH_").is_some_and(|name| OF_SCRIPTS.contains(&name))
+}
+
+/// Keeps from a command of Slurm what would have it do another thing than it is told.
+pub(crate) fn as_told(command: &mut Command) -> &mut Command {
+    for (variable, _) in std::env::vars_os().filter(|(variable, _)| variable.to_str().is_some_and(overrides)) {
+        command.env_remove(variable);
+    }
+    command
 }
 
 /// What it printed.
 fn said(program: &Path, words: &[impl AsRef<OsStr>]) -> Result<String> {
     let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let mut command = Command::new(program);
-    for (variable, _) in std::env::vars_os().filter(|(variable, _)| variable.to_str().is_some_and(overrides)) {
-        command.env_remove(variable);
-    }
-    let output = command
+    let output = as_told(&mut Command::new(program))
         .args(words)
         .stdin(Stdio::null())
         .output()
