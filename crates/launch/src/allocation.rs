@@ -9,9 +9,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use machine::seat::is_host_name;
 use machine::{Fault, Result};
 
 use crate::program;
+use crate::slurm::as_told;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Batch {
@@ -172,7 +174,12 @@ fn node_address(text: &str) -> Option<&str> {
 /// Nodes of a job at most; the largest machines have a tenth of that.
 const MOST_NODES: usize = 100_000;
 
-/// `n[01-03,7],m2`, as Slurm writes it, one by one; `None` where it is none or names too many.
+/// Ranges in one name at most, and letters of a number.
+const MOST_RANGES: usize = 8;
+const MOST_DIGITS: usize = 20;
+
+/// `n[01-03,7],m2`, as Slurm writes it, one by one; `None` where it is none, names too many, or one that a launcher could take for an
+/// option.
 fn expand(list: &str) -> Option<Vec<String>> {
     let mut depth = 0;
     let apart = list.split(|letter| {
@@ -181,23 +188,31 @@ fn expand(list: &str) -> Option<Vec<String>> {
     });
     let mut all = Vec::new();
     for name in apart.map(str::trim).filter(|name| !name.is_empty()) {
+        if name.matches('[').count() > MOST_RANGES {
+            return None;
+        }
         all.extend(expand_one(name)?);
         if all.len() > MOST_NODES {
             return None;
         }
     }
-    Some(all)
+    all.iter().all(|name| is_host_name(name)).then_some(all)
 }
 
 fn expand_one(name: &str) -> Option<Vec<String>> {
     let Some((head, rest)) = name.split_once('[') else { return Some(vec![name.to_owned()]) };
     let (ranges, tail) = rest.split_once(']')?;
+    // What lies between ranges stands in every name.
+    if head.len() > 255 || tail.split('[').next().is_some_and(|last| last.len() > 255) {
+        return None;
+    }
     let tails = expand_one(tail)?;
     let mut all = Vec::new();
     for range in ranges.split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let (width, first, last) = (first.len(), first.parse::<usize>().ok()?, last.parse::<usize>().ok()?);
-        if last.saturating_sub(first) > MOST_NODES / tails.len().max(1) || all.len() > MOST_NODES {
+        let count = last.checked_sub(first)?;
+        if width > MOST_DIGITS || count > MOST_NODES / tails.len().max(1) || all.len() > MOST_NODES {
             return None;
         }
         all.extend(
@@ -222,7 +237,12 @@ pub(crate) fn leave(launcher: &mut Command) {
 
 /// Lines of a shell by which a process that a launcher started comes back into the allocation that the launcher was taken out of.
 pub(crate) fn enter() -> Vec<OsString> {
-    told().map(|(name, value)| export(&name, &value)).collect()
+    told().filter(|(name, _)| is_variable(name)).map(|(name, value)| export(&name, &value)).collect()
+}
+
+/// Whether a shell has variables of this name: an environment may have others, which would be commands there.
+fn is_variable(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
 /// Sets a variable of a shell and of what it starts.
@@ -234,7 +254,7 @@ pub(crate) fn export(name: &str, value: &OsStr) -> OsString {
 }
 
 fn said(command: &mut Command) -> Option<String> {
-    let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    let output = as_told(command).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
@@ -283,12 +303,32 @@ mod tests {
             ("r[1-2]n[0-1]", "r1n0 r1n1 r2n0 r2n1"),
             ("a.b.c,d", "a.b.c d"),
             ("", ""),
-            ("n[2-1]", ""),
         ] {
             assert_eq!(names(list).as_deref(), Some(expected), "{list}");
         }
-        for none in ["n[1-2", "n[a-b]", "n[1-9999999999]", "n[1-400]m[1-400]", "n[]", "n[1-2]m[-]"] {
+        for none in ["n[1-2", "n[a-b]", "n[2-1]", "n[1-9999999999]", "n[1-400]m[1-400]", "n[]", "n[1-2]m[-]"] {
             assert_eq!(names(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn a_list_of_nodes_takes_no_memory_beyond_its_names_and_names_no_options() {
+        // Each would be 10 GB, or as deep as it is long.
+        let long = "0".repeat(100_000);
+        for list in [format!("n[{long}1-100000]"), format!("{long}[1-100000]"), format!("n[1-100000]{long}")] {
+            assert_eq!(expand(&list), None);
+        }
+        assert_eq!(expand(&"a[1]".repeat(30_000)), None);
+        for list in ["-oProxyCommand=x", "n1,-w", "n1;id", "/etc/passwd"] {
+            assert_eq!(expand(list), None, "{list}");
+        }
+    }
+
+    #[test]
+    fn only_variables_of_a_shell_are_exported_to_one() {
+        assert!(is_variable("SLURM_JOB_ID") && is_variable("PBS_O_PATH2"));
+        for name in ["SLURM_X;id", "SLURM_A-B", "PBS_%x", "SLURM_\nid", "PBS_ä"] {
+            assert!(!is_variable(name), "{name:?}");
         }
     }
 

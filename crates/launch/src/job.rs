@@ -1,6 +1,6 @@
 //! One run of an MPI program: the launcher's command, on this host or spread over the two of a lab or two nodes.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
@@ -217,7 +217,10 @@ fn write_agent(folder: &Path, before: &[OsString], program: &Path, words: &str) 
         script.push(line);
         script.push("\n");
     }
-    script.push(format!("exec '{}' host-agent {words} -- \"$@\"\n", program.display()));
+    script.push("exec ");
+    // Only a NUL cannot be quoted, and no path holds one.
+    script.push(OsStr::from_bytes(&shlex::bytes::try_quote(program.as_os_str().as_bytes()).unwrap_or_default()));
+    script.push(format!(" host-agent {words} -- \"$@\"\n"));
     fs::write(&path, script.as_bytes())
         .and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(0o700)))
         .map_err(|e| Fault::because("folder of the job", e, "free space in TMPDIR"))?;
@@ -368,7 +371,17 @@ mod tests {
         let expected = format!("-hosts n3:1,n1:1 -launcher ssh -launcher-exec {} -iface ib0", agent.display());
         assert!(of_mpich.contains(&expected), "{of_mpich}");
         let script = fs::read_to_string(agent).unwrap();
-        assert!(script.ends_with("exec '/opt/plimsoll' host-agent  -- \"$@\"\n"), "{script}");
+        assert!(script.ends_with("exec /opt/plimsoll host-agent  -- \"$@\"\n"), "{script}");
+    }
+
+    #[test]
+    fn the_agent_starts_its_program_whatever_that_is_called() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join(OsStr::from_bytes(b"it's `x` $(y)\n\"z\" \xff"));
+        std::os::unix::fs::symlink(crate::program::find("echo".as_ref()).unwrap(), &program).unwrap();
+        let agent = write_agent(folder.path(), &[], &program, "").unwrap();
+        let output = Command::new("sh").arg(agent).args(["n2", "a  b"]).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "host-agent -- n2 a  b\n", "{output:?}");
     }
 
     const FOUR: [CoreId; 4] = [CoreId(0), CoreId(1), CoreId(2), CoreId(3)];

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 use crate::job::{self, Job, MARK};
 use crate::report::Reports;
-use crate::sieve;
+use crate::{sieve, trial};
 
 /// How long the launcher's standard error may stay open after all processes of the job are gone.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -34,8 +34,8 @@ pub struct Scratch {
 impl Scratch {
     pub fn new() -> Result<Scratch> {
         let folder = job::folder()?;
-        let name = folder.path().file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        Ok(Scratch { folder, mark: format!("{}-{name}", std::process::id()) })
+        let mark = trial::mark(folder.path());
+        Ok(Scratch { folder, mark })
     }
 
     pub fn path(&self) -> &Path {

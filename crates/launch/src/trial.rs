@@ -92,7 +92,7 @@ impl Starter {
 impl Commands for Starter {
     fn run(&mut self, arm: &Arm, limit: Nanoseconds) -> Result<Ran> {
         let folder = tempfile::Builder::new().prefix("plimsoll-try-").tempdir().map_err(scratch)?;
-        let mark = format!("{}-{}", std::process::id(), folder.path().display());
+        let mark = mark(folder.path());
         // Ends what the run leaves behind, and removes its folder, also where this process is killed while it probes.
         let warden = Warden::over_marked(MARK, &mark, folder.path())?;
         let mut command = command(arm, &self.within, self.profiler.as_deref(), &folder)?;
@@ -138,6 +138,13 @@ impl Commands for Starter {
     fn changed(&mut self, design: &Design) -> Option<String> {
         design.programs.iter().find_map(|(file, digest)| self.differs(file, digest))
     }
+}
+
+/// Tells the processes of a run from all others, by the name of its folder alone: a line break in TMPDIR would be two patterns to
+/// the warden, of which no process has either.
+pub fn mark(folder: &Path) -> String {
+    let name = folder.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    format!("{}-{name}", std::process::id())
 }
 
 pub(crate) fn scratch(error: std::io::Error) -> Fault {
@@ -283,4 +290,20 @@ fn executable(path: &Path) -> Option<PathBuf> {
 fn digest_of(path: &Path) -> Option<String> {
     let bytes = fs::read(path).ok()?;
     Some(Sha256::digest(bytes).iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_break_in_the_folder_hides_no_process_from_the_warden() {
+        let above = tempfile::Builder::new().prefix("two\nlines-").tempdir().unwrap();
+        let folder = above.path().join("run");
+        fs::create_dir(&folder).unwrap();
+        let warden = Warden::over_marked(MARK, &mark(&folder), &folder).unwrap();
+        let mut left = Command::new("sleep").arg("60").env(MARK, mark(&folder)).spawn().unwrap();
+        drop(warden);
+        assert!(!left.wait().unwrap().success() && !folder.exists());
+    }
 }

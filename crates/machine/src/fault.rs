@@ -100,8 +100,10 @@ impl Fault {
 }
 
 impl fmt::Display for Fault {
+    /// Names in it may be those of a stranger's file, which shall not drive a terminal: control characters become U+FFFD.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}. Next: {}", self.subject, self.cause.trim_end_matches('.'), self.next)
+        let text = format!("{}: {}. Next: {}", self.subject, self.cause.trim_end_matches('.'), self.next);
+        f.write_str(&text.replace(|c: char| c.is_control() && c != '\n' && c != '\t', "\u{FFFD}"))
     }
 }
 
@@ -132,6 +134,13 @@ mod tests {
             assert_eq!(line_and_column(text, offset), place, "{offset}");
         }
         assert_eq!(line_and_column("", 0), (1, 1));
+    }
+
+    #[test]
+    fn a_name_in_it_cannot_drive_a_terminal() {
+        let fault = Fault::new("axis '\u{1b}]0;x\u{7}'", "it\nstands\r twice", "leave\tone \u{9b}31m out");
+        let said = "axis '\u{FFFD}]0;x\u{FFFD}': it\nstands\u{FFFD} twice. Next: leave\tone \u{FFFD}31m out";
+        assert_eq!(fault.to_string(), said);
     }
 
     #[test]

@@ -23,6 +23,7 @@ pub mod interface;
 #[cfg(unix)]
 pub mod lock;
 mod logical;
+pub mod nesting;
 mod place;
 pub mod port;
 pub mod power;

@@ -1,6 +1,7 @@
 //! Where the ranks of a job are to run.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,14 @@ pub struct Seat {
 /// The places of all ranks, by rank. Displayed, and read, as one line a rank: `RANK HOST CORES`, like `3 node1 0-3,8`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seats(pub Vec<Seat>);
+
+/// Whether a launcher takes this for one host: an address, or letters, digits, `.`, `-` and `_` that begin with a letter or digit.
+/// Anything else could be an option to it or to the ssh that it calls, or several hosts.
+pub fn is_host_name(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+    let begins = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
+    (begins && text.len() < 256 && text.bytes().all(plain)) || text.parse::<IpAddr>().is_ok()
+}
 
 impl Seats {
     /// Each host once, in the order of its first rank.
@@ -44,7 +53,7 @@ impl Seats {
         let (rank, host, cores) = (words.next()?, words.next()?, words.next()?);
         let digits = rank.bytes().all(|byte| byte.is_ascii_digit());
         let seat = Seat { host: host.to_owned(), cores: CpuSet::from_list(cores)? };
-        (digits && words.next().is_none()).then_some((rank.parse().ok()?, seat))
+        (digits && is_host_name(host) && words.next().is_none()).then_some((rank.parse().ok()?, seat))
     }
 }
 
@@ -111,6 +120,8 @@ mod tests {
             ("0 a 1 2", "seats, line 1: '0 a 1 2' is no seat"),
             ("0 a ,", "seats, line 1: '0 a ,' is no seat"),
             ("+0 a 1", "seats, line 1"),
+            ("0 -oProxyCommand=x 1", "seats, line 1: '0 -oProxyCommand=x 1' is no seat"),
+            ("0 a:9,b 1", "seats, line 1: '0 a:9,b 1' is no seat"),
             ("1 a 0\n0 a 0\n1 b 0", "seats, line 3: line 1 has rank 1 too"),
             ("0 a 0\n2 a 0", "seats, line 2: it has rank 2, and no line has rank 1"),
         ] {
@@ -118,6 +129,16 @@ mod tests {
             assert!(fault.starts_with(expected), "{text}: {fault}");
         }
         assert_eq!("".parse::<Seats>().unwrap(), Seats::default());
+    }
+
+    #[test]
+    fn names_of_hosts_are_no_options_and_no_lists() {
+        for name in ["n1", "1st_node.a-b.example", "192.0.2.7", "fe80::1", "localhost"] {
+            assert!(is_host_name(name), "{name}");
+        }
+        for other in ["", "-n1", "_", ".", "a b", "a,b", "a:2", "a=b", "a;b", "a\nb", "n[1-2]", "ä", &"a".repeat(256)] {
+            assert!(!is_host_name(other), "{other}");
+        }
     }
 
     proptest! {

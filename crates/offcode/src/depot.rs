@@ -155,7 +155,14 @@ impl Stored {
     }
 
     fn open(&self, file: &str) -> Result<Opened> {
-        open_regular(&self.folder.join(file), "body", LARGEST_BODY)
+        let path = self.folder.join(file);
+        let is_inside = path.canonicalize().and_then(|file| Ok(file.starts_with(self.folder.canonicalize()?)));
+        // What an author cannot read could else be installed, and sent to agents, by who can.
+        if is_inside.is_ok_and(|is_inside| !is_inside) {
+            let subject = format!("body {}", path.display());
+            return Err(Fault::new(subject, "it is a link out of its package", "put the file itself there"));
+        }
+        open_regular(&path, "body", LARGEST_BODY)
     }
 }
 
@@ -237,7 +244,7 @@ struct Opened {
     path: PathBuf,
 }
 
-/// Opens without waiting for a pipe's writer, and without following what is no file. A link to a file is one.
+/// Opens without waiting for a pipe's writer, and without following what is no file.
 fn open_regular(path: &Path, what: &str, largest: Bytes) -> Result<Opened> {
     let subject = || format!("{what} {}", path.display());
     let failed = |error| Fault::because(subject(), error, "put the file there, readable");

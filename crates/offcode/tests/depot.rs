@@ -65,6 +65,10 @@ fn packages_are_found_by_name_guid_and_interface() {
     assert!(depot.by_guid(Guid::named("Filter")).is_none());
     let stored = depot.by_name("counter").unwrap();
     assert_eq!(&*stored.load("body.wasm").unwrap(), b"code of counter");
+    // A link within the package is what it leads to.
+    fs::rename(folder.path().join("counter/body.wasm"), folder.path().join("counter/body-1.wasm")).unwrap();
+    std::os::unix::fs::symlink("body-1.wasm", folder.path().join("counter/body.wasm")).unwrap();
+    assert_eq!(&*stored.load("body.wasm").unwrap(), b"code of counter");
 }
 
 #[test]
@@ -128,6 +132,12 @@ fn a_package_that_is_not_whole_is_refused() {
         std::os::unix::fs::symlink("/dev/zero", package.join("odf.xml")).unwrap();
     });
     assert!(device.contains("no regular file"), "{device}");
+    let away = refused(&|package| {
+        fs::write(package.join("../secret"), "of somebody else").unwrap();
+        fs::remove_file(package.join("body.wasm")).unwrap();
+        std::os::unix::fs::symlink("../secret", package.join("body.wasm")).unwrap();
+    });
+    assert!(away.contains("body.wasm: it is a link out of its package"), "{away}");
     let large = refused(&|package| {
         let file = fs::File::create(package.join("body.wasm")).unwrap();
         file.set_len(depot::LARGEST_BODY.0 + 1).unwrap();

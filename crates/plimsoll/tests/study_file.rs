@@ -83,6 +83,18 @@ fn a_file_is_planned_run_shown_and_then_done() {
 }
 
 #[test]
+fn a_plan_runs_nothing_of_the_file() {
+    let place = tempfile::tempdir().unwrap();
+    let text = "[power]\nsources = [\"command: touch read; echo 5 W\"]\n\
+        [[program]]\nname = \"p\"\ncommand = \"touch ran\"\nsetup = \"touch begun\"\ncheck = \"touch checked\"\n";
+    fs::write(place.path().join("other.toml"), text).unwrap();
+    let (code, said, errors) = attempt(place.path(), &["plan", "other.toml"]);
+    assert_eq!((code, said.contains("other: 1 point\n")), (0, true), "{said}{errors}");
+    let left: Vec<_> = fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["other.toml"]);
+}
+
+#[test]
 fn what_fails_is_told_with_its_cause_and_is_in_no_mean() {
     let place = tempfile::tempdir().unwrap();
     let text = "[axes]\nwhat = [\"exit 3\", \"echo wrong\", \"echo right\", \"sleep 9\"]\n[[program]]\nname = \"p\"\nlimit = \"1s\"\n\

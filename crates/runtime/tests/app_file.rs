@@ -177,7 +177,23 @@ fn each_mistake_is_explained_with_its_place() {
 }
 
 #[test]
+fn long_lists_are_read_in_bounded_steps() {
+    let sites: Vec<String> = (0..5000).map(|core| format!("\"core:{core}\"")).collect();
+    let text = format!("name = \"n\"\nsites = [{}]\n[[offcode]]\ncreate = \"a\"\n", sites.join(", "));
+    let said = parse(&text).unwrap_err().to_string();
+    assert!(said.contains("there are 5000 sites, at most 4096"), "{said}");
+    let offcodes: String = (0..5000).map(|n| format!("[[offcode]]\ncreate = \"a{n}\"\n")).collect();
+    assert_eq!(parse(&format!("name = \"n\"\nsites = \"all\"\n{offcodes}")).unwrap().offcodes.len(), 5000);
+}
+
+#[test]
 fn damaged_files_do_not_panic() {
+    // As deep as TOML may be.
+    let key = ["a"; 70].join(".");
+    let deep = format!("{key} = {{").repeat(70) + "b = 1" + &"}".repeat(70);
+    for text in [format!("{EXAMPLE}\n{deep}"), EXAMPLE.replacen("strict = true", &deep, 1)] {
+        assert!(parse(&text).is_err());
+    }
     // Every cut, and every character replaced by one that means something.
     for at in 0..EXAMPLE.len() {
         let _ = parse(&EXAMPLE[..at]);

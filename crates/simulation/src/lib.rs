@@ -2,11 +2,12 @@
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use machine::fault::{Fault, Result};
 use machine::reading::Reading;
-use machine::{CoreId, Machine};
+use machine::{Bytes, CoreId, Machine, count, nesting};
 use serde::Deserialize;
 use whatif::simulate::cluster::power::{Joules, Watts, joules};
 use whatif::simulate::cluster::profile::{Given, Place, Profile, Progress, Waiting};
@@ -177,8 +178,32 @@ pub struct Outcome {
     pub engines: Option<engines::Outcome>,
 }
 
-fn ns(us: f64) -> u64 {
-    (us * 1000.0) as u64
+/// Cores of all machines at most, and ranks of all hosts.
+const MOST: usize = 1 << 20;
+
+/// In GHz.
+const CLOCKS: RangeInclusive<f64> = 0.001..=1000.0;
+
+/// A file that a file names is refused unread beyond this.
+const LARGEST: Bytes = Bytes(1 << 30);
+
+/// Phases of a rank at most: they are counted in 32 bits.
+const MOST_PHASES: u64 = 1 << 31;
+
+/// Those of a step around its messages: computing, borders, and the sum over all ranks there can be.
+const AROUND: u64 = 36;
+
+/// A number from 0 to `bound`, which no NaN is.
+fn within(value: f64, name: &str, bound: f64) -> Result<f64> {
+    match (0.0..=bound).contains(&value) {
+        true => Ok(value),
+        false => Err(Fault::new(name, format!("{value} is not from 0 to {bound}"), "give such a number")),
+    }
+}
+
+/// Whole nanoseconds of the microseconds at a key.
+fn ns(us: f64, name: &str) -> Result<u64> {
+    Ok((within(us, name, 1e12)? * 1000.0) as u64)
 }
 
 impl Simulation {
@@ -196,18 +221,27 @@ impl Simulation {
     /// # Errors
     /// As [`Simulation::read`].
     pub fn parse(text: &str, folder: &Path) -> Result<Simulation> {
-        let file: File = toml::from_str(text).map_err(|e| {
-            let (line, _) = machine::fault::line_and_column(text, e.span().map_or(0, |span| span.start));
-            Fault::new(format!("line {line}"), e.message(), "docs/simulate.md has each part with its keys")
-        })?;
-        Simulation::of(file, folder)
+        nesting::read(|| {
+            let file: File = toml::from_str(text).map_err(|e| {
+                let (line, _) = machine::fault::line_and_column(text, e.span().map_or(0, |span| span.start));
+                Fault::new(format!("line {line}"), e.message(), "docs/simulate.md has each part with its keys")
+            })?;
+            Simulation::of(file, folder)
+        })
     }
 
     fn of(file: File, folder: &Path) -> Result<Simulation> {
         let File { machine: machines, link, protocol, mapping, program } = file;
-        let mut hosts = Vec::new();
+        let mut hosts: Vec<Host> = Vec::new();
+        let mut cores = 0usize;
         for of in &machines {
             let host = of.host(folder)?;
+            cores = cores.saturating_add(of.count.saturating_mul(host.cores.len()));
+            if cores > MOST {
+                let cause = format!("with it there are more than {} cores", count::grouped(MOST as u64));
+                return Err(Fault::new(format!("machine {}", of.name), cause, "simulate fewer machines: count"));
+            }
+            of.watts.map_or(Ok(0.0), |watts| within(watts, "watts", 1e9))?;
             let named = |at: usize| if of.count == 1 { host.name.clone() } else { format!("{}-{at}", host.name) };
             hosts.extend((0..of.count).map(|at| Host { name: named(at), ..host.clone() }));
         }
@@ -219,14 +253,10 @@ impl Simulation {
             ours::check_others(&link, &protocol)?;
             (protocol.profile()?, None)
         };
-        let positive = |value: f64, name: &str, bound: f64| match value.is_finite() && (0.0..=bound).contains(&value) {
-            true => Ok(value),
-            false => Err(Fault::new(name, format!("{value} is not from 0 to {bound}"), "give such a number")),
-        };
-        let rate = positive(link.gigabits_a_second, "gigabits_a_second", 1e6)?;
-        let clocked = positive(program.follows_clock.unwrap_or(1.0), "follows_clock", 1.0)?;
-        let slice = positive(mapping.slice_ms.unwrap_or(3.0), "slice_ms", 1e6)?;
-        let latency = positive(link.latency_us, "latency_us", 1e9)?;
+        let rate = within(link.gigabits_a_second, "gigabits_a_second", 1e6)?;
+        let clocked = within(program.follows_clock.unwrap_or(1.0), "follows_clock", 1.0)?;
+        let slice = within(mapping.slice_ms.unwrap_or(3.0), "slice_ms", 1e6)?;
+        let latency = within(link.latency_us, "latency_us", 1e9)?;
         let of_hosts = machines.iter().flat_map(|machine| std::iter::repeat_n(machine.watts, machine.count));
         let watts = of_hosts.map(|full| Some(Watts::of(full?, &profile))).collect();
         let cluster = Cluster {
@@ -261,9 +291,13 @@ impl Simulation {
     }
 
     /// # Errors
-    /// As [`simulate`].
+    /// As [`simulate`]; it takes no time, of which no rate can be told.
     pub fn run(self) -> Result<(Cluster, Outcome)> {
         let (finished, engines) = over(&mut *self.start(), &self.cluster, self.engines.as_ref())?;
+        if finished.total() == 0 {
+            let next = "give it steps, rounds or messages, and costs";
+            return Err(Fault::new("the program", "it takes no time", next));
+        }
         let joules = self.watts.as_deref().map(|watts| joules(&self.cluster, &finished, watts));
         Ok((self.cluster, Outcome { finished, joules, engines }))
     }
@@ -284,13 +318,26 @@ fn read(path: &Path, next: &str) -> Result<String> {
     std::fs::read_to_string(path).map_err(|e| Fault::because(path.display().to_string(), e, next))
 }
 
+/// The same of a file that another names, whoever wrote that: no device, which has no end, and no pipe without a writer.
+fn read_named(path: &Path, next: &str) -> Result<String> {
+    let refused = |cause: String| Err(Fault::new(path.display().to_string(), cause, next));
+    match std::fs::metadata(path) {
+        Ok(of) if !of.is_file() => refused("it is no regular file".to_owned()),
+        Ok(of) if of.len() > LARGEST.0 => refused(format!("it has more than {LARGEST}")),
+        _ => read(path, next),
+    }
+}
+
 impl MachineOf {
     fn host(&self, folder: &Path) -> Result<Host> {
         let subject = || format!("machine {}", self.name);
+        if self.name.len() > 64 || self.name.contains(char::is_control) {
+            return Err(Fault::new(subject(), "it will not do as a name", "write up to 64 letters"));
+        }
         let packages: Vec<(u32, u32)> = match (&self.description, &self.sockets) {
             (Some(path), None) => {
                 let path = folder.join(path);
-                let text = read(&path, "print it with: plimsoll machine --json")?;
+                let text = read_named(&path, "print it with: plimsoll machine --json")?;
                 let machine: Machine = serde_json::from_str(&text).map_err(|e| {
                     Fault::because(path.display().to_string(), e, "print it with: plimsoll machine --json")
                 })?;
@@ -309,11 +356,17 @@ impl MachineOf {
                 return Err(Fault::new(subject(), "it has not one description of its cores", next));
             }
         };
+        let mut ids: Vec<u32> = packages.iter().map(|(core, _)| *core).collect();
+        ids.sort_unstable();
+        if let Some(twice) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(Fault::new(subject(), format!("it has core {} twice", twice[0]), "name each core once"));
+        }
         let own = |name: &str| self.clock_ghz_of_core.get(name).copied();
         let clock = |core: u32| own(&core.to_string()).or(self.clock_ghz).unwrap_or(self.full_clock_ghz);
-        let slow = |(core, _): &&(u32, u32)| !(clock(*core) > 0.0 && self.full_clock_ghz > 0.0);
-        if packages.is_empty() || packages.iter().find(slow).is_some() {
-            return Err(Fault::new(subject(), "it has no cores, or one without a clock", "give clocks above 0 GHz"));
+        let clocked = |(core, _): &(u32, u32)| CLOCKS.contains(&clock(*core));
+        if packages.is_empty() || !CLOCKS.contains(&self.full_clock_ghz) || !packages.iter().all(clocked) {
+            let next = format!("give clocks from {} to {} GHz", CLOCKS.start(), CLOCKS.end());
+            return Err(Fault::new(subject(), "it has no cores, or one without a clock", next));
         }
         let core = |(id, package): &(u32, u32)| Core {
             id: CoreId(*id),
@@ -387,6 +440,10 @@ impl Mapping {
                     }
                 }
             }
+            (None, Some(each)) if each.saturating_mul(hosts.len()) > MOST => {
+                let cause = format!("it has more than {} ranks", count::grouped(MOST as u64));
+                return Err(Fault::new("mapping", cause, "simulate fewer: ranks_a_host"));
+            }
             (None, Some(each)) => {
                 for (at, host) in hosts.iter().enumerate() {
                     let free: Vec<usize> = (0..host.cores.len()).filter(|core| !host.engines.contains(core)).collect();
@@ -402,8 +459,34 @@ impl Mapping {
         }
         match seats.keys().enumerate().find(|(at, rank)| *at as i64 != **rank) {
             Some((at, _)) => Err(Fault::new(format!("rank {at}"), "the mapping does not have it", next)),
+            None if seats.is_empty() => Err(Fault::new("mapping", "it has no rank", next)),
             None => Ok(seats.into_values().collect()),
         }
+    }
+}
+
+impl Kind {
+    /// Refuses what would go through more phases than can be counted.
+    fn check(&self) -> Result<()> {
+        let (steps, each) = match *self {
+            Kind::PingPong { rounds, .. } => (rounds, 2),
+            Kind::Bidirectional { rounds, .. } => (rounds, 1),
+            Kind::Stream { messages, .. } => (messages, 1),
+            Kind::Pipeline { messages, .. } => (messages, 2),
+            Kind::Gather { .. } | Kind::Goal { .. } => return Ok(()),
+            Kind::Halo { steps, .. } => (steps, AROUND),
+            Kind::Milc { iterations, gathers, .. } => (iterations, 2 * u64::from(gathers) + AROUND),
+            Kind::Lulesh { iterations, exchanges, .. } => (iterations, u64::from(exchanges) + AROUND),
+            Kind::Fluent { steps, messages, .. } => (steps, 1 + u64::from(messages)),
+            Kind::Gromacs { steps, pulses, .. } => (steps, 2 + 2 * u64::from(pulses)),
+            Kind::Lammps { steps, .. } => (steps, 13),
+        };
+        let phases = u64::from(steps.max(1)).saturating_mul(each);
+        if phases < MOST_PHASES {
+            return Ok(());
+        }
+        let cause = format!("each rank would have {} phases or more", count::grouped(phases));
+        Err(Fault::new("program", cause, "simulate fewer steps, rounds or messages"))
     }
 }
 
@@ -412,9 +495,12 @@ impl Program {
         let name = self.kind.get("name").and_then(|name| name.as_str()).unwrap_or("").to_owned();
         let kind = Kind::deserialize(self.kind)
             .map_err(|e| Fault::new("program", e.message(), "docs/simulate.md has each program with its keys"))?;
-        let halo = |dimensions, steps, bytes, computing: f64, uneven: f64, seed, sum| {
+        kind.check()?;
+        let computed = |us: f64| ns(us, "computing_us");
+        let halo = |dimensions, steps, bytes, computing: f64, uneven: f64, seed, sum| -> Result<Halo> {
             let extents = Halo::extents(ranks, dimensions);
-            Halo { extents, steps, bytes, computing: ns(computing), uneven: ns(uneven), seed, sum }
+            let (computing, uneven) = (computed(computing)?, ns(uneven, "uneven_us")?);
+            Ok(Halo { extents, steps, bytes, computing, uneven, seed, sum })
         };
         let phases: Box<dyn Phases + Send + Sync> = match kind {
             Kind::PingPong { bytes, rounds } => Box::new(PingPong { bytes, rounds }),
@@ -423,10 +509,10 @@ impl Program {
             Kind::Pipeline { bytes, messages } => Box::new(Pipeline { ranks, bytes, messages }),
             Kind::Gather { bytes } => Box::new(Gather { ranks, bytes }),
             Kind::Halo { dimensions, steps, bytes, computing_us, uneven_us, seed, sum } => {
-                Box::new(halo(dimensions.clamp(1, 16), steps, bytes, computing_us, uneven_us, seed, sum))
+                Box::new(halo(dimensions.clamp(1, 16), steps, bytes, computing_us, uneven_us, seed, sum)?)
             }
             Kind::Milc { iterations, gathers, bytes, computing_us, uneven_us, seed } => {
-                let halo = halo(4, iterations, bytes, computing_us, uneven_us, seed, true);
+                let halo = halo(4, iterations, bytes, computing_us, uneven_us, seed, true)?;
                 Box::new(Milc { halo, gathers: gathers.max(1) })
             }
             Kind::Lulesh { iterations, elements, computing_us, exchanges } => {
@@ -435,20 +521,21 @@ impl Program {
                     let next = format!("map a cube of ranks, such as {}", edge.pow(3));
                     return Err(Fault::new("program", format!("{ranks} ranks are no cube"), next));
                 }
-                Box::new(Lulesh { edge, iterations, elements, computing: ns(computing_us), exchanges })
+                Box::new(Lulesh { edge, iterations, elements, computing: computed(computing_us)?, exchanges })
             }
             Kind::Fluent { steps, cells, cell_ns, messages, bytes } => {
                 Box::new(Fluent { ranks, steps, cells, cell: cell_ns, messages, bytes })
             }
             Kind::Gromacs { steps, computing_us, bytes, pulses, idle } => {
-                Box::new(Gromacs { steps, computing: ns(computing_us), bytes, pulses, idle: idle.clamp(0.0, 1.0) })
+                let (computing, idle) = (computed(computing_us)?, within(idle, "idle", 1.0)?);
+                Box::new(Gromacs { steps, computing, bytes, pulses, idle })
             }
             Kind::Lammps { steps, computing_us, bytes } => {
-                Box::new(Lammps { steps, computing: ns(computing_us), bytes })
+                Box::new(Lammps { steps, computing: computed(computing_us)?, bytes })
             }
             Kind::Goal { file } => {
                 let path = folder.join(&file);
-                let text = read(&path, "write one with: plimsoll report DIR --export goal -o FILE")?;
+                let text = read_named(&path, "write one with: plimsoll report DIR --export goal -o FILE")?;
                 let schedule = goal::read(text.as_bytes()).map_err(|fault| fault.within(path.display()))?;
                 return Ok((file, Runs::Schedule(Box::new(schedule))));
             }

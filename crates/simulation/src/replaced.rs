@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use machine::{Fault, Result};
+use machine::{Fault, Result, nesting};
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use super::{File, Simulation, read};
+use super::{File, Simulation, read_named};
 
 /// What a file says, before keys are replaced.
 #[derive(Debug, Clone)]
@@ -17,13 +17,19 @@ pub struct Original {
 
 impl Original {
     /// # Errors
-    /// The file cannot be read, or is no TOML.
+    /// The file cannot be read, is no regular one, or is no TOML.
     pub fn read(path: &Path) -> Result<Original> {
-        let text = read(path, "name a file like those of docs/simulate.md")?;
-        let table = toml::from_str(&text).map_err(|e| {
-            let (line, _) = machine::fault::line_and_column(&text, e.span().map_or(0, |span| span.start));
-            let subject = format!("{}: line {line}", path.display());
-            Fault::new(subject, e.message(), "docs/simulate.md has each part with its keys")
+        let text = read_named(path, "name a file like those of docs/simulate.md")?;
+        let next = "docs/simulate.md has each part with its keys";
+        let table = nesting::read(|| {
+            let table = toml::from_str::<Table>(&text).map_err(|e| {
+                let (line, _) = machine::fault::line_and_column(&text, e.span().map_or(0, |span| span.start));
+                Fault::new(format!("{}: line {line}", path.display()), e.message(), next)
+            })?;
+            match table.values().all(|value| is_flat(value, DEEPEST)) {
+                true => Ok(table),
+                false => Err(Fault::new(path.display().to_string(), "its tables are nested too deeply", next)),
+            }
         })?;
         Ok(Original { path: path.to_owned(), table })
     }
@@ -58,6 +64,17 @@ impl Original {
         })?;
         let folder = self.path.parent().unwrap_or(Path::new("."));
         Simulation::of(file, folder).map_err(|fault| fault.within(self.path.display()))
+    }
+}
+
+/// Tables and lists in one another, of which a file has six.
+const DEEPEST: usize = 16;
+
+fn is_flat(value: &Value, left: usize) -> bool {
+    match value {
+        Value::Table(table) => left > 0 && table.values().all(|value| is_flat(value, left - 1)),
+        Value::Array(list) => left > 0 && list.iter().all(|value| is_flat(value, left - 1)),
+        _ => true,
     }
 }
 
@@ -114,6 +131,17 @@ mod tests {
         assert_eq!(time(&[("machine.0.clock_ghz", "1.0")]).unwrap(), of(&one));
         let other = TEXT.replace("\"psm\"", "\"verbs\"").replace("bytes = 1000", "bytes = 5000");
         assert_eq!(time(&[("protocol.profile", "verbs"), ("program.bytes", "5000")]).unwrap(), of(&other));
+    }
+
+    #[test]
+    fn no_nesting_ends_the_process() {
+        let key = ["a"; 70].join(".");
+        let deep = format!("{TEXT}{key} = {{") + &format!("{key} = {{").repeat(69) + "b = 1" + &"}".repeat(70);
+        assert!(Simulation::parse(&deep, Path::new(".")).is_err());
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file.toml");
+        std::fs::write(&path, deep).unwrap();
+        assert!(Original::read(&path).unwrap_err().to_string().contains("nested too deeply"));
     }
 
     #[test]

@@ -148,3 +148,45 @@ fn a_tcp_stream_is_as_fast_as_the_papers_calibrate_row_says() {
     }
     assert!(misses.iter().all(|(.., holds)| *holds), "{misses:?}");
 }
+
+const PLAIN: &str = "[[machine]]\nname = \"a\"\ncount = 2\nsockets = [[0, 1]]\nfull_clock_ghz = 2.0\nwatts = 50.0\n\
+    [link]\nlatency_us = 1.0\ngigabits_a_second = 32.0\n[protocol]\nprofile = \"psm\"\n[mapping]\nranks_a_host = 1\n\
+    [program]\nname = \"ping-pong\"\nbytes = 1000\nrounds = 20\n";
+
+#[test]
+fn what_no_machine_or_program_can_be_is_refused() {
+    run(PLAIN);
+    let program = "name = \"ping-pong\"\nbytes = 1000\nrounds = 20";
+    let lammps = |us: &str| format!("name = \"lammps\"\nsteps = 1\nbytes = 1\ncomputing_us = {us}");
+    let many = |rest: &str| format!("name = {rest}\nbytes = 1\ncomputing_us = 1.0");
+    for (from, to, said) in [
+        ("count = 2", "count = 1000000000000", "more than 1,048,576 cores"),
+        ("ranks_a_host = 1", "ranks_a_host = 1000000000000", "more than 1,048,576 ranks"),
+        ("ranks_a_host = 1", "ranks_a_host = 0", "mapping: it has no rank"),
+        ("[[0, 1]]", "[[0, 1], [1]]", "it has core 1 twice"),
+        ("full_clock_ghz = 2.0", "full_clock_ghz = inf", "without a clock"),
+        ("full_clock_ghz = 2.0", "full_clock_ghz = 2.0\nclock_ghz = 1e-300", "without a clock"),
+        ("watts = 50.0", "watts = nan", "watts: NaN is not from 0"),
+        ("watts = 50.0", "watts = -1.0", "watts: -1 is not from 0"),
+        ("\"a\"", "\"\\u001b[2J\"", "it will not do as a name"),
+        ("sockets = [[0, 1]]", "description = \"/dev/zero\"", "/dev/zero: it is no regular file"),
+        ("rounds = 20", "rounds = 0", "the program: it takes no time"),
+        ("rounds = 20", "rounds = 2147483648", "4,294,967,296 phases"),
+        (program, "name = \"goal\"\nfile = \"/dev/zero\"", "/dev/zero: it is no regular file"),
+        (program, &lammps("nan"), "computing_us: NaN is not from 0"),
+        (program, &lammps("-1.0"), "computing_us: -1 is not from 0"),
+        (program, &lammps("inf"), "computing_us: inf is not from 0"),
+        (program, &many("\"gromacs\"\nsteps = 1\nidle = 0.0\npulses = 4294967295"), "phases"),
+        (program, &many("\"gromacs\"\nsteps = 1\nidle = nan\npulses = 1"), "idle: NaN is not from 0 to 1"),
+        (
+            program,
+            &many("\"milc\"\niterations = 0\ngathers = 2147483648\nuneven_us = 0.0\nseed = 1"),
+            "4,294,967,332 phases",
+        ),
+    ] {
+        let text = PLAIN.replacen(from, to, 1);
+        assert_ne!(text, PLAIN);
+        let fault = Simulation::parse(&text, Path::new(".")).and_then(Simulation::run).err().map(|of| of.to_string());
+        assert!(fault.as_ref().is_some_and(|fault| fault.contains(said)), "{to}: {fault:?}");
+    }
+}

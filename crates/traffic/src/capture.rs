@@ -13,6 +13,10 @@ use crate::control::TABLE_ENTRIES;
 /// Largest packet that a capture can hold, as libpcap has it.
 const LARGEST: u32 = 262_144;
 const ETHERNET_HEADER: u32 = 14;
+/// In earlier ones the two lengths of a packet may stand the other way round.
+const VERSION: [u16; 2] = [2, 4];
+/// Of the word with the link type: whether its highest four bits say how many half-words of check sequence end each packet.
+const CHECKED: u32 = 1 << 26;
 
 /// One packet of a capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,13 +50,15 @@ impl Capture {
     /// Reads a capture. Memory is bounded by 65,536 packets, whatever the file claims.
     ///
     /// # Errors
-    /// Another format; another link type than Ethernet, raw IP or Linux cooked; a file that ends within a packet; no
-    /// packet; more than 65,536.
+    /// Another format or version; another link type than Ethernet, raw IP or Linux cooked; a file that ends within a packet, or
+    /// has more of one than there was; no packet; more than 65,536.
     pub fn read(mut from: impl Read) -> Result<Capture> {
         let mut head = [0; 24];
         fill(&mut from, &mut head)?.then_some(()).ok_or_else(|| bad("the file is shorter than the format's header"))?;
         let format = Format::of(&head)?;
-        let link = Link::of(format.number(&head[20..24]) & 0x0fff_ffff)?;
+        let link = format.number(&head[20..24]);
+        let check = if link & CHECKED != 0 { 2 * (link >> 28) } else { 0 };
+        let link = Link::of(link & 0xffff)?;
         let mut packets: Vec<(u64, u32)> = Vec::new();
         let mut record = [0; 16];
         while fill(&mut from, &mut record)? {
@@ -76,6 +82,9 @@ impl Capture {
                     kept.max(length)
                 )));
             }
+            if kept > length {
+                return Err(bad(format!("packet {place} has {kept} bytes of {length}")));
+            }
             let skipped =
                 std::io::copy(&mut from.by_ref().take(kept.into()), &mut std::io::sink()).map_err(unreadable)?;
             if skipped < kept.into() {
@@ -83,7 +92,7 @@ impl Capture {
             }
             let at =
                 u64::from(seconds) * 1_000_000_000 + u64::from(parts) * (1_000_000_000 / u64::from(parts_a_second));
-            packets.push((at, link.ethernet_length(length)));
+            packets.push((at, link.ethernet_length(length.saturating_sub(check))));
         }
         let out_of_order = packets.windows(2).filter(|pair| pair[1].0 < pair[0].0).count();
         packets.sort_by_key(|&(at, _)| at);
@@ -131,7 +140,17 @@ impl Format {
             [0x0a, 0x0d, 0x0d, 0x0a] => return Err(bad("it is a pcapng file")),
             _ => return Err(bad("it is no pcap file")),
         };
-        Ok(Format { little_endian, nanoseconds })
+        let format = Format { little_endian, nanoseconds };
+        let [major, minor] = [4, 6].map(|at| format.half(&head[at..at + 2]));
+        match [major, minor] == VERSION {
+            true => Ok(format),
+            false => Err(bad(format!("it is of version {major}.{minor} of the format, and 2.4 is read"))),
+        }
+    }
+
+    fn half(&self, bytes: &[u8]) -> u16 {
+        let bytes = [bytes[0], bytes[1]];
+        if self.little_endian { u16::from_le_bytes(bytes) } else { u16::from_be_bytes(bytes) }
     }
 
     fn number(&self, bytes: &[u8]) -> u32 {
@@ -204,7 +223,8 @@ pub(crate) mod tests {
 
     #[test]
     fn lengths_are_those_of_ethernet_frames() {
-        for (link, length) in [(1, 100), (101, 114), (113, 98), (276, 94)] {
+        // The last with a check sequence of two half-words.
+        for (link, length) in [(1, 100), (101, 114), (113, 98), (276, 94), (1 | CHECKED | 2 << 28, 96)] {
             assert_eq!(Capture::read(&file(true, true, link, &[(0, 0, 100)])[..]).unwrap().packets[0].length, length);
         }
     }
@@ -223,6 +243,10 @@ pub(crate) mod tests {
         ng[..4].copy_from_slice(&[0x0a, 0x0d, 0x0d, 0x0a]);
         let mut huge = good.clone();
         huge[32..36].copy_from_slice(&u32::MAX.to_le_bytes());
+        let mut cut = good.clone();
+        cut[32..36].copy_from_slice(&61u32.to_le_bytes());
+        let mut old = file(false, true, 1, &[(1, 0, 60)]);
+        old[7] = 3;
         let many = file(true, false, 1, &vec![(1, 0, 0); TABLE_ENTRIES + 1]);
         for (bytes, word) in [
             (&b""[..], "shorter than the format's header"),
@@ -231,6 +255,8 @@ pub(crate) mod tests {
             (&good[..30], "ends within a header"),
             (&good[..50], "ends within packet 1"),
             (&ng, "pcapng"),
+            (&cut, "packet 1 has 61 bytes of 60"),
+            (&old, "version 2.3 of the format"),
             (&huge, "claims 4294967295 bytes"),
             (&[7; 40], "no pcap file"),
             (&file(true, false, 105, &[(1, 0, 60)]), "link type is 105"),

@@ -48,6 +48,10 @@ impl Schedule {
         let mut random = Random(profile.seed ^ 0x9e37_79b9_7f4a_7c15);
         let gaps = match profile.timing {
             Timing::Flood => vec![0.0; sizes.len()],
+            Timing::Capture if repeats(profile, sizes.len()) && own_gaps.iter().all(|gap| *gap == 0.0) => {
+                let cause = "all packets of the capture have one time, so that it has no rate to go on with";
+                return Err(refuse("timing", cause, "ask for a rate, or for no more frames than the capture has"));
+            }
             Timing::Capture => own_gaps,
             Timing::Constant(rate) => vec![mean_gap(rate, &sizes); sizes.len()],
             Timing::Poisson(rate) => poisson(profile, mean_gap(rate, &sizes), &sizes, &mut random)?,
@@ -143,7 +147,7 @@ fn mixed(profile: &Profile) -> Result<Vec<u16>> {
         _ => 1,
     };
     // A whole number of mixes and of bursts.
-    let unit = shares / gcd(shares, burst) * burst;
+    let unit = (shares / gcd(shares, burst)).saturating_mul(burst);
     if unit > TABLE_ENTRIES as u64 {
         return Err(refuse(
             "sizes",
@@ -173,6 +177,11 @@ fn mixed(profile: &Profile) -> Result<Vec<u16>> {
 
 fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// Whether a run may go beyond the end of a table of so many frames.
+fn repeats(profile: &Profile, frames: usize) -> bool {
+    profile.frames.map_or(profile.duration.is_some(), |asked| asked > frames as u64)
 }
 
 /// Sizes and gaps of a capture.
@@ -388,6 +397,9 @@ mod tests {
             (profile(Timing::Flood, captured(&[(1, 0, 3000)])), "3000 bytes are over"),
             (profile(bursty(1), Sizes::Fixed(64)), "two frames or more"),
             (profile(bursty(70_000), Sizes::Fixed(64)), "needs a table"),
+            // More frames than 64 bits count.
+            (profile(bursty(u32::MAX - 4), Sizes::Mix(vec![(64, u32::MAX), (99, u32::MAX - 1)])), "needs a table"),
+            (profile(Timing::Capture, captured(&[(1, 7, 64), (1, 7, 99)])), "have one time"),
             // (64 + 24) * 8 ns = 704 ns on a link of 1 Gbit/s.
             (gigabit(constant(1.5e6), Sizes::Fixed(64)), "667 ns after frame 1 is shorter than the 704 ns"),
             (gigabit(Timing::Poisson(Rate::Packets(1.5e6)), Sizes::Fixed(64)), "shorter than the mean frame's 704 ns"),

@@ -292,7 +292,7 @@ pub fn known(identity: &Identity, point: &Point, name: &str) -> Option<Value> {
             Some(word.parse().map_or(Value::Text(word), Value::Number))
         }
         ("ranks", Ranks::ANode(each)) => match point.axes.get("nodes") {
-            Some(Value::Number(nodes)) => Some(Value::Number(nodes * *each as i64)),
+            Some(Value::Number(nodes)) => nodes.checked_mul(*each as i64).map(Value::Number),
             None => Some(Value::Number(*each as i64)),
             Some(_) => None,
         },

@@ -29,7 +29,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use machine::seat::Seats;
+use machine::seat::{Seats, is_host_name};
 use machine::{Fault, Result, count};
 
 use crate::allocation;
@@ -263,6 +263,11 @@ pub(crate) fn check(seats: &Seats) -> Result<()> {
     }
     let of_cpuset = linux::affinity::reachable()?;
     for (rank, seat) in seats.0.iter().enumerate() {
+        // Those of a profile are whatever its hosts called themselves.
+        if !is_host_name(&seat.host) {
+            let cause = format!("its seat is on '{}', which is no name of a host", seat.host);
+            return Err(Fault::new(format!("rank {rank}"), cause, "name hosts as their launcher knows them"));
+        }
         if seat.cores.is_empty() {
             return Err(Fault::new(
                 format!("rank {rank}"),

@@ -87,8 +87,16 @@ fn a_command_that_cannot_be_is_refused_before_it_is_started() {
         let fault = line(launcher, words, seats).unwrap_err().to_string();
         assert!(fault.contains(expected), "{launcher} {words}: {fault}");
     }
-    let without = Seats(vec![machine::seat::Seat { host: "a".to_owned(), cores: machine::CpuSet::default() }]);
     let words = ["srun", "sh"].map(str::to_owned);
-    let fault = Line::new(&words, &without, Path::new("/f")).unwrap_err().to_string();
-    assert!(fault.contains("its seat on a has no core"), "{fault}");
+    // As a profile may have them.
+    for (host, expected) in [
+        ("a", "its seat on a has no core"),
+        ("-oProxyCommand=x", "'-oProxyCommand=x', which is no name of a host"),
+        ("a\n1 b 0", "which is no name of a host"),
+        ("a:9,b", "which is no name of a host"),
+    ] {
+        let seats = Seats(vec![machine::seat::Seat { host: host.to_owned(), cores: machine::CpuSet::default() }]);
+        let fault = Line::new(&words, &seats, Path::new("/f")).unwrap_err().to_string();
+        assert!(fault.contains(expected), "{fault}");
+    }
 }

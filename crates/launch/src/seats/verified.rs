@@ -52,7 +52,7 @@ pub fn of_this_process(of_slurm: bool) -> Result<String> {
 pub fn verify(line: &Line, seats: &Seats, plimsoll: &Path, limit: Duration) -> Result<Seats> {
     line.write()?;
     let folder = tempfile::Builder::new().prefix("plimsoll-seats-").tempdir().map_err(scratch)?;
-    let mark = format!("{}-{}", std::process::id(), folder.path().display());
+    let mark = trial::mark(folder.path());
     let mut program = vec![plimsoll.display().to_string(), "seat".to_owned()];
     program.extend((line.launcher == Launcher::Slurm).then(|| "--slurm".to_owned()));
     let mut command = line.with(&program);

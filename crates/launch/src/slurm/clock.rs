@@ -29,7 +29,8 @@ impl<I: Instruments> SetByStep<I> {
     /// What is left to be set.
     fn others(&self, axes: &Axes) -> Axes {
         let is_set = |name: &str, value: &Value| {
-            let asked = value.magnitude().map(|hertz| hertz as u64 / 1000);
+            // 0 is what is left of a clock that names no unit, such as 1.4, and no step has such a clock.
+            let asked = value.magnitude().map(|hertz| hertz as u64 / 1000).filter(|kilohertz| *kilohertz > 0);
             name == "clock" && asked.is_some() && asked == self.kilohertz
         };
         let left = axes.iter().filter(|(name, value)| !is_set(name, value));
@@ -81,6 +82,8 @@ mod tests {
         for other in ["1.9GHz", "fast"] {
             assert!(set.cannot(&clock(other)).is_some(), "{other}");
         }
+        let zero = SetByStep { within: Here::new(&[], root.path()), kilohertz: Some(0), is_asked: false };
+        assert!(zero.cannot(&clock("1.4")).is_some());
         let none = SetByStep { within: Here::new(&[], root.path()), kilohertz: None, is_asked: false };
         assert!(none.cannot(&clock("1.4GHz")).is_some());
     }

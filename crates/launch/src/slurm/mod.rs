@@ -105,10 +105,40 @@ fn field<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     line.split_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
 }
 
+/// Variables that `sbatch` takes in the place of what a script says of itself.
+const OF_SCRIPTS: [&str; 13] = [
+    "ARRAY_INX",
+    "CPU_FREQ_REQ",
+    "ERROR",
+    "EXCLUSIVE",
+    "JOB_NAME",
+    "NO_REQUEUE",
+    "OPEN_MODE",
+    "OUTPUT",
+    "PARTITION",
+    "REQUEUE",
+    "SIGNAL",
+    "TIMELIMIT",
+    "WAIT",
+];
+
+/// Whether a variable does so: any of `squeue` hides tasks, which would be submitted again beside those that run.
+fn overrides(name: &str) -> bool {
+    name.starts_with("SQUEUE_") || name.strip_prefix("SBATCH_").is_some_and(|name| OF_SCRIPTS.contains(&name))
+}
+
+/// Keeps from a command of Slurm what would have it do another thing than it is told.
+pub(crate) fn as_told(command: &mut Command) -> &mut Command {
+    for (variable, _) in std::env::vars_os().filter(|(variable, _)| variable.to_str().is_some_and(overrides)) {
+        command.env_remove(variable);
+    }
+    command
+}
+
 /// What it printed.
 fn said(program: &Path, words: &[impl AsRef<OsStr>]) -> Result<String> {
     let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let output = Command::new(program)
+    let output = as_told(&mut Command::new(program))
         .args(words)
         .stdin(Stdio::null())
         .output()
@@ -156,6 +186,16 @@ mod tests {
         assert_eq!(job_of("Submitted batch job\n"), None);
         assert_eq!(most_tasks("MaxArraySize            = 500\nX = 1\n"), 500);
         assert_eq!(most_tasks(""), MOST_TASKS);
+    }
+
+    #[test]
+    fn variables_that_say_another_thing_are_kept_from_slurm() {
+        for name in ["SQUEUE_STATES", "SQUEUE_USERS", "SBATCH_ARRAY_INX", "SBATCH_OUTPUT", "SBATCH_TIMELIMIT"] {
+            assert!(overrides(name), "{name}");
+        }
+        for name in ["SBATCH_ACCOUNT", "SBATCH_QOS", "SLURM_CONF", "SLURM_CLUSTERS", "PATH"] {
+            assert!(!overrides(name), "{name}");
+        }
     }
 
     #[test]

@@ -80,6 +80,20 @@ pub fn path(path: &Path) -> Result<&str> {
     }
 }
 
+/// An option of `sbatch` as scripts can hold it.
+///
+/// # Errors
+/// It would end its line, and what follows would be a command.
+pub fn option(text: &str) -> Result<String> {
+    match text.chars().any(char::is_control) {
+        false => Ok(text.to_owned()),
+        true => {
+            let cause = "it has a line break or another control character";
+            Err(Fault::new(format!("option '{}'", text.escape_debug()), cause, "leave that out"))
+        }
+    }
+}
+
 impl Array<'_> {
     /// The script.
     pub fn text(&self, of: &Submission) -> String {
@@ -136,7 +150,7 @@ pub fn merge(of: &Submission, output: &str, most: Duration) -> String {
         text,
         "# Joins what the chunks have. A chunk without a store has not begun.\n\
          cd {folder} || exit {NOT_SHARED}\n\
-         set -- *.sqlite\n\
+         set -- ./*.sqlite\n\
          [ -e \"$1\" ] || {{ echo 'no chunk has begun' >&2; exit 1; }}\n\
          exec {program} study merge {output} \"$@\"\n",
         folder = word(of.folder),
@@ -158,13 +172,19 @@ fn head(of: &Submission, options: &[String], log: &str) -> String {
     text
 }
 
+/// Wherever one of them stands in an `#SBATCH` line, in any case, another job of several begins.
+const SEPARATORS: [&str; 2] = ["hetjob", "packjob"];
+
 /// A word of an `#SBATCH` line.
 fn sbatch_word(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=/.,:%@+[]".contains(c);
-    if word.chars().all(plain) {
+    let separates = SEPARATORS.iter().any(|of| word.to_ascii_lowercase().contains(of));
+    if word.chars().all(plain) && !separates {
         return word.to_owned();
     }
-    format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\""))
+    let escaped = |c: char| matches!(c, '\\' | '"') || separates && matches!(c, 'j' | 'J');
+    let quoted: String = word.chars().flat_map(|c| escaped(c).then_some('\\').into_iter().chain([c])).collect();
+    format!("\"{quoted}\"")
 }
 
 /// A word of a shell's line.
@@ -265,6 +285,14 @@ mod tests {
     }
 
     #[test]
+    fn options_that_would_end_their_line_are_refused() {
+        assert_eq!(option("--comment=two words, \"quoted\"").unwrap(), "--comment=two words, \"quoted\"");
+        for text in ["--comment=x\nrm -rf ~", "--comment=x\r", "\u{85}"] {
+            assert!(option(text).unwrap_err().to_string().contains("line break"), "{text:?}");
+        }
+    }
+
+    #[test]
     fn times_are_written_as_slurm_reads_them() {
         for (seconds, text) in [(59, "00:00:59"), (3661, "01:01:01"), (86_400, "1-00:00:00")] {
             assert_eq!(time(Duration::from_secs(seconds)), text);
@@ -274,6 +302,10 @@ mod tests {
 
     /// As `sbatch` takes the words of a line apart.
     fn sbatch_reads(line: &str) -> Vec<String> {
+        let line = SEPARATORS.iter().fold(line.to_owned(), |line, of| {
+            let at = line.to_ascii_lowercase().find(of);
+            at.map_or(line.clone(), |at| line[..at].to_owned() + &line[at + of.len()..])
+        });
         let mut words = Vec::new();
         let mut word: Option<String> = None;
         let (mut quote, mut letters) = (None, line.chars());
@@ -307,7 +339,7 @@ mod tests {
         }
 
         #[test]
-        fn words_come_back_from_sbatch_and_from_a_shell(text in "[ -~äß]{1,24}") {
+        fn words_come_back_from_sbatch_and_from_a_shell(text in "([ -~äß]|hetjob|HetJob|packjob){1,24}") {
             prop_assert_eq!(sbatch_reads(&sbatch_word(&text)), [text.clone()]);
             let line = words(&[text.clone(), "b".to_owned()]);
             prop_assert_eq!(shlex::split(&line), Some(vec![text, "b".to_owned()]));

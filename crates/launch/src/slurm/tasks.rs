@@ -97,6 +97,22 @@ impl fmt::Display for Cause {
 /// What `squeue --format` is asked for: reasons last, which may hold anything.
 pub(super) const FORMAT: &str = "%F|%K|%T|%N|%r";
 
+/// States of tasks that have ended, which `squeue` shows for a moment. Any other is of one that may still write to its store.
+const OVER: [&str; 12] = [
+    "BOOT_FAIL",
+    "CANCELLED",
+    "COMPLETED",
+    "DEADLINE",
+    "FAILED",
+    "LAUNCH_FAILED",
+    "NODE_FAIL",
+    "OUT_OF_MEMORY",
+    "PREEMPTED",
+    "RECONFIG_FAIL",
+    "REVOKED",
+    "TIMEOUT",
+];
+
 /// The tasks that `squeue` tells in [`FORMAT`].
 pub fn active(text: &str) -> Vec<Task> {
     text.lines().filter_map(active_line).collect()
@@ -108,14 +124,11 @@ fn active_line(line: &str) -> Option<Task> {
     let (job, place, state, node) = (next()?.parse().ok()?, next()?.parse().ok()?, next()?, next()?);
     let reason = next().unwrap_or_default().to_owned();
     let state = match state {
-        "RUNNING" | "COMPLETING" | "SUSPENDED" | "STOPPED" | "SIGNALING" | "STAGE_OUT" | "CONFIGURING" => {
-            State::Runs(node.to_owned())
-        }
+        over if OVER.contains(&over) => return None,
         "PENDING" | "REQUEUED" | "REQUEUE_FED" | "REQUEUE_HOLD" | "RESV_DEL_HOLD" | "SPECIAL_EXIT" => {
             State::Waits(reason)
         }
-        // It shows some for a moment that have ended.
-        _ => return None,
+        _ => State::Runs(node.to_owned()),
     };
     Some(Task { job, place, state })
 }
@@ -184,9 +197,12 @@ mod tests {
 
     #[test]
     fn tasks_to_come_are_read_from_squeue() {
-        let text = "17|0|RUNNING|n1|None\n17|1|PENDING||Resources\n17|2|COMPLETED|n1|None\n17|3|PENDING||Nodes | odd\n18|N/A|RUNNING|n1|None\n";
+        let text = "17|0|RUNNING|n1|None\n17|1|PENDING||Resources\n17|2|COMPLETED|n1|None\n17|3|PENDING||Nodes | odd\n18|N/A|RUNNING|n1|None\n\
+            17|4|RESIZING|n2|None\n17|5|OF_A_LATER_SLURM|n2|None\n17|6|TIMEOUT|n2|None\n";
         let told: Vec<String> = active(text).iter().map(|task| format!("{} {}", task.place, task.state)).collect();
-        assert_eq!(told, ["0 runs on n1", "1 waits (Resources)", "3 waits (Nodes | odd)"]);
+        let expected =
+            ["0 runs on n1", "1 waits (Resources)", "3 waits (Nodes | odd)", "4 runs on n2", "5 runs on n2"];
+        assert_eq!(told, expected);
         assert!(active(text).iter().all(|task| task.job == 17 && task.state.is_active()));
     }
 

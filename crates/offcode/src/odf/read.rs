@@ -320,15 +320,16 @@ impl Reader<'_> {
     /// What one part says about another. The schema cannot.
     fn parts_agree(&mut self, root: &Element, manifest: &Manifest) {
         let hardware = of(root, "hardware").next();
-        for target in hardware.into_iter().flat_map(|hardware| &hardware.children) {
-            let Some((_, site)) = SITES.iter().find(|(word, _)| *word == target.name) else { continue };
-            let bodies = &manifest.package.bodies;
-            if !bodies.is_empty() && !bodies.iter().any(|body| body.sites.contains(site)) {
-                let cause = format!("no body of the package is for <{}>", target.name);
+        let bodies = &manifest.package.bodies;
+        // Once for each kind of site: a file may have as many targets, and as many bodies, as it has room for.
+        let without = |(_, site): &&(&str, SiteKind)| !bodies.iter().any(|body| body.sites.contains(site));
+        for (word, site) in SITES.iter().filter(without).filter(|_| !bodies.is_empty()) {
+            for target in hardware.into_iter().flat_map(|hardware| of(hardware, word)) {
+                let cause = format!("no body of the package is for <{word}>");
                 let next = match site {
                     SiteKind::Xdp => "add a <bpf> body with a program, or leave this target out".to_owned(),
                     SiteKind::Tc => "add a <bpf> body with tc=\"FUNCTION\", or leave this target out".to_owned(),
-                    _ => format!("add {} to a body's sites, or leave this target out", target.name),
+                    _ => format!("add {word} to a body's sites, or leave this target out"),
                 };
                 self.mistake(target.at.clone(), cause, next);
             }

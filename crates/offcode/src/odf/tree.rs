@@ -251,15 +251,16 @@ impl Parser<'_> {
             let offset = start + raw.len() - rest.len();
             let mut length = next.len_utf8();
             match next {
-                '&' => match rest.find(';') {
-                    Some(end) => {
-                        length = end + 1;
-                        match resolve(&rest[1..end]) {
+                // No reference has another '&' in it, and none is looked for beyond that.
+                '&' => match rest[1..].split_once(['&', ';']) {
+                    Some((reference, _)) if rest[1 + reference.len()..].starts_with(';') => {
+                        length = reference.len() + 2;
+                        match resolve(reference) {
                             Ok(character) => value.push(character),
                             Err((cause, next)) => self.mistake(offset..offset + length, cause, next),
                         }
                     }
-                    None => self.mistake(offset..offset + 1, LONE_AMPERSAND.0, LONE_AMPERSAND.1),
+                    _ => self.mistake(offset..offset + 1, LONE_AMPERSAND.0, LONE_AMPERSAND.1),
                 },
                 '<' => self.mistake(offset..offset + 1, "'<' stands in a value", "write &lt;"),
                 '\r' if rest.starts_with("\r\n") => {

@@ -154,6 +154,13 @@ fn a_file_that_is_too_long_or_no_text_is_refused() {
 }
 
 #[test]
+fn no_reference_goes_on_behind_another() {
+    let text = EXAMPLE.replacen("port &lt; 1024", "port & pier &lt; 1024", 1);
+    let problems = odf::read(text.as_bytes()).unwrap_err();
+    assert!(problems.count() == 1 && problems.to_string().contains("'&' begins no reference"), "{problems}");
+}
+
+#[test]
 fn columns_count_characters() {
     let text = EXAMPLE.replace("Keeps &amp; counts", "Zählt ✓ &unknown;");
     let problems = odf::read(text.as_bytes()).unwrap_err();

@@ -171,4 +171,11 @@ fn the_longest_files_are_read_in_bounded_steps() {
     let many = EXAMPLE.replacen("<software>", &format!("<software {attributes}>"), 1);
     assert!(many.len() < longest);
     assert!(odf::read(many.as_bytes()).unwrap_err().to_string().contains("attributes"));
+    let half = longest / 2 - EXAMPLE.len();
+    let value = EXAMPLE.replacen("port &lt; 1024", &"&".repeat(half), 1);
+    assert_eq!(odf::read(value.as_bytes()).unwrap_err().count(), half);
+    // Targets that no body is for, and bodies for none.
+    let targets = EXAMPLE.replacen("<hardware>", &format!("<hardware>{}", "<tc/>".repeat(half / 5)), 1);
+    let bodies = targets.replacen("    <native", &format!("{}    <native", "<wasm/>".repeat(half / 7)), 1);
+    assert!(bodies.len() < longest && odf::read(bodies.as_bytes()).unwrap_err().count() > half / 5);
 }

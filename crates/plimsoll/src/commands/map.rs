@@ -16,6 +16,7 @@ use mapping::recorded::{Recorded, Replays, softirqs};
 use mapping::search::search;
 use mapping::simulated::Simulated;
 use mapping::steering::steerings;
+use profile::printable::printable;
 use simulation::Simulation;
 use whatif::answer::Program;
 use whatif::lever::Lever;
@@ -205,14 +206,14 @@ impl Proposed {
     }
 
     fn words(&self, path: &Path) -> String {
-        let mut text = format!("\nRun it so:\n  {}\n", self.line);
+        // The command is that of the profile, whoever made it.
+        let mut text = format!("\nRun it so:\n  {}\n", printable(&self.line.to_string()));
         if !self.line.replaced.is_empty() {
-            text += &format!("It replaces {}\n", self.line.replaced.join(", "));
+            text += &format!("It replaces {}\n", printable(&self.line.replaced.join(", ")));
         }
+        let path = shell(&[path.display().to_string()]);
         text + &format!(
-            "Then:\n  plimsoll map {} --verify    where its launcher really puts ranks\n  plimsoll map {} --run       whether it is faster, by how much\n",
-            path.display(),
-            path.display()
+            "Then:\n  plimsoll map {path} --verify    where its launcher really puts ranks\n  plimsoll map {path} --run       whether it is faster, by how much\n",
         )
     }
 

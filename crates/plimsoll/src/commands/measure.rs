@@ -228,7 +228,7 @@ impl<'a> Runs<'a> {
             .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;
         let place = tempfile::Builder::new().prefix("plimsoll-whatif-").tempdir();
         let place = place.map_err(|e| Fault::because("folder for profiles", e, "free space in TMPDIR"))?;
-        let warden = Warden::over_marked(MARK, &place.path().display().to_string(), place.path())?;
+        let warden = Warden::over_marked(MARK, &trial::mark(place.path()), place.path())?;
         Ok(Runs {
             starter: Starter::new()?,
             command,
@@ -296,7 +296,7 @@ impl<'a> Runs<'a> {
             name: what.map_or("as it is".to_owned(), Perturbation::to_string),
             axes: Axes::default(),
             command: words,
-            variables: vec![(MARK.to_owned(), self.place.path().display().to_string())],
+            variables: vec![(MARK.to_owned(), trial::mark(self.place.path()))],
             proven: false,
             line: String::new(),
         };

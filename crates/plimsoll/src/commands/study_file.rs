@@ -24,6 +24,7 @@ use launch::instruments::Here;
 use launch::slurm::clock::SetByStep;
 use linux::clock_setting::restore_remains;
 use linux::output;
+use linux::power::{self, Kind};
 use machine::{Fault, Nanoseconds, Result, Source, count};
 
 use super::shipped::Shipped;
@@ -210,21 +211,24 @@ pub fn run(command: Command) -> Result<ExitCode> {
     }
 }
 
-/// Why points cannot run here.
-fn refusals(opened: &Opened, mine: &[bool], simulated: bool) -> Result<Vec<Option<String>>> {
+/// Why points cannot run here. `planned`: also those that are simulated.
+fn refusals(opened: &Opened, mine: &[bool], planned: bool) -> Result<Vec<Option<String>>> {
     let (campaign, folder) = (&opened.campaign, opened.folder.display().to_string());
-    let (testbeds, instruments) = (Testbeds::new(&opened.folder), here(opened));
+    let (testbeds, instruments) = (Testbeds::new(&opened.folder), here(opened, planned));
     let allocation = allocation::around();
     let why = |point| {
         let cannot = || cannot(campaign, point, &folder, allocation.as_ref(), &*instruments);
-        let in_simulation = || simulated.then(|| testbeds.cannot(campaign, point)).flatten();
+        let in_simulation = || planned.then(|| testbeds.cannot(campaign, point)).flatten();
         mine[point].then(|| cannot().or_else(in_simulation)).flatten()
     };
     Ok((0..campaign.points.len()).map(why).collect())
 }
 
-fn here(opened: &Opened) -> Box<SetByStep<Here>> {
-    Box::new(SetByStep::around(Here::new(&opened.campaign.power, &opened.root)))
+/// What sets clocks and reads power around the runs. A plan runs nothing of the file: commands that tell power are taken to do so.
+fn here(opened: &Opened, planned: bool) -> Box<SetByStep<Here>> {
+    let is_command = |source: &str| source.parse::<power::Source>().is_ok_and(|of| matches!(of.kind, Kind::Command(_)));
+    let sources = opened.campaign.power.iter().filter(|source| !(planned && is_command(source)));
+    Box::new(SetByStep::around(Here::new(&sources.cloned().collect::<Vec<_>>(), &opened.root)))
 }
 
 fn cores() -> usize {
@@ -286,7 +290,7 @@ fn calibrate(opened: &Opened, known: &[Known], cannot: &[Option<String>]) -> Res
             Testbeds::new(&opened.folder).simulate(campaign, point).map_err(failed)?;
         } else {
             let mine: Vec<bool> = (0..campaign.points.len()).map(|other| other == point).collect();
-            let mut jobs = Jobs::new(campaign, &mine, &opened.folder, &Default::default(), here(opened))?;
+            let mut jobs = Jobs::new(campaign, &mine, &opened.folder, &Default::default(), here(opened, false))?;
             let limit = Nanoseconds(Duration::from_secs(86_400).as_nanos() as u64);
             match jobs.run(campaign, point, limit) {
                 // For a plan its time is good enough.
@@ -322,7 +326,7 @@ fn carry_out(arguments: &RunArguments) -> Result<ExitCode> {
     }
     let mut store = Store::open(path, &campaign.identity)?;
     let host = launch::this_host();
-    let mut jobs = Jobs::new(campaign, &mine, folder, &store.programs(&host)?, here(&opened))?;
+    let mut jobs = Jobs::new(campaign, &mine, folder, &store.programs(&host)?, here(&opened, false))?;
     let before: usize = store.known(&campaign.points)?.iter().map(|known| known.done.len()).sum();
     if before > 0 {
         eprintln!("Going on with the study in {} ({}).", path.display(), count::of(before as u64, "finished run"));

@@ -43,7 +43,7 @@ pub struct Arguments {
     /// Print numbers and scripts, and submit nothing
     #[arg(long)]
     dry_run: bool,
-    /// Partition to submit to [default: the cluster's own]
+    /// Partition to submit to [default: SBATCH_PARTITION's, else the cluster's own]
     #[arg(long, value_name = "NAME")]
     partition: Option<String>,
     /// Chunks of about this length: 30m, 2h [default: 1h, less where the partition ends jobs before]
@@ -62,7 +62,7 @@ pub struct Arguments {
     #[arg(long)]
     retry: bool,
     /// Options that all scripts get: -- --account=NAME --qos=NAME
-    #[arg(last = true, value_name = "SBATCH OPTION")]
+    #[arg(last = true, value_name = "SBATCH OPTION", value_parser = script::option)]
     options: Vec<String>,
 }
 
@@ -124,7 +124,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         let next = "give this one a place of its own: --store FILE";
         return Err(Fault::new(format!("folder {}", folder.display()), "it holds another study's chunks", next));
     }
-    let partition = partition::chosen(&slurm.partitions()?, arguments.partition.as_deref())?;
+    let usual = || std::env::var("SBATCH_PARTITION").ok().filter(|name| !name.is_empty());
+    let partition = partition::chosen(&slurm.partitions()?, arguments.partition.clone().or_else(usual).as_deref())?;
     let name = job_name(&campaign.identity.name);
     let mut chunks = standing(campaign, &slurm, &record, &folder, &name)?;
     let known = known(&opened, &folder, &chunks)?;
@@ -347,15 +348,22 @@ fn count_runs(arguments: &Arguments, campaign: &Campaign, known: &[Known], chunk
     Ok(())
 }
 
-/// The nodes and the clock that the points of a block need: no clock where they have several, which their runs then set.
-fn needs(campaign: &Campaign, points: &[usize]) -> Needs {
-    let number = |point: &usize| campaign.points[*point].axes.get("nodes").and_then(|nodes| nodes.magnitude());
-    let nodes = points.iter().filter_map(number).fold(1.0, f64::max);
-    let clock = |point: &usize| set_by_instruments(campaign, *point).get("clock").and_then(|clock| clock.magnitude());
+/// The nodes and the clock that the points of a block need: no clock where they have several, which their runs then set, or one
+/// that is no frequency, which these refuse.
+fn needs(campaign: &Campaign, points: &[usize]) -> Result<Needs> {
+    let mut nodes = 1;
+    for value in points.iter().filter_map(|point| campaign.points[*point].axes.get("nodes")) {
+        let number = value.to_string().parse::<u32>().ok().filter(|number| *number > 0);
+        nodes = nodes.max(number.ok_or_else(|| {
+            let next = "write whole numbers from 1, or call the axis something else";
+            Fault::new(format!("axis nodes, {value}"), "it is no number of nodes", next)
+        })?);
+    }
+    let clock = |point: &usize| set_by_instruments(campaign, *point).get("clock")?.to_string().parse::<Hertz>().ok();
     let mut clocks = points.iter().map(clock);
     let first = clocks.next().flatten();
-    let clock = first.filter(|first| clocks.all(|clock| clock == Some(*first))).map(|hertz| Hertz(hertz as u64));
-    Needs { nodes: nodes as u32, clock }
+    let clock = first.filter(|first| clocks.all(|clock| clock == Some(*first)));
+    Ok(Needs { nodes, clock })
 }
 
 /// Chunks of the points that are in none.
@@ -374,7 +382,7 @@ fn divide(
         let points: Vec<usize> = block.iter().copied().filter(|&point| !taken[point]).collect();
         let (runs, takes) = due.of(campaign, &points)?;
         if runs > 0 {
-            blocks.push(Block { needs: needs(campaign, &points), points, takes });
+            blocks.push(Block { needs: needs(campaign, &points)?, points, takes });
         }
     }
     let most = partition.most_time.map(longest);
@@ -507,4 +515,31 @@ fn join(store: &Path, folder: &Path, chunks: usize) -> Result<ExitCode> {
         if runs > 0 { format!("{} joined into it", count::of(runs, "run")) } else { "it has all of them".to_owned() };
     output::print(&format!("{}: {joined}\n", store.display()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn needs_of(axes: &str) -> Result<Needs> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("waves.toml");
+        let text = format!("[axes]\n{axes}\n[[program]]\nname = \"p\"\ncommand = \"true {{nodes}}\"\n");
+        std::fs::write(&path, text).unwrap();
+        let campaign = experiment::campaign::file::read(&path, &[]).unwrap();
+        needs(&campaign, &(0..campaign.points.len()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_chunk_asks_for_nodes_and_a_clock_that_there_are_or_for_none() {
+        let needs = |axes: &str| needs_of(axes).map(|needs| (needs.nodes, needs.clock.map(|clock| clock.0)));
+        assert_eq!(needs("nodes = [1, 4, \"2\"]").unwrap(), (4, None));
+        assert_eq!(needs("nodes = [1]\nclock = [\"1.9GHz\"]").unwrap(), (1, Some(1_900_000_000)));
+        // Not a clock of 1 Hz: its runs refuse it.
+        assert_eq!(needs("nodes = [1]\nclock = [1.9]").unwrap(), (1, None));
+        for wrong in ["0", "-2", "1.5", "5000000000", "\"2KiB\"", "\"n1,n2\""] {
+            let said = needs(&format!("nodes = [{wrong}]")).unwrap_err().to_string();
+            assert!(said.contains("it is no number of nodes"), "{said}");
+        }
+    }
 }

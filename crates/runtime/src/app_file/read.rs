@@ -1,13 +1,13 @@
 //! From the text to an application file, with the place of whatever is wrong.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
 use machine::fault::line_and_column;
-use machine::{Bytes, Fault, Result, Site, SiteKind, XdpMode};
+use machine::{Bytes, Fault, Result, Site, SiteKind, XdpMode, nesting};
 use offcode::channel::{Buffers, Cast};
 use offcode::{Attributes, Specification};
 use toml::Spanned;
@@ -16,6 +16,9 @@ use super::super::closure;
 use super::super::layout::APPLICATION;
 use super::super::objective::Objective;
 use super::{Agent, AppFile, Capacity, Chosen, Creation, LARGEST, NamedChannel, Party, Sites, written};
+
+/// Sites of a list at most: more than a machine and its agents have.
+const MOST_SITES: usize = 4096;
 
 pub(super) fn open(path: &Path) -> Result<AppFile> {
     let failed = |error| {
@@ -37,11 +40,13 @@ pub(super) fn open(path: &Path) -> Result<AppFile> {
 
 pub(super) fn parse(text: &str, path: &Path) -> Result<AppFile> {
     let reader = Reader { text, path };
-    let file: written::File = toml::from_str(text).map_err(|error| {
-        let next = "docs/applications.md shows what can stand there";
-        reader.fault(error.span().unwrap_or(0..0), error.message().replace('\n', " "), next)
-    })?;
-    reader.file(file)
+    nesting::read(|| {
+        let file: written::File = toml::from_str(text).map_err(|error| {
+            let next = "docs/applications.md shows what can stand there";
+            reader.fault(error.span().unwrap_or(0..0), error.message().replace('\n', " "), next)
+        })?;
+        reader.file(file)
+    })
 }
 
 struct Reader<'a> {
@@ -93,17 +98,19 @@ impl Reader<'_> {
             .collect::<Result<_>>()?;
         let sites = self.sites(&file.sites, &agents)?;
         let offcodes = file.offcode.iter().map(|offcode| self.creation(offcode, &sites)).collect::<Result<Vec<_>>>()?;
-        for (n, offcode) in file.offcode.iter().enumerate() {
-            let name = offcodes[n].name();
-            if offcodes[..n].iter().any(|other| other.name() == name) {
+        let mut names = BTreeSet::new();
+        for (offcode, creation) in file.offcode.iter().zip(&offcodes) {
+            let name = creation.name();
+            if !names.insert(name) {
                 let at = offcode.instance.as_ref().unwrap_or(&offcode.create).span();
                 let next = "leave one of them out, or give it a name of its own: as = \"...\"";
                 return Err(self.fault(at, format!("'{name}' is created twice"), next));
             }
         }
         let channels = file.channel.iter().map(|channel| self.channel(channel)).collect::<Result<Vec<_>>>()?;
-        for (n, channel) in file.channel.iter().enumerate() {
-            if channels[..n].iter().any(|other| other.name == *channel.name.get_ref()) {
+        let mut names = BTreeSet::new();
+        for channel in &file.channel {
+            if !names.insert(channel.name.get_ref()) {
                 let cause = format!("channel '{}' stands here twice", channel.name.get_ref());
                 return Err(self.fault(channel.name.span(), cause, "give each channel a name of its own"));
             }
@@ -154,6 +161,10 @@ impl Reader<'_> {
             }
             written::Sites::List(list) => list,
         };
+        if list.len() > MOST_SITES {
+            let cause = format!("there are {} sites, at most {MOST_SITES} are looked at", list.len());
+            return Err(self.fault(sites.span(), cause, "leave some out, or write \"all\""));
+        }
         let mut chosen: Vec<Chosen> = Vec::new();
         for site in list {
             let one = self.chosen(site)?;
@@ -253,10 +264,10 @@ impl Reader<'_> {
             }
             _ => {}
         }
-        for (n, end) in to.iter().enumerate() {
-            if *end == from || to[..n].contains(end) {
-                let at = channel.to.get_ref()[n].span();
-                return Err(self.fault(at, "the channel has this end twice", "name each end once"));
+        let mut ends = BTreeSet::from([channel.from.get_ref()]);
+        for end in channel.to.get_ref() {
+            if !ends.insert(end.get_ref()) {
+                return Err(self.fault(end.span(), "the channel has this end twice", "name each end once"));
             }
         }
         let count = match &channel.buffers {

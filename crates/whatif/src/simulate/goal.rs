@@ -292,7 +292,12 @@ impl<'t> Reader<'t> {
                 return Err(self.fault(at, "a schedule begins with num_ranks", "write num_ranks and their number"));
             }
         }
+        self.blanks()?;
+        let at = self.at;
         let ranks = self.number("the number of ranks", u64::from(ANY))?;
+        if ranks == 0 {
+            return Err(self.fault(at, "a schedule has one rank at least", "write their number"));
+        }
         self.end_of_line()?;
         let mut schedule = Schedule { first: vec![0], ..Schedule::default() };
         for rank in 0..ranks {

@@ -120,6 +120,7 @@ fn what_can_never_end_is_named() {
 fn mistakes_have_line_and_column() {
     let at = |text: &str| read(text.as_bytes()).unwrap_err().subject().replace("the schedule, ", "");
     assert_eq!(at(""), "line 1, column 1");
+    assert_eq!(at("num_ranks 0\n"), "line 1, column 11");
     assert_eq!(at("num_ranks 1\nrank 0 {\nl1: calc 5\n\tl1 requires l2\n}\n"), "line 4, column 14");
     assert_eq!(at("num_ranks 2\nrank 0 {\nsend 8b to 2\n}\nrank 1 {\n}\n"), "line 3, column 12");
     assert_eq!(at("num_ranks 1 /* a\nb */ // c\n\nrank 0 { x: calc 1\nx: calc 2\n}"), "line 5, column 1");

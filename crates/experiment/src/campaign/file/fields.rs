@@ -87,7 +87,7 @@ impl<'a> Fields<'a> {
 /// A value with its place.
 #[derive(Debug)]
 pub struct Entry<'a> {
-    source: Source<'a>,
+    pub source: Source<'a>,
     pub at: Range<usize>,
     value: DeValue<'a>,
 }
@@ -103,6 +103,15 @@ impl<'a> Entry<'a> {
 
     pub fn text(&self) -> Result<&str> {
         self.value.as_str().ok_or_else(|| self.is_no("text in quotes"))
+    }
+
+    /// A text that readers are shown, on terminals too.
+    pub fn name(&self) -> Result<&str> {
+        let text = self.text()?;
+        match text.contains(char::is_control) {
+            false => Ok(text),
+            true => Err(self.fault("it has a control character", "leave that out")),
+        }
     }
 
     pub fn flag(&self) -> Result<bool> {
@@ -178,11 +187,15 @@ fn kind(value: &DeValue) -> String {
     }
 }
 
+/// Longer words resemble none: a distance takes time and memory by both lengths, and a word may be as long as its file.
+const LONGEST: usize = 64;
+
 /// What to write in the place of a word that is not known.
 pub fn choose<'a>(word: &str, known: impl IntoIterator<Item = &'a (impl AsRef<str> + 'a)>) -> String {
     let known: Vec<&str> = known.into_iter().map(AsRef::as_ref).collect();
     let distance = |of: &&str| strsim::damerau_levenshtein(&of.to_lowercase(), &word.to_lowercase());
-    let nearest = known.iter().copied().min_by_key(distance);
+    let is_short = |of: &&str| of.len().max(word.len()) <= LONGEST;
+    let nearest = known.iter().copied().filter(is_short).min_by_key(distance);
     // One number is no misspelling of another.
     let is_word = word.parse::<f64>().is_err();
     match nearest.filter(|of| is_word && distance(of) <= 1 + word.chars().count() / 4) {

@@ -7,7 +7,7 @@ use machine::{Fault, Result};
 use toml::Spanned;
 
 use super::fields::{Entry, Fields, Source, choose};
-use super::{MOST_POINTS, value};
+use super::{MOST_MEMORY, MOST_POINTS, value};
 use crate::axes::{Axes, Value};
 use crate::campaign::definition::{PROGRAM, Point, Program};
 
@@ -32,30 +32,32 @@ impl Axis {
         if name == PROGRAM {
             return fault("programs are no axis here".to_owned(), "write a [[program]] for each");
         }
-        if name.is_empty() || name.contains(['{', '}', ' ']) {
-            return fault(format!("'{name}' will not do as a name"), "leave braces and spaces out");
+        if name.is_empty() || name.contains(['{', '}', ' ']) || name.contains(char::is_control) {
+            return fault(format!("'{name}' will not do as a name"), "leave braces, spaces and control characters out");
         }
         if !entry.is_list() {
             return fault("an axis has a list of values".to_owned(), "write it like size = [64, 4096]");
         }
-        let at_list = entry.at.clone();
+        let (source, at_list) = (entry.source, entry.at.clone());
+        let mut known = BTreeSet::new();
         let mut values: Vec<(Value, Range<usize>)> = Vec::new();
-        let empty = entry.fault("it has no values", "give some, or leave the axis out");
         for entry in entry.list()? {
             let at = entry.at.clone();
-            let twice = entry.fault("it stands there twice", "leave one out");
             let value = value(entry)?;
-            if values.iter().any(|(other, _)| *other == value) {
-                return Err(twice);
+            if !known.insert(value.clone()) {
+                return Err(source.fault(at, "it stands there twice", "leave one out"));
             }
             values.push((value, at));
         }
         match values.is_empty() {
-            true => Err(empty),
+            true => Err(source.fault(at_list, "it has no values", "give some, or leave the axis out")),
             false => Ok(Axis { name, at: at.start..at_list.end, values }),
         }
     }
 }
+
+/// What an axis takes of memory in a point, beside its name and its value.
+const AXIS: usize = 64;
 
 /// All axes of a file.
 pub struct Grid<'a> {
@@ -98,16 +100,13 @@ impl<'a> Grid<'a> {
 
     /// The points that are left of the grid.
     pub fn points(&self, skip: Option<Entry>, only: Option<Entry>) -> Result<Vec<Point>> {
+        self.check_size()?;
         let at = skip.iter().chain(&only).map(|entry| entry.at.clone()).next().unwrap_or(0..0);
         let (skip, only) = (self.rules(skip)?, self.rules(only)?);
         let mut points = Vec::new();
         for (nth, (program, own)) in self.programs.iter().enumerate() {
             let mut all = vec![Axes::default().with(PROGRAM, Value::Text(program.name.clone()))];
             for axis in self.shared.iter().chain(own) {
-                if all.len().saturating_mul(axis.values.len()) > MOST_POINTS {
-                    let cause = format!("its axes span more than {MOST_POINTS} points");
-                    return Err(self.source.fault(axis.at.clone(), cause, "write several files"));
-                }
                 let with = |axes: &Axes| {
                     axis.values
                         .iter()
@@ -127,6 +126,29 @@ impl<'a> Grid<'a> {
         }
         self.check_reached(&points)?;
         Ok(points)
+    }
+
+    /// Refuses what would be too many points, before there are any.
+    fn check_size(&self) -> Result<()> {
+        let (mut points, mut bytes) = (0usize, 0usize);
+        for (_, own) in self.programs {
+            let (mut all, mut each) = (1usize, 0);
+            for axis in self.shared.iter().chain(own) {
+                let longest = axis.values.iter().map(|(value, _)| value.to_string().len()).max().unwrap_or(0);
+                all = all.saturating_mul(axis.values.len());
+                each += AXIS + axis.name.len() + longest;
+                let takes = bytes.saturating_add(all.saturating_mul(each));
+                let cause = match points.saturating_add(all) > MOST_POINTS {
+                    true => format!("its axes span more than {MOST_POINTS} points"),
+                    false if takes as u64 > MOST_MEMORY.0 => format!("its points would take more than {MOST_MEMORY}"),
+                    false => continue,
+                };
+                return Err(self.source.fault(axis.at.clone(), cause, "write several files"));
+            }
+            points = points.saturating_add(all);
+            bytes = bytes.saturating_add(all.saturating_mul(each));
+        }
+        Ok(())
     }
 
     /// Refuses values that no point has.

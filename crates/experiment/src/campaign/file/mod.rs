@@ -10,7 +10,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use machine::{Fault, Nanoseconds, Result};
+use machine::{Bytes, Fault, Nanoseconds, Result, nesting};
 
 pub use self::fields::choose;
 use self::fields::{Entry, Fields, Source};
@@ -27,8 +27,9 @@ const MOST_REPETITIONS: u32 = 60;
 /// Times that a run is repeated which failed.
 const RETRIES: u32 = 1;
 
-/// Points of one study at most.
+/// Points of one study at most, and what their axes may take of memory.
 const MOST_POINTS: usize = 1_000_000;
+const MOST_MEMORY: Bytes = Bytes(1 << 30);
 
 /// Reads the file at `path`, with words of its `[set]` replaced.
 ///
@@ -46,9 +47,13 @@ pub fn read(path: &Path, given: &[(String, String)]) -> Result<Campaign> {
 
 /// Reads the text of a file that calls itself `stem` where it has no name.
 pub(crate) fn parse(source: Source, stem: &str, given: &[(String, String)]) -> Result<Campaign> {
+    nesting::read(|| campaign(source, stem, given))
+}
+
+fn campaign(source: Source, stem: &str, given: &[(String, String)]) -> Result<Campaign> {
     let mut file = source.fields()?;
     let name = match file.take("name") {
-        Some(name) => name.text()?.to_owned(),
+        Some(name) => name.name()?.to_owned(),
         None => stem.to_owned(),
     };
     // For readers.
@@ -230,7 +235,10 @@ fn value(entry: Entry) -> Result<Value> {
         return Ok(Value::Number(number));
     }
     if let Some(word) = entry.word() {
-        return Ok(Value::Text(word));
+        return match word.contains(char::is_control) {
+            false => Ok(Value::Text(word)),
+            true => Err(entry.fault("it has a control character", "leave that out")),
+        };
     }
     let next = "write a text, a number, or a list of words";
     if !entry.is_list() {

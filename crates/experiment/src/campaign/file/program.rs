@@ -69,9 +69,9 @@ impl Figures {
 
     fn read(&mut self, mut table: Fields) -> Result<(usize, Option<Merit>)> {
         let named = table.need("name", "write name = \"time\", or any name with a pattern")?;
-        let name = named.text()?.to_owned();
+        let name = named.name()?.to_owned();
         let standard = READ.into_iter().find(|(of, ..)| *of == name);
-        let unit = table.take("unit").map(|unit| unit.text().map(str::to_owned)).transpose()?;
+        let unit = table.take("unit").map(|unit| unit.name().map(str::to_owned)).transpose()?;
         let more = table.take("more").map(|more| more.flag()).transpose()?;
         let pattern = table.take("pattern");
         table.end()?;
@@ -134,7 +134,7 @@ pub fn read<'a>(
     source: Source<'a>,
 ) -> Result<(Program, Vec<Axis>, Range<usize>)> {
     let named = table.need("name", "give it a name")?;
-    let (name, at) = (named.text()?.to_owned(), named.at.clone());
+    let (name, at) = (named.name()?.to_owned(), named.at.clone());
     let kind = table.take("kind");
     let simulated = match kind.as_ref().map(|kind| kind.text()).transpose()? {
         None | Some("command") => false,
@@ -201,7 +201,7 @@ struct Words<'a> {
 impl Words<'_> {
     /// A command as one text, split as a shell does, or as a list.
     fn command(&mut self, entry: Entry) -> Result<Vec<Template>> {
-        let empty = entry.fault("it has no words", "name a program");
+        let (source, at) = (entry.source, entry.at.clone());
         let words: Vec<Template> = if entry.is_list() {
             entry.list()?.iter().map(|word| self.one(word)).collect::<Result<_>>()?
         } else {
@@ -209,7 +209,7 @@ impl Words<'_> {
             let split = split.ok_or_else(|| entry.fault("a quote is open", "close it, or write a list of words"))?;
             split.iter().map(|word| self.template(word, &entry)).collect::<Result<_>>()?
         };
-        if words.is_empty() { Err(empty) } else { Ok(words) }
+        if words.is_empty() { Err(source.fault(at, "it has no words", "name a program")) } else { Ok(words) }
     }
 
     fn one(&mut self, entry: &Entry) -> Result<Template> {

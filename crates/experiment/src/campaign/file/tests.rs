@@ -126,6 +126,10 @@ fn what_cannot_be_is_refused_with_line_and_column() {
         (stop("budget = \"soon\""), "study.toml:4:10: time 'soon'"),
         (axes("[set]\nsize = 3\n"), "study.toml:2:1: 'size' is a word of [set] too"),
         (format!("power = 3\n{}", axes("")), "study.toml:1:9: 3 is no table"),
+        ("name = \"\\u001b[2J\"\n".to_owned() + PROGRAM, "study.toml:1:8: it has a control character"),
+        ("[axes]\n\"a\\u0007\" = [1]\n".to_owned() + PROGRAM, "will not do as a name"),
+        ("[axes]\nsize = [\"\\u009b31m\"]\n".to_owned() + PROGRAM, "study.toml:2:9: it has a control character"),
+        ("[[program]]\nname = \"\\t\"\ncommand = \"a\"\n".to_owned(), "study.toml:2:8: it has a control character"),
     ] {
         let fault = match read(&text) {
             Err(fault) => fault.to_string(),
@@ -134,6 +138,48 @@ fn what_cannot_be_is_refused_with_line_and_column() {
         let said = said.replace("'prog' has", "'{' has a brace that stands alone");
         assert!(fault.contains(&said) && fault.contains("Next: "), "{text}\n{fault}\n{said}");
     }
+}
+
+#[test]
+fn a_small_file_takes_no_more_memory_than_a_study_may() {
+    let refused = |text: &str| read(text).unwrap_err().to_string();
+    let thousand = (0..1000).map(|value| value.to_string()).collect::<Vec<_>>().join(", ");
+    let both = PROGRAM.replace("{size}", "{size} {other}");
+    let (one, other) = (both.clone(), both.replace("\"p\"", "\"q\""));
+    // A million points of either program.
+    let said = refused(&format!("[axes]\nsize = [{thousand}]\nother = [{thousand}]\n{one}{other}"));
+    assert!(said.contains("study.toml:2:1: its axes span more than 1000000 points"), "{said}");
+    // Each with a long value.
+    let text = format!("[axes]\nother = [\"{}\"]\nsize = [{thousand}]\n{one}", "x".repeat(2 << 20));
+    assert!(refused(&text).contains("its points would take more than 1 GiB"));
+    // 300 GB, to tell which word was meant.
+    let (one, other) = ("x".repeat(200_000), "y".repeat(200_000));
+    let text = format!("[axes]\nsize = [\"{one}\", 1]\n[[skip]]\nsize = \"{other}\"\n{PROGRAM}");
+    assert!(refused(&text).contains("has no value yyy"));
+}
+
+#[test]
+fn no_nesting_ends_the_process() {
+    // As deep as TOML may be: tables in one another, each at a key of many parts.
+    let key = ["a"; 70].join(".");
+    let deep = format!("{key} = {{").repeat(70) + "b = 1" + &"}".repeat(70);
+    for text in [deep.clone(), format!("[{key}]\n{deep}\n{deep}"), format!("{deep}\n= "), "a = [".repeat(100_000)] {
+        assert!(read(&text).is_err());
+    }
+}
+
+#[test]
+fn an_axis_of_many_values_is_read_in_bounded_steps() {
+    let values: Vec<String> = (0..20_000).map(|value| value.to_string()).collect();
+    let campaign = read(&format!("[axes]\nsize = [{}]\n{PROGRAM}", values.join(",\n"))).unwrap();
+    assert_eq!(campaign.points.len(), values.len());
+}
+
+#[test]
+fn more_ranks_than_there_are_numbers_are_none() {
+    let text = "[axes]\nnodes = [9223372036854775807]\n[[program]]\nname = \"p\"\ncommand = \"a\"\nranks_a_node = 4\n";
+    let campaign = read(text).unwrap();
+    assert_eq!(known(&campaign.identity, &campaign.points[0], "ranks"), None);
 }
 
 #[test]

@@ -11,6 +11,6 @@
 #SBATCH "--comment=two words, \"quoted\""
 # Joins what the chunks have. A chunk without a store has not begun.
 cd '/home/u/50% of it/.plimsoll/waves.chunks' || exit 71
-set -- *.sqlite
+set -- ./*.sqlite
 [ -e "$1" ] || { echo 'no chunk has begun' >&2; exit 1; }
 exec /opt/plimsoll/bin/plimsoll study merge /home/u/.plimsoll/waves.sqlite "$@"

@@ -270,7 +270,7 @@ impl<'a> Engine<'a> {
                     of.posting.push_back(slot);
                     put(&mut of.sending, (if profile.by_peer { peer } else { 0 }, slot, part));
                     self.sent_messages += 1;
-                    self.sent += amount;
+                    self.sent = self.sent.saturating_add(amount);
                 }
                 Kind::Receive if profile.progress == Progress::Between => {
                     self.post_in_order(rank, Half { peer, tag, which: number }, order);
@@ -300,7 +300,7 @@ impl<'a> Engine<'a> {
         let Message { from, to, rendezvous, bytes, .. } = self.messages[slot];
         if !rendezvous {
             self.messages.give_back(slot);
-            self.received += bytes;
+            self.received = self.received.saturating_add(bytes);
             self.over.push_back((to, receive));
             return;
         }
@@ -383,7 +383,7 @@ impl<'a> Engine<'a> {
         let resumed = self.ranks[rank as usize].job;
         let left = resumed.map_or_else(|| self.length(rank, what), |job| job.left);
         if resumed.is_none() && what != Work::Compute {
-            self.charged += left;
+            self.charged = self.charged.saturating_add(left);
         }
         let Seat { host, core } = self.ranks[rank as usize].seat;
         let from = self.hosts[host].cores[core].protocol.free().max(self.now);
@@ -452,7 +452,7 @@ impl<'a> Engine<'a> {
                 message.copied += bytes;
                 let Message { from, to, .. } = *message;
                 if self.bounded {
-                    self.connections.change(from, to, |buffers| buffers.library += bytes);
+                    self.connections.change(from, to, |of| of.library = of.library.saturating_add(bytes));
                 }
             }
             Work::Hand(slot, part) => self.handed(rank, slot, part),
@@ -488,8 +488,8 @@ impl<'a> Engine<'a> {
         if part == Part::Data && self.bounded {
             let copied = self.copies(&message);
             self.connections.change(message.from, message.to, |buffers| {
-                buffers.socket += bytes;
-                buffers.library -= if copied { bytes } else { 0 };
+                buffers.socket = buffers.socket.saturating_add(bytes);
+                buffers.library = buffers.library.saturating_sub(if copied { bytes } else { 0 });
             });
         }
         if part != Part::Clear && !left {
@@ -558,7 +558,7 @@ impl<'a> Engine<'a> {
             }
             Event::Opened { from, to, bytes } => {
                 if self.bounded {
-                    self.connections.change(from, to, |buffers| buffers.socket -= bytes);
+                    self.connections.change(from, to, |of| of.socket = of.socket.saturating_sub(bytes));
                 }
                 self.wakes.push_back(from);
             }

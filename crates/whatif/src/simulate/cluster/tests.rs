@@ -175,6 +175,22 @@ fn interrupts_stop_the_rank_on_their_core() {
 }
 
 #[test]
+fn bytes_beyond_64_bits_are_counted_as_the_most_there_are() {
+    let each = u64::MAX - 1;
+    let sends = format!("send {each}b to 1\n").repeat(2);
+    let text = format!("num_ranks 2\nrank 0 {{\n{sends}}}\nrank 1 {{\nrecv 1b from 0\nrecv 1b from 0\n}}\n");
+    let schedule = goal::read(text.as_bytes()).unwrap();
+    for bound in [u64::MAX, u64::MAX - 2] {
+        let free = Cost::default();
+        let profile = Profile { send: free, receive: free, library: bound, socket: bound, ..plain(Place::Rank) };
+        let mut cluster = cluster(2, 1, profile);
+        cluster.link.byte = 0.0;
+        let finished = simulate(&mut Running::of(&schedule), &cluster).unwrap();
+        assert_eq!((finished.sent, finished.received), (u64::MAX, u64::MAX));
+    }
+}
+
+#[test]
 fn clocks_dilate_work_and_what_follows_them_of_computing() {
     let halo = Halo { extents: vec![1], steps: 1, computing: 1000, ..Halo::default() };
     for (clocked, time) in [(0.0, 1_000_000), (0.5, 1_500_000), (1.0, 2_000_000)] {

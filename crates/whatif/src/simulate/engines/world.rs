@@ -401,7 +401,7 @@ impl<'p> World<'p> {
             let to = self.peer(rank, peer as usize);
             *clock += self.work(rank, self.path(rank, peer as usize).message);
             self.outcome.messages += 1;
-            self.outcome.sent += amount;
+            self.outcome.sent = self.outcome.sent.saturating_add(amount);
             let gone = if self.placement == Placement::Core && is_inline(&operation) { GONE } else { 0 };
             let message = Message::sent(amount, &self.received);
             let asked = self.ranks[rank].engine.send(to, u64::from(tag), message, number | gone);

@@ -22,7 +22,7 @@ impl Engine<'_> {
             return false;
         }
         let held = if self.bounded { self.connections.of(message.from, message.to).socket } else { 0 };
-        held == 0 || held + message.piece(message.handed, profile.unit) <= profile.socket
+        held == 0 || held.saturating_add(message.piece(message.handed, profile.unit)) <= profile.socket
     }
 
     /// The first piece that a rank can hand, of those to `peer`.
@@ -57,7 +57,8 @@ impl Engine<'_> {
             let message = &self.messages[*slot];
             self.handable(rank, Some(message.to)).or_else(|| {
                 let held = self.connections.of(message.from, message.to).library;
-                let fits = held == 0 || held + message.piece(message.copied, profile.unit) <= profile.library;
+                let more = message.piece(message.copied, profile.unit);
+                let fits = held == 0 || held.saturating_add(more) <= profile.library;
                 let room = message.copied < message.bytes && !message.rendezvous && (self.unbuffered || fits);
                 room.then_some(Work::Copy(*slot))
             })
@@ -115,7 +116,7 @@ impl Engine<'_> {
                     Place::Rank | Place::Softirq => profile.send,
                     Place::Engine | Place::Device => Cost::default(),
                 };
-                own + work(&protocol, first, bytes, dilation, 1.0)
+                own.saturating_add(work(&protocol, first, bytes, dilation, 1.0))
             }
             Work::Take(slot, part) => {
                 let message = &self.messages[slot];
@@ -123,7 +124,7 @@ impl Engine<'_> {
                 let own = work(&profile.take, first, bytes, dilation, far(profile.far, 1));
                 let rank_receives = profile.place == Place::Rank && !self.is_inside(message.from, message.to);
                 let protocol = if rank_receives { profile.receive } else { Cost::default() };
-                own + work(&protocol, first, bytes, dilation, 1.0)
+                own.saturating_add(work(&protocol, first, bytes, dilation, 1.0))
             }
         }
     }

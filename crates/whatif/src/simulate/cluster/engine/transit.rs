@@ -42,7 +42,8 @@ impl Engine<'_> {
             Place::Device => {
                 let time = work(cost, piece.first, piece.bytes, 1.0, 1.0);
                 self.charged = self.charged.saturating_add(time);
-                self.hosts[seat.host].device_busy += time;
+                let busy = &mut self.hosts[seat.host].device_busy;
+                *busy = busy.saturating_add(time);
                 Some(self.hosts[seat.host].device.serve(now, time))
             }
         }
@@ -139,7 +140,7 @@ impl Engine<'_> {
                     return;
                 }
                 if rendezvous {
-                    self.received += self.messages[slot].bytes;
+                    self.received = self.received.saturating_add(self.messages[slot].bytes);
                     self.messages.give_back(slot);
                     self.over.push_back((to, receive));
                 } else if let Some(receive) = self.ranks[to as usize].matching.arrive(which) {
