@@ -292,11 +292,12 @@ impl Daemon {
 
     /// All of it, also where it cannot be kept in the log.
     fn tell_restored(&mut self, job: &str, restored: Vec<What>) -> Result<()> {
-        let told = restored.into_iter().map(|what| {
+        let mut told = Ok(());
+        for what in restored {
             self.counts.restored += u64::from(matches!(what, What::Restored(_)));
-            self.log(job, what)
-        });
-        told.fold(Ok(()), |before, told| before.and(told))
+            told = told.and(self.log(job, what));
+        }
+        told
     }
 
     fn tell(&mut self, place: usize, what: What) -> Result<()> {

@@ -165,7 +165,7 @@ impl<K: Knob> Journal<K> {
         for entry in std::mem::take(&mut self.entries).into_iter().rev() {
             let Entry { knob, back, set } = &entry;
             // The last value is the one that counts.
-            let put_back = || back.iter().fold(Ok(()), |_, value| knob.write(&self.root, value));
+            let put_back = || back.iter().map(|value| knob.write(&self.root, value)).last().unwrap_or(Ok(()));
             let now = match knob.read(&self.root) {
                 // What a killed writer left of a file that is none of the kernel's: nobody set that.
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(set.clone()),

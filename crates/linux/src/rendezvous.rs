@@ -300,7 +300,7 @@ mod tests {
         let _meeting = Meeting::open(&well).unwrap();
         let (send, receive) = mpsc::channel();
         let name = busy.clone();
-        thread::spawn(move || send.send((call(&name), holders(&prefix))));
+        thread::spawn(move || send.send((call(&name), holders(&prefix))).is_ok());
         let (called, found) = receive.recv_timeout(Duration::from_secs(60)).expect("nobody waits for it");
         assert_eq!(called.unwrap_err().kind(), FaultKind::Busy);
         let Holders { own, others, busy: full } = found.unwrap();

@@ -136,7 +136,8 @@ mod tests {
         for name in ["n1", "1st_node.a-b.example", "192.0.2.7", "fe80::1", "localhost"] {
             assert!(is_host_name(name), "{name}");
         }
-        for other in ["", "-n1", "_", ".", "a b", "a,b", "a:2", "a=b", "a;b", "a\nb", "n[1-2]", "ä", &"a".repeat(256)] {
+        for other in ["", "-n1", "_", ".", "a b", "a,b", "a:2", "a=b", "a;b", "a\nb", "n[1-2]", "ä", &"a".repeat(256)]
+        {
             assert!(!is_host_name(other), "{other}");
         }
     }

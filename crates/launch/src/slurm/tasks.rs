@@ -200,8 +200,7 @@ mod tests {
         let text = "17|0|RUNNING|n1|None\n17|1|PENDING||Resources\n17|2|COMPLETED|n1|None\n17|3|PENDING||Nodes | odd\n18|N/A|RUNNING|n1|None\n\
             17|4|RESIZING|n2|None\n17|5|OF_A_LATER_SLURM|n2|None\n17|6|TIMEOUT|n2|None\n";
         let told: Vec<String> = active(text).iter().map(|task| format!("{} {}", task.place, task.state)).collect();
-        let expected =
-            ["0 runs on n1", "1 waits (Resources)", "3 waits (Nodes | odd)", "4 runs on n2", "5 runs on n2"];
+        let expected = ["0 runs on n1", "1 waits (Resources)", "3 waits (Nodes | odd)", "4 runs on n2", "5 runs on n2"];
         assert_eq!(told, expected);
         assert!(active(text).iter().all(|task| task.job == 17 && task.state.is_active()));
     }
