@@ -10,7 +10,7 @@ use crate::abi::{Address, Iovec, Signed};
 use crate::arithmetic::{Datatype, Operator};
 use crate::endpoint::{Endpoint, State};
 use crate::memory::{Memory, wish};
-use crate::offer::PIECES;
+use crate::offer::{PIECES, UNKEPT};
 use crate::refuse::signed;
 use crate::remote::{Action, Wanted};
 use crate::rma::{Manner, Place};
@@ -217,6 +217,9 @@ pub unsafe fn start_message(
     flags: u64,
     work: Option<&DeferredWork>,
 ) -> Signed {
+    if flags & UNKEPT != 0 {
+        return signed(FI_EBADFLAGS);
+    }
     let form = match (comparands, results) {
         (Some(_), _) => Form::Compare,
         (None, Some(_)) => Form::Fetch,

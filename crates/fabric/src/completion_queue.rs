@@ -6,6 +6,8 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use machine::bounds::WRITTEN_UNREAD;
+
 use crate::abi::completion::{CONTEXT_ENTRY, DATA_ENTRY, Entry, ErrorEntry, MSG_ENTRY, TAGGED_ENTRY};
 use crate::abi::constants::*;
 use crate::abi::info::CompletionQueueAttr;
@@ -186,6 +188,15 @@ impl CompletionQueue {
         unsafe { self.state.get() }.ring.push_back((entry, source));
     }
 
+    /// Whether a peer may make another entry.
+    ///
+    /// # Safety
+    /// The domain is entered.
+    pub unsafe fn has_room(&self) -> bool {
+        // SAFETY: as in `push`.
+        unsafe { self.state.get() }.ring.len() < WRITTEN_UNREAD.total.count()
+    }
+
     /// # Safety
     /// The domain is entered.
     #[cold]
@@ -355,6 +366,7 @@ unsafe extern "C" fn strerror(
         FI_ECONNRESET => c"the peer's process has ended, has been silent for too long, or could not be reached; why is on stderr then",
         FI_ENOMSG => c"no such message has arrived",
         FI_EIO => c"the message engine has failed; it said why on stderr",
+        FI_EOVERRUN => c"the peer's application does not read its completion queue",
         FI_ENOKEY => c"the peer has no such memory region, or does not permit this access",
         _ => c"no error of the provider's own",
     };

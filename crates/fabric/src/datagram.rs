@@ -13,6 +13,7 @@ use crate::abi::{Address, Iovec, Signed};
 use crate::endpoint::{Endpoint, State};
 use crate::memory::{Memory, wish};
 use crate::object::Context;
+use crate::offer::UNKEPT;
 use crate::progress::sent;
 use crate::refuse::signed;
 use crate::remote::{own, role};
@@ -136,6 +137,9 @@ unsafe extern "C" fn sendmsg(ep: *mut FidEndpoint, message: *const Message, flag
     // SAFETY: as above.
     unsafe {
         let Some(message) = message.as_ref() else { return signed(FI_EINVAL) };
+        if flags & UNKEPT != 0 {
+            return signed(FI_EBADFLAGS);
+        }
         if flags & FI_TRIGGER != 0 {
             return signed(FI_EINVAL);
         }

@@ -171,7 +171,7 @@ pub unsafe extern "C" fn open(
         };
         let send_flags = given(info.tx_attr).map_or(0, |attr| attr.op_flags);
         let receive_flags = given(info.rx_attr).map_or(0, |attr| attr.op_flags);
-        if (send_flags | receive_flags) & FI_TRIGGER != 0 {
+        if (send_flags | receive_flags) & (FI_TRIGGER | offer::UNKEPT) != 0 {
             return -FI_EINVAL;
         }
         // Datagrams are not triggered.
@@ -573,8 +573,8 @@ unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_voi
             FI_ALIAS => alias::open(endpoint, [state.send_flags, state.receive_flags], argument.cast()),
             FI_GETOPSFLAG | FI_SETOPSFLAG => {
                 let Some(flags) = argument.cast::<u64>().as_mut() else { return -FI_EINVAL };
-                // Only an alias has it: calls that have no flags of their own need not look for it then.
-                if command == FI_SETOPSFLAG && *flags & FI_TRIGGER != 0 {
+                // Only an alias has these: calls that have no flags of their own need not look for them then.
+                if command == FI_SETOPSFLAG && *flags & (FI_TRIGGER | offer::UNKEPT) != 0 {
                     return -FI_EBADFLAGS;
                 }
                 let (set, always) = match *flags & (FI_SEND | FI_RECV) {

@@ -33,7 +33,7 @@ pub struct Victim {
     fabric: *mut FidFabric,
     pub domain: *mut FidDomain,
     pub vector: *mut FidAddressVector,
-    queue: *mut FidCompletionQueue,
+    pub queue: *mut FidCompletionQueue,
     pub endpoint: *mut FidEndpoint,
 }
 
@@ -46,7 +46,7 @@ impl Bytes {
         Bytes(Box::leak(vec![0; length].into_boxed_slice()).as_mut_ptr(), length)
     }
 
-    fn fill(self, byte: u8) {
+    pub fn fill(self, byte: u8) {
         // SAFETY: leaked, and nobody uses it meanwhile.
         unsafe { std::ptr::write_bytes(self.0, byte, self.1) };
     }
@@ -113,7 +113,7 @@ impl Victim {
         address
     }
 
-    fn register(&self, bytes: Bytes, access: u64, key: u64) -> *mut Fid {
+    pub fn register(&self, bytes: Bytes, access: u64, key: u64) -> *mut Fid {
         let mut region = null_mut();
         // SAFETY: an open domain, memory that stays.
         let code = unsafe {
@@ -124,7 +124,7 @@ impl Victim {
         region.cast()
     }
 
-    fn read(&self, into: Bytes, from: Address, key: u64) {
+    pub fn read(&self, into: Bytes, from: Address, key: u64) {
         // SAFETY: an open endpoint, memory that stays.
         let code = unsafe {
             let read = (*(*self.endpoint).rma).read;
@@ -177,14 +177,14 @@ impl Drop for Victim {
 }
 
 /// A peer without a provider.
-struct Peer {
-    engine: Engine<Paths, Vec<u8>>,
+pub struct Peer {
+    pub engine: Engine<Paths, Vec<u8>>,
     victim: PeerIndex,
     got: Vec<Completion<Vec<u8>>>,
 }
 
 /// A write of 8 bytes to the start of region 1, with data.
-const WRITE: Header = Header {
+pub const WRITE: Header = Header {
     kind: Kind::Write,
     datatype: 7,
     operator: 0,
@@ -198,7 +198,7 @@ const WRITE: Header = Header {
 };
 
 impl Peer {
-    fn of(victim: &Victim) -> Peer {
+    pub fn of(victim: &Victim) -> Peer {
         let mut engine = Engine::join(&settings()).unwrap();
         let victim = engine.insert(&victim.name()).unwrap();
         let mut peer = Peer { engine, victim, got: Vec::new() };
@@ -215,20 +215,20 @@ impl Peer {
     }
 
     /// Takes the answer to a request.
-    fn await_answer(&mut self, ticket: u64, length: usize) {
+    pub fn await_answer(&mut self, ticket: u64, length: usize) {
         let tag = TagSelector::exactly(answered(ticket)).within(Space::RemoteData);
         self.engine.receive(Source::Any, tag, vec![0; length], ticket).unwrap();
     }
 
-    fn say(&mut self, space: Space, tag: u64, bytes: Vec<u8>) {
+    pub fn say(&mut self, space: Space, tag: u64, bytes: Vec<u8>) {
         self.engine.send(self.victim, Label::new(space, tag, None), bytes, 0).unwrap();
     }
 
-    fn ask(&mut self, header: Header, operands: &[u8]) {
+    pub fn ask(&mut self, header: Header, operands: &[u8]) {
         self.say(Space::Remote, 0, [&header.write(), operands].concat());
     }
 
-    fn poll(&mut self) {
+    pub fn poll(&mut self) {
         while let Some(done) = self.engine.poll().unwrap() {
             if done.direction == Direction::Receive {
                 self.got.push(done);
@@ -243,19 +243,19 @@ impl Peer {
     }
 
     /// The next message about requests.
-    fn told(&mut self) -> Option<Header> {
+    pub fn told(&mut self) -> Option<Header> {
         let done = self.take(|done| done.envelope.space == Space::Remote)?;
         self.hear();
         Header::read(&done.buffer[..done.envelope.length as usize]).map(|(header, _)| header)
     }
 
     /// The answer to a request: `None` before it is here.
-    fn answer(&mut self, ticket: u64) -> Option<Completion<Vec<u8>>> {
+    pub fn answer(&mut self, ticket: u64) -> Option<Completion<Vec<u8>>> {
         self.take(|done| done.context == ticket && done.envelope.space == Space::RemoteData)
     }
 
     /// Asks, and waits for what becomes of it: the answer's bytes, or the error.
-    fn carry_out(&mut self, victim: &Victim, header: Header, operands: &[u8]) -> Result<Vec<u8>, i32> {
+    pub fn carry_out(&mut self, victim: &Victim, header: Header, operands: &[u8]) -> Result<Vec<u8>, i32> {
         self.await_answer(header.ticket, INLINE);
         self.ask(header, operands);
         until("the request is carried out or refused", || {
@@ -272,7 +272,7 @@ impl Peer {
     }
 
     /// Everything asked so far has come to the victim, and was served as far as it ever will be.
-    fn is_served(&mut self, victim: &Victim) {
+    pub fn is_served(&mut self, victim: &Victim) {
         const MARK: u64 = 0x77;
         let bytes = Bytes::new(8);
         let region = victim.register(bytes, FI_REMOTE_WRITE, MARK);
@@ -287,7 +287,7 @@ impl Peer {
     }
 }
 
-fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+pub fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
         if let Some(found) = found() {
@@ -297,7 +297,7 @@ fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-const BOTH: u64 = FI_REMOTE_READ | FI_REMOTE_WRITE;
+pub const BOTH: u64 = FI_REMOTE_READ | FI_REMOTE_WRITE;
 
 /// Every operation on a region with every access.
 #[test]

@@ -28,6 +28,8 @@ mod hostile;
 #[cfg(test)]
 mod hostile_connections;
 #[cfg(test)]
+mod hostile_remote;
+#[cfg(test)]
 mod hostile_triggers;
 mod info;
 mod listener;

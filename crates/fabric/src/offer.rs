@@ -47,6 +47,8 @@ const TRANSMIT_FLAGS: u64 =
     FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
 const RECEIVE_FLAGS: u64 = FI_COMPLETION | FI_MULTI_RECV;
 const ORDER: u64 = FI_ORDER_SAS;
+/// What a call may ask for and nothing here keeps: it is refused, since its caller relies on it.
+pub const UNKEPT: u64 = FI_FENCE | FI_COMMIT_COMPLETE;
 
 /// The application asks for something else.
 #[derive(Debug, PartialEq)]

@@ -318,7 +318,7 @@ impl State {
         if operation.error == 0 {
             // An error number that a peer made up is none to hand on.
             operation.error = match header.error as i32 {
-                error @ (FI_EINVAL | FI_EOPNOTSUPP | FI_ENOKEY) => error,
+                error @ (FI_EINVAL | FI_EOPNOTSUPP | FI_ENOKEY | FI_EOVERRUN) => error,
                 _ => FI_EIO,
             };
         }

@@ -10,7 +10,7 @@ use crate::abi::{Address, Iovec, Signed};
 use crate::endpoint::{Endpoint, State};
 use crate::memory::{Memory, wish};
 use crate::object::Context;
-use crate::offer::{INJECT, LONGEST};
+use crate::offer::{INJECT, LONGEST, UNKEPT};
 use crate::refuse::signed;
 use crate::remote::{Action, Wanted};
 use crate::send::{pieces, total};
@@ -69,6 +69,8 @@ impl State {
         let Some(peer) = self.peer(place.peer) else { return self.nobody() };
         let Some(length) = total(pieces) else { return signed(FI_EINVAL) };
         let (context, flags) = self.manner(manner);
+        // There is no copying what is yet to be read.
+        let flags = if matches!(action, Action::Read) { flags & !FI_INJECT } else { flags };
         if length > LONGEST || (flags & FI_INJECT != 0 && length > INJECT) {
             return signed(FI_EMSGSIZE);
         }
@@ -119,6 +121,9 @@ unsafe fn start_message(
 ) -> Signed {
     // SAFETY: the caller's promise.
     unsafe {
+        if flags & UNKEPT != 0 {
+            return signed(FI_EBADFLAGS);
+        }
         let Some(pieces) = pieces(message.iov, message.iov_count) else { return signed(FI_EINVAL) };
         let (Some(remote), 1) = (message.remote_iov.as_ref(), message.remote_iov_count) else {
             return signed(FI_EINVAL);
@@ -147,7 +152,7 @@ pub unsafe fn read_message(
     flags: u64,
     work: Option<&DeferredWork>,
 ) -> Signed {
-    // There is no copying what is yet to be read.
+    // What is yet to be read is not copied, and brings no data along.
     //
     // SAFETY: the caller's promise.
     unsafe { start_message(ep, message, flags & !(FI_INJECT | FI_REMOTE_CQ_DATA), Action::Read, work) }

@@ -12,7 +12,7 @@ use crate::abi::{Address, Iovec, Signed};
 use crate::endpoint::{Endpoint, State};
 use crate::memory::{Memory, wish};
 use crate::object::Context;
-use crate::offer::{INJECT, LONGEST, PIECES};
+use crate::offer::{INJECT, LONGEST, PIECES, UNKEPT};
 use crate::progress::sent;
 use crate::receive;
 use crate::refuse::signed;
@@ -192,7 +192,7 @@ unsafe fn start_given(
 ) -> Signed {
     // SAFETY: the caller's promise.
     unsafe {
-        if flags & FI_TRIGGER != 0 {
+        if flags & (FI_TRIGGER | UNKEPT) != 0 {
             return start_later(ep, pieces, to, label, context, flags, work);
         }
         start(ep, pieces, to, label, context, Flags::Given(flags))
@@ -212,6 +212,9 @@ unsafe fn start_later(
     flags: u64,
     work: Option<&DeferredWork>,
 ) -> Signed {
+    if flags & UNKEPT != 0 {
+        return signed(FI_EBADFLAGS);
+    }
     if total(pieces).is_none() {
         return signed(FI_EINVAL);
     }

@@ -26,7 +26,8 @@ slotmap::new_key_type! {
 pub struct Lease {
     peer: PeerIndex,
     ticket: u64,
-    region: u64,
+    /// `None`: it was closed, and its key may be another's.
+    region: Option<u64>,
     request: Option<Request>,
     /// Of a write.
     landing: Option<Landing>,
@@ -68,6 +69,11 @@ impl State {
             return Err(FI_EOPNOTSUPP);
         }
         let target = self.domain.region(header.key, header.address, length, needs).ok_or(FI_ENOKEY)?;
+        let tells = header.kind == Kind::Write && header.flags & WITH_DATA != 0;
+        // SAFETY: progress is made with the domain entered.
+        if tells && self.receives.as_ref().is_some_and(|queue| unsafe { !queue.has_room() }) {
+            return Err(FI_EOVERRUN);
+        }
         match header.kind {
             Kind::Write if header.flags & APART != 0 => Ok(self.lend(peer, header, target, length)),
             Kind::Write => {
@@ -80,14 +86,14 @@ impl State {
                 if header.flags & WITH_DATA != 0 {
                     self.written_with_data(peer, header.data, length);
                 }
-                self.accessed(header.key, FI_REMOTE_WRITE);
+                self.accessed(Some(header.key), FI_REMOTE_WRITE);
                 Ok(self.answer(peer, header.ticket, &[]))
             }
             Kind::Read => {
                 if length > INLINE {
                     return Ok(self.lend(peer, header, target, length));
                 }
-                self.accessed(header.key, FI_REMOTE_READ);
+                self.accessed(Some(header.key), FI_REMOTE_READ);
                 // SAFETY: inside a region, as above; the slice is gone before anybody can close it.
                 let bytes = unsafe { std::slice::from_raw_parts(target, length) };
                 Ok(self.answer(peer, header.ticket, bytes))
@@ -123,7 +129,7 @@ impl State {
                     let target = unsafe { std::slice::from_raw_parts_mut(target, length) };
                     apply(datatype, operator, target, operands, comparands);
                 }
-                self.accessed(header.key, if fetches { FI_REMOTE_READ } else { FI_REMOTE_WRITE });
+                self.accessed(Some(header.key), if fetches { FI_REMOTE_READ } else { FI_REMOTE_WRITE });
                 Ok(self.answer(peer, header.ticket, &before))
             }
             Kind::Failed => Ok(Ok(())),
@@ -131,9 +137,11 @@ impl State {
     }
 
     /// A peer has read or changed a part of a region.
-    fn accessed(&self, region: u64, how: u64) {
+    fn accessed(&self, region: Option<u64>, how: u64) {
         self.count(how, false);
-        self.domain.accessed(region, how);
+        if let Some(region) = region {
+            self.domain.accessed(region, how);
+        }
     }
 
     fn answer(&mut self, peer: PeerIndex, ticket: u64, bytes: &[u8]) -> Result<()> {
@@ -160,8 +168,8 @@ impl State {
         let ticket = header.ticket;
         let data = (header.flags & WITH_DATA != 0).then_some(header.data);
         let landing = (header.kind == Kind::Write).then_some(Landing { length, data });
-        let key =
-            remote.leases.insert(Lease { peer, ticket, region: header.key, request: None, landing, revoked: false });
+        let region = Some(header.key);
+        let key = remote.leases.insert(Lease { peer, ticket, region, request: None, landing, revoked: false });
         remote.load(peer).served += 1;
         // SAFETY: inside a region, which is not closed before `revoke` has taken this back.
         let mut memory = unsafe { Memory::flat(target.cast(), length, wish::REMOTE) };
@@ -213,19 +221,20 @@ impl State {
     pub fn revoke(&mut self, region: u64) -> Result<()> {
         let (Some(remote), Some(engine)) = (&mut self.remote, &mut self.engine) else { return Ok(()) };
         let (mut affected, mut outcome) = (Vec::new(), Ok(()));
-        for lease in remote.leases.values_mut().filter(|lease| lease.region == region && !lease.revoked) {
-            let Some(request) = lease.request else { continue };
-            match engine.take_back(request, Memory::stand_in) {
-                Ok(true) => {
-                    lease.revoked = true;
-                    affected.push((lease.peer, lease.ticket));
-                }
-                // One that has ended and was not noticed yet is as good as any other.
-                Ok(false) => {}
+        for lease in remote.leases.values_mut().filter(|lease| lease.region == Some(region)) {
+            let asked = lease.request.map(|request| engine.take_back(request, Memory::stand_in)).transpose();
+            // One that has ended and was not noticed yet is as good as any other.
+            let in_progress = match asked {
+                Ok(in_progress) => in_progress.unwrap_or(false),
                 Err(fault) => {
                     outcome = Err(fault);
                     break;
                 }
+            };
+            lease.region = None;
+            if in_progress {
+                lease.revoked = true;
+                affected.push((lease.peer, lease.ticket));
             }
         }
         for (peer, ticket) in affected {

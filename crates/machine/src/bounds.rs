@@ -134,6 +134,8 @@ table! {
         mib(512), mib(2 << 10), "the deployment is refused with a fault";
     AGENT_MAPS: "memory of the maps of bodies at an agent's driver hooks", "a client",
         mib(64), mib(256), "the deployment is refused with a fault";
+    AGENT_OBJECT: "maps and programs of an object for an agent's driver hook", "a client's object",
+        Count(32), Said("as offcodes"), "the object is refused with a fault";
     AGENT_CHANNELS: "channels of an agent's offcodes", "a client",
         Count(64), Count(256), "the channel is refused with a fault";
     AGENT_BUFFERS: "buffers of one channel, count times size", "a client",
@@ -150,7 +152,7 @@ table! {
 
     WASM_MODULE: "a module; its compilation, which cannot be interrupted, takes longer the larger it is", "a guest's author",
         mib(2), Said("one at a time at an agent"), "the module is refused with a fault";
-    WASM_FUNCTION: "the code of a module's largest function", "a guest's author",
+    WASM_FUNCTION: "the code of a module's largest function, each local variable as a byte", "a guest's author",
         kib(128), Said("as the module"), "the module is refused with a fault";
     WASM_MEMORY: "linear memory of an instance", "a guest",
         mib(16), Said("as memory of sandboxed bodies"), "growth fails inside the guest";
@@ -217,6 +219,8 @@ table! {
         Count(1), Count(1024), "the request is refused";
     CONNECTION_DATA: "what a connection request carries for the application", "who was given its name",
         Size(Bytes(256)), times(CONNECTION_REQUESTS.total, Size(Bytes(256))), "the request is not read";
+    WRITTEN_UNREAD: "completions that the application has not read, of remote writes with data; those of its own calls count too",
+        "a peer", NONE, Count(1 << 20), "the write is refused: FI_EOVERRUN at its initiator";
     NODE_RANKS: "ranks that a node's engine serves", "a process of this user",
         NONE, Count(1024), "the rank is refused with a fault";
     NODE_CALLERS: "callers at a node's engine that it has not seated", "a process of this user",

@@ -297,9 +297,9 @@ impl<P: Port, B: Buffer> Adapter<P, B> {
         self.card.registered.pool(length)
     }
 
-    /// Registers a message's buffer; `writable` by peers that know its key.
-    pub fn register(&mut self, buffer: B, writable: bool) -> MemoryKey {
-        self.card.registered.register(buffer, writable)
+    /// Registers a message's buffer. The peer of `writer` may write there, and no other that knows its key.
+    pub fn register(&mut self, buffer: B, writer: Option<QueuePairNumber>) -> MemoryKey {
+        self.card.registered.register(buffer, writer)
     }
 
     pub fn deregister(&mut self, key: MemoryKey) -> Option<B> {
@@ -411,16 +411,15 @@ impl<P: Port, B: Buffer> Adapter<P, B> {
         let packets = length.div_ceil(pair.chunk as u64).max(1) as u32;
         let refuse = |cause: String, next| Err(Fault::new(format!("queue pair {}", number.0), cause, next));
         match pair.state {
-            State::ReadyToSend => {}
-            State::Error => {
-                pair.send.post(packets, fill);
-                self.card.flushing.push((number.index() as u32, WorkStatus::Flushed, Opcode::Send));
-                return Ok(());
-            }
+            State::ReadyToSend | State::Error => {}
             state => return refuse(format!("it is in state {state:?}"), "bring it to ReadyToSend first"),
         }
         if !pair.send.post(packets, fill) {
             return refuse("its send queue is full".into(), "wait for a completion");
+        }
+        if pair.state == State::Error {
+            self.card.flushing.push((number.index() as u32, WorkStatus::Flushed, Opcode::Send));
+            return Ok(());
         }
         self.transmit(number.index())
     }

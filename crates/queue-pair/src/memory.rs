@@ -3,6 +3,8 @@
 use engine::Buffer;
 use slotmap::{Key, KeyData, SlotMap};
 
+use crate::queue_pair::QueuePairNumber;
+
 slotmap::new_key_type! {
     struct RegionKey;
 }
@@ -25,7 +27,7 @@ enum Region<B> {
     /// Buffers of the MPI layer.
     Pool(Box<[u8]>),
     /// A message's own buffer, until it is deregistered.
-    Message { buffer: B, writable: bool },
+    Message { buffer: B, writer: Option<QueuePairNumber> },
 }
 
 pub(crate) struct Registered<B> {
@@ -55,9 +57,9 @@ impl<B: Buffer> Registered<B> {
         self.enter(Region::Pool(bytes))
     }
 
-    /// `writable`: by the peer, through RDMA writes.
-    pub fn register(&mut self, buffer: B, writable: bool) -> MemoryKey {
-        self.enter(Region::Message { buffer, writable })
+    /// `writer`: the queue pair whose peer may write there, as into a memory window of type 2; no other that knows the key.
+    pub fn register(&mut self, buffer: B, writer: Option<QueuePairNumber>) -> MemoryKey {
+        self.enter(Region::Message { buffer, writer })
     }
 
     /// Puts another buffer in a message's place, made from it.
@@ -120,12 +122,12 @@ impl<B: Buffer> Registered<B> {
         fits
     }
 
-    /// Writes bytes where a peer wants them; false where it may not.
-    pub fn write_for_peer(&mut self, key: MemoryKey, offset: u64, from: &[u8]) -> bool {
+    /// Writes bytes where the peer of a queue pair wants them; false where it may not.
+    pub fn write_for_peer(&mut self, through: QueuePairNumber, key: MemoryKey, offset: u64, from: &[u8]) -> bool {
         let segment = Segment { key, offset, length: from.len() as u64 };
-        match self.regions.get_mut(region_key(key)) {
-            Some(region @ Region::Message { writable: true, .. }) if region.holds(segment) => {
-                let Region::Message { buffer, .. } = region else { unreachable!("matched just now") };
+        let region = self.regions.get_mut(region_key(key)).filter(|region| region.holds(segment));
+        match region {
+            Some(Region::Message { buffer, writer }) if *writer == Some(through) => {
                 buffer.write(offset as usize, from);
                 true
             }

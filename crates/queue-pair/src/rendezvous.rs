@@ -96,7 +96,8 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
         let receive = &mut self.receives[key];
         let Some(buffer) = receive.buffer.take() else { return };
         let length = envelope.length.min(buffer.length() as u64);
-        let memory = self.adapter.register(buffer, true);
+        let writer = self.connections[envelope.peer.0 as usize].queue_pair;
+        let memory = self.adapter.register(buffer, Some(writer));
         receive.state = ReceiveState::Written { envelope, key: memory };
         let receiver = to_wire(key);
         self.wait(envelope.peer, Waiting::ClearToSend { sender, receiver, key: memory.0, length });
@@ -116,7 +117,7 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
             return false;
         }
         let Some(buffer) = send.buffer.take() else { return false };
-        let from: MemoryKey = self.adapter.register(buffer, false);
+        let from: MemoryKey = self.adapter.register(buffer, None);
         send.registered = Some(from);
         if length > 0 {
             self.wait(peer, Waiting::Write { send: key, from, key: to, length, done: 0 });

@@ -85,6 +85,11 @@ impl<B: Buffer> Card<B> {
     pub fn acknowledged(&mut self, index: usize, psn: u32, verdict: Verdict) {
         let Card { queue_pairs, completions, settings, counters, .. } = self;
         let pair = &mut queue_pairs[index];
+        // Doubled or late: the packet has got through since.
+        if verdict != Verdict::Acknowledged && pair.send.has_arrived(psn) {
+            counters.duplicates += 1;
+            return;
+        }
         let number = pair.number;
         let before = if verdict == Verdict::Acknowledged { advanced(psn, 1) } else { psn };
         let mut progress = false;

@@ -154,7 +154,7 @@ impl<B: Buffer> Card<B> {
         if length > left || place.last != (length == left) {
             return Err(INVALID);
         }
-        if !self.registered.write_for_peer(MemoryKey(key), offset, payload) {
+        if !self.registered.write_for_peer(pair.number, MemoryKey(key), offset, payload) {
             return Err(Refusal::Error(Nak::RemoteAccess, WorkStatus::Flushed));
         }
         pair.arriving = if place.last {

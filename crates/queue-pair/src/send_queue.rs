@@ -197,6 +197,12 @@ impl SendQueue {
         true
     }
 
+    /// The peer has said that the packet of this number has arrived.
+    #[inline]
+    pub fn has_arrived(&self, psn: u32) -> bool {
+        distance(psn, self.oldest_psn) < 0
+    }
+
     /// Goes back: the oldest packet not acknowledged is the next to transmit.
     pub fn rewind(&mut self) {
         self.at = self.head;
@@ -222,5 +228,39 @@ impl SendQueue {
 
     pub fn bytes(&self) -> usize {
         self.elements.len() * size_of::<Element>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::PSN_MASK;
+
+    #[test]
+    fn sequence_numbers_wrap_between_posting_and_acknowledgement() {
+        fn leave(queue: &mut SendQueue) -> Vec<u32> {
+            let mut left = Vec::new();
+            while let Some((_, _, psn)) = queue.next_packet(8) {
+                left.push(psn);
+                queue.sent(psn);
+            }
+            left
+        }
+        let mut queue = SendQueue::new(4, PSN_MASK - 1);
+        let mut ended = Vec::new();
+        for id in 0..40u64 {
+            let first = advanced(PSN_MASK - 1, 3 * id as u32);
+            assert!(queue.post(3, |element| element.id = id));
+            assert_eq!(leave(&mut queue), [0, 1, 2].map(|n| advanced(first, n)));
+            // The first has arrived, the others are sent again.
+            assert!(queue.arrived_before(advanced(first, 1), |_| unreachable!("a part has arrived")));
+            assert!(queue.has_arrived(first) && !queue.has_arrived(advanced(first, 1)));
+            queue.rewind();
+            assert_eq!(leave(&mut queue), [1, 2].map(|n| advanced(first, n)));
+            assert_eq!(queue.in_flight(), 2);
+            assert!(!queue.arrived_before(advanced(first, 4), |_| ()), "it was never sent");
+            assert!(queue.arrived_before(advanced(first, 3), |element| ended.push(element.id)));
+        }
+        assert_eq!(ended, (0..40).collect::<Vec<u64>>());
     }
 }

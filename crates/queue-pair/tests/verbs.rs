@@ -2,10 +2,10 @@
 
 use crate::layers::faulty::{Faulty, Rates};
 use machine::port::memory::{Geometry, MemoryPort, star};
-use machine::{Nanoseconds, PeerIndex, Port};
+use machine::{Nanoseconds, PeerIndex, Port, Sent};
 use queue_pair::{
-    Adapter, Link, MemoryKey, Opcode, QueuePairNumber, ReceiveQueues, Segment, SendWork, Settings, State, Transfer,
-    WorkCompletion, WorkStatus,
+    Adapter, Address, Link, MemoryKey, Opcode, QueuePairNumber, ReceiveQueues, Segment, SendWork, Settings, State,
+    Transfer, WorkCompletion, WorkStatus,
 };
 
 type Card = Adapter<MemoryPort, Vec<u8>>;
@@ -108,7 +108,7 @@ fn a_send_meets_the_oldest_receive_and_both_complete() {
         other.post_receive(b, 10 + id, Segment { key: pool, offset: 100 * id, length: 100 }).unwrap();
     }
     one.post_inline(a, 1, false, 5, |into| into.copy_from_slice(b"first")).unwrap();
-    let source = one.register(vec![7; 90], false);
+    let source = one.register(vec![7; 90], None);
     let transfer = Transfer::Send(whole(source, 90));
     one.post_send(a, SendWork { id: 2, signaled: true, transfer }).unwrap();
     let (sent, received) = run(&mut one, &mut other);
@@ -144,14 +144,84 @@ fn a_message_longer_than_the_receive_breaks_the_connection_and_flushes_the_rest(
     // What is posted to a broken queue pair comes back at once.
     one.post_inline(a, 9, false, 1, |into| into.fill(0)).unwrap();
     assert_eq!(ends(&run(&mut one, &mut other).0), [(9, WorkStatus::Flushed)]);
+    // What would not come back is not taken.
+    for id in 0..8 {
+        one.post_inline(a, id, true, 1, |into| into.fill(0)).unwrap();
+    }
+    assert!(one.post_inline(a, 8, true, 1, |into| into.fill(0)).unwrap_err().cause().contains("full"));
+    assert_eq!(run(&mut one, &mut other).0.len(), 8);
+}
+
+/// An adapter with a queue pair whose peer is a port: it says what it likes, from `first_psn` on.
+fn beside_a_port(settings: &Settings, first_psn: u32) -> (Card, QueuePairNumber, MemoryPort) {
+    let (one, mut others) = star(1, Geometry::default());
+    let mut one: Card = Adapter::open(one, settings).unwrap();
+    let a = create(&mut one);
+    one.modify(a, State::Init).unwrap();
+    one.ready_to_receive(a, Address { queue_pair: QueuePairNumber(2), first_psn, source: 0 }).unwrap();
+    one.modify(a, State::ReadyToSend).unwrap();
+    (one, a, others.remove(0))
+}
+
+/// A packet of the reliable connected transport, and what the adapter makes of it.
+fn hear(one: &mut Card, port: &mut MemoryPort, opcode: u8, to: QueuePairNumber, psn: u32, rest: &[u8]) {
+    let packet = [&[opcode, 0, 0, 0][..], &to.0.to_le_bytes(), &psn.to_le_bytes(), rest].concat();
+    let sent = port.send(HUB, packet.len(), |into| into.copy_from_slice(&packet)).unwrap();
+    assert_eq!(sent, Sent::Taken);
+    port.flush().unwrap();
+    one.poll().unwrap();
+}
+
+#[test]
+fn what_is_said_of_packets_that_have_arrived_or_never_left_changes_nothing() {
+    let settings = Settings { rnr_timer: Nanoseconds(1), rnr_retry: 1, ..small() };
+    let (mut one, a, mut port) = beside_a_port(&settings, 0);
+    let first = one.address(a, 0).unwrap().first_psn;
+    let mut acknowledge = |one: &mut Card, psn, syndrome| hear(one, &mut port, 0x11, a, psn, &[syndrome, 0, 0, 0]);
+    const ARRIVED: u8 = 0x1f;
+    let ended = |one: &mut Card| one.poll_completion().map(|done| (done.id, done.status));
+    one.post_inline(a, 1, true, 1, |into| into.fill(0)).unwrap();
+    acknowledge(&mut one, first, ARRIVED);
+    assert_eq!(ended(&mut one), Some((1, WorkStatus::Success)));
+    one.post_inline(a, 2, true, 1, |into| into.fill(0)).unwrap();
+    // Not ready, out of sequence, and both errors.
+    for syndrome in [0x20, 0x20, 0x20, 0x60, 0x61, 0x62] {
+        acknowledge(&mut one, first, syndrome);
+    }
+    acknowledge(&mut one, first + 2, ARRIVED);
+    let counters = one.counters();
+    assert_eq!((counters.not_ready_received, counters.retransmitted), (0, 0));
+    assert_eq!((counters.duplicates, counters.malformed), (6, 1));
+    assert_eq!((one.state(a).unwrap(), ended(&mut one)), (State::ReadyToSend, None));
+    acknowledge(&mut one, first + 1, ARRIVED);
+    assert_eq!(ended(&mut one), Some((2, WorkStatus::Success)));
+}
+
+#[test]
+fn packets_are_taken_once_and_in_order_where_sequence_numbers_wrap() {
+    const LAST: u32 = (1 << 24) - 1;
+    const SEND_ONLY: u8 = 0x04;
+    let (mut one, a, mut port) = beside_a_port(&small(), LAST - 1);
+    let pool = one.register_pool(4096);
+    for id in 0..4 {
+        one.post_receive(a, id, Segment { key: pool, offset: id, length: 1 }).unwrap();
+    }
+    for (psn, byte) in [(LAST - 1, 1), (LAST, 2), (LAST, 9), (0, 3), (LAST - 1, 9), (3, 9), (1, 4)] {
+        hear(&mut one, &mut port, SEND_ONLY, a, psn, &[byte]);
+    }
+    let ended: Vec<_> = std::iter::from_fn(|| one.poll_completion()).map(|done| (done.id, done.status)).collect();
+    assert_eq!(ended, [0, 1, 2, 3].map(|id| (id, WorkStatus::Success)));
+    assert_eq!(one.memory(whole(pool, 4)).unwrap(), [1, 2, 3, 4]);
+    let counters = one.counters();
+    assert_eq!((counters.duplicates, counters.out_of_sequence), (2, 1));
 }
 
 #[test]
 fn writes_reach_registered_memory_and_no_other() {
-    let (mut one, a, mut other, _) = connected(&small());
+    let (mut one, a, mut other, b) = connected(&small());
     let bytes: Vec<u8> = (0..30_000).map(|place| place as u8).collect();
-    let source = one.register(bytes.clone(), false);
-    let target = other.register(vec![0; 30_000], true);
+    let source = one.register(bytes.clone(), None);
+    let target = other.register(vec![0; 30_000], Some(b));
     let write = |from, key: MemoryKey, offset| Transfer::Write { from, key: key.0, offset };
     let transfer = write(whole(source, 30_000), target, 0);
     one.post_send(a, SendWork { id: 5, signaled: true, transfer }).unwrap();
@@ -160,20 +230,24 @@ fn writes_reach_registered_memory_and_no_other() {
     assert_eq!(received, [], "the peer is not told of a write");
     assert_eq!(other.deregister(target), Some(bytes));
 
-    // Beyond its end, after it was taken back, where it may not be written, and in a pool.
+    // Beyond its end, after it was taken back, where it may not be written, where another may write, and in a pool.
     let (short, closed) = (vec![0; 100], vec![0; 100]);
     let pool = |other: &mut Card| other.register_pool(4096);
-    for case in 0..4 {
+    for case in 0..5 {
         let (mut one, a, mut other, b) = connected(&small());
-        let source = one.register(vec![1; 64], false);
+        let source = one.register(vec![1; 64], None);
         let (key, offset) = match case {
-            0 => (other.register(short.clone(), true), 64),
+            0 => (other.register(short.clone(), Some(b)), 64),
             1 => {
-                let key = other.register(short.clone(), true);
+                let key = other.register(short.clone(), Some(b));
                 other.deregister(key).unwrap();
                 (key, 0)
             }
-            2 => (other.register(closed.clone(), false), 0),
+            2 => (other.register(closed.clone(), None), 0),
+            3 => {
+                let another = create(&mut other);
+                (other.register(closed.clone(), Some(another)), 0)
+            }
             _ => (pool(&mut other), 0),
         };
         let transfer = write(whole(source, 64), key, offset);
@@ -188,7 +262,7 @@ fn writes_reach_registered_memory_and_no_other() {
 #[test]
 fn work_on_memory_that_is_not_registered_is_refused() {
     let (mut one, a, ..) = connected(&small());
-    let key = one.register(vec![0; 10], false);
+    let key = one.register(vec![0; 10], None);
     let send = |from| SendWork { id: 0, signaled: true, transfer: Transfer::Send(from) };
     assert!(one.post_send(a, send(whole(key, 11))).is_err());
     assert!(one.post_send(a, send(Segment { key, offset: u64::MAX, length: 2 })).is_err());

@@ -6,6 +6,10 @@ use wasmparser::{ExternalKind, FuncType, Parser, Payload, TypeRef};
 
 use crate::limits::Limits;
 
+/// Parameters and results of one type. A call, a block or a loop names its type in a few bytes, and takes as long to compile as
+/// that has of these.
+const VALUES: usize = 32;
+
 const GUIDE: &str = "docs/wasm-abi.md says how an offcode is written";
 
 /// The memory that an instance begins with. A fault unless the module imports nothing, exports what the host calls and
@@ -61,6 +65,8 @@ struct Found {
     exported: Vec<(String, u32)>,
     memory: Option<u32>,
     initial: Bytes,
+    /// Of all functions, with their local variables as bytes.
+    code: u64,
     problem: Option<Fault>,
 }
 
@@ -73,10 +79,19 @@ impl Found {
             Payload::TypeSection(types) => {
                 for group in types {
                     for sub in group?.into_types() {
-                        self.types.push(match sub.composite_type.inner {
+                        let function = match sub.composite_type.inner {
                             wasmparser::CompositeInnerType::Func(function) => Some(function),
                             _ => None,
-                        });
+                        };
+                        let values = function.as_ref().map_or(0, |of| of.params().len() + of.results().len());
+                        if values > VALUES {
+                            self.problem = Some(Fault::new(
+                                "wasm module",
+                                format!("a type has {values} parameters and results, the limit is {VALUES}"),
+                                "pass the address of a structure",
+                            ));
+                        }
+                        self.types.push(function);
                     }
                 }
             }
@@ -127,13 +142,24 @@ impl Found {
             }
             Payload::CodeSectionEntry(body) => {
                 let range = body.range();
-                let size = (range.end - range.start) as u64;
-                if size > limits.function.0 {
-                    self.problem = Some(Fault::new(
-                        "wasm module",
-                        format!("a function has {} of code, the limit is {}", Bytes(size), limits.function),
-                        "split the function, or keep the compiler from inlining so much",
-                    ));
+                let mut size = (range.end - range.start) as u64;
+                // A few bytes declare any number of variables, each of which is compiled.
+                for locals in body.get_locals_reader()? {
+                    size = size.saturating_add(locals?.0.into());
+                }
+                self.code = self.code.saturating_add(size);
+                let (what, size, limit, next) = match self.code > limits.module.0 {
+                    true => ("it", self.code, limits.module, "leave variables out that are not used"),
+                    false => {
+                        let next = "split the function, or keep the compiler from inlining so much";
+                        ("a function", size, limits.function, next)
+                    }
+                };
+                if size > limit.0 {
+                    let size = Bytes(size);
+                    let cause =
+                        format!("{what} has {size} of code, each local variable counted as 1 B; the limit is {limit}");
+                    self.problem = Some(Fault::new("wasm module", cause, next));
                 }
             }
             _ => {}

@@ -229,7 +229,7 @@ fn again(store: &mut Store<Bounds>) {
 }
 
 /// The CPU time that the calling thread has used.
-fn cpu_time() -> Duration {
+pub fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

@@ -26,7 +26,7 @@ pub struct Limits {
     /// The module's file.
     pub module: Bytes,
     /// The code of its largest function. Compilation cannot be interrupted; its time grows with the size of the module, and
-    /// faster than that only with the size of a function.
+    /// faster than that only with the size of a function. In both a local variable counts as a byte.
     pub function: Bytes,
 }
 

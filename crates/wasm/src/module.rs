@@ -5,6 +5,7 @@ use offcode::{Attributes, Manifest};
 
 use crate::engine::engine;
 use crate::inspection::inspect;
+use crate::instance::printable;
 use crate::limits::Limits;
 use crate::sandboxed::Sandboxed;
 
@@ -21,9 +22,11 @@ impl Module {
     pub fn compile(bytes: &[u8], limits: &Limits) -> Result<Module> {
         let initial = inspect(bytes, limits)?;
         let compiled = wasmtime::Module::from_binary(engine()?, bytes).map_err(|error| {
+            // Names in it are the author's.
+            let said: String = printable(format!("{error:#}").as_bytes()).chars().take(400).collect();
             Fault::new(
                 "wasm module",
-                format!("it does not compile: {error:#}"),
+                format!("it does not compile: {said}"),
                 "build it for wasm32 with the features of WebAssembly 2.0 and no more",
             )
         })?;

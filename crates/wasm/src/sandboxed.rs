@@ -1,12 +1,14 @@
 //! A wasm instance as an offcode.
 
+use std::time::Duration;
+
 use machine::bounds::OFFCODE_STATE;
 use machine::{Fault, Result};
 use offcode::abi::{self, Event, Record};
 use offcode::map::Entries;
 use offcode::{Activity, Attributes, ChannelId, Context, Guid, Incoming, Manifest, Offcode, Refusal, State};
 
-use crate::instance::{Instance, printable};
+use crate::instance::{Instance, cpu_time, printable};
 use crate::limits::Limits;
 use crate::module::Module;
 use crate::outbox::Outbox;
@@ -16,6 +18,9 @@ use crate::ticker::{Presence, Ticker};
 
 /// Messages that are handed to the guest in one entry. An entry costs more than the handling of a small message.
 pub const BATCH: u32 = 16;
+
+/// How many entries' time all parts of a state have together: how many there are is the guest's choice.
+const STATE_ENTRIES: u32 = 50;
 
 /// Longest line of a guest in the log, and most lines of one entry.
 const LINE: usize = 1024;
@@ -319,6 +324,16 @@ impl Sandboxed {
         }
     }
 
+    /// A fault where the parts of a state have taken too long since then.
+    fn in_time(&self, what: &str, since: Duration) -> Result<()> {
+        let limit = Duration::from_nanos(self.limits.time.0) * STATE_ENTRIES;
+        if cpu_time().saturating_sub(since) <= limit {
+            return Ok(());
+        }
+        let cause = format!("{what} took more than {limit:?} of CPU time");
+        Err(Fault::new(format!("wasm body of {}", self.name), cause, "keep less, or give it larger areas"))
+    }
+
     /// A fault where the guest is of a version that has no state.
     fn has_state(&self) -> Result<()> {
         if self.instance.version >= abi::WITH_STATE {
@@ -450,7 +465,7 @@ impl Offcode for Sandboxed {
     fn save(&mut self, state: &mut State, context: &mut dyn Context) -> Result<()> {
         self.has_state()?;
         self.flush(context);
-        let mut bytes = Vec::new();
+        let (mut bytes, since) = (Vec::new(), cpu_time());
         let allowed = Allowed { state: true, ..Allowed::default() };
         loop {
             let before = bytes.len();
@@ -460,6 +475,7 @@ impl Offcode for Sandboxed {
             }
             let entered = self.enter("save", allowed, Some(&mut bytes), context);
             entered.map_err(|refusal| self.refused("save", &refusal))?;
+            self.in_time("save", since)?;
             // What is longer than it may be is not asked for to its end.
             if bytes.len() == before || bytes.len() > OFFCODE_STATE.each.bytes().0 as usize {
                 *state = State::decode(&bytes)?;
@@ -474,7 +490,7 @@ impl Offcode for Sandboxed {
         self.tell(context);
         let room = self.instance.input().len().saturating_sub(self.filled + Record::LENGTH) & !7;
         let allowed = Allowed { refusal: true, ..Allowed::default() };
-        let mut parts = bytes.chunks(room.max(1)).peekable();
+        let (mut parts, since) = (bytes.chunks(room.max(1)).peekable(), cpu_time());
         // No channel works meanwhile.
         self.initialized = false;
         while let Some(part) = parts.next() {
@@ -484,6 +500,7 @@ impl Offcode for Sandboxed {
             }
             let entered = self.enter("restore", allowed, None, context);
             entered.map_err(|refusal| self.refused("restore", &refusal))?;
+            self.in_time("restore", since)?;
         }
         self.initialized = true;
         Ok(())

@@ -239,6 +239,32 @@ fn a_state_that_is_none_or_has_no_end_is_refused() {
 }
 
 #[test]
+fn a_state_in_ever_more_parts_is_cut_off() {
+    let spin = "(global.set $n (i32.const 0))
+        (loop $again
+          (global.set $n (i32.add (global.get $n) (i32.const 1)))
+          (br_if $again (i32.lt_u (global.get $n) (i32.const 150000))))";
+    let body = format!(
+        "(if (i32.ge_u (global.get $kind) (i32.const 10)) (then {spin}))
+         (if (i32.eq (global.get $kind) (i32.const 10)) (then {} (return (i32.const 24)))) {POLITE}",
+        store(&[6, 8, 0, 0, 0, 0])
+    );
+    // The smallest input area, so that what it restores comes in many parts.
+    let mut words = descriptor();
+    (words[0], words[2]) = (2, offcode::abi::HEAD as u32 + 1024);
+    let limits = Limits { time: Nanoseconds(8_000_000), ..limits() };
+    let mut guest = instantiate(&text(&words, "(global $n (mut i32) (i32.const 0))", &body), &limits).unwrap();
+    let (mut context, mut state) = (Recorder::default(), offcode::State::new(2));
+    guest.initialize(&mut context).unwrap();
+    let said = guest.save(&mut state, &mut context).unwrap_err().to_string();
+    assert!(said.contains("save took more than 400ms of CPU time"), "{said}");
+    state.put("a", b"", &vec![0; (4 << 20) - 64]);
+    let said = guest.restore(&state, &mut context).unwrap_err().to_string();
+    assert!(said.contains("restore took more than 400ms of CPU time"), "{said}");
+    assert!(guest.failure().is_none());
+}
+
+#[test]
 fn descriptors_that_lie_are_refused() {
     let refused = |change: fn(&mut [u32; 9]), of: &str| {
         let mut descriptor = descriptor();
@@ -311,6 +337,21 @@ fn modules_are_refused_before_they_are_compiled() {
     refused(&whole[..whole.len() - 3], &limits(), "it does not parse");
     let long = format!("{} {POLITE}", "(drop (i32.const 1))".repeat(50_000));
     refused(&binary(&text(&descriptor(), "", &long)), &limits(), "a function has");
+    // Few bytes, and much to compile.
+    let variables = |count, functions| {
+        let function = format!("(func (local{}))", " i64".repeat(count));
+        binary(&text(&descriptor(), &function.repeat(functions), POLITE))
+    };
+    refused(&variables(140_000, 1), &limits(), "a function has");
+    let little = Limits { module: Bytes(20_000), ..limits() };
+    refused(&variables(2_000, 10), &little, "each local variable counted as 1 B; the limit is 20000 B");
+    let values = |count: usize| format!("(type (func (param{}) (result i32)))", " i32".repeat(count));
+    Module::compile(&binary(&text(&descriptor(), &values(31), POLITE)), &limits()).unwrap();
+    let said = "a type has 33 parameters and results, the limit is 32";
+    refused(&binary(&text(&descriptor(), &values(32), POLITE)), &limits(), said);
+    // A name that would clear a terminal.
+    let twice = "(func (export \"\\1b[2J\"))".repeat(2);
+    refused(&binary(&text(&descriptor(), &twice, POLITE)), &limits(), "name `\\u{1b}[2J` already defined");
     // Valid to the parser, not to the validator.
     refused(&binary(&text(&descriptor(), "(func $f (result i32))", POLITE)), &limits(), "it does not compile");
     refused(&binary(&text(&descriptor(), "(memory 1)", POLITE)), &limits(), "it does not compile");

@@ -34,6 +34,7 @@ constants! { FLAGS: u64;
     FI_TRANSMIT_COMPLETE = 1 << 27,
     FI_DELIVERY_COMPLETE = 1 << 28,
     FI_AFFINITY = 1 << 29,
+    FI_COMMIT_COMPLETE = 1 << 30,
     FI_MATCH_COMPLETE = 1 << 31,
     FI_AV_USER_ID = 1 << 41,
     FI_LOCAL_COMM = 1 << 51,
@@ -170,6 +171,7 @@ constants! { ERRORS: c_int;
     FI_ETRUNC = 265,
     FI_ENOKEY = 266,
     FI_ENOAV = 267,
+    FI_EOVERRUN = 268,
 }
 
 /// A flag of `fi_getinfo` by which libfabric's own layers look for what they stack on; no header tells it.

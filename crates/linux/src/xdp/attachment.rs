@@ -54,21 +54,19 @@ impl Attachment {
         self.mode
     }
 
-    /// Puts `program` into the place of `before`, which is attached by this: each frame is seen by one of them.
+    /// Puts `program` into the place of `before`, which is attached by this: each frame is seen by one of them. On a fault
+    /// `before` stays.
     pub fn replace(&mut self, before: &Program, program: &Program, interface: &Interface) -> Result<()> {
-        // BPF_F_REPLACE: only where `before` is what is attached.
-        let mut attributes = syscall::LinkUpdate {
-            link: syscall::number(self.link.as_fd()),
-            program: syscall::number(program.as_fd()),
-            flags: 1 << 2,
-            before: syscall::number(before.as_fd()),
-        };
-        syscall::run(Command::LinkUpdate, &mut attributes).map_err(|error| {
+        syscall::replace(self.link.as_fd(), before.as_fd(), program.as_fd()).map_err(|error| {
             let subject = format!("program {} at interface {}", program.name(), interface.name());
             refused(subject, interface, self.mode, &error)
         })?;
         self.program = program.id();
-        self.prove(interface).map(drop)
+        let proven = self.prove(interface).map(drop);
+        if proven.is_err() && syscall::replace(self.link.as_fd(), program.as_fd(), before.as_fd()).is_ok() {
+            self.program = before.id();
+        }
+        proven
     }
 
     /// What the kernel says is in force. A fault where that is not this program in this mode.

@@ -94,6 +94,8 @@ impl Object {
 impl Map {
     /// The value at `key`; `None`: there is none.
     pub fn look_up(&self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        self.has_one_value()?;
+        assert!(key.len() >= self.key_size(), "the kernel reads a whole key");
         let mut value = vec![0u8; self.value_size()];
         let (at, into) = (key.as_ptr() as u64, value.as_mut_ptr() as u64);
         let map = syscall::number(self.as_fd());
@@ -107,6 +109,7 @@ impl Map {
 
     /// The first key, or the one behind a key.
     pub fn key_after(&self, key: Option<&[u8]>) -> io::Result<Option<Vec<u8>>> {
+        assert!(key.is_none_or(|key| key.len() >= self.key_size()), "the kernel reads a whole key");
         let mut next = vec![0u8; self.key_size()];
         let (at, into) = (key.map_or(0, |key| key.as_ptr() as u64), next.as_mut_ptr() as u64);
         let map = syscall::number(self.as_fd());

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use super::debug::Parts;
+
 /// A variable of `.rodata`, `.data` or `.bss`, which each become a map.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Variable {
@@ -23,6 +25,7 @@ struct Section {
     kind: u32,
     has_code: bool,
     link: usize,
+    info: usize,
     offset: usize,
     size: usize,
 }
@@ -32,8 +35,22 @@ const SECTION: usize = 64;
 const SYMBOL: usize = 24;
 const MACHINE_BPF: u64 = 247;
 const SYMBOL_TABLE: u32 = 2;
+const STRINGS: u32 = 3;
 const NO_BITS: u32 = 8;
+/// SHT_REL, and the kinds that no compiler makes for BPF: SHT_RELA, SHT_CREL.
+const RELOCATIONS: [u32; 3] = [9, 4, 0x4000_0014];
+const RELOCATION: usize = 16;
+/// What a relocation of code may change: an instruction that takes an address, and a call of a function of the object.
+const TAKES_ADDRESS: u8 = 0x18;
+const CALLS: [u8; 4] = [0x85, 0x10, 0, 0];
 const LARGEST_VARIABLES: usize = 64 << 20;
+/// The parser copies a name for each that has it, and names may share their ends.
+const LONGEST_NAME: usize = 1024;
+/// Of the source, in debug information.
+const LONGEST_LINE: usize = 4096;
+/// Sections, and functions, of which the kernel takes no more in one program: the parser looks at all for each, and follows calls
+/// by recursion.
+const MOST: usize = 256;
 const SYSCALL: &str = "syscall";
 /// A kind that the parser knows and this loader has no other use for; not longer than `syscall`.
 const STAND_IN: &str = "fentry";
@@ -49,15 +66,22 @@ impl Elf {
             return Err("it was not compiled for BPF".into());
         }
         let (table, count) = (elf.number(40, 8)? as usize, elf.number(60, 2)? as usize);
+        // Where none are stated the parser looks for their number elsewhere.
+        if !(1..=MOST).contains(&count) {
+            return Err(format!("it states {count} sections, not 1 to {MOST}"));
+        }
         elf.names = elf.number(62, 2)? as usize;
         for index in 0..count {
-            let at = table.checked_add(index * SECTION).ok_or("its section table is out of bounds")?;
+            let at = table.checked_add(index * SECTION);
+            let at = at.filter(|&at| bytes.get(at..).is_some_and(|rest| rest.len() >= SECTION));
+            let at = at.ok_or("its section table is out of bounds")?;
             elf.sections.push(Section {
                 name: String::new(),
                 kind: elf.number(at + 4, 4)? as u32,
                 // SHF_EXECINSTR
                 has_code: elf.number(at + 8, 8)? & 4 != 0,
                 link: elf.number(at + 40, 4)? as usize,
+                info: elf.number(at + 44, 4)? as usize,
                 offset: elf.number(at + 24, 8)? as usize,
                 size: elf.number(at + 32, 8)? as usize,
             });
@@ -65,16 +89,96 @@ impl Elf {
         for index in 0..count {
             let name = elf.number(table + index * SECTION, 4)? as usize;
             elf.sections[index].name = elf.text(elf.names, name)?;
-            // The parser makes room for what a section says it has.
-            match elf.sections[index].kind {
-                NO_BITS if elf.sections[index].size > LARGEST_VARIABLES => {
-                    return Err("its variables are too large".into());
-                }
-                NO_BITS => {}
-                _ => elf.content(index).map(drop)?,
+        }
+        elf.check_sizes()?;
+        elf.check_names()?;
+        elf.check_functions()?;
+        elf.check_relocations()?;
+        Ok(elf)
+    }
+
+    /// The parser makes room for what each section says it has.
+    fn check_sizes(&self) -> Result<(), String> {
+        let (mut stored, mut zeros) = (0usize, 0usize);
+        for (index, section) in self.sections.iter().enumerate() {
+            if section.kind == NO_BITS {
+                zeros = zeros.saturating_add(section.size);
+            } else {
+                stored = stored.saturating_add(self.content(index)?.len());
             }
         }
-        Ok(elf)
+        match (stored > self.bytes.len(), zeros > LARGEST_VARIABLES) {
+            (true, _) => Err("its sections overlap".into()),
+            (_, true) => Err("its variables are too large".into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_names(&self) -> Result<(), String> {
+        for (index, section) in self.sections.iter().enumerate().filter(|(_, section)| section.kind != NO_BITS) {
+            let content = self.content(index)?;
+            let (names, most) = match section.name.as_str() {
+                ".BTF" => (Parts::of(content)?.names, LONGEST_LINE),
+                _ if section.kind == STRINGS || index == self.names => (content, LONGEST_NAME),
+                _ => continue,
+            };
+            // Lines have tabs.
+            let plain = |name: &[u8]| most == LONGEST_LINE || !String::from_utf8_lossy(name).contains(char::is_control);
+            if !names.split(|&byte| byte == 0).all(|name| name.len() <= most && plain(name)) {
+                return Err(format!("a name in its {} is longer than {most} bytes, or no text", section.name));
+            }
+        }
+        Ok(())
+    }
+
+    /// The parser copies the code of each.
+    fn check_functions(&self) -> Result<(), String> {
+        let mut functions = Vec::new();
+        for (at, _) in self.symbols() {
+            // STT_FUNC, STT_GNU_IFUNC
+            if matches!(self.number(at + 4, 1)? & 0xf, 2 | 10) {
+                functions.push([self.number(at + 6, 2)?, self.number(at + 8, 8)?, self.number(at + 16, 8)?]);
+            }
+        }
+        functions.sort_unstable();
+        let overlap = |pair: &[[u64; 3]]| {
+            let [[section, begin, size], [of, next, _]] = [pair[0], pair[1]];
+            section == of && begin.saturating_add(size) > next
+        };
+        match functions.len() {
+            count if count > MOST => Err(format!("it has {count} functions, and {MOST} are the most")),
+            _ if functions.windows(2).any(overlap) => Err("its functions overlap".into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The parser writes into whatever instruction a relocation names, and into the one behind it: any but these would not be
+    /// what was looked at once they are loaded.
+    fn check_relocations(&self) -> Result<(), String> {
+        for (index, section) in self.sections.iter().enumerate() {
+            let Some(target) = self.sections.get(section.info).filter(|_| RELOCATIONS.contains(&section.kind)) else {
+                continue;
+            };
+            if !target.has_code && !target.name.starts_with(".text") {
+                continue;
+            }
+            let code = self.content(section.info)?;
+            let is_meant = |relocation: &[u8]| {
+                let at = relocation.first_chunk().map_or(usize::MAX, |at| u64::from_le_bytes(*at) as usize);
+                let rest = code.get(at..).unwrap_or_default();
+                rest.first() == Some(&TAKES_ADDRESS) || rest.starts_with(&CALLS)
+            };
+            if section.kind != RELOCATIONS[0] || !self.content(index)?.chunks(RELOCATION).all(is_meant) {
+                return Err("a relocation of its code is of no address and no call".into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Where each symbol is, and which section has its name.
+    fn symbols(&self) -> impl Iterator<Item = (usize, usize)> {
+        let tables = self.sections.iter().filter(|section| section.kind == SYMBOL_TABLE);
+        tables.flat_map(|table| (0..table.size / SYMBOL).map(move |n| (table.offset + n * SYMBOL, table.link)))
     }
 
     fn number(&self, at: usize, bytes: usize) -> Result<u64, String> {
@@ -91,28 +195,25 @@ impl Elf {
 
     fn text(&self, table: usize, at: usize) -> Result<String, String> {
         let rest = self.content(table)?.get(at..).ok_or("a name is out of bounds")?;
-        let end = rest.iter().position(|&byte| byte == 0).ok_or("a name does not end")?;
+        let end = rest.iter().take(LONGEST_NAME + 1).position(|&byte| byte == 0).ok_or("a name does not end")?;
         Ok(String::from_utf8_lossy(&rest[..end]).into_owned())
     }
 
     pub fn variables(&self) -> Result<BTreeMap<String, Variable>, String> {
         let mut found = BTreeMap::new();
-        for index in (0..self.sections.len()).filter(|&index| self.sections[index].kind == SYMBOL_TABLE) {
-            let symbols = &self.sections[index];
-            for at in (0..symbols.size / SYMBOL).map(|n| symbols.offset + n * SYMBOL) {
-                // STT_OBJECT
-                if self.number(at + 4, 1)? & 0xf != 1 {
-                    continue;
+        for (at, names) in self.symbols() {
+            // STT_OBJECT
+            if self.number(at + 4, 1)? & 0xf != 1 {
+                continue;
+            }
+            let Some(section) = self.sections.get(self.number(at + 6, 2)? as usize) else { continue };
+            if [".rodata", ".data", ".bss"].iter().any(|kind| section.name.starts_with(kind)) {
+                let (offset, size) = (self.number(at + 8, 8)? as usize, self.number(at + 16, 8)? as usize);
+                if offset.checked_add(size).is_none_or(|end| end > section.size) {
+                    return Err("a variable is out of bounds".into());
                 }
-                let Some(section) = self.sections.get(self.number(at + 6, 2)? as usize) else { continue };
-                if [".rodata", ".data", ".bss"].iter().any(|kind| section.name.starts_with(kind)) {
-                    let (offset, size) = (self.number(at + 8, 8)? as usize, self.number(at + 16, 8)? as usize);
-                    if offset.checked_add(size).is_none_or(|end| end > section.size) {
-                        return Err("a variable is out of bounds".into());
-                    }
-                    let name = self.text(symbols.link, self.number(at, 4)? as usize)?;
-                    found.insert(name, Variable { map: section.name.clone(), offset, size });
-                }
+                let name = self.text(names, self.number(at, 4)? as usize)?;
+                found.insert(name, Variable { map: section.name.clone(), offset, size });
             }
         }
         Ok(found)
@@ -180,6 +281,86 @@ mod tests {
         let own = std::fs::read("/proc/self/exe").unwrap();
         assert_eq!(Elf::read(&own).err().as_deref(), Some("it was not compiled for BPF"));
         assert!(Elf::read(b"").is_err());
+    }
+
+    /// The object with another number in a field of a section's header.
+    fn changed(object: &[u8], section: usize, field: usize, number: usize) -> Vec<u8> {
+        let mut bytes = object.to_vec();
+        let table = u64::from_le_bytes(bytes[40..48].try_into().unwrap()) as usize;
+        bytes[table + section * SECTION + field..][..8].copy_from_slice(&(number as u64).to_le_bytes());
+        bytes
+    }
+
+    /// The object with another content of a section, behind all else.
+    fn filled(object: &[u8], section: usize, content: &[u8]) -> Vec<u8> {
+        let object = changed(&changed(object, section, 24, object.len()), section, 32, content.len());
+        [&object[..], content].concat()
+    }
+
+    fn refused(read: Result<Elf, String>, why: &str) {
+        let said = read.err().unwrap_or_else(|| panic!("it was read in spite of '{why}'"));
+        assert!(said.contains(why), "'{said}' does not say '{why}'");
+    }
+
+    /// The linker would make calls of any helper of a harmless instruction: the one behind that which a relocation names.
+    #[test]
+    fn relocations_change_what_takes_an_address_and_calls_alone() {
+        let Some(object) = bpf::ECHO else { return skip::test(bpf::MISSING.unwrap_or_default()) };
+        let elf = Elf::read(object).unwrap();
+        let is_one = |section: &&Section| section.kind == RELOCATIONS[0] && elf.sections[section.info].has_code;
+        let (mut meant, mut other) = (0, 0);
+        for relocations in elf.sections.iter().filter(is_one) {
+            let code = elf.content(relocations.info).unwrap();
+            for at in 0..code.len() + 8 {
+                let mut bytes = object.to_vec();
+                bytes[relocations.offset..][..8].copy_from_slice(&(at as u64).to_le_bytes());
+                match code.get(at..).unwrap_or_default() {
+                    [0x18, ..] | [0x85, 0x10, 0, 0, ..] => meant += usize::from(Elf::read(&bytes).is_ok()),
+                    _ => {
+                        other += 1;
+                        refused(Elf::read(&bytes), "of no address and no call");
+                    }
+                }
+            }
+        }
+        assert!(meant > 0 && other > 0, "{meant}, {other}");
+    }
+
+    #[test]
+    fn what_the_parser_would_make_much_of_is_refused() {
+        let Some(object) = bpf::ECHO else { return skip::test(bpf::MISSING.unwrap_or_default()) };
+        let elf = Elf::read(object).unwrap();
+        let find = |wanted: fn(&Section) -> bool| elf.sections.iter().position(wanted).unwrap();
+        let (code, zeros) = (find(|section| section.has_code), find(|section| section.kind == NO_BITS));
+        let (symbols, strings) = (find(|section| section.kind == SYMBOL_TABLE), elf.sections[elf.names].clone());
+        let whole = changed(&changed(object, code, 24, 0), code, 32, object.len());
+        refused(Elf::read(&whole), "its sections overlap");
+        refused(Elf::read(&changed(object, code, 32, usize::MAX)), "a section is out of bounds");
+        refused(Elf::read(&changed(object, zeros, 32, LARGEST_VARIABLES + 1)), "its variables are too large");
+
+        // Where there is no number of sections, the first one has it.
+        for (field, byte, why) in [
+            (60..62, 0, "states 0 sections"),
+            (60..62, 0xFF, "65535 sections"),
+            (40..48, 0xFF, "table is out of bounds"),
+        ] {
+            let mut bytes = object.to_vec();
+            bytes[field].fill(byte);
+            refused(Elf::read(&bytes), why);
+        }
+
+        let names = elf.content(elf.names).unwrap();
+        let long = |length: usize| [names, &vec![b'a'; length][..], &[0]].concat();
+        Elf::read(&filled(object, elf.names, &long(LONGEST_NAME))).unwrap();
+        refused(Elf::read(&filled(object, elf.names, &long(LONGEST_NAME + 1))), "longer than 1024 bytes");
+        refused(Elf::read(&filled(object, elf.names, &vec![b'a'; strings.size])), "a name does not end");
+        refused(Elf::read(&filled(object, elf.names, &[&[0, 0x1b][..], &names[2..]].concat())), "no text");
+
+        let (function, _) = elf.symbols().find(|&(at, _)| object[at + 4] & 0xf == 2).unwrap();
+        let one = &object[function..][..SYMBOL];
+        let many = filled(object, symbols, &one.repeat(MOST + 1));
+        refused(Elf::read(&many), "it has 257 functions, and 256 are the most");
+        refused(Elf::read(&filled(object, symbols, &one.repeat(2))), "its functions overlap");
     }
 
     proptest! {

@@ -15,6 +15,8 @@ const PER_CORE_ARRAY: u32 = 6;
 const HASH: [u32; 2] = [1, 9];
 const SOCKETS: u32 = 17;
 const RING: u32 = 27;
+/// With a value for each core: arrays, hashes, and what control groups store.
+const PER_CORE: [u32; 4] = [5, PER_CORE_ARRAY, 10, 21];
 const MAPPABLE: u32 = 1 << 10;
 const READ_ONLY_FOR_PROGRAMS: u32 = 1 << 7;
 
@@ -46,11 +48,17 @@ pub(super) fn kind(number: u32, flags: u32) -> Kind {
     }
 }
 
+/// The bytes of a ring that is to have so many: a power of two of pages. `None`: no ring has.
+pub(super) fn ring_bytes(asked: u32) -> Option<u32> {
+    asked.max(rustix::param::page_size() as u32).checked_next_power_of_two()
+}
+
 /// A map. It goes with the last of: this value, the programs that use it, memory made of it.
 #[derive(Debug)]
 pub struct Map {
     descriptor: OwnedFd,
     kind: Kind,
+    per_core: bool,
     key_size: u32,
     value_size: u32,
     entries: u32,
@@ -74,8 +82,7 @@ impl Map {
         // Variables are shared memory too, but constants are frozen, which mappings for writing forbid.
         let flags = definition.map_flags() | if data.is_empty() || constant || device != 0 { 0 } else { MAPPABLE };
         let entries = if number == RING {
-            // A power of two of pages.
-            definition.max_entries().max(1).next_multiple_of(rustix::param::page_size() as u32).next_power_of_two()
+            ring_bytes(definition.max_entries()).ok_or(io::ErrorKind::InvalidInput)?
         } else {
             definition.max_entries()
         };
@@ -109,7 +116,8 @@ impl Map {
             aya_obj::Map::Legacy(_) => (0, 0),
         };
         let (key_size, value_size) = (attributes.key_size, attributes.value_size);
-        let map = Map { descriptor, kind, key_size, value_size, entries, inner, types };
+        let per_core = PER_CORE.contains(&number);
+        let map = Map { descriptor, kind, per_core, key_size, value_size, entries, inner, types };
         if !data.is_empty() {
             map.put(0, data)?;
         }
@@ -121,9 +129,9 @@ impl Map {
 
     /// The same map once more.
     pub(super) fn again(&self) -> io::Result<Map> {
-        let Map { kind, key_size, value_size, entries, types, .. } = *self;
+        let Map { kind, per_core, key_size, value_size, entries, types, .. } = *self;
         let descriptor = self.descriptor.try_clone()?;
-        Ok(Map { descriptor, kind, key_size, value_size, entries, inner: self.inner.clone(), types })
+        Ok(Map { descriptor, kind, per_core, key_size, value_size, entries, inner: self.inner.clone(), types })
     }
 
     /// Sets the value at `key`, which is a number of 32 bits. Panics where `value` is shorter than the map's.
@@ -133,11 +141,17 @@ impl Map {
 
     /// As [`Map::put`], for keys of any kind.
     pub fn put_at(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        self.has_one_value()?;
         assert!(value.len() >= self.value_size as usize, "the kernel reads a whole value");
         assert!(key.len() >= self.key_size as usize, "the kernel reads a whole key");
         let (key, value) = (key.as_ptr() as u64, value.as_ptr() as u64);
         let map = syscall::number(self.as_fd());
         syscall::run(Command::MapUpdate, &mut syscall::MapElement { map, key, value, ..Default::default() })
+    }
+
+    /// An error where each core has its own: the kernel reads and writes all of them, however much room there is.
+    pub(super) fn has_one_value(&self) -> io::Result<()> {
+        if self.per_core { Err(io::ErrorKind::Unsupported.into()) } else { Ok(()) }
     }
 
     /// Removes what is at `key`.

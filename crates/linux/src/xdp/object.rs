@@ -398,6 +398,8 @@ impl Object {
 }
 
 fn bad(name: &str, cause: String) -> Fault {
+    // Names of the object's are in it.
+    let cause = cause.replace(char::is_control, "\u{FFFD}");
     Fault::new(format!("BPF object {name}"), cause, "compile it anew with `clang -target bpf -O2 -g`")
 }
 
@@ -479,7 +481,7 @@ pub(super) fn shortened(log: &str) -> String {
     let mut said = vec![(*last).to_owned()];
     said.extend(instruction.map(|line| format!("at instruction {}", cut(line, 120))));
     said.extend(source.map(|line| format!("of '{}'", cut(line.trim_start_matches("; "), 120))));
-    said.join(" ")
+    said.join(" ").replace(char::is_control, " ")
 }
 
 fn cut(line: &str, most: usize) -> String {

@@ -52,7 +52,12 @@ impl MapOutline {
             Kind::Ring => 1,
             Kind::Other => return None,
         };
-        Some(Bytes(entry.saturating_mul(self.entries.into())))
+        let entries = match self.kind {
+            Kind::Ring => map::ring_bytes(self.entries).unwrap_or(u32::MAX),
+            _ => self.entries,
+        };
+        let page = rustix::param::page_size() as u64;
+        Some(Bytes(entry.saturating_mul(entries.into()).max(1).checked_next_multiple_of(page).unwrap_or(u64::MAX)))
     }
 }
 
@@ -121,5 +126,22 @@ fn reach(instruction: &bpf_insn) -> Option<Reach> {
         (CALL, OF_PROGRAM) | (ADDRESS, 0) => None,
         (CALL | CALL_OF_REGISTER | ADDRESS, _) => Some(Reach::Foreign),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_what_the_kernel_makes_of_the_definition() {
+        let of = |kind, value_size, entries| MapOutline { kind, key_size: 4, value_size, entries }.memory(2).unwrap().0;
+        let page = rustix::param::page_size() as u64;
+        assert_eq!(of(Kind::Ring, 0, 1), page);
+        assert_eq!(of(Kind::Ring, 0, (1 << 20) + 1), 2 << 20);
+        assert_eq!(of(Kind::Array { mappable: true }, 8, 1), page);
+        assert_eq!(of(Kind::PerCoreArray, 8, 1 << 20), 16 << 20);
+        assert!(of(Kind::Ring, 0, u32::MAX) >= u32::MAX.into());
+        assert!(of(Kind::Hash, u32::MAX, u32::MAX) > 1 << 63);
     }
 }

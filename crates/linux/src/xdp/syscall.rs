@@ -123,6 +123,12 @@ pub(super) fn make<A: Attributes>(command: Command, attributes: &mut A) -> io::R
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor as i32) })
 }
 
+/// Puts a program into the place of `before`, where that is what the link has attached (BPF_F_REPLACE).
+pub(super) fn replace(link: BorrowedFd<'_>, before: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
+    let (link, before, program) = (number(link), number(before), number(program));
+    run(Command::LinkUpdate, &mut LinkUpdate { link, program, flags: 1 << 2, before })
+}
+
 pub(super) fn number(descriptor: BorrowedFd<'_>) -> u32 {
     descriptor.as_raw_fd() as u32
 }

@@ -53,19 +53,17 @@ impl Attachment {
         Ok(attachment)
     }
 
-    /// Puts `program` into the place of `before`, which is attached by this: each packet is seen by one of them.
+    /// Puts `program` into the place of `before`, which is attached by this: each packet is seen by one of them. On a fault
+    /// `before` stays.
     pub fn replace(&mut self, before: &Program, program: &Program, interface: &Interface) -> Result<()> {
-        const REPLACE: u32 = 1 << 2;
-        let mut attributes = syscall::LinkUpdate {
-            link: syscall::number(self.link.as_fd()),
-            program: syscall::number(program.as_fd()),
-            flags: REPLACE,
-            before: syscall::number(before.as_fd()),
-        };
-        let updated = syscall::run(Command::LinkUpdate, &mut attributes);
+        let updated = syscall::replace(self.link.as_fd(), before.as_fd(), program.as_fd());
         updated.map_err(|error| refused(at(program.name(), interface, self.direction), &error))?;
         self.program = program.id();
-        self.prove(interface).map(drop)
+        let proven = self.prove(interface).map(drop);
+        if proven.is_err() && syscall::replace(self.link.as_fd(), program.as_fd(), before.as_fd()).is_ok() {
+            self.program = before.id();
+        }
+        proven
     }
 
     /// Its place among the programs that the kernel says are at the hook, from 0, and these. A fault where it is not there.

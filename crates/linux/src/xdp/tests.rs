@@ -129,6 +129,8 @@ fn what_the_verifier_refuses_is_told_in_a_few_words() {
         "R2 !read_ok at instruction 0: (61) r0 = *(u32 *)(r2 +0) of 'int x = *(int *)0; @ bad.c:3'"
     );
     assert_eq!(object::shortened(""), "");
+    let hostile = object::shortened("; \x1b[2J @ a.c:1\n0: (95) exit\nno\x07\n");
+    assert_eq!(hostile, "no  at instruction 0: (95) exit of ' [2J @ a.c:1'");
     let fault = Object::load("text", b"not an object").unwrap_err();
     assert!(fault.to_string().contains("ELF"), "{fault}");
     let Some(softirq) = bpf::SOFTIRQ else { return skip::part(bpf::MISSING.unwrap_or_default()) };
@@ -251,6 +253,41 @@ fn stages_run_in_order_until_a_verdict_ends_it_and_each_is_counted() {
     assert!(shown(&objects[0], "OUT_first").unwrap_err().to_string().contains("no values to read"));
     assert!(shown(&objects[0], "NONE").unwrap_err().to_string().contains("VERDICT"));
     assert_eq!([seen(&objects[0]), seen(&objects[2]), seen(&objects[3])], [6, 4, 4]);
+}
+
+#[test]
+fn values_of_all_cores_are_not_taken_for_one() {
+    let Some(_) = echo() else { return };
+    let object = body("one", PASS);
+    let (_, counts) = link(XdpMode::Native, &[stage(&object, 0, ONLY_PASS)], 1, None).unwrap();
+    let (key, value) = (0u32.to_ne_bytes(), vec![0; counts.value_size()]);
+    for outcome in [counts.look_up(&key).map(drop), counts.put_at(&key, &value)] {
+        assert_eq!(outcome.unwrap_err().kind(), std::io::ErrorKind::Unsupported);
+    }
+    assert_eq!(counted(&counts, 0).unwrap().runs, 0);
+}
+
+#[test]
+fn a_program_that_is_not_proven_in_its_place_gives_it_back() {
+    let (Some(_), Some(lab)) = (echo(), lab()) else { return };
+    let elsewhere = lab.inside(Host::A, || Interface::named(lab.interface(Host::A)).unwrap()).unwrap();
+    let (interface, objects) = (at_b(&lab), [body("one", PASS), body("two", PASS)]);
+    let programs = |name: &str| objects.each_ref().map(|object| object.program(name).unwrap());
+
+    let [one, two] = programs("verdict");
+    let mut attachment = Attachment::new(one, &interface, XdpMode::Native).unwrap();
+    // There is none where it is looked for.
+    attachment.replace(one, two, &elsewhere).unwrap_err();
+    assert_eq!(attachment.prove(&interface).unwrap().id, one.id());
+    attachment.replace(one, two, &interface).unwrap();
+    assert_eq!(attachment.prove(&interface).unwrap().id, two.id());
+
+    let [one, two] = programs("verdict_of_packet");
+    let mut attachment = tcx::Attachment::new(one, &interface, Direction::Ingress).unwrap();
+    attachment.replace(one, two, &elsewhere).unwrap_err();
+    assert_eq!(attachment.prove(&interface).unwrap().1[0].id, one.id());
+    attachment.replace(one, two, &interface).unwrap();
+    assert_eq!(attachment.prove(&interface).unwrap().1[0].id, two.id());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! of their own.
 
 use linux::xdp::{Kind, Outline, Reach};
+use machine::bounds::AGENT_OBJECT;
 use offcode::manifest::ProgramRole;
 
 /// What a guest may call: what works on its own maps and on the frame at hand, or tells the time and the core. None of these
@@ -23,6 +24,12 @@ pub(super) fn refusal(role: ProgramRole, outline: &Outline) -> Option<(String, &
     if role == ProgramRole::Producer {
         let why = "it makes frames by itself, and hooks of agents run on frames that arrive";
         return Some((why.into(), "place it at a driver hook of this host, or at a core"));
+    }
+    // Each is a descriptor of the agent's, and the verifier takes its time for each program.
+    let (has, most) = (outline.maps().count() + outline.programs().len(), AGENT_OBJECT.each.count());
+    if has > most {
+        let why = format!("it has {has} maps and programs, and agents take {most} from one object");
+        return Some((why, "leave out what it does not need, or place it at a driver hook of this host"));
     }
     for name in outline.maps() {
         match outline.map(name).map(|map| map.kind) {
@@ -52,4 +59,54 @@ pub(super) fn refusal(role: ProgramRole, outline: &Outline) -> Option<(String, &
             Some((why, "leave it out, or place it at a driver hook of this host"))
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The object with so many more sections of variables, which are maps.
+    fn with_maps(object: &[u8], more: usize) -> Vec<u8> {
+        const HEADER: usize = 64;
+        let number = |at: usize, length: usize| {
+            object[at..][..length].iter().rev().fold(0, |number, &byte| number << 8 | usize::from(byte))
+        };
+        let (table, count, names) = (number(40, 8), number(60, 2), number(62, 2));
+        let mut headers = object[table..][..count * HEADER].to_vec();
+        let own = table + names * HEADER;
+        let mut text = object[number(own + 24, 8)..][..number(own + 32, 8)].to_vec();
+        for n in 0..more {
+            let mut header = [0; HEADER];
+            header[..4].copy_from_slice(&(text.len() as u32).to_le_bytes());
+            // SHT_NOBITS, to be written, of 8 aligned bytes.
+            (header[4], header[8], header[32], header[48]) = (8, 3, 8, 8);
+            headers.extend(header);
+            text.extend(format!(".bss.{n}\0").bytes());
+        }
+        let mut all = object.to_vec();
+        for (field, number) in [(24, all.len()), (32, text.len())] {
+            headers[names * HEADER + field..][..8].copy_from_slice(&(number as u64).to_le_bytes());
+        }
+        all.extend(text);
+        all.resize(all.len().next_multiple_of(8), 0);
+        let at = all.len() as u64;
+        all.extend(headers);
+        all[40..48].copy_from_slice(&at.to_le_bytes());
+        all[60..62].copy_from_slice(&((count + more) as u16).to_le_bytes());
+        all
+    }
+
+    #[test]
+    fn an_object_of_more_parts_than_an_agent_takes_is_no_guest() {
+        let Some(object) = bpf::ECHO else { return skip::test(bpf::MISSING.unwrap_or_default()) };
+        let parts = |outline: &Outline| outline.maps().count() + outline.programs().len();
+        let own = parts(&Outline::read("echo", object).unwrap());
+        let left = AGENT_OBJECT.each.count() - own;
+        for (more, fits) in [(0, true), (left, true), (left + 1, false)] {
+            let outline = Outline::read("echo", &with_maps(object, more)).unwrap();
+            assert_eq!(parts(&outline), own + more);
+            let refusal = refusal(ProgramRole::Hook, &outline);
+            assert_eq!(refusal.is_none(), fits, "{more} more: {refusal:?}");
+        }
+    }
 }

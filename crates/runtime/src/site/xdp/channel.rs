@@ -194,7 +194,8 @@ impl Channel for Messages {
         }
         let (head, slots) = (input.value(0), input.entries() - 1);
         let written = head[WRITTEN].load(Ordering::Relaxed);
-        if written - head[READ].load(Ordering::Acquire) >= u64::from(self.specification.buffers.count) {
+        // The program may write both.
+        if written.wrapping_sub(head[READ].load(Ordering::Acquire)) >= u64::from(self.specification.buffers.count) {
             return Ok(match self.specification.delivery {
                 Delivery::Reliable => {
                     self.counted.full += 1;
@@ -215,7 +216,7 @@ impl Channel for Messages {
             word[..from.len()].copy_from_slice(from);
             to.store(u64::from_ne_bytes(word), Ordering::Relaxed);
         }
-        head[WRITTEN].store(written + 1, Ordering::Release);
+        head[WRITTEN].store(written.wrapping_add(1), Ordering::Release);
         self.counted.written += 1;
         self.inner.uses.fetch_add(1, Ordering::Relaxed);
         if let Some(handler) = &self.handler {

@@ -246,6 +246,27 @@ fn messages_go_to_a_handler_in_the_kernel_and_come_back() {
     assert!(site.evidence(slot).unwrap().uses >= 100);
 }
 
+#[test]
+fn a_program_that_garbles_the_counters_of_its_channel_harms_it_alone() {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    let Some(lab) = lab() else { return };
+    let mut site = site(&lab, Host::B, XdpMode::Native);
+    let slot = site.deploy(echo(&[])).unwrap();
+    let asked = conformance::specification(offcode::Cast::Unicast, Delivery::Reliable, Synchronization::Poll);
+    let mut end = site.connect(slot, "echo", asked).unwrap();
+    site.initialize(slot).unwrap();
+    site.start(slot).unwrap();
+    let input = site.shared(slot, "IN").unwrap();
+    let most = u64::MAX;
+    for (written, read, outcome) in [(0, 1, Written::Full), (most, 3, Written::Full), (most, most, Written::Taken)] {
+        input.value(0)[0].store(written, Relaxed);
+        input.value(0)[channel::READ].store(read, Relaxed);
+        assert_eq!(end.write(b"x").unwrap(), outcome, "{written} written, {read} read");
+    }
+    assert_eq!(input.value(0)[0].load(Relaxed), 0);
+}
+
 /// The far end of a channel: each step a call of a program in the kernel.
 struct FarEnd {
     inner: Arc<Inner>,
