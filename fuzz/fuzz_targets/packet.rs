@@ -26,6 +26,7 @@ fuzz_target!(|input: &[u8]| {
     engine.add_peer(LinkConfig {
         mtu: Bytes(128),
         eager_limit: Bytes(300),
+        eager_near: None,
         remote_read: port & 2 != 0,
         credit_messages: CREDIT_MESSAGES,
         credit_bytes: Bytes(CREDIT_BYTES),

@@ -223,7 +223,7 @@ mod tests {
         fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
         // Who may run a program and not read it hides its process: the folder of that in `/proc` is root's.
         let hidden = home.path().join("sleep");
-        fs::copy("/bin/sleep", &hidden).unwrap();
+        skip::copy_program("/bin/sleep".as_ref(), &hidden);
         fs::set_permissions(&hidden, fs::Permissions::from_mode(0o711)).unwrap();
         let ours = rank("/bin/sleep".as_ref(), 0, &namespace).unwrap();
         for program in [Path::new("/bin/sleep"), hidden.as_path()] {

@@ -1,7 +1,6 @@
 //! The page of `plimsoll doctor`, on archived machines, on fabricated installations, and on this host.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use doctor::{Checkup, Programs, State, examine};
@@ -33,8 +32,7 @@ impl Folder {
 
     fn with(self, name: &str, text: &str) -> Folder {
         let path = self.0.path().join(name);
-        fs::write(&path, format!("#!/bin/sh\ncat <<'END'\n{text}\nEND\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        skip::program(&path, &format!("#!/bin/sh\ncat <<'END'\n{text}\nEND\n"));
         self
     }
 

@@ -2,7 +2,6 @@
 //! so that these tests hold what it is called with and what plimsoll does with its answer; Slurm itself is no part of them.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
@@ -39,8 +38,7 @@ impl Job {
     /// A command of the batch system.
     fn add(&self, name: &str, script: &str) {
         let path = self.folder.path().join(name);
-        fs::write(&path, format!("#!/bin/sh\n{script}")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        skip::program(&path, &format!("#!/bin/sh\n{script}"));
     }
 
     /// A job of the two hosts of `lab`. Processes on host b take it for another machine, which has another boot.

@@ -2,7 +2,6 @@
 //! that does with taskset what it is told; Slurm itself is no part of these tests.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -241,8 +240,7 @@ wait
 fn srun() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("srun");
-    fs::write(&path, SRUN).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    skip::program(&path, SRUN);
     (folder, path)
 }
 

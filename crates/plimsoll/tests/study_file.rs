@@ -289,11 +289,7 @@ fn a_full_disk_ends_the_study_and_keeps_what_was_finished() {
 fn a_program_that_was_built_anew_is_not_mixed_with_the_one_before() {
     let place = tempfile::tempdir().unwrap();
     let program = place.path().join("program");
-    let build = |text: &str| {
-        use std::os::unix::fs::PermissionsExt;
-        fs::write(&program, text).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    };
+    let build = |text: &str| skip::program(&program, text);
     build("#!/bin/sh\nexit 0\n");
     fs::write(place.path().join("b.toml"), "repetitions = 1\n[[program]]\nname = \"p\"\ncommand = \"./program\"\n")
         .unwrap();

@@ -12,7 +12,7 @@ use std::env;
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread;
 
@@ -32,6 +32,23 @@ pub fn test(reason: impl Display) {
 /// A part of the test is left out, and the rest of it runs.
 pub fn part(reason: impl Display) {
     record("part", &reason.to_string());
+}
+
+/// Makes `path` a program of this text. Another process writes it: a fork of another thread inherits
+/// what this one has open for writing, and nothing runs a file that is being written.
+pub fn program(path: &Path, text: &str) {
+    write_by("cat > \"$0\" && chmod 755 \"$0\"", path, text);
+}
+
+/// A copy of the program `of`.
+pub fn copy_program(of: &Path, path: &Path) {
+    write_by("read -r of; cp \"$of\" \"$0\"", path, &format!("{}\n", of.display()));
+}
+
+fn write_by(script: &str, path: &Path, text: &str) {
+    let mut shell = Command::new("sh").args(["-c", script]).arg(path).stdin(Stdio::piped()).spawn().unwrap();
+    shell.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    assert!(shell.wait().unwrap().success(), "{}", path.display());
 }
 
 /// A command that a line of `scripts/packages` provides. Where it is missing, the test is left out.

@@ -115,7 +115,7 @@ impl Place {
         let program = self.path().join(into);
         let kept =
             compiled::kept(&compiled::Unit { compiler, flags: &flags, sources, into, extra, folder: self.path() });
-        fs::copy(&kept, &program).unwrap_or_else(|error| panic!("{}: {error}", kept.display()));
+        skip::copy_program(&kept, &program);
         program
     }
 

@@ -1,13 +1,10 @@
-use std::fs;
-
 use super::*;
 
 fn line(launcher: &str, words: &str, seats: &str) -> Result<Line> {
     // A launcher of this name that says whose it is; the programs are real.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(launcher.split(' ').next().unwrap());
-    fs::write(&path, SCRIPT).unwrap();
-    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    skip::program(&path, SCRIPT);
     let first = path.display().to_string();
     let rest = launcher.split(' ').skip(1).chain(words.split_whitespace()).map(str::to_owned);
     let recorded: Vec<String> = std::iter::once(first.clone()).chain(rest).collect();
