@@ -114,9 +114,11 @@ fn a_recorded_program_is_mapped_and_its_launch_line_read_back() {
         };
         [(core(0), own), (core(1), other)].map(|(core, share)| format!("{}:{core}={share}", this_host()))
     };
-    let asked = |[one, other]: &[String; 2], more: &[&str]| {
-        let words = [&["map", "run", "--capability", one, "--capability", other], more].concat();
-        let (code, said, errors) = plimsoll(place, &words);
+    let ask = |[one, other]: &[String; 2], more: &[&str]| {
+        plimsoll(place, &[&["map", "run", "--capability", one, "--capability", other], more].concat())
+    };
+    let asked = |shares: &[String; 2], more: &[&str]| {
+        let (code, said, errors) = ask(shares, more);
         assert_eq!(code, 0, "{errors}");
         said
     };
@@ -124,12 +126,15 @@ fn a_recorded_program_is_mapped_and_its_launch_line_read_back() {
     let mut tries = 0;
     let (burdened, moved) = loop {
         let burdened = shares(0.5, 1.0);
-        let moved: Value = serde_json::from_str(&asked(&burdened, &["--json"])).unwrap();
+        // It may also be too short for its ranks to be seen where they are.
+        let (code, said, errors) = ask(&burdened, &["--json"]);
+        assert!(code == 0 || errors.contains("most of the time"), "{errors}");
+        let moved: Value = serde_json::from_str(&said).unwrap_or_default();
         if moved["advice"] == "move" {
             break (burdened, moved);
         }
         tries += 1;
-        assert!(tries < 20, "{moved}");
+        assert!(tries < 20, "{said}{errors}");
         std::fs::remove_dir_all(place.join("run")).unwrap();
         record();
     };
