@@ -172,7 +172,7 @@ impl<K: Knob> Journal<K> {
                 now => now,
             };
             let outcome = now.and_then(|now| {
-                // Whoever is killed on the way back leaves a step of it.
+                // A restore that was killed leaves one of its steps.
                 if now == *set || back.iter().rev().skip(1).any(|value| *value == now) {
                     return put_back();
                 }

@@ -100,7 +100,7 @@ impl Fault {
 }
 
 impl fmt::Display for Fault {
-    /// Names in it may be those of a stranger's file, which shall not drive a terminal: control characters become U+FFFD.
+    /// Control characters become U+FFFD: names in it may come from an untrusted file, and must not drive the terminal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = format!("{}: {}. Next: {}", self.subject, self.cause.trim_end_matches('.'), self.next);
         f.write_str(&text.replace(|c: char| c.is_control() && c != '\n' && c != '\t', "\u{FFFD}"))

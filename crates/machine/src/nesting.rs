@@ -1,4 +1,4 @@
-//! Reading what a stranger may have nested deeply.
+//! Reads files of untrusted authors, whose values may be nested deeply.
 
 use std::panic::resume_unwind;
 use std::thread::{Builder, scope};

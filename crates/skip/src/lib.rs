@@ -34,8 +34,8 @@ pub fn part(reason: impl Display) {
     record("part", &reason.to_string());
 }
 
-/// Makes `path` a program of this text. Another process writes it: a fork of another thread inherits
-/// what this one has open for writing, and nothing runs a file that is being written.
+/// Makes `path` a program of this text. A child writes the file: a concurrent fork would inherit a descriptor that this process
+/// has open for writing, and `exec` would then fail with 'Text file busy'.
 pub fn program(path: &Path, text: &str) {
     write_by("cat > \"$0\" && chmod 755 \"$0\"", path, text);
 }
