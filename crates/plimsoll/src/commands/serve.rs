@@ -19,12 +19,12 @@ pub struct Arguments {
     /// Address to listen on, with or without a port; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1", value_parser = address)]
     listen: SocketAddr,
-    /// Answers those alone who know the word in this file, of 16 bytes or more, which its owner alone may read; the other end
-    /// has it by --key too
+    /// File (mode 0600) with a secret word of 16 bytes or more: clients that do not know it are refused; they name a copy of
+    /// the file with their own --key
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
-    /// What they may ask for beside messages over sockets: cores (the engine on a core of its own), hooks (the engine's
-    /// networks afxdp and xdp, which attach a program to the interface that they come by)
+    /// What clients with the key may ask for beyond messages over sockets: cores (the engine on a core of its own), hooks (the
+    /// engine's networks afxdp and xdp, which attach a program to the interface that the client came by)
     #[arg(long, value_name = "WHAT,...", value_delimiter = ',', requires = "key")]
     allow: Vec<Grant>,
     /// Answers nobody but the bench whose secret has this SHA-256, and ends with it
