@@ -281,6 +281,13 @@ fn a_command_that_never_tells_is_refused() {
 }
 
 #[test]
+fn a_command_prints_numbers_as_in_no_language() {
+    assert!(command("test \"$LC_ALL\" = C && echo 5 W").is_ok());
+    let fault = command("echo 'Power: 1,234 Watts'").err().expect("it is 1.234 W or 1234 W");
+    assert!(fault.cause().contains("a comma"), "{fault}");
+}
+
+#[test]
 fn a_file_that_is_written_is_followed() {
     use std::io::Write;
     let folder = tempfile::tempdir().unwrap();
