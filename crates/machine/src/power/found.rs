@@ -88,7 +88,7 @@ pub fn rapl(source: &Source) -> Search {
             _ => (Covers::Package, None),
         };
         let measure = Measure::Counter {
-            range: source.number(&format!("{POWERCAP}/{zone}/max_energy_range_uj")),
+            range: source.number(&format!("{POWERCAP}/{zone}/max_energy_range_uj")).filter(|range| *range > 0),
             step: 62,
             lag: Nanoseconds(1_000_000),
         };
