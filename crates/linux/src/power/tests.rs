@@ -234,6 +234,33 @@ fn a_platform_is_not_added_and_a_counter_without_a_range_never_goes_round() {
 }
 
 #[test]
+fn files_that_are_there_and_tell_nothing_are_named() {
+    for (text, said) in [("", "holds ''"), ("-1200000", "holds '-1200000'"), ("n/a", "holds 'n/a'")] {
+        let ground = Ground::new();
+        ground.write("sys/class/hwmon/hwmon1/power1_average", text);
+        ground.write("sys/class/powercap/intel-rapl:0:1/energy_uj", text);
+        let list = Listing::of(&machine::Source::open(ground.root()).unwrap());
+        let of =
+            |kind: &str| list.refused.iter().find(|feature| feature.name == kind).unwrap_or_else(|| panic!("{list:?}"));
+        for (kind, file) in [("hwmon", "hwmon1/power1_average"), ("rapl", "intel-rapl:0:1/energy_uj")] {
+            let why = of(kind).availability.explanation();
+            assert!(why.contains(file) && why.contains(said), "{why}");
+            assert!(of(kind).availability.next().is_some_and(|next| next.contains("firmware")), "{list:?}");
+        }
+        assert!(list.sensors.iter().any(|sensor| sensor.name == "rapl:package-0"), "the others are there: {list:?}");
+    }
+    // Reading a folder fails as a file of a driver may, for another reason than the user's rights.
+    let ground = Ground::new();
+    for supply in ["hwmon1/power1_average", "hwmon1/power2_input"] {
+        let _ = fs::remove_file(ground.root().join("sys/class/hwmon").join(supply));
+        fs::create_dir(ground.root().join("sys/class/hwmon").join(supply)).unwrap();
+    }
+    let settings = Settings { root: ground.root().into(), ..Settings::default() };
+    let fault = Meter::with(&["hwmon".parse().unwrap()], &settings).err().expect("there is no number");
+    assert!(fault.cause().contains("power1_average: errno21; 1 more like it"), "{fault}");
+}
+
+#[test]
 fn a_controller_that_renews_nothing_is_told() {
     let ground = Ground::new();
     let mut meter = ground.meter("cray");
