@@ -26,7 +26,7 @@ pub struct Csv {
     rest: Vec<u8>,
     /// Time of the last line that had one.
     last: Option<Nanoseconds>,
-    /// The same as it is written, of lines that name no zone, until it was compared with the file's own time.
+    /// That time as it is written, where it names no zone, until it was compared with the file's own.
     without_zone: Option<Epoch>,
     /// The clock of the lines less ours, ns, as it was stated.
     ahead: i64,
@@ -198,8 +198,8 @@ impl Csv {
             // Zones are whole quarters of an hour apart.
             let offset = self.ahead / 1_000_000_000 + (ahead as f64 / 900.0).round() as i64 * 900;
             self.notes.push(format!(
-                "{path}: its times name no zone and are taken for UTC, by which the last is {hours:.1} h {side} the file was \
-                 written: where they are local, state offset={offset}"
+                "{path}: its times name no zone and are taken for UTC, by which the last is {hours:.1} h {side} the \
+                 file was written: where they are local, state offset={offset}"
             ));
         }
     }
