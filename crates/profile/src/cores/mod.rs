@@ -222,10 +222,16 @@ fn activity(samples: &Samples, core: u32, of_core: &CoreSamples, span: Span) -> 
         tx_seconds: of(&origins.softirq_times, seconds(|work| work.net_tx_time)),
         softirq_seconds: of(&origins.softirq_all, seconds(|work| work.softirq_time)),
         interrupts: of(&origins.interrupts, grown(|work| work.interrupts)),
-        energy: of(
+        energy: match of(
             &origins.energy,
             zone.and_then(|(_, energy)| energy.between(span.0, span.1, |energy| energy.microjoules)).map(|uj| uj / 1e6),
-        ),
+        ) {
+            // Some counters stand for ever.
+            Reading::Measured(joules) if joules <= 0.0 => {
+                Reading::absent("the package's counter did not move in this time")
+            }
+            told => told,
+        },
     }
 }
 

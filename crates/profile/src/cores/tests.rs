@@ -6,8 +6,8 @@ use record::functions::FunctionId;
 use record::image::Image;
 use record::layout::{Moment, Phase, Thread, clock, kind, text};
 use record::samples::{
-    Accounting, CoreClock, CoreDeferred, CoreLoad, CoreWork, Head, Origins, RankLoad, Samples, ThreadDelay, ThreadLoad,
-    ThreadStop, ThreadWork, Writer,
+    Accounting, CoreClock, CoreDeferred, CoreLoad, CoreWork, Energy, Head, Origins, RankLoad, Samples, ThreadDelay,
+    ThreadLoad, ThreadStop, ThreadWork, Writer,
 };
 
 use crate::job::Job;
@@ -100,6 +100,9 @@ fn samples_of(head: &Head, accounting: Option<&Accounting>, workers: u64) -> Vec
             writer.rank_load(11, &RankLoad { cpu: (now - BEGUN) * workers / 4 }).unwrap();
             writer.thread_delay(10, 0, 10, &ThreadDelay { delayed: (now - BEGUN) / 2 }).unwrap();
         }
+        if let Reading::Measured(_) = head.origins.energy {
+            writer.energy(0, "package-0", &Energy { microjoules: 5 }).unwrap();
+        }
         writer.end_load(now).unwrap();
     }
     writer.finish(head.monotonic + 1_210 * MS).unwrap();
@@ -161,6 +164,15 @@ fn work_of_a_core_is_met_by_the_ranks_that_were_there() {
     assert_eq!(first.energy, Reading::absent("no sensor"));
     assert_eq!(summary.job.hosts[0].cores, Reading::Measured(2));
     assert!(summary.job.notes.is_empty(), "{:?}", summary.job.notes);
+}
+
+#[test]
+fn a_counter_that_stands_is_no_energy() {
+    let mut head = head(measured("traced"));
+    head.origins.energy = measured("RAPL");
+    let (_place, profile) = profile(&samples(&head));
+    let summary = Summary::of(&profile);
+    assert_eq!(summary.cores[0].energy, Reading::absent("the package's counter did not move in this time"));
 }
 
 #[test]
