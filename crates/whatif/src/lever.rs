@@ -201,8 +201,9 @@ impl Lever {
 /// What becomes of residuals by class, where prices are `costs` in place of `before`; `own` are those without the wire's levers.
 fn scales(graph: &Graph, before: &Prices, costs: &Prices, own: &Prices, follows: f64) -> Vec<Scale> {
     let of_class = |class: &Class| {
-        let like =
-            |kind: &Kind| kind.reach == class.reach && (u64::BITS - kind.bytes.leading_zeros()) as u8 == class.bits;
+        let bits = |kind: &Kind| (u64::BITS - kind.bytes.leading_zeros()) as u8;
+        // What only orders lanes costs nothing.
+        let like = |kind: &Kind| kind.reach == class.reach && bits(kind) == class.bits && kind.trips > 0;
         let mean = |of: &Prices| -> f64 {
             let kinds = graph.kinds.iter().zip(&of.kinds).filter(|(kind, _)| like(kind));
             // A call that completes nothing has its own work only.
