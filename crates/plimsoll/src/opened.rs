@@ -6,6 +6,7 @@ use std::path::Path;
 use machine::{Costs, Fault, Result};
 use profile::profile::Profile;
 use profile::summary::Summary;
+use record::folder;
 use record::layout::words;
 use timeline::places::Places;
 use whatif::candidate::Recorded;
@@ -47,6 +48,9 @@ impl Opened {
     /// # Errors
     /// No cost is known of what carried its messages, or it cannot be read, or has no timeline with calls in it.
     pub fn priced(path: &Path, costs: &Costs, named: Option<&str>) -> Result<Opened> {
+        if folder::files(path, folder::TRACE_SUFFIX)?.is_empty() {
+            return Opened::profile(path);
+        }
         let profile = Profile::without_timeline(path)?;
         let library = profile.ranks.iter().map(|rank| words(&rank.header.library)).min().unwrap_or_default();
         let hosts: BTreeSet<String> = profile.ranks.iter().map(|rank| words(&rank.header.host)).collect();
@@ -106,19 +110,19 @@ mod tests {
     /// Its timeline is damaged, as would be said of one that was read.
     #[test]
     fn without_costs_no_timeline_is_read() {
-        let folder = tempfile::tempdir().unwrap();
-        let ranks = folder.path().join(record::folder::RANKS);
+        let place = tempfile::tempdir().unwrap();
+        let ranks = place.path().join(folder::RANKS);
         std::fs::create_dir(&ranks).unwrap();
-        for suffix in [record::folder::RANK_SUFFIX, record::folder::TRACE_SUFFIX] {
+        for suffix in [folder::RANK_SUFFIX, folder::TRACE_SUFFIX] {
             std::fs::write(ranks.join(format!("here.1.0.{suffix}")), "nothing of the kind").unwrap();
         }
-        let refused = |named| Opened::priced(folder.path(), &Costs::modelled(), named).err().map(|of| of.to_string());
+        let refused = |named| Opened::priced(place.path(), &Costs::modelled(), named).err().map(|of| of.to_string());
         for named in [None, Some("ucx")] {
             let fault = refused(named).unwrap();
             assert!(fault.contains("no cost of this machine was ever measured"), "{fault}");
         }
         let fault = priced_schedule(&Costs::modelled(), Some("ucx")).unwrap_err().to_string();
         assert!(fault.starts_with("carrier ucx: ") && fault.contains("plimsoll calibrate"), "{fault}");
-        assert!(Opened::profile(folder.path()).is_err_and(|of| !of.to_string().contains("no cost")));
+        assert!(Opened::profile(place.path()).is_err_and(|of| !of.to_string().contains("no cost")));
     }
 }
