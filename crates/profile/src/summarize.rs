@@ -14,8 +14,8 @@ use crate::profile::Profile;
 use crate::sites::{name, sites};
 use crate::split::{Model, Parts};
 use crate::summary::{
-    ClassSummary, HostSummary, Inside, JobSummary, Matrix, PhaseSummary, RankSummary, SCHEMA, Split, State, Summary,
-    Totals,
+    ClassSummary, HostSummary, Inside, JobSummary, Matrix, Outside, PhaseSummary, RankSummary, SCHEMA, Split, State,
+    Summary, Totals,
 };
 use crate::tables::Tables;
 use crate::verdict::{Evidence, Verdict};
@@ -224,7 +224,9 @@ fn rank_summary(rank: &Tables, model: &Model, over: bool) -> RankSummary {
         stopped: Reading::absent("nothing was sampled on its host"),
         run_delay: Reading::absent("nothing was sampled on its host"),
         stolen: Reading::absent("nothing was sampled on its host"),
+        yielded: Reading::absent("nothing was sampled on its host"),
         compute_off_core: Reading::absent("nothing was sampled on its host"),
+        outside: Outside::absent("nothing was sampled on its host"),
         classes: classes
             .into_iter()
             .map(|(class, (sum, parts))| (class, ClassSummary { split: parts.split(), ..sum }))
