@@ -151,7 +151,7 @@ impl Joined {
     pub fn met(&self, samples: &Samples, presence: &Presence, window: Window) -> RankActivity {
         let span = self.span(samples, window);
         let origins = &samples.head.origins;
-        let seconds = |work: &CoreWork| work.net_rx_time.wrapping_add(work.net_tx_time);
+        let seconds = |work: &CoreWork| work.net_rx_time.saturating_add(work.net_tx_time);
         let softirq = |core: &CoreSamples, (from, to): Span| core.work.between(from, to, seconds);
         let stolen = |core: &CoreSamples, (from, to): Span| core.load.between(from, to, |load| load.stolen);
         let cores = presence.cores(span);
@@ -172,7 +172,7 @@ impl Joined {
 
     /// `window` on the clock of a host. Between hosts it is as good as their real-time clocks agree.
     fn span(&self, samples: &Samples, window: Window) -> Span {
-        let since = self.origin.wrapping_sub(samples.head.realtime) as i64 as f64;
+        let since = (i128::from(self.origin) - i128::from(samples.head.realtime)) as f64;
         let at = |seconds: f64| {
             let offset = (since + seconds * 1e9).round();
             samples.head.monotonic.saturating_add_signed(offset as i64)
@@ -182,7 +182,7 @@ impl Joined {
 
     /// Seconds since the job began, of a moment on the clock of a host.
     fn seconds(&self, samples: &Samples, monotonic: f64) -> f64 {
-        let since = samples.head.realtime.wrapping_sub(self.origin) as i64 as f64;
+        let since = (i128::from(samples.head.realtime) - i128::from(self.origin)) as f64;
         (monotonic - samples.head.monotonic as f64 + since) / 1e9
     }
 }

@@ -112,8 +112,8 @@ impl Host {
             let (was, is) = (self.work.get(core).copied().unwrap_or_default(), work.get(core).copied());
             let is = is.unwrap_or_default();
             let grown = |now: u64, before: u64| now.saturating_sub(before) as f64;
-            let in_softirqs = grown(is.net_rx_time + is.net_tx_time, was.net_rx_time + was.net_tx_time);
-            let softirqs = grown(is.net_rx + is.net_tx, was.net_rx + was.net_tx);
+            let in_softirqs = grown(is.net_rx_time, was.net_rx_time) + grown(is.net_tx_time, was.net_tx_time);
+            let softirqs = grown(is.net_rx, was.net_rx) + grown(is.net_tx, was.net_tx);
             let idle =
                 grown(load.get(core).map_or(0, |load| load.idle), self.load.get(core).map_or(0, |load| load.idle));
             let on = |rank: &RankNow| rank.host == head.host && rank.core == Some(*core);

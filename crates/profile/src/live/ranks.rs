@@ -227,7 +227,7 @@ impl Followed {
 
     /// Reads what changed of its calls and partners.
     pub fn read(&mut self, path: &Path) -> Option<String> {
-        let sent = self.placed()?.threads.iter().fold(0, |sum: u64, (_, thread)| sum.wrapping_add(thread.messages));
+        let sent = self.placed()?.threads.iter().fold(0, |sum: u64, (_, thread)| sum.saturating_add(thread.messages));
         match self.changed(sent) {
             Ok(()) => self.weigh(path),
             Err(fault) => self.give_up(path, fault.cause()),
@@ -325,8 +325,8 @@ impl Followed {
             let since = |thread: &Thread| now.map_or(0.0, |now| seconds(now.saturating_sub(thread.since)));
             live().filter(|thread| thread.inside != 0 && counts(thread)).map(since).sum()
         };
-        let sum = |of: fn(&Thread) -> u64| glance.threads.iter().fold(0, |sum, (_, t)| of(t).wrapping_add(sum));
-        let done: u64 = glance.ticks().iter().fold(0, |sum, ticks| ticks.wrapping_add(sum));
+        let sum = |of: fn(&Thread) -> u64| glance.threads.iter().fold(0, |sum, (_, t)| of(t).saturating_add(sum));
+        let done: u64 = glance.ticks().iter().fold(0, |sum, ticks| ticks.saturating_add(sum));
         let seen = Seen {
             at,
             calls: glance.calls(),
