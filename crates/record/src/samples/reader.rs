@@ -10,7 +10,7 @@ use super::power::{self, PowerSamples};
 use super::series::{MOST, Series, Totals};
 use super::{
     Accounting, CoreClock, CoreDeferred, CoreLoad, CoreWork, Energy, Head, MAGIC, Origins, RankLoad, SamplerCost,
-    ThreadDelay, ThreadLoad, ThreadStop, ThreadWork, VERSION,
+    ThreadBlocked, ThreadDelay, ThreadLoad, ThreadRan, ThreadStop, ThreadWork, VERSION,
 };
 use crate::{folder, untrusted};
 
@@ -63,6 +63,8 @@ pub struct ThreadSamples {
     pub load: Series<ThreadLoad>,
     pub stop: Series<ThreadStop>,
     pub delay: Series<ThreadDelay>,
+    pub ran: Series<ThreadRan>,
+    pub blocked: Series<ThreadBlocked>,
 }
 
 impl Samples {
@@ -262,7 +264,15 @@ impl Progress {
 
     /// A thread's place was handed on: the series goes on with who has it, and the one before is at its end.
     fn supersede(&mut self, kind: u8, [pid, index, _]: [u32; 3]) {
-        if ![ThreadWork::KIND, ThreadLoad::KIND, ThreadStop::KIND, ThreadDelay::KIND].contains(&kind) {
+        let of_threads = [
+            ThreadWork::KIND,
+            ThreadLoad::KIND,
+            ThreadStop::KIND,
+            ThreadDelay::KIND,
+            ThreadRan::KIND,
+            ThreadBlocked::KIND,
+        ];
+        if !of_threads.contains(&kind) {
             return;
         }
         if let Some(before) = self.latest.insert((kind, pid, index), self.tracks.len()) {
@@ -348,6 +358,8 @@ pub(super) fn shape(kind: u8) -> Option<(usize, u32)> {
         of::<ThreadDelay>(),
         of::<CoreDeferred>(),
         of::<CoreClock>(),
+        of::<ThreadRan>(),
+        of::<ThreadBlocked>(),
     ];
     kinds.into_iter().find(|(known, ..)| *known == kind).map(|(_, fields, absolute)| (fields, absolute))
 }
@@ -384,6 +396,8 @@ fn with_series(samples: &mut Samples, track: &Track, push: Push) {
         ThreadLoad::KIND => thread(samples, &|thread| push.onto(&mut thread.load)),
         ThreadStop::KIND => thread(samples, &|thread| push.onto(&mut thread.stop)),
         ThreadDelay::KIND => thread(samples, &|thread| push.onto(&mut thread.delay)),
+        ThreadRan::KIND => thread(samples, &|thread| push.onto(&mut thread.ran)),
+        ThreadBlocked::KIND => thread(samples, &|thread| push.onto(&mut thread.blocked)),
         RankLoad::KIND => push.onto(&mut samples.ranks.entry(first).or_default().load),
         Energy::KIND => push.onto(&mut samples.zones[track.zone].1),
         SamplerCost::KIND => push.onto(&mut samples.cost),
