@@ -11,7 +11,7 @@ use profile::live::screen::{Sort, Window, lines};
 use profile::live::{Here, Watch};
 use profile::page;
 use profile::profile::Profile;
-use profile::summary::Summary;
+use profile::summary::{Stall, Summary};
 use profile::terminal::{Screen, render};
 use proptest::prelude::*;
 use record::folder;
@@ -202,6 +202,37 @@ proptest! {
         let shares = look.ranks.iter().flat_map(|rank| [rank.mpi, rank.wait, rank.blocked]).flatten();
         prop_assert!(shares.into_iter().all(|share| (0.0..=1.0).contains(&share)), "{:?}", look.ranks);
     }
+}
+
+/// Rank 0 sleeps for three quarters of its two seconds.
+#[test]
+fn a_rank_that_sleeps_is_blocked_on_every_page() {
+    let mut file = Vec::new();
+    let mut writer = Writer::begin(&mut file, &head()).unwrap();
+    for moment in 0..=110u64 {
+        let since = moment * SECOND / 50;
+        writer.thread_work(1000, 0, 1, &ThreadWork { core: 1, ..ThreadWork::default() }).unwrap();
+        let slept = since / 4 * 3;
+        let blocked = ThreadBlocked { outside: slept, sleep: slept, ..ThreadBlocked::default() };
+        writer.thread_blocked(1000, 0, 1, &blocked).unwrap();
+        writer.end_work(5 * SECOND + since).unwrap();
+        writer.thread_ran(1000, 0, 1, &ThreadRan { ran: since / 4 }).unwrap();
+        writer.thread_delay(1000, 0, 1, &ThreadDelay::default()).unwrap();
+        writer.end_load(5 * SECOND + since).unwrap();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let summary = open(folder.path(), &file);
+    let rank = &summary.ranks[0];
+    let (seconds, stall) = rank.outside.stall().unwrap();
+    assert!((seconds - 1.5).abs() < 0.01 && stall == Stall::Sleep, "{:?}", rank.outside);
+    assert!((rank.computing() - (rank.compute - 1.5)).abs() < 0.01 && rank.computing() < 0.1, "{rank:?}");
+    assert!((part(&rank.outside.on_core) - rank.computing()).abs() < 1e-9, "{:?}", rank.outside);
+    assert!(matches!(&summary.ranks[1].outside.on_core, Reading::Absent { .. }), "{:?}", summary.ranks[1].outside);
+    let terminal = render(&summary, Screen { width: 400, colour: false, sites: 9 });
+    assert!(terminal.contains("blocked") && terminal.contains("75.0 %"), "{terminal}");
+    assert!(terminal.contains("as rank 0, which was asleep outside MPI"), "{terminal}");
+    let html = page::render(&summary);
+    assert!(html.contains("Blocked") && html.contains("asleep outside MPI"), "{html}");
 }
 
 #[test]
