@@ -7,7 +7,7 @@ use machine::{Reading, count};
 use super::{Bounds, NOISE, amount, share};
 use crate::profile::ranges;
 use crate::summarize::ratio;
-use crate::summary::{FunctionSize, RankSummary, Summary};
+use crate::summary::{FunctionSize, RankSummary, Stall, Summary};
 
 /// One rank, in seconds of its run. What is missing is not 0: its bounds are wide, or it says why.
 #[derive(Debug, Clone)]
@@ -35,6 +35,8 @@ pub struct RankEvidence {
     pub away: Bounds,
     /// The kernel's network work (softirqs) on the rank's core while it was there.
     pub protocol: Bounds,
+    /// How long it was blocked outside MPI, and what for; `None`: that is not known.
+    pub stall: Option<(f64, Stall)>,
     pub stopped: Reading<f64>,
     /// Runnable while others had its core.
     pub run_delay: Reading<f64>,
@@ -50,6 +52,11 @@ impl RankEvidence {
     /// The kernel's network work that interrupts this rank's own computing, at least, taken as evenly spread over the run.
     pub fn interrupting(&self) -> f64 {
         if self.runtime > 0.0 { self.protocol.least * self.compute / self.runtime } else { 0.0 }
+    }
+
+    /// Computing or blocked, outside MPI.
+    pub fn outside(&self) -> f64 {
+        self.compute + self.stall.map_or(0.0, |(seconds, _)| seconds)
     }
 
     /// Runnable while others had a core that it had not given up.
@@ -253,6 +260,7 @@ fn of_rank(rank: &RankSummary, host: usize, work: &BTreeMap<&str, f64>, others: 
         wait: part(&split.wait),
         away: Bounds::of(&of_run(&rank.away), each * may_miss),
         protocol: Bounds::of(&of_cores(&rank.softirq), rank.seconds),
+        stall: rank.outside.stall().map(|(seconds, stall)| (each * seconds, stall)),
         stopped: of_run(&rank.stopped),
         run_delay: of_run(&rank.run_delay),
         yielded: of_run(&rank.yielded),
