@@ -384,10 +384,10 @@ pub struct Peer {
 
 impl Peer {
     pub fn add(&mut self, more: &Peer) {
-        self.messages = self.messages.wrapping_add(more.messages);
-        self.bytes = self.bytes.wrapping_add(more.bytes);
-        self.operations = self.operations.wrapping_add(more.operations);
-        self.operation_bytes = self.operation_bytes.wrapping_add(more.operation_bytes);
+        self.messages = self.messages.saturating_add(more.messages);
+        self.bytes = self.bytes.saturating_add(more.bytes);
+        self.operations = self.operations.saturating_add(more.operations);
+        self.operation_bytes = self.operation_bytes.saturating_add(more.operation_bytes);
     }
 }
 

@@ -5,6 +5,7 @@ use machine::Reading;
 use serde::{Deserialize, Serialize};
 
 use super::{Evidence, RankEvidence, share};
+use crate::summary::Stall;
 
 /// Of a rank's time: less than this any host takes for threads of its own.
 const WORTH_SAYING: f64 = 0.05;
@@ -67,7 +68,7 @@ fn of_rank(evidence: &Evidence, place: usize, is_crowded: bool, late: Option<&La
         let share = reading.value().filter(|_| rank.runtime > 0.0).map(|seconds| seconds / rank.runtime)?;
         (share >= WORTH_SAYING).then_some((cause, share))
     };
-    let delay = if is_crowded { None } else { of(Cause::RunDelay, &rank.run_delay) };
+    let delay = if is_crowded { None } else { of(Cause::RunDelay, &rank.denied()) };
     let found: Vec<(Cause, f64)> =
         [of(Cause::Stopped, &rank.stopped), delay, of(Cause::Stolen, &rank.stolen)].into_iter().flatten().collect();
     let worse = |a: (Cause, f64), b: (Cause, f64)| if a.0 == Cause::Stopped || a.1 >= b.1 { a } else { b };
@@ -89,12 +90,16 @@ fn of_rank(evidence: &Evidence, place: usize, is_crowded: bool, late: Option<&La
             _ => format!("lost {} of its time to other guests of the hypervisor", share(*of_time)),
         })
         .collect();
+    let stall = stall(rank).filter(|_| late.is_some());
+    words.extend(stall.map(|(of_time, stall)| format!("was {} for {} of its time", stall.words(), share(of_time))));
     words.extend(late.map(|late| late.words.clone()));
     let what = match cause {
         Cause::Stopped => "find what stops it: a signal, a debugger, a batch system that suspends jobs",
         Cause::RunDelay => "see what else runs there, and bind each rank to a core of its own",
         Cause::Stolen => "have the host's cores to yourself, or run it where they are",
-        _ => "see what it has more to do than the others, or what slows its core",
+        _ => stall.map_or("see what it has more to do than the others, or what slows its core", |(_, stall)| {
+            what_ends(stall)
+        }),
     };
     Some(Hindrance {
         cause,
@@ -105,6 +110,21 @@ fn of_rank(evidence: &Evidence, place: usize, is_crowded: bool, late: Option<&La
         words: format!("{} {}", named(evidence, rank), super::list(&words, "and")),
         next: next(evidence, what),
     })
+}
+
+/// The share of its time that a rank was blocked outside MPI, where that is worth saying, and what for.
+fn stall(rank: &RankEvidence) -> Option<(f64, Stall)> {
+    let (seconds, stall) = rank.stall.filter(|_| rank.runtime > 0.0)?;
+    Some((seconds / rank.runtime, stall)).filter(|(of_time, _)| *of_time >= WORTH_SAYING)
+}
+
+fn what_ends(stall: Stall) -> &'static str {
+    match stall {
+        Stall::Sleep => "see what it sleeps for: no core shortens that",
+        Stall::Lock => "see who holds the lock that it waits for: no core shortens that",
+        Stall::Storage => "put its files on faster storage, or read and write beside computing: no core shortens that",
+        Stall::Unknown => "see what it waits for outside MPI (strace -f): no core shortens that",
+    }
 }
 
 /// Ranks that took turns on the cores of a host.
@@ -160,20 +180,21 @@ fn late(evidence: &Evidence) -> Option<Late> {
             format!("kept the others waiting for {seconds:.3} s, {} of their time", share(seconds / others / run));
         return (of_time >= WORTH_SAYING).then_some(Late { place, share: seconds / others / run, words });
     }
-    // Who computes most, where it surely waits less than the others.
-    let most = evidence.ranks.iter().enumerate().max_by(|a, b| a.1.compute.total_cmp(&b.1.compute));
+    // Who is outside MPI most, where it surely waits less than the others.
+    let most = evidence.ranks.iter().enumerate().max_by(|a, b| a.1.outside().total_cmp(&b.1.outside()));
     let (place, rank) = most?;
     let mean = |of: fn(&RankEvidence) -> f64| (evidence.ranks.iter().map(of).sum::<f64>() - of(rank)) / others / run;
     let (compute, wait) =
-        (rank.compute / run - mean(|rank| rank.compute), mean(|rank| rank.wait.least) - rank.wait.most / run);
+        (rank.outside() / run - mean(RankEvidence::outside), mean(|rank| rank.wait.least) - rank.wait.most / run);
+    let does = if stall(rank).is_some() { "is outside MPI" } else { "computes" };
     (compute >= WORTH_SAYING && wait >= WORTH_SAYING).then(|| Late {
         place,
         share: wait,
         words: format!(
-            "computes for {} of the run, the others for {} in the mean, and they wait for {} more than it: it may be what they \
+            "{does} for {} of the run, the others for {} in the mean, and they wait for {} more than it: it may be what they \
              wait for",
-            share(rank.compute / run),
-            share(mean(|rank| rank.compute)),
+            share(rank.outside() / run),
+            share(mean(RankEvidence::outside)),
             share(wait)
         ),
     })

@@ -2,6 +2,7 @@ use machine::Reading;
 use proptest::prelude::*;
 
 use super::*;
+use crate::summary::Stall;
 
 /// All work of a message on both sides is at most this many times the sender's: MILC's gain of 7.7 % at full clock is 3.3
 /// times its time in Isend and Irecv (claims A17, A20, A24).
@@ -69,8 +70,10 @@ fn rank(rank: u32, core: u32, mpi: f64, wait: f64, protocol: f64) -> RankEvidenc
         wait: Bounds::exactly(wait),
         away: Bounds::exactly(0.0),
         protocol: Bounds::exactly(protocol),
+        stall: None,
         stopped: Reading::Measured(0.0),
         run_delay: Reading::Measured(0.0),
+        yielded: Reading::Measured(0.0),
         stolen: Reading::Measured(0.0),
         caused: Reading::absent("no timeline"),
     }
@@ -79,6 +82,20 @@ fn rank(rank: u32, core: u32, mpi: f64, wait: f64, protocol: f64) -> RankEvidenc
 fn one_host(ranks: Vec<RankEvidence>, cores: u32) -> Evidence {
     let hosts = vec![HostEvidence { name: "a".into(), cores: Reading::Measured(cores) }];
     Evidence { ranks, hosts, missing: 0, between_hosts: Bounds::exactly(0.5) }
+}
+
+#[test]
+fn a_rank_that_sleeps_is_said_to_and_is_no_candidate_for_a_core() {
+    let mut ranks = vec![rank(0, 0, 2.0, 0.0, 0.0), rank(1, 1, 97.0, 96.0, 0.0)];
+    (ranks[0].compute, ranks[0].stall) = (1.0, Some((97.0, Stall::Sleep)));
+    let verdict = judge(&one_host(ranks, 2));
+    let first = &verdict.hindrances[0];
+    assert_eq!((first.cause, first.rank), (Cause::Late, Some(0)));
+    assert!(first.words.contains("was asleep outside MPI for 97.0 % of its time"), "{}", first.words);
+    assert!(
+        first.words.contains("is outside MPI for 98.0 % of the run") && first.next.contains("no core"),
+        "{first:?}"
+    );
 }
 
 /// A rank that computes on the interrupts' core changes places with the one that waits most (the rule of paper 002, 6.1).
