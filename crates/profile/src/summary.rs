@@ -247,12 +247,6 @@ impl RankSummary {
         let part = |reading: &Reading<f64>| reading.value().copied().unwrap_or(0.0);
         (self.compute - part(&self.compute_off_core) - part(&self.outside.blocked)).max(0.0)
     }
-
-    /// Seconds that its threads were runnable while others had their core, without those that they spent waiting.
-    pub fn denied(&self) -> Reading<f64> {
-        let yielded = self.yielded.value().copied().unwrap_or(0.0);
-        self.run_delay.clone().map(|delay| (delay - yielded).max(0.0))
-    }
 }
 
 fn unsampled() -> Reading<f64> {

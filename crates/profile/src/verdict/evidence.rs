@@ -6,6 +6,7 @@ use machine::{Reading, count};
 
 use super::{Bounds, NOISE, amount, share};
 use crate::profile::ranges;
+use crate::summarize::ratio;
 use crate::summary::{FunctionSize, RankSummary, Summary};
 
 /// One rank, in seconds of its run. What is missing is not 0: its bounds are wide, or it says why.
@@ -19,7 +20,7 @@ pub struct RankEvidence {
     pub core: Option<u32>,
     pub runtime: f64,
     pub mpi: f64,
-    /// Outside MPI and, as far as that is known, on its core.
+    /// Outside MPI and, as far as that is known, on its core: neither stopped nor without one nor blocked.
     pub compute: f64,
     pub calls: u64,
     /// Messages it began.
@@ -37,6 +38,8 @@ pub struct RankEvidence {
     pub stopped: Reading<f64>,
     /// Runnable while others had its core.
     pub run_delay: Reading<f64>,
+    /// The part of that in which it had given its core up itself, inside MPI: it waited.
+    pub yielded: Reading<f64>,
     /// Time that a hypervisor took from its core while it was there.
     pub stolen: Reading<f64>,
     /// Time that others waited for it.
@@ -47,6 +50,12 @@ impl RankEvidence {
     /// The kernel's network work that interrupts this rank's own computing, at least, taken as evenly spread over the run.
     pub fn interrupting(&self) -> f64 {
         if self.runtime > 0.0 { self.protocol.least * self.compute / self.runtime } else { 0.0 }
+    }
+
+    /// Runnable while others had a core that it had not given up.
+    pub fn denied(&self) -> Reading<f64> {
+        let yielded = self.yielded.value().copied().unwrap_or(0.0);
+        self.run_delay.clone().map(|delay| (delay - yielded).max(0.0))
     }
 
     /// Most seconds of transfer, and of waits for data that another would have moved.
@@ -84,13 +93,16 @@ impl Evidence {
         let hosts = summary.job.hosts.iter();
         let mut hosts: Vec<_> =
             hosts.map(|host| HostEvidence { name: host.name.clone(), cores: host.cores.clone() }).collect();
+        let sum = |of: fn(&RankSummary) -> f64| summary.ranks.iter().map(of).sum::<f64>();
+        // Of the threads that waited for a rank, their mean.
+        let others = ratio(sum(|rank| rank.seconds), sum(|rank| rank.thread_seconds));
         let ranks = summary.ranks.iter().map(|rank| {
             let host = hosts.iter().position(|host| host.name == rank.host).unwrap_or_else(|| {
                 let cores = Reading::absent("nothing is known of this host");
                 hosts.push(HostEvidence { name: rank.host.clone(), cores });
                 hosts.len() - 1
             });
-            of_rank(rank, host, &work)
+            of_rank(rank, host, &work, others)
         });
         let ranks = ranks.collect();
         let missing = summary.job.expected.saturating_sub(summary.job.ranks);
@@ -207,8 +219,10 @@ impl Evidence {
     }
 }
 
-fn of_rank(rank: &RankSummary, host: usize, work: &BTreeMap<&str, f64>) -> RankEvidence {
+/// Of seconds that several threads of a rank spent at the same time, their mean: a rank waits for no more than its time.
+fn of_rank(rank: &RankSummary, host: usize, work: &BTreeMap<&str, f64>, others: f64) -> RankEvidence {
     let split = &rank.split;
+    let each = ratio(rank.seconds, rank.thread_seconds);
     // At least: what is not known of a class of calls adds nothing.
     let working = |class: &str| {
         let known = rank.classes.get(class)?;
@@ -216,36 +230,34 @@ fn of_rank(rank: &RankSummary, host: usize, work: &BTreeMap<&str, f64>) -> RankE
     };
     // What could not be divided may be all of either.
     let part = |reading: &Reading<f64>| {
-        let least = reading.value().copied().unwrap_or(0.0);
-        Bounds::between(least, least + split.undivided, "too few calls of a kind to tell")
+        let least = each * reading.value().copied().unwrap_or(0.0);
+        Bounds::between(least, least + each * split.undivided, "too few calls of a kind to tell")
     };
     let classes = MAY_MISS.iter().filter_map(|class| rank.classes.get(*class));
-    let may_miss = classes.map(|class| part_of(&class.split.wait) + class.split.undivided).sum();
-    // Threads are taken as one, their mean.
-    let of_run = |reading: &Reading<f64>| {
-        reading
-            .clone()
-            .map(|seconds| if rank.thread_seconds > 0.0 { seconds * rank.seconds / rank.thread_seconds } else { 0.0 })
-    };
+    let may_miss = classes.map(|class| part_of(&class.split.wait) + class.split.undivided).sum::<f64>();
+    let of_run = |reading: &Reading<f64>| reading.clone().map(|seconds| seconds * each);
+    // Cores have one time for all threads that are there.
+    let of_cores = |reading: &Reading<f64>| reading.clone().map(|seconds| seconds.min(rank.seconds));
     RankEvidence {
         rank: rank.rank,
         host,
         core: rank.cores.value().and_then(|cores| cores.first().copied()),
         runtime: rank.seconds,
-        mpi: rank.mpi,
-        compute: (rank.seconds - rank.mpi - part_of(&rank.compute_off_core)).max(0.0),
+        mpi: each * rank.mpi,
+        compute: each * rank.computing(),
         calls: rank.calls,
         messages: rank.messages,
         bytes: rank.bytes,
-        posting: POSTING.into_iter().filter_map(working).sum(),
+        posting: each * POSTING.into_iter().filter_map(working).sum::<f64>(),
         transfer: part(&split.transfer),
         wait: part(&split.wait),
-        away: Bounds::of(&rank.away, may_miss),
-        protocol: Bounds::of(&rank.softirq, rank.seconds),
+        away: Bounds::of(&of_run(&rank.away), each * may_miss),
+        protocol: Bounds::of(&of_cores(&rank.softirq), rank.seconds),
         stopped: of_run(&rank.stopped),
         run_delay: of_run(&rank.run_delay),
-        stolen: rank.stolen.clone(),
-        caused: rank.caused.clone(),
+        yielded: of_run(&rank.yielded),
+        stolen: of_cores(&rank.stolen),
+        caused: rank.caused.clone().map(|seconds| seconds * others),
     }
 }
 

@@ -67,7 +67,7 @@ fn of_rank(evidence: &Evidence, place: usize, is_crowded: bool, late: Option<&La
         let share = reading.value().filter(|_| rank.runtime > 0.0).map(|seconds| seconds / rank.runtime)?;
         (share >= WORTH_SAYING).then_some((cause, share))
     };
-    let delay = if is_crowded { None } else { of(Cause::RunDelay, &rank.run_delay) };
+    let delay = if is_crowded { None } else { of(Cause::RunDelay, &rank.denied()) };
     let found: Vec<(Cause, f64)> =
         [of(Cause::Stopped, &rank.stopped), delay, of(Cause::Stolen, &rank.stolen)].into_iter().flatten().collect();
     let worse = |a: (Cause, f64), b: (Cause, f64)| if a.0 == Cause::Stopped || a.1 >= b.1 { a } else { b };

@@ -71,6 +71,7 @@ fn rank(rank: u32, core: u32, mpi: f64, wait: f64, protocol: f64) -> RankEvidenc
         protocol: Bounds::exactly(protocol),
         stopped: Reading::Measured(0.0),
         run_delay: Reading::Measured(0.0),
+        yielded: Reading::Measured(0.0),
         stolen: Reading::Measured(0.0),
         caused: Reading::absent("no timeline"),
     }
