@@ -29,7 +29,7 @@ const SCRIPT: &str = include_str!("../../templates/profile.js");
 /// Renders the page.
 pub fn render(summary: &Summary) -> String {
     let job = &summary.job;
-    let command = job.command.join(" ");
+    let command = machine::shell::words(&job.command);
     let mut head_line = vec![ranks_on_hosts(summary)];
     head_line.extend(job.libraries.iter().map(|library| first_words(library)));
     if job.started > 0 {
@@ -327,7 +327,7 @@ fn how(summary: &Summary) -> Vec<Fact> {
     let mut how = Vec::new();
     let mut add = |name, value: String| how.push(Fact { name, value });
     if !job.command.is_empty() {
-        add("Command", job.command.join(" "));
+        add("Command", machine::shell::words(&job.command));
     }
     for library in &job.libraries {
         add("MPI library", library.trim().to_string());
