@@ -54,6 +54,8 @@ impl Summary {
             measured::put(timeline, &mut summary);
         }
         crate::cores::fill(profile, &mut summary);
+        // A rank that sleeps computes nothing.
+        summary.totals.balance = balance(&summary.ranks, RankSummary::computing);
         summary.totals.split = Split::sum(summary.ranks.iter().map(|rank| &rank.split));
         summary.verdict = Some(Verdict::of(&Evidence::of(&summary), costs));
         summary
@@ -132,10 +134,7 @@ fn totals(profile: &Profile, ranks: &[RankSummary]) -> Totals {
         mpi,
         mpi_share: ratio(mpi, thread_seconds),
         compute: sum(|rank| rank.compute),
-        balance: ratio(
-            sum(|rank| rank.compute),
-            ranks.len() as f64 * ranks.iter().map(|rank| rank.compute).fold(0.0, f64::max),
-        ),
+        balance: balance(ranks, |rank| rank.compute),
         split: Split::sum(ranks.iter().map(|rank| &rank.split)),
         messages: count(|rank| rank.messages),
         bytes: count(|rank| rank.bytes),
@@ -144,6 +143,12 @@ fn totals(profile: &Profile, ranks: &[RankSummary]) -> Totals {
             seconds => Reading::Measured(seconds),
         },
     }
+}
+
+/// The mean over the greatest.
+fn balance(ranks: &[RankSummary], computing: fn(&RankSummary) -> f64) -> f64 {
+    let all = || ranks.iter().map(computing);
+    ratio(all().sum::<f64>(), ranks.len() as f64 * all().fold(0.0, f64::max))
 }
 
 pub fn ratio(a: f64, b: f64) -> f64 {

@@ -242,6 +242,11 @@ impl RankSummary {
         Some(self.compute_off_core.value()? + self.split.off_core.value()?)
     }
 
+    /// Whether it was blocked outside MPI for so much of its time that a page says it.
+    pub fn stalls(&self) -> bool {
+        self.outside.blocked.value().is_some_and(|seconds| *seconds > 0.01 * self.thread_seconds)
+    }
+
     /// Outside MPI and, as far as that is known, on its core: not stopped, not runnable while others had it, not blocked.
     pub fn computing(&self) -> f64 {
         let part = |reading: &Reading<f64>| reading.value().copied().unwrap_or(0.0);

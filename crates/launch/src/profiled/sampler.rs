@@ -123,7 +123,9 @@ impl Sampler {
                     Reading::Absent { reason } => Reading::absent(reason),
                     Reading::NotPermitted { reason, next } => Reading::not_permitted(reason, next),
                 },
-                ranks: Reading::Measured("the ranks' tables, /proc/PID/task/TID/stat, status and schedstat".to_owned()),
+                ranks: Reading::Measured(
+                    "the ranks' tables, /proc/PID/task/TID/stat, status, schedstat and wchan".to_owned(),
+                ),
             },
         };
         cores.work()?;

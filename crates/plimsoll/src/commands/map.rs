@@ -12,7 +12,7 @@ use mapping::advice::{Advice, LEAST};
 use mapping::missed::Missed;
 use mapping::problem::Problem;
 use mapping::reason::moves;
-use mapping::recorded::{Recorded, Replays, softirqs};
+use mapping::recorded::{Recorded, Replays, softirqs, stalls};
 use mapping::search::search;
 use mapping::simulated::Simulated;
 use mapping::steering::steerings;
@@ -105,6 +105,7 @@ fn recorded(path: &Path, arguments: &Arguments) -> Result<ExitCode> {
     let ways = opened.recorded().ways(&known.costs, arguments.recorded.as_deref())?;
     let mut notes = graph.notes.clone();
     notes.extend(known.note);
+    notes.extend(stalls(summary));
     let cores = said(&summary.capability, &arguments.capability)?;
     let problem = Recorded { graph, summary, capability: &cores, across: arguments.across }.problem(distance()?)?;
     if problem.distances.is_empty() {

@@ -134,14 +134,16 @@ fn off_core(rank: &mut RankSummary, kept: &Reading<Kept>) -> Option<[f64; CLASSE
     if rank.split.off_core.value().is_some() || (runnable.is_none() && stopped.is_none()) {
         return None;
     }
+    let mut taken = [0.0; CLASSES];
     for class in Class::ALL {
         let seconds = kept.inside[class as usize];
         if let Some(of_class) = rank.classes.get_mut(class.word()) {
             of_class.split = std::mem::take(&mut of_class.split).apart(seconds);
+            taken[class as usize] = of_class.split.off_core.value().copied().unwrap_or(0.0);
         }
     }
     rank.split = std::mem::take(&mut rank.split).apart(kept.inside.iter().sum());
-    Some(kept.inside)
+    Some(taken)
 }
 
 /// Takes out of what functions waited what all their callers were off their cores in calls of the class: where a rank's wait does not

@@ -12,7 +12,7 @@ use record::samples::{
 
 use crate::job::Job;
 use crate::profile::Profile;
-use crate::summary::Summary;
+use crate::summary::{Split, Summary};
 
 const REALTIME: u64 = 1_700_000_000_000_000_000;
 const MS: u64 = 1_000_000;
@@ -217,6 +217,13 @@ fn what_kept_a_rank_off_its_core_is_told_apart_and_is_neither_computing_nor_tran
         let known = [&split.transfer, &split.wait, &split.off_core].map(|part| part.value().copied().unwrap_or(0.0));
         assert!((known.iter().sum::<f64>() + split.undivided - rank.mpi).abs() < 1e-9, "{split:?} of {}", rank.mpi);
     }
+    let off = |split: &Split| split.off_core.value().copied().unwrap_or(0.0);
+    let of_functions: f64 = summary.functions.iter().map(|function| off(&function.split)).sum();
+    assert!(
+        (of_functions - 0.1).abs() < 0.01,
+        "what a rank does not wait its functions do not: {:?}",
+        summary.functions
+    );
     let verdict = summary.verdict.unwrap();
     let said = "Rank 1 (core 0 of h) was stopped for 10.0 % of its time";
     assert!(verdict.sentence.starts_with(said), "{}", verdict.sentence);

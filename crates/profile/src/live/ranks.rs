@@ -16,6 +16,7 @@ use record::untrusted::Folder;
 use super::hosts::Host;
 use super::{FunctionNow, Here, LEAST, RankNow, RankState, WORLDS, open_new, used_up};
 use crate::split::{Model, Parts};
+use crate::summary::Stall;
 use crate::tables::Calls;
 
 /// Ticks are as long for all ranks of a host.
@@ -370,6 +371,10 @@ impl Followed {
             worlds.len() - 1
         });
         self.before = Some(seen);
+        // Tables and samples are read apart.
+        let outside = mpi.map_or(1.0, |mpi| 1.0 - mpi);
+        let blocked = host.filter(|_| !is_over).and_then(|host| host.blocked.get(&header.pid).copied());
+        let stall = blocked.filter(|(share, _)| *share > 0.5 * outside).filter(|(share, _)| *share >= STALLED);
         let known = RankNow {
             rank: (header.placed != 0).then_some(header.rank),
             world,
@@ -380,6 +385,8 @@ impl Followed {
             calls: rate(|seen| seen.calls),
             mpi,
             wait,
+            blocked: blocked.map(|(share, _)| share.min(outside)),
+            stall: stall.map(|(share, parts)| Stall::most(share, parts)),
             messages: rate(|seen| seen.messages),
             bytes: rate(|seen| seen.bytes),
             partners: self.partners.1.clone(),
@@ -398,6 +405,9 @@ fn tick(header: &Header, ticks: &Ticks) -> Option<f64> {
         _ => ticks.get(&header.boot).copied().or_else(|| header.tick()),
     }
 }
+
+/// Who is blocked for a smaller share of its time is not said to be.
+const STALLED: f64 = 0.05;
 
 /// Messages that are larger on the average do not fit into what a connection takes in at once.
 const LARGE: u64 = 64 << 10;
