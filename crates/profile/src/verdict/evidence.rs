@@ -38,15 +38,13 @@ pub struct RankEvidence {
     pub away: Bounds,
     /// The kernel's network work (softirqs) on the rank's core while it was there.
     pub protocol: Bounds,
+    /// How long it was blocked outside MPI, and what for; `None`: that is not known.
+    pub stall: Option<(f64, Stall)>,
     pub stopped: Reading<f64>,
     /// Runnable while others had its core.
     pub run_delay: Reading<f64>,
     /// The part of that in which it had given its core up itself, inside MPI: it waited.
     pub yielded: Reading<f64>,
-    /// Blocked outside MPI.
-    pub blocked: Reading<f64>,
-    /// What for.
-    pub stall: Stall,
     /// Time that a hypervisor took from its core while it was there.
     pub stolen: Reading<f64>,
     /// Time that others waited for it.
@@ -59,15 +57,15 @@ impl RankEvidence {
         if self.runtime > 0.0 { self.protocol.least * self.compute / self.runtime } else { 0.0 }
     }
 
+    /// Computing or blocked, outside MPI.
+    pub fn outside(&self) -> f64 {
+        self.compute + self.stall.map_or(0.0, |(seconds, _)| seconds)
+    }
+
     /// Runnable while others had a core that it had not given up.
     pub fn denied(&self) -> Reading<f64> {
         let yielded = self.yielded.value().copied().unwrap_or(0.0);
         self.run_delay.clone().map(|delay| (delay - yielded).max(0.0))
-    }
-
-    /// Outside MPI, on a core or not.
-    pub fn outside(&self) -> f64 {
-        (self.runtime - self.mpi).max(0.0)
     }
 
     /// Most seconds of transfer, and of waits for data that another would have moved.
@@ -320,11 +318,10 @@ fn of_rank(rank: &RankSummary, host: usize, work: &BTreeMap<&str, f64>, others: 
         wait: part(&split.wait),
         away: Bounds::of(&of_run(&rank.away), each * may_miss),
         protocol: Bounds::of(&of_cores(&rank.softirq), rank.seconds),
+        stall: rank.outside.stall().map(|(seconds, stall)| (each * seconds, stall)),
         stopped: of_run(&rank.stopped),
         run_delay: of_run(&rank.run_delay),
         yielded: of_run(&rank.yielded),
-        blocked: of_run(&rank.outside.blocked),
-        stall: rank.outside.stall().map_or(Stall::Unknown, |(_, stall)| stall),
         stolen: of_cores(&rank.stolen),
         caused: rank.caused.clone().map(|seconds| seconds * others),
     }

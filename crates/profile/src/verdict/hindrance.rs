@@ -85,8 +85,8 @@ fn of_rank(evidence: &Evidence, place: usize, is_crowded: bool, late: Option<&La
     };
     let delay = if is_crowded { None } else { of(Cause::RunDelay, &rank.denied()) };
     let (stopped, stolen) = (of(Cause::Stopped, &rank.stopped), of(Cause::Stolen, &rank.stolen));
-    let mut found: Vec<(Cause, f64)> =
-        [stopped, delay, stolen, of(Cause::Blocked, &rank.blocked)].into_iter().flatten().collect();
+    let blocked = rank.stall.and_then(|(seconds, _)| of(Cause::Blocked, &Reading::Modelled(seconds)));
+    let mut found: Vec<(Cause, f64)> = [stopped, delay, stolen, blocked].into_iter().flatten().collect();
     found.sort_by(|a, b| b.1.total_cmp(&a.1));
     let (cause, of_time) = match found.first() {
         Some(worst) => *worst,
@@ -103,7 +103,10 @@ fn of_rank(evidence: &Evidence, place: usize, is_crowded: bool, late: Option<&La
                     beside(evidence, place)
                 )
             }
-            Cause::Blocked => format!("was {} for {} of its time", rank.stall.words(), share(*of_time)),
+            Cause::Blocked => {
+                let stall = rank.stall.map_or(Stall::Unknown, |(_, stall)| stall);
+                format!("was {} for {} of its time", stall.words(), share(*of_time))
+            }
             _ => format!("lost {} of its time to other guests of the hypervisor", share(*of_time)),
         })
         .collect();
@@ -115,18 +118,7 @@ fn of_rank(evidence: &Evidence, place: usize, is_crowded: bool, late: Option<&La
         }
         Cause::RunDelay => "see what else runs there, and bind each rank to a core of its own",
         Cause::Stolen => "have the host's cores to yourself, or run it where they are",
-        Cause::Blocked => match rank.stall {
-            Stall::Sleep => {
-                "see what it sleeps for: a timer, a rate limit, a loop that polls; another core does not shorten it"
-            }
-            Stall::Lock => "see which lock its threads or processes share, and hold it for shorter",
-            Stall::Storage => {
-                "see what it reads or writes, and do that less often, in larger pieces, or on faster storage"
-            }
-            Stall::Unknown => {
-                "see what it waits for outside MPI: a file, a pipe, a socket, a child (strace -f -p PID tells)"
-            }
-        },
+        Cause::Blocked => what_ends(rank.stall.map_or(Stall::Unknown, |(_, stall)| stall)),
         _ => "see what it has more to do than the others, and spread that, or what slows its core",
     };
     let lost = found.iter().map(|(_, share)| share).sum::<f64>().min(1.0) * rank.runtime;
@@ -140,6 +132,15 @@ fn of_rank(evidence: &Evidence, place: usize, is_crowded: bool, late: Option<&La
         words: format!("{} {}", named(evidence, rank), super::list(&words, "and")),
         next: next(evidence, what),
     })
+}
+
+fn what_ends(stall: Stall) -> &'static str {
+    match stall {
+        Stall::Sleep => "see what it sleeps for: no core shortens that",
+        Stall::Lock => "see who holds the lock that it waits for: no core shortens that",
+        Stall::Storage => "put its files on faster storage, or read and write beside computing: no core shortens that",
+        Stall::Unknown => "see what it waits for outside MPI (strace -f): no core shortens that",
+    }
 }
 
 /// Seconds of ranks as a share of what all of them have.

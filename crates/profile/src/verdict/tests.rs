@@ -71,11 +71,10 @@ fn rank(rank: u32, core: u32, mpi: f64, wait: f64, protocol: f64) -> RankEvidenc
         wait: Bounds::exactly(wait),
         away: Bounds::exactly(0.0),
         protocol: Bounds::exactly(protocol),
+        stall: None,
         stopped: Reading::Measured(0.0),
         run_delay: Reading::Measured(0.0),
         yielded: Reading::Measured(0.0),
-        blocked: Reading::Measured(0.0),
-        stall: Stall::Unknown,
         stolen: Reading::Measured(0.0),
         caused: Reading::absent("no timeline"),
     }
@@ -85,6 +84,17 @@ fn one_host(ranks: Vec<RankEvidence>, cores: u32) -> Evidence {
     let hosts = vec![HostEvidence { name: "a".into(), cores: Reading::Measured(cores) }];
     let (spent, sizes, sites) = (100.0 * ranks.len() as f64, Vec::new(), Vec::new());
     Evidence { ranks, hosts, missing: 0, between_hosts: Bounds::exactly(0.5), spent, sizes, sites }
+}
+
+#[test]
+fn a_rank_that_sleeps_is_said_to_and_is_no_candidate_for_a_core() {
+    let mut ranks = vec![rank(0, 0, 2.0, 0.0, 0.0), rank(1, 1, 97.0, 96.0, 0.0)];
+    (ranks[0].compute, ranks[0].stall) = (1.0, Some((97.0, Stall::Sleep)));
+    let verdict = judge(&one_host(ranks, 2));
+    let first = &verdict.hindrances[0];
+    assert_eq!((first.cause, first.rank), (Cause::Blocked, Some(0)));
+    assert!(first.words.contains("was asleep outside MPI for 97.0 % of its time"), "{}", first.words);
+    assert!(first.words.contains("the others wait for 96.0 % more") && first.next.contains("no core"), "{first:?}");
 }
 
 /// A rank that computes on the interrupts' core changes places with the one that waits most (the rule of paper 002, 6.1).
@@ -337,7 +347,7 @@ fn a_rank_that_was_bound_is_not_told_to_be() {
 fn a_stall_is_named_as_what_it_is() {
     let mut evidence = one_host((0..3).map(|at| rank(at, at, 96.0, 95.0, 0.0)).collect(), 4);
     evidence.ranks[1] = RankEvidence { compute: 2.0, ..rank(1, 1, 1.0, 0.5, 0.0) };
-    (evidence.ranks[1].blocked, evidence.ranks[1].stall) = (Reading::Modelled(97.0), Stall::Sleep);
+    evidence.ranks[1].stall = Some((97.0, Stall::Sleep));
     let verdict = judge(&evidence);
     let said = "Rank 1 (core 1 of a) was asleep outside MPI for 97.0 % of its time and the others wait for 94.5 % more than it";
     assert!(verdict.sentence.starts_with(said), "{}", verdict.sentence);
@@ -346,7 +356,7 @@ fn a_stall_is_named_as_what_it_is() {
         found.cause == Cause::Blocked && found.cost > 0.9 && found.next.contains("what it sleeps for"),
         "{found:?}"
     );
-    evidence.ranks[1].stall = Stall::Storage;
+    evidence.ranks[1].stall = Some((97.0, Stall::Storage));
     let found = judge(&evidence).hindrances;
     assert!(found[0].words.contains("waiting for storage") && found[0].next.contains("faster storage"), "{found:?}");
 }
