@@ -145,7 +145,7 @@ fn what_ends(stall: Stall) -> &'static str {
 
 /// Seconds of ranks as a share of what all of them have.
 fn cost(evidence: &Evidence, seconds: f64) -> f64 {
-    seconds / (evidence.runtime() * evidence.ranks.len() as f64)
+    (seconds / (evidence.runtime() * evidence.ranks.len() as f64)).min(1.0)
 }
 
 /// Seconds that others waited for a rank; without a timeline, at most what it lost, as far as they waited longer than it.
