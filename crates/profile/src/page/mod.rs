@@ -205,9 +205,18 @@ fn tiles(summary: &Summary) -> Vec<Tile> {
         true => words::percent(seconds / totals.thread_seconds),
         false => "no time".into(),
     };
+    // Calls that are too few to tell may be either.
+    let unsure = totals.split.undivided / totals.thread_seconds;
+    let of_part = |seconds: f64| match unsure >= 0.05 {
+        true => {
+            let least = 100.0 * seconds / totals.thread_seconds;
+            format!("{least:.0} to {:.0} %", least + 100.0 * unsure)
+        }
+        false => of_time(seconds),
+    };
     let split = |reading: &Reading<f64>| match reading {
-        Reading::Measured(value) => (of_time(*value), "measured".to_string()),
-        Reading::Modelled(value) => (of_time(*value), "modelled".into()),
+        Reading::Measured(value) => (of_part(*value), "measured".to_string()),
+        Reading::Modelled(value) => (of_part(*value), "modelled".into()),
         missing => ("not known".into(), number::why_missing(missing).unwrap_or_default()),
     };
     let (wait, wait_how) = split(&totals.split.wait);
