@@ -88,10 +88,7 @@ impl Tables {
             let mut tables = Tables { start, file, length: 0, used, limit, full: None };
             match tables.grow(used) {
                 true => Ok(tables),
-                false => Err(Complaint::new(
-                    format!("{shown}: {}", tables.full.as_deref().unwrap_or_default()),
-                    SPACE,
-                )),
+                false => Err(Complaint::new(format!("{shown}: {}", tables.full.as_deref().unwrap_or_default()), SPACE)),
             }
         });
         let tables = grown.inspect_err(|_| {

@@ -61,7 +61,8 @@ impl File {
         // Growing beyond would end the process.
         let limit = limit.min(tables::largest_file());
         let (window, full, unstored) = (ptr::null_mut(), false, false);
-        let mut file = File { window, length: 0, base: 0, at: 0, block: 0, end: 0, file, limit, thread, full, unstored };
+        let mut file =
+            File { window, length: 0, base: 0, at: 0, block: 0, end: 0, file, limit, thread, full, unstored };
         let room = size_of::<Header>() + block::HEAD + Encoder::room(0, 0);
         if limit < room as u64 {
             return Err(Complaint::new(

@@ -207,7 +207,7 @@ fn tiles(summary: &Summary) -> Vec<Tile> {
     };
     // Calls that are too few to tell may be either.
     let unsure = totals.split.undivided / totals.thread_seconds;
-    let of_part = |seconds: f64| match unsure >= 0.05 {
+    let of_part = |seconds: f64| match unsure.is_finite() && unsure >= 0.05 {
         true => {
             let least = 100.0 * seconds / totals.thread_seconds;
             format!("{least:.0} to {:.0} %", least + 100.0 * unsure)
