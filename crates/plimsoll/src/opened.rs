@@ -64,8 +64,7 @@ impl Opened {
     pub fn profile(path: &Path) -> Result<Opened> {
         let folder = path.display().to_string();
         let mut profile = Profile::open(path)?;
-        let mut summary = Summary::of(&profile);
-        profile::cores::fill(&profile, &mut summary);
+        let summary = Summary::of(&profile);
         let Some(timeline) = profile.timeline.take() else {
             let next = "profile the program again: plimsoll profile --trace -- mpirun ..";
             return Err(Fault::new(folder, "it has no timeline, which a replay needs", next));

@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 use whatif::answer::{Answer, Check, Slack, Tolerance};
 use whatif::gradient::Gradient;
 use whatif::graph::Graph;
-use whatif::model::Ways;
 use whatif::path::{Counts, OnPath, Parts, Path};
 use whatif::work::Work;
 
@@ -32,7 +31,8 @@ pub struct Asked {
 pub struct Page<'a> {
     pub folder: &'a str,
     pub graph: &'a Graph,
-    pub ways: &'a Ways,
+    /// What carried its messages.
+    pub carried: &'a str,
     pub check: &'a Check,
     pub asked: &'a [Asked],
     pub tolerances: &'a [Tolerance],
@@ -51,11 +51,6 @@ const RANKS: usize = 4;
 const MUCH: f64 = 0.3;
 
 impl Page<'_> {
-    fn carried(&self) -> String {
-        let between = self.graph.kinds.iter().any(|kind| kind.reach == whatif::graph::Reach::Between);
-        if between { self.ways.between.to_string() } else { self.ways.within.to_string() }
-    }
-
     pub fn terminal(&self) -> String {
         let mut text = String::new();
         let check = self.check;
@@ -63,7 +58,7 @@ impl Page<'_> {
         let calls = count::of(self.graph.len() as u64, "call");
         let time = nanoseconds(check.recorded);
         let how = if self.graph.scheduled { "replayed" } else { "recorded" };
-        let _ = writeln!(text, "{}: {ranks}, {calls}, {time} {how}, carried by {}\n", self.folder, self.carried());
+        let _ = writeln!(text, "{}: {ranks}, {calls}, {time} {how}, carried by {}\n", self.folder, self.carried);
         let _ = writeln!(text, "Critical path   {}", shares(&check.path.parts));
         for ((words, of), slope) in
             ["within hosts", "between hosts"].iter().zip(&check.path.counts).zip(&check.gradients)
@@ -166,7 +161,7 @@ impl Page<'_> {
             "folder": self.folder,
             "ranks": self.graph.hosts.len(),
             "calls": self.graph.len(),
-            "carried": self.carried(),
+            "carried": self.carried,
             "recorded_ns": self.check.recorded,
             "replayed_with_own_residuals": self.check.identity,
             "replayed_with_class_residuals": self.check.of_classes,

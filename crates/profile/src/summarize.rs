@@ -1,6 +1,6 @@
 //! From what a run left behind to its figures.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use machine::{Costs, Reading};
@@ -54,6 +54,9 @@ impl Summary {
             measured::put(timeline, &mut summary);
         }
         crate::cores::fill(profile, &mut summary);
+        // A file that cannot be read is met by each of those that read it.
+        let mut said = BTreeSet::new();
+        summary.job.notes.retain(|note| said.insert(note.clone()));
         // A rank that sleeps computes nothing.
         summary.totals.balance = balance(&summary.ranks, RankSummary::computing);
         summary.totals.split = Split::sum(summary.ranks.iter().map(|rank| &rank.split));
@@ -274,4 +277,17 @@ fn phases(profile: &Profile) -> Vec<PhaseSummary> {
         }
     }
     phases
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_said_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let notes = ["left out: a", "left out: b", "left out: a"].map(str::to_owned).to_vec();
+        let profile = Profile { folder: folder.path().to_owned(), notes, ..Profile::default() };
+        assert_eq!(Summary::of(&profile).job.notes, ["left out: a", "left out: b"]);
+    }
 }

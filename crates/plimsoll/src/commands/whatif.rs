@@ -180,18 +180,12 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let carried = arguments.carried.as_deref().filter(|_| arguments.schedule.goal.is_none());
     let Opened { graph, folder, .. } = &opened;
     let recorded = opened.recorded();
-    let between = recorded.between;
     let mut ways = recorded.ways(&known.costs, named)?;
     ways.shared_links = arguments.shared_link;
     let ranks = graph.hosts.len() as u32;
     let (core, refused) = auto::own_core(ranks, auto::threads(), &linux::affinity::allowed()?)?;
     let mut notes = graph.notes.clone();
     notes.extend(known.note);
-    let way = if between { &ways.between } else { &ways.within };
-    if !graph.scheduled && !recorded.is_of_mpi(way) {
-        let ran = recorded.library.lines().next().unwrap_or("an unknown MPI");
-        notes.push(format!("the program ran under {ran}; costs are of {}", way.mpi));
-    }
     let candidates = recorded.others(&known.costs, &ways, Some(core.0));
     let program = Program::over(graph, &known.costs, ways.clone(), arguments.recorded_buffer)?;
     if program.contradicted {
@@ -200,8 +194,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if let Some(path) = &arguments.against {
         let other = Opened::profile(path)?;
         let judged = other.recorded().ways(&known.costs, carried)?;
-        let carried = [(&ways, between), (&judged, other.recorded().between)]
-            .map(|(ways, between)| if between { ways.between.to_string() } else { ways.within.to_string() });
+        let carried = [recorded.carried_by(&ways), other.recorded().carried_by(&judged)];
         if let Some(summary) = &opened.summary {
             lever.mapping = mapping(&arguments, graph, Some(&other.graph), &judged, summary)?;
         }
@@ -247,7 +240,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let page = Page {
         folder,
         graph,
-        ways: &ways,
+        carried: &recorded.carried_by(&ways),
         check: &check,
         asked: &asked,
         tolerances: &tolerances,

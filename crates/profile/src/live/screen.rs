@@ -155,7 +155,7 @@ fn title(look: &Look) -> String {
     };
     let since = chart::clock::date(Nanoseconds(job.started));
     let ranks = count::of(look.ranks.len() as u64, "rank");
-    format!("{} · {ranks}{on} · started {since} · {state}", job.command.join(" "))
+    format!("{} · {ranks}{on} · started {since} · {state}", machine::shell::words(&job.command))
 }
 
 fn totals(look: &Look) -> String {

@@ -7,7 +7,8 @@ use machine::{Reading, count};
 use super::{Bounds, NOISE, amount, share};
 use crate::profile::ranges;
 use crate::summarize::ratio;
-use crate::summary::{FunctionSize, RankSummary, Stall, Summary};
+use crate::summary::{FunctionSize, FunctionSummary, RankSummary, SiteSummary, Stall, Summary};
+use crate::terminal::place;
 
 /// One rank, in seconds of its run. What is missing is not 0: its bounds are wide, or it says why.
 #[derive(Debug, Clone)]
@@ -18,6 +19,8 @@ pub struct RankEvidence {
     pub host: usize,
     /// Where it was seen most.
     pub core: Option<u32>,
+    /// Whether it was seen on others too.
+    pub moved: bool,
     pub runtime: f64,
     pub mpi: f64,
     /// Outside MPI and, as far as that is known, on its core: neither stopped nor without one nor blocked.
@@ -78,6 +81,34 @@ pub struct HostEvidence {
     pub cores: Reading<u32>,
 }
 
+/// Calls of one function with sizes of one class.
+#[derive(Debug, Clone)]
+pub struct SizeEvidence {
+    pub class: String,
+    /// The smallest size.
+    pub floor: u64,
+    pub calls: u64,
+    pub bytes: u64,
+    /// Of the ranks' time.
+    pub share: f64,
+    /// The part of `share` that they take when nobody is late; 0 where that is not known.
+    pub work: f64,
+}
+
+/// A place in the source that calls MPI.
+#[derive(Debug, Clone)]
+pub struct SiteEvidence {
+    /// `MPI_Recv at stage.c:40 stage`.
+    pub words: String,
+    pub class: String,
+    pub calls: u64,
+    pub bytes: u64,
+    /// Of the ranks' time.
+    pub share: f64,
+    /// Seconds of a call.
+    pub mean: f64,
+}
+
 #[derive(Debug, Clone)]
 pub struct Evidence {
     pub ranks: Vec<RankEvidence>,
@@ -86,10 +117,19 @@ pub struct Evidence {
     pub missing: usize,
     /// Share of what the ranks send whose receiver is on another host.
     pub between_hosts: Bounds,
+    /// Seconds of all threads of all ranks.
+    pub spent: f64,
+    pub sizes: Vec<SizeEvidence>,
+    /// Those with most time first.
+    pub sites: Vec<SiteEvidence>,
 }
 
 /// Classes of calls whose unhindered part is the host's work for messages: they begin them or hand them over.
 const POSTING: [&str; 2] = ["post", "send"];
+
+/// A send of so much may wait for its receiver every time, so that not even its shortest calls show what it takes: carriers send at
+/// once what is smaller.
+const RENDEZVOUS: u64 = 4 << 10;
 
 /// Classes of calls that may wait for a message of which both halves have begun.
 const MAY_MISS: [&str; 4] = ["send", "receive", "exchange", "completion"];
@@ -113,7 +153,24 @@ impl Evidence {
         });
         let ranks = ranks.collect();
         let missing = summary.job.expected.saturating_sub(summary.job.ranks);
-        Evidence { ranks, hosts, missing, between_hosts: between_hosts(summary, missing) }
+        let between_hosts = between_hosts(summary, missing);
+        let spent = summary.totals.thread_seconds;
+        Evidence { ranks, hosts, missing, between_hosts, spent, sizes: sizes(summary), sites: sites(summary) }
+    }
+
+    /// The share of the ranks' time in calls of these classes.
+    pub(super) fn share_in(&self, classes: &[&str]) -> f64 {
+        self.sizes.iter().filter(|size| classes.contains(&size.class.as_str())).map(|size| size.share).sum()
+    }
+
+    /// The place that calls functions of these classes for the longest time.
+    pub(super) fn first_of(&self, classes: &[&str]) -> Option<&SiteEvidence> {
+        self.sites.iter().find(|site| classes.contains(&site.class.as_str()))
+    }
+
+    /// The same in words that follow others; none where it is not known.
+    pub(super) fn most_in(&self, classes: &[&str]) -> String {
+        self.first_of(classes).map_or_else(String::new, |site| format!(", most in {}", site.words))
     }
 
     pub fn is_empty(&self) -> bool {
@@ -249,6 +306,7 @@ fn of_rank(rank: &RankSummary, host: usize, work: &BTreeMap<&str, f64>, others: 
         rank: rank.rank,
         host,
         core: rank.cores.value().and_then(|cores| cores.first().copied()),
+        moved: rank.cores.value().is_some_and(|cores| cores.len() > 1),
         runtime: rank.seconds,
         mpi: each * rank.mpi,
         compute: each * rank.computing(),
@@ -280,8 +338,45 @@ fn unhindered(summary: &Summary, class: &str) -> f64 {
     let sizes =
         || summary.functions.iter().filter(|function| function.class == class).flat_map(|function| &function.sizes);
     let seconds: f64 = sizes().map(|size| size.seconds).sum();
-    let work = |size: &FunctionSize| Some((size.unhindered.value()? * size.calls as f64).min(size.seconds));
-    if seconds > 0.0 { sizes().filter_map(work).sum::<f64>() / seconds } else { 0.0 }
+    let is_own = |size: &&FunctionSize| class != "send" || size.floor < RENDEZVOUS;
+    if seconds > 0.0 { sizes().filter(is_own).filter_map(work).sum::<f64>() / seconds } else { 0.0 }
+}
+
+/// Seconds that calls take when nobody is late, where that is known.
+fn work(size: &FunctionSize) -> Option<f64> {
+    Some((size.unhindered.value()? * size.calls as f64).min(size.seconds))
+}
+
+fn sizes(summary: &Summary) -> Vec<SizeEvidence> {
+    let share = |seconds: f64| ratio(seconds, summary.totals.thread_seconds);
+    let counted = summary.functions.iter().filter(|function| function.counted);
+    let of = |function: &FunctionSummary| {
+        let class = function.class.clone();
+        let of_size = move |size: &FunctionSize| SizeEvidence {
+            class: class.clone(),
+            floor: size.floor,
+            calls: size.calls,
+            bytes: size.bytes,
+            share: share(size.seconds),
+            work: share(work(size).unwrap_or(0.0)),
+        };
+        function.sizes.iter().map(of_size).collect::<Vec<_>>()
+    };
+    counted.flat_map(of).collect()
+}
+
+fn sites(summary: &Summary) -> Vec<SiteEvidence> {
+    let classes: BTreeMap<&str, &str> =
+        summary.functions.iter().map(|function| (function.name.as_str(), function.class.as_str())).collect();
+    let of = |site: &SiteSummary| SiteEvidence {
+        words: format!("{} at {}", site.function, place(site)),
+        class: classes.get(site.function.as_str()).copied().unwrap_or_default().to_owned(),
+        calls: site.calls,
+        bytes: site.bytes,
+        share: ratio(site.seconds, summary.totals.thread_seconds),
+        mean: ratio(site.seconds, site.calls as f64),
+    };
+    summary.sites.iter().filter(|site| site.counted).map(of).collect()
 }
 
 fn between_hosts(summary: &Summary, missing: usize) -> Bounds {
