@@ -17,6 +17,8 @@ pub(crate) struct Ground<'a> {
     pub topology: &'a Topology,
     pub clock: &'a Clock,
     pub interfaces: &'a [Interface],
+    /// Sysfs shows those of another network namespace.
+    pub interfaces_hidden: bool,
     pub privileges: &'a Privileges,
     pub virtual_machine: bool,
 }

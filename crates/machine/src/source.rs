@@ -87,6 +87,15 @@ impl Source {
         self.text(path).ok().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
     }
 
+    /// A table of the calling thread's network namespace, such as `route`.
+    pub fn network_table(&self, name: &str) -> Result<String, Refusal> {
+        // The second is that of the process's main thread; older kernels and archives have it alone.
+        match self.text(&format!("/proc/thread-self/net/{name}")) {
+            Err(refusal) if refusal.missing() => self.text(&format!("/proc/self/net/{name}")),
+            answer => answer,
+        }
+    }
+
     /// A number; `None` where there is none, whatever the reason.
     pub fn number<T: FromStr>(&self, path: &str) -> Option<T> {
         self.word(path)?.parse().ok()
