@@ -145,6 +145,7 @@ impl Topology {
                 "mount sysfs (`mount -t sysfs sysfs /sys`), or name an archive that holds it",
             )
         })?;
+        let online = with_own(source, online);
         let nodes = read_nodes(source, &online);
         let kinds = read_kinds(source, &online);
 
@@ -207,6 +208,17 @@ impl Topology {
     pub fn last_level_cache_size(&self) -> Option<Bytes> {
         self.online.iter().filter_map(|core| self.last_level_cache(core)?.size).max()
     }
+}
+
+/// `online`, and cores that are on and that this process may run on, where a container lays another list over the kernel's
+/// (lxcfs).
+fn with_own(source: &Source, online: CpuSet) -> CpuSet {
+    let status = source.text("/proc/self/status").unwrap_or_default();
+    let allowed = status.lines().find_map(|line| CpuSet::from_list(line.strip_prefix("Cpus_allowed_list:")?));
+    let unlisted = allowed.unwrap_or_default().difference(&online);
+    let on = |core: &CoreId| source.number::<u8>(&format!("{CPU}/cpu{}/online", core.0)) == Some(1);
+    let more: CpuSet = unlisted.iter().filter(on).collect();
+    if more.is_empty() { online } else { online.iter().chain(more.iter()).collect() }
 }
 
 /// Directories named `prefix` and a number.

@@ -109,6 +109,15 @@ fn cpus_that_are_off_line_are_none_also_without_a_list() {
 }
 
 #[test]
+fn cores_that_a_process_runs_on_are_there_whatever_the_list_says() {
+    let container = tiny(
+        "C/online = 0-1\nC/cpu2/online = 0\nC/cpu6/online = 1\nC/cpu7/online = 1\n\
+         /proc/self/status <<\n|Name:\tx\n|Cpus_allowed_list:\t2,6-9\n",
+    );
+    assert_eq!(container.online.to_string(), "0-1,6-7", "neither what is off nor what is not there");
+}
+
+#[test]
 fn nodes_may_have_any_numbers_and_no_cores() {
     let sparse = tiny(
         "C/online = 8-9,40-41\nC/cpu8/topology/package_cpus = 300\nC/cpu9/topology/package_cpus = 300\n\
