@@ -179,6 +179,10 @@ pub fn foreign(source: &Source) -> Option<Fault> {
         true => "none".to_owned(),
         false => names.iter().map(String::as_str).collect::<Vec<_>>().join(", "),
     };
+    if shown.is_empty() {
+        let cause = format!("it shows no interface, and this process has {}", listed(&own));
+        return Some(Fault::new(NET, cause, "mount sysfs: `mount -t sysfs sysfs /sys`"));
+    }
     Some(of_another_namespace(format!("interfaces {}, and this process has {}", listed(&shown), listed(&own))))
 }
 
@@ -371,6 +375,9 @@ mod tests {
                 assert_eq!(read(&other), []);
             }
         }
+        let table = "# plimsoll machine archive 1\n/proc/self/net/dev <<\n|Inter-|   Receive\n|    lo: 1 2 3\n";
+        let fault = foreign(&Source::from_archive(Archive::from_text(table).unwrap())).unwrap();
+        assert!(fault.cause().contains("it shows no interface, and this process has lo"), "{fault}");
         let without = Source::from_archive(Archive::from_text("# plimsoll machine archive 1\n").unwrap());
         assert!(foreign(&without).is_none(), "an archive without the table");
     }

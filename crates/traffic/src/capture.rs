@@ -1,7 +1,7 @@
 //! Captures: lengths and times of packets, to be replayed. The bytes themselves are skipped.
 //!
-//! This is the classic pcap format, [`ng`] is pcapng. Format: <https://ietf-opsawg-wg.github.io/draft-ietf-opsawg-pcap/draft-ietf-opsawg-pcap.html>. Both byte orders,
-//! microseconds and nanoseconds.
+//! This is the classic pcap format, both byte orders, microseconds and nanoseconds; pcapng is in a file of its own. Format:
+//! <https://ietf-opsawg-wg.github.io/draft-ietf-opsawg-pcap/draft-ietf-opsawg-pcap.html>.
 
 mod ng;
 

@@ -96,10 +96,11 @@ pub(super) fn read(from: &mut dyn Read, found: &mut Found) -> Result<bool> {
                 let Some(kept) = rest.checked_sub(PACKET_HEAD as u64) else {
                     return Err(bad(format!("the block of packet {} claims {total} bytes", found.place())));
                 };
-                match fill(from, &mut head)? == Filled::Whole && skip(from, kept)? {
-                    true => found.push(packet(&head, kind, kept, &interfaces, order, found)?),
-                    false => return Ok(false),
+                if fill(from, &mut head)? != Filled::Whole || !skip(from, kept)? {
+                    return Ok(false);
                 }
+                let packet = packet(&head, kind, kept, &interfaces, order, found)?;
+                found.push(packet);
                 true
             }
             SIMPLE_PACKET => {
