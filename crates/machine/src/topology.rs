@@ -137,8 +137,8 @@ impl Topology {
     pub fn read(source: &Source) -> Result<Topology> {
         let online = source.cpu_list(&format!("{CPU}/online")).filter(|set| !set.is_empty());
         let on = |core: &CoreId| source.number::<u8>(&format!("{CPU}/cpu{}/online", core.0)) != Some(0);
-        let listed = || Some(numbered(source, CPU, "cpu")?.iter().filter(on).collect());
-        let online = online.or_else(listed).filter(|set: &CpuSet| !set.is_empty()).ok_or_else(|| {
+        let listed = || numbered(source, CPU, "cpu").map(|all| all.iter().filter(on).collect::<CpuSet>());
+        let online = online.or_else(listed).filter(|set| !set.is_empty()).ok_or_else(|| {
             Fault::new(
                 "topology",
                 format!("{CPU} shows no CPU"),

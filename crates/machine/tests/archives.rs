@@ -6,6 +6,7 @@ use machine::archive::Archive;
 use machine::choice::Distance;
 use machine::cpuset::CpuSet;
 use machine::description::Machine;
+use machine::frequency::Clock;
 use machine::topology::{CoreKind, Topology};
 use machine::{Bytes, CoreId, Source};
 use proptest::prelude::*;
@@ -106,6 +107,17 @@ fn cpus_that_are_off_line_are_none_also_without_a_list() {
 
     let unlisted = tiny("/sys/devices/system/cpu [] cpu0/cpu1/cpu2\nC/cpu0/online = 0\nC/cpu2/online = 1\n");
     assert_eq!(unlisted.online.to_string(), "1-2");
+}
+
+#[test]
+fn policies_of_cores_that_are_off_line_are_none() {
+    let folder = "/sys/devices/system/cpu/cpufreq";
+    let text = format!(
+        "# plimsoll machine archive 1\n{folder} [] policy0/policy1/policy2\n{folder}/policy0/affected_cpus ! EBUSY\n\
+         {folder}/policy1/affected_cpus = 1\n{folder}/policy2/affected_cpus =\n"
+    );
+    let source = Source::from_archive(Archive::from_text(&text).unwrap());
+    assert_eq!(Clock::each(&source).iter().map(|(number, _)| *number).collect::<Vec<_>>(), [1]);
 }
 
 #[test]
