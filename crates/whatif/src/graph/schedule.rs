@@ -41,7 +41,7 @@ impl Graph {
         }
         let mut beside = 0;
         for (plan, numbers) in plans.iter().zip(&numbers) {
-            let cpus: BTreeSet<u8> = plan.operations.iter().map(|operation| operation.cpu).collect();
+            let cpus: BTreeSet<u16> = plan.operations.iter().map(|operation| operation.cpu).collect();
             beside += plan.lanes.len().saturating_sub(cpus.len()) as u64;
             plan.write(numbers, &mut builder);
         }
@@ -67,7 +67,7 @@ struct Plan {
     lane: Vec<u32>,
     lanes: Vec<Vec<u32>>,
     /// By cpu and what they require: the lane of messages that begin together.
-    together: HashMap<(u8, Vec<(u32, bool)>), u32>,
+    together: HashMap<(u16, Vec<(u32, bool)>), u32>,
 }
 
 impl Plan {
