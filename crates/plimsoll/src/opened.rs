@@ -19,13 +19,17 @@ pub struct Opened {
     pub seconds: Option<f64>,
     /// `None` of a schedule.
     pub summary: Option<Summary>,
+    /// Which MPI_COMM_WORLD of the profile the graph is of.
+    pub world: usize,
     places: Places,
 }
 
 impl Opened {
+    /// One MPI_COMM_WORLD of a profile.
+    ///
     /// # Errors
-    /// It cannot be read, or has no timeline with calls in it.
-    pub fn profile(path: &Path) -> Result<Opened> {
+    /// It cannot be read, has no timeline with calls in it, or no such world.
+    pub fn profile(path: &Path, world: usize) -> Result<Opened> {
         let folder = path.display().to_string();
         let mut profile = Profile::open(path)?;
         let mut summary = Summary::of(&profile);
@@ -34,13 +38,13 @@ impl Opened {
             let next = "profile the program again: plimsoll profile --trace -- mpirun ..";
             return Err(Fault::new(folder, "it has no timeline, which a replay needs", next));
         };
-        let graph = Graph::of(&timeline)?;
+        let graph = Graph::of(&timeline, world).map_err(|fault| fault.within(&folder))?;
         if graph.is_empty() {
             let cause = "no call between MPI_Init and MPI_Finalize was recorded";
             return Err(Fault::new(folder, cause, "see plimsoll report DIR"));
         }
         let (seconds, places) = (summary.job.seconds, timeline.places);
-        Ok(Opened { folder, graph, seconds, summary: Some(summary), places })
+        Ok(Opened { folder, graph, seconds, summary: Some(summary), world, places })
     }
 
     /// # Errors
@@ -49,7 +53,7 @@ impl Opened {
         let folder = file.display().to_string();
         let graph = Graph::of_schedule(&crate::commands::schedule::read(file)?, per_host.unwrap_or(u32::MAX));
         let graph = graph.map_err(|fault| fault.within(&folder))?;
-        Ok(Opened { folder, graph, seconds: None, summary: None, places: Places::default() })
+        Ok(Opened { folder, graph, seconds: None, summary: None, world: 0, places: Places::default() })
     }
 
     pub fn recorded(&self) -> Recorded<'_> {
@@ -63,6 +67,6 @@ impl Opened {
     }
 
     pub fn names(&self) -> Names<'_> {
-        Names::of(self.summary.as_ref(), &self.places)
+        Names::of(self.summary.as_ref(), self.world, &self.places)
     }
 }

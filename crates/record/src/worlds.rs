@@ -5,6 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use machine::{Fault, Result, count};
+
 use crate::layout::{Header, words};
 
 /// One MPI_COMM_WORLD of a job.
@@ -29,6 +31,17 @@ impl World {
 pub fn named(worlds: &[World], place: usize) -> String {
     let program = worlds.get(place).map_or_else(String::new, |world| format!(" ({})", world.program()));
     format!("world {place} of {}{program}", worlds.len())
+}
+
+/// # Errors
+/// There is no world of this number.
+pub fn there(worlds: &[World], place: usize) -> Result<()> {
+    if place < worlds.len() {
+        return Ok(());
+    }
+    let known: Vec<String> = worlds.iter().enumerate().map(|(at, of)| format!("{at} ({})", of.program())).collect();
+    let cause = format!("the profile has {}: {}", count::of(worlds.len() as u64, "world"), known.join(", "));
+    Err(Fault::new(format!("world {place}"), cause, "name one of these with --world, or leave it out for the first"))
 }
 
 /// The worlds of these ranks in the order in which they began, and for each rank the place of its own.
@@ -127,6 +140,8 @@ mod tests {
         assert_eq!(names, [("v", program("c"), 2), ("w", program("a"), 2), ("w, program 2", program("b"), 2)]);
         assert_eq!(places, [2, 1, 0, 2, 1]);
         assert_eq!(named(&worlds, 1), "world 1 of 3 (a)");
+        there(&worlds, 2).unwrap();
+        assert_eq!(there(&worlds, 3).unwrap_err().cause(), "the profile has 3 worlds: 0 (c), 1 (a), 2 (b)");
     }
 
     #[test]

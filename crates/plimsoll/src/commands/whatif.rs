@@ -84,6 +84,9 @@ pub struct Arguments {
     /// other hosts are mapped so
     #[arg(long, value_name = "DIR2", requires = "folder", conflicts_with = "best")]
     against: Option<PathBuf>,
+    /// The MPI_COMM_WORLD to take, where the profile has several: the N-th that began, counted from 0
+    #[arg(long, value_name = "N", requires = "folder", default_value_t = 0)]
+    world: usize,
     /// Print the commands of the N best that can be run here, and keep in the ledger what is expected of them
     #[arg(long, value_name = "N", requires = "folder")]
     best: Option<usize>,
@@ -167,7 +170,10 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             return super::schedule::run(file, &arguments.schedule, arguments.json);
         }
         Some(file) => (Opened::schedule(file, arguments.schedule.ranks_per_host)?, arguments.carried.as_deref()),
-        None => (Opened::profile(arguments.folder.as_deref().unwrap_or(Path::new("")))?, arguments.recorded.as_deref()),
+        None => {
+            let folder = arguments.folder.as_deref().unwrap_or(Path::new(""));
+            (Opened::profile(folder, arguments.world)?, arguments.recorded.as_deref())
+        }
     };
     let carried = arguments.carried.as_deref().filter(|_| arguments.schedule.goal.is_none());
     let Opened { graph, folder, .. } = &opened;
@@ -191,7 +197,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         notes.push("calls were over sooner than the costs say: plimsoll calibrate, and profile again".to_owned());
     }
     if let Some(path) = &arguments.against {
-        let other = Opened::profile(path)?;
+        let other = Opened::profile(path, arguments.world)?;
         let judged = other.recorded().ways(&known.costs, carried)?;
         let carried = [(&ways, between), (&judged, other.recorded().between)]
             .map(|(ways, between)| if between { ways.between.to_string() } else { ways.within.to_string() });
@@ -212,7 +218,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if !arguments.at.is_empty() {
-        let all = arguments.at.iter().map(|(clock, folder)| Ok((*clock, Opened::profile(folder)?)));
+        let all = arguments.at.iter().map(|(clock, folder)| Ok((*clock, Opened::profile(folder, arguments.world)?)));
         let all: Vec<(f64, Opened)> = all.collect::<Result<_>>()?;
         let others: Vec<(f64, &Graph)> = all.iter().map(|(clock, opened)| (*clock, &opened.graph)).collect();
         let share = whatif::clock::follows(graph, &others)?;
@@ -299,7 +305,7 @@ fn mapping(
     for (rank, factor) in capability {
         mapping = mapping.capable(*rank, *factor)?;
     }
-    for rank in summary.ranks.iter().filter(|rank| rank.world == 0) {
+    for rank in summary.ranks.iter().filter(|rank| rank.world == arguments.world) {
         if let Some(softirqs) = mapping.softirqs.get_mut(rank.rank as usize) {
             *softirqs = rank.softirq.value().map(|seconds| seconds * 1e9);
         }
