@@ -64,6 +64,7 @@ pub struct Recorded<'a> {
     request: &'a Request,
     pub command: Command,
     line: Line,
+    library: PathBuf,
     place: Place,
     job: Job,
 }
@@ -76,6 +77,9 @@ impl<'a> Recorded<'a> {
     pub fn prepare(request: &'a Request) -> Result<Recorded<'a>> {
         let line = Line::read(&request.words);
         if let Some(fault) = line.programs.iter().filter(|p| p.certain).find_map(|p| refusal::of_program(&p.path)) {
+            return Err(fault);
+        }
+        if let Some(fault) = refusal::of_place(&line, &request.words, |name| std::env::var(name).ok()) {
             return Err(fault);
         }
         let library = preload::library(&request.command)?;
@@ -111,7 +115,7 @@ impl<'a> Recorded<'a> {
             ..Job::default()
         };
         job.write(place.path())?;
-        Ok(Recorded { request, command, line, place, job })
+        Ok(Recorded { request, command, line, library, place, job })
     }
 
     /// Where the profile is left: an absolute path.
@@ -144,7 +148,8 @@ impl<'a> Recorded<'a> {
         }
         job.notes.extend(outcome.notes());
         if outcome.ranks == 0 {
-            job.notes.extend(refusal::of_silence(&self.request.words, &self.line, exit_code(status)));
+            let files = [self.library.as_path(), self.place.path()];
+            job.notes.extend(refusal::of_silence(&self.request.words, &self.line, files, exit_code(status)));
         }
         job.write(self.place.path())?;
         let name = || self.place.path().file_name().unwrap_or_default().into();
