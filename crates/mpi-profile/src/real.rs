@@ -237,7 +237,7 @@ fn told(ask: unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int) -> String {
 }
 
 /// The file of the object that has this address.
-fn file_of(address: *mut c_void) -> String {
+pub fn file_of(address: *mut c_void) -> String {
     let mut info = libc::Dl_info {
         dli_fname: ptr::null(),
         dli_fbase: ptr::null_mut(),

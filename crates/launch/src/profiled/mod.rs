@@ -3,6 +3,7 @@
 mod clocks;
 mod line;
 mod outcome;
+mod past;
 mod perturbed;
 mod place;
 mod refusal;
@@ -147,10 +148,12 @@ impl<'a> Recorded<'a> {
             None => {}
         }
         job.notes.extend(outcome.notes());
-        if outcome.ranks == 0 {
+        let past = past::notes(self.place.path());
+        if outcome.ranks == 0 && past.is_empty() {
             let files = [self.library.as_path(), self.place.path()];
             job.notes.extend(refusal::of_silence(&self.request.words, &self.line, files, exit_code(status)));
         }
+        job.notes.extend(past);
         job.write(self.place.path())?;
         let name = || self.place.path().file_name().unwrap_or_default().into();
         Ok(outcome.page(&self.request.folder.clone().unwrap_or_else(name), &job.notes))
