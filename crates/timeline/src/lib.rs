@@ -87,7 +87,7 @@ pub struct Rank {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Communicator {
     pub world: usize,
-    /// Ranks of the world by rank of the communicator; empty where they are not known.
+    /// Ranks of the world by rank of the communicator; empty of an intercommunicator, which has two groups.
     pub members: Vec<u32>,
 }
 
@@ -200,19 +200,23 @@ impl Rank {
 }
 
 /// Ranks number their communicators by themselves. Those with the same members are the same where they come in the same
-/// order, as MPI demands that communicators are made in.
+/// order, as MPI demands that communicators are made in. Of intercommunicators the messages are followed, and not the collective
+/// operations, whose members have two roles each.
 fn communicators(sources: &[lanes::Source]) -> (Vec<Communicator>, Vec<HashMap<u32, u32>>) {
-    let mut known: BTreeMap<(usize, Vec<u32>, usize), u32> = BTreeMap::new();
+    let mut known: BTreeMap<(usize, bool, Vec<u32>, usize), u32> = BTreeMap::new();
     let mut all: Vec<Communicator> = Vec::new();
     let mut numbers = Vec::new();
     for source in sources {
         let world = source.world;
-        let mut times: BTreeMap<&[u32], usize> = BTreeMap::new();
+        let mut times: BTreeMap<(bool, &[u32]), usize> = BTreeMap::new();
         let mut own = HashMap::new();
-        for (number, members) in &source.tables.members {
-            let time = times.entry(members).or_default();
-            let id = *known.entry((world, members.clone(), *time)).or_insert_with(|| {
-                all.push(Communicator { world, members: members.clone() });
+        let within = source.tables.members.iter().map(|one| (false, one));
+        let between = source.tables.sides.iter().map(|one| (true, one));
+        for (is_inter, (number, members)) in within.chain(between) {
+            let time = times.entry((is_inter, members)).or_default();
+            let id = *known.entry((world, is_inter, members.clone(), *time)).or_insert_with(|| {
+                let members = if is_inter { Vec::new() } else { members.clone() };
+                all.push(Communicator { world, members });
                 all.len() as u32 - 1
             });
             *time += 1;
