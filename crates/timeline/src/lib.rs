@@ -213,7 +213,7 @@ fn communicators(sources: &[lanes::Source]) -> (Vec<Communicator>, Vec<HashMap<u
         let within = source.tables.members.iter().map(|one| (false, one));
         let between = source.tables.sides.iter().map(|one| (true, one));
         for (is_inter, (number, members)) in within.chain(between) {
-            let time = times.entry((is_inter, members)).or_default();
+            let time = times.entry((is_inter, members.as_slice())).or_default();
             let id = *known.entry((world, is_inter, members.clone(), *time)).or_insert_with(|| {
                 let members = if is_inter { Vec::new() } else { members.clone() };
                 all.push(Communicator { world, members });
