@@ -17,7 +17,6 @@ use linux::accounting::{effective_clocks, time_of_children};
 use linux::warden::Warden;
 use machine::{CoreId, Dilation, Fault, Nanoseconds, Probe, Result};
 use profile::profile::Profile;
-use profile::summary::Totals;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use sha2::{Digest, Sha256};
@@ -173,11 +172,10 @@ fn command(arm: &Arm, within: &[String], profiler: Option<&Path>, folder: &TempD
     Ok(command)
 }
 
-/// Of the rank that takes longest.
 fn between_init_and_finalize(profile: &Path) -> Result<Nanoseconds> {
     let profile = Profile::without_timeline(profile)?;
     profile.whole()?;
-    Ok(Nanoseconds((Totals::of(&profile).seconds * 1e9) as u64))
+    Ok(Nanoseconds((profile.seconds() * 1e9) as u64))
 }
 
 /// Whether it ended in time; a signal to this process ends the wait.

@@ -265,7 +265,7 @@ fn recorded_messages(place: &Path) -> Option<()> {
 }
 
 fn graph(place: &Path) -> Graph {
-    Graph::of(&profile::profile::Profile::open(&place.join("run")).unwrap().timeline.unwrap()).unwrap()
+    Graph::of(&profile::profile::Profile::open(&place.join("run")).unwrap().timeline.unwrap(), 0).unwrap()
 }
 
 fn conditions(graph: &Graph, price: Price) -> Conditions {

@@ -3,6 +3,7 @@
 mod clocks;
 mod line;
 mod outcome;
+mod past;
 mod perturbed;
 mod place;
 mod refusal;
@@ -65,6 +66,7 @@ pub struct Recorded<'a> {
     request: &'a Request,
     pub command: Command,
     line: Line,
+    library: PathBuf,
     place: Place,
     job: Job,
 }
@@ -77,6 +79,9 @@ impl<'a> Recorded<'a> {
     pub fn prepare(request: &'a Request) -> Result<Recorded<'a>> {
         let line = Line::read(&request.words);
         if let Some(fault) = line.programs.iter().filter(|p| p.certain).find_map(|p| refusal::of_program(&p.path)) {
+            return Err(fault);
+        }
+        if let Some(fault) = refusal::of_place(&line, &request.words, |name| std::env::var(name).ok()) {
             return Err(fault);
         }
         let library = preload::library(&request.command)?;
@@ -112,7 +117,7 @@ impl<'a> Recorded<'a> {
             ..Job::default()
         };
         job.write(place.path())?;
-        Ok(Recorded { request, command, line, place, job })
+        Ok(Recorded { request, command, line, library, place, job })
     }
 
     /// Where the profile is left: an absolute path.
@@ -145,11 +150,14 @@ impl<'a> Recorded<'a> {
             None => {}
         }
         job.notes.extend(outcome.injection.iter().flat_map(Injection::shortfalls));
+        let past = past::notes(self.place.path());
         if outcome.ranks == 0 && outcome.full {
             job.notes.push(format!("ranks found no room for their tables. Next: {}", outcome::FREE));
-        } else if outcome.ranks == 0 {
-            job.notes.extend(refusal::of_silence(&self.request.words, &self.line, exit_code(status)));
+        } else if outcome.ranks == 0 && past.is_empty() {
+            let files = [self.library.as_path(), self.place.path()];
+            job.notes.extend(refusal::of_silence(&self.request.words, &self.line, files, exit_code(status)));
         }
+        job.notes.extend(past);
         let unwritten = job.write(self.place.path()).err().or(unwritten);
         let mut notes = job.notes.clone();
         notes.extend(outcome.notes());
