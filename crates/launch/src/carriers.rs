@@ -167,7 +167,7 @@ impl Carrier {
 pub fn known() -> Result<Vec<Carrier>> {
     let mut all: Vec<Carrier> = Vec::new();
     let named = std::env::var_os("PLIMSOLL_CARRIERS").filter(|path| !path.is_empty()).map(PathBuf::from);
-    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config"));
+    let home = || std::env::var_os("HOME").filter(|home| !home.is_empty()).map(|home| Path::new(&home).join(".config"));
     let users = std::env::var_os("XDG_CONFIG_HOME").filter(|path| !path.is_empty()).map(PathBuf::from).or_else(home);
     let users = users.map(|folder| folder.join("plimsoll/carriers.toml"));
     for (path, must_be) in [(named, true), (users, false), (Some("/etc/plimsoll/carriers.toml".into()), false)] {

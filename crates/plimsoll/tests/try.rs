@@ -47,6 +47,16 @@ fn the_slower_of_two_is_told_and_fails_where_it_is_to() {
 }
 
 #[test]
+fn without_a_home_the_verdict_stands_and_nothing_is_kept_in_the_ledger() {
+    let place = tempfile::tempdir().unwrap();
+    let mut attempt = command(place.path(), &["--fail-if", "slower", "--", "true", "--", "sleep", "0.03"]);
+    let Output { status, stdout, stderr } = attempt.env_remove("HOME").env_remove("XDG_STATE_HOME").output().unwrap();
+    let (said, errors) = (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap());
+    assert_eq!(status.code(), Some(5), "{said}{errors}");
+    assert!(errors.contains("note: not in the ledger: folder of plimsoll's state: HOME is not set"), "{errors}");
+}
+
+#[test]
 fn a_variable_is_varied_and_a_number_of_the_output_counts() {
     let place = tempfile::tempdir().unwrap();
     let script = ["sh", "-c", "echo speed: $LEVEL_of_it.0"];

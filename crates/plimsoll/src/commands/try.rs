@@ -159,7 +159,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let path = std::path::absolute(&arguments.report).unwrap_or_else(|_| arguments.report.clone());
     let text = terminal::render(&trial.design, &runs, &judgement, end);
     output::print(&format!("{text}Report: {}\n", path.display()))?;
-    for line in settle(&trial.design, &judgement)? {
+    for line in super::kept(settle(&trial.design, &judgement)) {
         output::print(&format!("{line}\n"))?;
     }
     let slower = judgement.arms.iter().any(|arm| arm.says == Says::Worse);
