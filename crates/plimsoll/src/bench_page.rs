@@ -108,7 +108,7 @@ pub fn quantity(metric: Metric, value: f64) -> String {
         Metric::HalfRoundTrip if value < 1000.0 => format!("{value:.1} ns"),
         Metric::HalfRoundTrip => format!("{:.2} us", value / 1e3),
         Metric::BytesPerSecond => machine::BytesPerSecond(value).to_string(),
-        Metric::MessagesPerSecond => format!("{:.3} M/s", value / 1e6),
+        Metric::MessagesPerSecond => bench::mpi::pattern::rate(value),
     }
 }
 

@@ -94,7 +94,8 @@ fn title(quantity: Quantity) -> &'static str {
 
 fn in_words(quantity: Quantity, value: f64) -> String {
     match quantity {
-        Quantity::ReceiveRate | Quantity::SendRate => format!("{:.2} M/s", value / 1e6),
+        Quantity::ReceiveRate | Quantity::SendRate if value >= 1e6 => format!("{:.2} M/s", value / 1e6),
+        Quantity::ReceiveRate | Quantity::SendRate => bench::mpi::pattern::rate(value),
         _ if value < 10_000.0 => format!("{value:.0} ns"),
         _ => format!("{:.1} us", value / 1e3),
     }
