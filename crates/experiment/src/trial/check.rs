@@ -7,7 +7,7 @@ use machine::{Fault, Result};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::merit::compiled;
+use super::merit::{compiled, number};
 
 /// What of a run must be as it is for the first arm.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -105,8 +105,8 @@ impl Check {
 
 fn is_same(one: &str, other: &str, tolerance: Option<f64>) -> bool {
     one == other
-        || match (tolerance, one.parse::<f64>(), other.parse::<f64>()) {
-            (Some(share), Ok(one), Ok(other)) => (one - other).abs() <= share * other.abs().max(one.abs()),
+        || match (tolerance, number(one), number(other)) {
+            (Some(share), Some(one), Some(other)) => (one - other).abs() <= share * other.abs().max(one.abs()),
             _ => false,
         }
 }
