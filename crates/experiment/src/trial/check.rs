@@ -22,22 +22,23 @@ pub enum Check {
 }
 
 impl Check {
-    /// `stdout`, a pattern with a group and perhaps `~SHARE`, or the name of a file.
+    /// `stdout`, a pattern with a group and perhaps `~SHARE`, or the name of a file: one without a parenthesis, one that is
+    /// there, and one that begins with `./`.
     pub fn parse(text: &str) -> Result<Check> {
         if text == "stdout" {
             return Ok(Check::Output);
         }
-        if !text.contains('(') {
+        if !text.contains('(') || text.starts_with("./") || Path::new(text).is_file() {
             return Ok(Check::File(text.to_owned()));
         }
-        let (pattern, tolerance) = match text.rsplit_once('~') {
-            Some((pattern, share)) => {
-                let number = share.parse::<f64>().ok().filter(|share| (0.0..1.0).contains(share));
-                let tolerance = number.ok_or_else(|| {
-                    let cause = format!("'{share}' is no share from 0 to 1");
-                    Fault::new(format!("check '{text}'"), cause, "write it like 'Energy: (\\S+)~1e-9'")
-                })?;
-                (pattern, Some(tolerance))
+        // A tilde before anything but a number is a part of the pattern.
+        let share = text.rsplit_once('~').and_then(|(pattern, share)| Some((pattern, share.parse::<f64>().ok()?)));
+        let (pattern, tolerance) = match share {
+            Some((pattern, share)) if (0.0..1.0).contains(&share) => (pattern, Some(share)),
+            Some((_, share)) => {
+                let cause = format!("'{share}' is no share from 0 to 1");
+                let next = "write it like 'Energy: (\\S+)~1e-9'; a tilde before a number is [~] in a pattern";
+                return Err(Fault::new(format!("check '{text}'"), cause, next));
             }
             None => (text, None),
         };
@@ -122,9 +123,28 @@ mod tests {
         let found = |tolerance| Check::Found { pattern: "E: (\\S+)".into(), tolerance };
         assert_eq!(Check::parse("E: (\\S+)").unwrap(), found(None));
         assert_eq!(Check::parse("E: (\\S+)~1e-9").unwrap(), found(Some(1e-9)));
-        for wrong in ["E: (\\S+)~2", "E: (\\S+)~x", "(a)(b)", "(a"] {
+        for wrong in ["E: (\\S+)~2", "(a)(b)", "(a"] {
             assert!(Check::parse(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_tilde_may_be_a_part_of_a_pattern_and_a_parenthesis_of_a_file() {
+        let found = |pattern: &str, tolerance| Check::Found { pattern: pattern.into(), tolerance };
+        for (text, pattern, tolerance) in [
+            ("E ~ (\\S+)", "E ~ (\\S+)", None),
+            ("E ~ (\\S+)~1e-9", "E ~ (\\S+)", Some(1e-9)),
+            ("(\\S+)[~]5", "(\\S+)[~]5", None),
+        ] {
+            assert_eq!(Check::parse(text).unwrap(), found(pattern, tolerance));
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("out(1).dat");
+        let name = file.to_str().unwrap();
+        assert_eq!(Check::parse(name).unwrap(), found(name, None));
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(Check::parse(name).unwrap(), Check::File(name.into()));
+        assert_eq!(Check::parse("./out(1).dat").unwrap(), Check::File("./out(1).dat".into()));
     }
 
     #[test]
