@@ -64,7 +64,8 @@ impl Commands for Simulated {
         let probes = [probe(before), probe(after)];
         let clocks = [slow, clocks((self.mhz)(self.clock))];
         let complained = String::new();
-        Ok(Ran { started, elapsed, mpi: None, cpu: None, said, complained, failure, probes, clocks })
+        let status = failure.as_ref().map(|_| 7);
+        Ok(Ran { started, elapsed, mpi: None, cpu: None, said, complained, failure, status, probes, clocks })
     }
 
     fn now(&self) -> Nanoseconds {
@@ -221,6 +222,20 @@ fn a_faster_wrong_answer_is_refused() {
     assert_eq!(conducted.judgement.arms[1].left_out.as_deref(), Some("wrong: -4.61, not -4.7"));
     assert_eq!(conducted.judgement.best, Best::One(2));
     assert_eq!(conducted.notes, ["B: wrong: -4.61, not -4.7"]);
+}
+
+#[test]
+fn an_exit_status_is_a_result_where_it_is_checked() {
+    let check = || Some(Check::parse("status").unwrap());
+    let mut machine =
+        Simulated { says: |_, _| (String::new(), Some("exit code 7".to_owned())), ..Simulated::new(1, 0.01) };
+    let conducted = carry_out(Design { check: check(), ..design(&["1", "0.5"]) }, &mut machine, 600).unwrap();
+    assert_eq!(conducted.judgement.best, Best::One(1));
+    let one = |command: &str, _| (String::new(), (command == "0.5").then(|| "exit code 7".to_owned()));
+    let mut machine = Simulated { says: one, ..Simulated::new(1, 0.01) };
+    let conducted = carry_out(Design { check: check(), ..design(&["1", "0.5"]) }, &mut machine, 600).unwrap();
+    let left_out = conducted.judgement.arms[1].left_out.as_deref();
+    assert_eq!(left_out, Some("wrong: it ends with exit status 7, not 0"));
 }
 
 #[test]

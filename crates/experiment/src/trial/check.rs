@@ -15,6 +15,8 @@ use super::merit::{compiled, number};
 pub enum Check {
     /// All that it prints to standard output.
     Output,
+    /// The exit status, which need not be 0.
+    Status,
     /// A file that it writes.
     File(String),
     /// What the group of a pattern finds in what it prints, all of them; numbers may differ by this share.
@@ -22,11 +24,14 @@ pub enum Check {
 }
 
 impl Check {
-    /// `stdout`, a pattern with a group and perhaps `~SHARE`, or the name of a file: one without a parenthesis, one that is
+    /// `stdout`, `status`, a pattern with a group and perhaps `~SHARE`, or the name of a file: one without a parenthesis, one that is
     /// there, and one that begins with `./`.
     pub fn parse(text: &str) -> Result<Check> {
         if text == "stdout" {
             return Ok(Check::Output);
+        }
+        if text == "status" {
+            return Ok(Check::Status);
         }
         if !text.contains('(') || text.starts_with("./") || Path::new(text).is_file() {
             return Ok(Check::File(text.to_owned()));
@@ -46,11 +51,18 @@ impl Check {
         Ok(Check::Found { pattern: pattern.to_owned(), tolerance })
     }
 
-    /// What a run that began at `began` has to show.
-    pub fn evidence(&self, folder: &Path, began: SystemTime, said: &str, complained: &str) -> Result<String> {
+    /// What a run has to show that began at `began` and ended with `status`.
+    pub fn evidence(
+        &self,
+        folder: &Path,
+        began: SystemTime,
+        (said, complained): (&str, &str),
+        status: u8,
+    ) -> Result<String> {
         let digest = |bytes: &[u8]| Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
         match self {
             Check::Output => Ok(digest(said.as_bytes())),
+            Check::Status => Ok(status.to_string()),
             Check::File(name) => {
                 let path = folder.join(name);
                 let subject = || format!("file {} of --check", path.display());
@@ -89,6 +101,7 @@ impl Check {
         match self {
             _ if evidence == reference => None,
             Check::Output => Some("it prints something else".to_owned()),
+            Check::Status => Some(format!("it ends with exit status {evidence}, not {reference}")),
             Check::File(name) => Some(format!("{name} has something else in it")),
             Check::Found { tolerance, .. } => {
                 let (ours, theirs): (Vec<&str>, Vec<&str>) = (evidence.lines().collect(), reference.lines().collect());
@@ -150,28 +163,28 @@ mod tests {
     #[test]
     fn numbers_may_differ_by_their_tolerance_and_words_not() {
         let check = Check::parse("E: (\\S+)~1e-3").unwrap();
-        let of = |text| check.evidence(Path::new("."), SystemTime::now(), text, "").unwrap();
+        let of = |text| check.evidence(Path::new("."), SystemTime::now(), (text, ""), 0).unwrap();
         let reference = of("E: -4.70 and E: done");
         assert_eq!(check.difference(&of("E: -4.7004 and E: done"), &reference), None);
         assert_eq!(check.difference(&of("E: -4.61 and E: done"), &reference).unwrap(), "-4.61, not -4.70");
         assert_eq!(check.difference(&of("E: -4.70 and E: over"), &reference).unwrap(), "over, not done");
         assert_eq!(check.difference(&of("E: -4.70"), &reference).unwrap(), "1 results, not 2");
         assert!(check.difference(&of("E: nan and E: done"), &reference).is_some());
-        assert!(check.evidence(Path::new("."), SystemTime::now(), "", "").is_err());
+        assert!(check.evidence(Path::new("."), SystemTime::now(), ("", ""), 0).is_err());
     }
 
     #[test]
     fn a_file_must_be_written_by_the_run() {
         let folder = tempfile::tempdir().unwrap();
         let check = Check::parse("out").unwrap();
-        assert!(check.evidence(folder.path(), SystemTime::now(), "", "").is_err());
+        assert!(check.evidence(folder.path(), SystemTime::now(), ("", ""), 0).is_err());
         std::fs::write(folder.path().join("out"), "1").unwrap();
         let now = SystemTime::now();
-        let reference = check.evidence(folder.path(), now, "", "").unwrap();
+        let reference = check.evidence(folder.path(), now, ("", ""), 0).unwrap();
         let later = now + std::time::Duration::from_secs(1);
-        let fault = check.evidence(folder.path(), later, "", "").unwrap_err();
+        let fault = check.evidence(folder.path(), later, ("", ""), 0).unwrap_err();
         assert!(fault.cause().contains("did not write it"), "{fault}");
         std::fs::write(folder.path().join("out"), "2").unwrap();
-        assert!(check.difference(&check.evidence(folder.path(), now, "", "").unwrap(), &reference).is_some());
+        assert!(check.difference(&check.evidence(folder.path(), now, ("", ""), 0).unwrap(), &reference).is_some());
     }
 }
