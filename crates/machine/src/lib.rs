@@ -38,6 +38,7 @@ pub mod seat;
 mod sensor;
 pub mod site;
 pub mod source;
+pub mod spelling;
 pub mod steering;
 pub mod topology;
 
