@@ -113,6 +113,7 @@ fn quantities(outcome: &Outcome, semantics: &[Semantics], quantity: Quantity) ->
         let mut row = vec![peers.to_string(), order.to_string()];
         for &one in semantics {
             row.push(match median_interval(&outcome.values(one, (peers, order), quantity)) {
+                Some(i) if i.samples < 2 => in_words(quantity, i.median),
                 Some(i) => {
                     let [low, high] = [i.low, i.high].map(|value| in_words(quantity, value));
                     let low = low.split(' ').next().unwrap_or_default();
@@ -125,7 +126,7 @@ fn quantities(outcome: &Outcome, semantics: &[Semantics], quantity: Quantity) ->
         for &other in semantics.iter().skip(1) {
             let over = outcome.over(semantics[0], other, (peers, order), quantity);
             row.push(match over.and_then(|over| over.interval()) {
-                Some(i) => format!("{:.2}x ({:.2}..{:.2})", i.median, i.low, i.high),
+                Some(i) => i.ratio(2, "x").replace(" .. ", ".."),
                 None => "-".into(),
             });
         }
