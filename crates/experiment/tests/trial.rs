@@ -29,6 +29,8 @@ struct Simulated {
     machine: fn(u64) -> (u64, f64),
     /// Of its only core, at a time, MHz.
     mhz: fn(u64) -> u64,
+    /// How much longer the run of that number takes by what came before it.
+    behind: fn(usize) -> f64,
 }
 
 impl Simulated {
@@ -42,6 +44,7 @@ impl Simulated {
             says,
             machine: |_| (50_000, 1.0),
             mhz: |_| 3000,
+            behind: |_| 1.0,
         }
     }
 }
@@ -52,6 +55,7 @@ impl Commands for Simulated {
         let (u, v) = (1.0 - self.random.unit(), self.random.unit());
         let normal = (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos();
         let (before, slower) = (self.machine)(self.clock);
+        let slower = slower * (self.behind)(self.runs.len());
         let elapsed = Nanoseconds((truth * slower * (self.noise * normal).exp() * SECOND as f64) as u64);
         let started = Nanoseconds(self.clock);
         let clocks = |mhz: u64| Clocks::of([(CoreId(0), Reading::Measured(Hertz(mhz * 1_000_000)))]);
@@ -203,6 +207,17 @@ fn an_order_and_its_reverse_follow_each_other() {
 }
 
 /// The cores move while everything goes twice as slow, between two runs of the same round as well.
+#[test]
+fn what_slows_the_first_run_of_each_round_makes_no_winner() {
+    for seed in 0..4 {
+        let behind = |nth: usize| if nth.is_multiple_of(2) { 1.1 } else { 1.0 };
+        let mut machine = Simulated { behind, ..Simulated::new(seed, 0.005) };
+        let conducted = carry_out(design(&["1", "1"]), &mut machine, 80).unwrap();
+        let best = conducted.judgement.best;
+        assert!(!matches!(best, Best::One(_)), "seed {seed}: {best:?}");
+    }
+}
+
 #[test]
 fn a_planted_flip_changes_no_verdict() {
     let flips = |clock: u64| if (clock / (7 * SECOND)).is_multiple_of(2) { (50_000, 1.0) } else { (130_000, 2.0) };
