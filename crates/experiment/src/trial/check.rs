@@ -24,8 +24,8 @@ pub enum Check {
 }
 
 impl Check {
-    /// `stdout`, `status`, a pattern with a group and perhaps `~SHARE`, or the name of a file: one without a parenthesis, one that is
-    /// there, and one that begins with `./`.
+    /// `stdout`, `status`, a pattern with a group and perhaps `~SHARE`, or the name of a file: one without a parenthesis, one
+    /// that is there, and one that begins with `./`.
     pub fn parse(text: &str) -> Result<Check> {
         if text == "stdout" {
             return Ok(Check::Output);
