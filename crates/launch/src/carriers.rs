@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use machine::fault::line_and_column;
+use machine::spelling::meant;
 use machine::{Fault, Result};
 use regex_lite::Regex;
 use serde::Deserialize;
@@ -167,7 +168,7 @@ impl Carrier {
 pub fn known() -> Result<Vec<Carrier>> {
     let mut all: Vec<Carrier> = Vec::new();
     let named = std::env::var_os("PLIMSOLL_CARRIERS").filter(|path| !path.is_empty()).map(PathBuf::from);
-    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config"));
+    let home = || std::env::var_os("HOME").filter(|home| !home.is_empty()).map(|home| Path::new(&home).join(".config"));
     let users = std::env::var_os("XDG_CONFIG_HOME").filter(|path| !path.is_empty()).map(PathBuf::from).or_else(home);
     let users = users.map(|folder| folder.join("plimsoll/carriers.toml"));
     for (path, must_be) in [(named, true), (users, false), (Some("/etc/plimsoll/carriers.toml".into()), false)] {
@@ -263,11 +264,8 @@ fn read(text: &str, path: &Path) -> Result<Vec<Carrier>> {
     let reader = Reader { text, path };
     let written: Written = toml::from_str(text).map_err(|error| {
         let at = error.span().unwrap_or(0..0);
-        reader.fault(
-            at,
-            error.message().replace('\n', " "),
-            "see what can stand there in the file that comes with plimsoll",
-        )
+        let next = meant(error.message(), "see what can stand there in the file that comes with plimsoll");
+        reader.fault(at, error.message().replace('\n', " "), next)
     })?;
     let mut carriers: Vec<Carrier> = Vec::new();
     for written in written.carrier {
@@ -412,6 +410,7 @@ mod tests {
         let way = |rest: &str| carrier(&format!("for = [{{ mpi = \"openmpi\", {rest} }}]\n"));
         for (text, said) in [
             (carrier("vars = 1\n"), "file.toml:4:1: unknown field `vars`"),
+            (carrier("need = []\n"), "Next: did you mean 'needs'?"),
             (carrier("for = []\n"), "file.toml:2:8: it is for no MPI"),
             (carrier("hosts = \"two\"\nfor = []\n"), "file.toml:4:9: hosts can be \"one\", not \"two\""),
             (carrier("for = [{ mpi = \"lam\", set = {} }]\n"), "file.toml:4:16: there is no MPI 'lam'"),

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::str::FromStr;
@@ -30,6 +32,9 @@ use crate::running::exit_code;
 /// By which every process of a run can be found.
 const MARK: &str = "PLIMSOLL_TRIAL";
 
+/// This process's standard input, for opening it once more.
+const STDIN: &str = "/proc/self/fd/0";
+
 /// What a run prints beyond this is not looked at.
 const MOST_OUTPUT: u64 = 64 << 20;
 
@@ -43,6 +48,8 @@ pub struct Starter {
     profiler: Option<PathBuf>,
     /// Words that come before those of a run, which they start.
     within: Vec<String>,
+    /// Whether each run reads the file that is this process's standard input.
+    reads: bool,
     /// Files whose contents were looked at, as they were then.
     seen: HashMap<String, (SystemTime, u64)>,
 }
@@ -51,12 +58,18 @@ impl Starter {
     pub fn new() -> Result<Starter> {
         let allowed = linux::affinity::allowed()?;
         let cores = allowed.first().copied().zip(allowed.get(1).copied());
-        Ok(Starter { cores, began: Instant::now(), profiler: None, within: Vec::new(), seen: HashMap::new() })
+        let (began, within, seen) = (Instant::now(), Vec::new(), HashMap::new());
+        Ok(Starter { cores, began, profiler: None, within, reads: false, seen })
     }
 
     /// Has each run profiled by the program `own`, which is plimsoll, and so timed between MPI_Init and MPI_Finalize.
     pub fn profiled(self, own: PathBuf) -> Starter {
         Starter { profiler: Some(own), ..self }
+    }
+
+    /// Has each run read the file of [`input`], from its start.
+    pub fn reading(self) -> Starter {
+        Starter { reads: true, ..self }
     }
 
     /// Has the runs to come started by a command; by none where it has no words.
@@ -96,7 +109,8 @@ impl Commands for Starter {
         let warden = Warden::over_marked(MARK, &mark, folder.path())?;
         let mut command = command(arm, &self.within, self.profiler.as_deref(), &folder)?;
         let file = |name: &str| File::create(folder.path().join(name)).map_err(scratch);
-        command.env(MARK, &mark).stdin(Stdio::null()).stdout(file("output")?).stderr(file("errors")?);
+        let input = if self.reads { File::open(STDIN).map(Stdio::from).map_err(unread)? } else { Stdio::null() };
+        command.env(MARK, &mark).stdin(input).stdout(file("output")?).stderr(file("errors")?);
         let (before, clocks) = (self.probe(), self.clocks());
         let (cpu, started) = (time_of_children(), SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
         let began = Instant::now();
@@ -116,6 +130,9 @@ impl Commands for Starter {
         let read = |name: &str| read(&folder.path().join(name));
         let (said, complained) = (read("output")?, read("errors")?);
         let carried = if arm.proven { not_carried(&folder.path().join("report"), &arm.command) } else { None };
+        // A signal, and what shells end with where there is no such program, are no results.
+        let code = status.code().and_then(|code| u8::try_from(code).ok()).filter(|code| (1..=125).contains(code));
+        let code = code.filter(|_| ended && carried.is_none() && self.profiler.is_none());
         let failure = match (ended, status.success()) {
             (false, _) => Some(format!("{NOT_ENDED} {} s", limit.0.div_ceil(1_000_000_000))),
             (true, false) => Some(format!("exit code {}: {}", exit_code(status), why(&complained, &said))),
@@ -127,7 +144,7 @@ impl Commands for Starter {
         let started = Nanoseconds(started.as_nanos() as u64);
         let elapsed = Nanoseconds(elapsed.as_nanos() as u64);
         let (probes, clocks) = ([before, self.probe()], [clocks, self.clocks()]);
-        Ok(Ran { started, elapsed, mpi, cpu: Some(cpu), said, complained, failure, probes, clocks })
+        Ok(Ran { started, elapsed, mpi, cpu: Some(cpu), said, complained, failure, status: code, probes, clocks })
     }
 
     fn now(&self) -> Nanoseconds {
@@ -144,6 +161,32 @@ impl Commands for Starter {
 pub fn mark(folder: &Path) -> String {
     let name = folder.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     format!("{}-{name}", std::process::id())
+}
+
+fn unread(error: std::io::Error) -> Fault {
+    Fault::because("standard input", error, "give a file that may be read, or </dev/null")
+}
+
+/// The file that is this process's standard input, and a digest of what is in it; `None` where it is no file.
+///
+/// # Errors
+/// It cannot be opened once more.
+pub fn input() -> Result<Option<(String, String)>> {
+    let Some(file) = fs::metadata(STDIN).ok().filter(fs::Metadata::is_file) else { return Ok(None) };
+    File::open(STDIN).map_err(unread)?;
+    // One that was removed has no name.
+    let is_it = |path: &PathBuf| path.metadata().is_ok_and(|of| (of.dev(), of.ino()) == (file.dev(), file.ino()));
+    let name = fs::read_link(STDIN).ok().filter(is_it).and_then(|path| path.to_str().map(str::to_owned));
+    Ok(digest_of(Path::new(STDIN)).map(|digest| (name.unwrap_or_else(|| STDIN.to_owned()), digest)))
+}
+
+/// Whether something comes into this process by a pipe, where it comes within a time.
+pub fn is_piped(within: Duration) -> bool {
+    let pipe = fs::metadata(STDIN).is_ok_and(|of| of.file_type().is_fifo());
+    let within = Timespec { tv_sec: within.as_secs() as i64, tv_nsec: within.subsec_nanos().into() };
+    let stdin = std::io::stdin();
+    let mut polled = [PollFd::new(&stdin, PollFlags::IN)];
+    pipe && poll(&mut polled, Some(&within)).is_ok() && polled[0].revents().contains(PollFlags::IN)
 }
 
 pub(crate) fn scratch(error: std::io::Error) -> Fault {
@@ -196,7 +239,7 @@ pub(crate) fn wait(process: &impl AsFd, until: Instant) -> Result<bool> {
 
 /// The end of what a run wrote to a file.
 pub(crate) fn read(path: &Path) -> Result<String> {
-    use std::io::{Read, Seek, SeekFrom};
+    use std::io::{Seek, SeekFrom};
     let mut file = File::open(path).map_err(scratch)?;
     let length = file.metadata().map_err(scratch)?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(MOST_OUTPUT))).map_err(scratch)?;
@@ -286,8 +329,17 @@ fn executable(path: &Path) -> Option<PathBuf> {
 }
 
 fn digest_of(path: &Path) -> Option<String> {
-    let bytes = fs::read(path).ok()?;
-    Some(Sha256::digest(bytes).iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}")))
+    let mut file = File::open(path).ok()?;
+    let (mut hash, mut buffer) = (Sha256::new(), vec![0; 1 << 16]);
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(length) => hash.update(&buffer[..length]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => return None,
+        }
+    }
+    Some(hash.finalize().iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}")))
 }
 
 #[cfg(test)]

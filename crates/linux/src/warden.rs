@@ -1,7 +1,7 @@
 //! A process that outlives a killed owner just long enough to end what the owner left running.
 
 use std::ffi::OsStr;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -13,7 +13,11 @@ use machine::{Fault, Result};
 /// target (`NAME=value`) in its environment: asks once, kills after `$grace` looks, and removes
 /// `$folder`. A pipe rather than a parent-death signal: that signal follows the *thread* that started the child, and an
 /// owner's thread may end long before what it started.
+///
+/// A line says when it waits, to nobody where the owner has ended already.
 const SCRIPT: &str = r#"
+trap '' PIPE
+echo
 read -r _
 link=$1 grace=$2 folder=$3
 shift 3
@@ -85,8 +89,15 @@ impl Warden {
         Warden::start(["ns/net", "0", "", &one, &other].map(OsStr::new))
     }
 
+    /// Returns once it waits, so that the start of a shell is not beside what the owner then measures.
     fn start<const N: usize>(arguments: [&OsStr; N]) -> Result<Warden> {
-        Warden::by_script(SCRIPT, arguments)
+        let mut shell = Command::new("sh");
+        shell.args(["-c", SCRIPT, "plimsoll-warden"]).args(arguments).stdout(Stdio::piped());
+        let mut warden = Warden::by(&mut shell)?;
+        let said = warden.0.stdout.take();
+        said.map_or(Ok(()), |mut said| said.read_exact(&mut [0]))
+            .map_err(|error| Fault::because("warden", error, "see that `sh -c echo` works here"))?;
+        Ok(warden)
     }
 
     /// One that does what `script` says, which is to wait for the end of its standard input first.

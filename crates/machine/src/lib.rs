@@ -39,6 +39,7 @@ mod sensor;
 pub mod shell;
 pub mod site;
 pub mod source;
+pub mod spelling;
 pub mod steering;
 pub mod topology;
 

@@ -187,6 +187,14 @@ fn a_recorded_program_comes_back() {
     let kept = fs::read_dir(place.join("plimsoll")).unwrap().flatten();
     let kept = kept.filter(|entry| entry.file_name().to_string_lossy().starts_with("ledger")).count() > 0;
     assert_eq!(said.contains("Nothing is kept in the ledger"), !kept, "{said}");
+    // Where it cannot be kept, the answer stands.
+    let ledger = experiment::ledger::file(&place.join("plimsoll"));
+    _ = fs::remove_file(&ledger);
+    fs::create_dir(&ledger).unwrap();
+    let (code, said, errors) = plimsoll(place, &["whatif", "run", "--best", "1"]);
+    assert!(code == 0 && said.contains("plimsoll try -- mpirun"), "{said} {errors}");
+    assert_eq!(said.contains("Nothing is kept in the ledger"), !errors.contains("note: not in the ledger"), "{errors}");
+    fs::remove_dir(&ledger).unwrap();
     let asked = |words: &[&str]| {
         let (code, said, errors) = plimsoll(place, &[&["whatif", "run", "--json"], words].concat());
         assert_eq!(code, 0, "{words:?}: {errors}");

@@ -247,7 +247,10 @@ impl Proposed {
         }
         let (now, then) = (shell(&self.now), shell(&words));
         match self.expected {
-            Some(expected) => _ = Ledger::open()?.predict(expectation(folder, &then, &now, expected))?,
+            Some(expected) => {
+                let expected = expectation(folder, &then, &now, expected);
+                super::kept(Ledger::open().and_then(|mut ledger| ledger.predict(expected)));
+            }
             None => eprintln!("Nothing is kept in the ledger: most of the job is its start and end."),
         }
         let own = ["plimsoll", "try", "--"].map(str::to_owned).into_iter();

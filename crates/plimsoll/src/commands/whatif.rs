@@ -427,7 +427,7 @@ impl Best<'_> {
         if able.is_empty() {
             return Ok("\nNothing of this is a command to run.\n".to_owned());
         }
-        let mut ledger = Ledger::open()?;
+        let mut expected_of = Vec::new();
         let now = whatif_page::shell(self.recorded.command);
         let (mut text, mut trial) = (String::new(), format!("plimsoll try -- {now}"));
         for (candidate, time) in able.into_iter().take(number) {
@@ -439,7 +439,11 @@ impl Best<'_> {
             if self.outside > MOST_OUTSIDE {
                 continue;
             }
-            ledger.predict(expectation(self.folder, &command, &now, expected))?;
+            expected_of.push(expectation(self.folder, &command, &now, expected));
+        }
+        if !expected_of.is_empty() {
+            let keep = |mut ledger: Ledger| expected_of.into_iter().try_for_each(|of| ledger.predict(of).map(drop));
+            super::kept(Ledger::open().and_then(keep));
         }
         if self.outside > MOST_OUTSIDE {
             let share = 100.0 * self.outside / (1.0 + self.outside);
