@@ -24,6 +24,7 @@ pub mod interface;
 pub mod lock;
 mod logical;
 pub mod nesting;
+pub mod optional;
 mod place;
 pub mod port;
 pub mod power;

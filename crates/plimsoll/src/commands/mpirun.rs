@@ -152,7 +152,10 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if auto && let Some(ledger) = &mut ledger {
         let chosen = auto::choose(&mut request, &target, arguments.profile.as_deref(), ledger)?;
         tell(&format!("plimsoll: {}\n", chosen.words()));
-        chosen.predict(ledger, &auto::subject(&request, &target)?)?;
+        // A run that cannot be recorded is run all the same.
+        if let Err(fault) = chosen.predict(ledger, &auto::subject(&request, &target)?) {
+            tell(&format!("plimsoll: {fault}\n"));
+        }
     }
     // What came is also held against an earlier prediction of a run that was not left to auto.
     let subject = auto::subject(&request, &target);
