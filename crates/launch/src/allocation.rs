@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use linux::answer;
 use machine::seat::is_host_name;
 use machine::{Fault, Result};
 
@@ -254,7 +255,13 @@ pub(crate) fn export(name: &str, value: &OsStr) -> OsString {
 }
 
 fn said(command: &mut Command) -> Option<String> {
-    let output = as_told(command).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    let output = answer::of(as_told(command), answer::PATIENCE);
+    if let Err(error) = &output
+        && error.kind() == std::io::ErrorKind::TimedOut
+    {
+        eprintln!("plimsoll: {}: {error}: it is done without its answer", command.get_program().display());
+    }
+    let output = output.ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 

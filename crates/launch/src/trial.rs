@@ -243,7 +243,12 @@ fn not_carried(report: &Path, words: &[String]) -> Option<String> {
 }
 
 /// The files that a command names which can be executed, with digests of what is in them.
+///
+/// # Errors
+/// The program cannot be found, or is a launcher that gives no answer.
 pub fn programs(command: &[String]) -> Result<Vec<(String, String)>> {
+    let words: Vec<OsString> = command.iter().map(OsString::from).collect();
+    Line::read(&words).answered()?;
     let mut programs = Vec::new();
     for (nth, word) in command.iter().enumerate() {
         let found = if nth == 0 { Some(crate::program::find(word.as_ref())?) } else { executable(Path::new(word)) };

@@ -4,6 +4,7 @@
 pub mod accounting;
 pub mod addresses;
 pub mod affinity;
+pub mod answer;
 pub mod barrier;
 pub mod clock;
 pub mod clock_setting;

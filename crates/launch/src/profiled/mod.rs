@@ -74,7 +74,7 @@ impl<'a> Recorded<'a> {
     /// # Errors
     /// What cannot be profiled, or where, with the next step.
     pub fn prepare(request: &'a Request) -> Result<Recorded<'a>> {
-        let line = Line::read(&request.words);
+        let line = Line::read(&request.words).answered()?;
         if let Some(fault) = line.programs.iter().filter(|p| p.certain).find_map(|p| refusal::of_program(&p.path)) {
             return Err(fault);
         }
