@@ -14,12 +14,13 @@ use experiment::ledger::Subject;
 use experiment::trial::conduct::{Commands, NOT_ENDED, Ran};
 use experiment::trial::design::{Arm, Design};
 use linux::accounting::{effective_clocks, time_of_children};
+use linux::ending;
+use linux::orphans::Awaited;
 use linux::warden::Warden;
 use machine::{CoreId, Dilation, Fault, Nanoseconds, Probe, Result};
 use profile::profile::Profile;
 use profile::summary::Totals;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
@@ -105,14 +106,16 @@ impl Commands for Starter {
             let next = "name a program that is there and may be executed; for a shell's line write sh -c 'LINE'";
             Fault::because(format!("command {}", arm.command[0]), e, next)
         })?;
-        let failed = |e| Fault::because(format!("command {}", arm.command[0]), std::io::Error::from(e), "run again");
-        let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).map_err(failed)?;
-        let ended = wait(&process, began + Duration::from_nanos(limit.0))?;
+        let _awaited = Awaited::new(&child);
+        let failed = |e| Fault::because(format!("command {}", arm.command[0]), e, "run again");
+        let process = ending::of(&child).map_err(failed);
+        let ended = process.and_then(|process| wait(&process, &warden, began + Duration::from_nanos(limit.0)));
         let elapsed = began.elapsed();
-        if !ended {
+        if !matches!(ended, Ok(true)) {
             let _ = child.kill();
         }
-        let status = child.wait().map_err(|e| Fault::because(format!("command {}", arm.command[0]), e, "run again"))?;
+        let status = child.wait().map_err(failed)?;
+        let ended = ended?;
         let cpu = time_of_children() - cpu;
         let read = |name: &str| read(&folder.path().join(name));
         let (said, complained) = (read("output")?, read("errors")?);
@@ -180,13 +183,13 @@ fn between_init_and_finalize(profile: &Path) -> Result<Nanoseconds> {
     Ok(Nanoseconds((Totals::of(&profile).seconds * 1e9) as u64))
 }
 
-/// Whether it ended in time; a signal to this process ends the wait.
-pub(crate) fn wait(process: &impl AsFd, until: Instant) -> Result<bool> {
+/// Whether it ended in time; a signal to this process ends the wait. `warden` is over what it starts.
+pub(crate) fn wait(process: &impl AsFd, warden: &Warden, until: Instant) -> Result<bool> {
     loop {
         let left = until.saturating_duration_since(Instant::now()).min(Duration::from_millis(200));
         let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
         match poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&left)) {
-            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(0) | Err(rustix::io::Errno::INTR) => warden.reap(),
             Ok(_) => return Ok(true),
             Err(error) => return Err(Fault::because("a run", std::io::Error::from(error), "run again")),
         }

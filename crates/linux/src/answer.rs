@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use crate::orphans::Awaited;
+
 /// For one that says what it is or knows. A cold network file system takes seconds to start a program from.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -23,16 +25,16 @@ const DYING: Duration = Duration::from_secs(1);
 /// it is killed with all that it started in its process group.
 pub fn of(command: &mut Command, limit: Duration) -> io::Result<Output> {
     static NEVER: AtomicBool = AtomicBool::new(false);
-    let mut child = start(command)?;
+    let (mut child, _awaited) = start(command)?;
     gather(&mut child, limit, usize::MAX, &NEVER)
 }
 
 /// Starts it in a process group of its own, which ends with the calling thread.
-pub(crate) fn start(command: &mut Command) -> io::Result<Child> {
+pub(crate) fn start(command: &mut Command) -> io::Result<(Child, Awaited)> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     // SAFETY: the closure makes one system call, which is safe between fork and exec, and touches no memory.
     unsafe { command.pre_exec(end_with_parent) };
-    command.spawn()
+    Awaited::spawn(command)
 }
 
 /// A command ends with the thread that runs it, also where that is killed.

@@ -12,7 +12,8 @@ const MOST: usize = 64 << 10;
 /// What `command` prints, or why that is nothing: it could not be started, ended with another status than 0, or did not end
 /// in `limit` or before `end` was set, and was then killed with all that it had started in its group.
 pub fn output(mut command: Command, limit: Duration, end: &AtomicBool) -> Result<String, String> {
-    let mut child = answer::start(&mut command).map_err(|error| format!("it cannot be started: {error}"))?;
+    let (mut child, _awaited) =
+        answer::start(&mut command).map_err(|error| format!("it cannot be started: {error}"))?;
     let output = answer::gather(&mut child, limit, MOST, end).map_err(|error| error.to_string())?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
