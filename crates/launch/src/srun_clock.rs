@@ -8,12 +8,14 @@ use linux::answer;
 use linux::clock_setting::{no_cpufreq, permitted};
 use machine::{Fault, Hertz, Result};
 
+use crate::allocation;
+
 /// What of clocks a cluster's configuration says: `scontrol show config`.
 const SETTINGS: [&str; 2] = ["CpuFreqDef", "CpuFreqGovernors"];
 
 /// The job that this process is in, where it is one of Slurm.
 pub fn job() -> Option<String> {
-    std::env::var("SLURM_JOB_ID").ok().filter(|job| !job.is_empty())
+    allocation::slurm_job()
 }
 
 /// How a clock can be set.
