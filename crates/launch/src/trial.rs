@@ -16,7 +16,9 @@ use experiment::trial::design::{Arm, Design};
 use linux::accounting::{effective_clocks, time_of_children};
 use linux::ending;
 use linux::orphans::Awaited;
+use linux::output::tell;
 use linux::warden::Warden;
+use machine::quota::Watch;
 use machine::{CoreId, Dilation, Fault, Nanoseconds, Probe, Result};
 use profile::profile::Profile;
 use profile::summary::Totals;
@@ -47,13 +49,30 @@ pub struct Starter {
     within: Vec<String>,
     /// Files whose contents were looked at, as they were then.
     seen: HashMap<String, (SystemTime, u64)>,
+    quota: Told,
+}
+
+/// Says at its end what a quota of CPU time did to the runs, where there were any.
+#[derive(Debug)]
+struct Told {
+    watch: Watch,
+    has_run: bool,
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        if let Some(note) = self.watch.note(&machine::Source::live()).filter(|_| self.has_run) {
+            tell(&format!("plimsoll: {note}\n"));
+        }
+    }
 }
 
 impl Starter {
     pub fn new() -> Result<Starter> {
         let allowed = linux::affinity::allowed()?;
         let cores = allowed.first().copied().zip(allowed.get(1).copied());
-        Ok(Starter { cores, began: Instant::now(), profiler: None, within: Vec::new(), seen: HashMap::new() })
+        let quota = Told { watch: Watch::begin(&machine::Source::live(), allowed.len()), has_run: false };
+        Ok(Starter { cores, began: Instant::now(), profiler: None, within: Vec::new(), seen: HashMap::new(), quota })
     }
 
     /// Has each run profiled by the program `own`, which is plimsoll, and so timed between MPI_Init and MPI_Finalize.
@@ -92,6 +111,7 @@ impl Starter {
 
 impl Commands for Starter {
     fn run(&mut self, arm: &Arm, limit: Nanoseconds) -> Result<Ran> {
+        self.quota.has_run = true;
         let folder = tempfile::Builder::new().prefix("plimsoll-try-").tempdir().map_err(scratch)?;
         let mark = mark(folder.path());
         // Ends what the run leaves behind, and removes its folder, also where this process is killed while it probes.

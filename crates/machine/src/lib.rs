@@ -33,6 +33,7 @@ pub mod privileges;
 mod probe;
 pub mod processor;
 pub mod quantity;
+pub mod quota;
 pub mod reading;
 pub mod refusal;
 pub mod seat;

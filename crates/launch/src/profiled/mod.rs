@@ -20,6 +20,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use linux::output::tell;
 use linux::power::Source;
 use linux::relay::Relay;
+use machine::quota::Watch;
 use machine::{Fault, Nanoseconds, Result};
 use profile::job::Job;
 use record::folder::{self, variable};
@@ -66,6 +67,7 @@ pub struct Recorded<'a> {
     line: Line,
     place: Place,
     job: Job,
+    quota: Watch,
 }
 
 impl<'a> Recorded<'a> {
@@ -111,7 +113,8 @@ impl<'a> Recorded<'a> {
             ..Job::default()
         };
         job.write(place.path())?;
-        Ok(Recorded { request, command, line, place, job })
+        let quota = Watch::begin(&machine::Source::live(), linux::affinity::allowed()?.len());
+        Ok(Recorded { request, command, line, place, job, quota })
     }
 
     /// Where the profile is left: an absolute path.
@@ -142,6 +145,7 @@ impl<'a> Recorded<'a> {
             Some(Err(fault)) => job.notes.push(format!("the cores were not sampled: {fault}")),
             None => {}
         }
+        job.notes.extend(self.quota.note(&machine::Source::live()));
         job.notes.extend(outcome.notes());
         if outcome.ranks == 0 {
             job.notes.extend(refusal::of_silence(&self.request.words, &self.line, exit_code(status)));
