@@ -226,10 +226,7 @@ impl Proposed {
         }
         let (now, then) = (shell(&self.now), shell(&words));
         match self.expected {
-            Some(expected) => {
-                let prediction = expectation(folder, &then, &now, expected);
-                super::noted(Ledger::open().and_then(|mut ledger| ledger.predict(prediction)));
-            }
+            Some(expected) => _ = Ledger::open()?.predict(expectation(folder, &then, &now, expected))?,
             None => eprintln!("Nothing is kept in the ledger: most of the job is its start and end."),
         }
         let own = ["plimsoll", "try", "--"].map(str::to_owned).into_iter();

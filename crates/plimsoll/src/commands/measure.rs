@@ -120,16 +120,15 @@ pub fn run(arguments: Arguments, json: bool) -> Result<ExitCode> {
             choice: None,
             version: env!("CARGO_PKG_VERSION").into(),
         };
-        let kept = super::noted(Ledger::open().and_then(|mut ledger| ledger.predict(prediction.clone())));
         let words = format!(
-            "Expected over {to}: {:.3} times as long ({:.3} .. {:.3}): {}.{}\nTo hold that against what comes:\n{}\n",
+            "Expected over {to}: {:.3} times as long ({:.3} .. {:.3}): {}. In the ledger.\nTo hold that against what comes:\n{}\n",
             prediction.expected.middle,
             prediction.expected.low,
             prediction.expected.high,
             prediction.because,
-            kept.map_or("", |_| " In the ledger."),
             settled_by(&arguments.command, from, to)
         );
+        Ledger::open()?.predict(prediction)?;
         output::print(&words)?;
     }
     Ok(super::exit_code())

@@ -2,8 +2,6 @@
 
 use std::process::ExitCode;
 
-use machine::Result;
-
 mod against;
 pub mod bench;
 mod bench_congestion;
@@ -51,9 +49,4 @@ pub mod whatif;
 /// Success, unless a signal ended the command before its work was done.
 fn exit_code() -> ExitCode {
     linux::signal::exit_status().map_or(ExitCode::SUCCESS, ExitCode::from)
-}
-
-/// What the ledger gives, or a note: nobody needs it to run.
-fn noted<T>(kept: Result<T>) -> Option<T> {
-    kept.map_err(|fault| eprintln!("plimsoll: what is expected is not kept: {fault}")).ok()
 }

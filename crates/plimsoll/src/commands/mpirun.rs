@@ -152,10 +152,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if auto && let Some(ledger) = &mut ledger {
         let chosen = auto::choose(&mut request, &target, arguments.profile.as_deref(), ledger)?;
         tell(&format!("plimsoll: {}\n", chosen.words()));
-        // A run that cannot be recorded is run all the same.
-        if let Err(fault) = chosen.predict(ledger, &auto::subject(&request, &target)?) {
-            tell(&format!("plimsoll: {fault}\n"));
-        }
+        chosen.predict(ledger, &auto::subject(&request, &target)?)?;
     }
     // What came is also held against an earlier prediction of a run that was not left to auto.
     let subject = auto::subject(&request, &target);

@@ -424,7 +424,7 @@ impl Best<'_> {
         if able.is_empty() {
             return Ok("\nNothing of this is a command to run.\n".to_owned());
         }
-        let mut ledger = super::noted(Ledger::open());
+        let mut ledger = Ledger::open()?;
         let now = whatif_page::shell(self.recorded.command);
         let (mut text, mut trial) = (String::new(), format!("plimsoll try -- {now}"));
         for (candidate, time) in able.into_iter().take(number) {
@@ -436,8 +436,7 @@ impl Best<'_> {
             if self.outside > MOST_OUTSIDE {
                 continue;
             }
-            let prediction = expectation(self.folder, &command, &now, expected);
-            ledger = ledger.and_then(|mut ledger| super::noted(ledger.predict(prediction)).map(|_| ledger));
+            ledger.predict(expectation(self.folder, &command, &now, expected))?;
         }
         if self.outside > MOST_OUTSIDE {
             let share = 100.0 * self.outside / (1.0 + self.outside);
