@@ -23,6 +23,7 @@ fuzz_target!(|bytes: &[u8]| {
     };
     let profile = Profile::new(flow, Timing::Capture, Sizes::Capture(Arc::new(capture)));
     if let Ok(schedule) = Schedule::of(&profile) {
-        assert_eq!(schedule.entries.len(), packets);
+        // Longer ones than a frame are cut.
+        assert!(schedule.entries.len() >= packets);
     }
 });

@@ -2,7 +2,7 @@
 
 use machine::availability::{Availability, Feature};
 use machine::quota::Quota;
-use machine::{Machine, Reading, Source, Steering};
+use machine::{Machine, Reading, Source, Steering, interface};
 
 use crate::check::{Check, Worth};
 
@@ -35,12 +35,17 @@ const STEERING: Worth = Worth {
 };
 
 pub fn checks(source: &Source, machine: &Machine) -> Vec<Check> {
+    let foreign = interface::foreign(source);
+    let hidden = |worth: &Worth| {
+        let fault = foreign.as_ref()?;
+        Some(worth.unknown(format!("{}: {}", fault.subject(), fault.cause()), fault.next()))
+    };
     let mut checks = vec![dedicated_core(machine)];
     checks.extend(quota(source, machine.usable_cores().len()));
     checks.extend([
-        at_interfaces(&HOOK, "xdp", &machine.sites),
-        at_interfaces(&AF_XDP, "afxdp", &machine.ports),
-        steering(&Steering::read(source)),
+        hidden(&HOOK).unwrap_or_else(|| at_interfaces(&HOOK, "xdp", &machine.sites)),
+        hidden(&AF_XDP).unwrap_or_else(|| at_interfaces(&AF_XDP, "afxdp", &machine.ports)),
+        hidden(&STEERING).unwrap_or_else(|| steering(&Steering::read(source))),
         feature(&CLOCK, &machine.controls),
         feature(&COUNTERS, &machine.sensors),
         feature(&ENERGY, &machine.sensors),

@@ -1,6 +1,8 @@
 //! A store's file: SQLite. One process at a time measures into it; others may read it meanwhile. What was committed survives
 //! the end of the process, however it ends.
 
+mod log;
+
 use std::fs::File;
 use std::path::{Path as FilePath, PathBuf};
 use std::time::Duration;
@@ -85,9 +87,9 @@ impl Database {
         // is when a study begins.
         let connection = match at_rest(&there) {
             Some(bytes) => copy(bytes),
-            None => connect(there.as_os_str(), OpenFlags::SQLITE_OPEN_READ_ONLY),
+            None => with_its_log(&there),
         };
-        let connection = connection.map_err(|error| fault(path, layout, error))?;
+        let connection = connection.map_err(|error| unread(path, layout, error))?;
         let number = layout.number;
         let mut database = Database { layout, number, connection, path: path.to_path_buf(), _measures: None };
         database.check(false)?;
@@ -171,11 +173,7 @@ fn connect(name: impl AsRef<FilePath>, flags: OpenFlags) -> rusqlite::Result<Con
 /// The bytes of a store that nobody measures into, all of one moment; `None` where that is not certain, or they are too many.
 fn at_rest(path: &FilePath) -> Option<Vec<u8>> {
     // Whoever writes to the file has one of these as long.
-    let logs = ["-wal", "-journal"].map(|end| {
-        let mut log = path.as_os_str().to_owned();
-        log.push(end);
-        PathBuf::from(log)
-    });
+    let logs = ["-wal", "-journal"].map(|end| ending(path, end));
     let state = || {
         let file = std::fs::metadata(path).ok()?;
         logs.iter().all(|log| !log.exists()).then(|| (file.len(), file.modified().ok()))
@@ -183,6 +181,45 @@ fn at_rest(path: &FilePath) -> Option<Vec<u8>> {
     let before = state().filter(|(length, _)| *length <= MOST_COPIED)?;
     let bytes = std::fs::read(path).ok()?;
     (state() == Some(before)).then_some(bytes)
+}
+
+fn ending(path: &FilePath, end: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(end);
+    PathBuf::from(name)
+}
+
+/// A store beside which is a log: that of a study that measures, or that was killed. SQLite writes beside it also to read;
+/// where it may not, a copy of both is read.
+fn with_its_log(path: &FilePath) -> rusqlite::Result<Connection> {
+    let direct = connect(path.as_os_str(), OpenFlags::SQLITE_OPEN_READ_ONLY).and_then(|connection| {
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+        Ok(connection)
+    });
+    match direct {
+        Err(error) if may_not_write(&error) => match whole(path) {
+            Some(bytes) => copy(bytes),
+            None => Err(error),
+        },
+        direct => direct,
+    }
+}
+
+/// The bytes of a store with those of its log, of one moment; `None` where that is not certain, or they are too many.
+fn whole(path: &FilePath) -> Option<Vec<u8>> {
+    let files = [path.to_owned(), ending(path, "-wal")];
+    let state = |file: &PathBuf| std::fs::metadata(file).ok().map(|file| (file.len(), file.modified().ok()));
+    for _ in 0..3 {
+        let before = [state(&files[0])?, state(&files[1])?];
+        if before.iter().map(|(length, _)| length).sum::<u64>() > MOST_COPIED {
+            return None;
+        }
+        let (bytes, written) = (std::fs::read(&files[0]).ok()?, std::fs::read(&files[1]).ok()?);
+        if files.iter().map(state).eq(before.map(Some)) {
+            return Some(log::applied(bytes, &written));
+        }
+    }
+    None
 }
 
 /// A database of these bytes.
@@ -212,6 +249,22 @@ fn corrupt(path: &FilePath, layout: &Layout, cause: &str) -> Fault {
         format!("it is damaged ({}); nothing was deleted or changed", cause.trim_end_matches('.')),
         format!("move it away (mv {0} {0}.damaged) and run `{1}` again", path.display(), layout.command),
     )
+}
+
+fn may_not_write(error: &rusqlite::Error) -> bool {
+    use ErrorCode::{CannotOpen, PermissionDenied, ReadOnly};
+    matches!(error.sqlite_error_code(), Some(CannotOpen | ReadOnly | PermissionDenied))
+}
+
+/// Of a store that is only to be read.
+fn unread(path: &FilePath, layout: &Layout, error: rusqlite::Error) -> Fault {
+    match may_not_write(&error) {
+        true => {
+            let next = "copy it with the file NAME-wal beside it to a folder of yours, and name that copy";
+            Fault::because(format!("store {}", path.display()), error, next)
+        }
+        false => fault(path, layout, error),
+    }
 }
 
 fn in_use(path: &FilePath, layout: &Layout) -> Fault {
@@ -280,6 +333,31 @@ mod tests {
             })
             .unwrap();
         assert_eq!(seen, (2000, 1, 1));
+    }
+
+    #[test]
+    fn a_store_with_its_log_is_read_where_nothing_may_be_written_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let measures = Database::open(&path, &LAYOUT).unwrap();
+        let measure = || measures.try_to(|c| c.execute_batch("INSERT INTO t VALUES (1, randomblob(9000));")).unwrap();
+        (0..9).for_each(|_| measure());
+        let copied = folder.path().join("copied");
+        std::fs::copy(&path, &copied).unwrap();
+        let log = std::fs::read(ending(&path, "-wal")).unwrap();
+        // Stands for a folder in which root cannot write either: SQLite finds no room for its index.
+        std::os::unix::fs::symlink(folder.path().join("none/shm"), ending(&copied, "-shm")).unwrap();
+        let rows = |log: &[u8]| {
+            std::fs::write(ending(&copied, "-wal"), log).unwrap();
+            let reader = Database::read(&copied, &LAYOUT).unwrap();
+            reader.try_to(|c| c.query_row("SELECT count(*) FROM t", [], |row| row.get::<_, i64>(0))).unwrap()
+        };
+        assert_eq!(rows(&log), 9);
+        assert_eq!(rows(&log[..log.len() - 1]), 8, "the last commit is not whole");
+        std::fs::remove_file(ending(&copied, "-wal")).unwrap();
+        std::fs::create_dir(ending(&copied, "-wal")).unwrap();
+        let fault = Database::read(&copied, &LAYOUT).err().unwrap();
+        assert!(!fault.to_string().contains("that you may write"), "{fault}");
     }
 
     #[test]

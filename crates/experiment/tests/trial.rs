@@ -285,6 +285,7 @@ fn a_trial_goes_on_where_it_was_cut_short() {
 
 /// However often it was cut short, and though one arm has been beaten early.
 #[test]
+#[ignore = "make check"]
 fn a_trial_that_goes_on_decides_at_its_looks_alone() {
     for seed in 0..10 {
         let folder = tempfile::tempdir().unwrap();

@@ -21,7 +21,6 @@ use linux::warden::Warden;
 use machine::quota::Watch;
 use machine::{CoreId, Dilation, Fault, Nanoseconds, Probe, Result};
 use profile::profile::Profile;
-use profile::summary::Totals;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
@@ -196,11 +195,10 @@ fn command(arm: &Arm, within: &[String], profiler: Option<&Path>, folder: &TempD
     Ok(command)
 }
 
-/// Of the rank that takes longest.
 fn between_init_and_finalize(profile: &Path) -> Result<Nanoseconds> {
     let profile = Profile::without_timeline(profile)?;
     profile.whole()?;
-    Ok(Nanoseconds((Totals::of(&profile).seconds * 1e9) as u64))
+    Ok(Nanoseconds((profile.seconds() * 1e9) as u64))
 }
 
 /// Whether it ended in time; a signal to this process ends the wait. `warden` is over what it starts.

@@ -40,6 +40,7 @@ impl InterfaceUsage {
     pub fn live(name: &str) -> Result<InterfaceUsage> {
         let device = xdp::Interface::named(name)?;
         let source = Source::live();
+        check_shown(&source)?;
         let unread = |what: &str| {
             Fault::new(format!("interface {name}"), format!("{what} cannot be read"), "mount /proc and /sys here")
         };
@@ -49,11 +50,11 @@ impl InterfaceUsage {
         let upper = source.names(&folder, |entry| entry.starts_with("upper_")).map_err(|_| unread(&folder))?;
         let steering = Steering::read(&source);
         let ipv4 = steering.of(name).and_then(|of| of.default_route.value().copied());
-        let ipv6 = source.text("/proc/self/net/ipv6_route").unwrap_or_default();
+        let ipv6 = source.network_table("ipv6_route").unwrap_or_default();
         let mut connection = None;
-        for table in ["/proc/self/net/tcp", "/proc/self/net/tcp6"] {
+        for table in ["tcp", "tcp6"] {
             // A kernel without IPv6 has no second table.
-            let Ok(text) = source.text(table) else { continue };
+            let Ok(text) = source.network_table(table) else { continue };
             for (local, peer) in established(&text) {
                 if leaves_by(local, peer, &device)? {
                     connection = Some(peer);
@@ -73,6 +74,34 @@ impl InterfaceUsage {
             programs: device.attached()?.into_iter().map(|of| of.name.unwrap_or(format!("id {}", of.id))).collect(),
         })
     }
+}
+
+/// Refuses a sysfs that shows another network namespace than the calling thread's; on this host also where interfaces of
+/// both have the same names.
+///
+/// # Errors
+/// It does, or the kernel does not tell of this thread's.
+pub fn check_shown(source: &Source) -> Result<()> {
+    if let Some(fault) = interface::foreign(source) {
+        return Err(fault);
+    }
+    if !source.is_live() {
+        return Ok(());
+    }
+    let asked = |error: std::io::Error| Fault::because("network interfaces", error, "allow netlink to this process");
+    let netlink = Netlink::open().map_err(asked)?;
+    for name in interface::names(source).unwrap_or_default() {
+        let file = |attribute: &str| format!("/sys/class/net/{name}/{attribute}");
+        // One that has just gone is not compared.
+        let Some(shown) = source.number::<u32>(&file("ifindex")) else { continue };
+        let Ok(own) = netlink.index(&name) else { continue };
+        let hardware = netlink.link(own).ok().and_then(|link| link.hardware);
+        let hardware = hardware.map(|bytes| bytes.map(|byte| format!("{byte:02x}")).join(":"));
+        if shown != own || hardware.is_some_and(|own| source.word(&file("address")).is_some_and(|shown| shown != own)) {
+            return Err(interface::of_another_namespace(format!("another {name} than this process has")));
+        }
+    }
+    Ok(())
 }
 
 fn leaves_by(local: IpAddr, peer: IpAddr, device: &xdp::Interface) -> Result<bool> {

@@ -80,6 +80,11 @@ impl Netlink {
         Ok(Netlink(socket))
     }
 
+    /// The index of the interface of this name.
+    pub fn index(&self, name: &str) -> io::Result<u32> {
+        Ok(rustix::net::netdevice::name_to_index(&self.0, name)?)
+    }
+
     pub fn link(&self, interface: u32) -> io::Result<Link> {
         // ifinfomsg: family, type, index, flags, change
         let mut body = [0u8; 16];

@@ -18,6 +18,8 @@ pub(crate) struct Ground<'a> {
     pub topology: &'a Topology,
     pub clock: &'a Clock,
     pub interfaces: &'a [Interface],
+    /// Sysfs shows those of another network namespace.
+    pub interfaces_hidden: bool,
     pub privileges: &'a Privileges,
     pub virtual_machine: bool,
 }
@@ -76,10 +78,8 @@ fn clock(ground: &Ground) -> Availability {
             ),
         };
     };
-    let is_policy = |name: &str| name.starts_with("policy");
-    let names = ground.source.names(CPUFREQ, is_policy).unwrap_or_default();
-    let first = names.first().map_or("policy0", String::as_str);
-    settable(ground, &format!("{CPUFREQ}/{first}/scaling_governor"), summary)
+    let first = Clock::each(ground.source).first().map_or(0, |(number, _)| *number);
+    settable(ground, &format!("{CPUFREQ}/policy{first}/scaling_governor"), summary)
 }
 
 fn idle(ground: &Ground) -> Availability {

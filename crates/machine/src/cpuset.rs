@@ -58,7 +58,7 @@ impl CpuSet {
     /// `None` for anything else.
     pub fn from_list(text: &str) -> Option<CpuSet> {
         let mut cpus = Vec::new();
-        for part in text.trim().split(',').filter(|part| !part.is_empty()) {
+        for part in bare(text).split(',').filter(|part| !part.is_empty()) {
             let (range, group) = match part.split_once(':') {
                 Some((range, group)) => (range, Some(group.split_once('/')?)),
                 None => (part, None),
@@ -84,7 +84,7 @@ impl CpuSet {
     ///
     /// `None` for anything else, the empty text included.
     pub fn from_mask(text: &str) -> Option<CpuSet> {
-        let text = text.trim();
+        let text = bare(text);
         if text.is_empty() {
             return None;
         }
@@ -111,6 +111,11 @@ impl CpuSet {
         let first = format!("{:x}", words.next().expect("there is one word at least"));
         words.fold(first, |text, word| format!("{text},{word:08x}"))
     }
+}
+
+/// Some kernels end the files of masks and lists with a NUL (Linux 5.15 and later, as distributed for some Arm servers).
+fn bare(text: &str) -> &str {
+    text.trim_matches(|c: char| c.is_whitespace() || c == '\0')
 }
 
 fn cpu_number(text: &str) -> Option<u32> {

@@ -30,6 +30,9 @@ pub struct Machine {
     pub clock: Clock,
     /// Network interfaces.
     pub interfaces: Vec<Interface>,
+    /// Why none of them can be told, where sysfs shows those of another network namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interfaces_hidden: Option<String>,
     /// What this process may do.
     pub privileges: Privileges,
     /// What could run code: `app`, `core:N`, `xdp:IFACE`. Of tc hooks the kernel tells when one is asked for.
@@ -50,12 +53,14 @@ impl Machine {
         let topology = Topology::read(source)?;
         let clock = Clock::read(source);
         let interfaces = interface::read(source);
+        let interfaces_hidden = interface::foreign(source).map(|fault| fault.to_string());
         let privileges = Privileges::read(source);
         let ground = Ground {
             source,
             topology: &topology,
             clock: &clock,
             interfaces: &interfaces,
+            interfaces_hidden: interfaces_hidden.is_some(),
             privileges: &privileges,
             virtual_machine: processor.hypervisor.is_some(),
         };
@@ -64,7 +69,18 @@ impl Machine {
         let ports = place::ports(&ground);
         let controls = control::read(&ground);
         let sensors = sensor::read(&ground);
-        Ok(Machine { processor, topology, clock, interfaces, privileges, sites, ports, controls, sensors })
+        Ok(Machine {
+            processor,
+            topology,
+            clock,
+            interfaces,
+            interfaces_hidden,
+            privileges,
+            sites,
+            ports,
+            controls,
+            sensors,
+        })
     }
 
     /// Cores that are online and that this process may run on.
@@ -206,7 +222,11 @@ impl Machine {
             format!("{} ({}{})", interface.name, interface.kind(), speed.unwrap_or_default())
         };
         let up: Vec<_> = self.interfaces.iter().filter(|i| i.up && !i.loopback).map(describe).collect();
-        if up.is_empty() { "loopback only".into() } else { up.join(", ") }
+        match (up.is_empty(), &self.interfaces_hidden) {
+            (true, Some(_)) => "unknown: /sys is of another network namespace".into(),
+            (true, None) => "loopback only".into(),
+            (false, _) => up.join(", "),
+        }
     }
 }
 

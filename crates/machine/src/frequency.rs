@@ -69,12 +69,17 @@ impl Clock {
         }
     }
 
-    /// Every policy by its number, also those that say the same.
+    /// Every policy by its number, also those that say the same. Those whose cores are all off line are none.
     pub fn each(source: &Source) -> Vec<(u32, ClockPolicy)> {
         let number = |name: &str| name.strip_prefix("policy").and_then(|n| n.parse::<u32>().ok());
         let names = source.names(CPUFREQ, |name| number(name).is_some()).unwrap_or_default();
         let read = |name: &String| ClockPolicy::read(source, &format!("{CPUFREQ}/{name}"));
-        names.iter().filter_map(|name| Some((number(name)?, read(name)))).collect()
+        // The kernel then refuses all of its files (EBUSY).
+        let on = |name: &&String| match source.text(&format!("{CPUFREQ}/{name}/affected_cpus")) {
+            Ok(cores) => !cores.trim().is_empty(),
+            Err(refusal) => refusal.missing(),
+        };
+        names.iter().filter(on).filter_map(|name| Some((number(name)?, read(name)))).collect()
     }
 
     /// One line about the first policy and how many others there are; `None` without cpufreq.

@@ -4,9 +4,12 @@
 //! sysfs cannot tell (the driver of a virtual interface, whether a driver takes XDP programs) is said to be unknown, or
 //! known from a list of drivers, never guessed.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::cpuset::CpuSet;
+use crate::fault::Fault;
 use crate::quantity::{Bytes, BytesPerSecond};
 use crate::reading::Reading;
 use crate::source::{Source, resolve};
@@ -139,11 +142,57 @@ const DPU_FUNCTIONS: [(&str, &str, &str); 6] = [
     ("0x8086", "0x1452", "Intel IPU"),
 ];
 
-/// All interfaces, in order of name.
+/// All interfaces, in order of name; none where sysfs shows those of another network namespace ([`foreign`]).
 pub fn read(source: &Source) -> Vec<Interface> {
+    if foreign(source).is_some() {
+        return Vec::new();
+    }
     let interrupts = source.text("/proc/interrupts").unwrap_or_default();
-    let names = source.names(NET, |name| name != "bonding_masters").unwrap_or_default();
+    let names = names(source).unwrap_or_default();
     names.into_iter().map(|name| Interface::read(source, name, &interrupts)).collect()
+}
+
+/// Names of the interfaces that sysfs shows, in order; `None` where it shows no list.
+pub fn names(source: &Source) -> Option<Vec<String>> {
+    source.names(NET, |name| name != "bonding_masters").ok()
+}
+
+/// Why sysfs does not tell of the interfaces of this thread's network namespace, where it does not.
+///
+/// A mount of sysfs shows the interfaces of the namespace in which it was mounted, whoever reads it.
+pub fn foreign(source: &Source) -> Option<Fault> {
+    // An interface may come or go between the two lists.
+    let tries = if source.is_live() { 3 } else { 1 };
+    let mut found = None;
+    for _ in 0..tries {
+        let table = source.network_table("dev").ok()?;
+        let named = table.lines().filter_map(|line| Some(line.split_once(':')?.0.trim().to_owned()));
+        let (own, shown): (BTreeSet<String>, BTreeSet<String>) =
+            (named.collect(), names(source).unwrap_or_default().into_iter().collect());
+        if own == shown {
+            return None;
+        }
+        found = Some((own, shown));
+    }
+    let (own, shown) = found?;
+    let listed = |names: &BTreeSet<String>| match names.is_empty() {
+        true => "none".to_owned(),
+        false => names.iter().map(String::as_str).collect::<Vec<_>>().join(", "),
+    };
+    if shown.is_empty() {
+        let cause = format!("it shows no interface, and this process has {}", listed(&own));
+        return Some(Fault::new(NET, cause, "mount sysfs: `mount -t sysfs sysfs /sys`"));
+    }
+    Some(of_another_namespace(format!("interfaces {}, and this process has {}", listed(&shown), listed(&own))))
+}
+
+/// The fault of a sysfs that shows `what` of another network namespace.
+pub fn of_another_namespace(what: impl Into<String>) -> Fault {
+    Fault::new(
+        NET,
+        format!("it is of another network namespace than this process: it shows {}", what.into()),
+        "mount this one's in a mount namespace of its own: `unshare -m sh -c 'mount -t sysfs sysfs /sys; exec COMMAND'`",
+    )
 }
 
 impl Interface {
@@ -296,4 +345,40 @@ fn dpu(source: &Source, name: &str) -> Option<String> {
     let (vendor, device) = (id("vendor")?, id("device")?);
     let known = DPU_FUNCTIONS.iter().find(|(v, d, _)| *v == vendor && *d == device);
     known.map(|(_, _, product)| (*product).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::archive::Archive;
+
+    /// A host whose sysfs shows eth0 and lo, read by a process that has `own`.
+    fn seen_by(table: &str, own: &[&str]) -> Source {
+        let rows: String = own.iter().map(|name| format!("|{name:>6}: 1 2 3\n")).collect();
+        let text = format!(
+            "# plimsoll machine archive 1\n{NET} [] eth0/lo\n{table} <<\n|Inter-|   Receive\n| face |bytes\n{rows}"
+        );
+        Source::from_archive(Archive::from_text(&text).unwrap())
+    }
+
+    #[test]
+    fn interfaces_of_another_network_namespace_are_not_told() {
+        for table in ["/proc/thread-self/net/dev", "/proc/self/net/dev"] {
+            let own = seen_by(table, &["lo", "eth0"]);
+            assert!(foreign(&own).is_none());
+            assert_eq!(read(&own).len(), 2);
+            for names in [&["lo", "v0"][..], &["lo"], &["lo", "eth0", "v0"], &[]] {
+                let other = seen_by(table, names);
+                let fault = foreign(&other).unwrap();
+                assert!(fault.cause().contains("it shows interfaces eth0, lo, and this process has"), "{fault}");
+                assert!(names.iter().all(|name| fault.cause().contains(name)), "{fault}");
+                assert_eq!(read(&other), []);
+            }
+        }
+        let table = "# plimsoll machine archive 1\n/proc/self/net/dev <<\n|Inter-|   Receive\n|    lo: 1 2 3\n";
+        let fault = foreign(&Source::from_archive(Archive::from_text(table).unwrap())).unwrap();
+        assert!(fault.cause().contains("it shows no interface, and this process has lo"), "{fault}");
+        let without = Source::from_archive(Archive::from_text("# plimsoll machine archive 1\n").unwrap());
+        assert!(foreign(&without).is_none(), "an archive without the table");
+    }
 }

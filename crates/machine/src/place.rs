@@ -177,7 +177,7 @@ fn udp(ground: &Ground) -> Availability {
         (Some(receive), Some(send)) => format!("; socket buffers up to {receive} in, {send} out"),
         _ => String::new(),
     };
-    match ground.interfaces.iter().any(|interface| interface.up) {
+    match ground.interfaces_hidden || ground.interfaces.iter().any(|interface| interface.up) {
         true => Availability::present(format!("neither ordered nor reliable; {offload}{buffers}")),
         false => Availability::absent("no interface is up", "`ip link set dev lo up`"),
     }

@@ -82,9 +82,19 @@ impl Source {
         }
     }
 
-    /// The text without its surrounding blanks; `None` where there is none, whatever the reason.
+    /// The text without blanks and NULs around it; `None` where there is none, whatever the reason.
     pub fn word(&self, path: &str) -> Option<String> {
-        self.text(path).ok().map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+        let text = self.text(path).ok()?;
+        Some(text.trim_matches(|c: char| c.is_whitespace() || c == '\0').to_owned()).filter(|text| !text.is_empty())
+    }
+
+    /// A table of the calling thread's network namespace, such as `route`.
+    pub fn network_table(&self, name: &str) -> Result<String, Refusal> {
+        // The second is that of the process's main thread; older kernels and archives have it alone.
+        match self.text(&format!("/proc/thread-self/net/{name}")) {
+            Err(refusal) if refusal.missing() => self.text(&format!("/proc/self/net/{name}")),
+            answer => answer,
+        }
     }
 
     /// A number; `None` where there is none, whatever the reason.

@@ -179,7 +179,7 @@ impl Steering {
     pub fn read(source: &Source) -> Steering {
         let irqbalance = irqbalance(source);
         let flow_entries = reading(source, FLOW_ENTRIES, number);
-        let routes = source.text("/proc/self/net/route");
+        let routes = source.network_table("route");
         let read = |interface| {
             let mut steered = Steered::read(source, interface);
             steered.default_route = match &routes {

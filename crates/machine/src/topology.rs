@@ -136,19 +136,20 @@ impl Topology {
     /// No CPU can be seen at all.
     pub fn read(source: &Source) -> Result<Topology> {
         let online = source.cpu_list(&format!("{CPU}/online")).filter(|set| !set.is_empty());
-        let online =
-            online.or_else(|| numbered(source, CPU, "cpu")).filter(|set| !set.is_empty()).ok_or_else(|| {
-                Fault::new(
-                    "topology",
-                    format!("{CPU} shows no CPU"),
-                    "mount sysfs (`mount -t sysfs sysfs /sys`), or name an archive that holds it",
-                )
-            })?;
-        let nodes = read_nodes(source);
+        let on = |core: &CoreId| source.number::<u8>(&format!("{CPU}/cpu{}/online", core.0)) != Some(0);
+        let listed = || numbered(source, CPU, "cpu").map(|all| all.iter().filter(on).collect::<CpuSet>());
+        let online = online.or_else(listed).filter(|set| !set.is_empty()).ok_or_else(|| {
+            Fault::new(
+                "topology",
+                format!("{CPU} shows no CPU"),
+                "mount sysfs (`mount -t sysfs sysfs /sys`), or name an archive that holds it",
+            )
+        })?;
+        let online = with_own(source, online);
+        let nodes = read_nodes(source, &online);
         let kinds = read_kinds(source, &online);
 
-        let mut packages = BTreeSet::new();
-        let mut dies = BTreeSet::new();
+        let (mut packages, mut dies) = (Claims::default(), Claims::default());
         let mut cpus = Vec::with_capacity(online.len());
         for id in online.iter() {
             let topology = format!("{CPU}/cpu{}/topology", id.0);
@@ -159,8 +160,8 @@ impl Topology {
             };
             let package = mask(["package_cpus", "core_siblings"]).unwrap_or_else(|| online.clone());
             let die = mask(["die_cpus", "die_cpus"]).unwrap_or_else(|| package.clone());
-            dies.insert((die.first(), die));
-            packages.insert((package.first(), package));
+            *dies.entry(die).or_default() += 1;
+            *packages.entry(package).or_default() += 1;
             cpus.push(Cpu {
                 id,
                 package: 0,
@@ -170,15 +171,16 @@ impl Topology {
                 kind: kinds.get(&id).copied(),
             });
         }
-        let packages: Vec<CpuSet> = packages.into_iter().map(|(_, set)| set).collect();
+        part_compute_units(&mut cpus);
+        let packages = disjoint(packages, &online);
         for cpu in &mut cpus {
             cpu.package = packages.iter().position(|set| set.contains(cpu.id)).unwrap_or(0) as u32;
         }
         Ok(Topology {
-            caches: read_caches(source, &online),
+            caches: read_caches(source, &online, &cpus),
             offline: source.cpu_list(&format!("{CPU}/offline")).unwrap_or_default().difference(&online),
             isolated: source.cpu_list(&format!("{CPU}/isolated")).unwrap_or_default(),
-            dies: dies.into_iter().map(|(_, set)| set).collect(),
+            dies: disjoint(dies, &online),
             cpus,
             packages,
             nodes,
@@ -208,6 +210,17 @@ impl Topology {
     }
 }
 
+/// `online`, and cores that are on and that this process may run on, where a container lays another list over the kernel's
+/// (lxcfs).
+fn with_own(source: &Source, online: CpuSet) -> CpuSet {
+    let status = source.text("/proc/self/status").unwrap_or_default();
+    let allowed = status.lines().find_map(|line| CpuSet::from_list(line.strip_prefix("Cpus_allowed_list:")?));
+    let unlisted = allowed.unwrap_or_default().difference(&online);
+    let on = |core: &CoreId| source.number::<u8>(&format!("{CPU}/cpu{}/online", core.0)) == Some(1);
+    let more: CpuSet = unlisted.iter().filter(on).collect();
+    if more.is_empty() { online } else { online.iter().chain(more.iter()).collect() }
+}
+
 /// Directories named `prefix` and a number.
 fn numbered(source: &Source, directory: &str, prefix: &str) -> Option<CpuSet> {
     let number = |name: &str| name.strip_prefix(prefix).and_then(|n| n.parse().ok()).map(CoreId);
@@ -215,7 +228,38 @@ fn numbered(source: &Source, directory: &str, prefix: &str) -> Option<CpuSet> {
     Some(names.iter().filter_map(|name| number(name)).collect())
 }
 
-fn read_nodes(source: &Source) -> Vec<NumaNode> {
+/// Sets of CPUs, each with how many CPUs say that they are in it.
+type Claims = BTreeMap<CpuSet, usize>;
+
+/// The sets that most CPUs agree on and that have no CPU in common, in order of their first; the CPUs of no such set are one.
+fn disjoint(claims: Claims, online: &CpuSet) -> Vec<CpuSet> {
+    let mut claims: Vec<(CpuSet, usize)> = claims.into_iter().collect();
+    claims.sort_by_key(|(_, agree)| std::cmp::Reverse(*agree));
+    let mut taken = BTreeSet::new();
+    let mut sets = Vec::new();
+    for (set, _) in claims {
+        if set.iter().all(|core| !taken.contains(&core)) {
+            taken.extend(set.iter());
+            sets.push(set);
+        }
+    }
+    let rest: CpuSet = online.iter().filter(|core| !taken.contains(core)).collect();
+    sets.extend((!rest.is_empty()).then_some(rest));
+    sets.sort_by_key(CpuSet::first);
+    sets
+}
+
+/// CPUs that are called siblings and have different core numbers are cores: those of AMD's compute units (family 15h).
+fn part_compute_units(cpus: &mut [Cpu]) {
+    let numbers: BTreeMap<CoreId, u32> = cpus.iter().filter_map(|cpu| Some((cpu.id, cpu.core_number?))).collect();
+    for cpu in cpus.iter_mut().filter(|cpu| cpu.threads.len() > 1) {
+        let own = numbers.get(&cpu.id);
+        let other = |core: &CoreId| own.is_some() && numbers.get(core).is_some_and(|number| Some(number) != own);
+        cpu.threads = cpu.threads.iter().filter(|core| !other(core)).collect();
+    }
+}
+
+fn read_nodes(source: &Source, online: &CpuSet) -> Vec<NumaNode> {
     let ids = source.cpu_list(&format!("{NODE}/online")).or_else(|| numbered(source, NODE, "node"));
     let node = |CoreId(id)| {
         let meminfo = source.text(&format!("{NODE}/node{id}/meminfo")).unwrap_or_default();
@@ -224,7 +268,7 @@ fn read_nodes(source: &Source) -> Vec<NumaNode> {
         let distance = source.word(&format!("{NODE}/node{id}/distance")).unwrap_or_default();
         NumaNode {
             id,
-            cpus: source.cpu_mask(&format!("{NODE}/node{id}/cpumap")).unwrap_or_default(),
+            cpus: source.cpu_mask(&format!("{NODE}/node{id}/cpumap")).unwrap_or_default().intersection(online),
             memory: kib.and_then(|kib| kib.checked_mul(1024)).map(Bytes),
             distances: distance.split_whitespace().map_while(|d| d.parse().ok()).collect(),
         }
@@ -232,7 +276,7 @@ fn read_nodes(source: &Source) -> Vec<NumaNode> {
     ids.unwrap_or_default().iter().map(node).collect()
 }
 
-/// Kinds by the hybrid PMUs of x86 (`cpu_core`, `cpu_atom`, `cpu_lowpower`), else by differing `cpu_capacity`.
+/// Kinds by the hybrid PMUs of x86 (`cpu_core`, `cpu_atom`, `cpu_lowpower`), else by gaps in `cpu_capacity`.
 fn read_kinds(source: &Source, online: &CpuSet) -> BTreeMap<CoreId, CoreKind> {
     let pmus =
         [("cpu_core", CoreKind::Performance), ("cpu_atom", CoreKind::Efficient), ("cpu_lowpower", CoreKind::LowPower)];
@@ -246,17 +290,26 @@ fn read_kinds(source: &Source, online: &CpuSet) -> BTreeMap<CoreId, CoreKind> {
     }
     let capacity = |core: CoreId| Some((core, source.number::<u32>(&format!("{CPU}/cpu{}/cpu_capacity", core.0))?));
     let capacities: Vec<_> = online.iter().map_while(capacity).collect();
-    let (low, high) = (capacities.iter().map(|c| c.1).min(), capacities.iter().map(|c| c.1).max());
-    if low == high || capacities.len() < online.len() {
+    let mut steps: Vec<u32> = capacities.iter().map(|(_, capacity)| *capacity).collect();
+    steps.sort_unstable_by(|a, b| b.cmp(a));
+    // Favoured cores of a kind are a few percent faster than the others; kinds are a tenth apart at least.
+    let apart = |pair: &&[u32]| u64::from(pair[1]) * 10 < u64::from(pair[0]) * 9;
+    let slower: Vec<u32> = steps.windows(2).filter(apart).map(|pair| pair[1]).collect();
+    if slower.is_empty() || capacities.len() < online.len() {
         return kinds;
     }
-    let kind = |c: u32| if Some(c) == high { CoreKind::Performance } else { CoreKind::Efficient };
-    capacities.into_iter().map(|(core, c)| (core, kind(c))).collect()
+    let kind = |capacity: u32| match slower.iter().filter(|most| capacity <= **most).count() {
+        0 => CoreKind::Performance,
+        1 => CoreKind::Efficient,
+        _ => CoreKind::LowPower,
+    };
+    capacities.into_iter().map(|(core, capacity)| (core, kind(capacity))).collect()
 }
 
-fn read_caches(source: &Source, online: &CpuSet) -> Vec<Cache> {
+fn read_caches(source: &Source, online: &CpuSet, cpus: &[Cpu]) -> Vec<Cache> {
     let mut caches = BTreeMap::new();
-    for CoreId(id) in online.iter() {
+    for cpu in cpus {
+        let CoreId(id) = cpu.id;
         let directory = format!("{CPU}/cpu{id}/cache");
         let is_index = |name: &str| name.strip_prefix("index").is_some_and(|n| n.parse::<u8>().is_ok());
         for index in source.names(&directory, is_index).unwrap_or_default() {
@@ -269,7 +322,7 @@ fn read_caches(source: &Source, online: &CpuSet) -> Vec<Cache> {
             };
             let Some(level) = source.number::<u32>(&file("level")) else { continue };
             let shared = source.cpu_mask(&file("shared_cpu_map")).unwrap_or_default().intersection(online);
-            let shared_by = if shared.is_empty() { [CoreId(id)].into_iter().collect() } else { shared };
+            let shared_by = if shared.is_empty() { cpu.threads.clone() } else { shared };
             let size = source.text(&file("size")).ok().and_then(|text| cache_size(&text));
             let line = source.number(&file("coherency_line_size")).map(Bytes);
             let first = shared_by.first();

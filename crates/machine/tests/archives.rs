@@ -3,9 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use machine::archive::Archive;
+use machine::choice::Distance;
 use machine::cpuset::CpuSet;
 use machine::description::Machine;
-use machine::topology::CoreKind;
+use machine::frequency::Clock;
+use machine::topology::{CoreKind, Topology};
 use machine::{Bytes, CoreId, Source};
 use proptest::prelude::*;
 
@@ -60,6 +62,114 @@ fn kinds_of_cores() {
     assert_eq!(of(CoreKind::Performance).to_string(), "0-3");
     assert_eq!(of(CoreKind::Efficient).to_string(), "4-11");
     assert!(read("vm-two-core").topology.cpus.iter().all(|cpu| cpu.kind.is_none()));
+}
+
+/// A machine of no more files than a case needs; `C` and `N` are the folders of CPUs and nodes.
+fn tiny(entries: &str) -> Topology {
+    let entries = entries.replace("C/", "/sys/devices/system/cpu/").replace("N/", "/sys/devices/system/node/");
+    let text = format!("# plimsoll machine archive 1\n{entries}");
+    Topology::read(&Source::from_archive(Archive::from_text(&text).unwrap())).unwrap()
+}
+
+fn sets(sets: &[CpuSet]) -> Vec<String> {
+    sets.iter().map(CpuSet::to_string).collect()
+}
+
+#[test]
+fn favoured_cores_are_of_the_kind_of_their_neighbours() {
+    let kinds = |capacities: &[u32]| {
+        let files =
+            capacities.iter().enumerate().map(|(at, capacity)| format!("C/cpu{at}/cpu_capacity = {capacity}\n"));
+        let all = format!("C/online = 0-{}\n", capacities.len() - 1) + &files.collect::<String>();
+        let topology = tiny(&all);
+        let of = |kind| topology.cpus.iter().filter(|cpu| cpu.kind == Some(kind)).map(|cpu| cpu.id).collect::<CpuSet>();
+        [CoreKind::Performance, CoreKind::Efficient, CoreKind::LowPower].map(of).map(|set| set.to_string())
+    };
+    assert_eq!(kinds(&[1024, 1017, 1017, 718, 718]), ["0-2", "3-4", ""]);
+    assert_eq!(kinds(&[718, 997, 731, 1017, 718, 1024]), ["1,3,5", "0,2,4", ""], "two clusters of each kind");
+    assert_eq!(kinds(&[381, 381, 762, 770, 1024]), ["4", "2-3", "0-1"]);
+    assert_eq!(kinds(&[1024, 1017, 1017]), ["", "", ""], "one kind is none");
+    assert_eq!(kinds(&[0, 4_294_967_295]), ["1", "0", ""]);
+}
+
+#[test]
+fn cpus_that_are_off_line_are_none_also_without_a_list() {
+    let listed =
+        tiny("C/online = 1-3\nC/offline = 0\nC/cpu1/topology/package_cpus = e\nN/online = 1\nN/node1/cpumap = d\n");
+    assert_eq!((listed.cpus.len(), listed.offline.to_string()), (3, "0".into()));
+    assert_eq!(
+        listed.cpus.iter().map(|cpu| cpu.node).collect::<Vec<_>>(),
+        [None, Some(1), Some(1)],
+        "one without a node"
+    );
+    assert_eq!(listed.nodes[0].cpus.to_string(), "2-3");
+    assert_eq!(listed.distance(CoreId(1), CoreId(2)), Distance::Package);
+
+    let unlisted = tiny("/sys/devices/system/cpu [] cpu0/cpu1/cpu2\nC/cpu0/online = 0\nC/cpu2/online = 1\n");
+    assert_eq!(unlisted.online.to_string(), "1-2");
+}
+
+#[test]
+fn policies_of_cores_that_are_off_line_are_none() {
+    let folder = "/sys/devices/system/cpu/cpufreq";
+    let text = format!(
+        "# plimsoll machine archive 1\n{folder} [] policy0/policy1/policy2\n{folder}/policy0/affected_cpus ! EBUSY\n\
+         {folder}/policy1/affected_cpus = 1\n{folder}/policy2/affected_cpus =\n"
+    );
+    let source = Source::from_archive(Archive::from_text(&text).unwrap());
+    assert_eq!(Clock::each(&source).iter().map(|(number, _)| *number).collect::<Vec<_>>(), [1]);
+}
+
+#[test]
+fn cores_that_a_process_runs_on_are_there_whatever_the_list_says() {
+    let container = tiny(
+        "C/online = 0-1\nC/cpu2/online = 0\nC/cpu6/online = 1\nC/cpu7/online = 1\n\
+         /proc/self/status <<\n|Name:\tx\n|Cpus_allowed_list:\t2,6-9\n",
+    );
+    assert_eq!(container.online.to_string(), "0-1,6-7", "neither what is off nor what is not there");
+}
+
+#[test]
+fn nodes_may_have_any_numbers_and_no_cores() {
+    let sparse = tiny(
+        "C/online = 8-9,40-41\nC/cpu8/topology/package_cpus = 300\nC/cpu9/topology/package_cpus = 300\n\
+         C/cpu40/topology/package_cpus = 300,00000000\nC/cpu41/topology/package_cpus = 300,00000000\n\
+         N/online = 0,2,250\nN/node0/cpumap = 300\nN/node2/cpumap = 300,00000000\nN/node250/cpumap = 0\n\
+         N/node0/distance = 10 21 80\nN/node2/distance = 21 10 80\nN/node250/distance = 80 80 10\n",
+    );
+    assert_eq!(sets(&sparse.packages), ["8-9", "40-41"]);
+    assert_eq!(
+        sparse.nodes.iter().map(|node| (node.id, node.cpus.len())).collect::<Vec<_>>(),
+        [(0, 2), (2, 2), (250, 0)]
+    );
+    assert_eq!(sparse.distance(CoreId(8), CoreId(41)), Distance::Machine(21));
+    assert_eq!(sparse.in_hwloc_order(), [8, 9, 40, 41].map(CoreId));
+}
+
+#[test]
+fn a_nul_at_the_end_of_a_file_is_no_part_of_it() {
+    let nul = tiny(
+        "C/online == \"0-1\\n\\u0000\"\nC/cpu0/topology/package_cpus == \"1\\n\\u0000\"\n\
+         C/cpu1/topology/package_cpus == \"2\\n\\u0000\"\nC/cpu1/topology/core_id == \"7\\n\\u0000\"\n",
+    );
+    assert_eq!(sets(&nul.packages), ["0", "1"]);
+    assert_eq!(nul.cpus[1].core_number, Some(7));
+}
+
+#[test]
+fn what_cpus_say_of_each_other_may_disagree() {
+    let packages = ["5", "a", "5", "f"].iter().enumerate();
+    let files: String = packages.map(|(at, mask)| format!("C/cpu{at}/topology/package_cpus = {mask}\n")).collect();
+    let topology = tiny(&format!("C/online = 0-3\n{files}"));
+    assert_eq!(sets(&topology.packages), ["0,2", "1,3"]);
+    assert_eq!(topology.cpus.iter().map(|cpu| cpu.package).collect::<Vec<_>>(), [0, 1, 0, 1]);
+
+    // Siblings with core numbers of their own share a compute unit, and are no threads of one core.
+    let unit = |second| {
+        let file = |at, core| format!("C/cpu{at}/topology/thread_siblings = 3\nC/cpu{at}/topology/core_id = {core}\n");
+        tiny(&format!("C/online = 0-1\n{}{}", file(0, 0), file(1, second))).core_count()
+    };
+    assert_eq!((unit(0), unit(1)), (1, 2));
 }
 
 #[test]

@@ -22,7 +22,8 @@ pub fn page(machine: &Machine) -> String {
     }
     heading(&mut out, "interfaces");
     if machine.interfaces.is_empty() {
-        row(&mut out, "none", None, "no interface is visible in this network namespace");
+        let why = machine.interfaces_hidden.as_deref();
+        row(&mut out, "none", None, why.unwrap_or("no interface is visible in this network namespace"));
     }
     for interface in &machine.interfaces {
         let state = if interface.up { "up" } else { "down" };

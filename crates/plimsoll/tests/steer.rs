@@ -219,3 +219,28 @@ fn what_cannot_be_is_refused_with_its_next_step() {
         assert!(!output.status.success() && said(&output).contains(words), "{arguments:?}: {}", said(&output));
     }
 }
+
+#[test]
+fn a_sys_of_another_network_namespace_is_not_taken_for_this_ones() {
+    let Some(unshare) = skip::tool("unshare") else { return };
+    let inside = |program: &str, arguments: &[&str]| {
+        let mut command = Command::new(&unshare);
+        command.args(["--user", "--map-root-user", "--net", program]).args(arguments).output().unwrap()
+    };
+    if !inside("true", &[]).status.success() {
+        return skip::test("no user namespace may be made here");
+    }
+    if machine::interface::names(&machine::Source::live()).is_none_or(|names| names == ["lo"]) {
+        return skip::test("this host has no interface but lo");
+    }
+    let program = env!("CARGO_BIN_EXE_plimsoll");
+    for arguments in [&["steer"][..], &["steer", "lo", "--receive", "0", "--", "true"]] {
+        let output = inside(program, arguments);
+        let said = said(&output);
+        assert!(!output.status.success() && said.contains("of another network namespace"), "{said}");
+        assert!(said.contains("mount -t sysfs"), "{said}");
+    }
+    let output = inside(program, &["machine"]);
+    assert!(output.status.success() && said(&output).contains("of another network namespace"), "{}", said(&output));
+    assert!(!said(&output).contains("rps:"), "{}", said(&output));
+}

@@ -140,6 +140,9 @@ pub fn hook_closed(name: &str, mode: XdpMode, machine: &Machine) -> Option<Strin
 
 /// Why no program may be at any hook of an interface.
 fn no_program_at(name: &str, machine: &Machine) -> Option<String> {
+    if let Some(why) = &machine.interfaces_hidden {
+        return Some(why.clone());
+    }
     if !machine.interfaces.iter().any(|interface| interface.name == name) {
         let known: Vec<_> = machine.interfaces.iter().map(|interface| interface.name.as_str()).collect();
         return Some(format!("this host has no interface {name}; it has {}", known.join(", ")));

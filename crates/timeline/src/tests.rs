@@ -121,6 +121,21 @@ pub(crate) fn sample_stops(folder: &Path, ranks: u32, stops: &[(u64, u64)]) {
 
 const MS: u64 = 1_000_000;
 
+/// Rank 0 comes first, and is stopped for half of the time until rank 1 comes.
+#[test]
+fn a_rank_that_is_stopped_waits_for_nobody_meanwhile() {
+    let (mut a, mut b) = (Lines::default(), Lines::default());
+    a.collective("Allreduce", (0, 100 * MS), NONE, 8);
+    b.collective("Allreduce", (80 * MS, 100 * MS), NONE, 8);
+    let folder = profile(vec![a, b]);
+    sample_stops(folder.path(), 2, &[(10 * MS, 50 * MS)]);
+    let waits = open(&folder).waits();
+    let total = waits.ranks[0].total();
+    assert!((total.wait() - 0.04).abs() < 1e-3 && (total.off_core - 0.04).abs() < 1e-3, "{total:?}");
+    assert!((waits.caused()[1] - 0.04).abs() < 1e-3, "{:?}", waits.caused());
+    assert!((total.seconds - total.wait() - total.off_core - total.transfer()).abs() < 1e-9, "{total:?}");
+}
+
 /// Rank 0 is stopped in a collective operation that both have entered, and in MPI_Wait for a message that rank 1 waits for.
 #[test]
 fn a_rank_that_is_stopped_inside_mpi_holds_up_the_others_and_does_not_transfer() {
@@ -278,6 +293,34 @@ fn communicators_are_the_same_by_members_and_order() {
     let timeline = open(&folder);
     assert_eq!(timeline.communicators.len(), 3);
     assert_eq!(waits_of(&timeline, 0, "Barrier").ns(), [0, 0, 200, 0]);
+}
+
+/// Coupled programs: one rank on the one side, two on the other.
+#[test]
+fn messages_between_the_groups_of_an_intercommunicator_find_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let sides = vec![0, record::layout::BETWEEN_SIDES, 1, 2];
+    for rank in 0..3u32 {
+        let mut lines = Lines::default();
+        match rank {
+            0 => {
+                lines.call("Send", (1000, 1100), (1, 5, 8));
+                lines.call("Send", (1200, 1300), (2, 5, 8));
+            }
+            _ => _ = lines.call("Recv", (500, 1400), (0, 5, 8)),
+        }
+        // A collective operation between groups is not taken for one within one.
+        lines.collective("Barrier", (2000, 2100), NONE, 0);
+        let number = 2 + rank;
+        lines.calls.iter_mut().for_each(|(call, ..)| call.communicator = number);
+        let own = if rank == 0 { vec![0] } else { vec![1, 2] };
+        let communicators = [(9, own), (number, sides.clone())];
+        write(folder.path(), 3, &Written { rank, threads: vec![lines] }, &communicators);
+    }
+    let timeline = open(&folder);
+    assert_eq!((timeline.matches.messages, timeline.matches.unmatched, timeline.matches.operations), (2, 0, 0));
+    assert_eq!(waits_of(&timeline, 1, "Recv").ns(), [500, 0, 0, 0]);
+    assert_eq!(waits_of(&timeline, 2, "Recv").ns(), [700, 0, 0, 0]);
 }
 
 #[test]

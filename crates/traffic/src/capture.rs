@@ -1,12 +1,14 @@
-//! Captures in the classic pcap format: lengths and times of packets, to be replayed. The bytes themselves are skipped.
+//! Captures: lengths and times of packets, to be replayed. The bytes themselves are skipped.
 //!
-//! Format: <https://ietf-opsawg-wg.github.io/draft-ietf-opsawg-pcap/draft-ietf-opsawg-pcap.html>. Both byte orders,
-//! microseconds and nanoseconds.
+//! This is the classic pcap format, both byte orders, microseconds and nanoseconds; pcapng is in a file of its own. Format:
+//! <https://ietf-opsawg-wg.github.io/draft-ietf-opsawg-pcap/draft-ietf-opsawg-pcap.html>.
+
+mod ng;
 
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-use machine::{Fault, Nanoseconds, Result};
+use machine::{Fault, Nanoseconds, Result, count};
 
 use crate::control::TABLE_ENTRIES;
 
@@ -33,6 +35,8 @@ pub struct Capture {
     pub packets: Vec<Packet>,
     /// Packets that stood in the file after later ones.
     pub out_of_order: usize,
+    /// What of the file was left out.
+    pub notes: Vec<String>,
 }
 
 impl Capture {
@@ -47,78 +51,152 @@ impl Capture {
         Capture::read(BufReader::new(file)).map_err(|fault| fault.within(path.display()))
     }
 
-    /// Reads a capture. Memory is bounded by 65,536 packets, whatever the file claims.
+    /// Reads a capture, pcap or pcapng. Memory is bounded by 65,536 packets, whatever the file claims; what follows these, and
+    /// a last packet that is not whole, are left out.
     ///
     /// # Errors
-    /// Another format or version; another link type than Ethernet, raw IP or Linux cooked; a file that ends within a packet, or
-    /// has more of one than there was; no packet; more than 65,536.
+    /// Another format or version; another link type than Ethernet, raw IP or Linux cooked; a file that has more of a packet than
+    /// there was; no whole packet.
     pub fn read(mut from: impl Read) -> Result<Capture> {
+        let from: &mut dyn Read = &mut from;
+        let short = || bad("the file is shorter than the format's header");
         let mut head = [0; 24];
-        fill(&mut from, &mut head)?.then_some(()).ok_or_else(|| bad("the file is shorter than the format's header"))?;
-        let format = Format::of(&head)?;
-        let link = format.number(&head[20..24]);
-        let check = if link & CHECKED != 0 { 2 * (link >> 28) } else { 0 };
-        let link = Link::of(link & 0xffff)?;
-        let mut packets: Vec<(u64, u32)> = Vec::new();
-        let mut record = [0; 16];
-        while fill(&mut from, &mut record)? {
-            if packets.len() == TABLE_ENTRIES {
-                return Err(Fault::new(
-                    "capture",
-                    format!("it has more than {TABLE_ENTRIES} packets, which is as many as a schedule holds"),
-                    "cut it with `editcap -r IN OUT 1-65536`",
-                ));
+        (fill(from, &mut head[..4])? == Filled::Whole).then_some(()).ok_or_else(short)?;
+        let mut found = Found::default();
+        let whole = match head[..4] == ng::SECTION {
+            true => ng::read(from, &mut found)?,
+            false => {
+                (fill(from, &mut head[4..])? == Filled::Whole).then_some(()).ok_or_else(short)?;
+                classic(&head, from, &mut found)?
             }
-            let place = packets.len() + 1;
-            let (seconds, parts) = (format.number(&record[0..4]), format.number(&record[4..8]));
-            let (kept, length) = (format.number(&record[8..12]), format.number(&record[12..16]));
-            let parts_a_second = if format.nanoseconds { 1_000_000_000 } else { 1_000_000 };
-            if parts >= parts_a_second {
-                return Err(bad(format!("packet {place} has a time with {parts} parts of a second")));
-            }
-            if kept > LARGEST || length > LARGEST {
-                return Err(bad(format!(
-                    "packet {place} claims {} bytes, at most {LARGEST} are possible",
-                    kept.max(length)
-                )));
-            }
-            if kept > length {
-                return Err(bad(format!("packet {place} has {kept} bytes of {length}")));
-            }
-            let skipped =
-                std::io::copy(&mut from.by_ref().take(kept.into()), &mut std::io::sink()).map_err(unreadable)?;
-            if skipped < kept.into() {
-                return Err(bad(format!("it ends within packet {place}")));
-            }
-            let at =
-                u64::from(seconds) * 1_000_000_000 + u64::from(parts) * (1_000_000_000 / u64::from(parts_a_second));
-            packets.push((at, link.ethernet_length(length.saturating_sub(check))));
-        }
-        let out_of_order = packets.windows(2).filter(|pair| pair[1].0 < pair[0].0).count();
-        packets.sort_by_key(|&(at, _)| at);
-        let Some(&(first, _)) = packets.first() else { return Err(bad("it has no packets")) };
-        let packets = packets.into_iter().map(|(at, length)| Packet { at: Nanoseconds(at - first), length }).collect();
-        Ok(Capture { packets, out_of_order })
+        };
+        found.capture(whole)
     }
 }
 
-/// Fills `into`; says no where the input ends before its first byte.
-fn fill(from: &mut impl Read, into: &mut [u8]) -> Result<bool> {
+/// Reads the packets behind the header `head`. `false` where the file ends within one.
+fn classic(head: &[u8; 24], from: &mut dyn Read, found: &mut Found) -> Result<bool> {
+    let format = Format::of(head)?;
+    let link = format.number(&head[20..24]);
+    let check = if link & CHECKED != 0 { 2 * (link >> 28) } else { 0 };
+    let link = Link::of(link & 0xffff)?;
+    let mut record = [0; 16];
+    loop {
+        match fill(from, &mut record)? {
+            Filled::Nothing => return Ok(true),
+            Filled::Part => return Ok(false),
+            Filled::Whole if found.is_full() => return Ok(true),
+            Filled::Whole => {}
+        }
+        let place = found.place();
+        let (seconds, parts) = (format.number(&record[0..4]), format.number(&record[4..8]));
+        let (kept, length) = (format.number(&record[8..12]), format.number(&record[12..16]));
+        let parts_a_second = if format.nanoseconds { 1_000_000_000 } else { 1_000_000 };
+        if parts >= parts_a_second {
+            return Err(bad(format!("packet {place} has a time with {parts} parts of a second")));
+        }
+        found.check(kept, length)?;
+        if !skip(from, kept.into())? {
+            return Ok(false);
+        }
+        let at = u64::from(seconds) * 1_000_000_000 + u64::from(parts) * (1_000_000_000 / u64::from(parts_a_second));
+        found.push((at, link.ethernet_length(length.saturating_sub(check))));
+    }
+}
+
+/// What was read of a file: time and length of its packets.
+#[derive(Default)]
+struct Found {
+    packets: Vec<(u64, u32)>,
+    /// Whether there are more than fit.
+    more: bool,
+    untimed: usize,
+}
+
+impl Found {
+    /// The place of the next packet, from 1 on.
+    fn place(&self) -> usize {
+        self.packets.len() + 1
+    }
+
+    /// Asked where there is another packet: whether it does not fit.
+    fn is_full(&mut self) -> bool {
+        self.more = self.packets.len() == TABLE_ENTRIES;
+        self.more
+    }
+
+    fn push(&mut self, packet: (u64, u32)) {
+        self.packets.push(packet);
+    }
+
+    /// Refuses lengths of the next packet that cannot be.
+    fn check(&self, kept: u32, length: u32) -> Result<()> {
+        let place = self.place();
+        if kept > LARGEST || length > LARGEST {
+            let most = kept.max(length);
+            return Err(bad(format!("packet {place} claims {most} bytes, at most {LARGEST} are possible")));
+        }
+        match kept > length {
+            true => Err(bad(format!("packet {place} has {kept} bytes of {length}"))),
+            false => Ok(()),
+        }
+    }
+
+    /// `whole`: whether the file ended behind a packet.
+    fn capture(self, whole: bool) -> Result<Capture> {
+        let mut notes = Vec::new();
+        let place = self.place();
+        if !whole {
+            notes.push(format!("the capture ends within packet {place}, which is left out"));
+        }
+        if self.more {
+            notes.push(format!("the capture has more than {TABLE_ENTRIES} packets, and the first so many are sent"));
+        }
+        if self.untimed > 0 {
+            let packets = count::of(self.untimed as u64, "packet");
+            notes.push(format!("left out of the capture for want of a time: {packets}"));
+        }
+        let mut packets = self.packets;
+        let out_of_order = packets.windows(2).filter(|pair| pair[1].0 < pair[0].0).count();
+        packets.sort_by_key(|&(at, _)| at);
+        let Some(&(first, _)) = packets.first() else {
+            return Err(bad(if notes.is_empty() { "it has no packets".to_owned() } else { notes.join("; ") }));
+        };
+        let packets = packets.into_iter().map(|(at, length)| Packet { at: Nanoseconds(at - first), length }).collect();
+        Ok(Capture { packets, out_of_order, notes })
+    }
+}
+
+/// How much of what was to be filled the input had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Filled {
+    Whole,
+    Part,
+    Nothing,
+}
+
+fn fill(from: &mut dyn Read, into: &mut [u8]) -> Result<Filled> {
     let mut have = 0;
     while have < into.len() {
         match from.read(&mut into[have..]) {
-            Ok(0) if have == 0 => return Ok(false),
-            Ok(0) => return Err(bad("it ends within a header")),
+            Ok(0) if have == 0 => return Ok(Filled::Nothing),
+            Ok(0) => return Ok(Filled::Part),
             Ok(more) => have += more,
             Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
             Err(e) => return Err(unreadable(e)),
         }
     }
-    Ok(true)
+    Ok(Filled::Whole)
+}
+
+/// Passes over so many bytes; says whether there were as many.
+fn skip(from: &mut dyn Read, bytes: u64) -> Result<bool> {
+    let skipped = std::io::copy(&mut Read::take(&mut *from, bytes), &mut std::io::sink()).map_err(unreadable)?;
+    Ok(skipped == bytes)
 }
 
 fn bad(cause: impl Into<String>) -> Fault {
-    Fault::new("capture", cause, "use a classic pcap file, as `tcpdump -w` and `editcap -F pcap IN OUT` write it")
+    Fault::new("capture", cause, "use a pcap or pcapng file, as `tcpdump -w` and `editcap -F pcap IN OUT` write it")
 }
 
 fn unreadable(error: std::io::Error) -> Fault {
@@ -137,7 +215,6 @@ impl Format {
             [0xa1, 0xb2, 0xc3, 0xd4] => (false, false),
             [0x4d, 0x3c, 0xb2, 0xa1] => (true, true),
             [0xa1, 0xb2, 0x3c, 0x4d] => (false, true),
-            [0x0a, 0x0d, 0x0d, 0x0a] => return Err(bad("it is a pcapng file")),
             _ => return Err(bad("it is no pcap file")),
         };
         let format = Format { little_endian, nanoseconds };
@@ -237,6 +314,22 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_file_that_ends_early_or_is_too_long_gives_what_fits() {
+        let bytes = file(true, false, 1, &[(1, 0, 60), (2, 0, 61), (3, 0, 62)]);
+        // In the bytes of the last packet, and in its head.
+        for less in [1, 40] {
+            let cut = Capture::read(&bytes[..bytes.len() - less]).unwrap();
+            assert_eq!(cut.packets.iter().map(|packet| packet.length).collect::<Vec<_>>(), [60, 61]);
+            assert_eq!(cut.notes, ["the capture ends within packet 3, which is left out"]);
+        }
+        let packets = |number: usize| Capture::read(&file(true, false, 1, &vec![(1, 0, 0); number])[..]).unwrap();
+        let (most, more) = (packets(TABLE_ENTRIES), packets(TABLE_ENTRIES + 1));
+        assert_eq!((most.packets.len(), most.notes.len()), (TABLE_ENTRIES, 0));
+        assert_eq!((more.packets.len(), more.notes.len()), (TABLE_ENTRIES, 1));
+        assert!(more.notes[0].contains("more than 65536 packets"), "{:?}", more.notes);
+    }
+
+    #[test]
     fn what_is_no_capture_is_refused_with_the_reason() {
         let good = file(true, false, 1, &[(1, 0, 60)]);
         let mut ng = good.clone();
@@ -247,21 +340,19 @@ pub(crate) mod tests {
         cut[32..36].copy_from_slice(&61u32.to_le_bytes());
         let mut old = file(false, true, 1, &[(1, 0, 60)]);
         old[7] = 3;
-        let many = file(true, false, 1, &vec![(1, 0, 0); TABLE_ENTRIES + 1]);
         for (bytes, word) in [
             (&b""[..], "shorter than the format's header"),
-            (&good[..20], "ends within a header"),
+            (&good[..20], "shorter than the format's header"),
             (&good[..24], "no packets"),
-            (&good[..30], "ends within a header"),
+            (&good[..30], "ends within packet 1"),
             (&good[..50], "ends within packet 1"),
-            (&ng, "pcapng"),
+            (&ng, "tells no byte order"),
             (&cut, "packet 1 has 61 bytes of 60"),
             (&old, "version 2.3 of the format"),
             (&huge, "claims 4294967295 bytes"),
             (&[7; 40], "no pcap file"),
             (&file(true, false, 105, &[(1, 0, 60)]), "link type is 105"),
             (&file(true, false, 1, &[(1, 1_000_000, 60)]), "1000000 parts"),
-            (&many, "more than 65536 packets"),
         ] {
             let fault = Capture::read(bytes).unwrap_err();
             assert!(fault.to_string().contains(word), "{fault}");

@@ -178,19 +178,16 @@ impl Profile {
             }
             self.check_longest(size.into())?;
         }
-        match &self.sizes {
-            Sizes::Capture(capture) => capture
-                .packets
-                .iter()
-                .map(|packet| packet.length)
-                .max()
-                .map_or(Ok(()), |longest| self.check_longest(longest)),
-            _ => Ok(()),
-        }
+        Ok(())
+    }
+
+    /// The longest frame that the interface takes and a body can hold.
+    pub(crate) fn most(&self) -> u32 {
+        self.longest().min(crate::control::FRAME_BYTES as u32)
     }
 
     fn check_longest(&self, size: u32) -> Result<()> {
-        let most = self.longest().min(crate::control::FRAME_BYTES as u32);
+        let most = self.most();
         if size <= most {
             return Ok(());
         }

@@ -18,7 +18,7 @@ pub struct Report {
     pub asked: Asked,
     pub sent: Sent,
     pub received: Received,
-    /// `Absent` where the receiver read no clock or got fewer than two frames.
+    /// `Absent` where arrivals were not timed, since no gap was asked, or fewer than two frames arrived.
     pub gaps: Reading<GapReport>,
     pub cores: Cores,
     /// What was changed to make the run possible, and what to doubt.
@@ -156,7 +156,7 @@ impl Report {
             received,
             gaps: match &arrivals.gaps {
                 Some(gaps) => Reading::Measured(GapReport::of(gaps)),
-                None => Reading::absent("the receiver read no clock, or got fewer than two frames"),
+                None => untimed(progress, arrivals),
             },
             cores,
             notes,
@@ -309,7 +309,7 @@ impl Received {
         let different = arrivals.received.saturating_sub(arrivals.duplicated + arrivals.stale);
         let rate = match arrivals.rate() {
             Some(rate) => Reading::Measured(rate),
-            None => Reading::absent("the receiver read no clock, or got fewer than two frames"),
+            None => untimed(progress, arrivals),
         };
         let mean_size = arrivals.bytes as f64 / arrivals.received.max(1) as f64;
         Received {
@@ -323,6 +323,19 @@ impl Received {
             stale: arrivals.stale,
         }
     }
+}
+
+/// Why arrivals have no times, and what the sender has instead.
+fn untimed<T>(progress: &Progress, arrivals: &Arrivals) -> Reading<T> {
+    let sent = match per_second(progress.sent, progress.first, progress.last) {
+        Some(rate) => format!("; one frame left every {} on average", microseconds(1e9 / rate)),
+        None => String::new(),
+    };
+    Reading::absent(match arrivals.received {
+        0 | 1 => "fewer than two frames arrived".to_owned(),
+        _ if arrivals.last.0 > 0 => "all frames arrived at one time".to_owned(),
+        _ => format!("arrivals are timed only where a rate or gap is asked (--rate, --gap){sent}"),
+    })
 }
 
 fn per_second(frames: u64, first: Nanoseconds, last: Nanoseconds) -> Option<f64> {
@@ -459,6 +472,11 @@ device's CPU      not permitted: no root. Next: be root
         let untimed = report(1000, &[(word::RECEIVED, 1000), (word::NEXT, 1000)], false);
         let value: serde_json::Value = serde_json::from_str(&untimed.json()).unwrap();
         assert!(value["received"]["rate"]["absent"]["reason"].is_string() && value["gaps"]["absent"].is_object());
+        let gap = untimed.text().lines().find(|line| line.starts_with("gap ")).unwrap().to_owned();
+        assert!(
+            gap.contains("only where a rate or gap is asked") && gap.ends_with("every 1.00 us on average"),
+            "{gap}"
+        );
     }
 
     #[test]

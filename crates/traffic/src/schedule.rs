@@ -187,10 +187,9 @@ fn repeats(profile: &Profile, frames: usize) -> bool {
 /// Sizes and gaps of a capture.
 fn replayed(profile: &Profile, capture: &Capture, notes: &mut Vec<String>) -> (Vec<u16>, Vec<f64>) {
     let shortest = profile.shortest();
-    // No size is over the MTU: the profile was checked.
-    let sizes = capture.packets.iter().map(|packet| (packet.length as u16).max(shortest)).collect();
     let short = capture.packets.iter().filter(|packet| packet.length < shortest.into()).count();
     let all = capture.packets.len();
+    notes.extend(capture.notes.iter().cloned());
     if short > 0 {
         notes.push(format!(
             "{short} of the capture's {all} packets are shorter than {shortest} bytes and are sent with {shortest}"
@@ -205,7 +204,51 @@ fn replayed(profile: &Profile, capture: &Capture, notes: &mut Vec<String>) -> (V
     let mut gaps: Vec<f64> = capture.packets.windows(2).map(|pair| (pair[1].at.0 - pair[0].at.0) as f64).collect();
     let last = capture.packets.last().map_or(0, |packet| packet.at.0);
     gaps.push(last as f64 / gaps.len().max(1) as f64);
-    (sizes, gaps)
+    let long = capture.packets.iter().filter(|packet| packet.length > profile.most()).count();
+    if long == 0 {
+        return (capture.packets.iter().map(|packet| (packet.length as u16).max(shortest)).collect(), gaps);
+    }
+    let (mut sizes, mut after, mut sent) = (Vec::new(), Vec::new(), 0);
+    for (packet, gap) in capture.packets.iter().zip(gaps) {
+        let segments = segments(packet.length, profile.most());
+        let segments: Vec<u16> = segments.into_iter().map(|size| size.max(shortest)).collect();
+        let busy: f64 = segments[..segments.len() - 1].iter().map(|&size| profile.wire_ns(size)).sum();
+        after.extend(segments.iter().map(|&size| profile.wire_ns(size)));
+        // The next packet keeps its time, where the segments leave it.
+        if let Some(last) = after.last_mut() {
+            *last = (gap - busy).max(if busy > 0.0 { *last } else { 0.0 });
+        }
+        sizes.extend(segments);
+        sent += 1;
+        if sizes.len() >= TABLE_ENTRIES {
+            break;
+        }
+    }
+    let most = profile.most();
+    notes.push(format!(
+        "{long} of the capture's {all} packets are longer than {most} bytes, as before a network interface cuts them \
+         (segmentation offload): they are sent as frames of at most {most} bytes"
+    ));
+    if sizes.len() > TABLE_ENTRIES || sent < all {
+        notes.push(format!("these are more than {TABLE_ENTRIES} frames, and the first so many are sent"));
+    }
+    sizes.truncate(TABLE_ENTRIES);
+    after.truncate(TABLE_ENTRIES);
+    (sizes, after)
+}
+
+/// The frames of at most `most` bytes that an interface makes of a packet, each with headers of its own.
+fn segments(length: u32, most: u32) -> Vec<u16> {
+    /// Of Ethernet, IPv4, and TCP with time stamps.
+    const HEADERS: u32 = 66;
+    let room = most.saturating_sub(HEADERS).max(1);
+    let (mut left, mut frames) = (length, Vec::new());
+    while left > most {
+        frames.push(most as u16);
+        left -= room;
+    }
+    frames.push(left as u16);
+    frames
 }
 
 fn mean_gap(rate: Rate, sizes: &[u16]) -> f64 {
@@ -368,6 +411,33 @@ mod tests {
     }
 
     #[test]
+    fn offloaded_packets_are_cut_as_an_interface_cuts_them() {
+        let sizes = captured(&[(1, 0, 64), (1, 1000, 66 + 2 * 1448 + 100), (1, 100_000, 1514), (1, 102_000, 64)]);
+        let asked = Profile { frames: None, ..profile(Timing::Capture, sizes) };
+        let table = |profile: &Profile| -> Vec<(u16, u64)> {
+            let schedule = Schedule::of(profile).unwrap();
+            assert!(
+                schedule.notes.len() == 1 && schedule.notes[0].contains("1 of the capture's 4"),
+                "{:?}",
+                schedule.notes
+            );
+            schedule.entries.iter().map(|entry| (entry.length, entry.gap.0)).collect()
+        };
+        let all = [(64, 1000), (1514, 0), (1514, 0), (166, 99_000), (1514, 2000), (64, 34_000)];
+        assert_eq!(table(&asked), all);
+        // At 10 Gbit/s a frame of 1514 bytes takes 1230.4 ns.
+        let fast = Profile { link: Some(BitsPerSecond(10e9)), ..asked.clone() };
+        let gaps: Vec<u64> = table(&fast)[..4].iter().map(|(_, gap)| *gap).collect();
+        assert!(gaps[1].abs_diff(1230) <= 1 && gaps[2].abs_diff(1230) <= 1, "{gaps:?}");
+        assert_eq!(gaps.iter().sum::<u64>(), 100_000, "the next packet keeps its time");
+
+        let most = captured(&vec![(1, 0, 60_000); 2000]);
+        let schedule = Schedule::of(&profile(Timing::Flood, most)).unwrap();
+        assert_eq!(schedule.entries.len(), TABLE_ENTRIES);
+        assert!(schedule.notes[1].contains("the first so many"), "{:?}", schedule.notes);
+    }
+
+    #[test]
     fn what_cannot_be_honoured_is_refused_with_the_reason() {
         let constant = |rate| Timing::Constant(Rate::Packets(rate));
         let good = profile(constant(1e5), Sizes::Fixed(64));
@@ -394,7 +464,6 @@ mod tests {
             (profile(constant(1e5), Sizes::Mix(vec![(64, 0)])), "none with a weight"),
             (profile(constant(1e5), Sizes::Mix(vec![(64, 65_537), (99, 1)])), "needs a table of 65538 frames"),
             (profile(Timing::Capture, Sizes::Fixed(64)), "go with its sizes"),
-            (profile(Timing::Flood, captured(&[(1, 0, 3000)])), "3000 bytes are over"),
             (profile(bursty(1), Sizes::Fixed(64)), "two frames or more"),
             (profile(bursty(70_000), Sizes::Fixed(64)), "needs a table"),
             // More frames than 64 bits count.

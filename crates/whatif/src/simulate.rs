@@ -39,7 +39,7 @@ pub struct Operation {
     pub tag: u32,
     /// By which the program knows it.
     pub number: u32,
-    pub cpu: u8,
+    pub cpu: u16,
     pub nic: u8,
 }
 

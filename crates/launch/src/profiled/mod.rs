@@ -3,6 +3,7 @@
 mod clocks;
 mod line;
 mod outcome;
+mod past;
 mod perturbed;
 mod place;
 mod refusal;
@@ -22,6 +23,7 @@ use linux::power::Source;
 use linux::relay::Relay;
 use machine::quota::Watch;
 use machine::{Fault, Nanoseconds, Result};
+use profile::injection::Injection;
 use profile::job::Job;
 use record::folder::{self, variable};
 use record::perturbation::Perturbation;
@@ -65,6 +67,7 @@ pub struct Recorded<'a> {
     request: &'a Request,
     pub command: Command,
     line: Line,
+    library: PathBuf,
     place: Place,
     job: Job,
     quota: Watch,
@@ -78,6 +81,9 @@ impl<'a> Recorded<'a> {
     pub fn prepare(request: &'a Request) -> Result<Recorded<'a>> {
         let line = Line::read(&request.words).answered()?;
         if let Some(fault) = line.programs.iter().filter(|p| p.certain).find_map(|p| refusal::of_program(&p.path)) {
+            return Err(fault);
+        }
+        if let Some(fault) = refusal::of_place(&line, &request.words, |name| std::env::var(name).ok()) {
             return Err(fault);
         }
         let library = preload::library(&request.command)?;
@@ -114,7 +120,7 @@ impl<'a> Recorded<'a> {
         };
         job.write(place.path())?;
         let quota = Watch::begin(&machine::Source::live(), linux::affinity::allowed()?.len());
-        Ok(Recorded { request, command, line, place, job, quota })
+        Ok(Recorded { request, command, line, library, place, job, quota })
     }
 
     /// Where the profile is left: an absolute path.
@@ -132,13 +138,14 @@ impl<'a> Recorded<'a> {
         Ok(child)
     }
 
-    /// Notes how the command ended, and what the sampler took or failed by. Returns the page that ends a run.
-    pub fn end(mut self, status: ExitStatus, sampling: Option<Result<Account>>) -> Result<String> {
+    /// Notes how the command ended, and what the sampler took or failed by. Returns the page that ends a run: what could not be
+    /// written is said there, and is no failure of the command.
+    pub fn end(mut self, status: ExitStatus, sampling: Option<Result<Account>>) -> String {
         let job = &mut self.job;
         (job.ended, job.exit_code, job.signal) =
             (Some(now()), status.code(), std::os::unix::process::ExitStatusExt::signal(&status));
         // What reads the profile from here on reads that of a job that is over.
-        job.write(self.place.path())?;
+        let unwritten = job.write(self.place.path()).err();
         let mut outcome = Outcome::read(self.place.path());
         match sampling {
             Some(Ok(account)) => outcome.sampling = Some(account),
@@ -146,13 +153,21 @@ impl<'a> Recorded<'a> {
             None => {}
         }
         job.notes.extend(self.quota.note(&machine::Source::live()));
-        job.notes.extend(outcome.notes());
-        if outcome.ranks == 0 {
-            job.notes.extend(refusal::of_silence(&self.request.words, &self.line, exit_code(status)));
+        job.notes.extend(outcome.injection.iter().flat_map(Injection::shortfalls));
+        let past = past::notes(self.place.path());
+        if outcome.ranks == 0 && outcome.full {
+            job.notes.push(format!("ranks found no room for their tables. Next: {}", outcome::FREE));
+        } else if outcome.ranks == 0 && past.is_empty() {
+            let files = [self.library.as_path(), self.place.path()];
+            job.notes.extend(refusal::of_silence(&self.request.words, &self.line, files, exit_code(status)));
         }
-        job.write(self.place.path())?;
+        job.notes.extend(past);
+        let unwritten = job.write(self.place.path()).err().or(unwritten);
+        let mut notes = job.notes.clone();
+        notes.extend(outcome.notes());
+        notes.extend(unwritten.map(|fault| fault.to_string()));
         let name = || self.place.path().file_name().unwrap_or_default().into();
-        Ok(outcome.page(&self.request.folder.clone().unwrap_or_else(name), &job.notes))
+        outcome.page(&self.request.folder.clone().unwrap_or_else(name), &notes)
     }
 }
 
@@ -172,7 +187,7 @@ pub fn run(request: &Request) -> Result<u8> {
     }
     let mut child = recorded.spawn()?;
     let status = relay.wait(&mut child)?;
-    tell(&recorded.end(status, sampling.map(Sampling::end))?);
+    tell(&recorded.end(status, sampling.map(Sampling::end)));
     Ok(exit_code(status))
 }
 

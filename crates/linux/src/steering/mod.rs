@@ -17,6 +17,7 @@ use std::str::FromStr;
 use machine::steering::{self, Undoing};
 use machine::{CoreId, CpuSet, Fault, Result, Source};
 
+use crate::interface_usage::check_shown;
 use crate::journal::{self, Journal, Knob as _};
 use crate::warden::Warden;
 pub use knob::{Knob, Value};
@@ -103,6 +104,7 @@ impl Steered {
     }
 
     fn at(root: &Path, source: &Source, request: &Request, keeper: Option<Command>) -> Result<Steered> {
+        check_shown(source)?;
         let host = steering::Steering::read(source);
         let Some(of) = host.of(&request.interface) else {
             let names: Vec<&str> = host.interfaces.iter().map(|of| of.interface.as_str()).collect();
@@ -220,7 +222,11 @@ fn restore_remains_below(root: &Path) -> Result<Vec<String>> {
 }
 
 /// Restores what killed runs left on interfaces of this network namespace, and says so.
+///
+/// # Errors
+/// `/sys` shows another network namespace, or the journals cannot be read.
 pub fn restore_remains() -> Result<Vec<String>> {
+    check_shown(&Source::live())?;
     restore_remains_below(Path::new("/"))
 }
 

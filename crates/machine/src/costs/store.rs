@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Costs, Row};
+use super::{Costs, Interval, Row};
+use crate::count;
 use crate::fault::{Fault, Result};
 use crate::optional;
 use crate::processor::Processor;
@@ -21,6 +22,9 @@ const FORMAT: u32 = 1;
 const OTHER_BOOT: f64 = 1.25;
 const OLD: f64 = 1.5;
 const MONTH: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// What is known no better than by this factor is not known: it was cut short, or is of many boots ago.
+const UNKNOWN: f64 = 1000.0;
 
 const NEXT: &str = "run plimsoll calibrate";
 
@@ -113,7 +117,8 @@ pub fn of_host(name: &str) -> Result<Known> {
     let mut unseen = Vec::new();
     for folder in folders() {
         if let Some(kept) = read(&folder, name, &mut unseen)? {
-            return Ok(known(Costs::of(kept.rows), None, unseen));
+            let (rows, note) = used(kept.rows);
+            return Ok(known(Costs::of(rows), note, unseen));
         }
     }
     let note = format!("costs are modelled: host {name} was never calibrated");
@@ -141,17 +146,31 @@ fn of_in(folders: &[PathBuf], key: &Key, boot: &str, now: Duration) -> Result<Kn
         let taken = kept.rows.iter().map(|row| row.taken.0).min().unwrap_or(0);
         let age = now.saturating_sub(Duration::from_nanos(taken));
         let days = age.as_secs() / (24 * 3600);
-        let costs = Costs::of(kept.rows);
+        let (rows, note) = used(kept.rows);
+        let costs = Costs::of(rows);
         return Ok(match (age > MONTH, kept.boot == boot) {
             (true, _) => {
                 let note = format!("costs were measured {days} days ago, their intervals are wider: {NEXT}");
                 known(costs.widened(OLD), Some(note), unseen)
             }
-            (false, false) => known(costs.widened(OTHER_BOOT), None, unseen),
-            (false, true) => known(costs, None, unseen),
+            (false, false) => known(costs.widened(OTHER_BOOT), note, unseen),
+            (false, true) => known(costs, note, unseen),
         });
     }
     Ok(known(Costs::modelled(), Some(why), unseen))
+}
+
+/// The rows that tell something, and a note where others do not.
+fn used(mut rows: Vec<Row>) -> (Vec<Row>, Option<String>) {
+    let kept = rows.len();
+    let tells = |of: &Interval| of.low <= 0.0 || of.high <= UNKNOWN * of.low;
+    rows.retain(|row| row.cost.value().is_none_or(tells));
+    let none = (kept - rows.len()) as u64;
+    let note = (none > 0).then(|| {
+        let costs = count::of(none, "cost");
+        format!("{costs} not used, known no better than by a factor of {UNKNOWN}: {NEXT}")
+    });
+    (rows, note)
 }
 
 /// Puts `rows` in the place of older ones of this host. Returns the file.
@@ -241,7 +260,7 @@ fn now() -> Duration {
 mod tests {
     use super::*;
     use crate::body::BodyKind;
-    use crate::costs::{Interval, Item};
+    use crate::costs::Item;
     use crate::quantity::Nanoseconds;
     use crate::reading::Reading;
 
@@ -343,6 +362,18 @@ mod tests {
         }
         fs::remove_file(&path).unwrap();
         assert_eq!(there(folder.path(), "h").unwrap(), None);
+    }
+
+    #[test]
+    fn what_is_hardly_known_is_not_used() {
+        let row = |low, high| Row { cost: Reading::Measured(Interval::between(low, high)), ..handover(50.0) };
+        let (rows, note) = used(vec![row(2.0, 46_945.0), row(100.0, 900.0)]);
+        assert_eq!(rows, [row(100.0, 900.0)]);
+        assert!(
+            note.is_some_and(|note| note.starts_with("1 cost not used") && note.ends_with("run plimsoll calibrate"))
+        );
+        let absent = Row { cost: Reading::absent("no such thing"), ..handover(50.0) };
+        assert_eq!(used(vec![absent.clone()]), (vec![absent], None));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use mapping::advice::{Advice, LEAST};
 use mapping::missed::Missed;
 use mapping::problem::Problem;
 use mapping::reason::moves;
-use mapping::recorded::{Recorded, Replays, softirqs};
+use mapping::recorded::{Recorded, Replays, softirqs, stalls};
 use mapping::search::search;
 use mapping::simulated::Simulated;
 use mapping::steering::steerings;
@@ -54,6 +54,9 @@ pub struct Arguments {
     /// What a connection of the recorded run took in before its receiver took it out: 64KiB, unlimited
     #[arg(long, value_name = "SIZE", requires = "folder", default_value_t)]
     recorded_buffer: Buffer,
+    /// The MPI_COMM_WORLD to take, where the profile has several: the N-th that began, counted from 0
+    #[arg(long, value_name = "N", requires = "folder", default_value_t = 0)]
+    world: usize,
     /// Start the launch line with a program that reads back where it is, and compare
     #[arg(long, requires = "folder")]
     verify: bool,
@@ -95,18 +98,20 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
 
 /// The best mapping of a recorded program.
 fn recorded(path: &Path, arguments: &Arguments) -> Result<ExitCode> {
-    let opened = Opened::profile(path)?;
+    let known = store::live()?;
+    let opened = Opened::priced(path, arguments.world, &known.costs, arguments.recorded.as_deref())?;
     let Opened { graph, folder, .. } = &opened;
     let summary = opened
         .summary
         .as_ref()
         .ok_or_else(|| Fault::new(folder, "it is no profile", "name a folder that plimsoll profile --trace made"))?;
-    let known = store::live()?;
     let ways = opened.recorded().ways(&known.costs, arguments.recorded.as_deref())?;
     let mut notes = graph.notes.clone();
     notes.extend(known.note);
+    notes.extend(stalls(summary));
     let cores = said(&summary.capability, &arguments.capability)?;
-    let problem = Recorded { graph, summary, capability: &cores, across: arguments.across }.problem(distance()?)?;
+    let problem = Recorded { graph, summary, world: arguments.world, capability: &cores, across: arguments.across }
+        .problem(distance()?)?;
     if problem.distances.is_empty() {
         notes.push("how near cores are to each other makes no difference, or is not known".to_owned());
     }
@@ -163,7 +168,12 @@ fn recorded(path: &Path, arguments: &Arguments) -> Result<ExitCode> {
             json
         },
     )?;
-    let Some(proposed) = proposed else { return Ok(ExitCode::SUCCESS) };
+    let Some(proposed) = proposed else {
+        if let Some(words) = left_undone(arguments.verify, arguments.run) {
+            eprintln!("{words}");
+        }
+        return Ok(ExitCode::SUCCESS);
+    };
     if !arguments.json {
         output::print(&proposed.words(path))?;
     }
@@ -176,6 +186,17 @@ fn recorded(path: &Path, arguments: &Arguments) -> Result<ExitCode> {
         }
     }
     if arguments.run { proposed.run(folder) } else { Ok(ExitCode::SUCCESS) }
+}
+
+/// What was asked and is not done where the mapping is kept.
+fn left_undone(verify: bool, run: bool) -> Option<String> {
+    let what = match (verify, run) {
+        (false, false) => return None,
+        (true, false) => "verified",
+        (false, true) => "run",
+        (true, true) => "verified or run",
+    };
+    Some(format!("Nothing is {what}: the mapping is kept, and there is no other launch line."))
 }
 
 /// The launch line of a mapping, beside today's.
@@ -312,4 +333,18 @@ fn simulated(file: &Path, arguments: &Arguments) -> Result<ExitCode> {
     };
     print(arguments.json, || page.terminal(), || page.json())?;
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_done_of_a_mapping_that_is_kept_is_said() {
+        assert_eq!(left_undone(false, false), None);
+        for (verify, run, word) in [(true, false, "verified"), (false, true, "run"), (true, true, "verified or run")] {
+            let said = left_undone(verify, run).unwrap();
+            assert!(said.starts_with(&format!("Nothing is {word}: the mapping is kept")), "{said}");
+        }
+    }
 }

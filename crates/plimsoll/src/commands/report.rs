@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use machine::costs::store::{self, Known};
-use machine::{Fault, Result, count};
+use machine::{Fault, Result, count, shell};
 use profile::export::{goal, perfetto};
 use profile::page;
 use profile::printable::{json, printable};
 use profile::profile::Profile;
 use profile::summary::Summary;
 use profile::terminal::{self, Screen, paper};
+use record::worlds;
 use timeline::Timeline;
 
 use linux::output;
@@ -42,6 +43,9 @@ pub struct Arguments {
     /// Write the timeline for another program: for ui.perfetto.dev, or as the schedule that LogGOPSim simulates
     #[arg(long, value_name = "FORMAT", conflicts_with_all = ["json", "csv", "paper"])]
     export: Option<Export>,
+    /// The MPI_COMM_WORLD whose schedule is written, where the profile has several: the N-th that began, counted from 0
+    #[arg(long, value_name = "N", requires = "export", default_value_t = 0)]
+    world: usize,
     /// Write the export to this file instead of standard output
     #[arg(short, long, value_name = "FILE", requires = "export")]
     output: Option<PathBuf>,
@@ -63,7 +67,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         let [folder] = &arguments.folders[..] else {
             return Err(Fault::new("several profiles", "one is exported at a time", "name one folder"));
         };
-        return export(folder, format, arguments.output.as_deref());
+        return export(folder, format, arguments.world, arguments.output.as_deref());
     }
     let mut summaries = Vec::new();
     for folder in &arguments.folders {
@@ -107,7 +111,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let asked = arguments.html.is_some();
     let file = arguments.html.unwrap_or_else(|| arguments.folders[0].join("report.html"));
     match std::fs::write(&file, page) {
-        Ok(()) => output::print(&format!("\nReport: {}\n", file.display()))?,
+        Ok(()) => output::print(&format!("\nReport: {}\n", shell::path(&file)))?,
         Err(e) => {
             let fault =
                 Fault::unwritable(file.display().to_string(), e, "name a file that can be written with --html FILE");
@@ -135,7 +139,7 @@ fn judged(profile: &Profile) -> Result<Summary> {
 }
 
 /// What is left out is said on standard error.
-fn export(folder: &Path, format: Export, output: Option<&Path>) -> Result<ExitCode> {
+fn export(folder: &Path, format: Export, world: usize, output: Option<&Path>) -> Result<ExitCode> {
     if output.is_none() {
         output::not_to_a_terminal("an export", "--output")?;
     }
@@ -143,6 +147,7 @@ fn export(folder: &Path, format: Export, output: Option<&Path>) -> Result<ExitCo
         let next = "profile the program again with --trace";
         return Err(Fault::new(folder.display().to_string(), "no timeline was recorded", next));
     };
+    worlds::there(&timeline.worlds, world).map_err(|fault| fault.within(folder.display()))?;
     let place = output.map_or_else(|| "standard output".into(), |path| path.display().to_string());
     let said = |error: io::Error| Fault::unwritable(place.clone(), error, "name another file with --output");
     let to: Box<dyn Write> = match output {
@@ -156,7 +161,7 @@ fn export(folder: &Path, format: Export, output: Option<&Path>) -> Result<ExitCo
             let series = summary.series.as_ref().map(|series| (series, summary.job.started));
             perfetto(&timeline, series, &mut to).map(|_| timeline.notes.clone())
         }
-        Export::Goal => goal(&timeline, 0, &mut to).map(|done| done.notes),
+        Export::Goal => goal(&timeline, world, &mut to).map(|done| done.notes),
     };
     match written.and_then(|notes| to.flush().map(|()| notes)) {
         Ok(notes) => notes.iter().for_each(|note| eprintln!("note: {}", printable(note))),

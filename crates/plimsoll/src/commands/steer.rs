@@ -6,6 +6,7 @@ use std::process::{Command, ExitCode};
 
 use launch::running::exit_code;
 use linux::accounting::softirq_counts;
+use linux::interface_usage::check_shown;
 use linux::output::print;
 use linux::relay::Relay;
 use linux::steering::{Means, Request, Steered, restore_remains};
@@ -76,11 +77,12 @@ struct Shown {
 fn show(arguments: &Arguments) -> Result<ExitCode> {
     let source = match &arguments.root {
         Some(directory) => Source::open(directory)?,
-        None => {
-            say(&restore_remains().unwrap_or_else(|fault| vec![fault.to_string()]));
-            Source::live()
-        }
+        None => Source::live(),
     };
+    check_shown(&source)?;
+    if source.is_live() {
+        say(&restore_remains().unwrap_or_else(|fault| vec![fault.to_string()]));
+    }
     let mut steering = Steering::read(&source);
     if let Some(name) = &arguments.interface {
         let names: Vec<&str> = steering.interfaces.iter().map(|of| of.interface.as_str()).collect();

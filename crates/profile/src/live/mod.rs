@@ -21,6 +21,7 @@ use self::hosts::Host;
 use self::ranks::Followed;
 use crate::job::Job;
 use crate::split::Model;
+use crate::summary::Stall;
 
 /// The host that looks, since a clock and processes are only known where they are.
 pub struct Here<'a> {
@@ -107,6 +108,10 @@ pub struct RankNow {
     pub mpi: Option<f64>,
     /// Modelled; see [`crate::split`].
     pub wait: Option<f64>,
+    /// Blocked outside of MPI, by what looks found.
+    pub blocked: Option<f64>,
+    /// What for, where it was blocked for most of its time outside of MPI.
+    pub stall: Option<Stall>,
     pub messages: Option<f64>,
     pub bytes: Option<f64>,
     /// The ranks of its world that it sent most to so far, most first, where these messages are large.
@@ -152,7 +157,6 @@ pub struct Watch {
     share: Share,
     ranks: BTreeMap<PathBuf, Followed>,
     hosts: BTreeMap<PathBuf, Host>,
-    worlds: Vec<String>,
     before: Option<u64>,
     /// Whose turn it is to have its whole tables held against themselves.
     turn: usize,
@@ -162,8 +166,6 @@ pub struct Watch {
 const LEAST: u64 = 64 << 10;
 /// Notes of one look, after which no more files are opened.
 const NOTES: usize = 1000;
-/// Worlds that are told apart.
-const WORLDS: usize = 1024;
 
 fn used_up() -> Fault {
     let next = "watch fewer jobs, or jobs of fewer ranks, at once";
@@ -233,7 +235,6 @@ impl Watch {
             share,
             ranks: BTreeMap::new(),
             hosts: BTreeMap::new(),
-            worlds: Vec::new(),
             before: None,
             turn: 0,
         })
@@ -272,8 +273,9 @@ impl Watch {
 
         let over = self.job.ended.is_some();
         let mut all: Vec<RankNow> = Vec::new();
-        for followed in self.ranks.values_mut() {
-            all.extend(followed.look(here, over, &ticks, &self.hosts, &mut self.worlds, &mut notes));
+        let worlds = ranks::worlds(&self.ranks);
+        for (followed, world) in self.ranks.values_mut().zip(worlds) {
+            all.extend(followed.look(here, over, &ticks, &self.hosts, world, &mut notes));
         }
         all.sort_by(|a, b| (a.world, a.rank, &a.host, a.pid).cmp(&(b.world, b.rank, &b.host, b.pid)));
         let cores = self.hosts.values_mut().flat_map(|host| host.cores(&all)).collect();

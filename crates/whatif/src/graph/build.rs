@@ -6,7 +6,11 @@
 //! | a message of which both ends were recorded | sent, posted, received as the calls say |
 //! | a collective operation that all members entered | one gathering, of the trips of its usual algorithm |
 //! | calls that ask in vain, one after the other | one with the call that is answered |
+//! | a probe and the receive after it | one, from the entry of the probe |
+//! | the end of a thread while its rank's main thread is in no call | what the main thread waits for ([`threads`]) |
 //! | one-sided operations, neighbours, halves without the other one | opaque: what was measured |
+
+mod threads;
 
 use std::collections::BTreeMap;
 
@@ -14,6 +18,7 @@ use machine::{Fault, Result, count};
 use profile::export::Pattern;
 use record::functions::{Class as Sorted, FunctionId, function, named};
 use record::trace::peer;
+use record::worlds;
 use timeline::{ABSENT, Collective, Kind as Sort, Operation, SHORTEST, Step as Walked, Timeline};
 
 use super::align::Clocks;
@@ -21,19 +26,21 @@ use super::builder::{Adding, Builder};
 use super::{Graph, Kind, MOST, NO_SITE, Reach, Step};
 
 impl Graph {
-    /// Of the ranks of the first MPI_COMM_WORLD, from when they left MPI_Init to when they enter MPI_Finalize.
+    /// Of the ranks of one MPI_COMM_WORLD, given by its place in [`Timeline::worlds`], from when they left MPI_Init to when they
+    /// enter MPI_Finalize. Where there are several, a note says which it is.
     ///
     /// # Errors
-    /// It has more messages than a graph can have.
-    pub fn of(timeline: &Timeline) -> Result<Graph> {
+    /// It has more messages than a graph can have, or there is no such world.
+    pub fn of(timeline: &Timeline, world: usize) -> Result<Graph> {
+        worlds::there(&timeline.worlds, world)?;
         if timeline.matches.messages >= u64::from(MOST) {
             let cause = format!("it has {} messages, more than {MOST}", timeline.matches.messages);
             return Err(Fault::new("the timeline", cause, "profile a shorter run"));
         }
-        let world = || timeline.ranks.iter().enumerate().filter(|(_, rank)| rank.world == 0);
+        let members = || timeline.ranks.iter().enumerate().filter(|(_, rank)| rank.world == world);
         let mut names: Vec<&str> = Vec::new();
         let mut hosts = Vec::new();
-        for (_, rank) in world() {
+        for (_, rank) in members() {
             let host = names.iter().position(|name| *name == rank.host).unwrap_or_else(|| {
                 names.push(&rank.host);
                 names.len() - 1
@@ -42,25 +49,35 @@ impl Graph {
             hosts[rank.rank as usize] = host as u32;
         }
         // Where calls were lost, all ranks count up to where the first of them ends.
-        let lost = timeline.ranks.iter().any(|rank| rank.lost > 0);
-        let cut = if lost { timeline.ranks.iter().map(timeline::Rank::end).min() } else { None };
+        let lost = members().any(|(_, rank)| rank.lost > 0);
+        let cut = if lost { members().map(|(_, rank)| rank.end()).min() } else { None };
         let mut making = Making {
             timeline,
             builder: Builder::new(hosts.clone(), timeline.matches.messages as u32),
-            clocks: Clocks::of(timeline, &hosts),
+            clocks: Clocks::of(timeline, world, &hosts),
             hosts,
             gatherings: vec![None; timeline.matches.operations as usize],
             cut: cut.unwrap_or(i64::MAX),
             opaque: 0,
+            joined: 0,
             ends: Ends::of_mpi(),
         };
-        let places: Vec<usize> = world().map(|(place, _)| place).collect();
+        let places: Vec<usize> = members().map(|(place, _)| place).collect();
         places.into_iter().for_each(|place| making.rank(place));
+        if timeline.worlds.len() > 1 {
+            let which = worlds::named(&timeline.worlds, world);
+            making.builder.note(format!("this is {which}; --world N takes another one"));
+        }
         if making.opaque > 0 {
             let calls = count::of(making.opaque, "call");
             making
                 .builder
                 .note(format!("{calls} not modelled: one-sided, of neighbours, or one half was not recorded"));
+        }
+        if making.joined > 0 {
+            let threads = count::of(making.joined, "thread");
+            let note = "ended while the main thread was in no call: it is taken to have waited for them";
+            making.builder.note(format!("{threads} {note}"));
         }
         timeline.notes.iter().chain(&making.clocks.notes).for_each(|note| making.builder.note(note.clone()));
         Ok(making.builder.finish())
@@ -90,6 +107,8 @@ struct Making<'t> {
     /// Nothing that is entered after this, ns, is replayed.
     cut: i64,
     opaque: u64,
+    /// Threads that others waited for.
+    joined: u64,
     ends: Ends,
 }
 
@@ -125,7 +144,7 @@ impl Making<'_> {
     fn rank(&mut self, place: usize) {
         let timeline = self.timeline;
         let mut threads: BTreeMap<u16, Thread> = BTreeMap::new();
-        let mut begun = None;
+        let (mut begun, mut main) = (None, None);
         let mut walk = timeline.walk(place);
         let host = self.hosts[timeline.ranks[place].rank as usize];
         while let Some(step) = walk.step() {
@@ -144,12 +163,15 @@ impl Making<'_> {
             let thread = threads.entry(step.thread).or_default();
             thread.left.get_or_insert(begun);
             if Some(call) == self.ends.end {
+                main = Some(step.thread);
                 thread.give_up();
                 thread.add(made, (entered, entered), true, Vec::new());
                 break;
             }
-            let asks = asks(call);
-            let together = thread.asked.filter(|(_, _, left)| asks && entered - left < SHORTEST);
+            let (asks, receives) = (asks(call), step.completed.iter().any(|one| one.kind == Sort::Receive));
+            let together = thread
+                .asked
+                .filter(|((asked, _), _, left)| (asks || (receives && probes(*asked))) && entered - left < SHORTEST);
             if together.is_none() {
                 thread.give_up();
             }
@@ -165,8 +187,12 @@ impl Making<'_> {
             thread.add(made, (entered, left), opaque, steps);
         }
         let rank = &timeline.ranks[place];
-        for mut thread in threads.into_values() {
-            thread.give_up();
+        threads.values_mut().for_each(Thread::give_up);
+        // Where the timeline was cut no thread is known to have ended.
+        if let Some(main) = main.filter(|_| self.cut == i64::MAX) {
+            self.joined += threads::join(&mut threads, main, begun.unwrap_or(0), &mut self.builder);
+        }
+        for thread in threads.into_values() {
             self.builder.lane(rank.rank, begun.unwrap_or(0));
             self.builder.recorded(rank.recording);
             for (adding, site, steps) in thread.calls {
@@ -258,12 +284,20 @@ fn trips(pattern: Pattern, members: u32, bytes: u64) -> (u16, u64) {
     }
 }
 
-/// Whether a function only asks whether something is there, and is called again where it is not.
+/// Whether a function only asks whether something is there: it is called again where it is not, or waits until it is.
 fn asks(call: FunctionId) -> bool {
-    function(call).is_some_and(|f| f.name.starts_with("Test") || matches!(f.name, "Iprobe" | "Improbe"))
+    function(call).is_some_and(|f| f.name.starts_with("Test") || f.name == "Improbe") || probes(call)
+}
+
+/// Whether it leaves the message to a receive after it.
+fn probes(call: FunctionId) -> bool {
+    function(call).is_some_and(|f| matches!(f.name, "Probe" | "Iprobe"))
 }
 
 fn is_opaque(call: FunctionId) -> bool {
     let class = function(call).map(|function| function.class);
     matches!(class, Some(Sorted::OneSided | Sorted::Synchronization | Sorted::Neighbour))
 }
+
+#[cfg(test)]
+mod tests;

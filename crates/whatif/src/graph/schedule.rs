@@ -20,12 +20,9 @@ use machine::{Fault, Result, count};
 use timeline::Collective;
 
 use super::builder::called;
-use super::{Adding, Builder, Graph, Kind, MOST, Reach, Step};
+use super::{Adding, Builder, Graph, Kind, MOST, ORDER, Reach, Step};
 use crate::simulate::goal::Schedule;
 use crate::simulate::{ANY, Kind as Sort, Operation};
-
-/// What only orders lanes: it takes no time.
-const ORDER: Kind = Kind { bytes: 0, reach: Reach::Host, trips: 0 };
 
 impl Graph {
     /// `per_host` ranks are on the first host, as many on the next, and so on.
@@ -44,7 +41,7 @@ impl Graph {
         }
         let mut beside = 0;
         for (plan, numbers) in plans.iter().zip(&numbers) {
-            let cpus: BTreeSet<u8> = plan.operations.iter().map(|operation| operation.cpu).collect();
+            let cpus: BTreeSet<u16> = plan.operations.iter().map(|operation| operation.cpu).collect();
             beside += plan.lanes.len().saturating_sub(cpus.len()) as u64;
             plan.write(numbers, &mut builder);
         }
@@ -70,7 +67,7 @@ struct Plan {
     lane: Vec<u32>,
     lanes: Vec<Vec<u32>>,
     /// By cpu and what they require: the lane of messages that begin together.
-    together: HashMap<(u8, Vec<(u32, bool)>), u32>,
+    together: HashMap<(u16, Vec<(u32, bool)>), u32>,
 }
 
 impl Plan {

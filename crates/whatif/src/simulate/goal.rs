@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! num_ranks 2
-//! rank 0 {                                   ranks from 0 on, each once
+//! rank 0 {                                   all ranks below num_ranks, each once
 //! a: calc 100 cpu 1                          ns
 //! b: send 8b to 1 tag 3 cpu 0 nic 0          what is not given is 0
 //! b requires a                               begins when a is over; irequires: when a has started
@@ -12,7 +12,7 @@
 //! }
 //! ```
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use machine::fault::{Fault, Result};
 
@@ -27,7 +27,8 @@ pub struct Schedule {
     amounts: Vec<u64>,
     peers: Vec<u32>,
     tags: Vec<u32>,
-    cpus: Vec<u8>,
+    /// By their place among the numbers that the text has.
+    cpus: Vec<u16>,
     nics: Vec<u8>,
     /// How many requirements each has.
     requires: Vec<u32>,
@@ -115,6 +116,67 @@ impl Schedule {
         self.nics.push(operation.nic);
         self.requires.push(0);
     }
+
+    /// The same with its ranks in order; `ranks` are those that stand here.
+    fn in_order(self, ranks: &[u32]) -> Schedule {
+        let mut blocks: Vec<usize> = (0..ranks.len()).collect();
+        blocks.sort_by_key(|block| ranks[*block]);
+        let mut first = vec![0];
+        let mut here = Vec::with_capacity(self.kinds.len());
+        for block in blocks {
+            here.extend(self.first[block]..self.first[block + 1]);
+            first.push(here.len() as u32);
+        }
+        let mut moved = vec![0; here.len()];
+        here.iter().enumerate().for_each(|(to, from)| moved[*from as usize] = to as u32);
+        let edges = |of: &Edges| {
+            let mut edges = Edges::default();
+            for from in &here {
+                edges.first.push(edges.to.len() as u32);
+                edges.to.extend(of.of(*from).iter().map(|to| moved[*to as usize]));
+            }
+            edges
+        };
+        Schedule {
+            first,
+            kinds: picked(&self.kinds, &here),
+            amounts: picked(&self.amounts, &here),
+            peers: picked(&self.peers, &here),
+            tags: picked(&self.tags, &here),
+            cpus: picked(&self.cpus, &here),
+            nics: picked(&self.nics, &here),
+            requires: picked(&self.requires, &here),
+            on_start: edges(&self.on_start),
+            on_end: edges(&self.on_end),
+        }
+    }
+}
+
+fn picked<T: Copy>(all: &[T], which: &[u32]) -> Vec<T> {
+    which.iter().map(|at| all[*at as usize]).collect()
+}
+
+/// Numbers of cpus or network interfaces, which may be any, and how many others came before each.
+#[derive(Default)]
+struct Numbers(BTreeMap<u32, u16>);
+
+impl Numbers {
+    fn of(&mut self, number: u32) -> Option<u16> {
+        if let Some(known) = self.0.get(&number) {
+            return Some(*known);
+        }
+        let next = u16::try_from(self.0.len()).ok()?;
+        self.0.insert(number, next);
+        Some(next)
+    }
+
+    /// By what came before it, the place of each in the order of numbers. A message is worked on by the cpu that has its
+    /// sender's number, so that all ranks have one order.
+    fn places(&self) -> Vec<u16> {
+        let mut places = vec![0; self.0.len()];
+        self.0.values().enumerate().for_each(|(place, came)| places[usize::from(*came)] = place as u16);
+        places
+    }
 }
 
 /// A schedule while it runs: a program.
@@ -145,8 +207,8 @@ impl Program for Running<'_> {
     }
 
     fn places(&self) -> (usize, usize) {
-        let most = |places: &[u8]| places.iter().copied().max().map_or(1, |most| usize::from(most) + 1);
-        (most(&self.schedule.cpus), most(&self.schedule.nics))
+        let cpus = self.schedule.cpus.iter().max().map_or(1, |most| usize::from(*most) + 1);
+        (cpus, self.schedule.nics.iter().max().map_or(1, |most| usize::from(*most) + 1))
     }
 
     fn begin(&mut self, rank: u32, free: &mut Vec<Operation>) {
@@ -172,7 +234,8 @@ impl Program for Running<'_> {
 /// # Errors
 /// Says line and column of the first mistake.
 pub fn read(text: &[u8]) -> Result<Schedule> {
-    Reader { text, at: 0 }.schedule()
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+    Reader { text, at: 0, cpus: Numbers::default(), nics: Numbers::default() }.schedule()
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -189,7 +252,20 @@ enum Token<'t> {
 struct Reader<'t> {
     text: &'t [u8],
     at: usize,
+    cpus: Numbers,
+    nics: Numbers,
 }
+
+/// What a line asks of two labels, and where they stand: the first's operation waits for the second's, until that is over or
+/// has started.
+struct Requirement<'t> {
+    own: (&'t [u8], usize),
+    other: (&'t [u8], usize),
+    over: bool,
+}
+
+/// Cpus and network interfaces of all ranks together: what a simulation has room for.
+const PLACES: u64 = 1 << 27;
 
 const OPERATIONS: &str = "write an operation: send, recv or calc, as in 'l1: send 8b to 1 tag 0'";
 
@@ -300,31 +376,45 @@ impl<'t> Reader<'t> {
         }
         self.end_of_line()?;
         let mut schedule = Schedule { first: vec![0], ..Schedule::default() };
-        for rank in 0..ranks {
+        let (mut order, mut known) = (Vec::new(), HashSet::new());
+        for _ in 0..ranks {
             match self.token_of_a_line()? {
                 (Token::Word(b"rank"), _) => {}
                 (_, at) => {
+                    let missing = (0..ranks as u32).find(|rank| !known.contains(rank)).unwrap_or_default();
                     return Err(self.fault(
                         at,
-                        format!("rank {rank} of {ranks} is expected here"),
-                        "write all ranks in order",
+                        format!("rank {missing} of {ranks} is expected here"),
+                        "write all ranks, each once",
                     ));
                 }
             }
             self.blanks()?;
             let at = self.at;
-            if self.number("the rank", ranks)? != rank {
-                return Err(self.fault(
-                    at,
-                    format!("rank {rank} is expected here"),
-                    "write all ranks in order, each once",
-                ));
+            let rank = self.number("the rank", ranks)? as u32;
+            if !known.insert(rank) {
+                return Err(self.fault(at, format!("rank {rank} stands above already"), "write all ranks, each once"));
             }
+            order.push(rank);
             self.expect(Token::Sign(b'{'), "{")?;
             self.rank(ranks, &mut schedule)?;
         }
         match self.token_of_a_line()? {
-            (Token::End, _) => Ok(schedule),
+            (Token::End, _) => {
+                let places = ranks * (self.cpus.0.len() + self.nics.0.len()) as u64;
+                if places > PLACES {
+                    let cause = format!("{ranks} ranks of {} cpus and {} nics", self.cpus.0.len(), self.nics.0.len());
+                    return Err(Fault::new(
+                        "the schedule",
+                        format!("{cause} are more than {PLACES} places"),
+                        "give the operations of different ranks the same numbers",
+                    ));
+                }
+                let (cpus, nics) = (self.cpus.places(), self.nics.places());
+                schedule.cpus.iter_mut().for_each(|cpu| *cpu = cpus[usize::from(*cpu)]);
+                schedule.nics.iter_mut().for_each(|nic| *nic = nics[usize::from(*nic)] as u8);
+                Ok(if order.is_sorted() { schedule } else { schedule.in_order(&order) })
+            }
             (_, at) => Err(self.fault(at, "the last rank has ended", "delete what follows, or correct num_ranks")),
         }
     }
@@ -332,6 +422,7 @@ impl<'t> Reader<'t> {
     fn rank(&mut self, ranks: u64, schedule: &mut Schedule) -> Result<()> {
         let mut labels: HashMap<&[u8], u32> = HashMap::new();
         let (mut on_start, mut on_end) = (Vec::new(), Vec::new());
+        let mut required = Vec::new();
         loop {
             let (token, at) = self.token_of_a_line()?;
             let word = match token {
@@ -354,29 +445,33 @@ impl<'t> Reader<'t> {
                     }
                 }
                 (Token::Word(how @ (b"requires" | b"irequires")), _) => {
-                    let known = |reader: &Self, label: &[u8], at| {
-                        labels.get(label).copied().ok_or_else(|| {
-                            let cause = format!("no operation of this rank has had the label {}", label.escape_ascii());
-                            reader.fault(at, cause, "write operations before what requires them")
-                        })
-                    };
-                    let own = known(self, word, at)?;
-                    let (Token::Word(other), at) = self.token()? else {
+                    let (Token::Word(other), other_at) = self.token()? else {
                         return Err(self.fault(
                             at,
                             "a label is expected after requires",
                             "write which operation comes first",
                         ));
                     };
-                    let edges = if how == b"requires" { &mut on_end } else { &mut on_start };
-                    edges.push((known(self, other, at)?, own));
-                    schedule.requires[own as usize] += 1;
+                    let over = how == b"requires";
+                    required.push(Requirement { own: (word, at), other: (other, other_at), over });
                     self.end_of_line()?;
                 }
                 (_, at) => {
                     return Err(self.fault(at, "after a label comes ':', requires or irequires", OPERATIONS));
                 }
             }
+        }
+        for Requirement { own, other, over } in required {
+            let known = |(label, at): (&[u8], usize)| {
+                labels.get(label).copied().ok_or_else(|| {
+                    let cause = format!("no operation of this rank has the label {}", label.escape_ascii());
+                    self.fault(at, cause, "give it to an operation of this rank")
+                })
+            };
+            let (own, other) = (known(own)?, known(other)?);
+            let edges = if over { &mut on_end } else { &mut on_start };
+            edges.push((other, own));
+            schedule.requires[own as usize] += 1;
         }
         let end = schedule.kinds.len();
         schedule.first.push(end as u32);
@@ -398,6 +493,7 @@ impl<'t> Reader<'t> {
         let unit = if kind == Kind::Compute { "the time in ns" } else { "the size in bytes" };
         let amount = self.number(unit, u64::MAX)?;
         let mut operation = Operation { kind, amount, peer: 0, tag: 0, number: 0, cpu: 0, nic: 0 };
+        let (mut cpu, mut nic) = ((0, at), (0, at));
         if kind != Kind::Compute {
             self.expect(Token::Word(b"b"), "b")?;
             self.expect(Token::Word(direction.as_bytes()), direction)?;
@@ -409,14 +505,21 @@ impl<'t> Reader<'t> {
                 (Token::Word(b"tag"), _) if kind != Kind::Compute => {
                     operation.tag = if self.any()? { ANY } else { self.number("a tag", u64::from(ANY))? as u32 };
                 }
-                (Token::Word(b"cpu"), _) => operation.cpu = self.number("a cpu", 256)? as u8,
-                (Token::Word(b"nic"), _) if kind != Kind::Compute => operation.nic = self.number("a nic", 256)? as u8,
+                (Token::Word(b"cpu"), at) => cpu = (self.number("a cpu", 1 << 32)? as u32, at),
+                (Token::Word(b"nic"), at) if kind != Kind::Compute => {
+                    nic = (self.number("a nic", 1 << 32)? as u32, at);
+                }
                 (Token::Line | Token::End, _) => break,
                 (_, at) => {
                     return Err(self.fault(at, "tag, cpu, nic or the end of the line is expected here", OPERATIONS));
                 }
             }
         }
+        let many = |reader: &Self, at: usize, cause: &str| reader.fault(at, cause, "use numbers of earlier ones again");
+        let of_cpu = self.cpus.of(cpu.0);
+        let of_nic = self.nics.of(nic.0).and_then(|nic| u8::try_from(nic).ok());
+        operation.cpu = of_cpu.ok_or_else(|| many(self, cpu.1, "this is the 65,537th cpu"))?;
+        operation.nic = of_nic.ok_or_else(|| many(self, nic.1, "this is the 257th network interface"))?;
         schedule.push(operation);
         Ok(())
     }

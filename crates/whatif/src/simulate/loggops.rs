@@ -114,7 +114,7 @@ struct Slot {
     number: u32,
     /// In a list of slots.
     next: u32,
-    cpu: u8,
+    cpu: u16,
     nic: u8,
     state: State,
 }
@@ -174,7 +174,7 @@ const WAKE: u32 = 1 << 31;
 struct Waiting {
     order: u32,
     slot: u32,
-    cpu: u8,
+    cpu: u16,
     nic: u8,
     state: State,
 }
@@ -189,7 +189,7 @@ struct Places {
 }
 
 impl Places {
-    fn of_cpu(&self, rank: u32, cpu: u8) -> usize {
+    fn of_cpu(&self, rank: u32, cpu: u16) -> usize {
         rank as usize * self.cpus + cpu as usize
     }
 
@@ -198,7 +198,7 @@ impl Places {
     }
 
     /// When that can begin.
-    fn possible(&self, rank: u32, state: State, cpu: u8, nic: u8) -> u64 {
+    fn possible(&self, rank: u32, state: State, cpu: u16, nic: u8) -> u64 {
         let cpu = self.cpu[self.of_cpu(rank, cpu)];
         match state {
             State::Operation(Kind::Receive | Kind::Compute) => cpu,
@@ -342,7 +342,7 @@ impl<'p> Engine<'p> {
         self.events.extend(first.map(|(_, event)| Reverse(event)));
     }
 
-    fn charge(&mut self, rank: u32, cpu: u8, time: u64, cost: u64) {
+    fn charge(&mut self, rank: u32, cpu: u16, time: u64, cost: u64) {
         let cpu = self.places.of_cpu(rank, cpu);
         self.places.cpu[cpu] = time.saturating_add(cost);
         self.busy[cpu] = self.busy[cpu].saturating_add(cost);

@@ -117,6 +117,31 @@ fn what_can_never_end_is_named() {
 }
 
 #[test]
+fn order_blanks_and_numbers_of_cpus_are_the_writers() {
+    let plain = "num_ranks 3\nrank 0 {\na: calc 5 cpu 1\nb: send 8b to 2 tag 7 cpu 2 nic 1\nb requires a\nc: calc 9\n\
+                 c irequires b\n}\nrank 1 {\n}\nrank 2 {\nrecv 8b from 0 tag 7 cpu 2 nic 1\n}\n";
+    let plain = read(plain.as_bytes()).unwrap();
+    let other = "\u{feff}num_ranks\t3\r\n\r\nrank 2 {\r\n\trecv 8b\tfrom 0 tag 7 cpu 4000000000 nic 70000\r\n}\r\nrank 0 {\r\n\
+                 b requires a\r\na: calc 5 cpu 300\r\nb: send 8b to 2 tag 7 cpu 4000000000 nic 70000\r\n\
+                 c irequires b\r\nc: calc 9\r\n}\r\nrank 1 {\r\n}\r\n";
+    assert_eq!(read(other.as_bytes()).unwrap(), plain);
+    let p = Parameters::default();
+    assert_eq!(run(&plain, &p).unwrap().ranks.len(), 3);
+}
+
+#[test]
+fn a_rank_may_have_hundreds_of_cpus() {
+    let calls: String = (0..300).map(|cpu| format!("calc 100 cpu {}\n", 1000 + 7 * cpu)).collect();
+    let text = format!("num_ranks 1\nrank 0 {{\n{calls}}}\n");
+    let finished = run(&read(text.as_bytes()).unwrap(), &Parameters::default()).unwrap();
+    assert_eq!((finished.ranks[0], finished.busy.iter().sum::<u64>()), (100, 30_000), "all at the same time");
+
+    let nics: String = (0..257).map(|nic| format!("send 1b to 0 nic {nic}\n")).collect();
+    let refused = read(format!("num_ranks 1\nrank 0 {{\n{nics}}}\n").as_bytes()).unwrap_err();
+    assert!(refused.to_string().contains("line 259, column 14: this is the 257th"), "{refused}");
+}
+
+#[test]
 fn mistakes_have_line_and_column() {
     let at = |text: &str| read(text.as_bytes()).unwrap_err().subject().replace("the schedule, ", "");
     assert_eq!(at(""), "line 1, column 1");
@@ -124,7 +149,9 @@ fn mistakes_have_line_and_column() {
     assert_eq!(at("num_ranks 1\nrank 0 {\nl1: calc 5\n\tl1 requires l2\n}\n"), "line 4, column 14");
     assert_eq!(at("num_ranks 2\nrank 0 {\nsend 8b to 2\n}\nrank 1 {\n}\n"), "line 3, column 12");
     assert_eq!(at("num_ranks 1 /* a\nb */ // c\n\nrank 0 { x: calc 1\nx: calc 2\n}"), "line 5, column 1");
-    assert_eq!(at("num_ranks 2\nrank 1 {\n}\n"), "line 2, column 6");
+    assert_eq!(at("num_ranks 2\nrank 1 {\n}\n"), "line 4, column 1");
+    assert_eq!(at("num_ranks 2\nrank 1 {\n}\nrank 1 {\n}\n"), "line 4, column 6");
+    assert_eq!(at("num_ranks 1\nrank 0 {\ncalc 1 cpu 4294967296\n}\n"), "line 3, column 12");
     assert_eq!(at("num_ranks 1\nrank 0 {\ncalc 1 nic 1\n}\n"), "line 3, column 8");
     assert_eq!(at("num_ranks 1\nrank 0 {\ncalc 1\n/* }\n"), "line 4, column 1");
     assert_eq!(at("num_ranks 1\nrank 0 {\n}\nrank 1 {\n}\n"), "line 4, column 1");
