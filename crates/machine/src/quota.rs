@@ -101,7 +101,7 @@ fn all(source: &Source) -> Vec<Quota> {
     found
 }
 
-/// A group and those above it; the root is ``.
+/// A group and those above it, of which the root has no name.
 fn above(path: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(path.trim_end_matches('/')), |at| Some(&at[..at.rfind('/')?]))
 }
