@@ -144,6 +144,7 @@ mod tests {
             (output.stdout.len(), output.stderr.as_slice(), output.status.code()),
             (300_000, &b"no\n"[..], Some(3))
         );
-        assert_eq!(of(&mut Command::new("/no/such"), PATIENCE).unwrap_err().kind(), io::ErrorKind::NotFound);
+        let none = std::path::Path::new("/no/such");
+        assert_eq!(of(&mut Command::new(none), PATIENCE).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }
