@@ -16,11 +16,14 @@ use experiment::ledger::Subject;
 use experiment::trial::conduct::{Commands, NOT_ENDED, Ran};
 use experiment::trial::design::{Arm, Design};
 use linux::accounting::{effective_clocks, time_of_children};
+use linux::ending;
+use linux::orphans::Awaited;
+use linux::output::tell;
 use linux::warden::Warden;
+use machine::quota::Watch;
 use machine::{CoreId, Dilation, Fault, Nanoseconds, Probe, Result};
 use profile::profile::Profile;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
@@ -52,14 +55,31 @@ pub struct Starter {
     reads: bool,
     /// Files whose contents were looked at, as they were then.
     seen: HashMap<String, (SystemTime, u64)>,
+    quota: Told,
+}
+
+/// Says at its end what a quota of CPU time did to the runs, where there were any.
+#[derive(Debug)]
+struct Told {
+    watch: Watch,
+    has_run: bool,
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        if let Some(note) = self.watch.note(&machine::Source::live()).filter(|_| self.has_run) {
+            tell(&format!("plimsoll: {note}\n"));
+        }
+    }
 }
 
 impl Starter {
     pub fn new() -> Result<Starter> {
         let allowed = linux::affinity::allowed()?;
         let cores = allowed.first().copied().zip(allowed.get(1).copied());
+        let quota = Told { watch: Watch::begin(&machine::Source::live(), allowed.len()), has_run: false };
         let (began, within, seen) = (Instant::now(), Vec::new(), HashMap::new());
-        Ok(Starter { cores, began, profiler: None, within, reads: false, seen })
+        Ok(Starter { cores, began, profiler: None, within, reads: false, seen, quota })
     }
 
     /// Has each run profiled by the program `own`, which is plimsoll, and so timed between MPI_Init and MPI_Finalize.
@@ -103,6 +123,7 @@ impl Starter {
 
 impl Commands for Starter {
     fn run(&mut self, arm: &Arm, limit: Nanoseconds) -> Result<Ran> {
+        self.quota.has_run = true;
         let folder = tempfile::Builder::new().prefix("plimsoll-try-").tempdir().map_err(scratch)?;
         let mark = mark(folder.path());
         // Ends what the run leaves behind, and removes its folder, also where this process is killed while it probes.
@@ -118,14 +139,16 @@ impl Commands for Starter {
             let next = "name a program that is there and may be executed; for a shell's line write sh -c 'LINE'";
             Fault::because(format!("command {}", arm.command[0]), e, next)
         })?;
-        let failed = |e| Fault::because(format!("command {}", arm.command[0]), std::io::Error::from(e), "run again");
-        let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).map_err(failed)?;
-        let ended = wait(&process, began + Duration::from_nanos(limit.0))?;
+        let _awaited = Awaited::new(&child);
+        let failed = |e| Fault::because(format!("command {}", arm.command[0]), e, "run again");
+        let process = ending::of(&child).map_err(failed);
+        let ended = process.and_then(|process| wait(&process, &warden, began + Duration::from_nanos(limit.0)));
         let elapsed = began.elapsed();
-        if !ended {
+        if !matches!(ended, Ok(true)) {
             let _ = child.kill();
         }
-        let status = child.wait().map_err(|e| Fault::because(format!("command {}", arm.command[0]), e, "run again"))?;
+        let status = child.wait().map_err(failed)?;
+        let ended = ended?;
         let cpu = time_of_children() - cpu;
         let read = |name: &str| read(&folder.path().join(name));
         let (said, complained) = (read("output")?, read("errors")?);
@@ -221,13 +244,13 @@ fn between_init_and_finalize(profile: &Path) -> Result<Nanoseconds> {
     Ok(Nanoseconds((profile.seconds() * 1e9) as u64))
 }
 
-/// Whether it ended in time; a signal to this process ends the wait.
-pub(crate) fn wait(process: &impl AsFd, until: Instant) -> Result<bool> {
+/// Whether it ended in time; a signal to this process ends the wait. `warden` is over what it starts.
+pub(crate) fn wait(process: &impl AsFd, warden: &Warden, until: Instant) -> Result<bool> {
     loop {
         let left = until.saturating_duration_since(Instant::now()).min(Duration::from_millis(200));
         let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
         match poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&left)) {
-            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(0) | Err(rustix::io::Errno::INTR) => warden.reap(),
             Ok(_) => return Ok(true),
             Err(error) => return Err(Fault::because("a run", std::io::Error::from(error), "run again")),
         }
@@ -284,7 +307,12 @@ fn not_carried(report: &Path, words: &[String]) -> Option<String> {
 }
 
 /// The files that a command names which can be executed, with digests of what is in them.
+///
+/// # Errors
+/// The program cannot be found, or is a launcher that gives no answer.
 pub fn programs(command: &[String]) -> Result<Vec<(String, String)>> {
+    let words: Vec<OsString> = command.iter().map(OsString::from).collect();
+    Line::read(&words).answered()?;
     let mut programs = Vec::new();
     for (nth, word) in command.iter().enumerate() {
         let found = if nth == 0 { Some(crate::program::find(word.as_ref())?) } else { executable(Path::new(word)) };

@@ -113,6 +113,22 @@ fn a_faster_wrong_answer_is_refused() {
 
 #[test]
 #[ignore = "make check"]
+fn a_daemon_that_cleared_its_environment_ends_with_its_run() {
+    let place = tempfile::tempdir().unwrap();
+    // Its own length tells these processes from all others.
+    let length = format!("600.5{}", std::process::id());
+    let script = format!("env -i sleep {length} >/dev/null 2>&1 & sleep 0.05");
+    let (_, said, errors) =
+        attempt(place.path(), &["--margin", "50", "--", "sh", "-c", &script, "--", "sleep", "0.05"]);
+    assert!(said.contains(" rounds in "), "{said}{errors}");
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let words = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
+    let left = words.filter(|words| String::from_utf8_lossy(words).contains(&length)).count();
+    assert_eq!(left, 0);
+}
+
+#[test]
+#[ignore = "make check"]
 fn a_killed_trial_leaves_nothing_running_and_goes_on() {
     let place = tempfile::tempdir().unwrap();
     // Its own length tells these processes from all others.

@@ -4,7 +4,9 @@ use std::ffi::{OsStr, OsString};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::installation::{Family, Installation};
+use machine::Result;
+
+use crate::installation::{Family, Installation, no_answer};
 use crate::program;
 
 /// What starts the ranks.
@@ -47,6 +49,8 @@ pub struct Line {
     pub programs: Vec<Program>,
     /// The launcher's options, of all parts.
     pub settings: Vec<Setting>,
+    /// A launcher that does not say whose it is: it gives no answer.
+    pub silent: Option<PathBuf>,
 }
 
 /// Open MPI's list of variables to pass on, as a variable itself.
@@ -163,12 +167,19 @@ const PLIMSOLL: Options = Options {
 };
 
 impl Line {
-    /// Looks at the files that the words name; runs a launcher with `--version` to see whose it is.
+    /// Looks at the files that the words name; runs a launcher with `--version` to see whose it is, for a limited time.
     pub fn read(words: &[OsString]) -> Line {
         let first = unwrapped(words);
-        let mut line = Line { launcher: None, programs: Vec::new(), settings: Vec::new() };
+        let mut line = Line { launcher: None, programs: Vec::new(), settings: Vec::new(), silent: None };
         let Some(word) = words.get(first) else { return line };
-        let Some(launcher) = launcher(words, first) else {
+        let launcher = match launcher(words, first) {
+            Ok(launcher) => launcher,
+            Err(silent) => {
+                line.silent = Some(silent);
+                return line;
+            }
+        };
+        let Some(launcher) = launcher else {
             let program = program::find(word).ok().map(|path| Program { path, at: first, certain: true });
             line.programs.extend(program);
             return line;
@@ -187,6 +198,15 @@ impl Line {
         }
         line.launcher = Some((first, launcher));
         line
+    }
+
+    /// # Errors
+    /// Its launcher gave no answer, and would not start ranks either.
+    pub fn answered(self) -> Result<Line> {
+        match &self.silent {
+            Some(launcher) => Err(no_answer(launcher)),
+            None => Ok(self),
+        }
     }
 
     /// The words with `names` of the environment passed on to ranks on other hosts, where the launcher does that only
@@ -251,20 +271,22 @@ fn base(word: &OsStr) -> &OsStr {
     Path::new(word).file_name().unwrap_or(word)
 }
 
-fn launcher(words: &[OsString], at: usize) -> Option<Launcher> {
+/// An error is the file of a launcher that gives no answer.
+fn launcher(words: &[OsString], at: usize) -> Result<Option<Launcher>, PathBuf> {
     let name = base(&words[at]).to_string_lossy();
     if name == "plimsoll" && words.get(at + 1).is_some_and(|word| word == "mpirun") {
-        return Some(Launcher::Plimsoll);
+        return Ok(Some(Launcher::Plimsoll));
     }
     if name == "srun" {
-        return Some(Launcher::Slurm);
+        return Ok(Some(Launcher::Slurm));
     }
     let stem = name.split('.').next().unwrap_or_default();
     if !matches!(stem, "mpirun" | "mpiexec" | "orterun" | "prterun" | "oshrun") {
-        return None;
+        return Ok(None);
     }
-    let path = program::find(&words[at]).ok()?;
-    Installation::by_launcher(&path).map(Launcher::Mpi)
+    let Ok(path) = program::find(&words[at]) else { return Ok(None) };
+    let found = Installation::by_launcher(&path).map_err(|_| path)?;
+    Ok(found.map(Launcher::Mpi))
 }
 
 /// The program of one part of a command line, which begins at the word `first`; the options before it go to `settings`.
@@ -378,7 +400,8 @@ mod tests {
     #[test]
     fn open_mpi_is_told_what_to_pass_on_in_the_way_that_the_user_chose() {
         let exporting = |text: &str, at, launcher| {
-            let line = Line { launcher: Some((at, launcher)), programs: Vec::new(), settings: Vec::new() };
+            let line =
+                Line { launcher: Some((at, launcher)), programs: Vec::new(), settings: Vec::new(), silent: None };
             let all = line.exporting(&words(text), &["A", "B"]);
             all.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
         };

@@ -21,6 +21,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use linux::output::tell;
 use linux::power::Source;
 use linux::relay::Relay;
+use machine::quota::Watch;
 use machine::{Fault, Nanoseconds, Result};
 use profile::injection::Injection;
 use profile::job::Job;
@@ -69,6 +70,7 @@ pub struct Recorded<'a> {
     library: PathBuf,
     place: Place,
     job: Job,
+    quota: Watch,
 }
 
 impl<'a> Recorded<'a> {
@@ -77,7 +79,7 @@ impl<'a> Recorded<'a> {
     /// # Errors
     /// What cannot be profiled, or where, with the next step.
     pub fn prepare(request: &'a Request) -> Result<Recorded<'a>> {
-        let line = Line::read(&request.words);
+        let line = Line::read(&request.words).answered()?;
         if let Some(fault) = line.programs.iter().filter(|p| p.certain).find_map(|p| refusal::of_program(&p.path)) {
             return Err(fault);
         }
@@ -117,7 +119,8 @@ impl<'a> Recorded<'a> {
             ..Job::default()
         };
         job.write(place.path())?;
-        Ok(Recorded { request, command, line, library, place, job })
+        let quota = Watch::begin(&machine::Source::live(), linux::affinity::allowed()?.len());
+        Ok(Recorded { request, command, line, library, place, job, quota })
     }
 
     /// Where the profile is left: an absolute path.
@@ -149,6 +152,7 @@ impl<'a> Recorded<'a> {
             Some(Err(fault)) => job.notes.push(format!("the cores were not sampled: {fault}")),
             None => {}
         }
+        job.notes.extend(self.quota.note(&machine::Source::live()));
         job.notes.extend(outcome.injection.iter().flat_map(Injection::shortfalls));
         let past = past::notes(self.place.path());
         if outcome.ranks == 0 && outcome.full {

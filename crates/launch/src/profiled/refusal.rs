@@ -166,7 +166,12 @@ mod tests {
     }
 
     fn line(launcher: Option<Launcher>) -> Line {
-        Line { launcher: launcher.map(|launcher| (0, launcher)), programs: Vec::new(), settings: Vec::new() }
+        Line {
+            launcher: launcher.map(|launcher| (0, launcher)),
+            programs: Vec::new(),
+            settings: Vec::new(),
+            silent: None,
+        }
     }
 
     #[test]

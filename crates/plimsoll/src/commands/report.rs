@@ -3,7 +3,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use machine::costs::store;
+use machine::costs::store::{self, Known};
 use machine::{Fault, Result, count, shell};
 use profile::export::{goal, perfetto};
 use profile::page;
@@ -128,8 +128,9 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
 /// By the costs of the host that ran its first rank, with the critical path where there is a timeline.
 fn judged(profile: &Profile) -> Result<Summary> {
     let Some(rank) = profile.ranks.first() else { return Ok(Summary::of(profile)) };
-    let costs = store::of_host(&rank.host())?.costs;
+    let Known { costs, unseen, .. } = store::of_host(&rank.host())?;
     let mut summary = Summary::judged(profile, &costs);
+    summary.job.notes.extend(unseen);
     let walked = profile.timeline.as_ref().map_or(Ok(()), |timeline| critical::put(&mut summary, timeline, &costs));
     if let Err(fault) = walked {
         summary.job.notes.push(format!("the critical path is left out: {fault}"));

@@ -457,7 +457,7 @@ impl Best<'_> {
     /// The place of the program among the words of the command.
     fn program(&self) -> Result<usize> {
         let words: Vec<_> = self.recorded.command.iter().map(Into::into).collect();
-        let line = Line::read(&words);
+        let line = Line::read(&words).answered()?;
         let found = line.programs.first().map(|program| &program.path);
         let is_program = |word: &String| launch::program::find(word.as_ref()).ok().as_ref() == found;
         found.and_then(|_| self.recorded.command.iter().position(is_program)).ok_or_else(|| {
