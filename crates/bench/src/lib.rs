@@ -20,6 +20,7 @@ pub mod profiler;
 pub mod reference;
 mod remote_meter;
 pub mod runner;
+mod scratch;
 pub mod second_host;
 pub mod serve;
 pub mod session;

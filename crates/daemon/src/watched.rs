@@ -196,6 +196,7 @@ impl Watched {
                 host: printable(&now.host),
                 mpi: now.mpi,
                 wait: now.wait,
+                blocked: now.blocked,
                 progress: if by_messages { now.messages } else { now.calls },
                 partner: now.partners.iter().copied().find(|rank| elsewhere(&now.host, rank)),
                 ..RankSeen::default()

@@ -12,6 +12,7 @@ use experiment::campaign::file::template::Template;
 use experiment::campaign::store::Outcome;
 use experiment::trial::conduct::{Commands, NOT_ENDED, Ran};
 use experiment::trial::design::Arm;
+use linux::warden::Warden;
 use machine::{Dilation, Fault, Hertz, Nanoseconds, Result, Site};
 
 use crate::allocation::Allocation;
@@ -167,6 +168,8 @@ impl Jobs {
         }
         let mut arm = self.arm(campaign, point, self.words(campaign, point, templates)?)?;
         let folder = tempfile::Builder::new().prefix("plimsoll-study-").tempdir().map_err(scratch)?;
+        // Removes it also where this process is killed.
+        let _warden = Warden::over_folder(folder.path())?;
         if let Some(said) = said {
             let output = folder.path().join("output");
             std::fs::write(&output, said).map_err(scratch)?;

@@ -36,6 +36,7 @@ pub mod reading;
 pub mod refusal;
 pub mod seat;
 mod sensor;
+pub mod shell;
 pub mod site;
 pub mod source;
 pub mod steering;

@@ -135,6 +135,7 @@ fn energy(ground: &Ground) -> Availability {
     match search.refused {
         Some(refused @ Availability::NotPermitted { .. }) => refused,
         _ if !names.is_empty() => Availability::present(format!("RAPL: {}", names.join(", "))),
+        Some(refused) if !search.unread.is_empty() => refused,
         _ if ground.virtual_machine => {
             Availability::absent("the hypervisor shows no energy counter", "measure energy on the host or at the plug")
         }

@@ -114,6 +114,7 @@ fn problem() -> Problem {
             })
             .collect(),
         seats: (0..RANKS).collect(),
+        blocked: Vec::new(),
         distances: Vec::new(),
         across: false,
     }

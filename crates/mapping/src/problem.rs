@@ -74,6 +74,8 @@ pub struct Problem {
     pub spots: Vec<Spot>,
     /// By rank.
     pub ranks: Vec<Load>,
+    /// By rank: the share of its time outside MPI that it was blocked or stopped, which passes as fast on any core. Empty: none was.
+    pub blocked: Vec<f64>,
     /// Pairs of ranks that send to each other.
     pub talks: Vec<Talk>,
     /// By rank: its place in `spots`, each taken once.
@@ -111,6 +113,16 @@ impl Problem {
     /// A spot by its place.
     pub fn spot(&self, place: u32) -> &Spot {
         &self.spots[place as usize]
+    }
+
+    /// What a rank does outside MPI in a time at the spot `to` over what it did at `from`: less than the cores differ where it was
+    /// blocked.
+    pub fn faster(&self, rank: usize, from: u32, to: u32) -> f64 {
+        let capability = self.spot(to).free / self.spot(from).free;
+        match self.blocked.get(rank) {
+            Some(blocked) if *blocked > 0.0 => 1.0 / ((1.0 - blocked) / capability + blocked),
+            _ => capability,
+        }
     }
 
     /// Time of a rank at a spot.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use machine::{CoreCapability, CoreId, Fault, Reading, Result};
-use profile::summary::{RankSummary, Summary};
+use profile::summary::{Outside, RankSummary, Summary};
 use whatif::answer::{Mapper, Program};
 use whatif::graph::Graph;
 use whatif::lever::Mapping;
@@ -85,6 +85,7 @@ impl Recorded<'_> {
             .zip(&problem.seats)
             .map(|(rank, seat)| load(rank, run, problem.spots[*seat as usize].dilation()))
             .collect();
+        problem.blocked = ranks.iter().map(|rank| blocked(&rank.outside, rank.compute)).collect();
         problem.talks = self.talks();
         far(&mut problem, &distance);
         problem.distances = distances(&problem, distance);
@@ -194,7 +195,34 @@ fn load(rank: &RankSummary, run: f64, dilation: f64) -> Load {
     let share = |seconds: f64| (seconds / threads / run).clamp(0.0, 1.0);
     // A rank of which it is not known how long it waits has no slack to give.
     let waits = rank.split.wait.value().copied().unwrap_or(0.0);
-    Load { computing: share(rank.computing()) / dilation, fixed: share((rank.mpi - waits).max(0.0)) }
+    let still = blocked(&rank.outside, rank.compute) * rank.compute;
+    Load { computing: share(rank.computing()) / dilation, fixed: share((rank.mpi - waits).max(0.0) + still) }
+}
+
+/// The share of a rank's time outside MPI, so many seconds, that it was blocked or stopped.
+fn blocked(outside: &Outside, compute: f64) -> f64 {
+    let part = |reading: &Reading<f64>| reading.value().copied().unwrap_or(0.0);
+    ratio(part(&outside.blocked) + part(&outside.stopped), compute).clamp(0.0, 1.0)
+}
+
+/// Of ranks that are blocked for so much of the run it is said.
+const WORTH_SAYING: f64 = 0.05;
+
+/// What ranks were doing for much of the run that no core changes, a sentence each.
+pub fn stalls(summary: &Summary) -> Vec<String> {
+    let of = |rank: &RankSummary| {
+        let (seconds, stall) = rank.outside.stall()?;
+        let share = ratio(seconds, rank.thread_seconds);
+        (share >= WORTH_SAYING).then(|| {
+            let words = stall.words();
+            format!("rank {} was {words} for {:.1} % of its time, which no core changes", rank.rank, 100.0 * share)
+        })
+    };
+    summary.ranks.iter().filter(|rank| rank.world == 0).filter_map(of).collect()
+}
+
+fn ratio(a: f64, b: f64) -> f64 {
+    if b > 0.0 { a / b } else { 0.0 }
 }
 
 fn distances(problem: &Problem, distance: impl Fn(&str, CoreId, CoreId) -> Option<f32>) -> Vec<f32> {
@@ -307,7 +335,10 @@ impl<'p> Replays<'p> {
         Mapping {
             hosts: seats.iter().map(|spot| at(*spot).host).collect(),
             cores: seats.iter().map(|spot| before.iter().position(|of| of == spot).map(|rank| rank as u32)).collect(),
-            capability: seats.iter().zip(before).map(|(to, from)| at(*to).free / at(*from).free).collect(),
+            capability: (0..)
+                .zip(seats.iter().zip(before))
+                .map(|(rank, (to, from))| self.problem.faster(rank, *from, *to))
+                .collect(),
             softirqs: before.iter().map(|spot| ns(at(*spot).softirq)).collect(),
             steered: seats.iter().map(|spot| ns(softirq(*spot))).collect(),
             shares: shares(self.problem, seats, &softirq),
@@ -338,6 +369,28 @@ impl Judge for Replays<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A rank that sleeps for all of its time outside MPI is no faster on a core of its own, and one that computes is.
+    #[test]
+    fn only_what_is_on_a_core_depends_on_it() {
+        let at = |core, free| Spot { host: 0, core: CoreId(core), softirq: 0.0, free, far: false };
+        let spots = vec![at(0, 0.5), at(1, 1.0)];
+        let problem = Problem { spots, blocked: vec![0.0, 0.5, 1.0], ..Problem::default() };
+        let faster = [0, 1, 2].map(|rank| problem.faster(rank, 0, 1));
+        assert_eq!(faster.map(|of| (1000.0 * of).round()), [2000.0, 1333.0, 1000.0]);
+        assert_eq!(Problem { blocked: Vec::new(), ..problem }.faster(2, 0, 1), 2.0);
+    }
+
+    #[test]
+    fn a_rank_that_sleeps_is_blocked_as_far_as_is_known() {
+        let told = Reading::Modelled;
+        let outside = Outside { stopped: told(0.5), blocked: told(9.0), ..Outside::default() };
+        assert!((blocked(&outside, 10.0) - 0.95).abs() < 1e-9);
+        assert_eq!(
+            (blocked(&outside, 5.0), blocked(&outside, 0.0), blocked(&Outside::default(), 10.0)),
+            (1.0, 0.0, 0.0)
+        );
+    }
 
     #[test]
     fn a_core_that_others_take_whole_leaves_a_rank_its_turns() {

@@ -76,6 +76,7 @@ impl<'p> Simulated<'p> {
         Problem {
             hosts: cluster.hosts.iter().map(|host| host.name.clone()).collect(),
             talks: self.sent.iter().map(talk).collect(),
+            blocked: Vec::new(),
             distances: Vec::new(),
             spots,
             ranks,

@@ -11,7 +11,7 @@ use record::trace::site;
 use crate::abi::Abi;
 use crate::call::Handle;
 use crate::clock;
-use crate::communicators::{Communicator, Kind};
+use crate::communicators::{Communicator, Kind, NO_RANK};
 use crate::datatypes::Datatypes;
 use crate::hashed::Hashed;
 use crate::perturb::Delays;
@@ -320,6 +320,9 @@ impl Here {
             return unsafe { self.peers.add(rank as usize) };
         }
         self.rank.dropped(|dropped| &raw mut dropped.peers);
+        if rank == NO_RANK {
+            self.rank.dropped(|dropped| &raw mut dropped.outside);
+        }
         ptr::null_mut()
     }
 }

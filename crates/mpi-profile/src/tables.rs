@@ -11,7 +11,7 @@ use record::functions;
 use record::layout::{DIRECTORY, FIRST_REGION, Header, MAGIC, PAGE, REGIONS, Region, VERSION, contents_seal, kind};
 use zerocopy::FromZeros;
 
-use crate::complaint::Complaint;
+use crate::complaint::{Complaint, SPACE, is_full};
 use crate::heading::Heading;
 
 /// The file grows by this much at a time.
@@ -59,10 +59,8 @@ impl Tables {
         }
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(|error| {
-                Complaint::new(
-                    format!("folder {}: {error}", folder.display()),
-                    "name a folder that every host of the job can write to",
-                )
+                let next = "name a folder that every host of the job can write to";
+                Complaint::unwritable(format_args!("folder {}", folder.display()), &error, next)
             })?;
         }
         let name = CString::new(path.as_os_str().as_bytes())
@@ -72,7 +70,7 @@ impl Tables {
         let file = unsafe { libc::open(name.as_ptr(), flags, 0o644) };
         if file < 0 {
             let error = std::io::Error::last_os_error();
-            return Err(Complaint::new(format!("{shown}: {error}"), "profile into a new folder that can be written"));
+            return Err(Complaint::unwritable(&shown, &error, "profile into a new folder that can be written"));
         }
         // SAFETY: it was just opened and belongs to nobody else.
         let file = unsafe { OwnedFd::from_raw_fd(file) };
@@ -90,10 +88,7 @@ impl Tables {
             let mut tables = Tables { start, file, length: 0, used, limit, full: None };
             match tables.grow(used) {
                 true => Ok(tables),
-                false => Err(Complaint::new(
-                    format!("{shown}: {}", tables.full.as_deref().unwrap_or_default()),
-                    "profile into a folder with more space",
-                )),
+                false => Err(Complaint::new(format!("{shown}: {}", tables.full.as_deref().unwrap_or_default()), SPACE)),
             }
         });
         let tables = grown.inspect_err(|_| {
@@ -160,14 +155,28 @@ impl Tables {
                 let pid = std::process::id();
                 let lost = "what needs more room is lost, and counted";
                 crate::complaint::line(&format!(
-                    "plimsoll: process {pid}: its tables cannot grow: {error}: {lost}. Next: make space in its folder\n"
+                    "plimsoll: process {pid}: its tables cannot grow: {error}: {lost}. Next: {SPACE}\n"
                 ));
+                if is_full(&error) {
+                    self.note_full();
+                }
             }
             self.full = Some(error.to_string());
             return false;
         }
         self.length = wanted;
         true
+    }
+
+    /// Says in the header that it is not the limit that the tables lack.
+    fn note_full(&self) {
+        let header = self.header();
+        // SAFETY: the header is mapped, and these words are only changed as atomics.
+        unsafe {
+            for counters in [&raw mut (*header).dropped, &raw mut (*header).dropped_again] {
+                AtomicU64::from_ptr(&raw mut (*counters).storage).fetch_add(1, Ordering::Relaxed);
+            }
+        }
     }
 
     /// A new region, all zero; `None` where limit, directory or disk are full.
@@ -210,6 +219,7 @@ pub fn largest_file() -> u64 {
 mod tests {
     use record::layout::Peer;
     use record::rank::Rank;
+    use skip::disk::Disk;
 
     use super::*;
 
@@ -221,6 +231,18 @@ mod tests {
             used: capacity,
             ..Region::default()
         }
+    }
+
+    /// Who reads it must not ask for a higher limit.
+    #[test]
+    fn a_full_disk_is_told_from_a_limit() {
+        let Some(disk) = Disk::of("1m") else { return };
+        let path = disk.path().join("a.1.rank");
+        let (mut tables, _heading) = Tables::create(&path, 64 << 20).unwrap();
+        while tables.region(peers(1000)).is_some() {}
+        assert_eq!(Rank::open(&path).unwrap().header.dropped.storage, 1);
+        let refused = Tables::create(&disk.path().join("b.1.rank"), 64 << 20).unwrap_err();
+        assert_eq!(refused.next, SPACE, "{refused:?}");
     }
 
     #[test]
@@ -240,7 +262,8 @@ mod tests {
             count += 1;
         }
         assert_eq!(count, ((1 << 20) - FIRST_REGION) / PAGE);
-        assert_eq!(Rank::open(&path).unwrap().header.regions, count as u64);
+        let header = Rank::open(&path).unwrap().header;
+        assert_eq!((header.regions, header.dropped.storage), (count as u64, 0));
 
         tables.close();
         heading.close(7);

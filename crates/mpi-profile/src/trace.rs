@@ -304,6 +304,9 @@ unsafe fn write(here: &mut Here, call: &Call, rule: &Rule, facts: &Facts, site: 
     file.put(references.len(), matched.len(), |out| encoder.encode(&made, references, matched, out));
     if file.full {
         here.rank.dropped(|dropped| &raw mut dropped.events);
+        if std::mem::take(&mut file.unstored) {
+            here.rank.dropped(|dropped| &raw mut dropped.storage);
+        }
     }
 }
 

@@ -42,7 +42,11 @@ pub fn put(summary: &mut Summary, timeline: &Timeline, costs: &Costs) -> Result<
         seconds: whole,
         compute: seconds(path.parts.computing),
         elsewhere: seconds(elsewhere.time),
-        costs: ways.map(|ways| if between { ways.between } else { ways.within }.to_string()),
+        costs: ways.map(|ways| {
+            let way = if between { ways.between } else { ways.within };
+            let stranger = if recorded.is_of_mpi(&way) { "" } else { ", another MPI than the program's," };
+            format!("{way}{stranger}")
+        }),
     };
     let by_site = by_site.into_iter().map(|(site, of)| (site, shown(of))).collect();
     summary.put_critical(critical, &timeline.places, &by_site);

@@ -1,10 +1,13 @@
 //! A program to replay: from a profile with a timeline, or from a schedule.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
-use machine::{Fault, Result};
+use machine::{Costs, Fault, Result};
 use profile::profile::Profile;
 use profile::summary::Summary;
+use record::folder;
+use record::layout::words;
 use timeline::places::Places;
 use whatif::candidate::Recorded;
 use whatif::graph::{Graph, Reach};
@@ -22,14 +25,46 @@ pub struct Opened {
     places: Places,
 }
 
+/// Refuses a schedule whose messages nothing measured can carry, before it is read.
+///
+/// # Errors
+/// No such cost is known.
+pub fn priced_schedule(costs: &Costs, named: Option<&str>) -> Result<()> {
+    priced(Recorded { command: &[], library: "", between: false }, costs, named, true)
+}
+
+/// `apart`: its messages may also be between hosts.
+fn priced(recorded: Recorded, costs: &Costs, named: Option<&str>, apart: bool) -> Result<()> {
+    let ways = |between| Recorded { between, ..recorded }.ways(costs, named).map(drop);
+    match ways(apart) {
+        Err(fault) if apart => ways(false).map_err(|_| fault),
+        found => found,
+    }
+}
+
 impl Opened {
+    /// The same of a profile; its timeline, which takes long to read, is opened thereafter.
+    ///
+    /// # Errors
+    /// No cost is known of what carried its messages, or it cannot be read, or has no timeline with calls in it.
+    pub fn priced(path: &Path, costs: &Costs, named: Option<&str>) -> Result<Opened> {
+        if folder::files(path, folder::TRACE_SUFFIX)?.is_empty() {
+            return Opened::profile(path);
+        }
+        let profile = Profile::without_timeline(path)?;
+        let library = profile.ranks.iter().map(|rank| words(&rank.header.library)).min().unwrap_or_default();
+        let hosts: BTreeSet<String> = profile.ranks.iter().map(|rank| words(&rank.header.host)).collect();
+        let recorded = Recorded { command: &profile.job.command, library: &library, between: false };
+        priced(recorded, costs, named, hosts.len() > 1)?;
+        Opened::profile(path)
+    }
+
     /// # Errors
     /// It cannot be read, or has no timeline with calls in it.
     pub fn profile(path: &Path) -> Result<Opened> {
         let folder = path.display().to_string();
         let mut profile = Profile::open(path)?;
-        let mut summary = Summary::of(&profile);
-        profile::cores::fill(&profile, &mut summary);
+        let summary = Summary::of(&profile);
         let Some(timeline) = profile.timeline.take() else {
             let next = "profile the program again: plimsoll profile --trace -- mpirun ..";
             return Err(Fault::new(folder, "it has no timeline, which a replay needs", next));
@@ -64,5 +99,29 @@ impl Opened {
 
     pub fn names(&self) -> Names<'_> {
         Names::of(self.summary.as_ref(), &self.places)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Its timeline is damaged, as would be said of one that was read.
+    #[test]
+    fn without_costs_no_timeline_is_read() {
+        let place = tempfile::tempdir().unwrap();
+        let ranks = place.path().join(folder::RANKS);
+        std::fs::create_dir(&ranks).unwrap();
+        for suffix in [folder::RANK_SUFFIX, folder::TRACE_SUFFIX] {
+            std::fs::write(ranks.join(format!("here.1.0.{suffix}")), "nothing of the kind").unwrap();
+        }
+        let refused = |named| Opened::priced(place.path(), &Costs::modelled(), named).err().map(|of| of.to_string());
+        for named in [None, Some("ucx")] {
+            let fault = refused(named).unwrap();
+            assert!(fault.contains("no cost of this machine was ever measured"), "{fault}");
+        }
+        let fault = priced_schedule(&Costs::modelled(), Some("ucx")).unwrap_err().to_string();
+        assert!(fault.starts_with("carrier ucx: ") && fault.contains("plimsoll calibrate"), "{fault}");
+        assert!(Opened::profile(place.path()).is_err_and(|of| !of.to_string().contains("no cost")));
     }
 }

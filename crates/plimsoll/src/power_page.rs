@@ -108,9 +108,14 @@ pub fn page(
     let header = vec!["sensor", "covers", "energy", "", "mean power", "above idle", "covered"];
     let mut page = format!("\nplimsoll power: {}\n", elapsed);
     page += &table(header, drawn.iter().map(row).collect(), 2..7);
-    if let Reading::Measured(joules) | Reading::Modelled(joules) = parts {
-        let _ = writeln!(page, "packages and memory by RAPL: {joules}");
-    }
+    let has_parts = drawn.iter().any(|drawn| drawn.sensor.name.starts_with("rapl:"));
+    let _ = match parts {
+        Reading::Measured(joules) | Reading::Modelled(joules) => {
+            writeln!(page, "packages and memory by RAPL: {joules}")
+        }
+        Reading::Absent { reason } if has_parts => writeln!(page, "packages and memory by RAPL: not known: {reason}"),
+        _ => Ok(()),
+    };
     for drawn in drawn {
         let name = &drawn.sensor.name;
         match &drawn.floor {

@@ -1,5 +1,6 @@
 //! What `plimsoll whatif` prints.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -11,7 +12,6 @@ use serde_json::{Value, json};
 use whatif::answer::{Answer, Check, Slack, Tolerance};
 use whatif::gradient::Gradient;
 use whatif::graph::Graph;
-use whatif::model::Ways;
 use whatif::path::{Counts, OnPath, Parts, Path};
 use whatif::work::Work;
 
@@ -31,7 +31,8 @@ pub struct Asked {
 pub struct Page<'a> {
     pub folder: &'a str,
     pub graph: &'a Graph,
-    pub ways: &'a Ways,
+    /// What carried its messages.
+    pub carried: &'a str,
     pub check: &'a Check,
     pub asked: &'a [Asked],
     pub tolerances: &'a [Tolerance],
@@ -43,15 +44,13 @@ pub struct Page<'a> {
 /// Lines of the source that are shown.
 const LINES: usize = 10;
 
+/// Ranks that are named.
+const RANKS: usize = 4;
+
 /// Beyond this share of the critical path that no model explains, small changes mean little.
 const MUCH: f64 = 0.3;
 
 impl Page<'_> {
-    fn carried(&self) -> String {
-        let between = self.graph.kinds.iter().any(|kind| kind.reach == whatif::graph::Reach::Between);
-        if between { self.ways.between.to_string() } else { self.ways.within.to_string() }
-    }
-
     pub fn terminal(&self) -> String {
         let mut text = String::new();
         let check = self.check;
@@ -59,7 +58,7 @@ impl Page<'_> {
         let calls = count::of(self.graph.len() as u64, "call");
         let time = nanoseconds(check.recorded);
         let how = if self.graph.scheduled { "replayed" } else { "recorded" };
-        let _ = writeln!(text, "{}: {ranks}, {calls}, {time} {how}, carried by {}\n", self.folder, self.carried());
+        let _ = writeln!(text, "{}: {ranks}, {calls}, {time} {how}, carried by {}\n", self.folder, self.carried);
         let _ = writeln!(text, "Critical path   {}", shares(&check.path.parts));
         for ((words, of), slope) in
             ["within hosts", "between hosts"].iter().zip(&check.path.counts).zip(&check.gradients)
@@ -68,12 +67,8 @@ impl Page<'_> {
                 let _ = writeln!(text, "  {words:<14}{}", counts(of, slope));
             }
         }
-        let computing: BTreeMap<u32, i64> =
-            check.path.by(|spot| spot.rank).into_iter().map(|(rank, of)| (rank, of.computing)).collect();
-        let rank = computing.iter().max_by_key(|(_, time)| **time);
-        if let Some((rank, time)) = rank.filter(|_| computing.len() > 1) {
-            let share = percent(*time, check.path.parts.total());
-            let _ = writeln!(text, "  most computing of rank {rank}: {share} of the time");
+        if let Some(ranks) = computing(&check.path) {
+            let _ = writeln!(text, "  of the computing: {ranks}");
         }
         let more: Vec<String> = self.tolerances.iter().map(tolerance).collect();
         let _ = writeln!(text, "Tolerance       {}", more.join(", "));
@@ -166,7 +161,7 @@ impl Page<'_> {
             "folder": self.folder,
             "ranks": self.graph.hosts.len(),
             "calls": self.graph.len(),
-            "carried": self.carried(),
+            "carried": self.carried,
             "recorded_ns": self.check.recorded,
             "replayed_with_own_residuals": self.check.identity,
             "replayed_with_class_residuals": self.check.of_classes,
@@ -265,6 +260,25 @@ pub fn shares(parts: &Parts) -> String {
     shown.join(", ")
 }
 
+/// `rank 0 75 %, rank 1 25 %`: of what is computed on the path; `None`: one rank computes all of it.
+fn computing(path: &Path) -> Option<String> {
+    let by_rank = path.by(|spot| spot.rank).into_iter().map(|(rank, of)| (rank, of.computing));
+    let mut ranks: Vec<(u32, i64)> = by_rank.filter(|(_, time)| *time > 0).collect();
+    if ranks.len() < 2 {
+        return None;
+    }
+    ranks.sort_by_key(|(rank, time)| (Reverse(*time), *rank));
+    let sum = |of: &[(u32, i64)]| of.iter().map(|(_, time)| time).sum::<i64>();
+    let whole = sum(&ranks);
+    let (named, others) = ranks.split_at(RANKS.min(ranks.len()));
+    let mut shown: Vec<String> =
+        named.iter().map(|(rank, time)| format!("rank {rank} {}", percent(*time, whole))).collect();
+    if !others.is_empty() {
+        shown.push(format!("{} {}", count::of(others.len() as u64, "other rank"), percent(sum(others), whole)));
+    }
+    Some(shown.join(", "))
+}
+
 /// Trips on the path, and what latency costs: where several paths are equally long, another time for more than for less.
 fn counts(counts: &Counts, slope: &Gradient) -> String {
     let trips = count::of(counts.trips, "trip");
@@ -325,4 +339,31 @@ pub fn than(time: &Interval) -> String {
 /// A command as a shell takes it.
 pub fn shell(command: &[String]) -> String {
     shlex::try_join(command.iter().map(String::as_str)).unwrap_or_else(|_| command.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use whatif::path::Spot;
+
+    use super::*;
+
+    /// Whatever noise is in the calls of the path beside it.
+    #[test]
+    fn a_planted_ratio_of_computing_is_shown() {
+        let path = |times: &[i64]| {
+            let mut path = Path::default();
+            let function = record::functions::named("Send").unwrap().id;
+            for (rank, computing) in (0..).zip(times) {
+                let noisy = OnPath { computing: *computing, time: 2_000, ..OnPath::default() };
+                path.spots.insert(Spot { rank, site: 0, function, bits: 4 }, noisy);
+            }
+            computing(&path)
+        };
+        assert_eq!(path(&[3_000, 1_000]).as_deref(), Some("rank 0 75 %, rank 1 25 %"));
+        assert_eq!(
+            path(&[10, 10, 60, 10, 5, 5]).unwrap(),
+            "rank 2 60 %, rank 0 10 %, rank 1 10 %, rank 3 10 %, 2 other ranks 10 %"
+        );
+        assert_eq!((path(&[3_000]), path(&[0, 7])), (None, None));
+    }
 }

@@ -142,6 +142,8 @@ fn a_recorded_program_is_mapped_and_its_launch_line_read_back() {
     assert!(moved["time"]["high"].as_f64().unwrap() < 1.0 && moved["line"].as_str().unwrap().contains("rankfile"));
     let kept: Value = serde_json::from_str(&asked(&alike, &["--json"])).unwrap();
     assert_eq!((&kept["advice"], &kept["line"]), (&Value::from("keep"), &Value::Null), "{kept}");
+    let (code, said, errors) = ask(&alike, &["--verify"]);
+    assert!(code == 0 && said.contains("Keep the mapping") && errors.contains("Nothing is verified"), "{said}{errors}");
     let said = asked(&burdened, &["--verify"]);
     assert!(said.contains("Move these ranks") && said.contains("Read back: 2 ranks where they are to be."), "{said}");
     let refused = |words: &[&str], expected: &str| {

@@ -93,6 +93,12 @@ fn ranks(summary: &Summary) -> (&'static str, Vec<&'static str>, Rows) {
         "wait_seconds",
         "undivided_seconds",
         "off_core_seconds",
+        "yielded_seconds",
+        "on_core_seconds",
+        "blocked_seconds",
+        "sleep_seconds",
+        "lock_seconds",
+        "storage_seconds",
     ];
     let rows = summary.ranks.iter().map(|rank| {
         let state = serde_json::to_value(rank.state).ok().and_then(|state| Some(state.as_str()?.to_owned()));
@@ -120,6 +126,15 @@ fn ranks(summary: &Summary) -> (&'static str, Vec<&'static str>, Rows) {
             field(&rank.compute_off_core),
         ];
         row.extend(parts(&rank.split));
+        let outside = &rank.outside;
+        row.extend(row![
+            field(&rank.yielded),
+            field(&outside.on_core),
+            field(&outside.blocked),
+            field(&outside.sleep),
+            field(&outside.lock),
+            field(&outside.storage),
+        ]);
         row
     });
     ("ranks", header, rows.collect())

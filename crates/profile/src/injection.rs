@@ -44,8 +44,8 @@ impl Injection {
             let sum = |kind: usize| {
                 let of = rank.threads.iter().map(|(_, thread)| thread.injected[kind]);
                 let all = of.fold(Injected::default(), |sum, one| Injected {
-                    count: sum.count.wrapping_add(one.count),
-                    ticks: sum.ticks.wrapping_add(one.ticks),
+                    count: sum.count.saturating_add(one.count),
+                    ticks: sum.ticks.saturating_add(one.ticks),
                 });
                 (all.count, rank.seconds(all.ticks))
             };
@@ -58,7 +58,7 @@ impl Injection {
     /// Of all ranks: how often, and for how many seconds.
     pub fn total(&self, kind: usize) -> (u64, f64) {
         let of = self.ranks.iter().map(|given| given.delays[kind]);
-        of.fold((0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+        of.fold((0, 0.0), |sum, one| (u64::saturating_add(sum.0, one.0), sum.1 + one.1))
     }
 
     /// How much it was, by kind, and of a rank on average and at most.

@@ -74,7 +74,8 @@ impl Job {
         let fault = |e| Fault::unwritable(path.display().to_string(), e, "name another folder with -o");
         let text = serde_json::to_string_pretty(self).map_err(|e| fault(e.into()))?;
         let beside = path.with_extension("json.new");
-        fs::write(&beside, text).and_then(|()| fs::rename(&beside, &path)).map_err(fault)
+        let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, &path));
+        written.inspect_err(|_| drop(fs::remove_file(&beside))).map_err(fault)
     }
 }
 

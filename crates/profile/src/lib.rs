@@ -13,6 +13,7 @@ pub mod injection;
 pub mod job;
 mod last_seen;
 pub mod live;
+pub mod lost;
 pub mod measured;
 pub mod page;
 pub mod printable;

@@ -6,15 +6,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use machine::{Fault, Result, count};
 use record::folder::{self, rank_files};
-use record::layout::{Dropped, Thread, clock, words};
+use record::layout::{Thread, clock, words};
 use record::rank::{left_out, placed};
 
 use crate::job::Job;
-use crate::last_seen;
 use crate::tables::{Calls, Tables};
+use crate::{last_seen, lost};
 use timeline::Timeline;
-
-type Count = fn(&Dropped) -> u64;
 
 /// By which the clocks of hosts may differ, in seconds.
 const CLOCKS_APART: f64 = 3600.0;
@@ -235,32 +233,8 @@ impl Profile {
                 count::of(paused as u64, "rank")
             ));
         }
-        let dropped = |read: Count| -> (u64, usize) {
-            let counts = self.ranks.iter().map(|rank| read(&rank.header.dropped));
-            counts.filter(|count| *count > 0).fold((0, 0), |(sum, ranks), count| (count.saturating_add(sum), ranks + 1))
-        };
-        let lost: [(Count, &str); 9] = [
-            (|d| d.calls, "calls of threads beyond those that get tables: they are in no figure here"),
-            (|d| d.rows, "calls found no place in the tables of functions: they are in the totals only"),
-            (|d| d.sites, "calls found no place in the tables of call sites: they are missing there only"),
-            (|d| d.peers, "messages are not in the matrix"),
-            (|d| d.requests, "operations were not followed to their completion: their bytes are missing from it"),
-            (|d| d.events, "calls are not in the timeline"),
-            (
-                |d| d.communicators,
-                "communicators have members that are not known: their messages are not in the matrix",
-            ),
-            (|d| d.modules, "files of code are not known: call sites in them have no name"),
-            (|d| d.phases, "phases are not known"),
-        ];
-        for (read, what) in lost {
-            let (count, ranks) = dropped(read);
-            if count > 0 {
-                let more = "give it more memory with `plimsoll profile --memory`";
-                let (count, ranks) = (count::grouped(count), count::of(ranks as u64, "rank"));
-                self.notes.push(format!("{count} {what} ({ranks}); {more}"));
-            }
-        }
+        let headers = self.ranks.iter().map(|rank| &rank.header);
+        self.notes.extend(lost::notes(headers));
     }
 }
 

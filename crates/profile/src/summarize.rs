@@ -1,6 +1,6 @@
 //! From what a run left behind to its figures.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use machine::{Costs, Reading};
@@ -14,8 +14,8 @@ use crate::profile::Profile;
 use crate::sites::{name, sites};
 use crate::split::{Model, Parts};
 use crate::summary::{
-    ClassSummary, HostSummary, Inside, JobSummary, Matrix, PhaseSummary, RankSummary, SCHEMA, Split, State, Summary,
-    Totals,
+    ClassSummary, HostSummary, Inside, JobSummary, Matrix, Outside, PhaseSummary, RankSummary, SCHEMA, Split, State,
+    Summary, Totals,
 };
 use crate::tables::Tables;
 use crate::verdict::{Evidence, Verdict};
@@ -54,6 +54,11 @@ impl Summary {
             measured::put(timeline, &mut summary);
         }
         crate::cores::fill(profile, &mut summary);
+        // A file that cannot be read is met by each of those that read it.
+        let mut said = BTreeSet::new();
+        summary.job.notes.retain(|note| said.insert(note.clone()));
+        // A rank that sleeps computes nothing.
+        summary.totals.balance = balance(&summary.ranks, RankSummary::computing);
         summary.totals.split = Split::sum(summary.ranks.iter().map(|rank| &rank.split));
         summary.verdict = Some(Verdict::of(&Evidence::of(&summary), costs));
         summary
@@ -132,10 +137,7 @@ fn totals(profile: &Profile, ranks: &[RankSummary]) -> Totals {
         mpi,
         mpi_share: ratio(mpi, thread_seconds),
         compute: sum(|rank| rank.compute),
-        balance: ratio(
-            sum(|rank| rank.compute),
-            ranks.len() as f64 * ranks.iter().map(|rank| rank.compute).fold(0.0, f64::max),
-        ),
+        balance: balance(ranks, |rank| rank.compute),
         split: Split::sum(ranks.iter().map(|rank| &rank.split)),
         messages: count(|rank| rank.messages),
         bytes: count(|rank| rank.bytes),
@@ -144,6 +146,12 @@ fn totals(profile: &Profile, ranks: &[RankSummary]) -> Totals {
             seconds => Reading::Measured(seconds),
         },
     }
+}
+
+/// The mean over the greatest.
+fn balance(ranks: &[RankSummary], computing: fn(&RankSummary) -> f64) -> f64 {
+    let all = || ranks.iter().map(computing);
+    ratio(all().sum::<f64>(), ranks.len() as f64 * all().fold(0.0, f64::max))
 }
 
 pub fn ratio(a: f64, b: f64) -> f64 {
@@ -224,7 +232,9 @@ fn rank_summary(rank: &Tables, model: &Model, over: bool) -> RankSummary {
         stopped: Reading::absent("nothing was sampled on its host"),
         run_delay: Reading::absent("nothing was sampled on its host"),
         stolen: Reading::absent("nothing was sampled on its host"),
+        yielded: Reading::absent("nothing was sampled on its host"),
         compute_off_core: Reading::absent("nothing was sampled on its host"),
+        outside: Outside::absent("nothing was sampled on its host"),
         classes: classes
             .into_iter()
             .map(|(class, (sum, parts))| (class, ClassSummary { split: parts.split(), ..sum }))
@@ -267,4 +277,17 @@ fn phases(profile: &Profile) -> Vec<PhaseSummary> {
         }
     }
     phases
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_said_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let notes = ["left out: a", "left out: b", "left out: a"].map(str::to_owned).to_vec();
+        let profile = Profile { folder: folder.path().to_owned(), notes, ..Profile::default() };
+        assert_eq!(Summary::of(&profile).job.notes, ["left out: a", "left out: b"]);
+    }
 }

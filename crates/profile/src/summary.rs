@@ -8,8 +8,10 @@ use std::collections::BTreeMap;
 use machine::{CoreCapability, Reading};
 use serde::{Deserialize, Serialize};
 
+mod outside;
 mod power;
 
+pub use outside::{Outside, Stall};
 pub use power::{PowerSpan, PowerSummary};
 
 use crate::verdict::Verdict;
@@ -213,8 +215,14 @@ pub struct RankSummary {
     pub run_delay: Reading<f64>,
     /// Seconds that a hypervisor took from its cores while it was on them: all of them, also where ranks share a core.
     pub stolen: Reading<f64>,
+    /// The part of `run_delay` in which it had given its core up itself, inside MPI: it waited, and that is in `wait`.
+    #[serde(default = "unsampled")]
+    pub yielded: Reading<f64>,
     /// The part of `compute` in which it was stopped, or runnable while others had its core.
     pub compute_off_core: Reading<f64>,
+    /// `compute`, by what its threads did.
+    #[serde(default)]
+    pub outside: Outside,
     /// Calls and time of each class of functions.
     pub classes: BTreeMap<String, ClassSummary>,
     /// Seconds that other ranks waited for it. Needs a timeline.
@@ -234,10 +242,20 @@ impl RankSummary {
         Some(self.compute_off_core.value()? + self.split.off_core.value()?)
     }
 
-    /// Outside MPI and, as far as that is known, on its core.
-    pub fn computing(&self) -> f64 {
-        self.compute_off_core.value().map_or(self.compute, |off| (self.compute - off).max(0.0))
+    /// Whether it was blocked outside MPI for so much of its time that a page says it.
+    pub fn stalls(&self) -> bool {
+        self.outside.blocked.value().is_some_and(|seconds| *seconds > 0.01 * self.thread_seconds)
     }
+
+    /// Outside MPI and, as far as that is known, on its core: not stopped, not runnable while others had it, not blocked.
+    pub fn computing(&self) -> f64 {
+        let part = |reading: &Reading<f64>| reading.value().copied().unwrap_or(0.0);
+        (self.compute - part(&self.compute_off_core) - part(&self.outside.blocked)).max(0.0)
+    }
+}
+
+fn unsampled() -> Reading<f64> {
+    Reading::absent("the plimsoll that wrote the figures did not tell it")
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

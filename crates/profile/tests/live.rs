@@ -4,13 +4,16 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use crate::synthetic::{RATE, Rank, SECOND, job};
+use crate::synthetic::{RATE, Rank, SECOND, head, job};
 use machine::budget::Budget;
 use profile::job::Job;
+use profile::live::screen::{Sort, Window, lines};
 use profile::live::{Here, JobState, RankState, Watch};
+use profile::summary::Stall;
 use record::folder;
 use record::functions::{Class, named};
 use record::layout::{Thread, kind, words};
+use record::samples::{ThreadBlocked, ThreadWork, Writer};
 
 const MS: u64 = 1_000_000;
 
@@ -108,6 +111,47 @@ fn rates_states_and_ends_are_those_of_the_ranks() {
     let look = watch.look(&here);
     assert_eq!(look.job.state, JobState::Ended { exit_code: None, signal: Some(9) });
     assert!(look.ranks.iter().all(|rank| rank.state == RankState::Killed), "none was finalized");
+}
+
+/// Samples until so many ms, by which rank 0 sleeps for 80 % of its time outside of MPI.
+fn sample(profile: &Path, after: u64) {
+    let mut file = Vec::new();
+    let mut writer = Writer::begin(&mut file, &head()).unwrap();
+    for moment in (0..=after).step_by(20) {
+        let slept = moment * MS / 10 * 8;
+        let blocked = ThreadBlocked { outside: slept, sleep: slept, ..ThreadBlocked::default() };
+        writer.thread_work(1000, 0, 1, &ThreadWork { core: 1, ..ThreadWork::default() }).unwrap();
+        writer.thread_blocked(1000, 0, 1, &blocked).unwrap();
+        writer.end_work(5 * SECOND + moment * MS).unwrap();
+        writer.end_load(5 * SECOND + moment * MS).unwrap();
+    }
+    let path = folder::samples_file(profile, "node-a");
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, file).unwrap();
+}
+
+#[test]
+fn a_rank_that_sleeps_is_not_computing() {
+    let folder = tempfile::tempdir().unwrap();
+    Job { ended: None, exit_code: None, boot: "a-boot".into(), ..job() }.write(folder.path()).unwrap();
+    let clock = Cell::new(0);
+    let monotonic = || clock.get();
+    let here = Here { boot: "a-boot".into(), monotonic: &monotonic, pid_namespace: 0, is_alive: &|_| true };
+    let mut watch = Watch::open(folder.path(), None, Budget::new(1 << 30)).unwrap();
+    let mut look = |after| {
+        write(folder.path(), after);
+        sample(folder.path(), after);
+        clock.set(5 * SECOND + after * MS);
+        watch.look(&here)
+    };
+    look(4000);
+    let look = look(5000);
+    let [sleeper, waiter] = look.ranks.as_slice() else { panic!("{look:?}") };
+    assert!(sleeper.blocked.is_some_and(|share| (share - 0.8).abs() < 0.05), "{sleeper:?}");
+    assert_eq!((sleeper.stall, waiter.stall), (Some(Stall::Sleep), None));
+    let window = Window { columns: 300, rows: None, sort: Sort::Rank, scroll: 0, colour: false };
+    let text = lines(&look, window).join("\n");
+    assert!(text.contains("asleep outside MPI") && !text.contains("computing"), "{text}");
 }
 
 #[test]

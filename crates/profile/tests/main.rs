@@ -8,6 +8,7 @@ mod garbage;
 mod live;
 mod page;
 mod report;
+mod shares;
 mod sites;
 mod split;
 mod synthetic;

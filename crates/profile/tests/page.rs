@@ -1,6 +1,7 @@
 //! What the page holds, and that nothing gets out of it.
 
 use crate::fixture;
+use machine::Reading;
 use profile::page::render;
 
 #[test]
@@ -25,6 +26,15 @@ fn the_page_says_what_the_summary_says() {
     assert!(without.contains("The ranks spent"), "the figures speak where there is no verdict");
     assert!(!without.contains("id=\"timeline\""));
     assert!(page.contains("On the path") && !without.contains("On the path") && !without.contains("critical path"));
+}
+
+/// What may all be waiting is not said to be none.
+#[test]
+fn time_that_could_not_be_divided_is_not_said_to_be_none() {
+    let mut summary = fixture::summary(2);
+    let totals = &mut summary.totals;
+    (totals.split.wait, totals.split.undivided) = (Reading::Modelled(0.0), 0.9 * totals.thread_seconds);
+    assert!(render(&summary).contains("0 to 90 %"));
 }
 
 #[test]

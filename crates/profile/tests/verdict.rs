@@ -1,11 +1,12 @@
-//! What the verdict makes of profiles that are not whole: what is missing is not none.
+//! What the verdict makes of profiles that are not whole: what is missing is not none. And what it makes of programs whose shape is
+//! what costs them.
 
 use std::fs;
 
 use crate::synthetic::{Rank, SECOND, job, write};
 use profile::profile::Profile;
 use profile::summary::Summary;
-use profile::verdict::{Answer, Choice, Judgement};
+use profile::verdict::{Answer, Cause, Choice, Evidence, Hindrance, Judgement};
 use record::folder;
 use record::layout::text;
 
@@ -85,4 +86,91 @@ fn without_samples_no_choice_is_refused() {
     for choice in [Choice::Offload, Choice::DedicatedCore, Choice::Mapping] {
         cannot_tell_since(&judged(&summary, choice), "nothing was sampled");
     }
+}
+
+/// What hinders `size` ranks of which each makes these calls in a run of a second, those of `function` from one place.
+fn hindered(size: u32, function: &str, calls: impl Fn(u32, &mut Rank)) -> (Summary, Vec<Hindrance>) {
+    let ranks = (0..size).map(|me| {
+        let mut rank = Rank::new(me, size, SECOND);
+        calls(me, &mut rank);
+        rank.sites("/no/such/app", 0x5555_0000_0000, function, &[(0x40, 50, SECOND / 10)]);
+        rank
+    });
+    let summary = summary(ranks.collect(), &[]);
+    let found = summary.verdict.as_ref().unwrap().hindrances.clone();
+    (summary, found)
+}
+
+/// The worst is this, has this share of the run, and is said with the place of its calls.
+fn worst(found: &[Hindrance], cause: Cause, cost: f64, words: &[&str]) {
+    let first = &found[0];
+    assert_eq!(first.cause, cause, "{found:?}");
+    assert!((first.cost - cost).abs() < 0.05, "{first:?}");
+    for wanted in words {
+        assert!(first.words.contains(wanted), "'{wanted}' in {first:?}");
+    }
+}
+
+#[test]
+fn very_many_tiny_messages_are_named() {
+    let exchanging = |bytes: u64| {
+        move |_: u32, rank: &mut Rank| {
+            rank.calls("Send", 0, (0..50_000).map(|_| (3_000, bytes)));
+            rank.calls("Recv", 0, (0..50_000).map(|_| (4_000, bytes)));
+        }
+    };
+    let (summary, found) = hindered(4, "Recv", exchanging(8));
+    worst(&found, Cause::TinyMessages, 0.35, &["200,000 messages of less than 1 KiB", "most in MPI_Recv at app+0x40"]);
+    assert!(found[0].next.contains("send together"), "{found:?}");
+    assert!(summary.verdict.unwrap().sentence.starts_with("200,000 messages"));
+    let (_, found) = hindered(4, "Recv", exchanging(16 << 10));
+    assert!(found.is_empty(), "{found:?}");
+}
+
+/// An item goes through four stages of 5 ms before the next begins.
+#[test]
+fn a_serialised_pipeline_is_named() {
+    let stages = |waited: u64| {
+        move |_: u32, rank: &mut Rank| {
+            rank.calls("Recv", 0, (0..50).map(|_| (waited, 1000))).calls("Send", 0, (0..50).map(|_| (2_000, 1000)));
+        }
+    };
+    let (_, found) = hindered(4, "Recv", stages(15_000_000));
+    worst(&found, Cause::Serialised, 0.75, &["one after the other", "for 25.0 % at most", "MPI_Recv at app+0x40"]);
+    assert!(found[0].next.contains("smaller pieces"), "{found:?}");
+    // Ranks that compute side by side are not.
+    let (_, found) = hindered(4, "Recv", stages(2_000_000));
+    assert!(found.is_empty(), "{found:?}");
+}
+
+#[test]
+fn large_messages_beside_which_nothing_is_computed_are_named() {
+    let (summary, found) = hindered(2, "Send", |_, rank| {
+        rank.calls("Send", 0, (0..100).map(|_| (2_000_000, 1 << 20)));
+        rank.calls("Recv", 0, (0..100).map(|_| (1_000_000, 1 << 20)));
+    });
+    worst(
+        &found,
+        Cause::NoOverlap,
+        0.3,
+        &["1024 KiB each in the mean", "nothing is computed meanwhile", "MPI_Send at app"],
+    );
+    assert!(found[0].next.contains("MPI_Isend"), "{found:?}");
+    // Whether their receivers were late every time, tables do not show: no gain is certain.
+    assert!(Evidence::of(&summary).ranks.iter().all(|rank| rank.posting == 0.0));
+    let (small, _) = hindered(2, "Send", |_, rank| {
+        rank.calls("Send", 0, (0..100).map(|_| (2_000, 512)));
+        rank.calls("Isend", 0, (0..100).map(|_| (3_000, 1 << 20)));
+    });
+    let posting = Evidence::of(&small).ranks[0].posting;
+    assert!((posting - 500e-6).abs() < 50e-6, "{posting}");
+}
+
+#[test]
+fn an_imbalance_is_named_with_where_the_others_wait() {
+    let (_, found) = hindered(4, "Allreduce", |me, rank| {
+        let waited = if me == 3 { 10_000 } else { 4_000_000 };
+        rank.calls("Allreduce", 4, (0..100).map(|_| (waited, 8)));
+    });
+    worst(&found, Cause::Late, 0.3, &["rank 3", "computes for 99.9 %", "most in MPI_Allreduce at app+0x40"]);
 }

@@ -105,7 +105,11 @@ pub struct Dropped {
     pub communicators: u64,
     pub modules: u64,
     pub phases: u64,
-    pub reserved: [u64; 7],
+    /// Of `peers`, those to processes outside this MPI_COMM_WORLD, which the matrix has no place for.
+    pub outside: u64,
+    /// Times that a file could not grow because its file system was full, or a quota: no limit of the profile's.
+    pub storage: u64,
+    pub reserved: [u64; 5],
 }
 
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -384,10 +388,10 @@ pub struct Peer {
 
 impl Peer {
     pub fn add(&mut self, more: &Peer) {
-        self.messages = self.messages.wrapping_add(more.messages);
-        self.bytes = self.bytes.wrapping_add(more.bytes);
-        self.operations = self.operations.wrapping_add(more.operations);
-        self.operation_bytes = self.operation_bytes.wrapping_add(more.operation_bytes);
+        self.messages = self.messages.saturating_add(more.messages);
+        self.bytes = self.bytes.saturating_add(more.bytes);
+        self.operations = self.operations.saturating_add(more.operations);
+        self.operation_bytes = self.operation_bytes.saturating_add(more.operation_bytes);
     }
 }
 

@@ -42,13 +42,13 @@ pub struct Glance {
 impl Glance {
     /// Calls of all threads.
     pub fn calls(&self) -> u64 {
-        self.threads.iter().fold(self.header.dropped.calls, |sum, (_, thread)| sum.wrapping_add(thread.calls))
+        self.threads.iter().fold(self.header.dropped.calls, |sum, (_, thread)| sum.saturating_add(thread.calls))
     }
 
     /// Ticks inside calls, by class, of all threads together.
     pub fn ticks(&self) -> [u64; 16] {
         self.threads.iter().fold([0; 16], |mut sums, (_, thread)| {
-            sums.iter_mut().zip(thread.ticks).for_each(|(sum, ticks)| *sum = sum.wrapping_add(ticks));
+            sums.iter_mut().zip(thread.ticks).for_each(|(sum, ticks)| *sum = sum.saturating_add(ticks));
             sums
         })
     }

@@ -65,7 +65,7 @@ pub struct Origins {
     /// [`CoreLoad`].
     pub load: Reading<String>,
     pub energy: Reading<String>,
-    /// [`ThreadWork`], [`ThreadLoad`], [`ThreadStop`] and [`ThreadDelay`].
+    /// [`ThreadWork`], [`ThreadLoad`], [`ThreadStop`], [`ThreadBlocked`], [`ThreadRan`] and [`ThreadDelay`].
     pub ranks: Reading<String>,
 }
 
@@ -163,6 +163,27 @@ series::totals! {
     /// The clock of a core. A core has none where the kernel tells none.
     CoreClock: 11 {
         hertz: absolute,
+    }
+
+    /// How long a thread of a rank was on a core. Files of earlier versions of plimsoll have none.
+    ThreadRan: 12 {
+        /// ns.
+        ran,
+    }
+
+    /// How long a thread of a rank was blocked (neither on a core nor runnable nor stopped), by what the looks found. Files of
+    /// earlier versions of plimsoll have none.
+    ThreadBlocked: 13 {
+        /// Outside of MPI, ns.
+        outside,
+        /// Inside MPI, ns.
+        inside,
+        /// Of `outside`: until a time that it had set.
+        sleep,
+        /// Of `outside`: by a lock.
+        lock,
+        /// Of `outside`: by a disk, a file system or memory that was paged out.
+        storage,
     }
 
     /// How long a thread of a rank was runnable while others had its core. It has none where the kernel does not count that.

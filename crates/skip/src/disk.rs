@@ -11,15 +11,25 @@ use crate::{again, is_again, passed, test, test_name, tool};
 /// Set in a process that has a disk: where.
 const DISK: &str = "PLIMSOLL_TEST_DISK";
 
-/// The disk goes with the process's mount namespace.
-const SCRIPT: &str = r#"mount -t tmpfs -o size=16k,mode=700 none "$PLIMSOLL_TEST_DISK" || exit 77; exec "$@""#;
+/// Set there too: its size, as mount(8) takes it.
+const SIZE: &str = "PLIMSOLL_TEST_DISK_SIZE";
 
-/// A file system of 16 KiB that a test has for itself.
+/// The disk goes with the process's mount namespace.
+const SCRIPT: &str = r#"mount -t tmpfs -o "size=$PLIMSOLL_TEST_DISK_SIZE,mode=700" none "$PLIMSOLL_TEST_DISK" || exit 77
+exec "$@""#;
+
+/// A small file system that a test has for itself.
 pub struct Disk(PathBuf);
 
 impl Disk {
-    /// Runs the test that asks once more in a process that has a disk, fails with it, and says `None`; there it says which.
+    /// One of 16 KiB.
     pub fn small() -> Option<Disk> {
+        Disk::of("16k")
+    }
+
+    /// Runs the test that asks once more in a process that has a disk of so many bytes, as mount(8) takes them, fails with it,
+    /// and says `None`; there it says which.
+    pub fn of(size: &str) -> Option<Disk> {
         if is_again() {
             return env::var_os(DISK).map(|folder| Disk(folder.into()));
         }
@@ -29,7 +39,7 @@ impl Disk {
         let folder = env::temp_dir().join(name);
         fs::create_dir_all(&folder).expect("tests have a place for files");
         let mut command = Command::new(unshare);
-        command.args(user).args(["--mount", "sh", "-c", SCRIPT, "sh"]).env(DISK, &folder);
+        command.args(user).args(["--mount", "sh", "-c", SCRIPT, "sh"]).env(DISK, &folder).env(SIZE, size);
         command.arg(env::current_exe().expect("a process has a program"));
         let output = again(command);
         let _ = fs::remove_dir(&folder);

@@ -59,6 +59,18 @@ impl OffCore {
         self.threads.get(&thread).map_or(0, |known| self.within(known, from, to))
     }
 
+    /// How long a thread was stopped, the same way.
+    pub fn stopped(&self, thread: u16, from: i64, to: i64) -> i64 {
+        if to - from < SHORTEST {
+            return 0;
+        }
+        let stopped = self
+            .threads
+            .get(&thread)
+            .and_then(|(stop, _)| stop.between(self.at(from), self.at(to), |stop| stop.stopped));
+        (stopped.unwrap_or(0.0) as i64).min(to - from)
+    }
+
     /// How long all threads of the rank were, as far as is known: the same of the one that was least.
     pub fn of_rank(&self, from: i64, to: i64) -> i64 {
         if !self.is_ever() {
@@ -71,10 +83,14 @@ impl OffCore {
         if to - from < SHORTEST {
             return 0;
         }
-        let at = |time: i64| time.saturating_add(self.offset).max(0) as u64;
-        let stopped = stop.between(at(from), at(to), |stop| stop.stopped);
-        let delayed = delay.between(at(from), at(to), |delay| delay.delayed);
+        let stopped = stop.between(self.at(from), self.at(to), |stop| stop.stopped);
+        let delayed = delay.between(self.at(from), self.at(to), |delay| delay.delayed);
         (stopped.into_iter().chain(delayed).sum::<f64>() as i64).min(to - from)
+    }
+
+    /// CLOCK_MONOTONIC of the rank's host, ns.
+    fn at(&self, time: i64) -> u64 {
+        time.saturating_add(self.offset).max(0) as u64
     }
 }
 

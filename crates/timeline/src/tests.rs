@@ -121,6 +121,21 @@ pub(crate) fn sample_stops(folder: &Path, ranks: u32, stops: &[(u64, u64)]) {
 
 const MS: u64 = 1_000_000;
 
+/// Rank 0 comes first, and is stopped for half of the time until rank 1 comes.
+#[test]
+fn a_rank_that_is_stopped_waits_for_nobody_meanwhile() {
+    let (mut a, mut b) = (Lines::default(), Lines::default());
+    a.collective("Allreduce", (0, 100 * MS), NONE, 8);
+    b.collective("Allreduce", (80 * MS, 100 * MS), NONE, 8);
+    let folder = profile(vec![a, b]);
+    sample_stops(folder.path(), 2, &[(10 * MS, 50 * MS)]);
+    let waits = open(&folder).waits();
+    let total = waits.ranks[0].total();
+    assert!((total.wait() - 0.04).abs() < 1e-3 && (total.off_core - 0.04).abs() < 1e-3, "{total:?}");
+    assert!((waits.caused()[1] - 0.04).abs() < 1e-3, "{:?}", waits.caused());
+    assert!((total.seconds - total.wait() - total.off_core - total.transfer()).abs() < 1e-9, "{total:?}");
+}
+
 /// Rank 0 is stopped in a collective operation that both have entered, and in MPI_Wait for a message that rank 1 waits for.
 #[test]
 fn a_rank_that_is_stopped_inside_mpi_holds_up_the_others_and_does_not_transfer() {

@@ -10,7 +10,8 @@
 //! that completes several operations the partner may be away from one that was over already.
 //!
 //! A partner that has begun may also be *kept off* its core: stopped, or runnable while others have it, wherever it is. Samples
-//! tell that of what was off for long. The same of the calling rank itself is neither wait nor work of its call.
+//! tell that of what was off for long. The same of the calling rank itself is neither wait nor work of its call; while it is stopped it
+//! waits for nobody.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -147,6 +148,13 @@ impl Wait {
     pub fn all(&self) -> i64 {
         self.nanoseconds + self.away + self.kept_off
     }
+
+    /// The same with so many ns less until the other came, and no more than `after` from then on.
+    fn less(self, before: i64, after: i64) -> Wait {
+        let kept_off = self.kept_off.min(after);
+        let away = self.away.min(after - kept_off);
+        Wait { nanoseconds: self.nanoseconds - before, kept_off, away, ..self }
+    }
 }
 
 impl Timeline {
@@ -248,9 +256,12 @@ impl Timeline {
         sum.calls += 1;
         sum.seconds += seconds;
         let (wait, seen) = self.wait_of(place, step);
-        let waited = wait.map_or(0.0, |wait| wait.all() as f64 / 1e9);
         let alone = step.entered + wait.map_or(0, |wait| wait.nanoseconds);
-        let off = rank.off_core.as_ref().map_or(0, |off| off.of_thread(step.thread, alone, step.left));
+        let stopped = |from, to| rank.off_core.as_ref().map_or(0, |off| off.stopped(step.thread, from, to));
+        let before = stopped(step.entered, alone);
+        let wait = wait.map(|wait| wait.less(before, step.left - alone - stopped(alone, step.left)));
+        let waited = wait.map_or(0.0, |wait| wait.all() as f64 / 1e9);
+        let off = before + rank.off_core.as_ref().map_or(0, |off| off.of_thread(step.thread, alone, step.left));
         let off = (off as f64 / 1e9).min(seconds - waited);
         sum.off_core += off;
         if let Some(wait) = wait {

@@ -5,6 +5,7 @@
 //! narrow. Draws cover what the costs leave open; that the model may be wrong they do not, which the ledger shows.
 
 mod against;
+mod residuals;
 mod slack;
 
 use std::borrow::Cow;
@@ -23,6 +24,7 @@ use crate::replay::{
     Buffer, Conditions, Order, PS, Places, Progress, Receive, Replayed, Residuals, Softirqs, replay, replay_in, timed,
 };
 use crate::work::Work;
+use residuals::{scaled, typical};
 
 pub use against::Against;
 pub use experiment::parallel::in_parallel;
@@ -339,6 +341,8 @@ struct Base<'p> {
     unknown: Unknown,
     conditions: Conditions,
     residuals: Vec<i64>,
+    /// By class: the usual residual, ps.
+    typical: Vec<f64>,
     /// When messages began to move in the recorded run, ps.
     began: Vec<i64>,
     /// The time as it is, without what recording took, ps.
@@ -357,14 +361,15 @@ impl<'p> Base<'p> {
         }
         let unrecorded = Conditions { unrecorded: true, ..conditions.clone() };
         let now = timed(program.graph, &unrecorded, Residuals::Own(&residuals))?.total;
-        Ok(Base { program, draw: *draw, unknown: *unknown, conditions, residuals, began, now })
+        let typical = typical(program.graph, &residuals);
+        Ok(Base { program, draw: *draw, unknown: *unknown, conditions, residuals, typical, began, now })
     }
 
     /// Conditions and residuals under a lever; `graph` is the program that it leaves.
     fn under(&self, lever: &Lever, graph: &Graph) -> Result<(Conditions, Cow<'_, [i64]>)> {
         let recorded = (self.program.graph, &self.conditions);
         let (after, scale) = self.program.pull(lever, recorded, graph, &(self.draw, self.unknown))?;
-        let mut residuals = scaled(&self.residuals, graph, &scale);
+        let mut residuals = scaled(&self.residuals, &self.typical, graph, &scale);
         if let (Some(mapping), true) =
             (&lever.mapping, self.program.softirqs.is_some() && self.unknown.residual_stays != 1.0)
         {
@@ -404,23 +409,6 @@ impl<'p> Base<'p> {
     fn over(&self, replayed: &Replayed) -> f64 {
         replayed.total as f64 / self.now.max(1) as f64
     }
-}
-
-/// Residuals after a change, by what becomes of their classes.
-fn scaled<'r>(residuals: &'r [i64], graph: &Graph, scale: &[Scale]) -> Cow<'r, [i64]> {
-    // What costs of many orders of magnitude make of them must not leave the instants that there are.
-    let most = i64::MAX / 8 / graph.len().max(1) as i64;
-    let mut residuals = Cow::Borrowed(residuals);
-    if scale.iter().any(|scale| scale.ratio != 1.0) {
-        for (residual, class) in residuals.to_mut().iter_mut().zip(&graph.calls.class) {
-            let scale = scale[*class as usize];
-            if scale.ratio != 1.0 {
-                let most = most.max(residual.abs());
-                *residual = (scale.of(*residual as f64) as i64).clamp(-most, most);
-            }
-        }
-    }
-    residuals
 }
 
 /// A program that was learned once, for many mappings.

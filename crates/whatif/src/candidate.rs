@@ -41,7 +41,7 @@ impl Recorded<'_> {
     pub fn ways(&self, costs: &Costs, named: Option<&str>) -> Result<Ways> {
         let of_mpi: Vec<&Way> = costs.ways().filter(|way| self.is_of_mpi(way)).collect();
         let ways: Vec<&Way> = if of_mpi.is_empty() { costs.ways().collect() } else { of_mpi };
-        let wanted = |between: bool| named.map_or_else(|| self.carried(between), str::to_owned);
+        let wanted = |between: bool| named.map_or_else(|| self.carried(between, &ways), str::to_owned);
         let found = |between: bool| {
             let wanted = wanted(between);
             let fits = |way: &&&Way| way.network.is_some() == between && name_of(way) == wanted;
@@ -77,6 +77,18 @@ impl Recorded<'_> {
         self.library.starts_with(family) && self.library.contains(version)
     }
 
+    /// What carried its messages, in words: not what costs are of, where those of its MPI were never measured.
+    pub fn carried_by(&self, ways: &Ways) -> String {
+        let way = if self.between { &ways.between } else { &ways.within };
+        match self.library.lines().next() {
+            Some(library) if !self.is_of_mpi(way) => {
+                let library: Vec<&str> = library.split(',').next().unwrap_or_default().split_whitespace().collect();
+                format!("{}, at the costs of {way}", library.join(" "))
+            }
+            _ => way.to_string(),
+        }
+    }
+
     /// What the command sets of Open MPI by `--mca NAME VALUE`; empty: nothing.
     fn set(&self, parameter: &str) -> &str {
         let mut words = self.command.windows(3);
@@ -89,8 +101,13 @@ impl Recorded<'_> {
         self.set(&format!("btl_{carrier}_eager_limit")).parse().ok().map(Bytes)
     }
 
-    /// Of Open MPI's own mpirun, by what `--mca` chooses.
-    fn of_mpirun(&self, between: bool) -> &str {
+    /// Of the MPI's own mpirun: of Open MPI's by what `--mca` chooses, of others what their costs are of.
+    fn of_mpirun<'w>(&'w self, between: bool, ways: &[&'w Way]) -> &'w str {
+        let is_own = |way: &&&Way| self.is_of_mpi(way) && way.carrier != ENGINE && way.network.is_some() == between;
+        let of_others = ways.iter().find(is_own).filter(|_| !self.library.starts_with("Open MPI"));
+        if let Some(way) = of_others {
+            return &way.carrier;
+        }
         let has = |name: &str| self.set("btl").split(',').any(|one| one == name);
         match () {
             () if self.set("pml") == "ucx" => "ucx",
@@ -100,7 +117,7 @@ impl Recorded<'_> {
     }
 
     /// What carried messages between hosts, or within one.
-    fn carried(&self, between: bool) -> String {
+    fn carried(&self, between: bool, ways: &[&Way]) -> String {
         let plimsoll = self
             .command
             .iter()
@@ -114,7 +131,7 @@ impl Recorded<'_> {
             }
         };
         if !plimsoll {
-            return self.of_mpirun(between).to_owned();
+            return self.of_mpirun(between, ways).to_owned();
         }
         if let Some(carrier) = option("--carrier") {
             return carrier;
@@ -263,6 +280,30 @@ mod tests {
         }
         let fault = of("plimsoll mpirun --carrier psm3 ./a", false).unwrap_err().to_string();
         assert!(fault.contains("carrier psm3") && fault.contains("vader"), "{fault}");
+    }
+
+    #[test]
+    fn a_program_under_another_mpi_is_not_said_to_have_run_under_that_of_the_costs() {
+        let command = recorded("mpiexec -n 2 ./a");
+        let library = "MPICH Version:      4.0.2\nMPICH Release date: Thu Apr  7";
+        let of = Recorded { command: &command, library, between: false };
+        let ways = of.ways(&costs(), None).unwrap();
+        assert_eq!(of.carried_by(&ways), "MPICH Version: 4.0.2, at the costs of vader, one host, Open MPI 4.1.4");
+        let open = Recorded { library: "Open MPI v4.1.4, package: Debian", ..of };
+        assert_eq!(open.carried_by(&ways), "vader, one host, Open MPI 4.1.4");
+        let schedule = Recorded { library: "", ..of };
+        assert_eq!(schedule.carried_by(&ways), open.carried_by(&ways));
+        // Its own are taken where they are known, and are not sought under the name of another's transport.
+        let own = Way { carrier: "ucx".into(), mpi: "MPICH 4.0.2".into(), placement: SiteKind::App, network: None };
+        let row = Row {
+            item: Item::HalfTrip(own.clone()),
+            size: None,
+            cost: Reading::Measured(Interval::exactly(1.0)),
+            source: String::new(),
+            taken: Nanoseconds(1),
+        };
+        let ways = of.ways(&Costs::of(vec![row]), None).unwrap();
+        assert_eq!((&ways.within, of.carried_by(&ways)), (&own, own.to_string()));
     }
 
     #[test]

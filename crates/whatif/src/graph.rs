@@ -209,6 +209,9 @@ pub struct Kind {
     pub trips: u16,
 }
 
+/// What only orders lanes: it takes no time.
+const ORDER: Kind = Kind { bytes: 0, reach: Reach::Host, trips: 0 };
+
 /// Calls that the model treats alike: what it leaves unexplained of them has one mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Class {

@@ -119,38 +119,12 @@ impl Lever {
                 price.rendezvous = kind.bytes > eager.0;
             }
         }
-        let between = graph.kinds.iter().any(|kind| kind.reach == Reach::Between);
-        for (price, kind) in after.prices.kinds.iter_mut().zip(&graph.kinds) {
-            let trips = f64::from(kind.trips);
-            if kind.trips == 0 {
-                continue;
-            }
-            if (kind.reach == Reach::Between) == between {
-                let mut trip = price.trip as f64;
-                trip = match self.latency {
-                    Some(Change::By(ns)) => trip + ns * 1e3 * trips,
-                    Some(Change::Times(factor)) => {
-                        trip - self.latency_of(graph, &before.prices, kind.reach) * trips * (1.0 - factor)
-                    }
-                    None => trip,
-                };
-                if let Some(factor) = self.per_byte {
-                    let latency = self.latency_of(graph, &before.prices, kind.reach) * trips;
-                    trip -= (trip - latency).max(0.0) * (1.0 - factor);
-                    price.link = (price.link as f64 * factor).round() as i64;
-                }
-                // A trip is no shorter than the work in it.
-                price.trip = (trip.round() as i64).max(price.send + price.receive);
-            }
-            if let Some(clock) = self.clock {
-                let slower = 1.0 / clock;
-                let work = (price.send + price.receive + 2 * price.engine) as f64;
-                price.trip = (price.trip as f64 + work * (slower - 1.0) * trips).round() as i64;
-                for of in [&mut price.send, &mut price.receive, &mut price.engine] {
-                    *of = (*of as f64 * slower).round() as i64;
-                }
-            }
-        }
+        // What is added to a wire is no error of what was measured: nothing of a residual follows it.
+        let times = self.latency.filter(|change| matches!(change, Change::Times(_)));
+        let carried = std::mem::take(&mut after.prices);
+        let [own, costs] = [(None, None), (times, self.per_byte)]
+            .map(|(latency, per_byte)| self.priced(graph, &before.prices, &carried, latency, per_byte));
+        after.prices = self.priced(graph, &before.prices, &carried, self.latency, self.per_byte);
         if let Some(clock) = self.clock {
             let place = unknown.follows_clock;
             let follows = self.follows_clock.map_or(place, |share| share.low + place * (share.high - share.low));
@@ -167,8 +141,53 @@ impl Lever {
                 receive.far = lanes(graph, &mapping.far);
             }
         }
-        let residuals = self.residuals(graph, before, &after, unknown.residual_follows);
+        let residuals = scales(graph, &before.prices, &costs, &own, unknown.residual_follows);
         Ok((after, residuals))
+    }
+
+    /// `prices` under a latency, what a byte takes over now, and the clock.
+    fn priced(
+        &self,
+        graph: &Graph,
+        before: &Prices,
+        prices: &Prices,
+        latency: Option<Change>,
+        per_byte: Option<f64>,
+    ) -> Prices {
+        let mut prices = prices.clone();
+        let between = graph.kinds.iter().any(|kind| kind.reach == Reach::Between);
+        for (price, kind) in prices.kinds.iter_mut().zip(&graph.kinds) {
+            let trips = f64::from(kind.trips);
+            if kind.trips == 0 {
+                continue;
+            }
+            if (kind.reach == Reach::Between) == between {
+                let mut trip = price.trip as f64;
+                trip = match latency {
+                    Some(Change::By(ns)) => trip + ns * 1e3 * trips,
+                    Some(Change::Times(factor)) => {
+                        trip - self.latency_of(graph, before, kind.reach) * trips * (1.0 - factor)
+                    }
+                    None => trip,
+                };
+                if let Some(factor) = per_byte {
+                    let smallest = self.latency_of(graph, before, kind.reach) * trips;
+                    trip -= (trip - smallest).max(0.0) * (1.0 - factor);
+                    price.link = (price.link as f64 * factor).round() as i64;
+                }
+                // A trip is no shorter than the work in it.
+                price.trip = (trip.round() as i64).max(price.send + price.receive);
+            }
+            if let Some(clock) = self.clock {
+                let slower = 1.0 / clock;
+                let work = (price.send + price.receive + 2 * price.engine) as f64;
+                price.trip = (price.trip as f64 + work * (slower - 1.0) * trips).round() as i64;
+                for of in [&mut price.send, &mut price.receive, &mut price.engine] {
+                    *of = (*of as f64 * slower).round() as i64;
+                }
+            }
+        }
+        prices
     }
 
     /// Of the smallest message of a reach, ps: what of a trip is latency.
@@ -177,37 +196,43 @@ impl Lever {
         let trips = of_reach.map(|(kind, price)| price.trip as f64 / f64::from(kind.trips));
         trips.reduce(f64::min).unwrap_or(0.0)
     }
+}
 
-    fn residuals(&self, graph: &Graph, before: &Conditions, after: &Conditions, follows: f64) -> Vec<Scale> {
-        let of_class = |class: &Class| {
-            let like =
-                |kind: &Kind| kind.reach == class.reach && (u64::BITS - kind.bytes.leading_zeros()) as u8 == class.bits;
-            let mean = |of: &Conditions| -> f64 {
-                let kinds = graph.kinds.iter().zip(&of.prices.kinds).filter(|(kind, _)| like(kind));
-                // A call that completes nothing has its own work only.
-                let cost = |price: &Price| if class.completes == 0 { price.send } else { price.trip };
-                let costs: Vec<f64> = kinds.map(|(_, price)| cost(price) as f64).collect();
-                costs.iter().sum::<f64>() / costs.len().max(1) as f64
-            };
-            let modelled = mean(before);
-            if class.opaque || modelled <= 0.0 {
-                Scale::SAME
-            } else {
-                Scale { ratio: mean(after) / modelled, modelled, follows }
-            }
+/// What becomes of residuals by class, where prices are `costs` in place of `before`; `own` are those without the wire's levers.
+fn scales(graph: &Graph, before: &Prices, costs: &Prices, own: &Prices, follows: f64) -> Vec<Scale> {
+    let of_class = |class: &Class| {
+        let bits = |kind: &Kind| (u64::BITS - kind.bytes.leading_zeros()) as u8;
+        // What only orders lanes costs nothing.
+        let like = |kind: &Kind| kind.reach == class.reach && bits(kind) == class.bits && kind.trips > 0;
+        let mean = |of: &Prices| -> f64 {
+            let kinds = graph.kinds.iter().zip(&of.kinds).filter(|(kind, _)| like(kind));
+            // A call that completes nothing has its own work only.
+            let cost = |price: &Price| if class.completes == 0 { price.send } else { price.trip };
+            let costs: Vec<f64> = kinds.map(|(_, price)| cost(price) as f64).collect();
+            costs.iter().sum::<f64>() / costs.len().max(1) as f64
         };
-        graph.classes.iter().map(of_class).collect()
-    }
+        let modelled = mean(before);
+        if class.opaque || modelled <= 0.0 {
+            Scale::SAME
+        } else {
+            Scale { ratio: mean(costs) / modelled, beyond: mean(own) / modelled, modelled, follows }
+        }
+    };
+    graph.classes.iter().map(of_class).collect()
 }
 
 /// What becomes of the residuals of a class.
 ///
-/// They follow the modelled cost by a part that is not known, between not at all and wholly. As much of one as that cost
-/// itself is most likely an error of it, and follows nearly wholly in most draws; what is beyond is something else.
+/// A residual has three parts. As much of it as the modelled cost itself is most likely an error of that cost: it follows it nearly
+/// wholly in most draws. What all calls of the class have beyond that follows what carries messages and how fast cores are, by a part
+/// that is not known, between not at all and wholly; the wire is not in it. What one call has beyond both is noise (a core that
+/// was lost, an interrupt), and stays whatever messages cost.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Scale {
     /// The modelled cost after over that before.
     pub ratio: f64,
+    /// The same without a change of the wire.
+    pub beyond: f64,
     /// That before, ps.
     pub modelled: f64,
     /// [`Unknown::residual_follows`]
@@ -215,16 +240,30 @@ pub struct Scale {
 }
 
 impl Scale {
-    const SAME: Scale = Scale { ratio: 1.0, modelled: 0.0, follows: 0.0 };
+    const SAME: Scale = Scale { ratio: 1.0, beyond: 1.0, modelled: 0.0, follows: 0.0 };
 
-    pub fn of(&self, residual: f64) -> f64 {
+    /// Whether nothing becomes of them.
+    pub(crate) fn is_same(&self) -> bool {
+        self.ratio == 1.0 && self.beyond == 1.0
+    }
+
+    /// A residual of a class in which `typical` is the usual one, ps.
+    pub fn of(&self, residual: f64, typical: f64) -> f64 {
         let cost = residual.clamp(-self.modelled, self.modelled);
-        let changed = |part: f64, follows: f64| part * (1.0 + follows * (self.ratio - 1.0));
-        changed(cost, 1.0 - (1.0 - self.follows).powi(3)) + changed(residual - cost, self.follows)
+        let common = residual.clamp(typical.min(-self.modelled), typical.max(self.modelled)) - cost;
+        let changed = |part: f64, ratio: f64, follows: f64| part * follows * (ratio - 1.0);
+        residual
+            + changed(cost, self.ratio, 1.0 - (1.0 - self.follows).powi(3))
+            + changed(common, self.beyond, self.follows)
     }
 
     /// The same after the modelled cost had changed by `ratio` before.
     pub(crate) fn after(self, ratio: f64) -> Scale {
-        Scale { ratio: self.ratio * ratio, modelled: self.modelled / ratio.max(f64::MIN_POSITIVE), ..self }
+        Scale {
+            ratio: self.ratio * ratio,
+            beyond: self.beyond * ratio,
+            modelled: self.modelled / ratio.max(f64::MIN_POSITIVE),
+            ..self
+        }
     }
 }

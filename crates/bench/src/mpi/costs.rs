@@ -1,6 +1,6 @@
 //! What was measured of two ranks, as rows of the machine's costs.
 
-use machine::costs::{ENGINE, Item, Row, Way};
+use machine::costs::{ENGINE, Interval, Item, Row, Way};
 use machine::{Bytes, Nanoseconds, Reading, Site, SiteKind};
 
 use experiment::point::Receiver;
@@ -20,15 +20,20 @@ pub fn tasks() -> Vec<Task> {
     [of(Pattern::Latency), of(Pattern::Rate)].concat()
 }
 
-/// A row for each way, quantity and size of which there are two blocks.
-pub fn rows(findings: &Findings, source: &str, taken: Nanoseconds) -> Vec<Row> {
-    let mut rows = Vec::new();
+/// Blocks from which on they say where the next one lies: by Student's t the interval of two is thirteen deviations wide to each
+/// side, that of three four.
+pub const FEWEST: usize = 4;
+
+/// A row for each way, quantity and size of which there are blocks enough; and of how many there were some, but too few.
+pub fn rows(findings: &Findings, source: &str, taken: Nanoseconds) -> (Vec<Row>, usize) {
+    let (mut rows, mut short) = (Vec::new(), 0);
     for measured in &findings.measured {
         let way = way(&measured.contender, &measured.seats, &findings.mpi);
         for task in &findings.tasks {
             let of = |value: &dyn Fn(&Outcome) -> Option<f64>| measured.series.values(|block| value(block.of(task)?));
-            let row = |item, values: Vec<f64>| {
-                let cost = Reading::Measured(predictive_interval(&values)?);
+            let mut row = |item, values: Vec<f64>| {
+                short += usize::from((1..FEWEST).contains(&values.len()));
+                let cost = Reading::Measured(cost(&values)?);
                 Some(Row { item, size: Some(task.size), cost, source: source.to_owned(), taken })
             };
             rows.extend(match task.pattern {
@@ -41,7 +46,12 @@ pub fn rows(findings: &Findings, source: &str, taken: Nanoseconds) -> Vec<Row> {
             }
         }
     }
-    rows
+    (rows, short)
+}
+
+/// Where the next of such values lies; `None`: they are too few.
+fn cost(values: &[f64]) -> Option<Interval> {
+    predictive_interval(values).filter(|_| values.len() >= FEWEST)
 }
 
 fn way(contender: &Contender, seats: &Seats, mpi: &str) -> Way {
@@ -58,4 +68,18 @@ fn way(contender: &Contender, seats: &Seats, mpi: &str) -> Way {
         Contender::Peer(carrier) => (carrier.name.clone(), SiteKind::App, between),
     };
     Way { carrier, mpi: mpi.to_owned(), placement, network }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_cut_short_is_no_cost() {
+        let values = [300.0, 310.0, 290.0, 305.0, 295.0];
+        let known = |blocks: usize| cost(&values[..blocks]).is_some();
+        assert_eq!([0, 1, 2, 3, 4, 5].map(known), [false, false, false, false, true, true]);
+        let wide = cost(&values).unwrap();
+        assert!(wide.high / wide.low < 1.5, "{wide:?}");
+    }
 }

@@ -5,12 +5,13 @@ use std::process::{Command, Stdio};
 
 use launch::installation::Installation;
 use machine::{Fault, Result};
-use tempfile::TempDir;
+
+use crate::scratch::Scratch;
 
 /// A program that goes with this value.
 #[derive(Debug)]
 pub struct Program {
-    folder: TempDir,
+    folder: Scratch,
     name: &'static str,
 }
 
@@ -19,10 +20,7 @@ impl Program {
     pub fn compile(installation: &Installation, name: &'static str, code: &str, within: &Path) -> Result<Program> {
         let compiler = installation.compiler()?;
         let subject = || format!("compiler {}", compiler.display());
-        let folder = tempfile::Builder::new()
-            .prefix("plimsoll-mpi-")
-            .tempdir_in(within)
-            .map_err(|e| Fault::because("folder for a program", e, "free space in TMPDIR"))?;
+        let folder = Scratch::new("plimsoll-mpi-", within, "a program")?;
         let source = folder.path().join(format!("{name}.c"));
         std::fs::write(&source, code).map_err(|e| Fault::because("folder for a program", e, "free space in TMPDIR"))?;
         let program = Program { folder, name };

@@ -18,6 +18,8 @@ use serde::Serialize;
 
 pub use page::page;
 
+use crate::scratch::Scratch;
+
 /// What runs beside the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -120,14 +122,14 @@ pub fn measure(request: &Request, mut progress: impl FnMut(&str)) -> Result<Find
 
 /// A folder for one profile, and the variables that make a job write it.
 struct Profiled {
-    folder: tempfile::TempDir,
+    folder: Scratch,
     variables: Variables,
 }
 
 impl Profiled {
     fn new(mode: Mode, library: &Path) -> Result<Profiled> {
         let failed = |e| Fault::because("folder for a profile", e, "free space in TMPDIR");
-        let folder = tempfile::Builder::new().prefix("plimsoll-profile-").tempdir().map_err(failed)?;
+        let folder = Scratch::new("plimsoll-profile-", &std::env::temp_dir(), "a profile")?;
         fs::create_dir(folder.path().join(folder::RANKS)).map_err(failed)?;
         let variables = match mode {
             Mode::Bare => Variables::new(),

@@ -77,7 +77,7 @@ pub fn render(findings: &Findings, screen: Screen, report: Option<&Path>) -> Str
     if let Some(path) = report {
         page.blank();
         // On one line whatever the width, so that it can be copied.
-        page.text.push_str(&format!("Report: {}\n", printable(&path.display().to_string())));
+        page.text.push_str(&format!("Report: {}\n", printable(&machine::shell::path(path))));
     }
     page.text
 }

@@ -1,5 +1,7 @@
 //! What a trial goes by: the time of a run, all of it or between MPI_Init and MPI_Finalize, or a number that it prints.
 
+use std::ops::Range;
+
 use machine::{Fault, Nanoseconds, Result};
 use regex_lite::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};
@@ -37,11 +39,21 @@ impl Merit {
     pub fn of(&self, elapsed: Nanoseconds, said: &str, complained: &str) -> Result<f64> {
         let Some(pattern) = &self.pattern else { return Ok(elapsed.0 as f64 / 1e9) };
         let regex = compiled("metric", pattern)?;
-        let last = |text| regex.captures_iter(text).last().and_then(|found| Some(found.get(1)?.as_str().to_owned()));
-        let found = last(said).or_else(|| last(complained)).ok_or_else(|| {
+        let last = |text: &str| {
+            let found = regex.captures_iter(text).last()?;
+            let (all, number) = (found.get(0)?, found.get(1)?);
+            Some((number.as_str().to_owned(), is_cut(text, all.range(), number.range())))
+        };
+        let (found, is_cut) = last(said).or_else(|| last(complained)).ok_or_else(|| {
             let next = "run the command alone and see what it prints";
             Fault::new(format!("metric '{pattern}'"), "nothing that the run printed matches it", next)
         })?;
+        if is_cut {
+            let cause =
+                format!("it finds '{found}' beside a comma and a digit: that may be a part of a number like 52,4");
+            let next = "have it printed with a point (env LC_ALL=C COMMAND), or write the comma into the pattern";
+            return Err(Fault::new(format!("metric '{pattern}'"), cause, next));
+        }
         let value = found.trim().parse::<f64>().ok().filter(|value| value.is_finite() && *value > 0.0);
         value.ok_or_else(|| {
             let cause = format!("it finds '{found}', which is no number above 0");
@@ -63,6 +75,15 @@ impl Merit {
             }
         }
     }
+}
+
+/// Whether `number`, the group of a match, begins or ends at a comma between two digits that the pattern says nothing of.
+fn is_cut(text: &str, all: Range<usize>, number: Range<usize>) -> bool {
+    let is_digit = |at: Option<usize>| at.and_then(|at| text.as_bytes().get(at)).is_some_and(u8::is_ascii_digit);
+    let is_comma = |at: Option<usize>| at.is_some_and(|at| text.as_bytes().get(at) == Some(&b','));
+    let before = |by: usize| number.start.checked_sub(by);
+    let begins = all.start == number.start && is_comma(before(1)) && is_digit(before(2));
+    begins || (all.end == number.end && is_comma(Some(number.end)) && is_digit(Some(number.end + 1)))
 }
 
 /// # Errors
@@ -101,6 +122,25 @@ mod tests {
             (merit.name().as_str(), Merit::new(Some("([0-9]+) ns"), false).unwrap().name().as_str()),
             ("time", "([0-9]+) ns")
         );
+    }
+
+    #[test]
+    fn a_part_of_a_number_with_a_comma_is_refused() {
+        let of = |pattern, said| Merit::new(Some(pattern), false).unwrap().of(SECOND, said, "");
+        for (pattern, said) in
+            [("time ([0-9.]+)", "time 52,4 s"), ("([0-9.]+) ns", "time 52,4 ns"), ("([0-9.]+)", "1,234.5")]
+        {
+            let fault = of(pattern, said).unwrap_err();
+            assert!(fault.cause().contains("a comma"), "{pattern}: {fault}");
+        }
+        for (pattern, said) in [
+            (",([0-9.]+)$", "a,3,52.4"),
+            ("([0-9.]+),", "52.4,3"),
+            ("time ([0-9.]+)", "time 52.4, then 3"),
+            ("time ([0-9.]+)", "time 52.4,\ntime 52.4"),
+        ] {
+            assert_eq!(of(pattern, said).unwrap(), 52.4, "{pattern}");
+        }
     }
 
     #[test]

@@ -21,6 +21,7 @@ use linux::output::tell;
 use linux::power::Source;
 use linux::relay::Relay;
 use machine::{Fault, Nanoseconds, Result};
+use profile::injection::Injection;
 use profile::job::Job;
 use record::folder::{self, variable};
 use record::perturbation::Perturbation;
@@ -129,26 +130,32 @@ impl<'a> Recorded<'a> {
         Ok(child)
     }
 
-    /// Notes how the command ended, and what the sampler took or failed by. Returns the page that ends a run.
-    pub fn end(mut self, status: ExitStatus, sampling: Option<Result<Account>>) -> Result<String> {
+    /// Notes how the command ended, and what the sampler took or failed by. Returns the page that ends a run: what could not be
+    /// written is said there, and is no failure of the command.
+    pub fn end(mut self, status: ExitStatus, sampling: Option<Result<Account>>) -> String {
         let job = &mut self.job;
         (job.ended, job.exit_code, job.signal) =
             (Some(now()), status.code(), std::os::unix::process::ExitStatusExt::signal(&status));
         // What reads the profile from here on reads that of a job that is over.
-        job.write(self.place.path())?;
+        let unwritten = job.write(self.place.path()).err();
         let mut outcome = Outcome::read(self.place.path());
         match sampling {
             Some(Ok(account)) => outcome.sampling = Some(account),
             Some(Err(fault)) => job.notes.push(format!("the cores were not sampled: {fault}")),
             None => {}
         }
-        job.notes.extend(outcome.notes());
-        if outcome.ranks == 0 {
+        job.notes.extend(outcome.injection.iter().flat_map(Injection::shortfalls));
+        if outcome.ranks == 0 && outcome.full {
+            job.notes.push(format!("ranks found no room for their tables. Next: {}", outcome::FREE));
+        } else if outcome.ranks == 0 {
             job.notes.extend(refusal::of_silence(&self.request.words, &self.line, exit_code(status)));
         }
-        job.write(self.place.path())?;
+        let unwritten = job.write(self.place.path()).err().or(unwritten);
+        let mut notes = job.notes.clone();
+        notes.extend(outcome.notes());
+        notes.extend(unwritten.map(|fault| fault.to_string()));
         let name = || self.place.path().file_name().unwrap_or_default().into();
-        Ok(outcome.page(&self.request.folder.clone().unwrap_or_else(name), &job.notes))
+        outcome.page(&self.request.folder.clone().unwrap_or_else(name), &notes)
     }
 }
 
@@ -168,7 +175,7 @@ pub fn run(request: &Request) -> Result<u8> {
     }
     let mut child = recorded.spawn()?;
     let status = relay.wait(&mut child)?;
-    tell(&recorded.end(status, sampling.map(Sampling::end))?);
+    tell(&recorded.end(status, sampling.map(Sampling::end)));
     Ok(exit_code(status))
 }
 

@@ -5,16 +5,30 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-use machine::count;
+use machine::{count, shell};
 use profile::injection::Injection;
+use profile::lost;
 use profile::profile::Profile;
 use profile::summary::Totals;
 use profile::terminal::percent;
 use record::folder;
-use record::layout::{Dropped, words};
+use record::layout::words;
 use record::live::{Glance, Live};
 
 use super::sampler::Account;
+
+/// Where nothing more can be written.
+pub const FREE: &str = "free space on the file system of the profile, which is full, or name another folder with -o";
+const SHARED: &str = "name a folder with -o that all hosts share, and put `plimsoll profile --` directly before the launcher, so \
+                      that ranks of other hosts are told";
+
+const ONE_BUILD: &str = "use a plimsoll and a libplimsoll_profile.so of one build";
+
+/// A file system with less than a rank's tables take at first.
+fn is_full(folder: &Path) -> bool {
+    const LEAST: u64 = 1 << 20;
+    rustix::fs::statvfs(folder).is_ok_and(|of| of.f_bavail.saturating_mul(of.f_frsize) < LEAST)
+}
 
 /// What the ranks recorded, in sums.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -27,10 +41,12 @@ pub struct Outcome {
     pub cut_short: usize,
     /// Calls, and the share of the ranks' time inside them, as `plimsoll report` has them; `None` where no table can be read.
     pub calls: Option<(u64, f64)>,
-    /// What could not be recorded, by what it is.
-    pub dropped: Vec<(&'static str, u64)>,
+    /// What could not be recorded, as sentences.
+    pub lost: Vec<String>,
     /// Files that are no tables of this version.
     pub unreadable: usize,
+    /// Its file system has no room for the tables of another rank.
+    pub full: bool,
     /// The delays that the ranks were given on purpose; `None`: none were asked for.
     pub injection: Option<Injection>,
     /// What sampling the cores of this host took; `None` where it was left out or failed.
@@ -49,7 +65,8 @@ impl Outcome {
         let profile = Profile::without_timeline(path).ok().filter(|profile| !profile.ranks.is_empty());
         let calls = profile.as_ref().map(Totals::of).map(|totals| (totals.calls, totals.mpi_share));
         let injection = profile.as_ref().and_then(Injection::of);
-        Outcome { calls, injection, unreadable: files.len() - glances.len(), ..Outcome::of(&glances) }
+        let unreadable = files.len() - glances.len();
+        Outcome { calls, injection, unreadable, full: is_full(path), ..Outcome::of(&glances) }
     }
 
     fn of(glances: &[Glance]) -> Outcome {
@@ -61,34 +78,33 @@ impl Outcome {
             expected: worlds.values().sum(),
             cut_short: glances.iter().filter(|g| g.header.finalized == 0 && g.header.ended == 0).count(),
             calls: None,
-            dropped: dropped(glances.iter().map(|glance| &glance.header.dropped)),
+            lost: lost::notes(glances.iter().map(|glance| &glance.header)),
             unreadable: 0,
+            full: false,
             injection: None,
             sampling: None,
         }
     }
 
-    /// What is missing, as sentences.
+    /// What is missing, as sentences. Who reads the profile finds it out again, and better where ranks of other hosts have come.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.ranks < self.expected {
             notes.push(format!(
-                "{} of {} left no tables. Next: name a folder with -o that all hosts share, and put `plimsoll \
-                 profile --` directly before the launcher, so that ranks of other hosts are told",
+                "{} of {} left no tables. Next: {}",
                 self.expected - self.ranks,
-                count::of(self.expected as u64, "rank")
+                count::of(self.expected as u64, "rank"),
+                if self.full { FREE } else { SHARED }
             ));
         }
         if self.unreadable > 0 {
             notes.push(format!(
-                "{} of ranks cannot be read. Next: use a plimsoll and a libplimsoll_profile.so of one build",
-                count::of(self.unreadable as u64, "file")
+                "{} of ranks cannot be read. Next: {}",
+                count::of(self.unreadable as u64, "file"),
+                if self.full { FREE } else { ONE_BUILD }
             ));
         }
-        notes.extend(self.dropped.iter().map(|(what, n)| {
-            format!("{} {what}. Next: allow more with --memory, or less to record", count::grouped(*n))
-        }));
-        notes.extend(self.injection.iter().flat_map(Injection::shortfalls));
+        notes.extend(self.lost.iter().cloned());
         notes
     }
 
@@ -121,36 +137,9 @@ impl Outcome {
         for note in notes {
             let _ = writeln!(page, "plimsoll: {note}");
         }
-        let _ = writeln!(page, "plimsoll: now: plimsoll report {}", quoted(profile));
+        let _ = writeln!(page, "plimsoll: now: plimsoll report {}", shell::path(profile));
         page
     }
-}
-
-fn dropped<'a>(all: impl Iterator<Item = &'a Dropped>) -> Vec<(&'static str, u64)> {
-    let mut sums = [0u64; 9];
-    for d in all {
-        let fields = [d.calls, d.rows, d.sites, d.peers, d.requests, d.events, d.communicators, d.modules, d.phases];
-        sums.iter_mut().zip(fields).for_each(|(sum, field)| *sum = sum.saturating_add(field));
-    }
-    let what = [
-        "calls of threads beyond the number that gets tables were only counted",
-        "calls found no row",
-        "calls found no place for their site",
-        "messages are not in the matrix",
-        "operations were not followed to their completion",
-        "calls are not in the timeline",
-        "communicators have members that are not known",
-        "modules found no place",
-        "phases found no place",
-    ];
-    what.into_iter().zip(sums).filter(|(_, sum)| *sum > 0).collect()
-}
-
-/// A path as a shell takes it for one word.
-fn quoted(path: &Path) -> String {
-    let text = path.display().to_string();
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@%,=:".contains(c);
-    if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }
 
 #[cfg(test)]
@@ -164,7 +153,7 @@ mod tests {
             expected: 4,
             cut_short: 1,
             calls: Some((1_234_567, 0.25)),
-            dropped: vec![("calls found no place for their site", 7)],
+            lost: vec!["7 calls found no place".to_owned()],
             ..Outcome::default()
         };
         let page = outcome.page(Path::new("a b"), &outcome.notes());
@@ -177,6 +166,18 @@ mod tests {
             assert!(page.contains(wanted), "{page}");
         }
         assert!(Outcome { ranks: 4, expected: 4, ..Outcome::default() }.notes().is_empty());
+    }
+
+    /// Neither another build nor another place of the command helps there.
+    #[test]
+    fn on_a_full_disk_every_remedy_is_space() {
+        let Some(disk) = skip::disk::Disk::small() else { return };
+        assert!(Outcome::read(disk.path()).full);
+        let outcome = Outcome { ranks: 1, expected: 2, unreadable: 1, full: true, ..Outcome::default() };
+        let notes = outcome.notes();
+        assert!(notes.len() == 2 && notes.iter().all(|note| note.ends_with(FREE)), "{notes:?}");
+        let elsewhere = Outcome { full: false, ..outcome }.notes();
+        assert!(elsewhere[0].contains("all hosts share") && elsewhere[1].contains("one build"), "{elsewhere:?}");
     }
 
     #[test]

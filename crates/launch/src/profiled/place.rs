@@ -105,7 +105,7 @@ fn numbered_folder() -> Result<PathBuf> {
 }
 
 fn not_writable(path: &Path, error: io::Error) -> Fault {
-    Fault::because(format!("folder {}", path.display()), error, "choose a folder that you may write to with -o")
+    Fault::unwritable(format!("folder {}", path.display()), error, "choose a folder that you may write to with -o")
 }
 
 #[cfg(test)]

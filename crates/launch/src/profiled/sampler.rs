@@ -14,12 +14,11 @@ use machine::topology::Topology;
 use machine::{CoreId, CpuSet, Fault, Nanoseconds, Reading, Result, Source};
 use record::folder;
 use record::samples::{
-    Accounting, CoreClock, CoreDeferred, CoreLoad, CoreWork, Energy, Head, Origins, SamplerCost, ThreadStop,
-    ThreadWork, Writer,
+    Accounting, CoreClock, CoreDeferred, CoreLoad, CoreWork, Energy, Head, Origins, SamplerCost, ThreadWork, Writer,
 };
 
 use super::clocks::Clocks;
-use super::watched::Watched;
+use super::watched::{Halts, Watched};
 
 /// The next step where samples cannot be written.
 const WITHOUT: &str = "profile with --no-cores";
@@ -124,7 +123,9 @@ impl Sampler {
                     Reading::Absent { reason } => Reading::absent(reason),
                     Reading::NotPermitted { reason, next } => Reading::not_permitted(reason, next),
                 },
-                ranks: Reading::Measured("the ranks' tables, /proc/PID/task/TID/stat, status and schedstat".to_owned()),
+                ranks: Reading::Measured(
+                    "the ranks' tables, /proc/PID/task/TID/stat, status, schedstat and wchan".to_owned(),
+                ),
             },
         };
         cores.work()?;
@@ -211,9 +212,11 @@ impl Sampler {
             self.writer.core_work(core.0, &work).map_err(unwritten)?;
         }
         let writer = &mut self.writer;
-        let give = |pid, index, tid, work: &ThreadWork, stop: Option<ThreadStop>| {
+        let give = |pid, index, tid, work: &ThreadWork, halts: Option<Halts>| {
             writer.thread_work(pid, index, tid, work)?;
-            stop.map_or(Ok(()), |stop| writer.thread_stop(pid, index, tid, &stop))
+            let Some(Halts { stop, blocked }) = halts else { return Ok(()) };
+            writer.thread_stop(pid, index, tid, &stop)?;
+            writer.thread_blocked(pid, index, tid, &blocked)
         };
         self.watched.work(moment, give).map_err(unwritten)?;
         self.writer.end_work(now).map_err(unwritten)?;

@@ -7,12 +7,12 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use linux::accounting::{ThreadWatch, is_there, number_here, process_time};
+use linux::accounting::{BlockedBy, ThreadWatch, is_there, number_here, process_time};
 use machine::{CoreId, CpuSet, Nanoseconds, count};
 use record::folder;
 use record::layout::words;
 use record::live::Live;
-use record::samples::{RankLoad, ThreadDelay, ThreadLoad, ThreadStop, ThreadWork, Writer};
+use record::samples::{RankLoad, ThreadBlocked, ThreadDelay, ThreadLoad, ThreadRan, ThreadStop, ThreadWork, Writer};
 
 /// Threads of one rank that are sampled; the tables have them all.
 const THREADS: usize = 16;
@@ -43,6 +43,7 @@ struct Thread {
     /// When its state was last read.
     looked: Option<Nanoseconds>,
     stopped: Nanoseconds,
+    blocked: ThreadBlocked,
     /// Totals of the threads that had this place in the tables before, and with those of the present one.
     before: Totals,
     totals: Totals,
@@ -52,12 +53,20 @@ struct Thread {
 struct Totals {
     load: ThreadLoad,
     delay: Option<ThreadDelay>,
+    ran: Option<ThreadRan>,
+}
+
+/// How long a thread was neither on a core nor runnable, by the looks.
+#[derive(Debug, Clone, Copy)]
+pub struct Halts {
+    pub stop: ThreadStop,
+    pub blocked: ThreadBlocked,
 }
 
 impl Thread {
     fn new(index: u16) -> Thread {
-        let (before, totals) = (Totals::default(), Totals::default());
-        Thread { index, tid: 0, watch: None, core: 0, looked: None, stopped: Nanoseconds(0), before, totals }
+        let (before, totals, blocked) = (Totals::default(), Totals::default(), ThreadBlocked::default());
+        Thread { index, tid: 0, watch: None, core: 0, looked: None, stopped: Nanoseconds(0), blocked, before, totals }
     }
 
     /// The place was handed on, from a thread that ended.
@@ -66,8 +75,9 @@ impl Thread {
     }
 
     /// The time between two looks counts as the later one finds the thread: as often too much as too little.
-    fn look(&mut self, now: Nanoseconds) {
-        let Some(there) = self.watch.as_ref().and_then(ThreadWatch::whereabouts) else {
+    fn look(&mut self, now: Nanoseconds, is_inside: bool) {
+        let there = self.watch.as_ref().and_then(|watch| Some((watch, watch.whereabouts()?)));
+        let Some((watch, there)) = there else {
             self.watch = None;
             return;
         };
@@ -76,10 +86,24 @@ impl Thread {
         if there.is_stopped {
             self.stopped = self.stopped + since;
         }
+        let blocked = &mut self.blocked;
+        match there.is_blocked {
+            true if is_inside => blocked.inside += since.0,
+            true => {
+                blocked.outside += since.0;
+                match watch.blocked_by(&there) {
+                    BlockedBy::Sleep => blocked.sleep += since.0,
+                    BlockedBy::Lock => blocked.lock += since.0,
+                    BlockedBy::Storage => blocked.storage += since.0,
+                    BlockedBy::Other => {}
+                }
+            }
+            false => {}
+        }
     }
 
-    fn stop(&self) -> Option<ThreadStop> {
-        self.looked.map(|_| ThreadStop { stopped: self.stopped.0 })
+    fn halts(&self) -> Option<Halts> {
+        self.looked.map(|_| Halts { stop: ThreadStop { stopped: self.stopped.0 }, blocked: self.blocked })
     }
 
     /// `None` once it has ended.
@@ -93,6 +117,10 @@ impl Thread {
         if let Some(delay) = watch.run_delay() {
             let earlier = before.delay.map_or(0, |delay| delay.delayed);
             self.totals.delay = Some(ThreadDelay { delayed: earlier + delay.0 });
+        }
+        if let Some(ran) = watch.ran() {
+            let earlier = before.ran.map_or(0, |ran| ran.ran);
+            self.totals.ran = Some(ThreadRan { ran: earlier + ran.0 });
         }
         Some(self.totals)
     }
@@ -202,11 +230,11 @@ impl Watched {
         masks.filter(|mask| mask.len() < all).flat_map(|mask| mask.iter().collect::<Vec<_>>()).collect()
     }
 
-    /// Gives the present work of every thread: pid, index in the tables, thread number, work, and how long it was stopped.
+    /// Gives the present work of every thread: pid, index in the tables, thread number, work, and how long it was halted.
     pub fn work(
         &mut self,
         now: Nanoseconds,
-        mut give: impl FnMut(u32, u16, u32, &ThreadWork, Option<ThreadStop>) -> io::Result<()>,
+        mut give: impl FnMut(u32, u16, u32, &ThreadWork, Option<Halts>) -> io::Result<()>,
     ) -> io::Result<()> {
         for rank in &mut self.ranks {
             let Ok(glance) = rank.live.glance() else { continue };
@@ -222,7 +250,7 @@ impl Watched {
                 if thread.tid != totals.tid {
                     thread.hand_on(totals.tid, watch(rank.here, rank.pid, totals.tid));
                 }
-                thread.look(now);
+                thread.look(now, totals.inside != 0);
                 let mut ticks = [0; 12];
                 ticks.copy_from_slice(&totals.ticks[..12]);
                 let work = ThreadWork {
@@ -234,7 +262,7 @@ impl Watched {
                     bytes: totals.bytes,
                     ticks,
                 };
-                give(rank.pid, thread.index, thread.tid, &work, thread.stop())?;
+                give(rank.pid, thread.index, thread.tid, &work, thread.halts())?;
             }
         }
         Ok(())
@@ -247,10 +275,13 @@ impl Watched {
                 writer.rank_load(rank.pid, &RankLoad { cpu: cpu.0 })?;
             }
             for thread in &mut rank.threads {
-                let Some(Totals { load, delay }) = thread.load() else { continue };
+                let Some(Totals { load, delay, ran }) = thread.load() else { continue };
                 writer.thread_load(rank.pid, thread.index, thread.tid, &load)?;
                 if let Some(delay) = delay {
                     writer.thread_delay(rank.pid, thread.index, thread.tid, &delay)?;
+                }
+                if let Some(ran) = ran {
+                    writer.thread_ran(rank.pid, thread.index, thread.tid, &ran)?;
                 }
             }
         }
@@ -297,8 +328,8 @@ mod tests {
         let mut watched = Watched::new(profile.path(), "here");
         let seen = |watched: &mut Watched| {
             let mut all = Vec::new();
-            let push = |pid, index, _, work: &ThreadWork, stop: Option<ThreadStop>| {
-                assert_eq!(stop.is_some(), work.on().is_some());
+            let push = |pid, index, _, work: &ThreadWork, halts: Option<Halts>| {
+                assert_eq!(halts.is_some(), work.on().is_some());
                 all.push((pid, index, work.calls, work.on().is_some()));
                 Ok(())
             };
@@ -349,9 +380,31 @@ mod tests {
             let totals = watched.ranks[0].threads[0].load().unwrap();
             drop(release);
             thread.join().unwrap();
-            (totals.load.voluntary, totals.delay.map_or(0, |delay| delay.delayed))
+            (totals.load.voluntary, totals.delay.map_or(0, |delay| delay.delayed), totals.ran.map_or(0, |ran| ran.ran))
         };
         let (first, second) = (totals(20), totals(0));
         assert!(first.0 >= 20 && second.0 >= first.0 && second.1 >= first.1, "{first:?}, then {second:?}");
+        assert!(second.2 >= first.2, "{first:?}, then {second:?}");
+    }
+
+    #[test]
+    fn a_thread_that_sleeps_is_blocked_and_where_it_does_so_is_told() {
+        let (tid, release, sleeper) = waiting(0);
+        let mut thread = Thread::new(0);
+        thread.hand_on(tid, watch(std::process::id(), std::process::id(), tid));
+        let until = std::time::Instant::now() + Duration::from_secs(60);
+        // It is on its way into its wait.
+        while !thread.watch.as_ref().unwrap().whereabouts().unwrap().is_blocked {
+            assert!(std::time::Instant::now() < until, "it does not wait");
+            std::thread::yield_now();
+        }
+        for (now, is_inside) in [(10, false), (15, false), (17, true)] {
+            thread.look(Nanoseconds(now), is_inside);
+        }
+        let blocked = thread.halts().unwrap().blocked;
+        assert_eq!((blocked.outside, blocked.inside), (5, 2));
+        assert!(blocked.sleep + blocked.lock + blocked.storage <= 5, "{blocked:?}");
+        drop(release);
+        sleeper.join().unwrap();
     }
 }

@@ -72,6 +72,12 @@ impl Stat {
             core: core_of_stat(text)?,
         })
     }
+
+    /// Its CPU time.
+    pub fn time(&self) -> Nanoseconds {
+        let tick = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
+        Nanoseconds(self.ticks.saturating_mul(tick))
+    }
 }
 
 /// The processes that `root`, a procfs, shows.
@@ -142,7 +148,6 @@ impl JobThreads {
 
     /// Adds what each thread used since it was last seen to the cores where it was then and is now.
     pub fn look(&mut self) {
-        let tick = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
         let mut seen = BTreeMap::new();
         for process in &self.members {
             let threads = self.root.join(format!("{process}/task"));
@@ -150,7 +155,7 @@ impl JobThreads {
                 let read = |name: &str| fs::read_to_string(threads.join(format!("{thread}/{name}"))).ok();
                 let Some(stat) = read("stat").as_deref().and_then(Stat::of) else { continue };
                 let exact = read("schedstat").as_deref().and_then(time_of_schedstat);
-                let time = exact.unwrap_or(Nanoseconds(stat.ticks.saturating_mul(tick)));
+                let time = exact.unwrap_or_else(|| stat.time());
                 let (before, core) = self.seen.get(&(*process, thread)).copied().unwrap_or((Nanoseconds(0), stat.core));
                 let grown = time.0.saturating_sub(before.0);
                 let mut add = |core, part| {
@@ -172,7 +177,7 @@ impl JobThreads {
 }
 
 /// The CPU time in the text of a `schedstat` file: its first field. `None` where the kernel keeps no such statistics.
-fn time_of_schedstat(text: &str) -> Option<Nanoseconds> {
+pub(super) fn time_of_schedstat(text: &str) -> Option<Nanoseconds> {
     let mut numbers = text.split_ascii_whitespace().map(|word| word.parse::<u64>().ok());
     let (ran, delay, times) = (numbers.next()??, numbers.next()??, numbers.next()??);
     ((ran, delay, times) != (0, 0, 0)).then_some(Nanoseconds(ran))

@@ -9,11 +9,14 @@ use machine::{CoreId, Nanoseconds};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
+use super::job::{Stat, time_of_schedstat};
 use super::thread::{Switches, clock_time, core_of_stat, run_delay_of_schedstat, state_of_stat, switches_of_status};
 
 /// A thread of any process of this host, watched by its files of `/proc`, which stay its own when its number is used again.
 #[derive(Debug)]
 pub struct ThreadWatch {
+    process: u32,
+    thread: u32,
     stat: File,
     status: File,
     /// `None`: the kernel has no such file.
@@ -27,18 +30,54 @@ pub struct Whereabouts {
     pub core: CoreId,
     /// Whether it is stopped, by a signal or by a debugger.
     pub is_stopped: bool,
+    /// Whether it is blocked: neither on a core nor runnable nor stopped.
+    pub is_blocked: bool,
+    /// Whether no signal ends that, as where it waits for a disk.
+    pub is_uninterruptible: bool,
+}
+
+/// What a thread that is blocked waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BlockedBy {
+    /// A time that it set.
+    Sleep,
+    /// A lock that another thread or process holds.
+    Lock,
+    /// A disk, a file system, memory that was paged out.
+    Storage,
+    /// Something else, or the kernel does not say.
+    Other,
 }
 
 impl ThreadWatch {
     pub fn open(process: u32, thread: u32) -> io::Result<ThreadWatch> {
         let open = |name: &str| File::open(format!("/proc/{process}/task/{thread}/{name}"));
-        Ok(ThreadWatch { stat: open("stat")?, status: open("status")?, schedstat: open("schedstat").ok() })
+        let (stat, status, schedstat) = (open("stat")?, open("status")?, open("schedstat").ok());
+        Ok(ThreadWatch { process, thread, stat, status, schedstat })
     }
 
     /// `None` once it has ended.
     pub fn whereabouts(&self) -> Option<Whereabouts> {
         let stat = text(&self.stat, &mut [0; 1024])?;
-        Some(Whereabouts { core: core_of_stat(&stat)?, is_stopped: matches!(state_of_stat(&stat)?, 'T' | 't') })
+        let state = state_of_stat(&stat)?;
+        Some(Whereabouts {
+            core: core_of_stat(&stat)?,
+            is_stopped: matches!(state, 'T' | 't'),
+            is_blocked: matches!(state, 'S' | 'D'),
+            is_uninterruptible: state == 'D',
+        })
+    }
+
+    /// What it waits for, where `there` found it blocked a moment ago.
+    pub fn blocked_by(&self, there: &Whereabouts) -> BlockedBy {
+        let place = format!("/proc/{}/task/{}/wchan", self.process, self.thread);
+        blocked_by(&fs::read_to_string(place).unwrap_or_default(), there.is_uninterruptible)
+    }
+
+    /// How long it was on a core so far, which may lag by a tick of the kernel; `None` once it has ended.
+    pub fn ran(&self) -> Option<Nanoseconds> {
+        let exact = self.schedstat.as_ref().and_then(|file| time_of_schedstat(&text(file, &mut [0; 128])?));
+        exact.or_else(|| Some(Stat::of(&text(&self.stat, &mut [0; 1024])?)?.time()))
     }
 
     /// How long it was runnable while others had its core, so far; `None` once it has ended, and where the kernel does not
@@ -50,6 +89,19 @@ impl ThreadWatch {
     /// `None` once it has ended.
     pub fn switches(&self) -> Option<Switches> {
         switches_of_status(&text(&self.status, &mut [0; 16 << 10])?)
+    }
+}
+
+/// By the function of the kernel that it is in; a kernel that does not tell it writes 0.
+fn blocked_by(function: &str, is_uninterruptible: bool) -> BlockedBy {
+    let is_of = |parts: &[&str]| parts.iter().any(|part| function.contains(part));
+    match () {
+        () if is_of(&["nanosleep"]) => BlockedBy::Sleep,
+        () if is_of(&["futex", "flock", "posix_lock", "setlk", "semtimedop"]) => BlockedBy::Lock,
+        () if is_of(&["vfork"]) => BlockedBy::Other,
+        () if is_uninterruptible => BlockedBy::Storage,
+        () if is_of(&["nfs", "rpc_wait", "fuse", "io_schedule", "folio_wait"]) => BlockedBy::Storage,
+        () => BlockedBy::Other,
     }
 }
 
@@ -150,6 +202,16 @@ mod tests {
     }
 
     #[test]
+    fn what_a_thread_waits_for_is_told_by_the_kernels_function() {
+        let of = |function| blocked_by(function, false);
+        assert_eq!(["hrtimer_nanosleep", "hrtimer_nanosleep_restart"].map(of), [BlockedBy::Sleep; 2]);
+        assert_eq!(["futex_wait_queue_me", "futex_do_wait", "flock_lock_inode_wait"].map(of), [BlockedBy::Lock; 3]);
+        assert_eq!(["0", "", "do_sys_poll", "pipe_read"].map(of), [BlockedBy::Other; 4]);
+        assert_eq!(blocked_by("0", true), BlockedBy::Storage);
+        assert_eq!(blocked_by("wait_for_vfork_done", true), BlockedBy::Other);
+    }
+
+    #[test]
     fn another_process_is_watched_until_it_ends() {
         let script = "i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); done; read -r _";
         let mut child = Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).spawn().unwrap();
@@ -160,6 +222,11 @@ mod tests {
             std::thread::sleep(Duration::from_millis(5));
         }
         assert!(watch.whereabouts().is_some_and(|there| !there.is_stopped) && is_there(child.id()));
+        while !watch.whereabouts().unwrap().is_blocked {
+            assert!(Instant::now() < until, "it does not wait");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_ne!(watch.blocked_by(&watch.whereabouts().unwrap()), BlockedBy::Storage, "it waits for a pipe");
         let pid = rustix::process::Pid::from_child(&child);
         rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
         while !watch.whereabouts().unwrap().is_stopped {
@@ -168,9 +235,11 @@ mod tests {
         }
         rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
         assert!(process_time(child.id()).unwrap() > Nanoseconds(1_000_000));
+        assert!(watch.ran().is_some());
         drop(child.stdin.take());
         child.wait().unwrap();
         assert_eq!((watch.whereabouts(), watch.switches(), watch.run_delay()), (None, None, None));
+        assert_eq!(watch.ran(), None);
         assert_eq!(process_time(child.id()), None);
         assert!(own_thread_time() > Nanoseconds(0));
     }

@@ -56,7 +56,7 @@ impl Held {
             Ok(number) => Ok(number),
             Err(_) => {
                 let word = word.to_owned();
-                Err(format!("{} holds '{word}', which is no number", self.path.display()))
+                Err(format!("{} holds '{word}', which is no number from 0 up", self.path.display()))
             }
         }
     }

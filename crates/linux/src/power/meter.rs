@@ -272,7 +272,7 @@ impl Meter {
         let busy = share.map_or_else(String::new, |share| format!(", cores {:.0} % busy", 100.0 * share));
         let how = format!("{:.1} s before{busy}", (to.0 - from.0) as f64 / 1e9);
         for channel in &mut lock(&self.shared.state).channels {
-            let integral = channel.track.between(from, to);
+            let integral = channel.track.told_between(from, to);
             channel.floor = match integral.joules.over(integral.covered) {
                 Some(watts) => Reading::Measured(Floor { watts, how: how.clone() }),
                 None => Reading::absent(integral.gaps.first().map_or("no sample was taken", |gap| &gap.cause)),

@@ -33,7 +33,7 @@ fn ask(end: &AtomicBool) -> std::result::Result<Vec<(String, String, String)>, S
 fn parse(text: &str) -> std::result::Result<Vec<(String, String, String)>, String> {
     let of = |line: &str| {
         let (index, rest) = line.split_once(',')?;
-        let (name, watts) = rest.rsplit_once(',')?;
+        let (name, watts) = rest.rsplit_once(", ")?;
         index.trim().parse::<u32>().ok()?;
         Some((index.trim().to_owned(), name.trim().to_owned(), watts.trim().to_owned()))
     };
@@ -102,6 +102,7 @@ mod tests {
         let gpus = parse("0, NVIDIA A100-SXM4-40GB, 52.41\n1, Tesla, the first, [N/A]\n\n").unwrap();
         assert_eq!(gpus[0], ("0".into(), "NVIDIA A100-SXM4-40GB".into(), "52.41".into()));
         assert_eq!((gpus[1].1.as_str(), gpus[1].2.as_str()), ("Tesla, the first", "[N/A]"));
+        assert_eq!(parse("0, GPU, 52,41\n").unwrap()[0].2, "52,41", "a decimal comma is none between columns");
         assert!(parse("No devices were found").is_err());
     }
 }

@@ -75,8 +75,12 @@ fn sensor(name: &str, measure: Measure) -> Sensor {
     Sensor { name: name.to_owned(), covers: Covers::Node, band: Band::Unstated, measure, within: None }
 }
 
+/// Slurm's 'not known' in 32 bits, and what is infinite to it.
+const UNKNOWN: [u64; 2] = [u32::MAX as u64 - 1, u32::MAX as u64];
+
 fn watts(shown: &str) -> Option<u64> {
-    of(shown, "CurrentWatts")?.parse().ok()
+    // A node that answers draws more than nothing.
+    of(shown, "CurrentWatts")?.parse::<u64>().ok().filter(|watts| *watts > 0 && !UNKNOWN.contains(watts))
 }
 
 /// Microjoules of the job's running steps.
@@ -91,7 +95,7 @@ fn joules(text: &str) -> Option<u64> {
     let steps = text.lines().filter(|line| !line.trim().is_empty()).map(|line| line.trim().parse::<u64>());
     let steps: Vec<u64> = steps.collect::<std::result::Result<_, _>>().ok()?;
     // Slurm's 'not known' is -2 in 64 bits.
-    let is_known = !steps.is_empty() && steps.iter().all(|joules| *joules < 1 << 50);
+    let is_known = !steps.is_empty() && steps.iter().all(|joules| *joules < 1 << 50 && !UNKNOWN.contains(joules));
     is_known.then(|| steps.iter().sum::<u64>() * 1_000_000)
 }
 
@@ -125,12 +129,14 @@ mod tests {
         let shown =
             "NodeName=n1 Arch=x86_64\n   CurrentWatts=312 AveWatts=298\n   ExtSensorsJoules=n/s ExtSensorsWatts=0\n";
         assert_eq!(watts(shown), Some(312));
-        assert_eq!(watts("NodeName=n1 CurrentWatts=n/s AveWatts=n/s"), None);
+        for unknown in ["n/s", "0", "4294967294", "4294967295"] {
+            assert_eq!(watts(&format!("NodeName=n1 CurrentWatts={unknown} AveWatts=n/s")), None, "{unknown}");
+        }
         let config =
             "AccountingStorageType   = accounting_storage/none\nAcctGatherEnergyType    = acct_gather_energy/none\n";
         assert_eq!(setting(config, "AcctGatherEnergyType"), Some("acct_gather_energy/none"));
         assert_eq!(joules("1200\n34\n"), Some(1_234_000_000));
-        for unknown in ["", "18446744073709551614\n", "n/a\n"] {
+        for unknown in ["", "18446744073709551614\n", "4294967294\n", "12\n4294967295\n", "n/a\n"] {
             assert_eq!(joules(unknown), None, "{unknown}");
         }
     }

@@ -105,7 +105,14 @@ impl FromStr for Source {
             kind,
             text: text.to_owned(),
             name: None,
-            format: Format { at: None, value: None, time: TimeFormat::Auto, unit: Unit::WATT },
+            format: Format {
+                at: None,
+                value: None,
+                time: TimeFormat::Auto,
+                unit: Unit::WATT,
+                apart: None,
+                count: None,
+            },
             covers: Covers::Unstated,
             band: Band::Unstated,
             range: None,
@@ -232,10 +239,11 @@ impl Source {
             }
             Kind::Csv(path) => {
                 let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-                let csv = Csv::open(self.sensor("csv", &name), path, self.format.clone())?;
+                let ahead = self.ahead.unwrap_or(0);
+                let csv = Csv::open(self.sensor("csv", &name), path, self.format.clone(), ahead)?;
                 let bridge = csv.period().map_or(UNKNOWN, |period| Nanoseconds(3 * period.0));
                 let slow = Opened::slow(csv, every, LIMIT);
-                one(Opened { ahead: self.ahead.unwrap_or(0), bridge: Some(bridge), ..slow })
+                one(Opened { ahead, bridge: Some(bridge), ..slow })
             }
         }
     }

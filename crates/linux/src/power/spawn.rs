@@ -16,9 +16,10 @@ const MOST: usize = 64 << 10;
 const SLICE: Duration = Duration::from_millis(50);
 
 /// What `command` prints, or why that is nothing: it could not be started, ended with another status than 0, or did not end
-/// in `limit` or before `end` was set, and was then killed with all that it had started in its group.
+/// in `limit` or before `end` was set, and was then killed with all that it had started in its group. It prints numbers as with
+/// LC_ALL=C, whatever the user's locale.
 pub fn output(mut command: Command, limit: Duration, end: &AtomicBool) -> Result<String, String> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).env("LC_ALL", "C");
     // SAFETY: the closure makes one system call, which is safe between fork and exec, and touches no memory.
     unsafe { command.pre_exec(end_with_parent) };
     let mut child = command.spawn().map_err(|error| format!("it cannot be started: {error}"))?;

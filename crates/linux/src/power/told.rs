@@ -102,17 +102,31 @@ pub struct Format {
     pub value: Option<Column>,
     pub time: TimeFormat,
     pub unit: Unit,
+    /// What fields stand apart by; `None`: [`separator`] of each line.
+    pub apart: Option<char>,
+    /// As many fields have a meaning that is known: one behind them may be the rest of a number with a decimal comma.
+    pub count: Option<usize>,
 }
 
 /// Nanoseconds since 1970.
 pub type Epoch = i128;
 
-/// The fields of a line: apart by commas, semicolons, tabs or bars where it has one, else by blanks.
-pub fn fields(line: &str) -> Vec<&str> {
-    let apart = [',', ';', '\t', '|'].into_iter().find(|apart| line.contains(*apart));
+/// What the fields of a line stand apart by: semicolons, tabs, bars or commas where it has one, else blanks. Commas come last,
+/// since they may be decimal marks among the others.
+pub fn separator(line: &str) -> char {
+    [';', '\t', '|', ','].into_iter().find(|apart| line.contains(*apart)).unwrap_or(' ')
+}
+
+/// The fields of a line; what stands in quotes is one.
+pub fn fields(line: &str, apart: char) -> Vec<&str> {
+    let mut is_quoted = false;
+    let ends = |c: char| {
+        is_quoted ^= c == '"';
+        c == apart && !is_quoted
+    };
     match apart {
-        Some(apart) => line.split(apart).map(bare).collect(),
-        None => line.split_whitespace().map(bare).collect(),
+        ' ' => line.split_whitespace().map(bare).collect(),
+        _ => line.split(ends).map(bare).collect(),
     }
 }
 
@@ -122,24 +136,48 @@ fn bare(field: &str) -> &str {
 
 /// A number of power or energy in micro-units of `unit`, or of the unit behind it.
 pub fn value(text: &str, unit: Unit) -> Result<u64, String> {
-    let text = text.trim();
-    let end = text.find(|c: char| !(c.is_ascii_digit() || "+-.eE".contains(c))).unwrap_or(text.len());
-    let (number, word) = (&text[..end], text[end..].trim());
-    let unit = match word {
-        "" => unit,
-        word => match Unit::of(word) {
-            Some(named) if named.is_energy == unit.is_energy => named,
-            _ => return Err(format!("'{}' is no {}", short(text), if unit.is_energy { "energy" } else { "power" })),
-        },
-    };
-    let number: f64 = number.parse().map_err(|_| format!("'{}' is no number", short(text)))?;
+    let (number, unit) = parts(text, unit)?;
+    let number = decimal(number).map_err(|cause| format!("'{}' {cause}", short(text.trim())))?;
     let micro = number * unit.micro;
     // What draws a gigawatt is no computer, and less than nothing is drawn by none.
     let most = if unit.is_energy { 9e18 } else { 1e15 };
     if !(0.0..=most).contains(&micro) {
-        return Err(format!("{number} is no {}", if unit.is_energy { "energy" } else { "power" }));
+        return Err(format!("{number} is no {}", word(unit.is_energy)));
     }
     Ok(micro.round() as u64)
+}
+
+/// A number and its unit, which is `unit` where none stands behind it.
+fn parts(text: &str, unit: Unit) -> Result<(&str, Unit), String> {
+    let text = text.trim();
+    let end = text.find(|c: char| !(c.is_ascii_digit() || "+-.,eE".contains(c))).unwrap_or(text.len());
+    match text[end..].trim() {
+        "" => Ok((&text[..end], unit)),
+        named => match Unit::of(named) {
+            Some(named) if named.is_energy == unit.is_energy => Ok((&text[..end], named)),
+            _ => Err(format!("'{}' is no {}", short(text), word(unit.is_energy))),
+        },
+    }
+}
+
+/// What is wrong with a number whose comma has two meanings.
+const COMMA: &str = "has a comma that may be a decimal mark, or one of thousands or of columns: \
+                     have it print 1234.5, with semicolons between columns";
+
+/// A number as it is printed. `52,4` is one with a decimal comma; `1,234` is that to some and 1234 to others.
+fn decimal(text: &str) -> Result<f64, &'static str> {
+    let number = match text.split_once(',') {
+        None => text.parse::<f64>(),
+        Some((whole, rest)) => {
+            let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+            let may_be_thousands = rest.len() == 3 && whole.len() <= 3 && whole != "0";
+            if !is_digits(whole) || !is_digits(rest) || may_be_thousands {
+                return Err(COMMA);
+            }
+            format!("{whole}.{rest}").parse::<f64>()
+        }
+    };
+    number.map_err(|_| "is no number")
 }
 
 /// A time as `format` says.
@@ -158,7 +196,7 @@ const SINCE: i128 = 100_000_000;
 
 fn epoch(text: &str) -> Option<Epoch> {
     let text = text.trim();
-    let (whole, rest) = text.split_once('.').unwrap_or((text, ""));
+    let (whole, rest) = text.split_once(['.', ',']).unwrap_or((text, ""));
     let number: i128 = whole.parse().ok().filter(|number| (SINCE..=i128::from(u64::MAX)).contains(number))?;
     // By size: seconds have at most 11 digits for two thousand years to come.
     let unit = match number {
@@ -198,7 +236,7 @@ fn rfc3339(text: &str) -> Option<Epoch> {
     };
     let mut parts = clock.split(':');
     let (hour, minute): (i128, i128) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-    let (second, rest) = parts.next().map(|s| s.split_once('.').unwrap_or((s, ""))).unwrap_or(("0", ""));
+    let (second, rest) = parts.next().map(|s| s.split_once(['.', ',']).unwrap_or((s, ""))).unwrap_or(("0", ""));
     let second: i128 = second.parse().ok()?;
     let is_time = (0..24).contains(&hour) && (0..60).contains(&minute) && (0..=60).contains(&second);
     if !is_time || !(1..=12).contains(&month) || !(1..=31).contains(&day) || !(1970..=9999).contains(&year) {
@@ -211,10 +249,16 @@ fn rfc3339(text: &str) -> Option<Epoch> {
     Some(seconds * 1_000_000_000 + fraction(rest)?)
 }
 
+/// Whether a time that is no number names no zone.
+pub fn lacks_zone(text: &str) -> bool {
+    let clock = text.trim().split_once(['T', 't', ' ']);
+    clock.is_some_and(|(_, clock)| !clock.contains(['Z', 'z', '+', '-']))
+}
+
 /// What a command printed: in its columns where these are named; else the first number with a unit behind it, or the only
 /// line's number, or its time and number.
 pub fn output(text: &str, format: &Format) -> Result<(Option<Epoch>, u64), String> {
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let lines = text.trim_start_matches(MARK).lines().map(str::trim).filter(|line| !line.is_empty());
     if format.value.is_some() || format.at.is_some() {
         // The last line that holds them: headings stand above.
         let mut worst = "it printed nothing".to_owned();
@@ -236,52 +280,129 @@ pub fn output(text: &str, format: &Format) -> Result<(Option<Epoch>, u64), Strin
         }
         _ => None,
     };
-    if let [line] = lines[..]
-        && let Some(told) = of(&fields(line))
-    {
-        return told;
+    if let [line] = lines[..] {
+        if let Some(told) = of(&fields(line, separator(line))) {
+            return told;
+        }
+        // A comma between two digits alone.
+        if let [only] = words(line)[..] {
+            return value(only, format.unit).map(|micro| (None, micro));
+        }
     }
-    let with_unit = lines.iter().find_map(|line| with_unit(line, format.unit.is_energy));
-    with_unit.map(|micro| (None, micro)).ok_or_else(|| match lines.first() {
-        None => "it printed nothing".to_owned(),
-        Some(line) => format!("'{}' has no number with a unit of {}", short(line), word(format.unit.is_energy)),
-    })
+    match lines.iter().find_map(|line| with_unit(line, format.unit.is_energy)) {
+        Some(told) => told.map(|micro| (None, micro)),
+        None => Err(match lines.first() {
+            None => "it printed nothing".to_owned(),
+            Some(line) => format!("'{}' has no number with a unit of {}", short(line), word(format.unit.is_energy)),
+        }),
+    }
 }
+
+/// What some programs write before the first line of a file.
+pub const MARK: char = '\u{feff}';
 
 fn word(is_energy: bool) -> &'static str {
     if is_energy { "energy" } else { "power" }
 }
 
+/// The words of a line. A comma between two digits may be a part of a number, and separates none.
+fn words(line: &str) -> Vec<&str> {
+    let is_digit = |at: Option<usize>| at.and_then(|at| line.as_bytes().get(at)).is_some_and(u8::is_ascii_digit);
+    let mut words = Vec::new();
+    let mut begin = 0;
+    for (at, mark) in line.match_indices([' ', '\t', '|', ',', ';']) {
+        if mark == "," && is_digit(at.checked_sub(1)) && is_digit(Some(at + 1)) {
+            continue;
+        }
+        words.push(&line[begin..at]);
+        begin = at + 1;
+    }
+    words.push(&line[begin..]);
+    words.retain(|word| !word.is_empty());
+    words
+}
+
 /// The first number of a line with a unit behind it, as in `Instantaneous power reading:  220 Watts`.
-fn with_unit(line: &str, is_energy: bool) -> Option<u64> {
-    let words: Vec<&str> = line.split([' ', '\t', '|', ',', ';']).filter(|word| !word.is_empty()).collect();
+fn with_unit(line: &str, is_energy: bool) -> Option<Result<u64, String>> {
+    let words = words(line);
     let is_one = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
     let unit = Unit { micro: 1e6, is_energy };
     (0..words.len()).filter(|at| is_one(words[*at])).find_map(|at| {
         let alone = words[at].ends_with(|c: char| c.is_ascii_alphabetic());
         let both = if alone { words[at].to_owned() } else { format!("{} {}", words[at], words.get(at + 1)?) };
-        value(&both, unit).ok()
+        let told = value(&both, unit);
+        // A comma that cannot be read is no reason to take a later number for it.
+        let is_in_doubt = || words[at].contains(',') && parts(&both, unit).is_ok();
+        (told.is_ok() || is_in_doubt()).then_some(told)
     })
 }
 
 /// The time and number of a line by columns that are numbers.
 pub fn columns(line: &str, format: &Format) -> Result<(Option<Epoch>, u64), String> {
-    let fields = fields(line);
-    let field = |column: &Column| match column {
-        Column::Number(number) => {
-            fields.get(number - 1).copied().ok_or_else(|| format!("'{}' has no column {number}", short(line)))
+    let row = Row::of(line, format);
+    let micro = row.value()?;
+    Ok((row.time()?, micro))
+}
+
+/// A line in its columns.
+pub struct Row<'a> {
+    line: &'a str,
+    apart: char,
+    fields: Vec<&'a str>,
+    format: &'a Format,
+}
+
+impl<'a> Row<'a> {
+    pub fn of(line: &'a str, format: &'a Format) -> Row<'a> {
+        let apart = format.apart.unwrap_or_else(|| separator(line));
+        Row { line, apart, fields: fields(line, apart), format }
+    }
+
+    /// The text of its time; empty where it has none.
+    pub fn clock(&self) -> &'a str {
+        self.format.at.as_ref().and_then(|column| self.field(column).ok()).unwrap_or_default()
+    }
+
+    /// `None` where no time is written.
+    pub fn time(&self) -> Result<Option<Epoch>, String> {
+        match &self.format.at {
+            Some(column) if self.format.time != TimeFormat::Now => {
+                time(self.field(column)?, self.format.time).map(Some)
+            }
+            _ => Ok(None),
         }
-        Column::Name(name) => Err(format!("no first line names a column '{name}'")),
-    };
-    let micro = value(
-        field(format.value.as_ref().unwrap_or(&Column::Number(1 + usize::from(format.at.is_some()))))?,
-        format.unit,
-    )?;
-    let at = match &format.at {
-        Some(column) if format.time != TimeFormat::Now => Some(time(field(column)?, format.time)?),
-        _ => None,
-    };
-    Ok((at, micro))
+    }
+
+    pub fn value(&self) -> Result<u64, String> {
+        let usual = Column::Number(1 + usize::from(self.format.at.is_some()));
+        let column = self.format.value.as_ref().unwrap_or(&usual);
+        let told = self.field(column)?;
+        if self.is_cut(column) {
+            return Err(format!("'{}' {COMMA}", short(self.line)));
+        }
+        match self.apart {
+            // As spreadsheets write where the comma is the decimal mark.
+            ';' => value(&told.replace(',', "."), self.format.unit),
+            _ => value(told, self.format.unit),
+        }
+    }
+
+    /// Whether a line with commas between its fields has one too many, right behind the number, as a decimal comma makes it.
+    fn is_cut(&self, column: &Column) -> bool {
+        let Column::Number(number) = column else { return false };
+        let behind = self.fields.get(*number).is_some_and(|next| next.starts_with(|c: char| c.is_ascii_digit()));
+        self.apart == ',' && behind && self.format.count.is_some_and(|count| self.fields.len() > count)
+    }
+
+    fn field(&self, column: &Column) -> Result<&'a str, String> {
+        match column {
+            Column::Number(number) => {
+                let field = self.fields.get(number - 1).copied();
+                field.ok_or_else(|| format!("'{}' has no column {number}", short(self.line)))
+            }
+            Column::Name(name) => Err(format!("no first line names a column '{name}'")),
+        }
+    }
 }
 
 /// Enough of a line to know it by.
@@ -297,7 +418,8 @@ fn short(text: &str) -> String {
 mod tests {
     use super::*;
 
-    const PLAIN: Format = Format { at: None, value: None, time: TimeFormat::Auto, unit: Unit::WATT };
+    const PLAIN: Format =
+        Format { at: None, value: None, time: TimeFormat::Auto, unit: Unit::WATT, apart: None, count: None };
 
     #[test]
     fn times_are_read_as_they_are_written() {
@@ -308,6 +430,8 @@ mod tests {
         assert_eq!(of("2000-02-29T23:59:60-0030"), 951_870_600_000_000_000);
         assert_eq!(of("1795539909.5"), 1_795_539_909_500_000_000);
         assert_eq!(of("1795539909500"), 1_795_539_909_500_000_000);
+        assert_eq!(of("1795539909,5"), 1_795_539_909_500_000_000);
+        assert_eq!(of("2026-11-24 17:05:09,25"), 1_795_539_909_250_000_000);
         assert_eq!(of("1795539909500000000"), 1_795_539_909_500_000_000);
         for text in ["", "now", "12:00", "2026-13-01T00:00:00Z", "2026-11-24T25:00:00Z", "-5", "42.5", "1.x", "NaN"] {
             assert!(time(text, TimeFormat::Auto).is_err(), "{text}");
@@ -331,6 +455,48 @@ mod tests {
         for rubbish in ["", "n/a", "-3", "NaN", "inf", "error: no device 3", "1e30", "3 apples", "12 J"] {
             assert!(output(rubbish, &PLAIN).is_err(), "{rubbish}");
         }
+    }
+
+    #[test]
+    fn a_comma_is_a_decimal_mark_or_refused() {
+        for (text, micro) in [
+            ("52,4 W\n", 52_400_000),
+            ("52,4\n", 52_400_000),
+            ("52,4W", 52_400_000),
+            ("power 0,125 kW", 125_000_000),
+            ("Power: 220 Watts, 3 A", 220_000_000),
+            ("load, 12, power,220 W", 220_000_000),
+            ("PSU1 | 220,5 Watts", 220_500_000),
+        ] {
+            assert_eq!(output(text, &PLAIN), Ok((None, micro)), "{text}");
+        }
+        for text in
+            ["Power: 1,234 Watts", "1,234", "1,234.5 W", "1,234,567 mW", "3,52,4 W", "Power: 1,234 W, most 60 W"]
+        {
+            let told = output(text, &PLAIN);
+            assert!(told.as_ref().is_err_and(|cause| cause.contains("a comma")), "{text}: {told:?}");
+        }
+        // What has another unit is none of ours, with a comma or without.
+        assert_eq!(output("0,1 A 220 W", &PLAIN), Ok((None, 220_000_000)));
+    }
+
+    #[test]
+    fn columns_are_apart_by_what_else_they_have_than_commas() {
+        let format = Format { at: Some(Column::Number(1)), value: Some(Column::Number(2)), ..PLAIN };
+        let at = Some(1_795_539_909_000_000_000);
+        for (line, micro) in [
+            ("1795539909;100,5", 100_500_000),
+            ("1795539909;1,234", 1_234_000),
+            ("1795539909\t100,5", 100_500_000),
+            ("1795539909,\"100,5\",ok", 100_500_000),
+            ("1795539909,100,ok", 100_000_000),
+        ] {
+            assert_eq!(columns(line, &format), Ok((at, micro)), "{line}");
+        }
+        assert!(columns("1795539909\t1,234", &format).is_err(), "of a tab's columns that is not known");
+        let two = Format { count: Some(2), ..format };
+        assert!(columns("1795539909,100,5", &two).is_err());
+        assert_eq!(columns("1795539909,100,", &two), Ok((at, 100_000_000)));
     }
 
     #[test]

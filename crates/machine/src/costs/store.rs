@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Costs, Row};
+use super::{Costs, Interval, Row};
+use crate::count;
 use crate::fault::{Fault, Result};
 use crate::processor::Processor;
 use crate::source::Source;
@@ -20,6 +21,9 @@ const FORMAT: u32 = 1;
 const OTHER_BOOT: f64 = 1.25;
 const OLD: f64 = 1.5;
 const MONTH: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// What is known no better than by this factor is not known: it was cut short, or is of many boots ago.
+const UNKNOWN: f64 = 1000.0;
 
 const NEXT: &str = "run plimsoll calibrate";
 
@@ -109,7 +113,8 @@ pub fn of_host(name: &str) -> Result<Known> {
     }
     for folder in folders() {
         if let Some(kept) = read(&folder, name)? {
-            return Ok(Known { costs: Costs::of(kept.rows), note: None });
+            let (rows, note) = used(kept.rows);
+            return Ok(Known { costs: Costs::of(rows), note });
         }
     }
     let note = Some(format!("costs are modelled: host {name} was never calibrated"));
@@ -127,17 +132,31 @@ fn of(key: &Key, boot: &str, now: Duration) -> Result<Known> {
         let taken = kept.rows.iter().map(|row| row.taken.0).min().unwrap_or(0);
         let age = now.saturating_sub(Duration::from_nanos(taken));
         let days = age.as_secs() / (24 * 3600);
-        let costs = Costs::of(kept.rows);
+        let (rows, note) = used(kept.rows);
+        let costs = Costs::of(rows);
         return Ok(match (age > MONTH, kept.boot == boot) {
             (true, _) => {
                 let note = Some(format!("costs were measured {days} days ago, their intervals are wider: {NEXT}"));
                 Known { costs: costs.widened(OLD), note }
             }
-            (false, false) => Known { costs: costs.widened(OTHER_BOOT), note: None },
-            (false, true) => Known { costs, note: None },
+            (false, false) => Known { costs: costs.widened(OTHER_BOOT), note },
+            (false, true) => Known { costs, note },
         });
     }
     Ok(Known { costs: Costs::modelled(), note: Some(why) })
+}
+
+/// The rows that tell something, and a note where others do not.
+fn used(mut rows: Vec<Row>) -> (Vec<Row>, Option<String>) {
+    let kept = rows.len();
+    let tells = |of: &Interval| of.low <= 0.0 || of.high <= UNKNOWN * of.low;
+    rows.retain(|row| row.cost.value().is_none_or(tells));
+    let none = (kept - rows.len()) as u64;
+    let note = (none > 0).then(|| {
+        let costs = count::of(none, "cost");
+        format!("{costs} not used, known no better than by a factor of {UNKNOWN}: {NEXT}")
+    });
+    (rows, note)
 }
 
 /// Puts `rows` in the place of older ones of this host. Returns the file.
@@ -226,7 +245,7 @@ fn now() -> Duration {
 mod tests {
     use super::*;
     use crate::body::BodyKind;
-    use crate::costs::{Interval, Item};
+    use crate::costs::Item;
     use crate::quantity::Nanoseconds;
     use crate::reading::Reading;
 
@@ -308,6 +327,18 @@ mod tests {
         }
         fs::remove_file(&path).unwrap();
         assert_eq!(read(folder.path(), "h").unwrap(), None);
+    }
+
+    #[test]
+    fn what_is_hardly_known_is_not_used() {
+        let row = |low, high| Row { cost: Reading::Measured(Interval::between(low, high)), ..handover(50.0) };
+        let (rows, note) = used(vec![row(2.0, 46_945.0), row(100.0, 900.0)]);
+        assert_eq!(rows, [row(100.0, 900.0)]);
+        assert!(
+            note.is_some_and(|note| note.starts_with("1 cost not used") && note.ends_with("run plimsoll calibrate"))
+        );
+        let absent = Row { cost: Reading::absent("no such thing"), ..handover(50.0) };
+        assert_eq!(used(vec![absent.clone()]), (vec![absent], None));
     }
 
     #[test]

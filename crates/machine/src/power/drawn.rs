@@ -45,7 +45,7 @@ impl Drawn {
 
     /// What `track`, which is of `sensor`, says of the time from `from` to `to`.
     pub fn of(sensor: &Sensor, track: &Track, from: Nanoseconds, to: Nanoseconds, floor: &Reading<Floor>) -> Drawn {
-        let integral = track.between(from, to);
+        let integral = track.told_between(from, to);
         let (joules, error, covered) = (integral.joules, integral.error, integral.covered);
         let mut gaps = integral.gaps;
         let mut notes = Vec::new();
@@ -106,6 +106,7 @@ pub fn total(drawn: &[Drawn], source: &str) -> Reading<Joules> {
                 sum = Some(sum.unwrap_or_default() + *joules);
             }
             Reading::NotPermitted { reason, next } => return Reading::not_permitted(reason, next),
+            Reading::Absent { reason } => return Reading::absent(format!("{}: {reason}", part.sensor.name)),
             _ => return Reading::absent(format!("{} does not cover the interval", part.sensor.name)),
         }
     }

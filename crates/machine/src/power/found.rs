@@ -30,26 +30,41 @@ pub struct Search {
     pub found: Vec<Found>,
     /// Why the rest, or all, is missing.
     pub refused: Option<Availability>,
+    /// Files that are there and hold no number, each with what reading it gave.
+    pub(crate) unread: Vec<String>,
 }
 
 impl Search {
     fn or(mut self, absent: impl FnOnce() -> Availability) -> Search {
-        if self.found.is_empty() && self.refused.is_none() {
-            self.refused = Some(absent());
+        if self.refused.is_none() {
+            self.refused = match &self.unread[..] {
+                [] => self.found.is_empty().then(absent),
+                [only] => Some(Availability::absent(only, UNREAD)),
+                [first, rest @ ..] => {
+                    Some(Availability::absent(format!("{first}; {} more like it", rest.len()), UNREAD))
+                }
+            };
         }
         self
     }
 
-    /// Takes the sensor if its file can be read, else keeps why it is closed.
+    /// Takes the sensor if its file can be read, else keeps why it is closed, or what is wrong with it.
     fn add(&mut self, source: &Source, found: Found, next: &str) {
-        match source.text(&found.file) {
-            Ok(text) if text.split_whitespace().next().is_some_and(|word| word.parse::<u64>().is_ok()) => {
-                self.found.push(found);
+        let file = &found.file;
+        match source.text(file) {
+            Ok(text) => {
+                let word = text.split_whitespace().next().unwrap_or_default();
+                match word.parse::<u64>() {
+                    Ok(_) => self.found.push(found),
+                    Err(_) => self.unread.push(format!("{file} holds '{word}', which is no number from 0 up")),
+                }
             }
-            Err(refusal) if refusal.not_permitted() && self.refused.is_none() => {
-                self.refused = Some(Availability::not_permitted(format!("{}: {refusal}", found.file), next));
+            Err(refusal) if refusal.not_permitted() => {
+                let closed = || Availability::not_permitted(format!("{file}: {refusal}"), next);
+                self.refused.get_or_insert_with(closed);
             }
-            _ => {}
+            Err(refusal) if refusal.missing() => {}
+            Err(refusal) => self.unread.push(format!("{file}: {refusal}")),
         }
     }
 
@@ -67,6 +82,9 @@ impl Search {
         self
     }
 }
+
+/// The next step for files that are there and tell nothing.
+const UNREAD: &str = "look for newer firmware, or read the power supply by 'command: ipmitool dcmi power reading'";
 
 /// The next step for counters of energy that are closed.
 const CLOSED: &str = "run as root, or grant read access to energy_uj (closed since CVE-2020-8694)";
@@ -88,7 +106,7 @@ pub fn rapl(source: &Source) -> Search {
             _ => (Covers::Package, None),
         };
         let measure = Measure::Counter {
-            range: source.number(&format!("{POWERCAP}/{zone}/max_energy_range_uj")),
+            range: source.number(&format!("{POWERCAP}/{zone}/max_energy_range_uj")).filter(|range| *range > 0),
             step: 62,
             lag: Nanoseconds(1_000_000),
         };

@@ -35,7 +35,7 @@ impl Covers {
         (Covers::Unstated, "not stated"),
     ];
 
-    /// More than anything of the kind draws; what exceeds it is no power but a counter that jumped.
+    /// More than anything of the kind draws; what exceeds it is no power but a counter that jumped or an error's code.
     pub fn most(self) -> Watts {
         match self {
             Covers::Package | Covers::Cores | Covers::Memory | Covers::Device => Watts(3e3),

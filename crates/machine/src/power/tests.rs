@@ -251,6 +251,55 @@ fn nothing_is_never_a_zero() {
 }
 
 #[test]
+fn more_than_its_kind_can_draw_is_no_power() {
+    let of = |covers, every: u64| {
+        let sensor = Sensor { covers, ..sensor(Measure::Gauge) };
+        let mut track = Track::new(&sensor, at(10.0));
+        for nth in 0..=6 {
+            // What ACPI's meters tell where they cannot be read.
+            track.push(at(nth as f64), if nth % every == 1 % every { 4_294_967_295_000 } else { 100_000_000 });
+        }
+        Drawn::of(&sensor, &track, at(0.0), at(6.0), &Reading::absent("not measured"))
+    };
+    for covers in Covers::WORDS.map(|(covers, _)| covers) {
+        let always = of(covers, 1);
+        let cause = "it told 4295 kW, all ones in 32 bits: its reading failed";
+        assert_eq!((always.watts, always.coverage), (Reading::absent(cause), 0.0));
+        let third = of(covers, 3);
+        assert_eq!(third.watts, Reading::Measured(Watts(100.0)), "the rest is as it is");
+        assert!(third.coverage < 0.5 && third.gaps.iter().all(|gap| gap.cause == cause), "{third:?}");
+    }
+    let mut track = gauge();
+    track.push(at(0.0), 3_100_000_000);
+    assert_eq!(track.stopped().map(|(_, cause)| cause), Some("it told 3100 W, more than the 3000 W it can be"));
+    track.push(at(1.0), 3_000_000_000);
+    assert_eq!((track.len(), track.stopped()), (1, None));
+}
+
+#[test]
+fn a_counter_that_stands_still_is_no_reading() {
+    let sensor = sensor(Measure::Counter { range: Some(262_143_328_850), step: 62, lag: Nanoseconds(1_000_000) });
+    let floor = Reading::absent("not measured");
+    let of = |numbers: &[u64]| {
+        let mut track = Track::new(&sensor, at(1.0));
+        numbers.iter().enumerate().for_each(|(nth, number)| track.push(at(nth as f64), *number));
+        (Drawn::of(&sensor, &track, at(0.0), at(3.0), &floor), Drawn::of(&sensor, &track, at(0.0), at(1.0), &floor))
+    };
+    let (stands, _) = of(&[5, 5, 5]);
+    let why = Reading::absent("the counter did not move in 2000.0 ms");
+    assert_eq!((&stands.joules, &stands.error, stands.coverage), (&why, &why, 0.0));
+    assert_eq!(stands.watts.value(), None);
+    let causes: Vec<&str> = stands.gaps.iter().map(|gap| gap.cause.as_str()).collect();
+    assert_eq!(causes, ["the counter did not move in 2000.0 ms", "after the last sample"]);
+    let sum = total(&[stands], "x");
+    assert_eq!(sum, Reading::absent("x: the counter did not move in 2000.0 ms"));
+    // One that moved is believed, in its part that it stood only if that is not all.
+    let (moves, begins) = of(&[5, 5, 7, 8]);
+    assert_eq!((moves.joules, moves.coverage), (Reading::Measured(crate::Joules(3e-6)), 1.0));
+    assert_eq!(begins.joules.value(), None);
+}
+
+#[test]
 fn parts_of_a_package_are_not_counted_twice() {
     let mut drawn = Vec::new();
     for (name, covers, within, watts) in [

@@ -118,9 +118,14 @@ impl Track {
         }
     }
 
-    /// Takes a number, in microjoules or microwatts. One that is not later than the last is left out.
+    /// Takes a number, in microjoules or microwatts. One that is not later than the last is left out, and one that is no power of
+    /// what is covered is as none.
     pub fn push(&mut self, at: Nanoseconds, micro: u64) {
         let gauge = micro as f64 / 1e6;
+        if let Some(cause) = self.no_power(micro) {
+            self.stop(at, &cause);
+            return;
+        }
         let Some(before) = self.points.last().copied() else {
             let watts = if matches!(self.measure, Measure::Gauge) { gauge } else { 0.0 };
             self.points.push(Point { at: at.0, watts, joules: 0.0, known: 0, error: 0.0, is_joined: false });
@@ -153,6 +158,20 @@ impl Track {
         }
         self.points.push(point);
         self.last = micro;
+    }
+
+    /// Why a gauge's number is none.
+    fn no_power(&self, micro: u64) -> Option<String> {
+        let told = Watts(micro as f64 / 1e6);
+        match self.measure {
+            Measure::Counter { .. } => None,
+            Measure::Gauge if is_all_ones(micro) => {
+                Some(format!("it told {told}, all ones in 32 bits: its reading failed"))
+            }
+            Measure::Gauge => {
+                (told > self.most).then(|| format!("it told {told}, more than the {} it can be", self.most))
+            }
+        }
     }
 
     /// Joules between the last number and this one, and how far they may be off.
@@ -252,7 +271,20 @@ impl Track {
         integral
     }
 
-    /// The same where both ends lie between the first point and the last.
+    /// The same, but where a counter did not move at all nothing is covered: some stand for ever, and one that does tells nothing of
+    /// what was drawn.
+    pub fn told_between(&self, from: Nanoseconds, to: Nanoseconds) -> Integral {
+        let mut integral = self.between(from, to);
+        let is_counter = matches!(self.measure, Measure::Counter { .. });
+        if is_counter && integral.covered.0 > 0 && integral.joules.0 <= 0.0 {
+            let cause = format!("the counter did not move in {}", integral.covered);
+            integral.gaps.insert(0, gap(from.0, to.0, &cause));
+            integral.covered = Nanoseconds(0);
+        }
+        integral
+    }
+
+    /// What [`Track::between`] says where both ends lie between the first point and the last.
     fn within(&self, begin: u64, end: u64, integral: &mut Integral) {
         // The point at or after each end.
         let (left, right) = (self.from(begin), self.from(end));
@@ -360,6 +392,11 @@ impl Track {
 
 /// The longest time over which a counter is believed where it cannot have gone round: a host that stood still is not rare.
 const LONGEST: u64 = 600_000_000_000;
+
+/// What meters answer in W, mW or uW where a reading failed.
+fn is_all_ones(micro: u64) -> bool {
+    [1, 1_000, 1_000_000].iter().any(|unit| micro == unit * u64::from(u32::MAX))
+}
 
 /// What is known up to a moment, and the doubt of the parts of its stretch before and after it.
 struct Edge {

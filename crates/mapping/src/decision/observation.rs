@@ -40,10 +40,13 @@ pub struct RankSeen {
     pub node: Option<u32>,
     /// Why it is left alone: its program pinned it, it is on a host that the caller does not reach, and the like.
     pub held: Option<String>,
-    /// Share of the time in MPI; the rest is computing.
+    /// Share of the time in MPI; the rest is computing, but for `blocked`.
     pub mpi: Option<f64>,
     /// Share of the time that it waited for others.
     pub wait: Option<f64>,
+    /// Share of the time that it was blocked outside MPI, which passes as fast on any core.
+    #[serde(default)]
+    pub blocked: Option<f64>,
     /// Share of the time that it could have run while others had its core.
     pub denied: Option<f64>,
     /// What it got done a second: messages or calls.
@@ -91,6 +94,7 @@ impl Observation {
         for (place, rank) in mean.ranks.iter_mut().enumerate() {
             rank.mpi = over(&|window| window.ranks[place].mpi);
             rank.wait = over(&|window| window.ranks[place].wait);
+            rank.blocked = over(&|window| window.ranks[place].blocked);
         }
         for (place, core) in mean.cores.iter_mut().enumerate() {
             core.taken = over(&|window| window.cores[place].taken);

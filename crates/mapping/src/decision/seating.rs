@@ -44,13 +44,18 @@ impl<'a> Seating<'a> {
         seat.iter().map(of).sum::<Option<f64>>().filter(|_| !seat.is_empty()).map(|sum| sum / seat.len() as f64)
     }
 
-    /// Share of the window that a rank would not wait. A rank of whose waiting nothing is known does not wait.
+    /// Share of the window that a rank would not wait. A rank of whose waiting nothing is known does not wait. What it is blocked it
+    /// is on any core.
     pub fn busy(&self, place: usize, seat: &CpuSet) -> Option<f64> {
         let rank = &self.seen.ranks[place];
         let busy = 1.0 - rank.wait.unwrap_or(0.0);
         match *seat == rank.cores {
             true => Some(busy),
-            false => Some(busy * self.capability(&rank.host, &rank.cores)? / self.capability(&rank.host, seat)?),
+            false => {
+                let blocked = rank.blocked.unwrap_or(0.0).clamp(0.0, busy.max(0.0));
+                let (from, to) = (self.capability(&rank.host, &rank.cores)?, self.capability(&rank.host, seat)?);
+                Some(blocked + (busy - blocked) * from / to)
+            }
         }
     }
 

@@ -94,6 +94,7 @@ impl Job {
                 held: None,
                 mpi: Some((wait + 0.05).min(1.0)),
                 wait: Some(wait),
+                blocked: None,
                 denied: None,
                 progress: Some(progress),
                 partner,

@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use machine::{CoreId, CpuSet, Nanoseconds};
 use proptest::prelude::*;
 
+use super::seating::Seating;
 use super::simulated::Job;
 use super::*;
 
@@ -35,6 +36,17 @@ fn the_papers_job_gets_the_papers_mapping() {
     assert_eq!(moved, [[0, 6]], "Table 1, A': {actions:?}");
     assert!(actions.iter().any(|action| matches!(action, Action::Confirm { .. })) && !actions.iter().any(is_undo));
     assert!(job.iteration() < 0.7 * before);
+}
+
+#[test]
+fn what_a_rank_sleeps_it_sleeps_on_any_core() {
+    let mut seen = Job::of(GROMACS_A, GROMACS, TAKEN).window();
+    let rank = seen.ranks.iter().position(|rank| rank.cores.contains(CoreId(0))).unwrap();
+    let busy = |seen: &Observation| Seating::of(seen).busy(rank, &[CoreId(1)].into_iter().collect()).unwrap();
+    seen.ranks[rank].wait = Some(0.0);
+    assert!(busy(&seen) < 0.9, "core 0 is burdened: {}", busy(&seen));
+    seen.ranks[rank].blocked = Some(1.0);
+    assert_eq!(busy(&seen), 1.0);
 }
 
 #[test]

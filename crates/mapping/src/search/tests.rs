@@ -31,6 +31,7 @@ fn problem(softirqs: [&[f64]; 2], computing: &[f64]) -> Problem {
         ranks: ranks.collect(),
         talks: (1..computing.len()).map(|rank| talk(rank - 1)).collect(),
         seats: (0..computing.len() as u32).collect(),
+        blocked: Vec::new(),
         distances: Vec::new(),
         across: false,
     }

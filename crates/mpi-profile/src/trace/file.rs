@@ -11,7 +11,7 @@ use record::layout::{PAGE, Thread};
 use record::trace::{Encoder, Header, block};
 use zerocopy::IntoBytes;
 
-use crate::complaint::Complaint;
+use crate::complaint::{Complaint, is_full};
 use crate::tables;
 
 /// The first window, and the largest. Each is as long as what was written before it, so that a short timeline is a short
@@ -36,6 +36,8 @@ pub struct File {
     thread: *mut Thread,
     /// Nothing more is written.
     pub full: bool,
+    /// It is full because its file system is.
+    pub unstored: bool,
 }
 
 // SAFETY: the window belongs to whoever has the file.
@@ -45,10 +47,7 @@ impl File {
     /// `thread` is where it says how much is complete; it is mapped as long as the process runs.
     pub fn create(path: &Path, limit: u64, header: &Header, thread: *mut Thread) -> Result<File, Complaint> {
         let failed = |error: std::io::Error| {
-            Complaint::new(
-                format!("{}: {error}", path.display()),
-                "profile into a folder with space that can be written",
-            )
+            Complaint::unwritable(path.display(), &error, "profile into a folder that can be written")
         };
         let name = CString::new(path.as_os_str().as_bytes()).map_err(|error| failed(error.into()))?;
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
@@ -61,8 +60,9 @@ impl File {
         let file = unsafe { OwnedFd::from_raw_fd(file) };
         // Growing beyond would end the process.
         let limit = limit.min(tables::largest_file());
-        let (window, full) = (ptr::null_mut(), false);
-        let mut file = File { window, length: 0, base: 0, at: 0, block: 0, end: 0, file, limit, thread, full };
+        let (window, full, unstored) = (ptr::null_mut(), false, false);
+        let mut file =
+            File { window, length: 0, base: 0, at: 0, block: 0, end: 0, file, limit, thread, full, unstored };
         let room = size_of::<Header>() + block::HEAD + Encoder::room(0, 0);
         if limit < room as u64 {
             return Err(Complaint::new(
@@ -139,8 +139,9 @@ impl File {
         if let Err(error) = &moved
             && error.raw_os_error().is_some()
         {
-            Complaint::new(format!("a timeline ends early: {error}"), "profile into a folder with more space")
-                .say_lost();
+            let next = "see what is wrong with the folder of the profile";
+            Complaint::unwritable("a timeline ends early", error, next).say_lost();
+            self.unstored = is_full(error);
         }
         self.full = moved.is_err();
         !self.full

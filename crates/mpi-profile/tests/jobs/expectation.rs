@@ -78,7 +78,7 @@ impl Expectation {
         for (peer, sums) in rank.peers.iter().enumerate().filter(|(_, sums)| **sums != Peer::default()) {
             found.peers.insert(peer, [sums.messages, sums.bytes, sums.operations, sums.operation_bytes]);
         }
-        found.outside = rank.header.dropped.peers;
+        found.outside = rank.header.dropped.outside;
         found
     }
 
@@ -123,7 +123,8 @@ impl Expectation {
 pub fn consistent(rank: &Rank) {
     let told = || format!("rank {} of {}", rank.header.rank, rank.header.size);
     // Messages to processes outside the world are in no matrix.
-    let dropped = Dropped { peers: 0, ..rank.header.dropped };
+    assert_eq!(rank.header.dropped.peers, rank.header.dropped.outside, "{}", told());
+    let dropped = Dropped { peers: 0, outside: 0, ..rank.header.dropped };
     assert_eq!(dropped, Dropped::default(), "{}", told());
     let mut of_rows: BTreeMap<u16, [u64; 2]> = BTreeMap::new();
     let mut of_threads: BTreeMap<u16, u64> = BTreeMap::new();

@@ -101,9 +101,15 @@ fn measure(arguments: &Arguments) -> Result<()> {
         let told = |starts| eprintln!("plimsoll: {} of mpirun, a second each", count::of(starts as u64, "start"));
         match request::run(&request, None, told) {
             Ok((findings, end)) => {
-                rows.extend(costs::rows(&findings, SOURCE, taken));
+                let (more, short) = costs::rows(&findings, SOURCE, taken);
+                rows.extend(more);
+                if short > 0 {
+                    let (costs, fewest) = (count::of(short as u64, "cost"), costs::FEWEST);
+                    let stays = "what was kept of them before stays";
+                    left_out.push(format!("{costs} left out, of which there are fewer than {fewest} blocks: {stays}"));
+                }
                 left_out.extend(findings.left_out());
-                // What a signal cut short is kept as far as it went.
+                // What a signal cut short is kept where there are blocks enough.
                 end.unwrap_or_else(|fault| left_out.push(fault.to_string()));
             }
             Err(fault) => left_out.push(format!("MPI left out: {fault}")),

@@ -12,7 +12,7 @@ use mapping::advice::{Advice, LEAST};
 use mapping::missed::Missed;
 use mapping::problem::Problem;
 use mapping::reason::moves;
-use mapping::recorded::{Recorded, Replays, softirqs};
+use mapping::recorded::{Recorded, Replays, softirqs, stalls};
 use mapping::search::search;
 use mapping::simulated::Simulated;
 use mapping::steering::steerings;
@@ -95,16 +95,17 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
 
 /// The best mapping of a recorded program.
 fn recorded(path: &Path, arguments: &Arguments) -> Result<ExitCode> {
-    let opened = Opened::profile(path)?;
+    let known = store::live()?;
+    let opened = Opened::priced(path, &known.costs, arguments.recorded.as_deref())?;
     let Opened { graph, folder, .. } = &opened;
     let summary = opened
         .summary
         .as_ref()
         .ok_or_else(|| Fault::new(folder, "it is no profile", "name a folder that plimsoll profile --trace made"))?;
-    let known = store::live()?;
     let ways = opened.recorded().ways(&known.costs, arguments.recorded.as_deref())?;
     let mut notes = graph.notes.clone();
     notes.extend(known.note);
+    notes.extend(stalls(summary));
     let cores = said(&summary.capability, &arguments.capability)?;
     let problem = Recorded { graph, summary, capability: &cores, across: arguments.across }.problem(distance()?)?;
     if problem.distances.is_empty() {
@@ -163,7 +164,12 @@ fn recorded(path: &Path, arguments: &Arguments) -> Result<ExitCode> {
             json
         },
     )?;
-    let Some(proposed) = proposed else { return Ok(ExitCode::SUCCESS) };
+    let Some(proposed) = proposed else {
+        if let Some(words) = left_undone(arguments.verify, arguments.run) {
+            eprintln!("{words}");
+        }
+        return Ok(ExitCode::SUCCESS);
+    };
     if !arguments.json {
         output::print(&proposed.words(path))?;
     }
@@ -176,6 +182,17 @@ fn recorded(path: &Path, arguments: &Arguments) -> Result<ExitCode> {
         }
     }
     if arguments.run { proposed.run(folder) } else { Ok(ExitCode::SUCCESS) }
+}
+
+/// What was asked and is not done where the mapping is kept.
+fn left_undone(verify: bool, run: bool) -> Option<String> {
+    let what = match (verify, run) {
+        (false, false) => return None,
+        (true, false) => "verified",
+        (false, true) => "run",
+        (true, true) => "verified or run",
+    };
+    Some(format!("Nothing is {what}: the mapping is kept, and there is no other launch line."))
 }
 
 /// The launch line of a mapping, beside today's.
@@ -312,4 +329,18 @@ fn simulated(file: &Path, arguments: &Arguments) -> Result<ExitCode> {
     };
     print(arguments.json, || page.terminal(), || page.json())?;
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_done_of_a_mapping_that_is_kept_is_said() {
+        assert_eq!(left_undone(false, false), None);
+        for (verify, run, word) in [(true, false, "verified"), (false, true, "run"), (true, true, "verified or run")] {
+            let said = left_undone(verify, run).unwrap();
+            assert!(said.starts_with(&format!("Nothing is {word}: the mapping is kept")), "{said}");
+        }
+    }
 }

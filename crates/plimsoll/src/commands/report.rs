@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use machine::costs::store;
-use machine::{Fault, Result, count};
+use machine::{Fault, Result, count, shell};
 use profile::export::{goal, perfetto};
 use profile::page;
 use profile::printable::{json, printable};
@@ -107,7 +107,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let asked = arguments.html.is_some();
     let file = arguments.html.unwrap_or_else(|| arguments.folders[0].join("report.html"));
     match std::fs::write(&file, page) {
-        Ok(()) => output::print(&format!("\nReport: {}\n", file.display()))?,
+        Ok(()) => output::print(&format!("\nReport: {}\n", shell::path(&file)))?,
         Err(e) => {
             let fault =
                 Fault::unwritable(file.display().to_string(), e, "name a file that can be written with --html FILE");

@@ -25,7 +25,7 @@ use launch::slurm::clock::SetByStep;
 use linux::clock_setting::restore_remains;
 use linux::output;
 use linux::power::{self, Kind};
-use machine::{Fault, Nanoseconds, Result, Source, count};
+use machine::{Fault, Nanoseconds, Result, Source, count, shell};
 
 use super::shipped::Shipped;
 use super::study_simulated::Testbeds;
@@ -364,7 +364,8 @@ fn carry_out(arguments: &RunArguments) -> Result<ExitCode> {
         let roles = Roles { first, ..Roles::default() };
         output::print(&shown(&campaign.identity.name, &results, &analyse(&results, &roles)?))?;
     }
-    let (file, told) = (arguments.study.file.display(), if end == End::OutOfTime { ", the time is over" } else { "" });
+    let (file, told) =
+        (shell::path(&arguments.study.file), if end == End::OutOfTime { ", the time is over" } else { "" });
     eprintln!("{summary}{told}. `plimsoll study show {file}` shows them.");
     Ok(ExitCode::from(match end {
         End::OutOfTime => OUT_OF_TIME,
@@ -426,7 +427,7 @@ fn show(arguments: &ShowArguments) -> Result<ExitCode> {
     output::print(&shown(name, &results, &analysis))?;
     if let Some(file) = report {
         let path = std::path::absolute(file).unwrap_or_else(|_| file.clone());
-        output::print(&format!("\nReport: {}\n", path.display()))?;
+        output::print(&format!("\nReport: {}\n", shell::path(&path)))?;
     }
     Ok(ExitCode::SUCCESS)
 }

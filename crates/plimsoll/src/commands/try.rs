@@ -158,7 +158,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     })?;
     let path = std::path::absolute(&arguments.report).unwrap_or_else(|_| arguments.report.clone());
     let text = terminal::render(&trial.design, &runs, &judgement, end);
-    output::print(&format!("{text}Report: {}\n", path.display()))?;
+    output::print(&format!("{text}Report: {}\n", machine::shell::path(&path)))?;
     for line in settle(&trial.design, &judgement)? {
         output::print(&format!("{line}\n"))?;
     }

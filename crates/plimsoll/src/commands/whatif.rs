@@ -20,7 +20,7 @@ use whatif::model::Ways;
 use whatif::replay::{Buffer, Progress};
 
 use super::against;
-use crate::opened::Opened;
+use crate::opened::{Opened, priced_schedule};
 use crate::whatif_page::{self, Asked, Page};
 
 /// Predicts what a recorded program would take under another placement, carrier, wire or clock, with an interval.
@@ -158,33 +158,34 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         return super::simulate::run(file, arguments.json);
     }
     let mut lever = lever(&arguments);
-    let (opened, named) = match &arguments.schedule.goal {
-        Some(file) if arguments.carried.is_none() => {
-            if lever != Lever::default() {
-                let next = "say by --carried what carries the messages";
-                return Err(Fault::new(file.display().to_string(), "LogGOPS has none of these levers", next));
-            }
-            return super::schedule::run(file, &arguments.schedule, arguments.json);
+    if let (Some(file), None) = (&arguments.schedule.goal, &arguments.carried) {
+        if lever != Lever::default() {
+            let next = "say by --carried what carries the messages";
+            return Err(Fault::new(file.display().to_string(), "LogGOPS has none of these levers", next));
         }
-        Some(file) => (Opened::schedule(file, arguments.schedule.ranks_per_host)?, arguments.carried.as_deref()),
-        None => (Opened::profile(arguments.folder.as_deref().unwrap_or(Path::new("")))?, arguments.recorded.as_deref()),
+        return super::schedule::run(file, &arguments.schedule, arguments.json);
+    }
+    let known = store::live()?;
+    let (opened, named) = match &arguments.schedule.goal {
+        Some(file) => {
+            let named = arguments.carried.as_deref();
+            priced_schedule(&known.costs, named)?;
+            (Opened::schedule(file, arguments.schedule.ranks_per_host)?, named)
+        }
+        None => {
+            let (folder, named) = (arguments.folder.as_deref(), arguments.recorded.as_deref());
+            (Opened::priced(folder.unwrap_or(Path::new("")), &known.costs, named)?, named)
+        }
     };
     let carried = arguments.carried.as_deref().filter(|_| arguments.schedule.goal.is_none());
     let Opened { graph, folder, .. } = &opened;
-    let known = store::live()?;
     let recorded = opened.recorded();
-    let between = recorded.between;
     let mut ways = recorded.ways(&known.costs, named)?;
     ways.shared_links = arguments.shared_link;
     let ranks = graph.hosts.len() as u32;
     let (core, refused) = auto::own_core(ranks, auto::threads(), &linux::affinity::allowed()?)?;
     let mut notes = graph.notes.clone();
     notes.extend(known.note);
-    let way = if between { &ways.between } else { &ways.within };
-    if !graph.scheduled && !recorded.is_of_mpi(way) {
-        let ran = recorded.library.lines().next().unwrap_or("an unknown MPI");
-        notes.push(format!("the program ran under {ran}; costs are of {}", way.mpi));
-    }
     let candidates = recorded.others(&known.costs, &ways, Some(core.0));
     let program = Program::over(graph, &known.costs, ways.clone(), arguments.recorded_buffer)?;
     if program.contradicted {
@@ -193,8 +194,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if let Some(path) = &arguments.against {
         let other = Opened::profile(path)?;
         let judged = other.recorded().ways(&known.costs, carried)?;
-        let carried = [(&ways, between), (&judged, other.recorded().between)]
-            .map(|(ways, between)| if between { ways.between.to_string() } else { ways.within.to_string() });
+        let carried = [recorded.carried_by(&ways), other.recorded().carried_by(&judged)];
         if let Some(summary) = &opened.summary {
             lever.mapping = mapping(&arguments, graph, Some(&other.graph), &judged, summary)?;
         }
@@ -240,7 +240,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let page = Page {
         folder,
         graph,
-        ways: &ways,
+        carried: &recorded.carried_by(&ways),
         check: &check,
         asked: &asked,
         tolerances: &tolerances,

@@ -79,7 +79,7 @@ fn capability(
         }
         _ => taken,
     };
-    let network = of(&origins.softirq_times, work(|work| work.net_rx_time.wrapping_add(work.net_tx_time)));
+    let network = of(&origins.softirq_times, work(|work| work.net_rx_time.saturating_add(work.net_tx_time)));
     let softirq = match network.value() {
         Some(_) => network,
         // Softirqs of all kinds by the kernel's ticks.

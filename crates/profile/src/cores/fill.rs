@@ -4,9 +4,12 @@ use machine::{CoreCapability, Reading};
 use record::functions::Class;
 use record::samples::Samples;
 
-use super::{CoreActivity, Joined, Presence, RankActivity, Window};
+use super::{Blocked, CLASSES, CoreActivity, Joined, Kept, Presence, RankActivity, Window};
 use crate::profile::Profile;
-use crate::summary::{CoreSeries, CoreSummary, PhaseCore, PhaseRank, RankSeries, RankSummary, Series, Summary};
+use crate::summarize::ratio;
+use crate::summary::{
+    CoreSeries, CoreSummary, FunctionSummary, Outside, PhaseCore, PhaseRank, RankSeries, RankSummary, Series, Summary,
+};
 use crate::tables::Tables;
 
 /// Columns of the series; fewer where samples are.
@@ -32,6 +35,7 @@ pub fn fill(profile: &Profile, summary: &mut Summary) {
         .zip(&runs)
         .map(|(seen, run)| seen.as_ref().zip(*run).map(|((samples, presence), run)| joined.met(samples, presence, run)))
         .collect();
+    let mut inside = [0.0; CLASSES];
     for (rank, met) in summary.ranks.iter_mut().zip(&met) {
         let Some(met) = met else { continue };
         rank.cores = met.cores.clone().map(|cores| cores.into_iter().map(|(core, _)| core).collect());
@@ -39,9 +43,13 @@ pub fn fill(profile: &Profile, summary: &mut Summary) {
         // Looks find stops as often too long as too short; what the kernel counts is exact.
         let rest = rank.thread_seconds - met.run_delay.value().copied().unwrap_or(0.0);
         rank.stopped = met.stopped.clone().map(|stopped| stopped.min(rest.max(0.0)));
-        (rank.run_delay, rank.stolen) = (met.run_delay.clone(), met.stolen.clone());
-        off_core(rank, met);
+        let whole = rank.thread_seconds;
+        rank.run_delay = met.run_delay.clone().map(|delay| delay.min(whole));
+        rank.stolen = met.stolen.clone().map(|stolen| stolen.min(whole));
+        let taken = off_core(rank, &met.kept);
+        inside.iter_mut().zip(taken.into_iter().flatten()).for_each(|(sum, taken)| *sum += taken);
     }
+    apart(&mut summary.functions, &inside);
 
     let run = around(runs.iter().flatten());
     let job = summary.job.seconds.map(|to| Window { from: 0.0, to });
@@ -84,20 +92,78 @@ fn window(joined: &Joined, samples: &Samples, rank: &Tables, from: u64, to: u64)
     Window { from: at(from), to: at(to) }
 }
 
-/// What of a rank's parts was off its core. A timeline tells that of its calls by itself.
-fn off_core(rank: &mut RankSummary, met: &RankActivity) {
-    let inside = met.off_core.clone();
-    let whole = [&met.stopped, &met.run_delay].into_iter().filter_map(|seconds| seconds.value()).sum::<f64>();
-    let outside = inside.clone().map(|inside| (whole - inside.iter().sum::<f64>()).clamp(0.0, rank.compute));
-    rank.compute_off_core = outside;
-    let Some(inside) = inside.value().filter(|_| rank.split.off_core.value().is_none()) else { return };
+/// What of a rank's parts was off its core, and what it did outside MPI. What was taken out of the model's parts, by class; a
+/// timeline tells that of its calls by itself.
+fn off_core(rank: &mut RankSummary, kept: &Reading<Kept>) -> Option<[f64; CLASSES]> {
+    let untold = || Reading::absent("the kernel of its host does not tell it");
+    rank.yielded = kept.clone().map(|kept| kept.yielded);
+    let kept = match kept {
+        Reading::Measured(kept) | Reading::Modelled(kept) => kept,
+        Reading::Absent { reason } | Reading::NotPermitted { reason, .. } => {
+            rank.outside = Outside::absent(reason);
+            rank.compute_off_core = Reading::absent(reason);
+            return None;
+        }
+    };
+    let mut left = rank.compute.max(0.0);
+    let mut take = |seconds: f64| {
+        let taken = seconds.max(0.0).min(left);
+        left -= taken;
+        taken
+    };
+    let (runnable, stopped) = (kept.runnable.map(&mut take), kept.stopped.map(&mut take));
+    let blocked = kept.blocked.map(|blocked| blocked.within(take(blocked.all)));
+    let of = |seconds: Option<f64>| seconds.map_or_else(untold, Reading::Modelled);
+    let of_blocked = |part: fn(&Blocked) -> f64| match &blocked {
+        Some(blocked) => Reading::Modelled(part(blocked)),
+        None => Reading::absent("the sampler did not tell time blocked from time on a core"),
+    };
+    rank.outside = Outside {
+        on_core: of_blocked(|_| 0.0).map(|_| left),
+        runnable: of(runnable),
+        stopped: of(stopped),
+        blocked: of_blocked(|of| of.all),
+        sleep: of_blocked(|of| of.sleep),
+        lock: of_blocked(|of| of.lock),
+        storage: of_blocked(|of| of.storage),
+    };
+    rank.compute_off_core = match (runnable, stopped) {
+        (None, None) => untold(),
+        (runnable, stopped) => Reading::Modelled(runnable.unwrap_or(0.0) + stopped.unwrap_or(0.0)),
+    };
+    if rank.split.off_core.value().is_some() || (runnable.is_none() && stopped.is_none()) {
+        return None;
+    }
+    let mut taken = [0.0; CLASSES];
     for class in Class::ALL {
-        let seconds = inside[class as usize];
+        let seconds = kept.inside[class as usize];
         if let Some(of_class) = rank.classes.get_mut(class.word()) {
             of_class.split = std::mem::take(&mut of_class.split).apart(seconds);
+            taken[class as usize] = of_class.split.off_core.value().copied().unwrap_or(0.0);
         }
     }
-    rank.split = std::mem::take(&mut rank.split).apart(inside.iter().sum());
+    rank.split = std::mem::take(&mut rank.split).apart(kept.inside.iter().sum());
+    Some(taken)
+}
+
+/// Takes out of what functions waited what all their callers were off their cores in calls of the class: where a rank's wait does not
+/// have it, that of its functions does not either.
+fn apart(functions: &mut [FunctionSummary], inside: &[f64; CLASSES]) {
+    for class in Class::ALL {
+        let is_of = |function: &&mut FunctionSummary| {
+            function.counted && function.class == class.word() && function.split.off_core.value().is_none()
+        };
+        let waiting =
+            |function: &FunctionSummary| function.split.wait.value().copied().unwrap_or(0.0) + function.split.undivided;
+        let mut of_class: Vec<&mut FunctionSummary> = functions.iter_mut().filter(is_of).collect();
+        let off = inside[class as usize];
+        let waits: f64 = of_class.iter().map(|function| waiting(function)).sum();
+        let seconds: f64 = of_class.iter().map(|function| function.seconds).sum();
+        for function in of_class.iter_mut().filter(|_| off > 0.0) {
+            let share = if off <= waits { ratio(waiting(function), waits) } else { ratio(function.seconds, seconds) };
+            function.split = std::mem::take(&mut function.split).apart(off * share);
+        }
+    }
 }
 
 fn around<'a>(windows: impl Iterator<Item = &'a Window>) -> Option<Window> {
@@ -239,7 +305,7 @@ fn series(joined: &Joined, seen: &[Seen], whole: Window, cores: &[CoreActivity])
         let activities = joined.cores(column(nth));
         for (row, core) in series.cores.iter_mut().zip(&activities) {
             row.busy.push(core.busy.value().map(|busy| *busy as f32));
-            row.softirq.push(over(&sum(&core.rx_seconds, &core.tx_seconds)));
+            row.softirq.push(over(&sum(&core.rx_seconds, &core.tx_seconds)).map(|share| share.min(1.0)));
             row.softirqs.push(over(&sum(&core.rx, &core.tx)));
             row.interrupts.push(over(&core.interrupts));
         }
@@ -249,7 +315,7 @@ fn series(joined: &Joined, seen: &[Seen], whole: Window, cores: &[CoreActivity])
         let mut row = RankSeries { rank: place, ..RankSeries::default() };
         for nth in 0..columns {
             let met = joined.met(samples, presence, column(nth));
-            row.mpi.push(over(&met.mpi).map(|share| share / presence.threads() as f32));
+            row.mpi.push(over(&met.mpi).map(|share| (share / presence.threads() as f32).min(1.0)));
             row.calls.push(over(&met.calls));
             row.core.push(met.cores.value().and_then(|cores| cores.first().map(|(core, _)| *core)));
         }

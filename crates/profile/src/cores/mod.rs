@@ -6,6 +6,7 @@
 
 mod capability;
 mod fill;
+mod kept;
 mod power;
 mod presence;
 #[cfg(test)]
@@ -15,6 +16,7 @@ use machine::Reading;
 use record::samples::{CoreLoad, CoreSamples, CoreWork, Samples, Series, Totals};
 
 pub use fill::{capability, fill};
+pub use kept::{Blocked, Kept};
 pub use presence::Presence;
 
 use crate::profile::Profile;
@@ -68,8 +70,8 @@ pub struct RankActivity {
     pub stopped: Reading<f64>,
     /// Seconds that its threads were runnable while others had their core.
     pub run_delay: Reading<f64>,
-    /// Of both: by class of function, inside MPI.
-    pub off_core: Reading<[f64; CLASSES]>,
+    /// What of both, and of time blocked, was where.
+    pub kept: Reading<Kept>,
     /// Seconds inside MPI, of all its threads.
     pub mpi: Reading<f64>,
     pub calls: Reading<f64>,
@@ -131,7 +133,7 @@ impl Joined {
                 stolen: Reading::absent(reason),
                 stopped: Reading::absent(reason),
                 run_delay: Reading::absent(reason),
-                off_core: Reading::absent(reason),
+                kept: Reading::absent(reason),
                 mpi: Reading::absent(reason),
                 calls: Reading::absent(reason),
                 cpu: Reading::absent(reason),
@@ -151,7 +153,7 @@ impl Joined {
     pub fn met(&self, samples: &Samples, presence: &Presence, window: Window) -> RankActivity {
         let span = self.span(samples, window);
         let origins = &samples.head.origins;
-        let seconds = |work: &CoreWork| work.net_rx_time.wrapping_add(work.net_tx_time);
+        let seconds = |work: &CoreWork| work.net_rx_time.saturating_add(work.net_tx_time);
         let softirq = |core: &CoreSamples, (from, to): Span| core.work.between(from, to, seconds);
         let stolen = |core: &CoreSamples, (from, to): Span| core.load.between(from, to, |load| load.stolen);
         let cores = presence.cores(span);
@@ -163,7 +165,7 @@ impl Joined {
             involuntary: presence.involuntary(span).map_or_else(unseen, |n| Reading::Measured(n.round() as u64)),
             stopped: presence.stopped(span).map_or_else(untold, Reading::Measured),
             run_delay: presence.run_delay(span).map_or_else(untold, Reading::Measured),
-            off_core: presence.off_core(span).map_or_else(untold, Reading::Modelled),
+            kept: presence.kept(span).map_or_else(untold, Reading::Modelled),
             mpi: or_absent(presence.mpi(span)),
             calls: or_absent(presence.calls(span)),
             cpu: or_absent(presence.cpu(span)),
@@ -172,7 +174,7 @@ impl Joined {
 
     /// `window` on the clock of a host. Between hosts it is as good as their real-time clocks agree.
     fn span(&self, samples: &Samples, window: Window) -> Span {
-        let since = self.origin.wrapping_sub(samples.head.realtime) as i64 as f64;
+        let since = (i128::from(self.origin) - i128::from(samples.head.realtime)) as f64;
         let at = |seconds: f64| {
             let offset = (since + seconds * 1e9).round();
             samples.head.monotonic.saturating_add_signed(offset as i64)
@@ -182,7 +184,7 @@ impl Joined {
 
     /// Seconds since the job began, of a moment on the clock of a host.
     fn seconds(&self, samples: &Samples, monotonic: f64) -> f64 {
-        let since = samples.head.realtime.wrapping_sub(self.origin) as i64 as f64;
+        let since = (i128::from(samples.head.realtime) - i128::from(self.origin)) as f64;
         (monotonic - samples.head.monotonic as f64 + since) / 1e9
     }
 }
@@ -199,7 +201,7 @@ fn met(
     for (core, stay) in presence.stays_within(span) {
         let core = samples.cores.get(&core)?;
         if let Some(nanoseconds) = of(core, stay) {
-            *sum.get_or_insert(0.0) += nanoseconds / 1e9;
+            *sum.get_or_insert(0.0) += nanoseconds.min((stay.1 - stay.0) as f64) / 1e9;
         }
     }
     sum
@@ -208,7 +210,10 @@ fn met(
 fn activity(samples: &Samples, core: u32, of_core: &CoreSamples, span: Span) -> CoreActivity {
     let origins = &samples.head.origins;
     let grown = |total: fn(&CoreWork) -> u64| of_core.work.between(span.0, span.1, total);
-    let seconds = |total: fn(&CoreWork) -> u64| grown(total).map(|ns| ns / 1e9);
+    let looked = overlap(&of_core.work, span).unwrap_or(0.0);
+    let seconds = |total: fn(&CoreWork) -> u64, rest: f64| grown(total).map(|ns| ns.min(rest) / 1e9);
+    let rx_seconds = seconds(|work| work.net_rx_time, looked);
+    let tx_seconds = seconds(|work| work.net_tx_time, looked - rx_seconds.map_or(0.0, |seconds| seconds * 1e9));
     let package = samples.head.cores.iter().find(|(known, _)| *known == core).map(|(_, package)| *package);
     let zone = package.map(|package| format!("package-{package}"));
     let zone = samples.zones.iter().find(|(name, _)| Some(name) == zone.as_ref());
@@ -217,15 +222,21 @@ fn activity(samples: &Samples, core: u32, of_core: &CoreSamples, span: Span) -> 
         core,
         busy: of(&origins.load, busy(&of_core.load, span)),
         rx: of(&origins.softirq_counts, grown(|work| work.net_rx)),
-        rx_seconds: of(&origins.softirq_times, seconds(|work| work.net_rx_time)),
+        rx_seconds: of(&origins.softirq_times, rx_seconds),
         tx: of(&origins.softirq_counts, grown(|work| work.net_tx)),
-        tx_seconds: of(&origins.softirq_times, seconds(|work| work.net_tx_time)),
-        softirq_seconds: of(&origins.softirq_all, seconds(|work| work.softirq_time)),
+        tx_seconds: of(&origins.softirq_times, tx_seconds),
+        softirq_seconds: of(&origins.softirq_all, seconds(|work| work.softirq_time, looked)),
         interrupts: of(&origins.interrupts, grown(|work| work.interrupts)),
-        energy: of(
+        energy: match of(
             &origins.energy,
             zone.and_then(|(_, energy)| energy.between(span.0, span.1, |energy| energy.microjoules)).map(|uj| uj / 1e6),
-        ),
+        ) {
+            // Some counters stand for ever.
+            Reading::Measured(joules) if joules <= 0.0 => {
+                Reading::absent("the package's counter did not move in this time")
+            }
+            told => told,
+        },
     }
 }
 

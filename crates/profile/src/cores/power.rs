@@ -16,7 +16,7 @@ const MOST_GAPS: usize = 4;
 pub fn power(joined: &Joined, job: Option<Window>, run: Option<Window>, phases: &[PhaseSummary]) -> Vec<PowerSummary> {
     let sensors = joined.samples.iter().flat_map(|samples| samples.power.iter().map(move |power| (samples, power)));
     let of = |(samples, power): (&Samples, &PowerSamples)| {
-        let floor = floor(&power.track);
+        let floor = floor(&power.track, power.sensor.is_counter());
         let span = |what: &str, phase, window: Window| {
             let (from, to) = joined.span(samples, window);
             let drawn = Drawn::of(&power.sensor, &power.track, Nanoseconds(from), Nanoseconds(to), &floor);
@@ -40,9 +40,12 @@ pub fn power(joined: &Joined, job: Option<Window>, run: Option<Window>, phases: 
 }
 
 /// Nothing says when the machine was idle: its lowest second bounds it from above.
-fn floor(track: &Track) -> Reading<Floor> {
+fn floor(track: &Track, is_counter: bool) -> Reading<Floor> {
     let length = Nanoseconds(track.period().map_or(SECOND, |period| period.0.saturating_mul(3).max(SECOND)));
     match track.least(length) {
+        Some((watts, _)) if is_counter && watts.0 <= 0.0 => {
+            Reading::absent(format!("the counter did not move for {length} of the recording"))
+        }
         Some((watts, _)) => Reading::Measured(Floor { watts, how: format!("the lowest {length} of the recording") }),
         None => Reading::absent(format!("no {length} of the recording are covered")),
     }

@@ -14,10 +14,10 @@ pub struct Presence<'a> {
     /// A core, and from when to when one of its threads or several were there.
     stays: Vec<(u32, Span)>,
     /// Of each thread: ns inside MPI so far, at the moments of the samples.
-    inside: Vec<Vec<(u64, f64)>>,
+    pub(super) inside: Vec<Vec<(u64, f64)>>,
     /// The same by class of function.
-    by_class: Vec<Vec<(u64, [f64; CLASSES])>>,
-    samples: &'a RankSamples,
+    pub(super) by_class: Vec<Vec<(u64, [f64; CLASSES])>>,
+    pub(super) samples: &'a RankSamples,
 }
 
 impl<'a> Presence<'a> {
@@ -79,31 +79,6 @@ impl<'a> Presence<'a> {
         sum(threads.map(|thread| thread.delay.between(span.0, span.1, |delay| delay.delayed))).map(|ns| ns / 1e9)
     }
 
-    /// Seconds inside MPI in which a thread was stopped or had no core, by class of function: between two looks it is spread
-    /// as the time of the thread is.
-    pub(super) fn off_core(&self, span: Span) -> Option<[f64; CLASSES]> {
-        let mut off = None;
-        for (thread, points) in self.samples.threads.values().zip(&self.by_class) {
-            let first = points.partition_point(|(at, _)| *at <= span.0).saturating_sub(1);
-            for pair in points[first..].windows(2).take_while(|pair| pair[0].0 < span.1) {
-                let [(from, before), (to, after)] = pair else { continue };
-                let cut = (span.0.max(*from), span.1.min(*to));
-                if cut.0 >= cut.1 {
-                    continue;
-                }
-                let stopped = thread.stop.between(cut.0, cut.1, |stop| stop.stopped);
-                let delayed = thread.delay.between(cut.0, cut.1, |delay| delay.delayed);
-                let Some(away) = sum([stopped, delayed].into_iter()) else { continue };
-                let away = away.min((cut.1 - cut.0) as f64);
-                let grown: [f64; CLASSES] = std::array::from_fn(|class| (after[class] - before[class]).max(0.0));
-                let all = grown.iter().sum::<f64>().max((to - from) as f64);
-                let off = off.get_or_insert([0.0; CLASSES]);
-                off.iter_mut().zip(grown).for_each(|(sum, grown)| *sum += away * grown / all / 1e9);
-            }
-        }
-        off
-    }
-
     pub(super) fn calls(&self, span: Span) -> Option<f64> {
         let threads = self.samples.threads.values();
         sum(threads.map(|thread| thread.work.between(span.0, span.1, |work| work.calls)))
@@ -146,7 +121,7 @@ impl<'a> Presence<'a> {
 }
 
 /// Of those that are known; `None` where none is.
-fn sum(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+pub(super) fn sum(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     values.flatten().reduce(|sum, value| sum + value)
 }
 
@@ -214,7 +189,7 @@ fn by_class(thread: &ThreadSamples, rank: &Tables) -> Vec<(u64, [f64; CLASSES])>
 }
 
 /// How far a total went, interpolated; `None` where the span holds no time between the first point and the last.
-fn grown(points: &[(u64, f64)], span: Span) -> Option<f64> {
+pub(super) fn grown(points: &[(u64, f64)], span: Span) -> Option<f64> {
     let (first, last) = (points.first()?.0, points.last()?.0);
     let (from, to) = (span.0.max(first), span.1.min(last));
     let value = |time: u64| {

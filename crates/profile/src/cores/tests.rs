@@ -6,13 +6,13 @@ use record::functions::FunctionId;
 use record::image::Image;
 use record::layout::{Moment, Phase, Thread, clock, kind, text};
 use record::samples::{
-    Accounting, CoreClock, CoreDeferred, CoreLoad, CoreWork, Head, Origins, RankLoad, Samples, ThreadDelay, ThreadLoad,
-    ThreadStop, ThreadWork, Writer,
+    Accounting, CoreClock, CoreDeferred, CoreLoad, CoreWork, Energy, Head, Origins, RankLoad, Samples, ThreadDelay,
+    ThreadLoad, ThreadStop, ThreadWork, Writer,
 };
 
 use crate::job::Job;
 use crate::profile::Profile;
-use crate::summary::Summary;
+use crate::summary::{Split, Summary};
 
 const REALTIME: u64 = 1_700_000_000_000_000_000;
 const MS: u64 = 1_000_000;
@@ -100,6 +100,9 @@ fn samples_of(head: &Head, accounting: Option<&Accounting>, workers: u64) -> Vec
             writer.rank_load(11, &RankLoad { cpu: (now - BEGUN) * workers / 4 }).unwrap();
             writer.thread_delay(10, 0, 10, &ThreadDelay { delayed: (now - BEGUN) / 2 }).unwrap();
         }
+        if let Reading::Measured(_) = head.origins.energy {
+            writer.energy(0, "package-0", &Energy { microjoules: 5 }).unwrap();
+        }
         writer.end_load(now).unwrap();
     }
     writer.finish(head.monotonic + 1_210 * MS).unwrap();
@@ -164,6 +167,15 @@ fn work_of_a_core_is_met_by_the_ranks_that_were_there() {
 }
 
 #[test]
+fn a_counter_that_stands_is_no_energy() {
+    let mut head = head(measured("traced"));
+    head.origins.energy = measured("RAPL");
+    let (_place, profile) = profile(&samples(&head));
+    let summary = Summary::of(&profile);
+    assert_eq!(summary.cores[0].energy, Reading::absent("the package's counter did not move in this time"));
+}
+
+#[test]
 fn phases_and_columns_add_up_to_the_run() {
     let (_place, profile) = profile(&samples(&head(measured("traced"))));
     let summary = Summary::of(&profile);
@@ -217,10 +229,18 @@ fn what_kept_a_rank_off_its_core_is_told_apart_and_is_neither_computing_nor_tran
         let known = [&split.transfer, &split.wait, &split.off_core].map(|part| part.value().copied().unwrap_or(0.0));
         assert!((known.iter().sum::<f64>() + split.undivided - rank.mpi).abs() < 1e-9, "{split:?} of {}", rank.mpi);
     }
+    let off = |split: &Split| split.off_core.value().copied().unwrap_or(0.0);
+    let of_functions: f64 = summary.functions.iter().map(|function| off(&function.split)).sum();
+    assert!(
+        (of_functions - 0.1).abs() < 0.01,
+        "what a rank does not wait its functions do not: {:?}",
+        summary.functions
+    );
     let verdict = summary.verdict.unwrap();
-    let said = "Rank 1 (core 0 of h) was stopped for 10.0 % of its time";
+    let said = "Rank 0 (core 0 of h) was runnable while others had its core for ";
     assert!(verdict.sentence.starts_with(said), "{}", verdict.sentence);
-    assert!(verdict.hindrances[1].words.contains("rank 0 (core 0 of h) was runnable"), "{:?}", verdict.hindrances);
+    let second = "rank 1 (core 0 of h) was stopped for 10.0 % of its time";
+    assert!(verdict.hindrances[1].words.starts_with(second), "{:?}", verdict.hindrances);
 }
 
 /// Core 0 is busy all the time: 0.5 with rank 0 and, from the middle on, 0.25 with rank 1. Core 1 is half busy.

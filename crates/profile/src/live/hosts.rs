@@ -7,7 +7,7 @@ use std::sync::Arc;
 use machine::Result;
 use machine::budget::{Budget, Share};
 use record::folder::{HOSTS, SAMPLES_SUFFIX};
-use record::samples::{CoreLoad, CoreWork, Tail, ThreadLoad, ThreadWork};
+use record::samples::{CoreLoad, CoreWork, Tail, ThreadBlocked, ThreadLoad, ThreadWork};
 use record::untrusted::Folder;
 
 use super::{CoreNow, LEAST, RankNow, open_new, used_up};
@@ -23,6 +23,10 @@ pub struct Host {
     pub switches: BTreeMap<(u32, u16), ThreadLoad>,
     /// From the look before to this one: times that a process was taken off its cores, a second.
     pub involuntary: BTreeMap<u32, f64>,
+    pub halts: BTreeMap<(u32, u16), ThreadBlocked>,
+    /// From the look before to this one: of each process the share of its threads' time that they were blocked outside of MPI, and
+    /// what of that was sleep, locks and storage.
+    pub blocked: BTreeMap<u32, (f64, [f64; 3])>,
     /// Why nothing more is read.
     broken: Option<String>,
 }
@@ -40,6 +44,25 @@ pub fn follow(profile: &Folder, hosts: &mut BTreeMap<PathBuf, Host>, memory: &Ar
     }
 }
 
+/// By process, of threads that were there at both looks, which are so many ns apart.
+fn blocked(
+    before: &BTreeMap<(u32, u16), ThreadBlocked>,
+    now: &BTreeMap<(u32, u16), ThreadBlocked>,
+    passed: f64,
+) -> BTreeMap<u32, (f64, [f64; 3])> {
+    let mut all: BTreeMap<u32, (f64, [f64; 3], f64)> = BTreeMap::new();
+    let both = now.iter().filter_map(|(thread, now)| Some((thread.0, now, before.get(thread)?)));
+    for (process, now, before) in both.filter(|_| passed > 0.0) {
+        let share = |of: fn(&ThreadBlocked) -> u64| (of(now).saturating_sub(of(before)) as f64 / passed).min(1.0);
+        let (sum, parts, threads) = all.entry(process).or_default();
+        *sum += share(|of| of.outside);
+        let grown = [share(|of| of.sleep), share(|of| of.lock), share(|of| of.storage)];
+        parts.iter_mut().zip(grown).for_each(|(sum, grown)| *sum += grown);
+        *threads += 1.0;
+    }
+    all.into_iter().map(|(process, (sum, parts, n))| (process, (sum / n, parts.map(|part| part / n)))).collect()
+}
+
 impl Host {
     fn new(tail: Tail, share: Share) -> Host {
         Host {
@@ -51,6 +74,8 @@ impl Host {
             threads: BTreeMap::new(),
             switches: BTreeMap::new(),
             involuntary: BTreeMap::new(),
+            halts: BTreeMap::new(),
+            blocked: BTreeMap::new(),
             broken: None,
         }
     }
@@ -60,7 +85,7 @@ impl Host {
         // Its totals are there as they were read, as they are shown, and as they were at the look before.
         self.share.resize(LEAST + 4 * self.tail.weight() as u64).map_err(|_| {
             self.tail.forget();
-            (self.work, self.load, self.threads, self.switches) = Default::default();
+            (self.work, self.load, self.threads, self.switches, self.halts) = Default::default();
             used_up()
         })
     }
@@ -83,6 +108,9 @@ impl Host {
         }
         self.switches = switches;
         self.threads = self.tail.thread_work();
+        let halts = self.tail.thread_blocked();
+        self.blocked = if self.time > 0 { blocked(&self.halts, &halts, seconds * 1e9) } else { BTreeMap::new() };
+        self.halts = halts;
         Ok(())
     }
 
@@ -112,8 +140,8 @@ impl Host {
             let (was, is) = (self.work.get(core).copied().unwrap_or_default(), work.get(core).copied());
             let is = is.unwrap_or_default();
             let grown = |now: u64, before: u64| now.saturating_sub(before) as f64;
-            let in_softirqs = grown(is.net_rx_time + is.net_tx_time, was.net_rx_time + was.net_tx_time);
-            let softirqs = grown(is.net_rx + is.net_tx, was.net_rx + was.net_tx);
+            let in_softirqs = grown(is.net_rx_time, was.net_rx_time) + grown(is.net_tx_time, was.net_tx_time);
+            let softirqs = grown(is.net_rx, was.net_rx) + grown(is.net_tx, was.net_tx);
             let idle =
                 grown(load.get(core).map_or(0, |load| load.idle), self.load.get(core).map_or(0, |load| load.idle));
             let on = |rank: &RankNow| rank.host == head.host && rank.core == Some(*core);

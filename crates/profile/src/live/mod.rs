@@ -21,6 +21,7 @@ use self::hosts::Host;
 use self::ranks::Followed;
 use crate::job::Job;
 use crate::split::Model;
+use crate::summary::Stall;
 
 /// The host that looks, since a clock and processes are only known where they are.
 pub struct Here<'a> {
@@ -107,6 +108,10 @@ pub struct RankNow {
     pub mpi: Option<f64>,
     /// Modelled; see [`crate::split`].
     pub wait: Option<f64>,
+    /// Blocked outside of MPI, by what looks found.
+    pub blocked: Option<f64>,
+    /// What for, where it was blocked for most of its time outside of MPI.
+    pub stall: Option<Stall>,
     pub messages: Option<f64>,
     pub bytes: Option<f64>,
     /// The ranks of its world that it sent most to so far, most first, where these messages are large.

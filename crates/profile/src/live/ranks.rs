@@ -16,6 +16,7 @@ use record::untrusted::Folder;
 use super::hosts::Host;
 use super::{FunctionNow, Here, LEAST, RankNow, RankState, WORLDS, open_new, used_up};
 use crate::split::{Model, Parts};
+use crate::summary::Stall;
 use crate::tables::Calls;
 
 /// Ticks are as long for all ranks of a host.
@@ -227,7 +228,7 @@ impl Followed {
 
     /// Reads what changed of its calls and partners.
     pub fn read(&mut self, path: &Path) -> Option<String> {
-        let sent = self.placed()?.threads.iter().fold(0, |sum: u64, (_, thread)| sum.wrapping_add(thread.messages));
+        let sent = self.placed()?.threads.iter().fold(0, |sum: u64, (_, thread)| sum.saturating_add(thread.messages));
         match self.changed(sent) {
             Ok(()) => self.weigh(path),
             Err(fault) => self.give_up(path, fault.cause()),
@@ -325,8 +326,8 @@ impl Followed {
             let since = |thread: &Thread| now.map_or(0.0, |now| seconds(now.saturating_sub(thread.since)));
             live().filter(|thread| thread.inside != 0 && counts(thread)).map(since).sum()
         };
-        let sum = |of: fn(&Thread) -> u64| glance.threads.iter().fold(0, |sum, (_, t)| of(t).wrapping_add(sum));
-        let done: u64 = glance.ticks().iter().fold(0, |sum, ticks| ticks.wrapping_add(sum));
+        let sum = |of: fn(&Thread) -> u64| glance.threads.iter().fold(0, |sum, (_, t)| of(t).saturating_add(sum));
+        let done: u64 = glance.ticks().iter().fold(0, |sum, ticks| ticks.saturating_add(sum));
         let seen = Seen {
             at,
             calls: glance.calls(),
@@ -370,6 +371,10 @@ impl Followed {
             worlds.len() - 1
         });
         self.before = Some(seen);
+        // Tables and samples are read apart.
+        let outside = mpi.map_or(1.0, |mpi| 1.0 - mpi);
+        let blocked = host.filter(|_| !is_over).and_then(|host| host.blocked.get(&header.pid).copied());
+        let stall = blocked.filter(|(share, _)| *share > 0.5 * outside).filter(|(share, _)| *share >= STALLED);
         let known = RankNow {
             rank: (header.placed != 0).then_some(header.rank),
             world,
@@ -380,6 +385,8 @@ impl Followed {
             calls: rate(|seen| seen.calls),
             mpi,
             wait,
+            blocked: blocked.map(|(share, _)| share.min(outside)),
+            stall: stall.map(|(share, parts)| Stall::most(share, parts)),
             messages: rate(|seen| seen.messages),
             bytes: rate(|seen| seen.bytes),
             partners: self.partners.1.clone(),
@@ -398,6 +405,9 @@ fn tick(header: &Header, ticks: &Ticks) -> Option<f64> {
         _ => ticks.get(&header.boot).copied().or_else(|| header.tick()),
     }
 }
+
+/// Who is blocked for a smaller share of its time is not said to be.
+const STALLED: f64 = 0.05;
 
 /// Messages that are larger on the average do not fit into what a connection takes in at once.
 const LARGE: u64 = 64 << 10;

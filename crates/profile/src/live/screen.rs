@@ -5,6 +5,7 @@ use machine::{Nanoseconds, count};
 use super::{CoreNow, FunctionNow, JobState, Look, RankNow, RankState};
 use crate::page::words;
 use crate::printable::printable;
+use crate::summary::Stall;
 
 /// What ranks are sorted by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,7 +155,7 @@ fn title(look: &Look) -> String {
     };
     let since = chart::clock::date(Nanoseconds(job.started));
     let ranks = count::of(look.ranks.len() as u64, "rank");
-    format!("{} · {ranks}{on} · started {since} · {state}", job.command.join(" "))
+    format!("{} · {ranks}{on} · started {since} · {state}", machine::shell::words(&job.command))
 }
 
 fn totals(look: &Look) -> String {
@@ -167,13 +168,15 @@ fn totals(look: &Look) -> String {
     let mut parts = vec![format!("last {}", words::seconds(seconds))];
     parts.extend(mean(|rank| rank.mpi).map(|share| format!("in MPI {}", words::percent(share))));
     parts.extend(mean(|rank| rank.wait).map(|share| format!("waiting {} (modelled)", words::percent(share))));
+    let blocked = mean(|rank| rank.blocked).filter(|share| *share >= 0.005);
+    parts.extend(blocked.map(|share| format!("blocked outside MPI {}", words::percent(share))));
     parts.push(format!("{} calls/s", words::amount(sum(|rank| rank.calls))));
     parts.push(format!("{} messages/s", words::amount(sum(|rank| rank.messages))));
     parts.push(format!("{}/s", words::bytes(sum(|rank| rank.bytes))));
     parts.join(" · ")
 }
 
-const RANK_HEADS: [(&str, bool); 11] = [
+const RANK_HEADS: [(&str, bool); 12] = [
     ("RANK", true),
     ("HOST", false),
     ("PID", true),
@@ -181,6 +184,7 @@ const RANK_HEADS: [(&str, bool); 11] = [
     ("STATE", false),
     ("MPI", true),
     ("WAIT", true),
+    ("BLOCKED", true),
     ("CALLS/S", true),
     ("MESSAGES/S", true),
     ("BYTES/S", true),
@@ -207,7 +211,7 @@ fn rank(rank: &RankNow, worlds: bool) -> Vec<String> {
     };
     let state = match &rank.state {
         RankState::Starting => "starting".into(),
-        RankState::Computing => "computing".into(),
+        RankState::Computing => rank.stall.map_or("computing", Stall::words).into(),
         // Shorter than anyone can look at.
         RankState::Inside { function, seconds: Some(seconds) } if *seconds < 0.05 => format!("in {function}"),
         RankState::Inside { function, seconds: Some(seconds) } => {
@@ -228,6 +232,7 @@ fn rank(rank: &RankNow, worlds: bool) -> Vec<String> {
         state,
         known(rank.mpi, words::percent),
         known(rank.wait, words::percent),
+        known(rank.blocked, words::percent),
         known(rank.calls, words::amount),
         known(rank.messages, words::amount),
         known(rank.bytes, words::bytes),
@@ -328,6 +333,8 @@ mod tests {
             calls: Some(9600.0 + i as f64),
             mpi: Some(0.4),
             wait: (i != 2).then(|| i as f64 / ranks as f64),
+            blocked: (i % 8 == 4).then_some(0.55),
+            stall: (i % 8 == 4).then_some(Stall::Sleep),
             messages: Some(1500.0),
             bytes: Some(5e7),
             partners: vec![],
@@ -366,7 +373,18 @@ mod tests {
     #[test]
     fn a_file_has_every_rank_and_says_who_hangs() {
         let text = lines(&look(8), window(200, None)).join("\n");
-        for said in ["rank", "in MPI_Wait for 3.20 s", "killed", "MPI_Allreduce, 8 ranks", "waiting", "6-7", "9.60 k"] {
+        for said in [
+            "asleep outside MPI",
+            "55.0 %",
+            "BLOCKED",
+            "rank",
+            "in MPI_Wait for 3.20 s",
+            "killed",
+            "MPI_Allreduce, 8 ranks",
+            "waiting",
+            "6-7",
+            "9.60 k",
+        ] {
             assert!(text.contains(said), "{said} in\n{text}");
         }
         assert!(!text.contains('\x1b') && !text.contains("q quit"), "{text}");

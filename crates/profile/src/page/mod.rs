@@ -29,7 +29,7 @@ const SCRIPT: &str = include_str!("../../templates/profile.js");
 /// Renders the page.
 pub fn render(summary: &Summary) -> String {
     let job = &summary.job;
-    let command = job.command.join(" ");
+    let command = machine::shell::words(&job.command);
     let mut head_line = vec![ranks_on_hosts(summary)];
     head_line.extend(job.libraries.iter().map(|library| first_words(library)));
     if job.started > 0 {
@@ -205,9 +205,18 @@ fn tiles(summary: &Summary) -> Vec<Tile> {
         true => words::percent(seconds / totals.thread_seconds),
         false => "no time".into(),
     };
+    // Calls that are too few to tell may be either.
+    let unsure = totals.split.undivided / totals.thread_seconds;
+    let of_part = |seconds: f64| match unsure.is_finite() && unsure >= 0.05 {
+        true => {
+            let least = 100.0 * seconds / totals.thread_seconds;
+            format!("{least:.0} to {:.0} %", least + 100.0 * unsure)
+        }
+        false => of_time(seconds),
+    };
     let split = |reading: &Reading<f64>| match reading {
-        Reading::Measured(value) => (of_time(*value), "measured".to_string()),
-        Reading::Modelled(value) => (of_time(*value), "modelled".into()),
+        Reading::Measured(value) => (of_part(*value), "measured".to_string()),
+        Reading::Modelled(value) => (of_part(*value), "modelled".into()),
         missing => ("not known".into(), number::why_missing(missing).unwrap_or_default()),
     };
     let (wait, wait_how) = split(&totals.split.wait);
@@ -327,7 +336,7 @@ fn how(summary: &Summary) -> Vec<Fact> {
     let mut how = Vec::new();
     let mut add = |name, value: String| how.push(Fact { name, value });
     if !job.command.is_empty() {
-        add("Command", job.command.join(" "));
+        add("Command", machine::shell::words(&job.command));
     }
     for library in &job.libraries {
         add("MPI library", library.trim().to_string());

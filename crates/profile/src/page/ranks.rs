@@ -5,7 +5,7 @@ use std::fmt::Write;
 use chart::{Figure, escape};
 use machine::Reading;
 
-use super::part::{COMPUTE, OFF_CORE, Part, TRANSFER, UNDIVIDED, WAIT};
+use super::part::{BLOCKED, COMPUTE, OFF_CORE, Part, TRANSFER, UNDIVIDED, WAIT};
 use super::plot::{HEIGHT, Plot, heights, names, rectangle};
 use super::words;
 use crate::summary::{RankSummary, Split, Summary};
@@ -15,7 +15,7 @@ const COLUMNS: usize = 256;
 /// From so many on, order by rank hides who waits: a second drawing sorts them.
 const SORTED_FROM: usize = 24;
 
-const SPLIT: [Part; 5] = [COMPUTE, TRANSFER, WAIT, OFF_CORE, UNDIVIDED];
+const SPLIT: [Part; 6] = [COMPUTE, TRANSFER, WAIT, OFF_CORE, UNDIVIDED, BLOCKED];
 
 /// Paper 002's Figure 11 tells a rank's time in MPI apart by what it called.
 const CALLED: [(Part, &[&str]); 6] = [
@@ -55,8 +55,9 @@ pub fn figures(summary: &Summary) -> Vec<Figure> {
     }
     let split = |rank: &RankSummary| {
         let [transfer, wait, off_core, undivided] = divided(rank.mpi, &rank.split);
-        let outside = rank.compute - rank.computing();
-        vec![rank.computing().max(0.0), transfer, wait, off_core + outside, undivided]
+        let blocked = rank.outside.blocked.value().copied().unwrap_or(0.0);
+        let outside = (rank.compute - rank.computing() - blocked).max(0.0);
+        vec![rank.computing(), transfer, wait, off_core + outside, undivided, blocked]
     };
     let called = |rank: &RankSummary| {
         let sum =

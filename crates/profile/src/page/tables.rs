@@ -5,7 +5,7 @@ use chart::{Scale, Svg, number};
 use machine::{Reading, count};
 
 use super::{cores, words};
-use crate::summary::{FunctionSummary, State, Summary};
+use crate::summary::{FunctionSummary, RankSummary, State, Summary};
 
 /// Rows of one table; beyond, the page says how many are left out.
 const ROWS: usize = 1024;
@@ -242,12 +242,12 @@ fn state(of: State) -> (&'static str, &'static str) {
 }
 
 pub fn ranks(summary: &Summary) -> Table {
-    let heads = vec![
+    let mut heads = vec![
         word("Rank"),
         word("Host and core"),
         word("State"),
         head("Time", "between MPI_Init's return and MPI_Finalize's call"),
-        head("Compute", "outside MPI"),
+        head("Compute", "outside MPI and, as far as is known, on a core"),
         head("Transfer", "what its calls take when nobody is late"),
         head("Wait", "in MPI beyond that"),
         head("Wait share", "of its time"),
@@ -260,6 +260,10 @@ pub fn ranks(summary: &Summary) -> Table {
         head("Softirq time", "network softirqs on its cores while it ran"),
         head("Taken off", "involuntary switches"),
     ];
+    let stalls = summary.ranks.iter().any(RankSummary::stalls);
+    if stalls {
+        heads.push(head("Blocked", "outside MPI: asleep, or waiting for a lock, storage or another process"));
+    }
     let rows = summary.ranks.iter().enumerate().take(ROWS).map(|(place, rank)| {
         let cores = match rank.cores.value() {
             Some(cores) => format!("core {}", words::runs(cores.iter().copied())),
@@ -275,12 +279,12 @@ pub fn ranks(summary: &Summary) -> Table {
             true => wait / rank.thread_seconds,
             false => 0.0,
         });
-        vec![
+        let mut row = vec![
             Cell { note: threads, sort: place.to_string(), ..text(words::rank(summary, place)) },
             Cell { note: cores, title: format!("process {}: {}", rank.pid, rank.program), ..text(rank.host.clone()) },
             Cell { note: inside, title: why.into(), class: if why.is_empty() { "" } else { "warn" }, ..text(state) },
             value(rank.seconds, words::seconds),
-            value(rank.compute, words::seconds),
+            value(rank.computing(), words::seconds),
             reading(&rank.split.transfer, words::seconds),
             reading(&rank.split.wait, words::seconds),
             reading(&wait, words::percent),
@@ -292,7 +296,13 @@ pub fn ranks(summary: &Summary) -> Table {
             value(rank.bytes as f64, words::bytes),
             reading(&rank.softirq, words::seconds),
             reading(&rank.involuntary.clone().map(|n| n as f64), |n| count::grouped(n as u64)),
-        ]
+        ];
+        if stalls {
+            let stall = rank.outside.stall().filter(|_| rank.stalls());
+            let what = stall.map_or(String::new(), |(_, stall)| stall.words().into());
+            row.push(Cell { note: what, ..reading(&rank.outside.blocked, words::seconds) });
+        }
+        row
     });
     Table { left_out: left_out(summary.ranks.len(), ROWS, "ranks", ""), ..Table::new("ranks", "Ranks", heads, rows) }
 }

@@ -8,7 +8,7 @@ pub use tables::place;
 
 use chart::{clock, number};
 use comfy_table::{CellAlignment, Table, presets};
-use machine::{Nanoseconds, Reading, count};
+use machine::{Nanoseconds, Reading, count, shell};
 
 use crate::printable::printable;
 use crate::summary::{State, Summary};
@@ -79,7 +79,8 @@ struct Page {
 impl Page {
     fn job(&mut self, summary: &Summary) {
         let (job, totals) = (&summary.job, &summary.totals);
-        let command = if job.command.is_empty() { "a command that is not known".into() } else { job.command.join(" ") };
+        let command =
+            if job.command.is_empty() { "a command that is not known".into() } else { shell::words(&job.command) };
         if let Some(perturbed) = &job.perturbed {
             self.bold(perturbed);
         }

@@ -41,6 +41,7 @@ fn ranks(summary: &Summary, screen: Screen) -> Option<Titled> {
     let told = all.iter().any(|rank| rank.caused.value().is_some());
     let off = |rank: &RankSummary| rank.off_core().map_or_else(|| "-".into(), |off| share(rank, off));
     let watched = all.iter().any(|rank| rank.off_core().is_some());
+    let stalls = all.iter().any(RankSummary::stalls);
     let row = |rank: &RankSummary| {
         let number = if worlds { format!("{}:{}", rank.world, rank.rank) } else { rank.rank.to_string() };
         let mut row = vec![
@@ -52,6 +53,9 @@ fn ranks(summary: &Summary, screen: Screen) -> Option<Titled> {
         ];
         if watched {
             row.push(off(rank));
+        }
+        if stalls {
+            row.push(part(rank, &rank.outside.blocked));
         }
         row.extend([share(rank, rank.split.undivided), grouped(rank.calls), grouped(rank.messages), bytes(rank.bytes)]);
         if sampled {
@@ -75,6 +79,9 @@ fn ranks(summary: &Summary, screen: Screen) -> Option<Titled> {
     if watched {
         header.push("off core");
     }
+    if stalls {
+        header.push("blocked");
+    }
     header.extend(["cannot tell", "calls", "messages", "bytes"]);
     if sampled {
         header.extend(["cores", "softirq", "taken off"]);
@@ -88,7 +95,8 @@ fn ranks(summary: &Summary, screen: Screen) -> Option<Titled> {
     let many = order.len() > screen.sites.max(16);
     let ends = screen.sites.max(16) / 2;
     if many {
-        order.sort_by(|a, b| ratio(a.compute, a.thread_seconds).total_cmp(&ratio(b.compute, b.thread_seconds)));
+        let computing = |rank: &RankSummary| ratio(rank.computing(), rank.thread_seconds);
+        order.sort_by(|a, b| computing(a).total_cmp(&computing(b)));
         order.drain(ends..order.len() - ends);
     }
     let title = match many {
@@ -98,6 +106,16 @@ fn ranks(summary: &Summary, screen: Screen) -> Option<Titled> {
     let off = match all.iter().find_map(|rank| number::why_missing(&rank.stopped)).filter(|_| !watched) {
         None => "; off core: stopped, or runnable while others had its core".into(),
         Some(why) => format!("; time off the core is {why}"),
+    };
+    let most = all.iter().filter(|rank| rank.stalls()).filter_map(|rank| Some((rank, rank.outside.stall()?)));
+    let most = most.max_by(|(_, one), (_, other)| one.0.total_cmp(&other.0));
+    let off = match most {
+        None => off,
+        Some((rank, (_, stall))) => format!(
+            "{off}; blocked: outside MPI, neither on a core nor runnable, as rank {}, which was {}",
+            rank.rank,
+            stall.words()
+        ),
     };
     let remark = format!(
         "shares of each rank's time; transfer is what its calls take when nobody is late, wait all beyond{off}"

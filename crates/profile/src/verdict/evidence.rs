@@ -6,7 +6,9 @@ use machine::{Reading, count};
 
 use super::{Bounds, NOISE, amount, share};
 use crate::profile::ranges;
-use crate::summary::{FunctionSize, RankSummary, Summary};
+use crate::summarize::ratio;
+use crate::summary::{FunctionSize, FunctionSummary, RankSummary, SiteSummary, Stall, Summary};
+use crate::terminal::place;
 
 /// One rank, in seconds of its run. What is missing is not 0: its bounds are wide, or it says why.
 #[derive(Debug, Clone)]
@@ -17,9 +19,11 @@ pub struct RankEvidence {
     pub host: usize,
     /// Where it was seen most.
     pub core: Option<u32>,
+    /// Whether it was seen on others too.
+    pub moved: bool,
     pub runtime: f64,
     pub mpi: f64,
-    /// Outside MPI and, as far as that is known, on its core.
+    /// Outside MPI and, as far as that is known, on its core: neither stopped nor without one nor blocked.
     pub compute: f64,
     pub calls: u64,
     /// Messages it began.
@@ -34,9 +38,13 @@ pub struct RankEvidence {
     pub away: Bounds,
     /// The kernel's network work (softirqs) on the rank's core while it was there.
     pub protocol: Bounds,
+    /// How long it was blocked outside MPI, and what for; `None`: that is not known.
+    pub stall: Option<(f64, Stall)>,
     pub stopped: Reading<f64>,
     /// Runnable while others had its core.
     pub run_delay: Reading<f64>,
+    /// The part of that in which it had given its core up itself, inside MPI: it waited.
+    pub yielded: Reading<f64>,
     /// Time that a hypervisor took from its core while it was there.
     pub stolen: Reading<f64>,
     /// Time that others waited for it.
@@ -47,6 +55,17 @@ impl RankEvidence {
     /// The kernel's network work that interrupts this rank's own computing, at least, taken as evenly spread over the run.
     pub fn interrupting(&self) -> f64 {
         if self.runtime > 0.0 { self.protocol.least * self.compute / self.runtime } else { 0.0 }
+    }
+
+    /// Computing or blocked, outside MPI.
+    pub fn outside(&self) -> f64 {
+        self.compute + self.stall.map_or(0.0, |(seconds, _)| seconds)
+    }
+
+    /// Runnable while others had a core that it had not given up.
+    pub fn denied(&self) -> Reading<f64> {
+        let yielded = self.yielded.value().copied().unwrap_or(0.0);
+        self.run_delay.clone().map(|delay| (delay - yielded).max(0.0))
     }
 
     /// Most seconds of transfer, and of waits for data that another would have moved.
@@ -62,6 +81,34 @@ pub struct HostEvidence {
     pub cores: Reading<u32>,
 }
 
+/// Calls of one function with sizes of one class.
+#[derive(Debug, Clone)]
+pub struct SizeEvidence {
+    pub class: String,
+    /// The smallest size.
+    pub floor: u64,
+    pub calls: u64,
+    pub bytes: u64,
+    /// Of the ranks' time.
+    pub share: f64,
+    /// The part of `share` that they take when nobody is late; 0 where that is not known.
+    pub work: f64,
+}
+
+/// A place in the source that calls MPI.
+#[derive(Debug, Clone)]
+pub struct SiteEvidence {
+    /// `MPI_Recv at stage.c:40 stage`.
+    pub words: String,
+    pub class: String,
+    pub calls: u64,
+    pub bytes: u64,
+    /// Of the ranks' time.
+    pub share: f64,
+    /// Seconds of a call.
+    pub mean: f64,
+}
+
 #[derive(Debug, Clone)]
 pub struct Evidence {
     pub ranks: Vec<RankEvidence>,
@@ -70,10 +117,19 @@ pub struct Evidence {
     pub missing: usize,
     /// Share of what the ranks send whose receiver is on another host.
     pub between_hosts: Bounds,
+    /// Seconds of all threads of all ranks.
+    pub spent: f64,
+    pub sizes: Vec<SizeEvidence>,
+    /// Those with most time first.
+    pub sites: Vec<SiteEvidence>,
 }
 
 /// Classes of calls whose unhindered part is the host's work for messages: they begin them or hand them over.
 const POSTING: [&str; 2] = ["post", "send"];
+
+/// A send of so much may wait for its receiver every time, so that not even its shortest calls show what it takes: carriers send at
+/// once what is smaller.
+const RENDEZVOUS: u64 = 4 << 10;
 
 /// Classes of calls that may wait for a message of which both halves have begun.
 const MAY_MISS: [&str; 4] = ["send", "receive", "exchange", "completion"];
@@ -84,17 +140,37 @@ impl Evidence {
         let hosts = summary.job.hosts.iter();
         let mut hosts: Vec<_> =
             hosts.map(|host| HostEvidence { name: host.name.clone(), cores: host.cores.clone() }).collect();
+        let sum = |of: fn(&RankSummary) -> f64| summary.ranks.iter().map(of).sum::<f64>();
+        // Of the threads that waited for a rank, their mean.
+        let others = ratio(sum(|rank| rank.seconds), sum(|rank| rank.thread_seconds));
         let ranks = summary.ranks.iter().map(|rank| {
             let host = hosts.iter().position(|host| host.name == rank.host).unwrap_or_else(|| {
                 let cores = Reading::absent("nothing is known of this host");
                 hosts.push(HostEvidence { name: rank.host.clone(), cores });
                 hosts.len() - 1
             });
-            of_rank(rank, host, &work)
+            of_rank(rank, host, &work, others)
         });
         let ranks = ranks.collect();
         let missing = summary.job.expected.saturating_sub(summary.job.ranks);
-        Evidence { ranks, hosts, missing, between_hosts: between_hosts(summary, missing) }
+        let between_hosts = between_hosts(summary, missing);
+        let spent = summary.totals.thread_seconds;
+        Evidence { ranks, hosts, missing, between_hosts, spent, sizes: sizes(summary), sites: sites(summary) }
+    }
+
+    /// The share of the ranks' time in calls of these classes.
+    pub(super) fn share_in(&self, classes: &[&str]) -> f64 {
+        self.sizes.iter().filter(|size| classes.contains(&size.class.as_str())).map(|size| size.share).sum()
+    }
+
+    /// The place that calls functions of these classes for the longest time.
+    pub(super) fn first_of(&self, classes: &[&str]) -> Option<&SiteEvidence> {
+        self.sites.iter().find(|site| classes.contains(&site.class.as_str()))
+    }
+
+    /// The same in words that follow others; none where it is not known.
+    pub(super) fn most_in(&self, classes: &[&str]) -> String {
+        self.first_of(classes).map_or_else(String::new, |site| format!(", most in {}", site.words))
     }
 
     pub fn is_empty(&self) -> bool {
@@ -207,8 +283,10 @@ impl Evidence {
     }
 }
 
-fn of_rank(rank: &RankSummary, host: usize, work: &BTreeMap<&str, f64>) -> RankEvidence {
+/// Of seconds that several threads of a rank spent at the same time, their mean: a rank waits for no more than its time.
+fn of_rank(rank: &RankSummary, host: usize, work: &BTreeMap<&str, f64>, others: f64) -> RankEvidence {
     let split = &rank.split;
+    let each = ratio(rank.seconds, rank.thread_seconds);
     // At least: what is not known of a class of calls adds nothing.
     let working = |class: &str| {
         let known = rank.classes.get(class)?;
@@ -216,36 +294,36 @@ fn of_rank(rank: &RankSummary, host: usize, work: &BTreeMap<&str, f64>) -> RankE
     };
     // What could not be divided may be all of either.
     let part = |reading: &Reading<f64>| {
-        let least = reading.value().copied().unwrap_or(0.0);
-        Bounds::between(least, least + split.undivided, "too few calls of a kind to tell")
+        let least = each * reading.value().copied().unwrap_or(0.0);
+        Bounds::between(least, least + each * split.undivided, "too few calls of a kind to tell")
     };
     let classes = MAY_MISS.iter().filter_map(|class| rank.classes.get(*class));
-    let may_miss = classes.map(|class| part_of(&class.split.wait) + class.split.undivided).sum();
-    // Threads are taken as one, their mean.
-    let of_run = |reading: &Reading<f64>| {
-        reading
-            .clone()
-            .map(|seconds| if rank.thread_seconds > 0.0 { seconds * rank.seconds / rank.thread_seconds } else { 0.0 })
-    };
+    let may_miss = classes.map(|class| part_of(&class.split.wait) + class.split.undivided).sum::<f64>();
+    let of_run = |reading: &Reading<f64>| reading.clone().map(|seconds| seconds * each);
+    // Cores have one time for all threads that are there.
+    let of_cores = |reading: &Reading<f64>| reading.clone().map(|seconds| seconds.min(rank.seconds));
     RankEvidence {
         rank: rank.rank,
         host,
         core: rank.cores.value().and_then(|cores| cores.first().copied()),
+        moved: rank.cores.value().is_some_and(|cores| cores.len() > 1),
         runtime: rank.seconds,
-        mpi: rank.mpi,
-        compute: (rank.seconds - rank.mpi - part_of(&rank.compute_off_core)).max(0.0),
+        mpi: each * rank.mpi,
+        compute: each * rank.computing(),
         calls: rank.calls,
         messages: rank.messages,
         bytes: rank.bytes,
-        posting: POSTING.into_iter().filter_map(working).sum(),
+        posting: each * POSTING.into_iter().filter_map(working).sum::<f64>(),
         transfer: part(&split.transfer),
         wait: part(&split.wait),
-        away: Bounds::of(&rank.away, may_miss),
-        protocol: Bounds::of(&rank.softirq, rank.seconds),
+        away: Bounds::of(&of_run(&rank.away), each * may_miss),
+        protocol: Bounds::of(&of_cores(&rank.softirq), rank.seconds),
+        stall: rank.outside.stall().map(|(seconds, stall)| (each * seconds, stall)),
         stopped: of_run(&rank.stopped),
         run_delay: of_run(&rank.run_delay),
-        stolen: rank.stolen.clone(),
-        caused: rank.caused.clone(),
+        yielded: of_run(&rank.yielded),
+        stolen: of_cores(&rank.stolen),
+        caused: rank.caused.clone().map(|seconds| seconds * others),
     }
 }
 
@@ -260,8 +338,45 @@ fn unhindered(summary: &Summary, class: &str) -> f64 {
     let sizes =
         || summary.functions.iter().filter(|function| function.class == class).flat_map(|function| &function.sizes);
     let seconds: f64 = sizes().map(|size| size.seconds).sum();
-    let work = |size: &FunctionSize| Some((size.unhindered.value()? * size.calls as f64).min(size.seconds));
-    if seconds > 0.0 { sizes().filter_map(work).sum::<f64>() / seconds } else { 0.0 }
+    let is_own = |size: &&FunctionSize| class != "send" || size.floor < RENDEZVOUS;
+    if seconds > 0.0 { sizes().filter(is_own).filter_map(work).sum::<f64>() / seconds } else { 0.0 }
+}
+
+/// Seconds that calls take when nobody is late, where that is known.
+fn work(size: &FunctionSize) -> Option<f64> {
+    Some((size.unhindered.value()? * size.calls as f64).min(size.seconds))
+}
+
+fn sizes(summary: &Summary) -> Vec<SizeEvidence> {
+    let share = |seconds: f64| ratio(seconds, summary.totals.thread_seconds);
+    let counted = summary.functions.iter().filter(|function| function.counted);
+    let of = |function: &FunctionSummary| {
+        let class = function.class.clone();
+        let of_size = move |size: &FunctionSize| SizeEvidence {
+            class: class.clone(),
+            floor: size.floor,
+            calls: size.calls,
+            bytes: size.bytes,
+            share: share(size.seconds),
+            work: share(work(size).unwrap_or(0.0)),
+        };
+        function.sizes.iter().map(of_size).collect::<Vec<_>>()
+    };
+    counted.flat_map(of).collect()
+}
+
+fn sites(summary: &Summary) -> Vec<SiteEvidence> {
+    let classes: BTreeMap<&str, &str> =
+        summary.functions.iter().map(|function| (function.name.as_str(), function.class.as_str())).collect();
+    let of = |site: &SiteSummary| SiteEvidence {
+        words: format!("{} at {}", site.function, place(site)),
+        class: classes.get(site.function.as_str()).copied().unwrap_or_default().to_owned(),
+        calls: site.calls,
+        bytes: site.bytes,
+        share: ratio(site.seconds, summary.totals.thread_seconds),
+        mean: ratio(site.seconds, site.calls as f64),
+    };
+    summary.sites.iter().filter(|site| site.counted).map(of).collect()
 }
 
 fn between_hosts(summary: &Summary, missing: usize) -> Bounds {

@@ -1,13 +1,18 @@
-//! What keeps ranks from running. A rank that is off its core holds up all that wait for it, and no placement of the
+//! What keeps ranks from running. A rank that is off its core, or blocked, holds up all that wait for it, and no placement of the
 //! protocol's work helps against that.
 
 use machine::Reading;
 use serde::{Deserialize, Serialize};
 
-use super::{Evidence, RankEvidence, share};
+use super::{Evidence, RankEvidence, shape, share};
+use crate::summary::Stall;
 
 /// Of a rank's time: less than this any host takes for threads of its own.
-const WORTH_SAYING: f64 = 0.05;
+pub(super) const WORTH_SAYING: f64 = 0.05;
+
+/// Classes of calls in which ranks wait for each other.
+const WAITING: [&str; 8] =
+    ["receive", "completion", "exchange", "collective", "neighbour", "probe", "synchronization", "send"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -19,31 +24,42 @@ pub enum Cause {
     RunDelay,
     /// A hypervisor gave its core to others.
     Stolen,
+    /// Outside MPI it was asleep, or waited for a lock, for storage or for another process.
+    Blocked,
     /// Nothing of these, and the others wait for it.
     Late,
+    /// Of the whole program: very many messages of a few bytes.
+    TinyMessages,
+    /// Of the whole program: one rank after the other works.
+    Serialised,
+    /// Of the whole program: nothing is computed while large messages move.
+    NoOverlap,
 }
 
-/// What kept a rank, or the ranks of a host, from running.
+/// What kept a rank, or the ranks of a host, from running, or the whole program from being faster, and is not mended by a placement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Hindrance {
-    /// `stopped`, `too_few_cores`, `run_delay`, `stolen` or `late`.
+    /// `stopped`, `too_few_cores`, `run_delay`, `stolen`, `blocked`, `late`, `tiny_messages`, `serialised` or `no_overlap`.
     pub cause: Cause,
-    /// Place of the rank in [`Summary::ranks`]; `None` where a whole host is hindered.
+    /// Place of the rank in [`Summary::ranks`]; `None` where a whole host is hindered, or the program.
     pub rank: Option<usize>,
-    /// The name of the rank's host.
+    /// The name of the rank's host; empty where it is of the whole program.
     pub host: String,
     /// The core that the rank was seen on most.
     pub core: Option<u32>,
     /// Share of the time of the rank or of the host's ranks; for `late`, the share of their time that the others waited
-    /// for it.
+    /// for it; of the whole program, `cost`.
     pub share: f64,
+    /// Share of all ranks' time that it takes, with what others waited for it as far as that is known: what orders the list.
+    #[serde(default)]
+    pub cost: f64,
     /// The same in words.
     pub words: String,
     /// What to do about it.
     pub next: String,
 }
 
-/// The worst first. A stop comes before all: it is never how a program is meant to run.
+/// What costs the run most comes first.
 pub fn find(evidence: &Evidence) -> Vec<Hindrance> {
     if evidence.is_empty() {
         return Vec::new();
@@ -56,8 +72,8 @@ pub fn find(evidence: &Evidence) -> Vec<Hindrance> {
     });
     let mut found: Vec<Hindrance> = ranks.collect();
     found.extend(crowded.into_iter().flatten());
-    let order = |one: &Hindrance| (one.cause != Cause::Stopped, one.cause == Cause::Late);
-    found.sort_by(|a, b| order(a).cmp(&order(b)).then(b.share.total_cmp(&a.share)));
+    found.extend(shape::find(evidence));
+    found.sort_by(|a, b| b.cost.total_cmp(&a.cost));
     found
 }
 
@@ -67,12 +83,13 @@ fn of_rank(evidence: &Evidence, place: usize, is_crowded: bool, late: Option<&La
         let share = reading.value().filter(|_| rank.runtime > 0.0).map(|seconds| seconds / rank.runtime)?;
         (share >= WORTH_SAYING).then_some((cause, share))
     };
-    let delay = if is_crowded { None } else { of(Cause::RunDelay, &rank.run_delay) };
-    let found: Vec<(Cause, f64)> =
-        [of(Cause::Stopped, &rank.stopped), delay, of(Cause::Stolen, &rank.stolen)].into_iter().flatten().collect();
-    let worse = |a: (Cause, f64), b: (Cause, f64)| if a.0 == Cause::Stopped || a.1 >= b.1 { a } else { b };
-    let (cause, of_time) = match found.iter().copied().reduce(worse) {
-        Some(worst) => worst,
+    let delay = if is_crowded { None } else { of(Cause::RunDelay, &rank.denied()) };
+    let (stopped, stolen) = (of(Cause::Stopped, &rank.stopped), of(Cause::Stolen, &rank.stolen));
+    let blocked = rank.stall.and_then(|(seconds, _)| of(Cause::Blocked, &Reading::Modelled(seconds)));
+    let mut found: Vec<(Cause, f64)> = [stopped, delay, stolen, blocked].into_iter().flatten().collect();
+    found.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let (cause, of_time) = match found.first() {
+        Some(worst) => *worst,
         None => (Cause::Late, late?.share),
     };
     let mut words: Vec<String> = found
@@ -86,25 +103,64 @@ fn of_rank(evidence: &Evidence, place: usize, is_crowded: bool, late: Option<&La
                     beside(evidence, place)
                 )
             }
+            Cause::Blocked => {
+                let stall = rank.stall.map_or(Stall::Unknown, |(_, stall)| stall);
+                format!("was {} for {} of its time", stall.words(), share(*of_time))
+            }
             _ => format!("lost {} of its time to other guests of the hypervisor", share(*of_time)),
         })
         .collect();
-    words.extend(late.map(|late| late.words.clone()));
+    words.extend(late.map(|late| if found.is_empty() { late.words.clone() } else { late.beside.clone() }));
     let what = match cause {
         Cause::Stopped => "find what stops it: a signal, a debugger, a batch system that suspends jobs",
+        Cause::RunDelay if shares_core(evidence, place).is_empty() && !rank.moved => {
+            "it kept to that core: see what else runs there, and move that or the rank to another one"
+        }
         Cause::RunDelay => "see what else runs there, and bind each rank to a core of its own",
         Cause::Stolen => "have the host's cores to yourself, or run it where they are",
-        _ => "see what it has more to do than the others, or what slows its core",
+        Cause::Blocked => what_ends(rank.stall.map_or(Stall::Unknown, |(_, stall)| stall)),
+        _ => "see what it has more to do than the others, and spread that, or what slows its core",
     };
+    let lost = found.iter().map(|(_, share)| share).sum::<f64>().min(1.0) * rank.runtime;
     Some(Hindrance {
         cause,
         rank: Some(place),
         host: evidence.hosts[rank.host].name.clone(),
         core: rank.core,
         share: of_time,
+        cost: cost(evidence, lost + caused(evidence, place, lost, late)),
         words: format!("{} {}", named(evidence, rank), super::list(&words, "and")),
         next: next(evidence, what),
     })
+}
+
+fn what_ends(stall: Stall) -> &'static str {
+    match stall {
+        Stall::Sleep => "see what it sleeps for: no core shortens that",
+        Stall::Lock => "see who holds the lock that it waits for: no core shortens that",
+        Stall::Storage => "put its files on faster storage, or read and write beside computing: no core shortens that",
+        Stall::Unknown => "see what it waits for outside MPI (strace -f): no core shortens that",
+    }
+}
+
+/// Seconds of ranks as a share of what all of them have.
+fn cost(evidence: &Evidence, seconds: f64) -> f64 {
+    (seconds / (evidence.runtime() * evidence.ranks.len() as f64)).min(1.0)
+}
+
+/// Seconds that others waited for a rank; without a timeline, at most what it lost, as far as they waited longer than it.
+fn caused(evidence: &Evidence, place: usize, lost: f64, late: Option<&Late>) -> f64 {
+    let rank = &evidence.ranks[place];
+    let others = evidence.ranks.len() as f64 - 1.0;
+    match (rank.caused.value(), late) {
+        (Some(seconds), _) => *seconds,
+        (None, Some(late)) => late.share * others * evidence.runtime(),
+        (None, None) if others > 0.0 => {
+            let waited: f64 = evidence.ranks.iter().map(|rank| rank.wait.least).sum::<f64>() - rank.wait.least;
+            lost.min((waited / others - rank.wait.most).max(0.0)) * others
+        }
+        (None, None) => 0.0,
+    }
 }
 
 /// Ranks that took turns on the cores of a host.
@@ -129,12 +185,15 @@ fn crowded(evidence: &Evidence, host: usize) -> Option<Hindrance> {
         }
         None => (1.0 - f64::from(cores) / ranks.len() as f64, format!("{counts}; how long they had none is not known")),
     };
+    let lost: f64 = ranks.iter().map(|(_, rank)| of_time * rank.runtime).sum();
+    let caused: f64 = ranks.iter().filter_map(|(_, rank)| rank.caused.value()).sum();
     (of_time >= WORTH_SAYING).then(|| Hindrance {
         cause: Cause::TooFewCores,
         rank: None,
         host: name.clone(),
         core: None,
         share: of_time,
+        cost: cost(evidence, lost + caused),
         words,
         next: next(evidence, &format!("start at most {cores} ranks there")),
     })
@@ -145,6 +204,8 @@ struct Late {
     place: usize,
     share: f64,
     words: String,
+    /// The same where it is said already what kept the rank.
+    beside: String,
 }
 
 fn late(evidence: &Evidence) -> Option<Late> {
@@ -156,26 +217,28 @@ fn late(evidence: &Evidence) -> Option<Late> {
         let most = evidence.ranks.iter().enumerate().filter_map(|(place, rank)| Some((place, caused(rank)?)));
         let (place, seconds) = most.max_by(|a, b| a.1.total_cmp(&b.1))?;
         let of_time = (seconds - (all - seconds) / others) / others / run;
-        let words =
-            format!("kept the others waiting for {seconds:.3} s, {} of their time", share(seconds / others / run));
-        return (of_time >= WORTH_SAYING).then_some(Late { place, share: seconds / others / run, words });
+        let share = seconds / others / run;
+        let beside = format!("kept the others waiting for {seconds:.3} s, {} of their time", super::share(share));
+        let words = format!("{beside}{}", evidence.most_in(&WAITING));
+        return (of_time >= WORTH_SAYING).then_some(Late { place, share, words, beside });
     }
-    // Who computes most, where it surely waits less than the others.
-    let most = evidence.ranks.iter().enumerate().max_by(|a, b| a.1.compute.total_cmp(&b.1.compute));
+    // Who is outside MPI most, where it surely waits less than the others.
+    let most = evidence.ranks.iter().enumerate().max_by(|a, b| a.1.outside().total_cmp(&b.1.outside()));
     let (place, rank) = most?;
     let mean = |of: fn(&RankEvidence) -> f64| (evidence.ranks.iter().map(of).sum::<f64>() - of(rank)) / others / run;
-    let (compute, wait) =
-        (rank.compute / run - mean(|rank| rank.compute), mean(|rank| rank.wait.least) - rank.wait.most / run);
-    (compute >= WORTH_SAYING && wait >= WORTH_SAYING).then(|| Late {
+    let (longer, wait) =
+        (rank.outside() / run - mean(RankEvidence::outside), mean(|rank| rank.wait.least) - rank.wait.most / run);
+    let wait_more = format!("wait for {} more than it: it may be what they wait for", share(wait));
+    (longer >= WORTH_SAYING && wait >= WORTH_SAYING).then(|| Late {
         place,
         share: wait,
         words: format!(
-            "computes for {} of the run, the others for {} in the mean, and they wait for {} more than it: it may be what they \
-             wait for",
+            "computes for {} of the run, the others for {} in the mean, and they {wait_more}{}",
             share(rank.compute / run),
             share(mean(|rank| rank.compute)),
-            share(wait)
+            evidence.most_in(&WAITING)
         ),
+        beside: format!("the others {wait_more}"),
     })
 }
 
@@ -201,10 +264,14 @@ fn named(evidence: &Evidence, rank: &RankEvidence) -> String {
 }
 
 /// Who else was mostly on the core of a rank.
-fn beside(evidence: &Evidence, place: usize) -> String {
+fn shares_core(evidence: &Evidence, place: usize) -> Vec<u32> {
     let rank = &evidence.ranks[place];
     let same = |(other, one): &(usize, &RankEvidence)| *other != place && one.core.is_some() && one.core == rank.core;
-    let others: Vec<u32> = evidence.ranks_on(rank.host).filter(same).map(|(_, one)| one.rank).collect();
+    evidence.ranks_on(rank.host).filter(same).map(|(_, one)| one.rank).collect()
+}
+
+fn beside(evidence: &Evidence, place: usize) -> String {
+    let others = shares_core(evidence, place);
     match others.len() {
         0 => String::new(),
         1 => format!(" (rank {} is there too)", others[0]),

@@ -1,7 +1,8 @@
 //! The verdict: would this program gain from offload, from a core of its own for the protocol, from another mapping of
 //! ranks to cores, or from none of them?
 //!
-//! What keeps ranks from running comes before all of these ([`Hindrance`]).
+//! What no placement mends comes before all of these ([`Hindrance`]): what keeps ranks from running, and what the program's own shape
+//! costs. The worst comes first.
 //!
 //! Each answer is an interval, in shares of the run, from what is certainly protocol work on the ranks' cores to all that
 //! may be; what is not known widens it. Only an interval that lies above what runs differ by anyway is a gain; one below it is none; in between the
@@ -14,6 +15,7 @@ pub mod evidence;
 mod hindrance;
 mod mapping;
 mod offload;
+mod shape;
 
 use std::fmt;
 
@@ -72,7 +74,8 @@ pub struct Judgement {
 pub struct Verdict {
     /// The verdict in words: first what hinders, then the answer.
     pub sentence: String,
-    /// What kept ranks from running, and others waiting for them: to be dealt with before any placement, the worst first.
+    /// What kept ranks from running, and others waiting for them, and what the program's own shape costs: to be dealt with before any
+    /// placement, the worst first.
     #[serde(default)]
     pub hindrances: Vec<Hindrance>,
     /// The facts behind the judgements: how often the program calls MPI, how large its messages are, how long it waits.

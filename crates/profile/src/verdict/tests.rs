@@ -2,6 +2,7 @@ use machine::Reading;
 use proptest::prelude::*;
 
 use super::*;
+use crate::summary::Stall;
 
 /// All work of a message on both sides is at most this many times the sender's: MILC's gain of 7.7 % at full clock is 3.3
 /// times its time in Isend and Irecv (claims A17, A20, A24).
@@ -27,7 +28,7 @@ fn from_tables(runtime: f64, mpi_share: f64, calls: f64, posts: f64, sends: f64,
     };
     assert!(posts > sends);
     let host = HostEvidence { name: "a node".into(), cores: Reading::absent("not told") };
-    Evidence { ranks: vec![rank], hosts: vec![host], missing: 0, between_hosts: Bounds::exactly(1.0) }
+    Evidence { between_hosts: Bounds::exactly(1.0), hosts: vec![host], ..one_host(vec![rank], 1) }
 }
 
 fn judge(evidence: &Evidence) -> Verdict {
@@ -58,6 +59,7 @@ fn rank(rank: u32, core: u32, mpi: f64, wait: f64, protocol: f64) -> RankEvidenc
         rank,
         host: 0,
         core: Some(core),
+        moved: false,
         runtime: 100.0,
         mpi,
         compute: 100.0 - mpi,
@@ -69,8 +71,10 @@ fn rank(rank: u32, core: u32, mpi: f64, wait: f64, protocol: f64) -> RankEvidenc
         wait: Bounds::exactly(wait),
         away: Bounds::exactly(0.0),
         protocol: Bounds::exactly(protocol),
+        stall: None,
         stopped: Reading::Measured(0.0),
         run_delay: Reading::Measured(0.0),
+        yielded: Reading::Measured(0.0),
         stolen: Reading::Measured(0.0),
         caused: Reading::absent("no timeline"),
     }
@@ -78,7 +82,19 @@ fn rank(rank: u32, core: u32, mpi: f64, wait: f64, protocol: f64) -> RankEvidenc
 
 fn one_host(ranks: Vec<RankEvidence>, cores: u32) -> Evidence {
     let hosts = vec![HostEvidence { name: "a".into(), cores: Reading::Measured(cores) }];
-    Evidence { ranks, hosts, missing: 0, between_hosts: Bounds::exactly(0.5) }
+    let (spent, sizes, sites) = (100.0 * ranks.len() as f64, Vec::new(), Vec::new());
+    Evidence { ranks, hosts, missing: 0, between_hosts: Bounds::exactly(0.5), spent, sizes, sites }
+}
+
+#[test]
+fn a_rank_that_sleeps_is_said_to_and_is_no_candidate_for_a_core() {
+    let mut ranks = vec![rank(0, 0, 2.0, 0.0, 0.0), rank(1, 1, 97.0, 96.0, 0.0)];
+    (ranks[0].compute, ranks[0].stall) = (1.0, Some((97.0, Stall::Sleep)));
+    let verdict = judge(&one_host(ranks, 2));
+    let first = &verdict.hindrances[0];
+    assert_eq!((first.cause, first.rank), (Cause::Blocked, Some(0)));
+    assert!(first.words.contains("was asleep outside MPI for 97.0 % of its time"), "{}", first.words);
+    assert!(first.words.contains("the others wait for 96.0 % more") && first.next.contains("no core"), "{first:?}");
 }
 
 /// A rank that computes on the interrupts' core changes places with the one that waits most (the rule of paper 002, 6.1).
@@ -290,6 +306,59 @@ fn a_rank_that_computes_most_while_the_others_wait_is_named_as_what_they_may_wai
     evidence.ranks[0].wait = Bounds::between(0.0, 29.0, "too few calls");
     evidence.ranks[1].wait = Bounds::between(0.0, 29.0, "too few calls");
     assert!(judge(&evidence).hindrances.is_empty());
+}
+
+/// What the others wait for counts, with a timeline and without one.
+#[test]
+fn what_costs_the_run_most_comes_first() {
+    let mut evidence = one_host((0..4).map(|at| rank(at, at, 98.5, 98.0, 0.0)).collect(), 4);
+    evidence.ranks[3] = rank(3, 3, 1.0, 0.5, 0.0);
+    evidence.ranks[0].run_delay = Reading::Measured(17.0);
+    let order = |evidence: &Evidence| {
+        let found = judge(evidence).hindrances;
+        assert!(found.windows(2).all(|two| two[0].cost >= two[1].cost), "{found:?}");
+        assert!(found.iter().all(|one| (0.0..=1.0).contains(&one.cost)), "{found:?}");
+        found.iter().map(|found| (found.cause, found.rank)).collect::<Vec<_>>()
+    };
+    assert_eq!(order(&evidence), [(Cause::Late, Some(3)), (Cause::RunDelay, Some(0))]);
+    for (rank, caused) in evidence.ranks.iter_mut().zip([3.0, 0.0, 0.0, 290.0]) {
+        rank.caused = Reading::Measured(caused);
+    }
+    assert_eq!(order(&evidence), [(Cause::Late, Some(3)), (Cause::RunDelay, Some(0))]);
+    // A stop that costs less comes later too.
+    evidence.ranks[1].stopped = Reading::Measured(6.0);
+    assert_eq!(order(&evidence)[2], (Cause::Stopped, Some(1)));
+}
+
+#[test]
+fn a_rank_that_was_bound_is_not_told_to_be() {
+    let mut evidence = one_host(vec![rank(0, 0, 0.4, 0.1, 0.0), rank(1, 1, 0.4, 0.1, 0.0)], 2);
+    evidence.ranks[0].run_delay = Reading::Measured(48.0);
+    let next = |evidence: &Evidence| judge(evidence).hindrances[0].next.clone();
+    assert!(next(&evidence).contains("kept to that core") && !next(&evidence).contains("bind"), "{}", next(&evidence));
+    evidence.ranks[0].moved = true;
+    assert!(next(&evidence).contains("bind each rank"));
+    // Two that are bound to one core are to be bound to two.
+    (evidence.ranks[0].moved, evidence.ranks[1].core) = (false, Some(0));
+    assert!(next(&evidence).contains("bind each rank"));
+}
+
+#[test]
+fn a_stall_is_named_as_what_it_is() {
+    let mut evidence = one_host((0..3).map(|at| rank(at, at, 96.0, 95.0, 0.0)).collect(), 4);
+    evidence.ranks[1] = RankEvidence { compute: 2.0, ..rank(1, 1, 1.0, 0.5, 0.0) };
+    evidence.ranks[1].stall = Some((97.0, Stall::Sleep));
+    let verdict = judge(&evidence);
+    let said = "Rank 1 (core 1 of a) was asleep outside MPI for 97.0 % of its time and the others wait for 94.5 % more than it";
+    assert!(verdict.sentence.starts_with(said), "{}", verdict.sentence);
+    let [found] = &verdict.hindrances[..] else { panic!("{:?}", verdict.hindrances) };
+    assert!(
+        found.cause == Cause::Blocked && found.cost > 0.9 && found.next.contains("what it sleeps for"),
+        "{found:?}"
+    );
+    evidence.ranks[1].stall = Some((97.0, Stall::Storage));
+    let found = judge(&evidence).hindrances;
+    assert!(found[0].words.contains("waiting for storage") && found[0].next.contains("faster storage"), "{found:?}");
 }
 
 #[test]

@@ -4,11 +4,13 @@
 use std::fs;
 use std::path::Path;
 
+use machine::Reading;
 use profile::job::Job;
 use record::folder;
 use record::functions::named;
 use record::image::Image;
 use record::layout::{Module, Moment, Peer, Site, Thread, clock, family, kind, text};
+use record::samples::{Head, Origins};
 use zerocopy::FromZeros;
 
 /// Ticks a nanosecond.
@@ -119,6 +121,30 @@ impl Rank {
         let file = folder::rank_file(profile, &record::layout::words(&header.host), header.pid);
         fs::create_dir_all(file.parent().expect("a file in a folder")).unwrap();
         self.image.write(&file).unwrap();
+    }
+}
+
+/// Of samples of the ranks' host, where all is told.
+pub fn head() -> Head {
+    let told = || Reading::Measured("told".to_owned());
+    Head {
+        host: "node-a".into(),
+        boot: "a-boot".into(),
+        pid: 1,
+        monotonic: 5 * SECOND,
+        realtime: STARTED,
+        interval: SECOND / 50,
+        for_ranks: Some(2),
+        cores: vec![(0, 0), (1, 0)],
+        origins: Origins {
+            softirq_counts: told(),
+            softirq_times: told(),
+            softirq_all: told(),
+            interrupts: told(),
+            load: told(),
+            energy: told(),
+            ranks: told(),
+        },
     }
 }
 

@@ -1,6 +1,6 @@
 //! Reading samples, also while they are written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use machine::{Fault, Result};
@@ -10,7 +10,7 @@ use super::power::{self, PowerSamples};
 use super::series::{MOST, Series, Totals};
 use super::{
     Accounting, CoreClock, CoreDeferred, CoreLoad, CoreWork, Energy, Head, MAGIC, Origins, RankLoad, SamplerCost,
-    ThreadDelay, ThreadLoad, ThreadStop, ThreadWork, VERSION,
+    ThreadBlocked, ThreadDelay, ThreadLoad, ThreadRan, ThreadStop, ThreadWork, VERSION,
 };
 use crate::{folder, untrusted};
 
@@ -63,6 +63,8 @@ pub struct ThreadSamples {
     pub load: Series<ThreadLoad>,
     pub stop: Series<ThreadStop>,
     pub delay: Series<ThreadDelay>,
+    pub ran: Series<ThreadRan>,
+    pub blocked: Series<ThreadBlocked>,
 }
 
 impl Samples {
@@ -182,6 +184,8 @@ struct Track {
     kept: [u64; MOST],
     /// Whether it changed since.
     is_changed: bool,
+    /// Whether it has a point by now.
+    is_begun: bool,
     /// Whether it comes with work (0) or load (1), once it came.
     class: Option<usize>,
 }
@@ -196,6 +200,8 @@ struct Progress {
     last: [u64; 2],
     last_kept: [Option<u64>; 2],
     changed: [Vec<usize>; 2],
+    /// By kind, process and index: the track that a thread's place has now.
+    latest: HashMap<(u8, u32, u32), usize>,
 }
 
 impl Progress {
@@ -223,6 +229,7 @@ impl Progress {
             last: [0; 2],
             last_kept: [None; 2],
             changed: [Vec::new(), Vec::new()],
+            latest: HashMap::new(),
         }
     }
 
@@ -238,7 +245,9 @@ impl Progress {
                     self.samples.zones.push((name, Series::default()));
                 }
                 let (values, kept) = ([0; MOST], [0; MOST]);
-                self.tracks.push(Track { kind, numbers, zone, values, kept, is_changed: false, class: None });
+                let (is_changed, is_begun) = (false, false);
+                self.supersede(kind, numbers);
+                self.tracks.push(Track { kind, numbers, zone, values, kept, is_changed, is_begun, class: None });
             }
             kind::WORK => self.moment(0, contents)?,
             kind::LOAD => self.moment(1, contents)?,
@@ -251,6 +260,26 @@ impl Progress {
             _ => {}
         }
         Some(())
+    }
+
+    /// A thread's place was handed on: the series goes on with who has it, and the one before is at its end.
+    fn supersede(&mut self, kind: u8, [pid, index, _]: [u32; 3]) {
+        let of_threads = [
+            ThreadWork::KIND,
+            ThreadLoad::KIND,
+            ThreadStop::KIND,
+            ThreadDelay::KIND,
+            ThreadRan::KIND,
+            ThreadBlocked::KIND,
+        ];
+        if !of_threads.contains(&kind) {
+            return;
+        }
+        if let Some(before) = self.latest.insert((kind, pid, index), self.tracks.len()) {
+            // What it had is in the totals of the next.
+            (self.tracks[before].class, self.tracks[before].is_changed) = (None, false);
+            self.changed.iter_mut().for_each(|changed| changed.retain(|place| *place != before));
+        }
     }
 
     fn moment(&mut self, class: usize, mut contents: Cursor) -> Option<()> {
@@ -289,10 +318,10 @@ impl Progress {
             let track = &mut self.tracks[place];
             track.is_changed = false;
             // It stood still until the moment before, and did not grow evenly since its own last point.
-            if let Some(before) = self.last_kept[class] {
-                push_if_begun(&mut self.samples, track, before);
+            if let Some(before) = self.last_kept[class].filter(|_| track.is_begun) {
+                push(&mut self.samples, track, before, &track.kept);
             }
-            track.kept = track.values;
+            (track.kept, track.is_begun) = (track.values, true);
             push(&mut self.samples, track, self.last[class], &track.values);
         }
         self.last_kept[class] = Some(self.last[class]);
@@ -329,29 +358,24 @@ pub(super) fn shape(kind: u8) -> Option<(usize, u32)> {
         of::<ThreadDelay>(),
         of::<CoreDeferred>(),
         of::<CoreClock>(),
+        of::<ThreadRan>(),
+        of::<ThreadBlocked>(),
     ];
     kinds.into_iter().find(|(known, ..)| *known == kind).map(|(_, fields, absolute)| (fields, absolute))
 }
 
 fn push(samples: &mut Samples, track: &Track, at: u64, values: &[u64; MOST]) {
-    with_series(samples, track, Push { at, values, only_if_begun: false });
-}
-
-fn push_if_begun(samples: &mut Samples, track: &Track, at: u64) {
-    with_series(samples, track, Push { at, values: &track.kept, only_if_begun: true });
+    with_series(samples, track, Push { at, values });
 }
 
 struct Push<'a> {
     at: u64,
     values: &'a [u64; MOST],
-    only_if_begun: bool,
 }
 
 impl Push<'_> {
     fn onto<T: Totals>(&self, series: &mut Series<T>) {
-        if !self.only_if_begun || series.first().is_some() {
-            series.push(self.at, T::of(self.values));
-        }
+        series.push(self.at, T::of(self.values));
     }
 }
 
@@ -372,6 +396,8 @@ fn with_series(samples: &mut Samples, track: &Track, push: Push) {
         ThreadLoad::KIND => thread(samples, &|thread| push.onto(&mut thread.load)),
         ThreadStop::KIND => thread(samples, &|thread| push.onto(&mut thread.stop)),
         ThreadDelay::KIND => thread(samples, &|thread| push.onto(&mut thread.delay)),
+        ThreadRan::KIND => thread(samples, &|thread| push.onto(&mut thread.ran)),
+        ThreadBlocked::KIND => thread(samples, &|thread| push.onto(&mut thread.blocked)),
         RankLoad::KIND => push.onto(&mut samples.ranks.entry(first).or_default().load),
         Energy::KIND => push.onto(&mut samples.zones[track.zone].1),
         SamplerCost::KIND => push.onto(&mut samples.cost),

@@ -3,7 +3,7 @@
 /// Most fields that a kind of totals has.
 pub(super) const MOST: usize = 18;
 
-/// Values of one subject at a moment. All but those that are absolute only grow (and may wrap).
+/// Values of one subject at a moment. All but those that are absolute only grow. One that fell was begun anew, or is damaged.
 pub trait Totals: Copy + Default {
     #[doc(hidden)]
     const KIND: u8;
@@ -112,29 +112,63 @@ impl<T: Totals> Series<T> {
         self.points.get(after.checked_sub(1)?).map(|(_, totals)| totals)
     }
 
-    /// How far a total went from `from` to `to`, interpolated. Before the first point and after the last nothing is known
-    /// to have happened; `None` where the window holds no time between the two.
+    /// How far a total went from `from` to `to`, interpolated. Where it falls nothing is known to have happened, as before the first
+    /// point and after the last; `None` where the window holds no time between the two.
     pub fn between(&self, from: u64, to: u64, total: impl Fn(&T) -> u64) -> Option<f64> {
-        let ((first, origin), (last, _)) = (self.first()?, self.last()?);
-        let (from, to) = (from.max(*first), to.min(*last));
+        let (from, to) = (from.max(self.first()?.0), to.min(self.last()?.0));
         if from >= to {
             return None;
         }
-        let origin = total(origin);
-        Some(self.grown(to, origin, &total) - self.grown(from, origin, &total))
+        let before = self.points.partition_point(|(at, _)| *at <= from).saturating_sub(1);
+        let pairs = self.points[before..].windows(2).take_while(|pair| pair[0].0 < to);
+        let grown = pairs.map(|pair| {
+            let (at, next) = (pair[0].0, pair[1].0);
+            let part = (to.min(next) - from.max(at)) as f64 / (next - at) as f64;
+            part * total(&pair[1].1).saturating_sub(total(&pair[0].1)) as f64
+        });
+        Some(grown.sum())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::samples::ThreadLoad;
+
+    fn series(points: &[(u64, u64)]) -> Series<ThreadLoad> {
+        let mut series = Series::default();
+        points
+            .iter()
+            .for_each(|(at, voluntary)| series.push(*at, ThreadLoad { voluntary: *voluntary, involuntary: 0 }));
+        series
     }
 
-    /// From `origin` until `time`, which lies between the first point and the last.
-    fn grown(&self, time: u64, origin: u64, total: &impl Fn(&T) -> u64) -> f64 {
-        let after = self.points.partition_point(|(at, _)| *at <= time);
-        let Some((at, before)) = after.checked_sub(1).and_then(|place| self.points.get(place)) else { return 0.0 };
-        let base = total(before).wrapping_sub(origin) as f64;
-        match self.points.get(after) {
-            Some((next, then)) => {
-                let part = (time - at) as f64 / (next - at) as f64;
-                base + part * total(then).wrapping_sub(total(before)) as f64
-            }
-            None => base,
+    #[test]
+    fn a_total_that_falls_grew_by_nothing_there() {
+        let series = series(&[(10, 100), (20, 300), (30, 5), (40, 25)]);
+        let grown = |from, to| series.between(from, to, |load| load.voluntary);
+        assert_eq!(grown(0, u64::MAX), Some(220.0));
+        assert_eq!((grown(20, 30), grown(15, 35)), (Some(0.0), Some(110.0)));
+        assert_eq!((grown(12, 15), grown(40, 50), grown(0, 10)), (Some(60.0), None, None));
+    }
+
+    proptest! {
+        #[test]
+        fn what_grew_is_never_less_than_nothing_and_adds_up(
+            points in prop::collection::vec((1u64..1000, any::<u64>()), 0..12),
+            cuts in (0u64..9000, 0u64..9000, 0u64..9000),
+        ) {
+            let mut time = 0;
+            let points: Vec<(u64, u64)> = points.into_iter().map(|(step, total)| { time += step; (time, total) }).collect();
+            let series = series(&points);
+            let mut cuts = [cuts.0, cuts.1, cuts.2];
+            cuts.sort_unstable();
+            let grown = |from, to| series.between(from, to, |load| load.voluntary).unwrap_or(0.0);
+            let (one, other, whole) = (grown(cuts[0], cuts[1]), grown(cuts[1], cuts[2]), grown(cuts[0], cuts[2]));
+            prop_assert!(one >= 0.0 && other >= 0.0);
+            prop_assert!((one + other - whole).abs() <= 1e-9 * whole.max(1.0), "{one} + {other}, {whole}");
         }
     }
 }

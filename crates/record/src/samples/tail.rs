@@ -10,7 +10,7 @@ use machine::{Fault, Result};
 use super::frame::{Cursor, kind};
 use super::reader::{head, shape};
 use super::series::{MOST, Totals};
-use super::{CoreLoad, CoreWork, Head, MAGIC, ThreadLoad, ThreadWork, VERSION};
+use super::{CoreLoad, CoreWork, Head, MAGIC, ThreadBlocked, ThreadLoad, ThreadWork, VERSION};
 use crate::untrusted;
 
 /// Bytes read at once.
@@ -186,6 +186,11 @@ impl Tail {
 
     /// Load of each thread, by process and the thread's index in its tables.
     pub fn thread_load(&self) -> BTreeMap<(u32, u16), ThreadLoad> {
+        self.sums_by(|numbers| (numbers[0], numbers[1] as u16))
+    }
+
+    /// How long each thread was blocked, by process and the thread's index in its tables.
+    pub fn thread_blocked(&self) -> BTreeMap<(u32, u16), ThreadBlocked> {
         self.sums_by(|numbers| (numbers[0], numbers[1] as u16))
     }
 

@@ -203,6 +203,34 @@ fn a_long_file_is_thinned_and_loses_no_sum() {
     }
 }
 
+#[test]
+fn totals_go_on_where_a_threads_place_is_handed_on() {
+    let file = written(|writer| {
+        for moment in 1..=40u64 {
+            // Ten threads one after the other, each with the totals of those before it.
+            let tid = 100 + moment as u32 / 4;
+            writer.thread_work(9, 3, tid, &ThreadWork { calls: 10 * moment, ..ThreadWork::default() }).unwrap();
+            let blocked = ThreadBlocked { outside: moment, sleep: moment, ..ThreadBlocked::default() };
+            writer.thread_blocked(9, 3, tid, &blocked).unwrap();
+            writer.end_work(1000 + 10 * moment).unwrap();
+            writer.thread_load(9, 3, tid, &ThreadLoad { voluntary: 0, involuntary: moment }).unwrap();
+            writer.thread_ran(9, 3, tid, &ThreadRan { ran: 2 * moment }).unwrap();
+            writer.end_load(1000 + 10 * moment).unwrap();
+        }
+    });
+    for most in [u64::MAX, 30] {
+        let samples = Samples::read_within(&file, most).unwrap();
+        let thread = &samples.ranks[&9].threads[&3];
+        assert_eq!(thread.work.between(0, u64::MAX, |work| work.calls), Some(390.0));
+        assert_eq!(thread.load.between(0, u64::MAX, |load| load.involuntary), Some(39.0));
+        assert_eq!(thread.ran.between(0, u64::MAX, |ran| ran.ran), Some(78.0));
+        assert_eq!(thread.blocked.between(0, u64::MAX, |blocked| blocked.sleep), Some(39.0));
+        let points = thread.work.points();
+        assert!(points.windows(2).all(|pair| pair[0].1.calls <= pair[1].1.calls), "{points:?}");
+        assert_eq!((thread.tid, points.last().unwrap().1.calls), (110, 400));
+    }
+}
+
 /// Random totals of a few cores and threads at random moments, wrapping ones too.
 fn moments() -> impl Strategy<Value = Vec<(bool, u64, u32, [u64; 3])>> {
     let total = prop_oneof![0u64..100, any::<u64>()];

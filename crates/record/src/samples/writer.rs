@@ -10,8 +10,8 @@ use super::frame::{kind, put, put_frame, put_known, put_reading, put_text};
 use super::power::{Last, put_sample, put_sensor};
 use super::series::{MOST, Totals};
 use super::{
-    Accounting, CoreClock, CoreDeferred, CoreLoad, CoreWork, Energy, Head, MAGIC, RankLoad, SamplerCost, ThreadDelay,
-    ThreadLoad, ThreadStop, ThreadWork, VERSION,
+    Accounting, CoreClock, CoreDeferred, CoreLoad, CoreWork, Energy, Head, MAGIC, RankLoad, SamplerCost, ThreadBlocked,
+    ThreadDelay, ThreadLoad, ThreadRan, ThreadStop, ThreadWork, VERSION,
 };
 
 /// What totals are of.
@@ -124,6 +124,16 @@ impl<W: Write> Writer<W> {
     /// With load.
     pub fn thread_delay(&mut self, pid: u32, index: u16, tid: u32, delay: &ThreadDelay) -> io::Result<()> {
         self.totals([pid, index.into(), tid], "", delay)
+    }
+
+    /// With work, as the core that the same look finds.
+    pub fn thread_blocked(&mut self, pid: u32, index: u16, tid: u32, blocked: &ThreadBlocked) -> io::Result<()> {
+        self.totals([pid, index.into(), tid], "", blocked)
+    }
+
+    /// With load.
+    pub fn thread_ran(&mut self, pid: u32, index: u16, tid: u32, ran: &ThreadRan) -> io::Result<()> {
+        self.totals([pid, index.into(), tid], "", ran)
     }
 
     pub fn rank_load(&mut self, pid: u32, load: &RankLoad) -> io::Result<()> {

@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use machine::costs::Interval;
 use machine::{Fault, Result};
 
-use super::{Program, in_parallel, interval, scaled};
+use super::{Program, in_parallel, interval, scaled, typical};
 use crate::graph::{Class, Graph};
 use crate::lever::mapping::Hosts;
 use crate::lever::{Lever, Scale};
@@ -74,7 +74,10 @@ impl Program<'_> {
             after.computing.fill(1.0);
             let mut measured = Vec::new();
             let time = replay(other, &after, Residuals::Learn(&mut measured))?.total.max(1) as f64;
-            let whole = || Ok(replay(mapped, &lifted, Residuals::Own(&scaled(&residuals, mapped, &scale)))?.total);
+            let whole = || -> Result<i64> {
+                let residuals = scaled(&residuals, &typical(mapped, &residuals), mapped, &scale);
+                Ok(replay(mapped, &lifted, Residuals::Own(&residuals))?.total)
+            };
             let whole = both.is_some().then(whole).transpose()?;
             let residuals: Vec<i64> = (0..other.len() as u32).map(|call| residual(&classes, other, call)).collect();
             let predicted = replay(other, &after, Residuals::Own(&residuals))?;
@@ -108,7 +111,8 @@ fn learned(graph: &Graph, residuals: &[i64], scale: &[Scale]) -> HashMap<Class, 
     let mut alike: HashMap<Class, (f64, f64, f64)> = HashMap::new();
     for ((class, (residual, inside, count)), scale) in graph.classes.iter().zip(sums).zip(scale) {
         let of = alike.entry(*class).or_default();
-        let residual = count * scale.of(residual / f64::max(count, 1.0));
+        let mean = residual / f64::max(count, 1.0);
+        let residual = count * scale.of(mean, mean);
         *of = (of.0 + residual, of.1 + inside, of.2 + count);
     }
     let mean = |(class, (residual, inside, count)): (Class, (f64, f64, f64))| {

@@ -6,7 +6,11 @@
 //! | a message of which both ends were recorded | sent, posted, received as the calls say |
 //! | a collective operation that all members entered | one gathering, of the trips of its usual algorithm |
 //! | calls that ask in vain, one after the other | one with the call that is answered |
+//! | a probe and the receive after it | one, from the entry of the probe |
+//! | the end of a thread while its rank's main thread is in no call | what the main thread waits for ([`threads`]) |
 //! | one-sided operations, neighbours, halves without the other one | opaque: what was measured |
+
+mod threads;
 
 use std::collections::BTreeMap;
 
@@ -52,6 +56,7 @@ impl Graph {
             gatherings: vec![None; timeline.matches.operations as usize],
             cut: cut.unwrap_or(i64::MAX),
             opaque: 0,
+            joined: 0,
             ends: Ends::of_mpi(),
         };
         let places: Vec<usize> = world().map(|(place, _)| place).collect();
@@ -61,6 +66,11 @@ impl Graph {
             making
                 .builder
                 .note(format!("{calls} not modelled: one-sided, of neighbours, or one half was not recorded"));
+        }
+        if making.joined > 0 {
+            let threads = count::of(making.joined, "thread");
+            let note = "ended while the main thread was in no call: it is taken to have waited for them";
+            making.builder.note(format!("{threads} {note}"));
         }
         timeline.notes.iter().chain(&making.clocks.notes).for_each(|note| making.builder.note(note.clone()));
         Ok(making.builder.finish())
@@ -90,6 +100,8 @@ struct Making<'t> {
     /// Nothing that is entered after this, ns, is replayed.
     cut: i64,
     opaque: u64,
+    /// Threads that others waited for.
+    joined: u64,
     ends: Ends,
 }
 
@@ -125,7 +137,7 @@ impl Making<'_> {
     fn rank(&mut self, place: usize) {
         let timeline = self.timeline;
         let mut threads: BTreeMap<u16, Thread> = BTreeMap::new();
-        let mut begun = None;
+        let (mut begun, mut main) = (None, None);
         let mut walk = timeline.walk(place);
         let host = self.hosts[timeline.ranks[place].rank as usize];
         while let Some(step) = walk.step() {
@@ -144,12 +156,15 @@ impl Making<'_> {
             let thread = threads.entry(step.thread).or_default();
             thread.left.get_or_insert(begun);
             if Some(call) == self.ends.end {
+                main = Some(step.thread);
                 thread.give_up();
                 thread.add(made, (entered, entered), true, Vec::new());
                 break;
             }
-            let asks = asks(call);
-            let together = thread.asked.filter(|(_, _, left)| asks && entered - left < SHORTEST);
+            let (asks, receives) = (asks(call), step.completed.iter().any(|one| one.kind == Sort::Receive));
+            let together = thread
+                .asked
+                .filter(|((asked, _), _, left)| (asks || (receives && probes(*asked))) && entered - left < SHORTEST);
             if together.is_none() {
                 thread.give_up();
             }
@@ -165,8 +180,12 @@ impl Making<'_> {
             thread.add(made, (entered, left), opaque, steps);
         }
         let rank = &timeline.ranks[place];
-        for mut thread in threads.into_values() {
-            thread.give_up();
+        threads.values_mut().for_each(Thread::give_up);
+        // Where the timeline was cut no thread is known to have ended.
+        if let Some(main) = main.filter(|_| self.cut == i64::MAX) {
+            self.joined += threads::join(&mut threads, main, begun.unwrap_or(0), &mut self.builder);
+        }
+        for thread in threads.into_values() {
             self.builder.lane(rank.rank, begun.unwrap_or(0));
             self.builder.recorded(rank.recording);
             for (adding, site, steps) in thread.calls {
@@ -258,12 +277,20 @@ fn trips(pattern: Pattern, members: u32, bytes: u64) -> (u16, u64) {
     }
 }
 
-/// Whether a function only asks whether something is there, and is called again where it is not.
+/// Whether a function only asks whether something is there: it is called again where it is not, or waits until it is.
 fn asks(call: FunctionId) -> bool {
-    function(call).is_some_and(|f| f.name.starts_with("Test") || matches!(f.name, "Iprobe" | "Improbe"))
+    function(call).is_some_and(|f| f.name.starts_with("Test") || f.name == "Improbe") || probes(call)
+}
+
+/// Whether it leaves the message to a receive after it.
+fn probes(call: FunctionId) -> bool {
+    function(call).is_some_and(|f| matches!(f.name, "Probe" | "Iprobe"))
 }
 
 fn is_opaque(call: FunctionId) -> bool {
     let class = function(call).map(|function| function.class);
     matches!(class, Some(Sorted::OneSided | Sorted::Synchronization | Sorted::Neighbour))
 }
+
+#[cfg(test)]
+mod tests;

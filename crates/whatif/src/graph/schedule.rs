@@ -20,12 +20,9 @@ use machine::{Fault, Result, count};
 use timeline::Collective;
 
 use super::builder::called;
-use super::{Adding, Builder, Graph, Kind, MOST, Reach, Step};
+use super::{Adding, Builder, Graph, Kind, MOST, ORDER, Reach, Step};
 use crate::simulate::goal::Schedule;
 use crate::simulate::{ANY, Kind as Sort, Operation};
-
-/// What only orders lanes: it takes no time.
-const ORDER: Kind = Kind { bytes: 0, reach: Reach::Host, trips: 0 };
 
 impl Graph {
     /// `per_host` ranks are on the first host, as many on the next, and so on.

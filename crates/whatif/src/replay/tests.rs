@@ -5,6 +5,7 @@ use record::functions::{FunctionId, named};
 use timeline::Collective;
 
 mod buffers;
+mod levers;
 mod servers;
 
 use super::*;
