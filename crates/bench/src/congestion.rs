@@ -381,7 +381,7 @@ impl Findings {
             let [(setting, tcp), (_, engine)] = both else { continue };
             let first = |block: &Block| block.goodput.first().map(|rate| rate.0);
             let ratio = match engine.over(tcp, first).interval() {
-                Some(of) => format!("{:.2}x ({:.2} .. {:.2})", of.median, of.low, of.high),
+                Some(of) => of.ratio(2, "x"),
                 None => "too few rounds".to_owned(),
             };
             let middle = |series: &Series<Block>| middle(&series.values(first));
@@ -396,7 +396,7 @@ impl Findings {
             let of = |nth: usize| move |block: &Block| block.goodput.get(nth).map(|rate| rate.0);
             let share = |block: &Block| Some(100.0 * block.goodput[0].0 / (block.goodput[0].0 + block.goodput[1].0));
             let share = match rounds::difference(&series.values(share)) {
-                Some(of) => format!("{:.0} % ({:.0} .. {:.0})", of.median, of.low, of.high),
+                Some(of) => format!("{:.0} % ({:.0} .. {:.0})", of.median, of.low.max(0.0), of.high.min(100.0)),
                 None => "too few rounds".to_owned(),
             };
             let values = |nth| middle(&series.values(of(nth)));

@@ -24,6 +24,30 @@ pub fn digits(value: f64) -> String {
     }
 }
 
+/// So many digits that count, with an exponent where many zeros would stand before or after them.
+pub fn significant(value: f64, digits: usize) -> String {
+    let after = digits.saturating_sub(1);
+    let written = format!("{value:.after$e}");
+    let exponent: i32 = written.rsplit_once('e').and_then(|(_, exponent)| exponent.parse().ok()).unwrap_or(0);
+    match exponent {
+        _ if value == 0.0 => "0".into(),
+        ..=-5 | 16.. => written,
+        _ => {
+            let after = (after as i32 - exponent).max(0) as usize;
+            format!("{value:.after$}")
+        }
+    }
+}
+
+/// A time in seconds with four digits that count: `12.35 s`, `51.20 ms`, `612.0 us`.
+pub fn seconds(value: f64) -> String {
+    match value.abs() {
+        v if v >= 0.1 || v == 0.0 => significant(value, 4) + " s",
+        v if v >= 1e-3 => significant(value * 1e3, 4) + " ms",
+        _ => significant(value * 1e6, 4) + " us",
+    }
+}
+
 pub fn nanoseconds(value: f64) -> String {
     scaled(value, &[(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")])
 }
@@ -64,6 +88,27 @@ mod tests {
             assert_eq!(nanoseconds(ns), text);
         }
         assert_eq!(nanoseconds(f64::NAN), "no value");
+    }
+
+    #[test]
+    fn digits_count_however_small_or_large_the_number_is() {
+        for (value, text) in [
+            (0.0, "0"),
+            (3.2e-7, "3.200e-7"),
+            (-0.000_123_44, "-0.0001234"),
+            (0.2631, "0.2631"),
+            (0.999_99, "1.000"),
+            (12.345, "12.35"),
+            (123_456.0, "123456"),
+            (2e20, "2.000e20"),
+            (f64::INFINITY, "inf"),
+        ] {
+            assert_eq!(significant(value, 4), text);
+        }
+        assert_eq!(
+            [0.0, 2e-7, 612e-6, 0.0512, 0.1, 83.0].map(seconds),
+            ["0 s", "0.2000 us", "612.0 us", "51.20 ms", "0.1000 s", "83.00 s"]
+        );
     }
 
     #[test]

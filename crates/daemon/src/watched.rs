@@ -180,16 +180,18 @@ impl Watched {
     ) -> Vec<RankSeen> {
         let is_alive =
             |state: &RankState| matches!(state, RankState::Starting | RankState::Computing | RankState::Inside { .. });
+        // The world that others were spawned from, as long as it is there; of programs in turn the one that runs.
+        let world = look.ranks.iter().find(|now| is_alive(&now.state)).map_or(0, |now| now.world);
         // Programs whose calls carry no messages are measured by their calls. Calls that only ask would count for more.
         let by_messages = look.ranks.iter().any(|rank| rank.messages.is_some_and(|messages| messages > 0.0));
         let hosts: BTreeMap<u32, &str> = look
             .ranks
             .iter()
-            .filter_map(|now| Some((now.rank.filter(|_| now.world == 0)?, now.host.as_str())))
+            .filter_map(|now| Some((now.rank.filter(|_| now.world == world)?, now.host.as_str())))
             .collect();
         let elsewhere = |host: &str, rank: &u32| hosts.get(rank).is_some_and(|its| *its != host);
         let mut ranks = Vec::new();
-        for now in look.ranks.iter().filter(|now| now.world == 0 && is_alive(&now.state)) {
+        for now in look.ranks.iter().filter(|now| now.world == world && is_alive(&now.state)) {
             let Some(rank) = now.rank else { continue };
             let mut seen = RankSeen {
                 rank,

@@ -1,6 +1,7 @@
 //! Checks of this machine's cores, interfaces and sensors.
 
 use machine::availability::{Availability, Feature};
+use machine::quota::Quota;
 use machine::{Machine, Reading, Source, Steering, interface};
 
 use crate::check::{Check, Worth};
@@ -9,6 +10,11 @@ const DEDICATED: Worth = Worth {
     name: "dedicated core",
     gives: "placement core:N",
     cost: "an engine at core:N takes the application's time",
+};
+const QUOTA: Worth = Worth {
+    name: "CPU time",
+    gives: "times of programs",
+    cost: "processes that spin are stopped for a part of each period: times are those of the quota",
 };
 const HOOK: Worth = Worth { name: "driver hook", gives: "sites xdp:IFACE", cost: "no site xdp:IFACE" };
 const AF_XDP: Worth = Worth { name: "AF_XDP", gives: "ports afxdp:IFACE", cost: "no port afxdp:IFACE" };
@@ -34,15 +40,24 @@ pub fn checks(source: &Source, machine: &Machine) -> Vec<Check> {
         let fault = foreign.as_ref()?;
         Some(worth.unknown(format!("{}: {}", fault.subject(), fault.cause()), fault.next()))
     };
-    vec![
-        dedicated_core(machine),
+    let mut checks = vec![dedicated_core(machine)];
+    checks.extend(quota(source, machine.usable_cores().len()));
+    checks.extend([
         hidden(&HOOK).unwrap_or_else(|| at_interfaces(&HOOK, "xdp", &machine.sites)),
         hidden(&AF_XDP).unwrap_or_else(|| at_interfaces(&AF_XDP, "afxdp", &machine.ports)),
         hidden(&STEERING).unwrap_or_else(|| steering(&Steering::read(source), &machine.controls)),
         feature(&CLOCK, &machine.controls),
         feature(&COUNTERS, &machine.sensors),
         feature(&ENERGY, &machine.sensors),
-    ]
+    ]);
+    checks
+}
+
+/// Where the group of this process, or one above it, may use less CPU time than its cores have.
+fn quota(source: &Source, cores: usize) -> Option<Check> {
+    let quota = Quota::tightest(source).filter(|quota| quota.is_short_of(cores, cores))?;
+    let next = "measure without the quota (docker run without --cpus, cpu.max of the group), or on as few cores as it is worth";
+    Some(QUOTA.no(quota.to_string(), next))
 }
 
 fn dedicated_core(machine: &Machine) -> Check {
@@ -127,8 +142,26 @@ fn feature(worth: &Worth, among: &[Feature]) -> Check {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::check::State;
+
+    #[test]
+    fn a_quota_is_told_where_the_cores_have_more() {
+        let root = tempfile::tempdir().unwrap();
+        let group = root.path().join("sys/fs/cgroup/q");
+        fs::create_dir_all(&group).unwrap();
+        fs::create_dir_all(root.path().join("proc/self")).unwrap();
+        fs::write(root.path().join("proc/self/cgroup"), "0::/q\n").unwrap();
+        fs::write(group.join("cpu.max"), "100000 100000\n").unwrap();
+        let source = Source::open(root.path()).unwrap();
+        let check = quota(&source, 2).unwrap();
+        assert!(check.found.starts_with("group /q may use the time of 1 core (") && check.next.is_some(), "{check:?}");
+        assert_eq!(quota(&source, 1), None);
+        fs::write(group.join("cpu.max"), "max 100000\n").unwrap();
+        assert_eq!(quota(&Source::open(root.path()).unwrap(), 2), None);
+    }
 
     #[test]
     fn who_may_set_nothing_cannot_steer() {

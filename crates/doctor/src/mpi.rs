@@ -1,6 +1,6 @@
 //! The MPIs that PATH has: the transports of each, and what plimsoll does with it; and the batch system.
 
-use launch::installation::{Family, Installation};
+use launch::installation::{self, Family, Installation};
 use launch::transports::{self, Transport};
 
 use crate::check::{Check, State, Worth};
@@ -17,6 +17,10 @@ const SLURM: Worth =
 pub fn checks(programs: &Programs) -> Vec<Check> {
     let installations = Installation::all_in(&programs.folders);
     let mut checks: Vec<Check> = installations.iter().flat_map(of).collect();
+    checks.extend(installation::silent().iter().map(|launcher| {
+        let fault = installation::no_answer(launcher);
+        NONE.no(format!("{}: {}", fault.subject(), fault.cause()), fault.next())
+    }));
     if checks.is_empty() {
         checks.push(NONE.no(
             "PATH has no mpirun that is known",

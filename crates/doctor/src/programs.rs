@@ -1,11 +1,12 @@
 //! Where programs are looked for, and what they say when they are asked.
 
 use std::env;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
+use linux::answer;
 use machine::{Fault, Result};
 
 /// Some programs ask a server that may not answer.
@@ -47,19 +48,8 @@ pub enum Answer {
 
 /// Runs a program that says little and reads nothing.
 pub fn ask(program: &Path, arguments: &[&str]) -> Answer {
-    let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let Ok(mut child) = command.spawn() else { return Answer::Failed };
-    let until = Instant::now() + PATIENCE;
-    while let Ok(None) = child.try_wait() {
-        if Instant::now() > until {
-            let _ = child.kill();
-            let _ = child.wait();
-            return Answer::Silent(PATIENCE);
-        }
-        thread::sleep(Duration::from_millis(2));
-    }
-    match child.wait_with_output() {
+    match answer::of(Command::new(program).args(arguments), PATIENCE) {
+        Err(error) if error.kind() == ErrorKind::TimedOut => Answer::Silent(PATIENCE),
         Ok(output) if output.status.success() => Answer::Said(String::from_utf8_lossy(&output.stdout).into_owned()),
         _ => Answer::Failed,
     }

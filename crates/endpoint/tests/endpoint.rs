@@ -151,6 +151,7 @@ fn udp_carries_everything_at_every_placement() {
 }
 
 #[test]
+#[ignore = "make check"]
 fn protocol_work_that_is_stretched_carries_everything_and_spins_what_was_asked() {
     let three: Dilation = "3".parse().unwrap();
     converse_everywhere(shm_ends, three);

@@ -76,6 +76,32 @@ pub struct Interval {
     pub samples: usize,
 }
 
+impl Interval {
+    /// Of fewer values there is no interval of 95 %, and the range of all stands in its place.
+    pub const FEWEST: usize = 6;
+
+    /// The ends of a ratio as words, to so many decimals: `0.98 .. 1.07`. Of few rounds they are as good as open.
+    pub fn ends(&self, decimals: usize) -> String {
+        let (least, most) = (0.1_f64.powi(decimals as i32), (10.0 * self.median).max(100.0));
+        let end = |end: f64| match end {
+            end if end >= most => format!(">{most:.0}"),
+            end if end < 0.5 * least => format!("<{least:.decimals$}"),
+            end => format!("{end:.decimals$}"),
+        };
+        self.range(end)
+    }
+
+    /// A ratio with its ends: `1.02x (0.98 .. 1.07)`.
+    pub fn ratio(&self, decimals: usize, unit: &str) -> String {
+        format!("{:.decimals$}{unit} ({})", self.median, self.ends(decimals))
+    }
+
+    /// The ends as `write` has them; one value has none.
+    pub fn range(&self, write: impl Fn(f64) -> String) -> String {
+        if self.samples < 2 { "one round".to_owned() } else { format!("{} .. {}", write(self.low), write(self.high)) }
+    }
+}
+
 /// One point with all that was measured of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PointFindings {
@@ -245,4 +271,23 @@ pub struct Findings {
     pub points: Vec<PointFindings>,
     /// What was left out and why, what ran otherwise than asked.
     pub notes: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rounds::difference;
+
+    #[test]
+    fn ends_that_say_nothing_are_cut_short() {
+        let of = |low, high, samples| Interval { median: 1.02, low, high, samples };
+        assert_eq!(of(0.98, 1.07, 7).ratio(2, "x"), "1.02x (0.98 .. 1.07)");
+        assert_eq!(of(1e-40, 1e40, 2).ratio(2, ""), "1.02 (<0.01 .. >100)");
+        assert_eq!(Interval { median: 50.0, ..of(40.0, 480.0, 7) }.ends(1), "40.0 .. 480.0");
+        assert_eq!(of(1.02, 1.02, 1).ratio(3, ""), "1.020 (one round)");
+        // Of two rounds, Student's t has one degree of freedom.
+        let two = difference(&[0.9, 0.1]).unwrap();
+        let two = Interval { median: two.median.exp(), low: two.low.exp(), high: two.high.exp(), samples: 2 };
+        assert!(two.ratio(2, "x").len() < 24, "{}", two.ratio(2, "x"));
+    }
 }

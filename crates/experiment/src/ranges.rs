@@ -224,7 +224,7 @@ fn why_not(run: &[Decision], held: &Contender, spec: &PointSpec, gain: Option<In
             false => "it could not be measured; see the notes".into(),
         };
     };
-    let span = |low: f64, high: f64| format!("(95 %: {low:.2} to {high:.2})");
+    let span = |of: &Interval| format!("(95 %: {})", of.ends(2).replace(" .. ", " to "));
     let (is, what) = match spec.pattern.metric() {
         Metric::HalfRoundTrip => (gain, "latency"),
         metric => {
@@ -233,9 +233,9 @@ fn why_not(run: &[Decision], held: &Contender, spec: &PointSpec, gain: Option<In
         }
     };
     let mut why = if gain.low <= 1.0 {
-        format!("{what} cannot be told from the choice's {}", span(is.low, is.high))
+        format!("{what} cannot be told from the choice's {}", span(&is))
     } else {
-        format!("{:.2} times the choice's {what} {}", is.median, span(is.low, is.high))
+        format!("{:.2} times the choice's {what} {}", is.median, span(&is))
     };
     let cost = pooled(run, held, &other, |a, b| Paired::cost(&a.samples, &b.samples));
     if let Some(cost) = cost.filter(|c| c.low > 1.0 || c.high < 1.0) {

@@ -42,7 +42,8 @@ pub fn predictive_interval(values: &[f64]) -> Option<costs::Interval> {
     Some(costs::Interval { low: (mean - half).exp(), middle: mean.exp(), high: (mean + half).exp() })
 }
 
-/// The mean, with its 95 % interval by Student's t where there are two values at least; `None` of nothing.
+/// The mean, with its 95 % interval by Student's t where there are two values at least; `None` of nothing. The mean of what is
+/// never below 0, as times are, is not.
 pub fn mean_interval(values: &[f64]) -> Option<(f64, Option<(f64, f64)>)> {
     let n = values.len() as f64;
     if values.is_empty() {
@@ -52,7 +53,8 @@ pub fn mean_interval(values: &[f64]) -> Option<(f64, Option<(f64, f64)>)> {
     let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (n - 1.0);
     let student = StudentsT::new(0.0, 1.0, n - 1.0).ok();
     let half = student.map(|student| student.inverse_cdf(0.975) * (variance / n).sqrt());
-    Some((mean, half.map(|half| (mean - half, mean + half))))
+    let least = if values.iter().all(|value| *value >= 0.0) { 0.0 } else { f64::NEG_INFINITY };
+    Some((mean, half.map(|half| ((mean - half).max(least), mean + half))))
 }
 
 /// Median and 95 % interval; `None` of nothing. One value is its own interval.
@@ -141,6 +143,8 @@ mod tests {
         let (low, high) = interval.unwrap();
         let half = 3.182 * (5.0f64 / 3.0 / 4.0).sqrt();
         assert!(mean == 2.5 && (low - 2.5 + half).abs() < 1e-3 && (high - 2.5 - half).abs() < 1e-3, "{low} {high}");
+        assert_eq!(mean_interval(&[0.1, 0.9]).unwrap().1.unwrap().0, 0.0, "no time is below 0");
+        assert!(mean_interval(&[-0.1, 0.9]).unwrap().1.unwrap().0 < 0.0);
     }
 
     #[test]

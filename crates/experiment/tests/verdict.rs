@@ -74,6 +74,7 @@ fn equality_is_an_answer() {
 
 /// Every comparison of the study is a chance to be wrong.
 #[test]
+#[ignore = "make check"]
 fn a_whole_study_of_equals_finds_no_gain() {
     let design = Design::of(grounds()).unwrap();
     let studies = 3;

@@ -7,10 +7,12 @@ use std::net::{IpAddr, ToSocketAddrs};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use linux::answer;
 use machine::seat::is_host_name;
-use machine::{Fault, Result};
+use machine::{Fault, Result, count};
 
 use crate::program;
 use crate::slurm::as_told;
@@ -31,11 +33,11 @@ pub struct Allocation {
     job: String,
 }
 
-/// The allocation around this process, if there is one.
+/// The allocation around this process, if there is one. What a job that is over left in the environment is none, and is told.
 pub fn around() -> Option<Allocation> {
     let job = |name: &str| env::var(name).ok().filter(|job| !job.is_empty());
     let nodes = |name: &str| env::var(name).unwrap_or_default();
-    if let Some(job) = job("SLURM_JOB_ID") {
+    if let Some(job) = slurm_job() {
         let (batch, nodes) = (Batch::Slurm, nodes("SLURM_JOB_NODELIST"));
         return Some(Allocation { batch, name: format!("Slurm job {job}"), nodes, job });
     }
@@ -52,6 +54,52 @@ pub fn around() -> Option<Allocation> {
     Some(Allocation { batch: Batch::Pbs, name: format!("PBS job {job}"), nodes: nodes.join(","), job })
 }
 
+/// The Slurm job that this process is in.
+pub(crate) fn slurm_job() -> Option<String> {
+    named_job().filter(|job| !is_left_over(job))
+}
+
+/// The Slurm job that the environment names.
+fn named_job() -> Option<String> {
+    env::var("SLURM_JOB_ID").ok().filter(|job| !job.is_empty())
+}
+
+/// Whether the variables of Slurm are those of a job that is over, as in a terminal multiplexer that began in it.
+fn is_left_over(job: &str) -> bool {
+    static KNOWN: OnceLock<bool> = OnceLock::new();
+    *KNOWN.get_or_init(|| {
+        let is_known = || {
+            said(Command::new("squeue").args(["--noheader", "--jobs", job, "--format", "%T"]))
+                .is_some_and(|state| !state.trim().is_empty())
+        };
+        let Some(ago) = ended(slurm_end(), since_epoch(), is_known) else { return false };
+        let minutes = ago.as_secs() / 60;
+        let ago = match minutes {
+            0..120 => count::of(minutes, "minute"),
+            120..2880 => count::of(minutes / 60, "hour"),
+            _ => count::of(minutes / 1440, "day"),
+        };
+        eprintln!(
+            "plimsoll: Slurm job {job} ended {ago} ago: it is passed over. Next: unset SLURM_JOB_ID, or start a new job"
+        );
+        true
+    })
+}
+
+/// How long ago a job ended whose end was to be then. One that was given more time, or may exceed it, is still known.
+fn ended(end: Option<Duration>, now: Duration, is_known: impl FnOnce() -> bool) -> Option<Duration> {
+    let ago = now.checked_sub(end?).filter(|ago| !ago.is_zero())?;
+    (!is_known()).then_some(ago)
+}
+
+fn slurm_end() -> Option<Duration> {
+    env::var("SLURM_JOB_END_TIME").ok().and_then(|end| end.parse().ok()).map(Duration::from_secs)
+}
+
+fn since_epoch() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
 /// Of the time that is left of a job, so much is kept for what comes after a measurement.
 const KEPT: f64 = 0.05;
 
@@ -61,9 +109,7 @@ impl Allocation {
         if self.batch == Batch::Pbs {
             return said(Command::new("qstat").args(["-f", &self.job])).and_then(|text| left_of_qstat(&text));
         }
-        let end = env::var("SLURM_JOB_END_TIME").ok().and_then(|end| end.parse().ok()).map(Duration::from_secs);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        end.map(|end| end.saturating_sub(now)).or_else(|| {
+        slurm_end().and_then(|end| end.checked_sub(since_epoch())).or_else(|| {
             clock(said(Command::new("squeue").args(["--noheader", "--jobs", &self.job, "--format", "%L"]))?.trim())
         })
     }
@@ -228,6 +274,11 @@ fn told() -> impl Iterator<Item = (String, OsString)> {
     named.filter(|(name, _)| ["SLURM_", "PBS_"].iter().any(|of| name.starts_with(of)))
 }
 
+/// Whether the environment names a job that is over, whose nodes an MPI's launcher would ask for.
+pub(crate) fn is_over() -> bool {
+    named_job().is_some_and(|job| is_left_over(&job))
+}
+
 /// Keeps from an MPI's `launcher` that it is in an allocation, over whose nodes it would spread its ranks.
 pub(crate) fn leave(launcher: &mut Command) {
     for (name, _) in told() {
@@ -254,7 +305,13 @@ pub(crate) fn export(name: &str, value: &OsStr) -> OsString {
 }
 
 fn said(command: &mut Command) -> Option<String> {
-    let output = as_told(command).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    let output = answer::of(as_told(command), answer::PATIENCE);
+    if let Err(error) = &output
+        && error.kind() == std::io::ErrorKind::TimedOut
+    {
+        eprintln!("plimsoll: {}: {error}: it is done without its answer", command.get_program().display());
+    }
+    let output = output.ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
@@ -347,6 +404,16 @@ mod tests {
             let output = Command::new("sh").arg("-c").arg(script).output().unwrap();
             assert_eq!(String::from_utf8(output.stdout).unwrap(), value);
         }
+    }
+
+    #[test]
+    fn a_job_is_over_after_its_end_unless_slurm_still_knows_it() {
+        let (end, now) = (Some(Duration::from_secs(1000)), Duration::from_secs(1600));
+        assert_eq!(ended(end, now, || false), Some(Duration::from_secs(600)));
+        assert_eq!(ended(end, now, || true), None);
+        let unasked = || -> bool { panic!("nobody needs to be asked") };
+        assert_eq!(ended(end, Duration::from_secs(999), unasked), None);
+        assert_eq!(ended(None, now, unasked), None);
     }
 
     #[test]

@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
-use std::io::ErrorKind;
+use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use machine::fault::line_and_column;
-use machine::{Fault, Result};
+use machine::spelling::meant;
+use machine::{Fault, Result, optional};
 use regex_lite::Regex;
 use serde::Deserialize;
 use toml::Spanned;
@@ -42,6 +43,8 @@ pub struct Carrier {
     file: PathBuf,
     /// Whether it takes the place of another of its name.
     instead: bool,
+    /// Files that may not be looked for: others of its name may be in there.
+    unseen: Vec<String>,
 }
 
 /// How one MPI is made to use it.
@@ -149,8 +152,10 @@ impl Carrier {
 
     /// What the reader must know where it is not the one that comes with plimsoll.
     pub fn note(&self) -> Option<String> {
-        self.instead
-            .then(|| format!("carrier {self} is what {} says, in place of another of that name", self.file.display()))
+        let instead =
+            || format!("carrier {self} is what {} says, in place of another of that name", self.file.display());
+        let said: Vec<String> = self.unseen.iter().cloned().chain(self.instead.then(instead)).collect();
+        (!said.is_empty()).then(|| said.join("; "))
     }
 
     /// Why this machine or this MPI does not have it, where that can be seen.
@@ -167,22 +172,31 @@ impl Carrier {
 pub fn known() -> Result<Vec<Carrier>> {
     let mut all: Vec<Carrier> = Vec::new();
     let named = std::env::var_os("PLIMSOLL_CARRIERS").filter(|path| !path.is_empty()).map(PathBuf::from);
-    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config"));
+    let home = || std::env::var_os("HOME").filter(|home| !home.is_empty()).map(|home| Path::new(&home).join(".config"));
     let users = std::env::var_os("XDG_CONFIG_HOME").filter(|path| !path.is_empty()).map(PathBuf::from).or_else(home);
     let users = users.map(|folder| folder.join("plimsoll/carriers.toml"));
-    for (path, must_be) in [(named, true), (users, false), (Some("/etc/plimsoll/carriers.toml".into()), false)] {
-        let Some(path) = path else { continue };
-        match fs::read_to_string(&path) {
-            Ok(text) => add(&mut all, &text, &path)?,
-            Err(error) if error.kind() == ErrorKind::NotFound && !must_be => {}
-            Err(error) => {
-                let next = "correct its name or its permissions; PLIMSOLL_CARRIERS may name a file";
-                return Err(Fault::because(format!("carriers {}", path.display()), error, next));
-            }
+    let fault = |path: &Path, error: io::Error| {
+        let next = "correct its name or its permissions; PLIMSOLL_CARRIERS may name a file";
+        Fault::because(format!("carriers {}", path.display()), error, next)
+    };
+    if let Some(path) = named {
+        add(&mut all, &fs::read_to_string(&path).map_err(|error| fault(&path, error))?, &path)?;
+    }
+    let mut unseen = Vec::new();
+    for path in users.into_iter().chain([PathBuf::from("/etc/plimsoll/carriers.toml")]) {
+        if let Some(text) = beside(&path, &mut unseen).map_err(|error| fault(&path, error))? {
+            add(&mut all, &text, &path)?;
         }
     }
     add(&mut all, BUILT_IN, Path::new("carriers.toml"))?;
+    all.iter_mut().for_each(|carrier| carrier.unseen.clone_from(&unseen));
     Ok(all)
+}
+
+/// The text of a file that need not be there.
+fn beside(path: &Path, unseen: &mut Vec<String>) -> io::Result<Option<String>> {
+    let text = |bytes| String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error));
+    optional::read(path, unseen)?.map(text).transpose()
 }
 
 /// Those of one more file, unless there are some of their names.
@@ -208,7 +222,9 @@ pub fn named(name: &str) -> Result<Carrier> {
         None => {
             let names: Vec<&str> = all.iter().map(|carrier| carrier.name.as_str()).collect();
             let next = format!("choose one of {}, or add it to ~/.config/plimsoll/carriers.toml", names.join(", "));
-            Err(Fault::new(format!("carrier '{name}'"), "there is no such carrier", next))
+            let unseen = all.first().map(|carrier| carrier.unseen.clone()).unwrap_or_default();
+            let cause: Vec<String> = ["there is no such carrier".to_owned()].into_iter().chain(unseen).collect();
+            Err(Fault::new(format!("carrier '{name}'"), cause.join("; "), next))
         }
     }
 }
@@ -263,11 +279,8 @@ fn read(text: &str, path: &Path) -> Result<Vec<Carrier>> {
     let reader = Reader { text, path };
     let written: Written = toml::from_str(text).map_err(|error| {
         let at = error.span().unwrap_or(0..0);
-        reader.fault(
-            at,
-            error.message().replace('\n', " "),
-            "see what can stand there in the file that comes with plimsoll",
-        )
+        let next = meant(error.message(), "see what can stand there in the file that comes with plimsoll");
+        reader.fault(at, error.message().replace('\n', " "), next)
     })?;
     let mut carriers: Vec<Carrier> = Vec::new();
     for written in written.carrier {
@@ -298,7 +311,18 @@ fn read(text: &str, path: &Path) -> Result<Vec<Carrier>> {
         let ways = written.ways.into_iter().map(|way| reader.way(way)).collect::<Result<_>>()?;
         let WrittenCarrier { also, words, libfabric, needs, .. } = written;
         let file = path.to_owned();
-        carriers.push(Carrier { name, also, words, one_host, libfabric, needs, ways, file, instead: false });
+        carriers.push(Carrier {
+            name,
+            also,
+            words,
+            one_host,
+            libfabric,
+            needs,
+            ways,
+            file,
+            instead: false,
+            unseen: vec![],
+        });
     }
     Ok(carriers)
 }
@@ -407,11 +431,26 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_may_not_be_looked_for_leaves_those_that_come_with_plimsoll() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().join("home");
+        fs::write(&home, "").unwrap();
+        let mut unseen = Vec::new();
+        assert_eq!(beside(&home.join("carriers.toml"), &mut unseen).unwrap(), None);
+        let tcp = Carrier { unseen, ..built_in("tcp") };
+        let note = tcp.note().unwrap();
+        assert!(note.contains("home/carriers.toml may not be looked for"), "{note}");
+        fs::write(&home, b"\xff").unwrap();
+        assert_eq!(beside(&home, &mut Vec::new()).unwrap_err().kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[test]
     fn what_cannot_be_is_refused_with_line_and_column() {
         let carrier = |rest: &str| format!("[[carrier]]\nname = \"a\"\nwords = \"b\"\n{rest}");
         let way = |rest: &str| carrier(&format!("for = [{{ mpi = \"openmpi\", {rest} }}]\n"));
         for (text, said) in [
             (carrier("vars = 1\n"), "file.toml:4:1: unknown field `vars`"),
+            (carrier("need = []\n"), "Next: did you mean 'needs'?"),
             (carrier("for = []\n"), "file.toml:2:8: it is for no MPI"),
             (carrier("hosts = \"two\"\nfor = []\n"), "file.toml:4:9: hosts can be \"one\", not \"two\""),
             (carrier("for = [{ mpi = \"lam\", set = {} }]\n"), "file.toml:4:16: there is no MPI 'lam'"),

@@ -4,9 +4,12 @@ use std::env;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use machine::{Fault, Result};
+use linux::answer;
+use machine::{Fault, FaultKind, Result};
 
 use crate::program::Linkage;
 use crate::transports;
@@ -174,7 +177,7 @@ impl Installation {
             };
             Fault::new(format!("{family}"), "no folder of PATH has its mpirun", next)
         };
-        path_folders().iter().find_map(|folder| Installation::in_folder(folder, Some(family))).ok_or_else(none)
+        first_in(&path_folders(), family)?.ok_or_else(none)
     }
 
     /// Every MPI that `PATH` has, one of each family.
@@ -187,7 +190,8 @@ impl Installation {
         let mut found: Vec<Installation> = Vec::new();
         let families = [Family::OpenMpi, Family::Mpich];
         for (folder, family) in folders.iter().flat_map(|folder| families.map(|family| (folder, family))) {
-            let Some(installation) = Installation::in_folder(folder, Some(family)) else { continue };
+            // One that gives no answer is among `silent`.
+            let Ok(Some(installation)) = Installation::in_folder(folder, Some(family)) else { continue };
             // One may be found under several names, and /bin may be /usr/bin.
             let home = |launcher: &Path| launcher.canonicalize().unwrap_or_else(|_| launcher.to_owned());
             if !found.iter().any(|known| home(&known.launcher) == home(&installation.launcher)) {
@@ -199,7 +203,7 @@ impl Installation {
 
     /// The MPI with its `bin` folder in `prefix`; programs are made to load its libraries.
     pub fn at(prefix: &Path) -> Result<Installation> {
-        let found = Installation::in_folder(&prefix.join("bin"), None).ok_or_else(|| {
+        let found = Installation::in_folder(&prefix.join("bin"), None)?.ok_or_else(|| {
             let cause = "its bin folder has no mpirun or mpiexec of an MPI that is known";
             Fault::new(format!("mpi {}", prefix.display()), cause, "name the folder that an MPI was installed to")
         })?;
@@ -220,36 +224,54 @@ impl Installation {
             folders.extend(bins.filter_map(|bin| bin.canonicalize().ok()));
         }
         folders.extend(path_folders());
-        let found = folders.iter().find_map(|folder| Installation::in_folder(folder, Some(family)));
-        found.ok_or_else(|| {
+        first_in(&folders, family)?.ok_or_else(|| {
             let cause = format!("its mpirun is neither in a bin folder above {} nor in PATH", library.display());
             Fault::new(format!("{family}"), cause, "install its launcher, or name its folder by --mpi PREFIX")
         })
     }
 
-    fn in_folder(folder: &Path, wanted: Option<Family>) -> Option<Installation> {
+    fn in_folder(folder: &Path, wanted: Option<Family>) -> Result<Option<Installation>> {
         let names = match wanted {
             Some(family) => family.launchers().to_vec(),
             None => [Family::OpenMpi, Family::Mpich].iter().flat_map(|family| family.launchers()).copied().collect(),
         };
-        names.into_iter().map(|name| folder.join(name)).filter(|path| path.is_file()).find_map(|path| {
+        for path in names.into_iter().map(|name| folder.join(name)).filter(|path| path.is_file()) {
             let found = Installation::by_launcher(&path)?;
-            wanted.is_none_or(|family| family.is_like(found.family)).then_some(found)
-        })
+            let fits = |found: &Installation| wanted.is_none_or(|family| family.is_like(found.family));
+            if found.as_ref().is_some_and(fits) {
+                return Ok(found);
+            }
+        }
+        Ok(None)
     }
 
-    /// What a launcher says of itself.
-    pub(crate) fn by_launcher(launcher: &Path) -> Option<Installation> {
-        let output =
-            Command::new(launcher).arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
-        let said = Said::of(&String::from_utf8_lossy(&output.stdout))?;
-        Some(Installation {
+    /// What a launcher says of itself; `None` where it is no MPI's.
+    ///
+    /// # Errors
+    /// It says nothing, and does not end.
+    pub(crate) fn by_launcher(launcher: &Path) -> Result<Option<Installation>> {
+        Installation::asked(launcher, answer::PATIENCE)
+    }
+
+    fn asked(launcher: &Path, patience: Duration) -> Result<Option<Installation>> {
+        if silent_ones().iter().any(|known| known == launcher) {
+            return Err(no_answer(launcher));
+        }
+        let output = match answer::of(Command::new(launcher).arg("--version"), patience) {
+            Err(error) if error.kind() == std::io::ErrorKind::TimedOut => {
+                silent_ones().push(launcher.to_owned());
+                return Err(no_answer(launcher));
+            }
+            output => output.ok(),
+        };
+        let said = output.and_then(|output| Said::of(&String::from_utf8_lossy(&output.stdout)));
+        Ok(said.map(|said| Installation {
             family: said.family,
             version: said.version,
             launcher: launcher.to_owned(),
             device: said.device,
             libraries: None,
-        })
+        }))
     }
 
     /// The MPI's C compiler, beside the launcher or in `PATH`.
@@ -299,6 +321,34 @@ impl Family {
     fn is_like(self, other: Family) -> bool {
         (self == Family::OpenMpi) == (other == Family::OpenMpi)
     }
+}
+
+/// Launchers that gave no answer to this process: none is waited for twice.
+static SILENT: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+fn silent_ones() -> MutexGuard<'static, Vec<PathBuf>> {
+    SILENT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The launchers that gave no answer when they were asked what they are.
+pub fn silent() -> Vec<PathBuf> {
+    silent_ones().clone()
+}
+
+/// What is said of one of [`silent`].
+pub fn no_answer(launcher: &Path) -> Fault {
+    let cause = format!("it gave no answer in {} s", answer::PATIENCE.as_secs());
+    let next = "run it by hand: it may wait for a display (unset DISPLAY), a name server or a file system";
+    Fault::new(format!("{} --version", launcher.display()), cause, next).of_kind(FaultKind::Limit)
+}
+
+fn first_in(folders: &[PathBuf], family: Family) -> Result<Option<Installation>> {
+    for folder in folders {
+        if let Some(found) = Installation::in_folder(folder, Some(family))? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
 }
 
 fn path_folders() -> Vec<PathBuf> {
@@ -352,6 +402,24 @@ mod tests {
         assert_eq!(said(intel), Some((Family::IntelMpi, "2021.12".into(), None)));
         assert_eq!(said("slurm 22.05\n"), None);
         assert_eq!(said(""), None);
+    }
+
+    #[test]
+    fn a_launcher_that_hangs_is_named_and_waited_for_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let launcher = folder.path().join("mpirun");
+        skip::program(&launcher, "#!/bin/sh\nsleep 600\n");
+        let fault = Installation::asked(&launcher, Duration::from_millis(50)).unwrap_err();
+        assert!(fault.to_string().contains("mpirun --version: it gave no answer in"), "{fault}");
+        // By its name it is not asked again, which would take all of the patience.
+        for family in [Family::OpenMpi, Family::Mpich] {
+            let fault = Installation::in_folder(folder.path(), Some(family)).unwrap_err();
+            assert_eq!(fault.kind(), FaultKind::Limit);
+        }
+        assert!(silent().contains(&launcher));
+        let line = crate::profiled::Line::read(&[launcher.clone().into_os_string(), "true".into()]);
+        assert_eq!((&line.launcher, line.silent.as_ref()), (&None, Some(&launcher)));
+        assert!(line.answered().is_err());
     }
 
     #[test]

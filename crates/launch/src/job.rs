@@ -61,7 +61,7 @@ impl Job<'_> {
     /// The launcher's command. `folder` is the job's own; `mark` tells its processes from all others.
     pub(crate) fn command(&self, folder: &Path, mark: &str) -> Result<Command> {
         let mut command = Command::new(&self.installation.launcher);
-        if self.contained || matches!(self.place, Place::Nodes { .. }) {
+        if self.contained || matches!(self.place, Place::Nodes { .. }) || allocation::is_over() {
             allocation::leave(&mut command);
         }
         command.arg("-n").arg(self.ranks.to_string()).env(MARK, mark);

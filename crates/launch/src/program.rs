@@ -3,9 +3,11 @@
 use std::env;
 use std::ffi::OsStr;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
+use linux::answer;
 use machine::{Fault, Result};
 
 use crate::elf;
@@ -64,7 +66,13 @@ pub fn linkage(path: &Path, libraries: Option<&Path>) -> Result<Linkage> {
         return Ok(Linkage::Static);
     }
     let loaded = match &elf.interpreter {
-        Some(loader) => loaded(loader, path, libraries),
+        Some(loader) => loaded(loader, path, libraries).map_err(|e| {
+            Fault::because(
+                format!("{loader} --list {}", path.display()),
+                e,
+                "run it by hand: a file system may not answer",
+            )
+        })?,
         None => None,
     };
     // Without the loader's word: what the program itself names.
@@ -79,19 +87,27 @@ pub fn linkage(path: &Path, libraries: Option<&Path>) -> Result<Linkage> {
     })
 }
 
-/// Names of the libraries that `loader` would load for `program`, and where it finds them; `None` if it does not say.
-fn loaded(loader: &str, program: &Path, libraries: Option<&Path>) -> Option<Vec<(String, Option<PathBuf>)>> {
+type Libraries = Vec<(String, Option<PathBuf>)>;
+
+/// Names of the libraries that `loader` would load for `program`, and where it finds them; `None` if it does not say. An error
+/// is that it does not end.
+fn loaded(loader: &str, program: &Path, libraries: Option<&Path>) -> io::Result<Option<Libraries>> {
     let mut command = Command::new(loader);
     // The loader takes a bare name for one to be looked up.
-    command.arg("--list").arg(program.canonicalize().ok()?);
+    let Ok(program) = program.canonicalize() else { return Ok(None) };
+    command.arg("--list").arg(program);
     if let Some(folder) = libraries {
         command.env("LD_LIBRARY_PATH", library_path(folder));
     }
-    let output = command.stdin(Stdio::null()).output().ok()?;
+    let output = match answer::of(&mut command, answer::PATIENCE) {
+        Ok(output) => output,
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(error),
+        Err(_) => return Ok(None),
+    };
     // It also fails where a library is missing, and then names it.
     let text = String::from_utf8_lossy(&output.stdout);
-    let found: Vec<_> = text.lines().filter_map(listed).collect();
-    (!found.is_empty()).then_some(found)
+    let found: Libraries = text.lines().filter_map(listed).collect();
+    Ok((!found.is_empty()).then_some(found))
 }
 
 /// One line of the loader's list: `libmpi.so.40 => /usr/lib/libmpi.so.40 (0x7f..)` or `libmpi.so.40 => not found`.

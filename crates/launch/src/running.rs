@@ -10,11 +10,12 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use linux::ending;
+use linux::orphans::Awaited;
 use linux::relay::Relay;
 use linux::warden::Warden;
 use machine::{Fault, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tempfile::TempDir;
 
 use crate::job::{self, Job, MARK};
@@ -58,6 +59,7 @@ pub enum Streams {
 #[derive(Debug)]
 pub struct Running {
     launcher: Child,
+    _awaited: Awaited,
     /// Ends the processes and removes the folder; dropped before the launcher is waited for.
     warden: Option<Warden>,
     reports: Receiver<Vec<String>>,
@@ -104,6 +106,7 @@ impl Running {
             let next = "check that it may be executed, or choose another MPI by --mpi";
             Fault::because(format!("launcher {}", job.installation.launcher.display()), e, next)
         })?;
+        let awaited = Awaited::new(&launcher);
         let pipe = launcher.stderr.take().expect("it was asked for");
         let (sender, reports) = channel();
         thread::spawn(move || {
@@ -114,7 +117,7 @@ impl Running {
             // Nobody waits for it any more where the job was given up.
             let _ = sender.send(found);
         });
-        Ok(Running { launcher, warden: Some(warden), reports, scratch })
+        Ok(Running { launcher, _awaited: awaited, warden: Some(warden), reports, scratch })
     }
 
     /// The launcher's process.
@@ -137,6 +140,7 @@ impl Running {
                 return Ok(by_signal.unwrap_or_else(|| exit_code(status)));
             }
             let received = relay.attend(&self.launcher, Duration::from_secs(1))?;
+            self.reap();
             asked = asked.or_else(|| received.iter().find(|signal| signal.ends()).map(|signal| signal.number));
         }
     }
@@ -149,8 +153,8 @@ impl Running {
         watched: Option<&impl AsFd>,
         mut between: impl FnMut(&mut Running) -> Result<()>,
     ) -> Result<ExitStatus> {
-        let failed = |error: rustix::io::Errno| Fault::because("mpirun", error, "run again");
-        let process = pidfd_open(Pid::from_child(&self.launcher), PidfdFlags::empty()).map_err(failed)?;
+        let failed = |error: io::Error| Fault::because("mpirun", error, "run again");
+        let process = ending::of(&self.launcher).map_err(failed)?;
         let until = Instant::now() + limit;
         loop {
             if watched.is_some() {
@@ -170,8 +174,15 @@ impl Running {
             events.extend(watched.map(|watched| PollFd::new(watched, PollFlags::IN)));
             match poll(&mut events, Some(&Timespec { tv_sec: 0, tv_nsec: 200_000_000 })) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(failed(error)),
+                Err(error) => return Err(failed(error.into())),
             }
+            self.reap();
+        }
+    }
+
+    fn reap(&self) {
+        if let Some(warden) = &self.warden {
+            warden.reap();
         }
     }
 

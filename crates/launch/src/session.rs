@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use linux::lab::{Lab, Options};
 use linux::output::tell;
 use linux::relay::Relay;
+use machine::quota::Quota;
 use machine::seat::Seats;
-use machine::{CoreId, Dilation, Fault, Result, Site};
+use machine::{CoreId, Dilation, Fault, Result, Site, Source, count};
 
 use crate::carrier::{self, Engine, Network, Semantics, Variables};
 use crate::carriers::{Carrier, Reach};
@@ -150,6 +151,9 @@ impl<'a> Session<'a> {
             return Err(Fault::new(format!("carrier {carrier}"), why, "choose another, or run it where it is there"));
         }
         notes.extend(request.carrier.as_ref().and_then(Carrier::note));
+        if let Site::Core(_) = request.placement {
+            notes.extend(short_of_time(request.ranks, linux::affinity::allowed()?.len()));
+        }
         let mut variables = match &request.carrier {
             // Between hosts the MPI knows its interfaces best.
             Some(carrier) => carrier.variables(&installation, Reach::Anywhere).ok_or_else(|| {
@@ -277,6 +281,16 @@ pub fn run(request: &Request, target: Target) -> Result<Ended> {
         tell(&summary::page(&subject, &reports));
     }
     Ok(Ended { code, elapsed, reports })
+}
+
+/// What ranks and an engine, all of which spin, must know of a quota that does not last for them.
+fn short_of_time(ranks: u32, cores: usize) -> Option<String> {
+    let spinning = ranks as usize + 1;
+    let quota = Quota::tightest(&Source::live()).filter(|quota| quota.is_short_of(spinning, cores))?;
+    Some(format!(
+        "{quota}: {} and the engine spin, and are stopped for a part of each period. Next: --placement app, fewer ranks, or no quota",
+        count::of(ranks.into(), "rank")
+    ))
 }
 
 /// What a program loads once the libraries of `prefix` come first.

@@ -2,17 +2,20 @@
 
 use std::ffi::OsString;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
+use linux::answer;
 use linux::clock_setting::{no_cpufreq, permitted};
 use machine::{Fault, Hertz, Result};
+
+use crate::allocation;
 
 /// What of clocks a cluster's configuration says: `scontrol show config`.
 const SETTINGS: [&str; 2] = ["CpuFreqDef", "CpuFreqGovernors"];
 
 /// The job that this process is in, where it is one of Slurm.
 pub fn job() -> Option<String> {
-    std::env::var("SLURM_JOB_ID").ok().filter(|job| !job.is_empty())
+    allocation::slurm_job()
 }
 
 /// How a clock can be set.
@@ -50,7 +53,7 @@ pub fn way(root: &Path) -> Result<Way> {
 
 /// `CpuFreqDef = Unknown`: a line for each setting; why there is none, where Slurm does not tell.
 pub fn limits() -> Vec<String> {
-    let said = Command::new("scontrol").args(["show", "config"]).stdin(Stdio::null()).output();
+    let said = answer::of(Command::new("scontrol").args(["show", "config"]), answer::PATIENCE);
     match said {
         Ok(output) if output.status.success() => of_config(&String::from_utf8_lossy(&output.stdout)),
         Ok(output) => vec![format!("scontrol show config ended with {}: Slurm's limits are not known", output.status)],

@@ -1,7 +1,9 @@
 //! What an MPI was built with to move messages, and what its configuration switches off.
 
 use std::collections::HashMap;
-use std::process::{Command, Stdio};
+use std::process::Command;
+
+use linux::answer;
 
 use crate::installation::{Family, Installation};
 
@@ -20,7 +22,7 @@ pub fn of(installation: &Installation) -> Option<Vec<Transport>> {
         Family::OpenMpi => {
             let information = installation.launcher.parent()?.join("ompi_info");
             let mut command = Command::new(information);
-            let output = command.args(["--parsable", "--all"]).stdin(Stdio::null()).stderr(Stdio::null()).output();
+            let output = answer::of(command.args(["--parsable", "--all"]), answer::PATIENCE);
             let output = output.ok().filter(|output| output.status.success())?;
             Some(of_open_mpi(&String::from_utf8_lossy(&output.stdout)))
         }

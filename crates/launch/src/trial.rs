@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::str::FromStr;
@@ -14,12 +16,14 @@ use experiment::ledger::Subject;
 use experiment::trial::conduct::{Commands, NOT_ENDED, Ran};
 use experiment::trial::design::{Arm, Design};
 use linux::accounting::{effective_clocks, time_of_children};
+use linux::ending;
+use linux::orphans::Awaited;
+use linux::output::tell;
 use linux::warden::Warden;
+use machine::quota::Watch;
 use machine::{CoreId, Dilation, Fault, Nanoseconds, Probe, Result};
 use profile::profile::Profile;
-use profile::summary::Totals;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
@@ -30,6 +34,9 @@ use crate::running::exit_code;
 
 /// By which every process of a run can be found.
 const MARK: &str = "PLIMSOLL_TRIAL";
+
+/// This process's standard input, for opening it once more.
+const STDIN: &str = "/proc/self/fd/0";
 
 /// What a run prints beyond this is not looked at.
 const MOST_OUTPUT: u64 = 64 << 20;
@@ -44,20 +51,45 @@ pub struct Starter {
     profiler: Option<PathBuf>,
     /// Words that come before those of a run, which they start.
     within: Vec<String>,
+    /// Whether each run reads the file that is this process's standard input.
+    reads: bool,
     /// Files whose contents were looked at, as they were then.
     seen: HashMap<String, (SystemTime, u64)>,
+    quota: Told,
+}
+
+/// Says at its end what a quota of CPU time did to the runs, where there were any.
+#[derive(Debug)]
+struct Told {
+    watch: Watch,
+    has_run: bool,
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        if let Some(note) = self.watch.note(&machine::Source::live()).filter(|_| self.has_run) {
+            tell(&format!("plimsoll: {note}\n"));
+        }
+    }
 }
 
 impl Starter {
     pub fn new() -> Result<Starter> {
         let allowed = linux::affinity::allowed()?;
         let cores = allowed.first().copied().zip(allowed.get(1).copied());
-        Ok(Starter { cores, began: Instant::now(), profiler: None, within: Vec::new(), seen: HashMap::new() })
+        let quota = Told { watch: Watch::begin(&machine::Source::live(), allowed.len()), has_run: false };
+        let (began, within, seen) = (Instant::now(), Vec::new(), HashMap::new());
+        Ok(Starter { cores, began, profiler: None, within, reads: false, seen, quota })
     }
 
     /// Has each run profiled by the program `own`, which is plimsoll, and so timed between MPI_Init and MPI_Finalize.
     pub fn profiled(self, own: PathBuf) -> Starter {
         Starter { profiler: Some(own), ..self }
+    }
+
+    /// Has each run read the file of [`input`], from its start.
+    pub fn reading(self) -> Starter {
+        Starter { reads: true, ..self }
     }
 
     /// Has the runs to come started by a command; by none where it has no words.
@@ -91,13 +123,15 @@ impl Starter {
 
 impl Commands for Starter {
     fn run(&mut self, arm: &Arm, limit: Nanoseconds) -> Result<Ran> {
+        self.quota.has_run = true;
         let folder = tempfile::Builder::new().prefix("plimsoll-try-").tempdir().map_err(scratch)?;
         let mark = mark(folder.path());
         // Ends what the run leaves behind, and removes its folder, also where this process is killed while it probes.
         let warden = Warden::over_marked(MARK, &mark, folder.path())?;
         let mut command = command(arm, &self.within, self.profiler.as_deref(), &folder)?;
         let file = |name: &str| File::create(folder.path().join(name)).map_err(scratch);
-        command.env(MARK, &mark).stdin(Stdio::null()).stdout(file("output")?).stderr(file("errors")?);
+        let input = if self.reads { File::open(STDIN).map(Stdio::from).map_err(unread)? } else { Stdio::null() };
+        command.env(MARK, &mark).stdin(input).stdout(file("output")?).stderr(file("errors")?);
         let (before, clocks) = (self.probe(), self.clocks());
         let (cpu, started) = (time_of_children(), SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
         let began = Instant::now();
@@ -105,18 +139,23 @@ impl Commands for Starter {
             let next = "name a program that is there and may be executed; for a shell's line write sh -c 'LINE'";
             Fault::because(format!("command {}", arm.command[0]), e, next)
         })?;
-        let failed = |e| Fault::because(format!("command {}", arm.command[0]), std::io::Error::from(e), "run again");
-        let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).map_err(failed)?;
-        let ended = wait(&process, began + Duration::from_nanos(limit.0))?;
+        let _awaited = Awaited::new(&child);
+        let failed = |e| Fault::because(format!("command {}", arm.command[0]), e, "run again");
+        let process = ending::of(&child).map_err(failed);
+        let ended = process.and_then(|process| wait(&process, &warden, began + Duration::from_nanos(limit.0)));
         let elapsed = began.elapsed();
-        if !ended {
+        if !matches!(ended, Ok(true)) {
             let _ = child.kill();
         }
-        let status = child.wait().map_err(|e| Fault::because(format!("command {}", arm.command[0]), e, "run again"))?;
+        let status = child.wait().map_err(failed)?;
+        let ended = ended?;
         let cpu = time_of_children() - cpu;
         let read = |name: &str| read(&folder.path().join(name));
         let (said, complained) = (read("output")?, read("errors")?);
         let carried = if arm.proven { not_carried(&folder.path().join("report"), &arm.command) } else { None };
+        // A signal, and what shells end with where there is no such program, are no results.
+        let code = status.code().and_then(|code| u8::try_from(code).ok()).filter(|code| (1..=125).contains(code));
+        let code = code.filter(|_| ended && carried.is_none() && self.profiler.is_none());
         let failure = match (ended, status.success()) {
             (false, _) => Some(format!("{NOT_ENDED} {} s", limit.0.div_ceil(1_000_000_000))),
             (true, false) => Some(format!("exit code {}: {}", exit_code(status), why(&complained, &said))),
@@ -128,7 +167,7 @@ impl Commands for Starter {
         let started = Nanoseconds(started.as_nanos() as u64);
         let elapsed = Nanoseconds(elapsed.as_nanos() as u64);
         let (probes, clocks) = ([before, self.probe()], [clocks, self.clocks()]);
-        Ok(Ran { started, elapsed, mpi, cpu: Some(cpu), said, complained, failure, probes, clocks })
+        Ok(Ran { started, elapsed, mpi, cpu: Some(cpu), said, complained, failure, status: code, probes, clocks })
     }
 
     fn now(&self) -> Nanoseconds {
@@ -145,6 +184,32 @@ impl Commands for Starter {
 pub fn mark(folder: &Path) -> String {
     let name = folder.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     format!("{}-{name}", std::process::id())
+}
+
+fn unread(error: std::io::Error) -> Fault {
+    Fault::because("standard input", error, "give a file that may be read, or </dev/null")
+}
+
+/// The file that is this process's standard input, and a digest of what is in it; `None` where it is no file.
+///
+/// # Errors
+/// It cannot be opened once more.
+pub fn input() -> Result<Option<(String, String)>> {
+    let Some(file) = fs::metadata(STDIN).ok().filter(fs::Metadata::is_file) else { return Ok(None) };
+    File::open(STDIN).map_err(unread)?;
+    // One that was removed has no name.
+    let is_it = |path: &PathBuf| path.metadata().is_ok_and(|of| (of.dev(), of.ino()) == (file.dev(), file.ino()));
+    let name = fs::read_link(STDIN).ok().filter(is_it).and_then(|path| path.to_str().map(str::to_owned));
+    Ok(digest_of(Path::new(STDIN)).map(|digest| (name.unwrap_or_else(|| STDIN.to_owned()), digest)))
+}
+
+/// Whether something comes into this process by a pipe, where it comes within a time.
+pub fn is_piped(within: Duration) -> bool {
+    let pipe = fs::metadata(STDIN).is_ok_and(|of| of.file_type().is_fifo());
+    let within = Timespec { tv_sec: within.as_secs() as i64, tv_nsec: within.subsec_nanos().into() };
+    let stdin = std::io::stdin();
+    let mut polled = [PollFd::new(&stdin, PollFlags::IN)];
+    pipe && poll(&mut polled, Some(&within)).is_ok() && polled[0].revents().contains(PollFlags::IN)
 }
 
 pub(crate) fn scratch(error: std::io::Error) -> Fault {
@@ -173,20 +238,19 @@ fn command(arm: &Arm, within: &[String], profiler: Option<&Path>, folder: &TempD
     Ok(command)
 }
 
-/// Of the rank that takes longest.
 fn between_init_and_finalize(profile: &Path) -> Result<Nanoseconds> {
     let profile = Profile::without_timeline(profile)?;
     profile.whole()?;
-    Ok(Nanoseconds((Totals::of(&profile).seconds * 1e9) as u64))
+    Ok(Nanoseconds((profile.seconds() * 1e9) as u64))
 }
 
-/// Whether it ended in time; a signal to this process ends the wait.
-pub(crate) fn wait(process: &impl AsFd, until: Instant) -> Result<bool> {
+/// Whether it ended in time; a signal to this process ends the wait. `warden` is over what it starts.
+pub(crate) fn wait(process: &impl AsFd, warden: &Warden, until: Instant) -> Result<bool> {
     loop {
         let left = until.saturating_duration_since(Instant::now()).min(Duration::from_millis(200));
         let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
         match poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&left)) {
-            Ok(0) | Err(rustix::io::Errno::INTR) => {}
+            Ok(0) | Err(rustix::io::Errno::INTR) => warden.reap(),
             Ok(_) => return Ok(true),
             Err(error) => return Err(Fault::because("a run", std::io::Error::from(error), "run again")),
         }
@@ -198,7 +262,7 @@ pub(crate) fn wait(process: &impl AsFd, until: Instant) -> Result<bool> {
 
 /// The end of what a run wrote to a file.
 pub(crate) fn read(path: &Path) -> Result<String> {
-    use std::io::{Read, Seek, SeekFrom};
+    use std::io::{Seek, SeekFrom};
     let mut file = File::open(path).map_err(scratch)?;
     let length = file.metadata().map_err(scratch)?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(MOST_OUTPUT))).map_err(scratch)?;
@@ -243,7 +307,12 @@ fn not_carried(report: &Path, words: &[String]) -> Option<String> {
 }
 
 /// The files that a command names which can be executed, with digests of what is in them.
+///
+/// # Errors
+/// The program cannot be found, or is a launcher that gives no answer.
 pub fn programs(command: &[String]) -> Result<Vec<(String, String)>> {
+    let words: Vec<OsString> = command.iter().map(OsString::from).collect();
+    Line::read(&words).answered()?;
     let mut programs = Vec::new();
     for (nth, word) in command.iter().enumerate() {
         let found = if nth == 0 { Some(crate::program::find(word.as_ref())?) } else { executable(Path::new(word)) };
@@ -288,8 +357,17 @@ fn executable(path: &Path) -> Option<PathBuf> {
 }
 
 fn digest_of(path: &Path) -> Option<String> {
-    let bytes = fs::read(path).ok()?;
-    Some(Sha256::digest(bytes).iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}")))
+    let mut file = File::open(path).ok()?;
+    let (mut hash, mut buffer) = (Sha256::new(), vec![0; 1 << 16]);
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(length) => hash.update(&buffer[..length]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => return None,
+        }
+    }
+    Some(hash.finalize().iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}")))
 }
 
 #[cfg(test)]

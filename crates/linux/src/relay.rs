@@ -5,11 +5,14 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use machine::{Fault, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::ending;
 
 /// What users and batch systems send to a job.
 const PASSED_ON: [libc::c_int; 6] =
@@ -38,6 +41,8 @@ impl Received {
 pub struct Relay {
     signals: OwnedFd,
     before: libc::sigset_t,
+    /// The child that was attended last, and its end.
+    ending: Mutex<Option<(u32, OwnedFd)>>,
 }
 
 impl Relay {
@@ -63,7 +68,7 @@ impl Relay {
             return Err(refused(io::Error::last_os_error()));
         }
         // SAFETY: signalfd has just returned this descriptor, which nothing else owns.
-        Ok(Relay { signals: unsafe { OwnedFd::from_raw_fd(fd) }, before })
+        Ok(Relay { signals: unsafe { OwnedFd::from_raw_fd(fd) }, before, ending: Mutex::new(None) })
     }
 
     /// Makes a child start with the signals that this process blocked before, whatever it blocks now.
@@ -84,14 +89,21 @@ impl Relay {
     /// Waits until `child` has ended or `patience` is over, passing on to it every signal that comes meanwhile. Says
     /// which came.
     pub fn attend(&self, child: &Child, patience: Duration) -> Result<Vec<Received>> {
-        let failed = |error: rustix::io::Errno| Fault::because("waiting for a child", error, "run it again");
+        let failed = |error: io::Error| Fault::because("waiting for a child", error, "raise the limit on open files");
         let pid = Pid::from_child(child);
-        let ended = pidfd_open(pid, PidfdFlags::empty()).map_err(failed)?;
-        let mut events = [PollFd::new(&self.signals, PollFlags::IN), PollFd::new(&ended, PollFlags::IN)];
+        let mut ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = ending.take().filter(|(of, _)| *of == child.id());
+        let known = known.map_or_else(|| ending::of(child).map(|ended| (child.id(), ended)), Ok).map_err(failed)?;
+        let (_, ended) = &*ending.insert(known);
+        let mut events = [PollFd::new(&self.signals, PollFlags::IN), PollFd::new(ended, PollFlags::IN)];
         let patience = Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: patience.subsec_nanos().into() };
         match poll(&mut events, Some(&patience)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(failed(error)),
+            Err(error) => return Err(failed(error.into())),
+        }
+        // Another child may have its number later.
+        if !events[1].revents().is_empty() {
+            *ending = None;
         }
         let mut received = Vec::new();
         while let Some(signal) = next(self.signals.as_fd()) {
@@ -106,14 +118,19 @@ impl Relay {
         Ok(received)
     }
 
-    /// Waits for the end of `child`, passing on to it every signal that comes meanwhile.
+    /// Waits for the end of `child`, passing on to it every signal that comes meanwhile. Where it cannot be waited for it is
+    /// ended, and does not go on alone.
     pub fn wait(&self, child: &mut Child) -> Result<ExitStatus> {
         loop {
             let ended = child.try_wait().map_err(|e| Fault::because("the command", e, "run it again"))?;
-            match ended {
-                Some(status) => return Ok(status),
-                None => self.attend(child, Duration::from_secs(1))?,
-            };
+            if let Some(status) = ended {
+                return Ok(status);
+            }
+            if let Err(fault) = self.attend(child, Duration::from_secs(1)) {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(fault);
+            }
         }
     }
 }

@@ -90,6 +90,10 @@ mod tests {
 
     #[test]
     fn the_first_signal_asks_and_does_not_kill() {
+        // A relay of another test may read what comes for the process.
+        if !skip::alone() {
+            return;
+        }
         assert!(!interrupted() && exit_status().is_none());
         watch().unwrap();
         kill_process(getpid(), Signal::TERM).unwrap();

@@ -1,19 +1,25 @@
 //! A process that outlives a killed owner just long enough to end what the owner left running.
 
 use std::ffi::OsStr;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use machine::{Fault, Result};
 
+use crate::orphans::Orphans;
+
 /// Waits for the end of its standard input, which comes when the owner ends in whatever way. Then ends every process
 /// whose link `/proc/PID/$link` leads to one of the targets, or, where `$link` is `environ`, which was started with the
 /// target (`NAME=value`) in its environment: asks once, kills after `$grace` looks, and removes
 /// `$folder`. A pipe rather than a parent-death signal: that signal follows the *thread* that started the child, and an
 /// owner's thread may end long before what it started.
+///
+/// A line says when it waits, to nobody where the owner has ended already.
 const SCRIPT: &str = r#"
+trap '' PIPE
+echo
 read -r _
 link=$1 grace=$2 folder=$3
 shift 3
@@ -54,7 +60,11 @@ const GRACE: &str = "40";
 
 /// Watches over processes for as long as it lives; dropping it ends them as its owner's death would, and waits.
 #[derive(Debug)]
-pub struct Warden(Child);
+pub struct Warden {
+    shell: Child,
+    /// Those of the run that it watches over, where this process takes them.
+    orphans: Option<Orphans>,
+}
 
 impl Warden {
     /// Over all processes that work in `folder` (their current folder, not one below it). They are asked to end and
@@ -71,12 +81,15 @@ impl Warden {
     }
 
     /// Over all processes that were started with `name` set to `value` in their environment, which whoever they start
-    /// inherits. They are asked to end and killed two seconds later, then `folder` is removed with what is in it.
+    /// inherits. They are asked to end and killed two seconds later, then `folder` is removed with what is in it. So are those
+    /// that cleared their environment, where this process takes orphans ([`crate::orphans::adopt`]) and is not killed itself.
     ///
     /// Start it before the first of them, and without the variable in this process's own environment.
     pub fn over_marked(name: &str, value: &str, folder: &Path) -> Result<Warden> {
         let mark = format!("{name}={value}");
-        Warden::start(["environ".as_ref(), GRACE.as_ref(), folder.as_os_str(), mark.as_ref()])
+        let mut warden = Warden::start(["environ".as_ref(), GRACE.as_ref(), folder.as_os_str(), mark.as_ref()])?;
+        warden.orphans = Orphans::of_a_run();
+        Ok(warden)
     }
 
     /// Over all processes in two network namespaces, named by inode. They are killed.
@@ -85,8 +98,15 @@ impl Warden {
         Warden::start(["ns/net", "0", "", &one, &other].map(OsStr::new))
     }
 
+    /// Returns once it waits, so that the start of a shell is not beside what the owner then measures.
     fn start<const N: usize>(arguments: [&OsStr; N]) -> Result<Warden> {
-        Warden::by_script(SCRIPT, arguments)
+        let mut shell = Command::new("sh");
+        shell.args(["-c", SCRIPT, "plimsoll-warden"]).args(arguments).stdout(Stdio::piped());
+        let mut warden = Warden::by(&mut shell)?;
+        let said = warden.shell.stdout.take();
+        said.map_or(Ok(()), |mut said| said.read_exact(&mut [0]))
+            .map_err(|error| Fault::because("warden", error, "see that `sh -c echo` works here"))?;
+        Ok(warden)
     }
 
     /// One that does what `script` says, which is to wait for the end of its standard input first.
@@ -105,7 +125,7 @@ impl Warden {
             // A process group of its own: Ctrl-C at the owner's terminal must not end the warden first.
             .process_group(0)
             .spawn()
-            .map(Warden)
+            .map(|shell| Warden { shell, orphans: None })
             .map_err(|error| match error.kind() {
                 io::ErrorKind::NotFound => {
                     let program = command.get_program().display();
@@ -121,24 +141,34 @@ impl Warden {
 
     /// Writes to its standard input.
     pub(crate) fn tell(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.0.stdin.as_mut().map_or(Ok(()), |input| input.write_all(bytes))
+        self.shell.stdin.as_mut().map_or(Ok(()), |input| input.write_all(bytes))
+    }
+
+    /// Takes those of the run's processes out of the table that have ended and lost their parent. For who waits long.
+    pub fn reap(&self) {
+        if let Some(orphans) = &self.orphans {
+            orphans.reap();
+        }
     }
 
     /// Ends it before it does anything.
     pub(crate) fn dismiss(mut self) {
-        let _ = self.0.kill();
+        let _ = self.shell.kill();
     }
 
     #[cfg(test)]
     pub(crate) fn id(&self) -> u32 {
-        self.0.id()
+        self.shell.id()
     }
 }
 
 impl Drop for Warden {
     fn drop(&mut self) {
-        drop(self.0.stdin.take());
-        let _ = self.0.wait();
+        drop(self.shell.stdin.take());
+        let _ = self.shell.wait();
+        if let Some(orphans) = &self.orphans {
+            orphans.end();
+        }
     }
 }
 
@@ -150,6 +180,7 @@ mod tests {
     use rustix::process::{Pid, Signal, kill_process};
 
     use super::*;
+    use crate::orphans::{self, Awaited};
 
     #[test]
     fn who_bears_the_mark_is_ended_wherever_it_works() {
@@ -182,6 +213,40 @@ mod tests {
         let others_child = Pid::from_raw(others_child.parse().unwrap()).unwrap();
         kill_process(others_child, Signal::TERM).unwrap();
         other.wait().unwrap();
+    }
+
+    #[test]
+    fn who_cleared_its_environment_is_ended_too_and_no_child_that_is_waited_for() {
+        // Orphans are those of a process, and its other tests have children too.
+        if !skip::alone() {
+            return;
+        }
+        orphans::adopt();
+        let above = tempfile::tempdir().unwrap();
+        let earlier = Command::new("sleep").arg("600").spawn().unwrap();
+        let warden = Warden::over_marked("PLIMSOLL_TEST", "alone", &above.path().join("folder")).unwrap();
+        let awaited = Command::new("sleep").arg("600").spawn().unwrap();
+        let _awaited = Awaited::new(&awaited);
+        let script = "env -i sleep 600 >/dev/null 2>&1 & echo $!; \
+                      env -i sh -c 'sleep 600; sleep 600' >/dev/null 2>&1 & echo $!";
+        let run = Command::new("sh").args(["-c", script]).env("PLIMSOLL_TEST", "alone").output().unwrap();
+        let left: Vec<String> = String::from_utf8(run.stdout).unwrap().lines().map(str::to_owned).collect();
+        assert_eq!(left.len(), 2);
+        let there = |process: &str| Path::new("/proc").join(process).exists();
+        assert!(there(&left[0]), "it ended by itself");
+        // One that has ended does not stay until the run is over.
+        let quick = Command::new("sh").args(["-c", "env -i sleep 0 >/dev/null 2>&1 & echo $!"]).output().unwrap();
+        let quick = String::from_utf8(quick.stdout).unwrap().trim().to_owned();
+        while there(&quick) {
+            warden.reap();
+        }
+        drop(warden);
+        assert!(!there(&left[0]) && !there(&left[1]), "a process that cleared its environment is left");
+        for mut own in [earlier, awaited] {
+            assert!(own.try_wait().unwrap().is_none(), "a child of this process was ended");
+            own.kill().unwrap();
+            own.wait().unwrap();
+        }
     }
 
     #[test]

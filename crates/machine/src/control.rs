@@ -6,6 +6,7 @@ use crate::cpuset::CpuSet;
 use crate::frequency::{CPUFREQ, Clock};
 use crate::interface::Interface;
 use crate::privileges::{Capability, Limit, Privileges};
+use crate::quota::Quota;
 use crate::source::Source;
 use crate::topology::Topology;
 
@@ -151,6 +152,8 @@ fn cpuset(ground: &Ground) -> Availability {
     let directory = path.rsplit_once('/').map_or("", |(directory, _)| directory);
     let quota = ground.source.word(&format!("{directory}/cpu.max")).filter(|max| !max.starts_with("max"));
     let quota = quota.map(|max| format!("; CPU time limited to {} us", max.replacen(' ', " of every ", 1)));
+    // A group above, or a hierarchy of its own.
+    let quota = quota.or_else(|| Quota::tightest(ground.source).map(|quota| format!("; {quota}")));
     let shown = if group.is_empty() { "/" } else { group };
     let detail = format!("group {shown}, cores {cores}{}", quota.unwrap_or_default());
     settable(ground, &format!("{directory}/cgroup.procs"), detail)

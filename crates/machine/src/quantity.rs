@@ -190,7 +190,8 @@ impl fmt::Display for BytesPerSecond {
         let text = match self.0 {
             r if r >= 1e9 => format!("{:.2} GB/s", r / 1e9),
             r if r >= 1e6 => format!("{:.1} MB/s", r / 1e6),
-            r => format!("{:.1} kB/s", r / 1e3),
+            r if r >= 1e3 => format!("{:.1} kB/s", r / 1e3),
+            r => format!("{r:.1} B/s"),
         };
         f.pad(&text)
     }
@@ -251,6 +252,12 @@ mod tests {
         for text in ["", "3", "us", "0s", "-1us", "nan s", "1e30s", "1 hour", "1.2.3s"] {
             assert_eq!(time(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn a_small_rate_is_no_zero() {
+        let rates = [2.5e9, 12_300.0, 12.0].map(|rate| BytesPerSecond(rate).to_string());
+        assert_eq!(rates, ["2.50 GB/s", "12.3 kB/s", "12.0 B/s"]);
     }
 
     #[test]

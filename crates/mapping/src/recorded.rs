@@ -22,13 +22,15 @@ const JUDGED: std::ops::RangeInclusive<usize> = 8..=4096;
 /// Of a core that nobody has: its sibling is busy for more of the time, so that it is no core of its own.
 const SHARED: f64 = 0.5;
 
-/// The first MPI_COMM_WORLD of a profile.
+/// One MPI_COMM_WORLD of a profile.
 #[derive(Debug, Clone, Copy)]
 pub struct Recorded<'a> {
     /// Its timeline as a graph.
     pub graph: &'a Graph,
     /// Its figures, cores among them.
     pub summary: &'a Summary,
+    /// Which of the worlds.
+    pub world: usize,
     /// What ranks can have of the cores.
     pub capability: &'a [CoreCapability],
     /// Whether ranks may change their hosts.
@@ -94,7 +96,7 @@ impl Recorded<'_> {
 
     /// By rank.
     fn ranks(&self) -> Result<Vec<&RankSummary>> {
-        let of = |rank: u32| self.summary.ranks.iter().find(|of| of.world == 0 && of.rank == rank);
+        let of = |rank: u32| self.summary.ranks.iter().find(|of| of.world == self.world && of.rank == rank);
         let all = (0..self.graph.hosts.len() as u32).map(|rank| {
             of(rank).ok_or_else(|| {
                 Fault::new(
@@ -125,7 +127,9 @@ impl Recorded<'_> {
     fn talks(&self) -> Vec<Talk> {
         let mut pairs: BTreeMap<(u32, u32), (u64, u64)> = BTreeMap::new();
         let ranks = self.graph.hosts.len() as u64;
-        for [from, to, messages, bytes, ..] in self.summary.matrices.first().map_or(&[][..], |matrix| &matrix.cells) {
+        for [from, to, messages, bytes, ..] in
+            self.summary.matrices.get(self.world).map_or(&[][..], |matrix| &matrix.cells)
+        {
             if from != to && *from < ranks && *to < ranks {
                 let pair = pairs.entry(((*from).min(*to) as u32, (*from).max(*to) as u32)).or_default();
                 *pair = (pair.0.saturating_add(*messages), pair.1.saturating_add(*bytes));

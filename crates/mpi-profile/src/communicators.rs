@@ -26,6 +26,8 @@ pub struct Communicator {
     pub out_degree: u32,
     /// World ranks by rank of the group that calls address; `None`: they are the same.
     pub members: Option<Box<[u32]>>,
+    /// World ranks of the own group of an intercommunicator.
+    pub own: Option<Box<[u32]>>,
 }
 
 impl Communicator {
@@ -171,7 +173,14 @@ unsafe fn communicator(comm: usize, model: Model, mpi: &Mpi, abi: &Abi) -> Optio
         (mpi.group_free)(&mut group);
         let (fan, members) = members?;
         let out_degree = if inter { 0 } else { out_degree(comm, rank, mpi, abi) };
-        Some(Communicator { number: 0, size: size as u32, rank, inter, fan, out_degree, members })
+        let mut local = 0;
+        let own = (inter && (mpi.comm_group)(comm, &mut local) == 0).then(|| {
+            let own = self::members(local, false, model, mpi, abi);
+            (mpi.group_free)(&mut local);
+            own?.1
+        });
+        let own = own.flatten();
+        Some(Communicator { number: 0, size: size as u32, rank, inter, fan, out_degree, members, own })
     }
 }
 
@@ -189,7 +198,7 @@ unsafe fn window(win: usize, model: Model, mpi: &Mpi, abi: &Abi) -> Option<Commu
         members
     };
     let (fan, members) = members?;
-    Some(Communicator { number: 0, size: fan, rank: 0, inter: false, fan, out_degree: 0, members })
+    Some(Communicator { number: 0, size: fan, rank: 0, inter: false, fan, out_degree: 0, members, own: None })
 }
 
 /// The size of a group and its members' world ranks.

@@ -40,6 +40,7 @@ pub mod here;
 pub mod models;
 pub mod narrow;
 pub mod operations;
+mod past;
 pub mod perturb;
 mod phases;
 pub mod process;

@@ -20,6 +20,7 @@ use crate::fortran::Fortran;
 use crate::heading::Heading;
 use crate::here::{Here, depth};
 use crate::models::{Model, Models};
+use crate::past;
 use crate::perturb::Asked;
 use crate::phases::Phases;
 use crate::real::Mpi;
@@ -50,6 +51,8 @@ pub struct Rank {
     /// `None` where none are asked for.
     pub delays: Option<Asked>,
     fortran: OnceLock<Fortran>,
+    /// Of the profile.
+    folder: PathBuf,
     pid: u32,
     /// What of [`record::layout::perturbed`] is noted already.
     told: AtomicU32,
@@ -272,6 +275,9 @@ fn phase(level: c_int) {
 /// The process ends in order.
 #[unsafe(no_mangle)]
 extern "C" fn plimsoll_ended() {
+    if STATE.load(Ordering::Relaxed) == state::FRESH {
+        return contained((), past::note_silent);
+    }
     let Some(rank) = RANK.get().filter(|_| STATE.load(Ordering::Relaxed) != state::OFF) else { return };
     // A child that was made without fork's handlers has the same memory.
     if rank.pid == std::process::id() {
@@ -353,6 +359,7 @@ impl Rank {
             timeline,
             delays,
             fortran: OnceLock::new(),
+            folder,
             pid,
             told: AtomicU32::new(0),
             heading,
@@ -508,6 +515,7 @@ impl Rank {
         self.refresh();
         if self.models.closing(model) {
             self.heading.change(|header| header.finalized = ticks);
+            past::note_bound(&self.folder, &host());
         }
     }
 
@@ -579,7 +587,7 @@ fn key() -> libc::pthread_key_t {
     })
 }
 
-fn host() -> String {
+pub fn host() -> String {
     let mut name = [0u8; 256];
     // SAFETY: the buffer is as long as said, less the 0 that ends the text.
     unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) };

@@ -212,7 +212,7 @@ fn abi() -> Result<Abi, Complaint> {
         return Ok(Abi::open_mpi(world as usize, own as usize, none as usize, null as usize));
     }
     let init = find(c"PMPI_Init").ok_or_else(none)?;
-    let file = file_of(init);
+    let file = file_of(init as usize);
     // MPICH builds both interfaces from one source: only the name tells them apart.
     if file.contains("libmpi_abi") {
         return Ok(Abi::standard());
@@ -237,7 +237,7 @@ fn told(ask: unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int) -> String {
 }
 
 /// The file of the object that has this address.
-fn file_of(address: *mut c_void) -> String {
+pub fn file_of(address: usize) -> String {
     let mut info = libc::Dl_info {
         dli_fname: ptr::null(),
         dli_fbase: ptr::null_mut(),
@@ -246,7 +246,7 @@ fn file_of(address: *mut c_void) -> String {
     };
     // SAFETY: dladdr takes any address; the name it gives is a text that stays.
     unsafe {
-        if libc::dladdr(address, &mut info) == 0 || info.dli_fname.is_null() {
+        if libc::dladdr(address as *const c_void, &mut info) == 0 || info.dli_fname.is_null() {
             return String::new();
         }
         CStr::from_ptr(info.dli_fname).to_string_lossy().into_owned()

@@ -92,6 +92,11 @@ pub fn find(address: usize) -> Option<Found> {
     search.found
 }
 
+/// The addresses of the loaded object that has this one.
+pub fn span(address: usize) -> Option<std::ops::Range<usize>> {
+    find(address).map(|found| found.from..found.to)
+}
+
 /// A loaded object and the addresses that it takes.
 #[derive(Debug)]
 pub struct Found {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use record::folder::{self, variable};
 use record::functions::FunctionId;
-use record::layout::{Region, Thread, WHOLE_RANK, kind, members_seal};
+use record::layout::{BETWEEN_SIDES, Region, Thread, WHOLE_RANK, kind, members_seal};
 use record::trace::{self, Encoder, Header, Matched, Reference, peer};
 
 use crate::amount;
@@ -101,33 +101,48 @@ impl Timeline {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&number).cloned()
     }
 
-    /// Writes down who is in a communicator or a window when that is first met. Of an intercommunicator the two sides would
-    /// have to agree on a name, which they do not.
+    /// Writes down who is in a communicator or a window when that is first met; of an intercommunicator who is on its two
+    /// sides, as both of them write it, where all are of this MPI_COMM_WORLD.
     pub fn met(&self, rank: &Rank, group: &Arc<Communicator>) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.insert(group.number, group.clone()).is_some() || group.inter {
+        if known.insert(group.number, group.clone()).is_some() {
             return;
         }
+        let addressed: Vec<u32> =
+            (0..group.fan).map(|place| group.world_rank(place as i32).unwrap_or(NO_RANK)).collect();
+        let (kind, mut members) = match group.inter {
+            false => (kind::MEMBERS, addressed),
+            true => match group.own.as_deref().and_then(|own| sides(own, &addressed)) {
+                Some(sides) => (kind::SIDES, sides),
+                None => return,
+            },
+        };
+        members.push(members_seal(&members));
+        let records = members.len() as u32;
         let room = rank.region(Region {
-            kind: kind::MEMBERS,
+            kind,
             thread: WHOLE_RANK,
             group: group.number,
             record_bytes: size_of::<u32>() as u16,
-            capacity: group.fan + 1,
+            capacity: records,
             ..Region::default()
         });
         let Some(room) = room else { return rank.dropped(|dropped| &raw mut dropped.communicators) };
         let to = room.start.as_ptr().cast::<u32>();
-        let mut members: Vec<u32> =
-            (0..group.fan).map(|place| group.world_rank(place as i32).unwrap_or(NO_RANK)).collect();
-        members.push(members_seal(&members));
         for (place, member) in members.into_iter().enumerate() {
-            // SAFETY: the region has room for `fan` of them and their seal.
+            // SAFETY: the region has room for all of them.
             unsafe { to.add(place).write(member) };
         }
         // SAFETY: the region's entry is mapped as long as the process runs.
-        unsafe { (&raw mut (*room.entry.as_ptr()).used).write_volatile(group.fan + 1) };
+        unsafe { (&raw mut (*room.entry.as_ptr()).used).write_volatile(records) };
     }
+}
+
+/// Both groups of an intercommunicator in the order that both sides find; `None` where not all are of this world.
+fn sides(own: &[u32], other: &[u32]) -> Option<Vec<u32>> {
+    let (first, second) = if own.first()? < other.first()? { (own, other) } else { (other, own) };
+    let all = [first, &[BETWEEN_SIDES], second].concat();
+    (all.iter().filter(|rank| **rank == NO_RANK).count() == 1).then_some(all)
 }
 
 impl Tracing {

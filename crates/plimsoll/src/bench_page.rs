@@ -6,6 +6,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use experiment::clocks;
 use experiment::comparison::Paired;
 use experiment::cost::cpu_per_message;
+use experiment::findings::Interval;
 use experiment::nearness;
 use experiment::point::{Metric, PointSpec};
 use experiment::sample::Sample;
@@ -95,7 +96,7 @@ fn in_words(point: &Measured) -> [String; 3] {
     let metric = point.spec.pattern.metric();
     let values: Vec<f64> = point.samples.iter().map(|sample| sample.value).collect();
     let (median, interval) = match median_interval(&values) {
-        Some(i) => (quantity(metric, i.median), format!("{} .. {}", quantity(metric, i.low), quantity(metric, i.high))),
+        Some(i) => (quantity(metric, i.median), i.range(|value| quantity(metric, value))),
         None => ("-".to_owned(), "-".to_owned()),
     };
     let costs: Vec<f64> = point.samples.iter().filter_map(|s| cpu_per_message(s).value().copied()).collect();
@@ -108,7 +109,7 @@ pub fn quantity(metric: Metric, value: f64) -> String {
         Metric::HalfRoundTrip if value < 1000.0 => format!("{value:.1} ns"),
         Metric::HalfRoundTrip => format!("{:.2} us", value / 1e3),
         Metric::BytesPerSecond => machine::BytesPerSecond(value).to_string(),
-        Metric::MessagesPerSecond => format!("{:.3} M/s", value / 1e6),
+        Metric::MessagesPerSecond => bench::mpi::pattern::rate(value),
     }
 }
 
@@ -119,7 +120,7 @@ fn against(point: &Measured, first: &Measured) -> String {
     }
     let paired = Paired::performance(&point.samples, &first.samples, point.spec.pattern.metric());
     match paired.interval() {
-        Some(i) => format!("{:.2} ({:.2} .. {:.2})", i.median, i.low, i.high),
+        Some(i) => i.ratio(2, ""),
         None => "cannot tell".to_owned(),
     }
 }
@@ -214,6 +215,9 @@ pub fn notes(measured: &[Measured]) -> Vec<String> {
         .flat_map(|point| &point.samples)
         .filter_map(|sample| sample.accounting.as_ref().map(|accounting| accounting.overhead.0 as f64 / 1e3))
         .collect();
+    if measured.iter().any(|point| (2..Interval::FEWEST).contains(&point.samples.len())) {
+        notes.push(format!("of fewer than {} rounds the range stands in place of an interval", Interval::FEWEST));
+    }
     if let Some(i) = median_interval(&overheads) {
         notes.push(format!("accounting itself took {:.0} us a block, outside its measured time", i.median));
     }

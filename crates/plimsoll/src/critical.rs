@@ -3,6 +3,7 @@
 use machine::{Costs, Result};
 use profile::summary::{Critical, OnPath, SiteSummary, Summary};
 use profile::terminal::place;
+use record::worlds;
 use timeline::Timeline;
 use timeline::places::Places;
 use whatif::answer::walk;
@@ -16,9 +17,14 @@ use whatif::path::{self, Path};
 /// # Errors
 /// The timeline contradicts itself.
 pub fn put(summary: &mut Summary, timeline: &Timeline, costs: &Costs) -> Result<()> {
-    let graph = Graph::of(timeline)?;
+    let graph = Graph::of(timeline, 0)?;
     if graph.is_empty() {
         return Ok(());
+    }
+    if timeline.worlds.len() > 1 {
+        let which = worlds::named(&timeline.worlds, 0);
+        let others = "`plimsoll whatif DIR --world N` goes by that of another";
+        summary.job.notes.push(format!("the critical path is that of {which}; {others}"));
     }
     let (recorded, between) = recorded(summary, &graph);
     let priced = recorded.ways(costs, None).and_then(|ways| {
@@ -65,13 +71,15 @@ pub fn recorded<'s>(summary: &'s Summary, graph: &Graph) -> (Recorded<'s>, bool)
 pub struct Names<'s> {
     /// `None` of a schedule.
     summary: Option<&'s Summary>,
+    world: usize,
     among: Vec<Option<usize>>,
 }
 
 impl<'s> Names<'s> {
-    pub fn of(summary: Option<&'s Summary>, places: &Places) -> Names<'s> {
+    pub fn of(summary: Option<&'s Summary>, world: usize, places: &Places) -> Names<'s> {
         Names {
             summary,
+            world,
             among: summary.map(|summary| profile::sites::among(places, &summary.sites)).unwrap_or_default(),
         }
     }
@@ -88,9 +96,9 @@ impl<'s> Names<'s> {
             .map_or_else(|| format!("{name} (place not known)"), |site| format!("{name} {}", place(site)))
     }
 
-    /// The core that a rank of the first MPI_COMM_WORLD was seen on most often, with its host.
+    /// The core that a rank was seen on most often, with its host.
     pub fn core(&self, rank: u32) -> Option<(&'s str, u32)> {
-        let of = self.summary?.ranks.iter().find(|of| of.world == 0 && of.rank == rank)?;
+        let of = self.summary?.ranks.iter().find(|of| of.world == self.world && of.rank == rank)?;
         Some((of.host.as_str(), *of.cores.value()?.first()?))
     }
 }

@@ -107,7 +107,15 @@ fn run(matches: &clap::ArgMatches) -> Result<ExitCode> {
     {
         return Err(offcodes::become_it());
     }
-    match Cli::from_arg_matches(matches).unwrap_or_else(|error| error.exit()).command {
+    let command = Cli::from_arg_matches(matches).unwrap_or_else(|error| error.exit()).command;
+    // They run commands of the user's, of which nothing is to be left.
+    if matches!(
+        command,
+        Command::Study(_) | Command::Whatif(_) | Command::Map(_) | Command::Try(_) | Command::Mpirun(_)
+    ) {
+        linux::orphans::adopt();
+    }
+    match command {
         Command::Study(arguments) => commands::study::run(arguments),
         Command::Whatif(arguments) => commands::whatif::run(*arguments),
         Command::Map(arguments) => commands::map::run(arguments),

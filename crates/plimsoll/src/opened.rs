@@ -22,6 +22,8 @@ pub struct Opened {
     pub seconds: Option<f64>,
     /// `None` of a schedule.
     pub summary: Option<Summary>,
+    /// Which MPI_COMM_WORLD of the profile the graph is of.
+    pub world: usize,
     places: Places,
 }
 
@@ -43,25 +45,27 @@ fn priced(recorded: Recorded, costs: &Costs, named: Option<&str>, apart: bool) -
 }
 
 impl Opened {
-    /// The same of a profile; its timeline, which takes long to read, is opened thereafter.
+    /// The same of one MPI_COMM_WORLD of a profile; its timeline, which takes long to read, is opened thereafter.
     ///
     /// # Errors
     /// No cost is known of what carried its messages, or it cannot be read, or has no timeline with calls in it.
-    pub fn priced(path: &Path, costs: &Costs, named: Option<&str>) -> Result<Opened> {
+    pub fn priced(path: &Path, world: usize, costs: &Costs, named: Option<&str>) -> Result<Opened> {
         if folder::files(path, folder::TRACE_SUFFIX)?.is_empty() {
-            return Opened::profile(path);
+            return Opened::profile(path, world);
         }
         let profile = Profile::without_timeline(path)?;
         let library = profile.ranks.iter().map(|rank| words(&rank.header.library)).min().unwrap_or_default();
         let hosts: BTreeSet<String> = profile.ranks.iter().map(|rank| words(&rank.header.host)).collect();
         let recorded = Recorded { command: &profile.job.command, library: &library, between: false };
         priced(recorded, costs, named, hosts.len() > 1)?;
-        Opened::profile(path)
+        Opened::profile(path, world)
     }
 
+    /// One MPI_COMM_WORLD of a profile.
+    ///
     /// # Errors
-    /// It cannot be read, or has no timeline with calls in it.
-    pub fn profile(path: &Path) -> Result<Opened> {
+    /// It cannot be read, has no timeline with calls in it, or no such world.
+    pub fn profile(path: &Path, world: usize) -> Result<Opened> {
         let folder = path.display().to_string();
         let mut profile = Profile::open(path)?;
         let summary = Summary::of(&profile);
@@ -69,13 +73,13 @@ impl Opened {
             let next = "profile the program again: plimsoll profile --trace -- mpirun ..";
             return Err(Fault::new(folder, "it has no timeline, which a replay needs", next));
         };
-        let graph = Graph::of(&timeline)?;
+        let graph = Graph::of(&timeline, world).map_err(|fault| fault.within(&folder))?;
         if graph.is_empty() {
             let cause = "no call between MPI_Init and MPI_Finalize was recorded";
             return Err(Fault::new(folder, cause, "see plimsoll report DIR"));
         }
         let (seconds, places) = (summary.job.seconds, timeline.places);
-        Ok(Opened { folder, graph, seconds, summary: Some(summary), places })
+        Ok(Opened { folder, graph, seconds, summary: Some(summary), world, places })
     }
 
     /// # Errors
@@ -84,7 +88,7 @@ impl Opened {
         let folder = file.display().to_string();
         let graph = Graph::of_schedule(&crate::commands::schedule::read(file)?, per_host.unwrap_or(u32::MAX));
         let graph = graph.map_err(|fault| fault.within(&folder))?;
-        Ok(Opened { folder, graph, seconds: None, summary: None, places: Places::default() })
+        Ok(Opened { folder, graph, seconds: None, summary: None, world: 0, places: Places::default() })
     }
 
     pub fn recorded(&self) -> Recorded<'_> {
@@ -98,7 +102,7 @@ impl Opened {
     }
 
     pub fn names(&self) -> Names<'_> {
-        Names::of(self.summary.as_ref(), &self.places)
+        Names::of(self.summary.as_ref(), self.world, &self.places)
     }
 }
 
@@ -115,13 +119,13 @@ mod tests {
         for suffix in [folder::RANK_SUFFIX, folder::TRACE_SUFFIX] {
             std::fs::write(ranks.join(format!("here.1.0.{suffix}")), "nothing of the kind").unwrap();
         }
-        let refused = |named| Opened::priced(place.path(), &Costs::modelled(), named).err().map(|of| of.to_string());
+        let refused = |named| Opened::priced(place.path(), 0, &Costs::modelled(), named).err().map(|of| of.to_string());
         for named in [None, Some("ucx")] {
             let fault = refused(named).unwrap();
             assert!(fault.contains("no cost of this machine was ever measured"), "{fault}");
         }
         let fault = priced_schedule(&Costs::modelled(), Some("ucx")).unwrap_err().to_string();
         assert!(fault.starts_with("carrier ucx: ") && fault.contains("plimsoll calibrate"), "{fault}");
-        assert!(Opened::profile(place.path()).is_err_and(|of| !of.to_string().contains("no cost")));
+        assert!(Opened::profile(place.path(), 0).is_err_and(|of| !of.to_string().contains("no cost")));
     }
 }

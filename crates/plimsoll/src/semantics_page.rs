@@ -94,7 +94,8 @@ fn title(quantity: Quantity) -> &'static str {
 
 fn in_words(quantity: Quantity, value: f64) -> String {
     match quantity {
-        Quantity::ReceiveRate | Quantity::SendRate => format!("{:.2} M/s", value / 1e6),
+        Quantity::ReceiveRate | Quantity::SendRate if value >= 1e6 => format!("{:.2} M/s", value / 1e6),
+        Quantity::ReceiveRate | Quantity::SendRate => bench::mpi::pattern::rate(value),
         _ if value < 10_000.0 => format!("{value:.0} ns"),
         _ => format!("{:.1} us", value / 1e3),
     }
@@ -112,6 +113,7 @@ fn quantities(outcome: &Outcome, semantics: &[Semantics], quantity: Quantity) ->
         let mut row = vec![peers.to_string(), order.to_string()];
         for &one in semantics {
             row.push(match median_interval(&outcome.values(one, (peers, order), quantity)) {
+                Some(i) if i.samples < 2 => in_words(quantity, i.median),
                 Some(i) => {
                     let [low, high] = [i.low, i.high].map(|value| in_words(quantity, value));
                     let low = low.split(' ').next().unwrap_or_default();
@@ -124,7 +126,7 @@ fn quantities(outcome: &Outcome, semantics: &[Semantics], quantity: Quantity) ->
         for &other in semantics.iter().skip(1) {
             let over = outcome.over(semantics[0], other, (peers, order), quantity);
             row.push(match over.and_then(|over| over.interval()) {
-                Some(i) => format!("{:.2}x ({:.2}..{:.2})", i.median, i.low, i.high),
+                Some(i) => i.ratio(2, "x").replace(" .. ", ".."),
                 None => "-".into(),
             });
         }

@@ -99,9 +99,9 @@ fn cells(row: &SweepRow, point: &PointFindings, missing: &mut BTreeSet<String>) 
         if row.core == row.protocol_core { format!("{} (protocol)", row.core) } else { row.core.to_string() },
         point.spec.local_core.to_string(),
         quantity(metric, row.value.median),
-        format!("{} .. {}", quantity(metric, row.value.low), quantity(metric, row.value.high)),
+        row.value.range(|value| quantity(metric, value)),
         match row.gain {
-            Some(gain) => format!("{:.2} ({:.2} .. {:.2})", gain.median, gain.low, gain.high),
+            Some(gain) => gain.ratio(2, ""),
             None if row.core == row.protocol_core => "1".to_owned(),
             None => "cannot tell".to_owned(),
         },

@@ -333,3 +333,19 @@ fn an_mpi_of_one_host_does_not_spread_over_the_nodes() {
     let measured = out.lines().any(|line| line.trim_start().starts_with("vader") && !line.contains("not measured"));
     assert!(measured && job.read("called").is_none(), "{out}{said}");
 }
+
+#[test]
+fn a_job_that_is_over_is_passed_over_and_one_with_more_time_is_not() {
+    let job = Job::of_slurm("here,localhost", "exit 9\n");
+    let said = |job: &Job| {
+        let mut command = job.command(&["machine", "--capability", "--for", "0.1"]);
+        let output = command.env("SLURM_JOB_END_TIME", "1000").output().unwrap();
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let errors = said(&job);
+    assert!(errors.contains("Slurm job 17 ended") && errors.contains("Next: unset SLURM_JOB_ID"), "{errors}");
+    assert_eq!(job.read("called"), None, "a node of it was asked for");
+    job.add("squeue", "echo RUNNING\n");
+    let errors = said(&job);
+    assert!(!errors.contains("job 17 ended") && job.read("called").is_some(), "{errors}");
+}

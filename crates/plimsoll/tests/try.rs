@@ -47,6 +47,49 @@ fn the_slower_of_two_is_told_and_fails_where_it_is_to() {
 }
 
 #[test]
+fn without_a_home_the_verdict_stands_and_nothing_is_kept_in_the_ledger() {
+    let place = tempfile::tempdir().unwrap();
+    let mut attempt = command(place.path(), &["--fail-if", "slower", "--", "true", "--", "sleep", "0.03"]);
+    let Output { status, stdout, stderr } = attempt.env_remove("HOME").env_remove("XDG_STATE_HOME").output().unwrap();
+    let (said, errors) = (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap());
+    assert_eq!(status.code(), Some(5), "{said}{errors}");
+    assert!(errors.contains("note: not in the ledger: folder of plimsoll's state: HOME is not set"), "{errors}");
+}
+
+#[test]
+fn each_run_reads_the_file_that_is_standard_input_and_what_a_pipe_has_is_noted() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("in");
+    fs::write(&file, "1234567\n").unwrap();
+    let arguments = ["--metric", "([0-9]+)", "--", "head", "-c", "4", "--", "head", "-c", "2"];
+    let read = |stdin: Stdio| {
+        let Output { status, stdout, stderr } = command(place.path(), &arguments).stdin(stdin).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (status.code().unwrap(), text(stdout), text(stderr))
+    };
+    let (code, said, errors) = read(fs::File::open(&file).unwrap().into());
+    assert_eq!(code, 0, "{said}{errors}");
+    assert!(said.contains("  1234  today") && said.contains("B is better: "), "{said}");
+    assert!(errors.contains("in from its start."), "{errors}");
+    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    rustix::io::write(&writer, b"1234567\n").unwrap();
+    let (code, _, errors) = read(fs::File::from(reader).into());
+    assert_eq!(code, 1, "nothing was read: {errors}");
+    assert!(errors.contains("note: no run reads what comes by the pipe"), "{errors}");
+}
+
+#[test]
+fn an_exit_status_may_be_the_result() {
+    let place = tempfile::tempdir().unwrap();
+    let commands = ["--", "sh", "-c", "exit 1", "--", "sh", "-c", "sleep 0.03; exit 1"];
+    let (code, _, errors) = attempt(place.path(), &commands);
+    assert!(code == 1 && errors.contains("exit code 1") && errors.contains("--check status"), "{errors}");
+    let (code, said, errors) = attempt(place.path(), &[&["--check", "status"][..], &commands].concat());
+    assert_eq!(code, 0, "{said}{errors}");
+    assert!(said.contains("Keep A") && said.contains("results agree"), "{said}");
+}
+
+#[test]
 fn a_variable_is_varied_and_a_number_of_the_output_counts() {
     let place = tempfile::tempdir().unwrap();
     let script = ["sh", "-c", "echo speed: $LEVEL_of_it.0"];
@@ -66,6 +109,22 @@ fn a_faster_wrong_answer_is_refused() {
     let (code, said, errors) = attempt(place.path(), &commands);
     assert_eq!(code, 4, "{said}{errors}");
     assert!(said.contains("left out: wrong: -4.61, not -4.70") && said.contains("Keep A"), "{said}");
+}
+
+#[test]
+#[ignore = "make check"]
+fn a_daemon_that_cleared_its_environment_ends_with_its_run() {
+    let place = tempfile::tempdir().unwrap();
+    // Its own length tells these processes from all others.
+    let length = format!("600.5{}", std::process::id());
+    let script = format!("env -i sleep {length} >/dev/null 2>&1 & sleep 0.05");
+    let (_, said, errors) =
+        attempt(place.path(), &["--margin", "50", "--", "sh", "-c", &script, "--", "sleep", "0.05"]);
+    assert!(said.contains(" rounds in "), "{said}{errors}");
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let words = processes.filter_map(|process| fs::read(process.path().join("cmdline")).ok());
+    let left = words.filter(|words| String::from_utf8_lossy(words).contains(&length)).count();
+    assert_eq!(left, 0);
 }
 
 #[test]

@@ -124,4 +124,9 @@ fn without_costs_or_counts_the_default_runs_and_says_so() {
     // A run that cannot be recorded is run all the same, and that it was not recorded is said.
     let (code, said) = run(&format!("XDG_STATE_HOME=/proc/none {line}"), place.path());
     assert!(code == 0 && said.contains("set XDG_STATE_HOME to a folder that can be written"), "{said}");
+    let (code, said) = run(&format!("env -u HOME -u XDG_STATE_HOME {line}"), place.path());
+    assert!(
+        code == 0 && said.contains("note: not in the ledger: folder of plimsoll's state: HOME is not set"),
+        "{said}"
+    );
 }

@@ -1,13 +1,15 @@
 //! All that one profiled run left behind.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use machine::{Fault, Result, count};
 use record::folder::{self, rank_files};
-use record::layout::{Thread, clock, words};
+use record::layout::{Header, Thread, clock};
 use record::rank::{left_out, placed};
+use record::worlds;
+pub use record::worlds::World;
 
 use crate::job::Job;
 use crate::tables::{Calls, Tables};
@@ -33,13 +35,6 @@ pub struct Profile {
     pub timeline: Option<Timeline>,
     /// What could not be read, is missing or was dropped, and why.
     pub notes: Vec<String>,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct World {
-    pub name: String,
-    /// Ranks that it has, of which some may not be in the profile.
-    pub size: u32,
 }
 
 impl Profile {
@@ -75,7 +70,7 @@ impl Profile {
             match Tables::open(&file) {
                 Ok(tables) => ranks.push(tables),
                 Err(fault) => {
-                    missing.extend(placed(&file).map(|header| (words(&header.world), header.rank)));
+                    missing.extend(placed(&file));
                     notes.push(left_out(&file, &fault));
                 }
             }
@@ -122,13 +117,13 @@ impl Profile {
         Profile::without(job, ranks, Vec::new())
     }
 
-    /// The same, where the tables of others, by world and rank, are there and cannot be read.
-    fn without(job: Job, ranks: Vec<Tables>, mut unread: Vec<(String, u32)>) -> Profile {
+    /// The same, where the tables of others are there and cannot be read.
+    fn without(job: Job, ranks: Vec<Tables>, mut unread: Vec<Header>) -> Profile {
         let mut profile = Profile { notes: job.notes.clone(), job, ranks, ..Profile::default() };
         profile.share_clocks();
         profile.note_clocks();
         profile.judge_doubts(&mut unread);
-        profile.sort_into_worlds();
+        let unread = profile.sort_into_worlds(&unread);
         profile.note_what_is_missing(&unread);
         profile
     }
@@ -143,6 +138,28 @@ impl Profile {
             return Err(Fault::new("a run", cause, next));
         }
         Ok(())
+    }
+
+    /// Between MPI_Init and MPI_Finalize, of the rank that takes longest. Programs that ran one after the other are added.
+    pub fn seconds(&self) -> f64 {
+        let mut worlds = vec![(f64::INFINITY, f64::NEG_INFINITY, 0.0f64); self.worlds.len()];
+        for rank in &self.ranks {
+            let (from, to) = rank.run();
+            let (began, ended, longest) = &mut worlds[rank.world];
+            *began = began.min(rank.realtime(from));
+            *ended = ended.max(rank.realtime(to));
+            *longest = longest.max(rank.seconds(to - from));
+        }
+        worlds.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let (mut sum, mut longest, mut until) = (0.0, 0.0f64, f64::NEG_INFINITY);
+        for (began, ended, seconds) in worlds {
+            if began >= until {
+                sum += std::mem::take(&mut longest);
+            }
+            longest = longest.max(seconds);
+            until = until.max(ended);
+        }
+        sum + longest
     }
 
     /// Whether the run is over, as far as its files say.
@@ -184,7 +201,7 @@ impl Profile {
     }
 
     /// Tables that do not agree with themselves are shown with that said, but for what cannot be by any clock.
-    fn judge_doubts(&mut self, unread: &mut Vec<(String, u32)>) {
+    fn judge_doubts(&mut self, unread: &mut Vec<Header>) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(u64::MAX, |since| since.as_nanos() as u64);
         let (notes, until) = (&mut self.notes, self.job.ended.unwrap_or(now));
         self.ranks.retain(|rank| {
@@ -210,7 +227,7 @@ impl Profile {
                      the job ran. Next: profile the program again",
                     header.rank
                 ));
-                unread.push((words(&header.world), header.rank));
+                unread.push(*header);
                 return false;
             }
             notes.push(format!(
@@ -222,42 +239,37 @@ impl Profile {
         });
     }
 
-    fn sort_into_worlds(&mut self) {
-        let mut found: BTreeMap<String, (u64, u32)> = BTreeMap::new();
-        for rank in &self.ranks {
-            let (started, size) = found.entry(words(&rank.header.world)).or_insert((u64::MAX, 0));
-            *started = (*started).min(rank.header.started.realtime);
-            *size = (*size).max(rank.header.size);
+    /// Returns the world and the rank of those that cannot be read. A world of which no tables are there is left out.
+    fn sort_into_worlds(&mut self, unread: &[Header]) -> Vec<(usize, u32)> {
+        let (worlds, places) = worlds::of(self.ranks.iter().map(|rank| &rank.header).chain(unread));
+        let (own, of_unread) = places.split_at(self.ranks.len());
+        let shown: Vec<usize> = (0..worlds.len()).filter(|world| own.contains(world)).collect();
+        let place = |world: usize| shown.binary_search(&world).ok();
+        for (rank, world) in self.ranks.iter_mut().zip(own) {
+            rank.world = place(*world).unwrap_or(0);
         }
-        // The world that others were spawned from began first.
-        let mut worlds: Vec<_> = found.into_iter().collect();
-        worlds.sort_by_key(|(_, (started, _))| *started);
-        self.worlds = worlds.into_iter().map(|(name, (_, size))| World { name, size }).collect();
-        for rank in &mut self.ranks {
-            let name = words(&rank.header.world);
-            rank.world = self.worlds.iter().position(|world| world.name == name).unwrap_or(0);
-        }
+        self.worlds = shown.iter().map(|world| worlds[*world].clone()).collect();
         self.ranks.sort_by_key(|rank| (rank.world, rank.header.rank, rank.header.started.realtime));
+        unread.iter().zip(of_unread).filter_map(|(header, world)| Some((place(*world)?, header.rank))).collect()
     }
 
-    fn note_what_is_missing(&mut self, unread: &[(String, u32)]) {
+    fn note_what_is_missing(&mut self, unread: &[(usize, u32)]) {
         for (place, world) in self.worlds.iter().enumerate() {
-            let without_tables = unread.iter().filter(|(name, _)| *name == world.name).map(|(_, rank)| *rank);
+            let without_tables = unread.iter().filter(|(of, _)| *of == place).map(|(_, rank)| *rank);
             let with_tables = self.ranks.iter().filter(|rank| rank.world == place).map(|rank| rank.header.rank);
-            let mut seen: BTreeMap<u32, u32> = without_tables.map(|rank| (rank, 1)).collect();
-            with_tables.for_each(|rank| *seen.entry(rank).or_default() += 1);
-            let of = if self.worlds.len() > 1 { format!(" of world {place}") } else { String::new() };
-            let missing = runs(gaps(seen.keys().copied(), world.size));
-            let twice = ranges(seen.iter().filter(|(_, seen)| **seen > 1).map(|(rank, _)| *rank));
+            let seen: BTreeSet<u32> = without_tables.chain(with_tables).collect();
+            let of = if self.worlds.len() > 1 {
+                format!(" of {}", worlds::named(&self.worlds, place))
+            } else {
+                String::new()
+            };
+            let missing = runs(gaps(seen.into_iter(), world.size));
             if !missing.is_empty() {
                 self.notes.push(format!(
                     "there are no tables of rank {missing}{of}: copy {}/ from its host, or see what it printed. If others \
                      waited for it, that passes for transfer",
                     folder::RANKS
                 ));
-            }
-            if !twice.is_empty() {
-                self.notes.push(format!("there are several tables of rank {twice}{of}, all counted"));
             }
         }
         let paused = self.ranks.iter().filter(|rank| rank.phases.iter().any(|phase| phase.level == 0)).count();

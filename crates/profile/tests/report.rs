@@ -11,6 +11,7 @@ use profile::live::Here;
 use profile::profile::Profile;
 use profile::summary::{State, Summary};
 use profile::terminal::{Screen, paper, render};
+use record::folder;
 use record::functions::named;
 use record::layout::{Phase, kind, text};
 
@@ -138,6 +139,35 @@ fn worlds_that_were_spawned_stay_apart() {
     assert_eq!(places, [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1)]);
     assert_eq!(summary.matrices.iter().map(|matrix| matrix.ranks).collect::<Vec<_>>(), [4, 2]);
     assert!(summary.job.complete && summary.job.expected == 6, "{:?}", summary.job);
+}
+
+#[test]
+fn programs_that_one_launch_runs_in_turn_are_worlds_with_their_times_added() {
+    let mut ranks = halo();
+    for mut later in halo() {
+        let header = &mut later.image.header;
+        header.pid += 100;
+        header.program = text("/bin/later");
+        for moment in [&mut header.started, &mut header.latest] {
+            moment.realtime += 20 * SECOND;
+        }
+        ranks.push(later);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), &job(), &mut ranks);
+    let profile = Profile::open(folder.path()).unwrap();
+    let worlds: Vec<_> = profile.worlds.iter().map(|world| (world.program(), world.size)).collect();
+    assert_eq!(worlds, [("/bin/app".to_owned(), 4), ("/bin/later".to_owned(), 4)]);
+    assert!((profile.seconds() - 20.0).abs() < 1e-6, "{}", profile.seconds());
+    profile.whole().unwrap();
+    let summary = Summary::of(&profile);
+    assert!(summary.job.complete && !summary.job.notes.iter().any(|note| note.contains("tables")), "{:?}", summary.job);
+    // What one of the second program left is damaged.
+    fs::write(folder::rank_file(folder.path(), "node-a", 1103), "rubbish").unwrap();
+    let profile = Profile::open(folder.path()).unwrap();
+    let missing = "there are no tables of rank 3 of world 1 of 2 (/bin/later)";
+    assert!(profile.notes.iter().any(|note| note.starts_with(missing)), "{:?}", profile.notes);
+    assert!(profile.whole().unwrap_err().cause().contains("7 of 8 ranks"));
 }
 
 #[test]

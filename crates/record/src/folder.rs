@@ -6,6 +6,7 @@
 //! DIR/ranks/HOST.PID.K.trace   the timeline of its thread K, where asked for
 //! DIR/hosts/HOST.samples       what the cores of a host did, and its ranks, moment by moment
 //! DIR/hosts/placed             which rank is on which host, where delays are asked for by host
+//! DIR/hosts/HOST.PID.past      calls of MPI in a process that the recorder does not see ([`past`])
 //! DIR/hosts/BOOT.sampled       somebody samples the host whose present start is BOOT
 //! ```
 
@@ -20,6 +21,15 @@ pub const HOSTS: &str = "hosts";
 pub const RANK_SUFFIX: &str = "rank";
 pub const TRACE_SUFFIX: &str = "trace";
 pub const SAMPLES_SUFFIX: &str = "samples";
+pub const PAST_SUFFIX: &str = "past";
+
+/// What a line of a [`past_file`] begins with; a file follows.
+pub mod past {
+    /// No call was seen: functions are taken from this library of an MPI itself.
+    pub const ALL: &str = "all";
+    /// What this object calls is not seen: it is bound to the MPI itself.
+    pub const SOME: &str = "some";
+}
 
 /// What the preloaded library is told by its environment; `plimsoll profile` sets it.
 pub mod variable {
@@ -62,6 +72,10 @@ pub fn sampled_mark(folder: &Path, boot: &str) -> PathBuf {
 /// A line for each rank: its number and its host, with a blank between them.
 pub fn placed_file(folder: &Path) -> PathBuf {
     folder.join(HOSTS).join("placed")
+}
+
+pub fn past_file(folder: &Path, host: &str, pid: u32) -> PathBuf {
+    folder.join(HOSTS).join(format!("{}.{pid}.{PAST_SUFFIX}", host_word(host)))
 }
 
 pub fn samples_file(folder: &Path, host: &str) -> PathBuf {

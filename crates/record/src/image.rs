@@ -46,7 +46,7 @@ impl Image {
             kind::SITES => seal_each(&mut bytes, Site::sealed),
             kind::MODULES => seal_each(&mut bytes, Module::sealed),
             kind::PHASES => seal_each(&mut bytes, Phase::sealed),
-            kind::MEMBERS => {
+            kind::MEMBERS | kind::SIDES => {
                 let members: Vec<u32> = bytes.chunks_exact(4).flat_map(u32::read_from_bytes).collect();
                 bytes.extend(members_seal(&members).as_bytes());
             }

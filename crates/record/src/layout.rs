@@ -28,7 +28,7 @@ use crate::seal;
 
 pub const MAGIC: [u8; 8] = *b"PLIMRANK";
 /// Raised when the layout changes.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 pub const PAGE: usize = 4096;
 /// Where the sealed part of the header is once more.
 pub const COPY: usize = PAGE / 2;
@@ -206,6 +206,9 @@ pub mod kind {
     /// u32 by rank of the communicator: its members' ranks in MPI_COMM_WORLD, and after the last a seal of them. `group` is
     /// the communicator's number.
     pub const MEMBERS: u16 = 7;
+    /// The same of an intercommunicator: both groups, as either side writes them, that with the first rank before the other,
+    /// with [`super::BETWEEN_SIDES`] between them.
+    pub const SIDES: u16 = 8;
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -439,6 +442,9 @@ impl Phase {
         self.sealed().seal == self.seal
     }
 }
+
+/// No rank: what stands between the two groups of an intercommunicator.
+pub const BETWEEN_SIDES: u32 = u32::MAX;
 
 /// The record after the last member of a communicator.
 pub fn members_seal(members: &[u32]) -> u32 {

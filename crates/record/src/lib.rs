@@ -20,3 +20,4 @@ pub mod scale;
 pub mod seal;
 pub mod trace;
 pub mod untrusted;
+pub mod worlds;

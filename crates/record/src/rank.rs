@@ -56,6 +56,8 @@ pub struct Rank {
     pub phases: Vec<Phase>,
     /// The members of each communicator, by its number: their ranks in MPI_COMM_WORLD.
     pub members: BTreeMap<u32, Vec<u32>>,
+    /// Both groups of each intercommunicator, by its number, as both sides have them ([`kind::SIDES`]).
+    pub sides: BTreeMap<u32, Vec<u32>>,
     /// What in it does not agree with itself, though a process that did not end in order may leave it so: its figures are
     /// not to be trusted. `None`: nothing.
     pub doubt: Option<String>,
@@ -185,6 +187,7 @@ struct Read {
     peers: Vec<(u16, Vec<Peer>)>,
     phases: Vec<Phase>,
     members: BTreeMap<u32, Vec<u32>>,
+    sides: BTreeMap<u32, Vec<u32>>,
     /// The first part that is not what it was when the file was closed.
     changed: Option<String>,
     doubt: Option<String>,
@@ -235,12 +238,13 @@ impl Read {
                     self.phases.push(phase);
                 }
             }
-            kind::MEMBERS => {
+            kind::MEMBERS | kind::SIDES => {
                 let mut members: Vec<u32> = records(bytes).take(region.used as usize).collect();
                 let seal = members.pop();
                 if region.used == region.capacity {
                     whole(seal == Some(layout::members_seal(&members)))?;
-                    self.members.insert(region.group, members);
+                    let of = if region.kind == kind::SIDES { &mut self.sides } else { &mut self.members };
+                    of.insert(region.group, members);
                 } else {
                     whole(region.used == 0)?;
                 }
@@ -290,6 +294,7 @@ impl Read {
             peers,
             phases: self.phases,
             members: self.members,
+            sides: self.sides,
             doubt,
         })
     }
@@ -439,7 +444,7 @@ impl<'a> Source<'a> {
             kind::PEERS => (size_of::<Peer>(), Some(region.capacity)),
             kind::MODULES => (size_of::<Module>(), None),
             kind::PHASES => (size_of::<Phase>(), None),
-            kind::MEMBERS => (size_of::<u32>(), None),
+            kind::MEMBERS | kind::SIDES => (size_of::<u32>(), None),
             _ => return Err("it is of no kind that there is"),
         };
         if usize::from(region.record_bytes) != records || fixed.is_some_and(|count| count != region.capacity) {

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use machine::fault::{Fault, Result};
 use machine::reading::Reading;
+use machine::spelling::meant;
 use machine::{Bytes, CoreId, Machine, count, nesting};
 use serde::Deserialize;
 use whatif::simulate::cluster::power::{Joules, Watts, joules};
@@ -178,6 +179,8 @@ pub struct Outcome {
     pub engines: Option<engines::Outcome>,
 }
 
+const OF_PROGRAMS: &str = "docs/simulate.md has each program with its keys";
+
 /// Cores of all machines at most, and ranks of all hosts.
 const MOST: usize = 1 << 20;
 
@@ -224,7 +227,8 @@ impl Simulation {
         nesting::read(|| {
             let file: File = toml::from_str(text).map_err(|e| {
                 let (line, _) = machine::fault::line_and_column(text, e.span().map_or(0, |span| span.start));
-                Fault::new(format!("line {line}"), e.message(), "docs/simulate.md has each part with its keys")
+                let next = meant(e.message(), "docs/simulate.md has each part with its keys");
+                Fault::new(format!("line {line}"), e.message(), next)
             })?;
             Simulation::of(file, folder)
         })
@@ -494,7 +498,7 @@ impl Program {
     fn runs(self, ranks: u32, folder: &Path) -> Result<(String, Runs)> {
         let name = self.kind.get("name").and_then(|name| name.as_str()).unwrap_or("").to_owned();
         let kind = Kind::deserialize(self.kind)
-            .map_err(|e| Fault::new("program", e.message(), "docs/simulate.md has each program with its keys"))?;
+            .map_err(|e| Fault::new("program", e.message(), meant(e.message(), OF_PROGRAMS)))?;
         kind.check()?;
         let computed = |us: f64| ns(us, "computing_us");
         let halo = |dimensions, steps, bytes, computing: f64, uneven: f64, seed, sum| -> Result<Halo> {

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use machine::spelling::meant;
 use machine::{Fault, Result, nesting};
 use serde::Deserialize;
 use toml::{Table, Value};
@@ -60,7 +61,8 @@ impl Original {
         let file = File::deserialize(whole).map_err(|e| {
             let keys: Vec<&str> = replaced.iter().map(|(key, _)| key.as_str()).collect();
             let subject = format!("{} with other {}", self.path.display(), keys.join(", "));
-            Fault::new(subject, e.message().trim(), "docs/simulate.md has each part with its keys")
+            let said = e.message().trim();
+            Fault::new(subject, said, meant(said, "docs/simulate.md has each part with its keys"))
         })?;
         let folder = self.path.parent().unwrap_or(Path::new("."));
         Simulation::of(file, folder).map_err(|fault| fault.within(self.path.display()))
@@ -149,6 +151,7 @@ mod tests {
         for (key, said) in [
             ("links.latency_us", "there is no 'links'"),
             ("link.latency", "unknown field `latency`"),
+            ("link.latency_u", "Next: did you mean 'latency_us'?"),
             ("machine.7.count", "there is no 'machine.7'"),
             ("program.bytes", "invalid type"),
         ] {

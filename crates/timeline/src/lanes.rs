@@ -5,7 +5,7 @@ use std::path::Path;
 
 use machine::{Fault, Result};
 use record::folder;
-use record::layout::{Moment, words};
+use record::layout::Moment;
 use record::rank::Rank as Tables;
 use record::trace::{Decoder, site};
 use record::untrusted;
@@ -51,6 +51,8 @@ impl Clock {
 
 pub(super) struct Source {
     pub tables: Tables,
+    /// Place in [`super::Timeline::worlds`].
+    pub world: usize,
     pub lanes: Vec<Lane>,
 }
 
@@ -96,7 +98,7 @@ impl Source {
                 Err(fault) => notes.push(format!("rank {rank}, thread {thread}: its timeline is left out: {fault}")),
             }
         }
-        Ok(Some(Source { tables, lanes }))
+        Ok(Some(Source { tables, world: 0, lanes }))
     }
 }
 
@@ -128,18 +130,6 @@ impl Lane {
         file.shrink_to_fit();
         Ok(Lane { thread, file, end, sites: Vec::new(), damage })
     }
-}
-
-/// The one that others were spawned from began first.
-pub(super) fn worlds(sources: &[Source]) -> Vec<String> {
-    let mut found: HashMap<String, u64> = HashMap::new();
-    for source in sources {
-        let started = found.entry(words(&source.tables.header.world)).or_insert(u64::MAX);
-        *started = (*started).min(source.tables.header.started.realtime);
-    }
-    let mut worlds: Vec<_> = found.into_iter().collect();
-    worlds.sort_by(|one, other| (one.1, &one.0).cmp(&(other.1, &other.0)));
-    worlds.into_iter().map(|(name, _)| name).collect()
 }
 
 /// Time 0, ns since 1970, and the clock of each rank.

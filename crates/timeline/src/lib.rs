@@ -24,9 +24,10 @@ use std::path::Path;
 use foldhash::{HashMap, HashMapExt};
 use machine::{Fault, Result, count};
 use record::folder::{self, files, rank_files};
-use record::layout::{Header, words};
+use record::layout::words;
 use record::rank::left_out;
 use record::samples::Samples;
+use record::worlds::{self, World};
 
 use places::Places;
 
@@ -42,7 +43,7 @@ pub use walk::{Kind, Operation, Step, Walk};
 #[derive(Debug)]
 pub struct Timeline {
     /// What tells each MPI_COMM_WORLD from the others, in the order in which they began.
-    pub worlds: Vec<String>,
+    pub worlds: Vec<World>,
     /// The ranks, by world, then by rank.
     pub ranks: Vec<Rank>,
     /// The communicators that the ranks use between them.
@@ -86,7 +87,7 @@ pub struct Rank {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Communicator {
     pub world: usize,
-    /// Ranks of the world by rank of the communicator; empty where they are not known.
+    /// Ranks of the world by rank of the communicator; empty of an intercommunicator, which has two groups.
     pub members: Vec<u32>,
 }
 
@@ -130,13 +131,11 @@ impl Timeline {
     }
 
     fn of(mut sources: Vec<lanes::Source>, samples: &[Samples], mut notes: Vec<String>) -> Timeline {
-        let worlds = lanes::worlds(&sources);
-        let world = |header: &Header| worlds.iter().position(|world| *world == words(&header.world)).unwrap_or(0);
-        sources.sort_by_key(|source| {
-            (world(&source.tables.header), source.tables.header.rank, source.tables.header.started.realtime)
-        });
+        let (worlds, of) = worlds::of(sources.iter().map(|source| &source.tables.header));
+        sources.iter_mut().zip(of).for_each(|(source, world)| source.world = world);
+        sources.sort_by_key(|source| (source.world, source.tables.header.rank, source.tables.header.started.realtime));
         let (origin, clocks) = lanes::clocks(&sources, &mut notes);
-        let (communicators, numbers) = communicators(&sources, world);
+        let (communicators, numbers) = communicators(&sources);
         let mut places = Places::default();
         sources.iter_mut().for_each(|source| source.place_sites(&mut places));
         let silent: Vec<_> = sources.iter().filter(|source| source.lanes.is_empty()).collect();
@@ -149,7 +148,7 @@ impl Timeline {
             .zip(clocks)
             .zip(numbers)
             .map(|((source, clock), communicators)| Rank {
-                world: world(&source.tables.header),
+                world: source.world,
                 rank: source.tables.header.rank,
                 host: words(&source.tables.header.host),
                 pid: source.tables.header.pid,
@@ -201,22 +200,23 @@ impl Rank {
 }
 
 /// Ranks number their communicators by themselves. Those with the same members are the same where they come in the same
-/// order, as MPI demands that communicators are made in.
-fn communicators(
-    sources: &[lanes::Source],
-    world: impl Fn(&Header) -> usize,
-) -> (Vec<Communicator>, Vec<HashMap<u32, u32>>) {
-    let mut known: BTreeMap<(usize, Vec<u32>, usize), u32> = BTreeMap::new();
+/// order, as MPI demands that communicators are made in. Of intercommunicators the messages are followed, and not the collective
+/// operations, whose members have two roles each.
+fn communicators(sources: &[lanes::Source]) -> (Vec<Communicator>, Vec<HashMap<u32, u32>>) {
+    let mut known: BTreeMap<(usize, bool, Vec<u32>, usize), u32> = BTreeMap::new();
     let mut all: Vec<Communicator> = Vec::new();
     let mut numbers = Vec::new();
     for source in sources {
-        let world = world(&source.tables.header);
-        let mut times: BTreeMap<&[u32], usize> = BTreeMap::new();
+        let world = source.world;
+        let mut times: BTreeMap<(bool, &[u32]), usize> = BTreeMap::new();
         let mut own = HashMap::new();
-        for (number, members) in &source.tables.members {
-            let time = times.entry(members).or_default();
-            let id = *known.entry((world, members.clone(), *time)).or_insert_with(|| {
-                all.push(Communicator { world, members: members.clone() });
+        let within = source.tables.members.iter().map(|one| (false, one));
+        let between = source.tables.sides.iter().map(|one| (true, one));
+        for (is_inter, (number, members)) in within.chain(between) {
+            let time = times.entry((is_inter, members.as_slice())).or_default();
+            let id = *known.entry((world, is_inter, members.clone(), *time)).or_insert_with(|| {
+                let members = if is_inter { Vec::new() } else { members.clone() };
+                all.push(Communicator { world, members });
                 all.len() as u32 - 1
             });
             *time += 1;

@@ -108,7 +108,9 @@ pub fn write(folder: &Path, size: u32, written: &Written, communicators: &[(u32,
     header.boot = text("b");
     header.threads = written.threads.len() as u32;
     for (number, members) in communicators {
-        image.region::<u32>(kind::MEMBERS, record::layout::WHOLE_RANK, (0, *number), members);
+        let is_inter = members.contains(&record::layout::BETWEEN_SIDES);
+        let kind = if is_inter { kind::SIDES } else { kind::MEMBERS };
+        image.region::<u32>(kind, record::layout::WHOLE_RANK, (0, *number), members);
     }
     let ranks = folder.join(record::folder::RANKS);
     std::fs::create_dir_all(&ranks).unwrap();

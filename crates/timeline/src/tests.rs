@@ -295,6 +295,34 @@ fn communicators_are_the_same_by_members_and_order() {
     assert_eq!(waits_of(&timeline, 0, "Barrier").ns(), [0, 0, 200, 0]);
 }
 
+/// Coupled programs: one rank on the one side, two on the other.
+#[test]
+fn messages_between_the_groups_of_an_intercommunicator_find_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let sides = vec![0, record::layout::BETWEEN_SIDES, 1, 2];
+    for rank in 0..3u32 {
+        let mut lines = Lines::default();
+        match rank {
+            0 => {
+                lines.call("Send", (1000, 1100), (1, 5, 8));
+                lines.call("Send", (1200, 1300), (2, 5, 8));
+            }
+            _ => _ = lines.call("Recv", (500, 1400), (0, 5, 8)),
+        }
+        // A collective operation between groups is not taken for one within one.
+        lines.collective("Barrier", (2000, 2100), NONE, 0);
+        let number = 2 + rank;
+        lines.calls.iter_mut().for_each(|(call, ..)| call.communicator = number);
+        let own = if rank == 0 { vec![0] } else { vec![1, 2] };
+        let communicators = [(9, own), (number, sides.clone())];
+        write(folder.path(), 3, &Written { rank, threads: vec![lines] }, &communicators);
+    }
+    let timeline = open(&folder);
+    assert_eq!((timeline.matches.messages, timeline.matches.unmatched, timeline.matches.operations), (2, 0, 0));
+    assert_eq!(waits_of(&timeline, 1, "Recv").ns(), [500, 0, 0, 0]);
+    assert_eq!(waits_of(&timeline, 2, "Recv").ns(), [700, 0, 0, 0]);
+}
+
 #[test]
 fn threads_of_a_rank_are_one_sequence() {
     let folder = tempfile::tempdir().unwrap();

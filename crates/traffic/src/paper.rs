@@ -135,8 +135,8 @@ impl Paper<'_> {
         for ((name, _), series) in bodies.iter().zip(&all) {
             match median_interval(&series.values(|paced| Some(paced.value))) {
                 Some(i) => {
-                    let [middle, low, high] = [i.median, i.low, i.high].map(|rate| rate / 1e6);
-                    let _ = writeln!(text, "  {name:<9}{middle:>8.3} Mpps ({low:.3} .. {high:.3})");
+                    let ends = i.range(|rate| format!("{:.3}", rate / 1e6));
+                    let _ = writeln!(text, "  {name:<9}{:>8.3} Mpps ({ends})", i.median / 1e6);
                 }
                 None => text += &format!("  {name:<9} not measured\n"),
             }
@@ -293,7 +293,7 @@ impl Target {
 fn judged(targets: &[Target], all: &[Series<Paced>]) -> String {
     let line = |target: &Target| {
         let (ratio, verdict) = target.judge(all);
-        let ratio = ratio.map_or("-".to_owned(), |i| format!("{:.1}x ({:.1} .. {:.1})", i.median, i.low, i.high));
+        let ratio = ratio.map_or("-".to_owned(), |i| i.ratio(1, "x"));
         format!("  {}: {ratio}, {}: {verdict}\n", target.words, target.bound)
     };
     let failures = all.iter().flat_map(|series| &series.failures).map(|failure| format!("  {failure}\n"));

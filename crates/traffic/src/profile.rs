@@ -282,7 +282,8 @@ impl fmt::Display for BitsPerSecond {
         let text = match self.0 {
             b if b >= 1e9 => format!("{:.2} Gbit/s", b / 1e9),
             b if b >= 1e6 => format!("{:.1} Mbit/s", b / 1e6),
-            b => format!("{:.1} kbit/s", b / 1e3),
+            b if b >= 1e3 => format!("{:.1} kbit/s", b / 1e3),
+            b => format!("{b:.1} bit/s"),
         };
         f.pad(&text)
     }

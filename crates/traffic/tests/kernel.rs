@@ -214,7 +214,7 @@ fn a_second_profile_is_refused_or_sent_whole() {
     let Some(lab) = lab() else { return };
     let mut sending = sender(&lab);
     let mut ask = asked(&lab, Pacing::Rate { clock_every: 1 }, &[(60, 0)], 100);
-    ask.runs = 1 << 20;
+    ask.runs = 1 << 18;
     sending.run(&ask);
     let (mut refused, mut sent) = (0, 0);
     let until = Instant::now() + Duration::from_secs(60);

@@ -24,7 +24,8 @@ fn build() -> wasmtime::Result<Engine> {
         // A counter that is compared at each loop and function; fuel adds an addition to every block.
         .epoch_interruption(true)
         .max_wasm_stack(STACK)
-        .cranelift_opt_level(OptLevel::Speed)
+        // Tests compile more than they run.
+        .cranelift_opt_level(if cfg!(debug_assertions) { OptLevel::None } else { OptLevel::Speed })
         // What offcodes have no use for is not there to be attacked.
         .wasm_memory64(false)
         .wasm_multi_memory(false)

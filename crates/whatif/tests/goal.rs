@@ -1,6 +1,7 @@
 //! What is exported of recorded programs, and what the simulator reads, are the same.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use profile::export::goal;
 use proptest::prelude::*;
@@ -9,6 +10,7 @@ use record::image::Image;
 use record::layout::{Moment, Thread, WHOLE_RANK, clock, kind, text};
 use record::trace::{Call, Encoder, Header, block, peer, tag};
 use timeline::Timeline;
+use whatif::graph::Graph;
 use whatif::simulate::loggops::Parameters;
 use whatif::simulate::{Kind, Operation, goal::read, run};
 
@@ -55,6 +57,12 @@ fn calls(ranks: u32, rank: u32, steps: &[Step]) -> Vec<Call> {
 fn record(ranks: u32, steps: &[Step]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(folder.path().join(record::folder::RANKS)).unwrap();
+    run_in(folder.path(), 0, ranks, steps);
+    folder
+}
+
+/// The ranks of the `nth` launch of the job.
+fn run_in(folder: &Path, nth: u32, ranks: u32, steps: &[Step]) {
     for rank in 0..ranks {
         let calls = calls(ranks, rank, steps);
         let trace = Header::new(0, STARTED, 1, 0);
@@ -66,12 +74,13 @@ fn record(ranks: u32, steps: &[Step]) -> tempfile::TempDir {
         }
         let file = block::file(&trace, &file);
         let mut image = Image::default();
-        let (header, pid) = (&mut image.header, 100 + rank);
+        let (header, pid) = (&mut image.header, 100 * (nth + 1) + rank);
         (header.placed, header.rank, header.size, header.pid) = (1, rank, ranks, pid);
         (header.clock, header.threads) = (clock::COUNTER, 1);
         header.started = Moment { ticks: STARTED, monotonic: 5_000, realtime: 7_000_000_000 };
         header.latest = Moment { ticks: STARTED + 1_000_000, monotonic: 1_005_000, realtime: 7_001_000_000 };
-        (header.host, header.world, header.boot) = (text("here"), text("w"), text("b"));
+        header.started.realtime += u64::from(nth);
+        (header.host, header.world, header.boot) = (text("here"), text(&format!("w{nth}")), text("b"));
         image.region::<u32>(kind::MEMBERS, WHOLE_RANK, (0, 0), &(0..ranks).collect::<Vec<_>>());
         image.region(kind::THREAD, 0, (0, 0), &[Thread { traced: file.len() as u64, ..Thread::default() }]);
         let mut rows: BTreeMap<_, Vec<(u64, u64)>> = BTreeMap::new();
@@ -81,10 +90,9 @@ fn record(ranks: u32, steps: &[Step]) -> tempfile::TempDir {
         for (id, calls) in rows {
             image.row(0, id, 0, calls);
         }
-        std::fs::write(record::folder::trace_file(folder.path(), "here", pid, 0), &file).unwrap();
-        image.write(&record::folder::rank_file(folder.path(), "here", pid)).unwrap();
+        std::fs::write(record::folder::trace_file(folder, "here", pid, 0), &file).unwrap();
+        image.write(&record::folder::rank_file(folder, "here", pid)).unwrap();
     }
-    folder
 }
 
 fn line(operation: &Operation) -> String {
@@ -106,6 +114,23 @@ fn step() -> impl Strategy<Value = Step> {
             bytes
         }),
     ]
+}
+
+#[test]
+fn each_world_of_a_profile_has_a_schedule_and_a_graph_of_its_own() {
+    let ring = |bytes| Step::Ring { bytes, tag: 0, computing: 10 };
+    let folder = record(2, &[ring(8)]);
+    run_in(folder.path(), 1, 3, &[ring(16), ring(16)]);
+    let timeline = Timeline::open(folder.path()).unwrap().unwrap();
+    for (world, ranks, messages) in [(0, 2, 2), (1, 3, 6)] {
+        let exported = goal(&timeline, world, &mut Vec::<u8>::new()).unwrap();
+        assert_eq!((exported.ranks, exported.messages), (ranks, messages));
+        let graph = Graph::of(&timeline, world).unwrap();
+        assert_eq!((graph.hosts.len(), graph.lanes.len()), (ranks, ranks));
+        let which = format!("this is world {world} of 2");
+        assert!([&exported.notes, &graph.notes].iter().all(|notes| notes.iter().any(|note| note.starts_with(&which))));
+    }
+    assert!(Graph::of(&timeline, 2).unwrap_err().cause().contains("2 worlds"));
 }
 
 proptest! {

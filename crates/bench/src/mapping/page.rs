@@ -88,10 +88,7 @@ fn exchange(findings: &Findings, imbalance: f64) -> String {
 }
 
 fn times(value: Option<Interval>) -> String {
-    let Some(Interval { median, low, high, .. }) = value else { return "not measured".into() };
-    // Of few rounds the interval is as good as open.
-    let high = if high < 100.0 { format!("{high:.2}") } else { ">100".into() };
-    format!("{median:.2}x ({low:.2} .. {high})")
+    value.map_or_else(|| "not measured".into(), |value| value.ratio(2, "x"))
 }
 
 fn notes(findings: &Findings) -> String {

@@ -118,9 +118,7 @@ fn values(here: &[&Measured], tasks: &[Task]) -> String {
         for measured in here {
             let pattern = task.pattern;
             let (median, interval) = match value(measured, task) {
-                Some(Interval { median, low, high, .. }) => {
-                    (pattern.quantity(median), format!("{} .. {}", pattern.quantity(low), pattern.quantity(high)))
-                }
+                Some(of) => (pattern.quantity(of.median), of.range(|value| pattern.quantity(value))),
                 None => ("-".to_owned(), "not measured".to_owned()),
             };
             let over = match peer {

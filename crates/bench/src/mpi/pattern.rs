@@ -37,6 +37,15 @@ pub enum Pattern {
     AllReduce,
 }
 
+/// Messages a second, for readers.
+pub fn rate(a_second: f64) -> String {
+    match a_second {
+        rate if rate >= 1e5 => format!("{:.3} M/s", rate / 1e6),
+        rate if rate >= 100.0 => format!("{:.3} k/s", rate / 1e3),
+        rate => format!("{rate:.2} /s"),
+    }
+}
+
 impl Pattern {
     pub const ALL: [Pattern; 10] = [
         Pattern::Latency,
@@ -103,7 +112,7 @@ impl Pattern {
         match self {
             Pattern::Overlap => format!("{:.0} %", value * 100.0),
             Pattern::Bandwidth | Pattern::ColdBandwidth => BytesPerSecond(value).to_string(),
-            Pattern::Rate => format!("{:.3} M/s", value / 1e6),
+            Pattern::Rate => rate(value),
             _ if value < 1000.0 => format!("{value:.1} ns"),
             _ => format!("{:.2} us", value / 1e3),
         }
@@ -179,6 +188,7 @@ mod tests {
         assert_eq!(Pattern::Bandwidth.value(Bytes(1 << 20), &figures(1, 1_000_000_000)), 64.0 * 1048576.0);
         assert_eq!(Pattern::Exchange.quantity(Pattern::Exchange.value(Bytes(8), &figures(10, 50_000))), "5.00 us");
         let beside = Figures { transfer: 100, computing: 100, ..figures(10, 1250) };
+        assert_eq!([1.5e6, 2_300.0, 0.25].map(rate), ["1.500 M/s", "2.300 k/s", "0.25 /s"]);
         assert_eq!(Pattern::Overlap.quantity(Pattern::Overlap.value(Bytes(8), &beside)), "75 %");
     }
 

@@ -34,6 +34,9 @@ impl Program {
         if output.status.success() {
             return Ok(program);
         }
+        if linux::signal::interrupted() {
+            return Err(Fault::new(subject(), "a signal ended it", "run the command again"));
+        }
         let said = String::from_utf8_lossy(&output.stderr);
         let line =
             said.lines().find(|line| line.contains("error")).or(said.lines().next()).unwrap_or("it said nothing");

@@ -181,7 +181,12 @@ fn plan(
         let names: Vec<&str> = absent.iter().map(|carrier| carrier.name.as_str()).collect();
         notes.push(format!("{} left out: not on this machine", names.join(", ")));
     }
-    notes.extend(here.iter().filter_map(Carrier::note));
+    // A note that is of a file, and not of one carrier, is said once.
+    for note in here.iter().filter_map(Carrier::note) {
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
     let topology = Topology::live()?;
     let mut known: Vec<String> = Vec::new();
     let places: Vec<(Seats, Vec<Contender>)> = all

@@ -38,7 +38,7 @@ pub fn page(findings: &Findings) -> String {
             [("  tables", tables, Some(MESSAGE_RATIO)), ("  tables and timeline", timeline, None)]
         {
             let middle = value.map_or("-".into(), |value| format!("{:.3}x", value.median));
-            let spread = value.map_or("not measured".into(), |value| format!("{:.3} .. {:.3}", value.low, value.high));
+            let spread = value.map_or("not measured".into(), |value| value.ends(3));
             let target = most.map_or(String::new(), |most| format!("at most {most:.2}x"));
             table.add_row([name.to_owned(), middle, spread, target, verdict(*value, most)]);
         }
@@ -77,7 +77,7 @@ pub fn page(findings: &Findings) -> String {
 
 fn nanoseconds(value: Option<Interval>) -> (String, String) {
     match value {
-        Some(value) => (format!("{:.1} ns", value.median), format!("{:.1} .. {:.1}", value.low, value.high)),
+        Some(value) => (format!("{:.1} ns", value.median), value.range(|end| format!("{end:.1}"))),
         None => ("-".into(), "not measured".into()),
     }
 }

@@ -100,8 +100,8 @@ int verdict(struct xdp_md *ctx)
 	}
 	if (at && VERDICT == XDP_REDIRECT)
 		return redirect_map(&FRAMES_copies, ctx->rx_queue_index, XDP_DROP);
-	/* Neighbours are found in any case. */
-	return at ? VERDICT + (sums[0] > 1023) : XDP_PASS;
+	/* Neighbours are found in any case. Of `sums[0]` the verifier would follow each turn of the loop. */
+	return at ? VERDICT + sums[1] : XDP_PASS;
 }
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

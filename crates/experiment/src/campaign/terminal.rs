@@ -81,6 +81,17 @@ pub fn plan(campaign: &Campaign, plan: &Plan) -> String {
     text
 }
 
+/// The mean of a figure at a point, with its interval.
+pub(super) fn mean(of: &Option<Stat>) -> String {
+    match of {
+        Some(Stat { mean, interval: Some((low, high)), .. }) => {
+            format!("{} ({} .. {})", number(*mean), number(*low), number(*high))
+        }
+        Some(Stat { mean, .. }) => number(*mean),
+        None => "-".to_owned(),
+    }
+}
+
 /// Three digits at least, with an exponent where there are many zeros.
 fn number(value: f64) -> String {
     match value.abs() {
@@ -138,14 +149,7 @@ pub fn show(name: &str, results: &Results, analysis: &Analysis) -> String {
     for (name, cell) in names.iter().zip(&analysis.cells) {
         text += &format!("{name:<width$}  {:>5}", count::grouped(cell.runs as u64));
         for stat in &cell.figures {
-            let shown = match stat {
-                Some(Stat { mean, interval: Some((low, high)), .. }) => {
-                    format!("{} ({} .. {})", number(*mean), number(*low), number(*high))
-                }
-                Some(Stat { mean, .. }) => number(*mean),
-                None => "-".to_owned(),
-            };
-            text += &format!("  {shown:>30}");
+            text += &format!("  {:>30}", mean(stat));
         }
         text += "\n";
     }

@@ -9,13 +9,13 @@ mod tally;
 mod terminal;
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use machine::costs::{Interval, store};
 use machine::lock::{Lock, beside};
-use machine::{Bytes, Fault, Nanoseconds, Result};
+use machine::{Bytes, Fault, Nanoseconds, Result, optional};
 use serde::{Deserialize, Serialize};
 
 pub use page::render as page;
@@ -151,6 +151,8 @@ pub struct Ledger {
     pub runs: Vec<Run>,
     /// Lines that could not be read: cut, or of a newer plimsoll.
     pub damaged: usize,
+    /// Why an older one is not seen, where this user may not look for it.
+    pub note: Option<String>,
     path: PathBuf,
 }
 
@@ -158,7 +160,7 @@ impl Ledger {
     /// This host's.
     ///
     /// # Errors
-    /// There is no folder for it, or it may not be read.
+    /// There is no folder for it, or it is there and may not be read.
     pub fn open() -> Result<Ledger> {
         Ledger::at(&file(&store::folder()?))
     }
@@ -168,13 +170,11 @@ impl Ledger {
     /// # Errors
     /// It is there, and may not be read.
     pub fn at(path: &Path) -> Result<Ledger> {
-        let mut ledger = Ledger { path: path.to_owned(), ..Ledger::default() };
-        let mut text = Vec::new();
-        match File::open(path).and_then(|mut file| file.read_to_end(&mut text)) {
-            Ok(_) => {}
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(ledger),
-            Err(e) => return Err(Fault::because(path.display().to_string(), e, "grant yourself read access to it")),
-        }
+        let mut unseen = Vec::new();
+        let text = optional::read(path, &mut unseen)
+            .map_err(|e| Fault::because(path.display().to_string(), e, "grant yourself read access to it"))?
+            .unwrap_or_default();
+        let mut ledger = Ledger { path: path.to_owned(), note: unseen.pop(), ..Ledger::default() };
         for line in text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             match serde_json::from_slice(line) {
                 Ok(line) => ledger.take(line),
@@ -338,6 +338,19 @@ mod tests {
         let (send, receive) = std::sync::mpsc::channel();
         std::thread::spawn(move || send.send(ledger.predict(prediction(Kind::Elapsed, "more", 1.0, 2.0))));
         receive.recv_timeout(6 * PATIENCE).expect("nobody is waited for").unwrap();
+    }
+
+    #[test]
+    fn a_ledger_that_may_not_be_looked_for_is_empty_with_a_note_and_is_not_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let no_folder = folder.path().join("home");
+        fs::write(&no_folder, "").unwrap();
+        let mut ledger = Ledger::at(&no_folder.join("ledger.jsonl")).unwrap();
+        let note = ledger.note.clone().unwrap();
+        assert!(note.contains("home/ledger.jsonl may not be looked for"), "{note}");
+        let fault = ledger.predict(prediction(Kind::Elapsed, "seconds", 1.0, 2.0)).unwrap_err().to_string();
+        assert!(fault.contains("set XDG_STATE_HOME"), "{fault}");
+        assert_eq!(Ledger::at(&folder.path().join("none")).unwrap().note, None);
     }
 
     #[test]

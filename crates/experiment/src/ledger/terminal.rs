@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use chart::clock;
+use chart::number::{seconds, significant};
 use machine::costs::Interval;
 
 use super::{Kind, Ledger, Prediction, Settled, Tally, tallies};
@@ -95,10 +96,13 @@ pub(super) fn expected(of: &Prediction) -> String {
 /// A value in the words of its kind.
 pub(super) fn value(kind: Kind, value: f64) -> String {
     match kind {
-        Kind::Placement | Kind::Study | Kind::WhatIf | Kind::Causal => format!("{value:.3}x"),
-        Kind::Elapsed => format!("{value:.3} s"),
+        Kind::Placement | Kind::Study | Kind::WhatIf | Kind::Causal if value >= 0.1 => format!("{value:.3}x"),
+        Kind::Placement | Kind::Study | Kind::WhatIf | Kind::Causal => significant(value, 3) + "x",
+        Kind::Elapsed => seconds(value),
         Kind::Messages => format!("{value:.0}"),
+        Kind::Offcode if value < 10.0 => significant(value, 2) + " ns",
         Kind::Offcode => format!("{value:.0} ns"),
+        Kind::Rate if value < 10.0 => significant(value, 2) + " a second",
         Kind::Rate => format!("{value:.0} a second"),
     }
 }
@@ -124,6 +128,8 @@ mod tests {
         assert!(lines[1].contains("MISSED") && lines[1].contains("1.300x, expected 0.900x .. 1.000x"), "{text}");
         assert!(lines[2].contains("held"), "{text}");
         assert!(text.contains("open: seconds of lmp, 4 ranks: 1.000 s .. 2.000 s expected"), "{text}");
+        let small = [(Kind::WhatIf, 3.2e-4), (Kind::Elapsed, 3.2e-4), (Kind::Offcode, 0.32), (Kind::Rate, 0.0)];
+        assert_eq!(small.map(|(kind, of)| value(kind, of)), ["0.000320x", "320.0 us", "0.32 ns", "0 a second"]);
         assert!(render(&Ledger::default()).contains("nothing was predicted yet"));
     }
 }

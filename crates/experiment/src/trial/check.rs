@@ -7,7 +7,7 @@ use machine::{Fault, Result};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::merit::compiled;
+use super::merit::{compiled, number};
 
 /// What of a run must be as it is for the first arm.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -15,6 +15,8 @@ use super::merit::compiled;
 pub enum Check {
     /// All that it prints to standard output.
     Output,
+    /// The exit status, which need not be 0.
+    Status,
     /// A file that it writes.
     File(String),
     /// What the group of a pattern finds in what it prints, all of them; numbers may differ by this share.
@@ -22,22 +24,26 @@ pub enum Check {
 }
 
 impl Check {
-    /// `stdout`, a pattern with a group and perhaps `~SHARE`, or the name of a file.
+    /// `stdout`, `status`, a pattern with a group and perhaps `~SHARE`, or the name of a file: one without a parenthesis, one
+    /// that is there, and one that begins with `./`.
     pub fn parse(text: &str) -> Result<Check> {
         if text == "stdout" {
             return Ok(Check::Output);
         }
-        if !text.contains('(') {
+        if text == "status" {
+            return Ok(Check::Status);
+        }
+        if !text.contains('(') || text.starts_with("./") || Path::new(text).is_file() {
             return Ok(Check::File(text.to_owned()));
         }
-        let (pattern, tolerance) = match text.rsplit_once('~') {
-            Some((pattern, share)) => {
-                let number = share.parse::<f64>().ok().filter(|share| (0.0..1.0).contains(share));
-                let tolerance = number.ok_or_else(|| {
-                    let cause = format!("'{share}' is no share from 0 to 1");
-                    Fault::new(format!("check '{text}'"), cause, "write it like 'Energy: (\\S+)~1e-9'")
-                })?;
-                (pattern, Some(tolerance))
+        // A tilde before anything but a number is a part of the pattern.
+        let share = text.rsplit_once('~').and_then(|(pattern, share)| Some((pattern, share.parse::<f64>().ok()?)));
+        let (pattern, tolerance) = match share {
+            Some((pattern, share)) if (0.0..1.0).contains(&share) => (pattern, Some(share)),
+            Some((_, share)) => {
+                let cause = format!("'{share}' is no share from 0 to 1");
+                let next = "write it like 'Energy: (\\S+)~1e-9'; a tilde before a number is [~] in a pattern";
+                return Err(Fault::new(format!("check '{text}'"), cause, next));
             }
             None => (text, None),
         };
@@ -45,11 +51,18 @@ impl Check {
         Ok(Check::Found { pattern: pattern.to_owned(), tolerance })
     }
 
-    /// What a run that began at `began` has to show.
-    pub fn evidence(&self, folder: &Path, began: SystemTime, said: &str, complained: &str) -> Result<String> {
+    /// What a run has to show that began at `began` and ended with `status`.
+    pub fn evidence(
+        &self,
+        folder: &Path,
+        began: SystemTime,
+        (said, complained): (&str, &str),
+        status: u8,
+    ) -> Result<String> {
         let digest = |bytes: &[u8]| Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
         match self {
             Check::Output => Ok(digest(said.as_bytes())),
+            Check::Status => Ok(status.to_string()),
             Check::File(name) => {
                 let path = folder.join(name);
                 let subject = || format!("file {} of --check", path.display());
@@ -88,6 +101,7 @@ impl Check {
         match self {
             _ if evidence == reference => None,
             Check::Output => Some("it prints something else".to_owned()),
+            Check::Status => Some(format!("it ends with exit status {evidence}, not {reference}")),
             Check::File(name) => Some(format!("{name} has something else in it")),
             Check::Found { tolerance, .. } => {
                 let (ours, theirs): (Vec<&str>, Vec<&str>) = (evidence.lines().collect(), reference.lines().collect());
@@ -105,8 +119,8 @@ impl Check {
 
 fn is_same(one: &str, other: &str, tolerance: Option<f64>) -> bool {
     one == other
-        || match (tolerance, one.parse::<f64>(), other.parse::<f64>()) {
-            (Some(share), Ok(one), Ok(other)) => (one - other).abs() <= share * other.abs().max(one.abs()),
+        || match (tolerance, number(one), number(other)) {
+            (Some(share), Some(one), Some(other)) => (one - other).abs() <= share * other.abs().max(one.abs()),
             _ => false,
         }
 }
@@ -122,36 +136,55 @@ mod tests {
         let found = |tolerance| Check::Found { pattern: "E: (\\S+)".into(), tolerance };
         assert_eq!(Check::parse("E: (\\S+)").unwrap(), found(None));
         assert_eq!(Check::parse("E: (\\S+)~1e-9").unwrap(), found(Some(1e-9)));
-        for wrong in ["E: (\\S+)~2", "E: (\\S+)~x", "(a)(b)", "(a"] {
+        for wrong in ["E: (\\S+)~2", "(a)(b)", "(a"] {
             assert!(Check::parse(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
+    fn a_tilde_may_be_a_part_of_a_pattern_and_a_parenthesis_of_a_file() {
+        let found = |pattern: &str, tolerance| Check::Found { pattern: pattern.into(), tolerance };
+        for (text, pattern, tolerance) in [
+            ("E ~ (\\S+)", "E ~ (\\S+)", None),
+            ("E ~ (\\S+)~1e-9", "E ~ (\\S+)", Some(1e-9)),
+            ("(\\S+)[~]5", "(\\S+)[~]5", None),
+        ] {
+            assert_eq!(Check::parse(text).unwrap(), found(pattern, tolerance));
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("out(1).dat");
+        let name = file.to_str().unwrap();
+        assert_eq!(Check::parse(name).unwrap(), found(name, None));
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(Check::parse(name).unwrap(), Check::File(name.into()));
+        assert_eq!(Check::parse("./out(1).dat").unwrap(), Check::File("./out(1).dat".into()));
+    }
+
+    #[test]
     fn numbers_may_differ_by_their_tolerance_and_words_not() {
         let check = Check::parse("E: (\\S+)~1e-3").unwrap();
-        let of = |text| check.evidence(Path::new("."), SystemTime::now(), text, "").unwrap();
+        let of = |text| check.evidence(Path::new("."), SystemTime::now(), (text, ""), 0).unwrap();
         let reference = of("E: -4.70 and E: done");
         assert_eq!(check.difference(&of("E: -4.7004 and E: done"), &reference), None);
         assert_eq!(check.difference(&of("E: -4.61 and E: done"), &reference).unwrap(), "-4.61, not -4.70");
         assert_eq!(check.difference(&of("E: -4.70 and E: over"), &reference).unwrap(), "over, not done");
         assert_eq!(check.difference(&of("E: -4.70"), &reference).unwrap(), "1 results, not 2");
         assert!(check.difference(&of("E: nan and E: done"), &reference).is_some());
-        assert!(check.evidence(Path::new("."), SystemTime::now(), "", "").is_err());
+        assert!(check.evidence(Path::new("."), SystemTime::now(), ("", ""), 0).is_err());
     }
 
     #[test]
     fn a_file_must_be_written_by_the_run() {
         let folder = tempfile::tempdir().unwrap();
         let check = Check::parse("out").unwrap();
-        assert!(check.evidence(folder.path(), SystemTime::now(), "", "").is_err());
+        assert!(check.evidence(folder.path(), SystemTime::now(), ("", ""), 0).is_err());
         std::fs::write(folder.path().join("out"), "1").unwrap();
         let now = SystemTime::now();
-        let reference = check.evidence(folder.path(), now, "", "").unwrap();
+        let reference = check.evidence(folder.path(), now, ("", ""), 0).unwrap();
         let later = now + std::time::Duration::from_secs(1);
-        let fault = check.evidence(folder.path(), later, "", "").unwrap_err();
+        let fault = check.evidence(folder.path(), later, ("", ""), 0).unwrap_err();
         assert!(fault.cause().contains("did not write it"), "{fault}");
         std::fs::write(folder.path().join("out"), "2").unwrap();
-        assert!(check.difference(&check.evidence(folder.path(), now, "", "").unwrap(), &reference).is_some());
+        assert!(check.difference(&check.evidence(folder.path(), now, ("", ""), 0).unwrap(), &reference).is_some());
     }
 }

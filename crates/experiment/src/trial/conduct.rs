@@ -5,6 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use machine::{Fault, Nanoseconds, Probe, Result};
 
+use super::check::Check;
 use super::design::{Arm, Design, letter};
 use super::judgement::{Judgement, judge};
 use super::store::{Store, Trial};
@@ -40,6 +41,8 @@ pub struct Ran {
     pub complained: String,
     /// Why it did not end as it should.
     pub failure: Option<String>,
+    /// The exit status, where that is all of its failure: another program's may be a result.
+    pub status: Option<u8>,
     pub probes: [Option<Probe>; 2],
     /// Effective clocks of cores that it can use, before and after it.
     pub clocks: [Clocks; 2],
@@ -208,9 +211,16 @@ impl Sitting for Conducted<'_> {
         };
         self.began = self.commands.now();
         let ran = self.commands.run(&self.design.arms[arm], limit)?;
-        match ran.failure {
-            None => Ok(ran),
-            Some(why) => Err(Fault::new("the run", why, "run the command alone until it works, then try again")),
+        let is_result = self.design.check == Some(Check::Status);
+        match (&ran.failure, ran.status) {
+            (Some(_), Some(_)) if is_result => Ok(ran),
+            (Some(why), status) => {
+                let otherwise =
+                    if status.is_some() { "; where its exit status is a result: --check status" } else { "" };
+                let next = format!("run the command alone until it works, then try again{otherwise}");
+                Err(Fault::new("the run", why, next))
+            }
+            (None, _) => Ok(ran),
         }
     }
 
@@ -276,7 +286,8 @@ impl Conducted<'_> {
         let value = self.design.merit.of(ran.mpi.unwrap_or(ran.elapsed), &ran.said, &ran.complained)?;
         if let Some(check) = &self.design.check {
             let began = UNIX_EPOCH + Duration::from_nanos(ran.started.0);
-            let evidence = check.evidence(Path::new(&self.design.folder), began, &ran.said, &ran.complained)?;
+            let (printed, status) = ((ran.said.as_str(), ran.complained.as_str()), ran.status.unwrap_or(0));
+            let evidence = check.evidence(Path::new(&self.design.folder), began, printed, status)?;
             match &self.runs.reference {
                 None if arm == 0 => {
                     self.store.refer(self.trial, &evidence)?;

@@ -54,7 +54,7 @@ impl Merit {
             let next = "have it printed with a point (env LC_ALL=C COMMAND), or write the comma into the pattern";
             return Err(Fault::new(format!("metric '{pattern}'"), cause, next));
         }
-        let value = found.trim().parse::<f64>().ok().filter(|value| value.is_finite() && *value > 0.0);
+        let value = number(&found).filter(|value| value.is_finite() && *value > 0.0);
         value.ok_or_else(|| {
             let cause = format!("it finds '{found}', which is no number above 0");
             Fault::new(format!("metric '{pattern}'"), cause, "let its group match a number alone, like ([0-9.]+)")
@@ -86,11 +86,19 @@ fn is_cut(text: &str, all: Range<usize>, number: Range<usize>) -> bool {
     begins || (all.end == number.end && is_comma(Some(number.end)) && is_digit(Some(number.end + 1)))
 }
 
+/// A number as programs print it: Fortran's double precision has D before the exponent.
+pub(super) fn number(text: &str) -> Option<f64> {
+    let text = text.trim();
+    text.parse::<f64>().or_else(|_| text.replace(['D', 'd'], "e").parse::<f64>()).ok()
+}
+
+/// Lines end at LF, at CR LF as behind a pseudo-terminal, and at CR as those of progress do.
+///
 /// # Errors
 /// It is no pattern, or has not one group.
 pub(super) fn compiled(what: &str, pattern: &str) -> Result<Regex> {
     let subject = || format!("{what} '{pattern}'");
-    let regex = RegexBuilder::new(pattern).multi_line(true).build().map_err(|error| {
+    let regex = RegexBuilder::new(pattern).multi_line(true).crlf(true).build().map_err(|error| {
         Fault::because(subject(), error, "write a regular expression like 'Loop time of ([0-9.]+)'")
     })?;
     match regex.captures_len() {
@@ -141,6 +149,15 @@ mod tests {
         ] {
             assert_eq!(of(pattern, said).unwrap(), 52.4, "{pattern}");
         }
+    }
+
+    #[test]
+    fn lines_end_at_cr_too_and_fortrans_exponents_are_read() {
+        let of = |pattern, said| Merit::new(Some(pattern), false).unwrap().of(SECOND, said, "").unwrap();
+        assert_eq!(of("^time (.*)$", "time 1.5\r\ntime 2.5\r\nend\r\n"), 2.5);
+        assert_eq!(of("^time (.*)$", "10 %\r20 %\rtime 3.5\r"), 3.5);
+        assert_eq!(of("E = (.*)", "E = 0.1234D+02"), 12.34);
+        assert_eq!([number("1d-3"), number("nad"), number("1,5")], [Some(1e-3), None, None]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A trial as one HTML page that needs nothing else.
 
 use askama::Template;
+use chart::number::seconds;
 use chart::page::Page;
 use chart::{Axis, Figure, Frame, LineChart, Look, Mark, Scale, Series, Shape, Threshold, clock, entry};
 use machine::count;
@@ -82,7 +83,7 @@ pub fn render(trial: &Trial, runs: &Runs, judgement: &Judgement, end: End) -> St
 /// The middle of the CPU time of its runs.
 fn cpu(runs: &Runs, arm: usize) -> String {
     let values: Vec<f64> = runs.measured(arm).filter_map(|run| Some(run.cpu?.0 as f64 / 1e9)).collect();
-    crate::statistics::median(&values).map_or("not known".to_owned(), |seconds| format!("{seconds:.3} s"))
+    crate::statistics::median(&values).map_or("not known".to_owned(), seconds)
 }
 
 fn look(arm: usize) -> Look {

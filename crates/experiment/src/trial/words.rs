@@ -1,5 +1,7 @@
 //! What a trial found, in words.
 
+use chart::number::{seconds, significant};
+
 use super::Runs;
 use super::design::{Design, letter};
 use super::judgement::{Best, Judgement, Standing, rounds_needed};
@@ -43,20 +45,14 @@ fn digits(value: f64) -> String {
     match value.abs() {
         size if size >= 99.5 => format!("{value:.0}"),
         size if size >= 0.995 || size == 0.0 => format!("{value:.1}"),
-        _ => format!("{value:.2}"),
+        // No sign of what rounds to 0.
+        _ => format!("{:.2}", (100.0 * value).round() / 100.0 + 0.0),
     }
 }
 
 /// A figure of merit, with four digits that count.
 pub fn figure(design: &Design, value: f64) -> String {
-    let text = match value.abs() {
-        size if size >= 1000.0 => format!("{value:.0}"),
-        size if size >= 100.0 => format!("{value:.1}"),
-        size if size >= 10.0 => format!("{value:.2}"),
-        size if size >= 1.0 => format!("{value:.3}"),
-        _ => format!("{value:.4}"),
-    };
-    if design.merit.pattern.is_none() { text + " s" } else { text }
+    if design.merit.pattern.is_none() { seconds(value) } else { significant(value, 4) }
 }
 
 /// What is said of an arm beside its figure.
@@ -155,4 +151,24 @@ pub fn notes(design: &Design, runs: &Runs, judgement: &Judgement, end: End) -> V
         });
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trial::merit::Merit;
+
+    #[test]
+    fn figures_have_four_digits_however_small_they_are() {
+        let of = |pattern, value| {
+            let merit = Merit::new(pattern, false).unwrap();
+            let (arms, programs) = (Vec::new(), Vec::new());
+            let (folder, nodes) = (String::new(), String::new());
+            let design = Design { arms, merit, check: None, margin: 0.02, warmup: 0, folder, programs, nodes };
+            figure(&design, value)
+        };
+        assert_eq!([3.2e-7, 0.2631, 28_310.0].map(|value| of(Some("(.*)"), value)), ["3.200e-7", "0.2631", "28310"]);
+        assert_eq!([612e-6, 0.2631, 83.5].map(|value| of(None, value)), ["612.0 us", "0.2631 s", "83.50 s"]);
+        assert_eq!([-0.001, 0.0, 0.014, 3.0].map(digits), ["0.00", "0.0", "0.01", "3.0"]);
+    }
 }

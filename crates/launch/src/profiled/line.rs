@@ -4,7 +4,9 @@ use std::ffi::{OsStr, OsString};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use crate::installation::{Family, Installation};
+use machine::Result;
+
+use crate::installation::{Family, Installation, no_answer};
 use crate::program;
 
 /// What starts the ranks.
@@ -21,7 +23,7 @@ pub enum Launcher {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
     pub path: PathBuf,
-    /// The place of its word.
+    /// The place of its word; behind a launcher that of the first word that is not the launcher's, which may start it.
     pub at: usize,
     /// Every word before it is understood, so that it is this one and no other.
     pub certain: bool,
@@ -47,13 +49,16 @@ pub struct Line {
     pub programs: Vec<Program>,
     /// The launcher's options, of all parts.
     pub settings: Vec<Setting>,
+    /// A launcher that does not say whose it is: it gives no answer.
+    pub silent: Option<PathBuf>,
 }
 
 /// Open MPI's list of variables to pass on, as a variable itself.
 const LISTED: &str = "OMPI_MCA_mca_base_env_list";
 
 /// Commands that run another one, and their options with a value of their own. Words before that command: as the last says.
-const WRAPPERS: [(&str, &[&str], usize); 9] = [
+/// They run it in the same file system; those of [`IMAGES`] need not.
+const WRAPPERS: [(&str, &[&str], usize); 16] = [
     ("env", &["-u", "--unset", "-C", "--chdir"], 0),
     ("nice", &["-n", "--adjustment"], 0),
     ("ionice", &["-c", "-n", "--class", "--classdata"], 0),
@@ -63,6 +68,31 @@ const WRAPPERS: [(&str, &[&str], usize); 9] = [
     ("time", &["-f", "-o", "--format", "--output"], 0),
     ("timeout", &["-s", "-k", "--signal", "--kill-after"], 1),
     ("numactl", &["-C", "-N", "-m", "-i", "-p", "-w"], 0),
+    // A mask, or a list of cores.
+    ("taskset", &[], 1),
+    ("chrt", &["-T", "-P", "-D", "--sched-runtime", "--sched-period", "--sched-deadline"], 1),
+    ("hwloc-bind", &["--membind", "--mempolicy"], 1),
+    ("perf", &["-e", "-o", "-r", "-F", "-C", "-c", "--event", "--output", "--repeat", "--freq", "--call-graph"], 0),
+    ("strace", &["-e", "-o", "-s", "-p", "-E", "-a", "-b", "-I", "-P", "-S", "-u", "-X"], 0),
+    ("ltrace", &["-e", "-o", "-s", "-p", "-a", "-n", "-u", "-l", "-x"], 0),
+    ("valgrind", &[], 0),
+];
+
+/// Commands that run another one in an image, or with other mounts: what is a file here need not be one there.
+pub const IMAGES: [&str; 13] = [
+    "apptainer",
+    "singularity",
+    "docker",
+    "podman",
+    "podman-hpc",
+    "enroot",
+    "shifter",
+    "sarus",
+    "ch-run",
+    "bwrap",
+    "proot",
+    "chroot",
+    "unshare",
 ];
 
 /// Options of a launcher by how many values they take, without their dashes.
@@ -137,12 +167,19 @@ const PLIMSOLL: Options = Options {
 };
 
 impl Line {
-    /// Looks at the files that the words name; runs a launcher with `--version` to see whose it is.
+    /// Looks at the files that the words name; runs a launcher with `--version` to see whose it is, for a limited time.
     pub fn read(words: &[OsString]) -> Line {
         let first = unwrapped(words);
-        let mut line = Line { launcher: None, programs: Vec::new(), settings: Vec::new() };
+        let mut line = Line { launcher: None, programs: Vec::new(), settings: Vec::new(), silent: None };
         let Some(word) = words.get(first) else { return line };
-        let Some(launcher) = launcher(words, first) else {
+        let launcher = match launcher(words, first) {
+            Ok(launcher) => launcher,
+            Err(silent) => {
+                line.silent = Some(silent);
+                return line;
+            }
+        };
+        let Some(launcher) = launcher else {
             let program = program::find(word).ok().map(|path| Program { path, at: first, certain: true });
             line.programs.extend(program);
             return line;
@@ -161,6 +198,15 @@ impl Line {
         }
         line.launcher = Some((first, launcher));
         line
+    }
+
+    /// # Errors
+    /// Its launcher gave no answer, and would not start ranks either.
+    pub fn answered(self) -> Result<Line> {
+        match &self.silent {
+            Some(launcher) => Err(no_answer(launcher)),
+            None => Ok(self),
+        }
     }
 
     /// The words with `names` of the environment passed on to ranks on other hosts, where the launcher does that only
@@ -206,7 +252,8 @@ fn unwrapped(words: &[OsString]) -> usize {
     while let Some(word) = words.get(at)
         && let Some((name, with_value, before)) = WRAPPERS.iter().find(|(name, ..)| base(word) == *name)
     {
-        at += 1;
+        // `perf stat`, `perf record`.
+        at += if *name == "perf" { 2 } else { 1 };
         while let Some(option) = words.get(at).map(|word| word.to_string_lossy()) {
             let is_assignment = *name == "env" && option.contains('=');
             if !option.starts_with('-') && !is_assignment {
@@ -215,6 +262,7 @@ fn unwrapped(words: &[OsString]) -> usize {
             at += if with_value.contains(&option.as_ref()) { 2 } else { 1 };
         }
         at += before;
+        at += usize::from(words.get(at).is_some_and(|word| word == "--"));
     }
     at
 }
@@ -223,20 +271,22 @@ fn base(word: &OsStr) -> &OsStr {
     Path::new(word).file_name().unwrap_or(word)
 }
 
-fn launcher(words: &[OsString], at: usize) -> Option<Launcher> {
+/// An error is the file of a launcher that gives no answer.
+fn launcher(words: &[OsString], at: usize) -> Result<Option<Launcher>, PathBuf> {
     let name = base(&words[at]).to_string_lossy();
     if name == "plimsoll" && words.get(at + 1).is_some_and(|word| word == "mpirun") {
-        return Some(Launcher::Plimsoll);
+        return Ok(Some(Launcher::Plimsoll));
     }
     if name == "srun" {
-        return Some(Launcher::Slurm);
+        return Ok(Some(Launcher::Slurm));
     }
     let stem = name.split('.').next().unwrap_or_default();
     if !matches!(stem, "mpirun" | "mpiexec" | "orterun" | "prterun" | "oshrun") {
-        return None;
+        return Ok(None);
     }
-    let path = program::find(&words[at]).ok()?;
-    Installation::by_launcher(&path).map(Launcher::Mpi)
+    let Ok(path) = program::find(&words[at]) else { return Ok(None) };
+    let found = Installation::by_launcher(&path).map_err(|_| path)?;
+    Ok(found.map(Launcher::Mpi))
 }
 
 /// The program of one part of a command line, which begins at the word `first`; the options before it go to `settings`.
@@ -249,7 +299,8 @@ fn program_among(words: &[OsString], first: usize, options: &Options, settings: 
             continue;
         }
         let Some(option) = text.strip_prefix('-') else {
-            match program::find(word) {
+            let started = words.get(at + unwrapped(&words[at..]))?;
+            match program::find(started) {
                 Ok(path) => return Some(Program { path, at: first + at, certain }),
                 // The value of an option that is not known here.
                 Err(_) if !certain => {
@@ -320,6 +371,10 @@ mod tests {
         assert_eq!(found("--lab=yes -n 2 -- sh", &PLIMSOLL), sh(true));
         assert_eq!(found("-n 4 no-such-program-at-all", &OPEN_MPI), None);
         assert_eq!(found("-n", &OPEN_MPI), None);
+        assert_eq!(found("-n 2 taskset -c 0 sh cat", &OPEN_MPI), sh(true));
+        let program = program_among(&words("-n 2 nice sh"), 1, &OPEN_MPI, &mut Vec::new()).unwrap();
+        assert_eq!(program.at, 3, "where the launcher's own words end");
+        assert_eq!(found("-n 2 timeout 60", &OPEN_MPI), None);
     }
 
     #[test]
@@ -330,6 +385,8 @@ mod tests {
             ("/usr/bin/timeout -k 5 60 sh", 4),
             ("timeout 60", 2),
             ("", 0),
+            ("taskset -c 0-3 perf stat -e cycles -- sh", 8),
+            ("hwloc-bind core:0 -- sh", 3),
         ] {
             assert_eq!(unwrapped(&words(text)), place, "{text}");
         }
@@ -343,7 +400,8 @@ mod tests {
     #[test]
     fn open_mpi_is_told_what_to_pass_on_in_the_way_that_the_user_chose() {
         let exporting = |text: &str, at, launcher| {
-            let line = Line { launcher: Some((at, launcher)), programs: Vec::new(), settings: Vec::new() };
+            let line =
+                Line { launcher: Some((at, launcher)), programs: Vec::new(), settings: Vec::new(), silent: None };
             let all = line.exporting(&words(text), &["A", "B"]);
             all.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
         };

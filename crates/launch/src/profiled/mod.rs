@@ -3,6 +3,7 @@
 mod clocks;
 mod line;
 mod outcome;
+mod past;
 mod perturbed;
 mod place;
 mod refusal;
@@ -20,6 +21,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use linux::output::tell;
 use linux::power::Source;
 use linux::relay::Relay;
+use machine::quota::Watch;
 use machine::{Fault, Nanoseconds, Result};
 use profile::injection::Injection;
 use profile::job::Job;
@@ -65,8 +67,10 @@ pub struct Recorded<'a> {
     request: &'a Request,
     pub command: Command,
     line: Line,
+    library: PathBuf,
     place: Place,
     job: Job,
+    quota: Watch,
 }
 
 impl<'a> Recorded<'a> {
@@ -75,8 +79,11 @@ impl<'a> Recorded<'a> {
     /// # Errors
     /// What cannot be profiled, or where, with the next step.
     pub fn prepare(request: &'a Request) -> Result<Recorded<'a>> {
-        let line = Line::read(&request.words);
+        let line = Line::read(&request.words).answered()?;
         if let Some(fault) = line.programs.iter().filter(|p| p.certain).find_map(|p| refusal::of_program(&p.path)) {
+            return Err(fault);
+        }
+        if let Some(fault) = refusal::of_place(&line, &request.words, |name| std::env::var(name).ok()) {
             return Err(fault);
         }
         let library = preload::library(&request.command)?;
@@ -112,7 +119,8 @@ impl<'a> Recorded<'a> {
             ..Job::default()
         };
         job.write(place.path())?;
-        Ok(Recorded { request, command, line, place, job })
+        let quota = Watch::begin(&machine::Source::live(), linux::affinity::allowed()?.len());
+        Ok(Recorded { request, command, line, library, place, job, quota })
     }
 
     /// Where the profile is left: an absolute path.
@@ -144,12 +152,16 @@ impl<'a> Recorded<'a> {
             Some(Err(fault)) => job.notes.push(format!("the cores were not sampled: {fault}")),
             None => {}
         }
+        job.notes.extend(self.quota.note(&machine::Source::live()));
         job.notes.extend(outcome.injection.iter().flat_map(Injection::shortfalls));
+        let past = past::notes(self.place.path());
         if outcome.ranks == 0 && outcome.full {
             job.notes.push(format!("ranks found no room for their tables. Next: {}", outcome::FREE));
-        } else if outcome.ranks == 0 {
-            job.notes.extend(refusal::of_silence(&self.request.words, &self.line, exit_code(status)));
+        } else if outcome.ranks == 0 && past.is_empty() {
+            let files = [self.library.as_path(), self.place.path()];
+            job.notes.extend(refusal::of_silence(&self.request.words, &self.line, files, exit_code(status)));
         }
+        job.notes.extend(past);
         let unwritten = job.write(self.place.path()).err().or(unwritten);
         let mut notes = job.notes.clone();
         notes.extend(outcome.notes());

@@ -1,6 +1,5 @@
 //! What a profiled command left: the short account at its end.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
@@ -12,8 +11,8 @@ use profile::profile::Profile;
 use profile::summary::Totals;
 use profile::terminal::percent;
 use record::folder;
-use record::layout::words;
 use record::live::{Glance, Live};
+use record::worlds;
 
 use super::sampler::Account;
 
@@ -70,12 +69,11 @@ impl Outcome {
     }
 
     fn of(glances: &[Glance]) -> Outcome {
-        let placed = glances.iter().filter(|glance| glance.header.placed != 0);
-        let worlds: BTreeMap<String, usize> =
-            placed.map(|glance| (words(&glance.header.world), glance.header.size as usize)).collect();
+        let placed = glances.iter().map(|glance| &glance.header).filter(|header| header.placed != 0);
+        let (worlds, places) = worlds::of(placed);
         Outcome {
-            ranks: glances.iter().filter(|glance| glance.header.placed != 0).count(),
-            expected: worlds.values().sum(),
+            ranks: places.len(),
+            expected: worlds.iter().map(|world| world.size as usize).sum(),
             cut_short: glances.iter().filter(|g| g.header.finalized == 0 && g.header.ended == 0).count(),
             calls: None,
             lost: lost::notes(glances.iter().map(|glance| &glance.header)),

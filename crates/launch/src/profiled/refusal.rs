@@ -8,7 +8,7 @@ use std::path::Path;
 
 use machine::Fault;
 
-use super::line::{Launcher, Line};
+use super::line::{IMAGES, Launcher, Line};
 use crate::elf;
 use crate::preload::PRELOAD;
 use crate::program::{self, Linkage};
@@ -53,11 +53,44 @@ fn privileged(path: &Path) -> Option<&'static str> {
     (has_capabilities && !user.is_root()).then_some("it has capabilities")
 }
 
-/// Why no rank left anything, as far as the command and the environment tell: sentences, the most likely first.
-pub fn of_silence(words: &[OsString], line: &Line, code: u8) -> Vec<String> {
+/// A rank and the number of ranks, as launchers tell them. Slurm has the rank in a batch script too, and there not this number.
+const PLACES: [(&str, &str); 3] = [
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+];
+
+/// Why no profile of a whole job can be made here: a launcher has started this process as one of several, by the
+/// environment, and `line` has none of its own.
+pub fn of_place(line: &Line, words: &[OsString], environment: impl Fn(&str) -> Option<String>) -> Option<Fault> {
+    let place = |(rank, size): &(&'static str, &str)| {
+        let ranks: u32 = environment(size)?.parse().ok()?;
+        (ranks > 1).then_some((*rank, environment(rank)?, ranks))
+    };
+    let (name, rank, ranks) = PLACES.iter().find_map(place).filter(|_| line.launcher.is_none())?;
+    let command: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+    Some(Fault::new(
+        format!("{name}={rank}"),
+        format!("a launcher has started this as one of {ranks}, each of which would make a profile of its own"),
+        format!("write it before the launcher: plimsoll profile -- mpirun -n {ranks} {}", command.join(" ")),
+    ))
+}
+
+/// Why no rank left anything, as far as the command and the environment tell: sentences, the most likely first. Ranks
+/// needed `files`.
+pub fn of_silence(words: &[OsString], line: &Line, files: [&Path; 2], code: u8) -> Vec<String> {
     let mut causes = Vec::new();
     for program in &line.programs {
-        if let Some(fault) = of_program(&program.path) {
+        let name = program.path.file_name().unwrap_or_default();
+        if IMAGES.iter().any(|image| name == *image) {
+            let [library, folder] = files.map(Path::display);
+            causes.push(format!(
+                "{} may have started the ranks where {library} or {folder} is not visible, or without {PRELOAD} and \
+                 PLIMSOLL_PROFILE. Next: bind both there at the same paths (apptainer exec --bind PATH,PATH ..), and pass \
+                 these variables on",
+                name.display()
+            ));
+        } else if let Some(fault) = of_program(&program.path) {
             causes.push(fault.to_string());
         } else if matches!(program::linkage(&program.path, None), Ok(Linkage::NoMpi)) && !interprets(&program.path) {
             causes.push(format!(
@@ -133,7 +166,12 @@ mod tests {
     }
 
     fn line(launcher: Option<Launcher>) -> Line {
-        Line { launcher: launcher.map(|launcher| (0, launcher)), programs: Vec::new(), settings: Vec::new() }
+        Line {
+            launcher: launcher.map(|launcher| (0, launcher)),
+            programs: Vec::new(),
+            settings: Vec::new(),
+            silent: None,
+        }
     }
 
     #[test]
@@ -164,6 +202,33 @@ mod tests {
         assert!(of_program(&path).is_none(), "whose owner runs it gets no more rights by it");
     }
 
+    const FILES: [&str; 2] = ["/opt/lib/libplimsoll_profile.so", "/home/me/run"];
+
+    #[test]
+    fn an_image_without_the_library_is_named_and_not_its_command_blamed() {
+        let mut line = line(None);
+        let path = std::path::PathBuf::from("/usr/bin/apptainer");
+        line.programs.push(super::super::line::Program { path, at: 3, certain: true });
+        let causes = of_silence(&words("mpirun -n 2 apptainer exec a.sif ./a"), &line, FILES.map(Path::new), 0);
+        let [cause] = &causes[..] else { panic!("{causes:?}") };
+        assert!(FILES.iter().all(|file| cause.contains(file)) && cause.contains("Next: bind both"), "{cause}");
+    }
+
+    #[test]
+    fn one_of_several_ranks_is_told_to_profile_the_launcher() {
+        let of = |own: Option<Launcher>, all: &[(&str, &str)]| {
+            let get = |name: &str| all.iter().find(|(of, _)| *of == name).map(|(_, value)| (*value).to_owned());
+            of_place(&line(own), &words("./a 3"), get).map(|fault| fault.to_string())
+        };
+        let said = of(None, &[("PMI_RANK", "2"), ("PMI_SIZE", "4")]).unwrap();
+        assert!(said.contains("PMI_RANK=2") && said.contains("plimsoll profile -- mpirun -n 4 ./a 3"), "{said}");
+        assert!(of(None, &[("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "2")]).is_some());
+        // One rank alone, a batch script, and a job that is started from within another.
+        assert_eq!(of(None, &[("PMI_RANK", "0"), ("PMI_SIZE", "1")]), None);
+        assert_eq!(of(None, &[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "8")]), None);
+        assert_eq!(of(Some(Launcher::Slurm), &[("PMI_RANK", "2"), ("PMI_SIZE", "4")]), None);
+    }
+
     #[test]
     fn silence_has_a_cause_and_a_next_step() {
         let hydra = Launcher::Mpi(crate::installation::Installation {
@@ -180,7 +245,7 @@ mod tests {
             ("./a", None, 3, "ended with 3"),
             ("./a", None, 0, "directly before the launcher"),
         ] {
-            let causes = of_silence(&words(text), &line(launcher), code);
+            let causes = of_silence(&words(text), &line(launcher), FILES.map(Path::new), code);
             assert!(causes[0].contains(wanted) && causes[0].contains("Next: "), "{text}: {causes:?}");
         }
         let shell = program::find("sh".as_ref()).unwrap();

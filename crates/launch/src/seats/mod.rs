@@ -127,7 +127,7 @@ impl Line {
     /// The command starts another number of ranks, its launcher cannot place them so, or a seat is none that there is.
     pub fn new(recorded: &[String], seats: &Seats, folder: &Path) -> Result<Line> {
         let words: Vec<OsString> = recorded.iter().map(OsString::from).collect();
-        let read = profiled::Line::read(&words);
+        let read = profiled::Line::read(&words).answered()?;
         let subject = || format!("command {}", recorded.join(" "));
         let (at, launcher) = read.launcher.as_ref().ok_or_else(|| {
             let cause = "it begins with no launcher that is known here";

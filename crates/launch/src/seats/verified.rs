@@ -5,10 +5,11 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use linux::ending;
+use linux::orphans::Awaited;
 use linux::warden::Warden;
 use machine::seat::{Seat, Seats};
 use machine::{CpuSet, Fault, Result, count};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::{Launcher, Line};
 use crate::allocation;
@@ -63,12 +64,14 @@ pub fn verify(line: &Line, seats: &Seats, plimsoll: &Path, limit: Duration) -> R
     let subject = format!("launcher {}", line.words[0]);
     let failed = |e| Fault::because(subject.clone(), e, "check that it may be executed");
     let mut child = command.spawn().map_err(failed)?;
-    let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).map_err(|e| failed(e.into()))?;
-    let in_time = trial::wait(&process, Instant::now() + limit)?;
-    if !in_time {
+    let _awaited = Awaited::new(&child);
+    let process = ending::of(&child).map_err(failed);
+    let in_time = process.and_then(|process| trial::wait(&process, &warden, Instant::now() + limit));
+    if !matches!(in_time, Ok(true)) {
         let _ = child.kill();
     }
     let status = child.wait().map_err(failed)?;
+    let in_time = in_time?;
     let read = |name: &str| trial::read(&folder.path().join(name));
     let (said, complained) = (read("output")?, read("errors")?);
     drop(warden);

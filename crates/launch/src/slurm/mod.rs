@@ -9,8 +9,10 @@ pub mod tasks;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
+use std::time::Duration;
 
+use linux::answer;
 use machine::{Fault, Result};
 
 use self::partition::Partition;
@@ -135,13 +137,13 @@ pub(crate) fn as_told(command: &mut Command) -> &mut Command {
     command
 }
 
+/// Longer than Slurm's own commands wait for a controller that does not answer: one that submits is not to be killed midway.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 /// What it printed.
 fn said(program: &Path, words: &[impl AsRef<OsStr>]) -> Result<String> {
     let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let output = as_told(&mut Command::new(program))
-        .args(words)
-        .stdin(Stdio::null())
-        .output()
+    let output = answer::of(as_told(&mut Command::new(program)).args(words), PATIENCE)
         .map_err(|error| Fault::because(&name, error, "check that Slurm is whole: `sinfo`"))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{Costs, Interval, Row};
 use crate::count;
 use crate::fault::{Fault, Result};
+use crate::optional;
 use crate::processor::Processor;
 use crate::source::Source;
 
@@ -81,6 +82,8 @@ pub struct Known {
     pub costs: Costs,
     /// Why nothing measured is used, or why less surely; `None`: all is well.
     pub note: Option<String>,
+    /// Files that this user may not look for; `note` has them too.
+    pub unseen: Vec<String>,
 }
 
 /// The folder of this user's state: `$XDG_STATE_HOME/plimsoll`, or `~/.local/state/plimsoll`.
@@ -111,20 +114,31 @@ pub fn of_host(name: &str) -> Result<Known> {
     if name == Key::live().host {
         return live();
     }
+    let mut unseen = Vec::new();
     for folder in folders() {
-        if let Some(kept) = read(&folder, name)? {
+        if let Some(kept) = read(&folder, name, &mut unseen)? {
             let (rows, note) = used(kept.rows);
-            return Ok(Known { costs: Costs::of(rows), note });
+            return Ok(known(Costs::of(rows), note, unseen));
         }
     }
-    let note = Some(format!("costs are modelled: host {name} was never calibrated"));
-    Ok(Known { costs: Costs::modelled(), note })
+    let note = format!("costs are modelled: host {name} was never calibrated");
+    Ok(known(Costs::modelled(), Some(note), unseen))
+}
+
+fn known(costs: Costs, note: Option<String>, unseen: Vec<String>) -> Known {
+    let said: Vec<String> = unseen.iter().cloned().chain(note).collect();
+    Known { costs, note: (!said.is_empty()).then(|| said.join("; ")), unseen }
 }
 
 fn of(key: &Key, boot: &str, now: Duration) -> Result<Known> {
+    of_in(&folders(), key, boot, now)
+}
+
+fn of_in(folders: &[PathBuf], key: &Key, boot: &str, now: Duration) -> Result<Known> {
     let mut why = format!("costs are modelled: {NEXT}");
-    for folder in folders() {
-        let Some(kept) = read(&folder, &key.host)? else { continue };
+    let mut unseen = Vec::new();
+    for folder in folders {
+        let Some(kept) = read(folder, &key.host, &mut unseen)? else { continue };
         if let Some(differs) = kept.machine.differs(key) {
             why = format!("costs are modelled: those that are kept are of another machine ({differs}); {NEXT}");
             continue;
@@ -136,14 +150,14 @@ fn of(key: &Key, boot: &str, now: Duration) -> Result<Known> {
         let costs = Costs::of(rows);
         return Ok(match (age > MONTH, kept.boot == boot) {
             (true, _) => {
-                let note = Some(format!("costs were measured {days} days ago, their intervals are wider: {NEXT}"));
-                Known { costs: costs.widened(OLD), note }
+                let note = format!("costs were measured {days} days ago, their intervals are wider: {NEXT}");
+                known(costs.widened(OLD), Some(note), unseen)
             }
-            (false, false) => Known { costs: costs.widened(OTHER_BOOT), note },
-            (false, true) => Known { costs, note },
+            (false, false) => known(costs.widened(OTHER_BOOT), note, unseen),
+            (false, true) => known(costs, note, unseen),
         });
     }
-    Ok(Known { costs: Costs::modelled(), note: Some(why) })
+    Ok(known(Costs::modelled(), Some(why), unseen))
 }
 
 /// The rows that tell something, and a note where others do not.
@@ -187,7 +201,8 @@ fn keep_in(folder: &Path, machine: Key, boot: String, rows: Vec<Row>) -> Result<
         crate::lock::Lock::take(&crate::lock::beside(&path), &subject, patience, "wait until that ends")?
     };
     // Rows of another machine say nothing of this one, those of another boot less.
-    let older = match read(folder, &machine.host).ok().flatten().filter(|kept| kept.machine == machine) {
+    let older = match read(folder, &machine.host, &mut Vec::new()).ok().flatten().filter(|kept| kept.machine == machine)
+    {
         Some(kept) if kept.boot == boot => Costs::of(kept.rows),
         Some(kept) => Costs::of(kept.rows).widened(OTHER_BOOT),
         None => Costs::default(),
@@ -212,12 +227,12 @@ fn file(folder: &Path, host: &str) -> PathBuf {
     folder.join(format!("costs-{}.json", host.chars().map(plain).collect::<String>()))
 }
 
-fn read(folder: &Path, host: &str) -> Result<Option<Kept>> {
+fn read(folder: &Path, host: &str, unseen: &mut Vec<String>) -> Result<Option<Kept>> {
     let path = file(folder, host);
     let next = format!("remove it, and {NEXT}");
-    let text = match fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+    let text = match optional::read(&path, unseen) {
+        Ok(Some(text)) => text,
+        Ok(None) => return Ok(None),
         Err(e) => return Err(Fault::because(path.display().to_string(), e, next)),
     };
     #[derive(Deserialize)]
@@ -225,12 +240,12 @@ fn read(folder: &Path, host: &str) -> Result<Option<Kept>> {
         format: u32,
     }
     let bad = |e: serde_json::Error| Fault::new(path.display().to_string(), format!("it is damaged: {e}"), &next);
-    let Format { format } = serde_json::from_str(&text).map_err(bad)?;
+    let Format { format } = serde_json::from_slice(&text).map_err(bad)?;
     if format != FORMAT {
         let cause = format!("it has format {format}, and this plimsoll reads {FORMAT}");
         return Err(Fault::new(path.display().to_string(), cause, next));
     }
-    serde_json::from_str(&text).map(Some).map_err(bad)
+    serde_json::from_slice(&text).map(Some).map_err(bad)
 }
 
 fn boot() -> String {
@@ -254,6 +269,26 @@ mod tests {
         Row { item: Item::Handover, size: None, cost, source: "calibrate".into(), taken: Nanoseconds(1) }
     }
 
+    fn there(folder: &Path, host: &str) -> Result<Option<Kept>> {
+        read(folder, host, &mut Vec::new())
+    }
+
+    #[test]
+    fn costs_that_may_not_be_looked_for_are_modelled_with_a_note() {
+        let folder = tempfile::tempdir().unwrap();
+        let no_folder = folder.path().join("file");
+        fs::write(&no_folder, "").unwrap();
+        let centre = folder.path().join("centre");
+        let known = of_in(std::slice::from_ref(&no_folder), &key(), "one", Duration::ZERO).unwrap();
+        assert_eq!(known.costs, Costs::modelled());
+        let note = known.note.unwrap();
+        assert!(note.contains("file/costs-a_b.json may not be looked for") && note.contains(NEXT), "{note}");
+        // What comes after it is found all the same.
+        keep_in(&centre, key(), "one".into(), vec![handover(50.0)]).unwrap();
+        let known = of_in(&[no_folder, centre], &key(), "one", Duration::ZERO).unwrap();
+        assert_eq!((known.costs.rows, known.unseen.len()), (vec![handover(50.0)], 1));
+    }
+
     fn key() -> Key {
         Key { host: "a/b".into(), processor: "p".into(), cores: "0-1".into(), kernel: "6.1".into() }
     }
@@ -263,7 +298,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let keep = |machine: Key, boot: &str, row: Row| {
             keep_in(folder.path(), machine, boot.into(), vec![row]).unwrap();
-            read(folder.path(), "a/b").unwrap().unwrap().rows
+            there(folder.path(), "a/b").unwrap().unwrap().rows
         };
         let call = Row { item: Item::Call, ..handover(20.0) };
         assert_eq!(keep(key(), "one", handover(50.0)), [handover(50.0)]);
@@ -309,7 +344,7 @@ mod tests {
                 r#"{{"format":1,"machine":{{"host":"h","processor":"p","cores":"0","kernel":"6"}},"boot":"b","rows":[{rows}]}}"#
             );
             fs::write(file(folder.path(), "h"), text).unwrap();
-            let kept = read(folder.path(), "h").unwrap().unwrap();
+            let kept = there(folder.path(), "h").unwrap().unwrap();
             assert_eq!(kept.rows.len(), count);
             let wasm = Costs::of(kept.rows).get(&Item::Entry(BodyKind::Wasm)).reading;
             assert_eq!(matches!(wasm, Reading::Measured(_)), count == 2, "{wasm:?}");
@@ -322,11 +357,11 @@ mod tests {
         let path = file(folder.path(), "h");
         for text in ["", "{", r#"{"format":1,"machine":3}"#, r#"{"format":2}"#] {
             fs::write(&path, text).unwrap();
-            let fault = read(folder.path(), "h").unwrap_err().to_string();
+            let fault = there(folder.path(), "h").unwrap_err().to_string();
             assert!(fault.contains("costs-h.json") && fault.contains("plimsoll calibrate"), "{text}: {fault}");
         }
         fs::remove_file(&path).unwrap();
-        assert_eq!(read(folder.path(), "h").unwrap(), None);
+        assert_eq!(there(folder.path(), "h").unwrap(), None);
     }
 
     #[test]

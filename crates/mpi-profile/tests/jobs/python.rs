@@ -43,3 +43,18 @@ fn mpi4py_is_counted_exactly() {
         }
     }
 }
+
+#[test]
+#[ignore = "make check"]
+fn processes_that_a_rank_starts_are_no_ranks() {
+    for (python, prefix) in pythons() {
+        let mpi = Mpi::at(&prefix).unwrap_or_else(|why| panic!("{why}"));
+        let place = Place::new();
+        let recording = Recording::under(&mpi, 2, &python).arguments(&[source("starts_processes.py")]).trace(1 << 20);
+        let ended = recording.run(&place, "profile", LIMIT).well(format_args!("{} with {mpi}", python.display()));
+        let tables = ended.ranks();
+        let places: Vec<_> = tables.iter().map(|rank| (rank.header.rank, rank.header.finalized > 0)).collect();
+        assert_eq!(places, [(0, true), (1, true)], "{mpi}");
+        tables.iter().for_each(consistent);
+    }
+}

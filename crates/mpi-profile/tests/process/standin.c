@@ -45,9 +45,12 @@ static Handle object(Model *of)
     return made;
 }
 
+static int begun;
+
 static int opened(Model *model)
 {
     usleep(30);
+    begun |= model == &world;
     atomic_store(&model->open, 1);
     return 0;
 }
@@ -62,6 +65,7 @@ static int closed(Model *model, const char *what)
 
 int PMPI_Init(int *c, char ***v) { return (void)c, (void)v, opened(&world); }
 int PMPI_Init_thread(int *c, char ***v, int level, int *provided) { return (void)c, (void)v, *provided = level, opened(&world); }
+int PMPI_Initialized(int *flag) { return *flag = atomic_load(&world.open) || begun, 0; }
 int PMPI_Finalize(void) { return closed(&world, "MPI_Finalize while the world was asked about"); }
 int PMPI_Query_thread(int *level) { return asked(&world, "MPI_Query_thread"), *level = 0, 0; }
 int PMPI_Session_init(Handle info, Handle handler, Model **session)

@@ -60,6 +60,33 @@ fn nothing_is_asked_about_what_is_not_open() {
     }
 }
 
+/// Functions that are taken from the library itself, and a plug-in that is bound to it.
+#[test]
+fn calls_past_the_library_are_said_with_their_cause() {
+    let place = Place::new();
+    if program(&place).is_none() {
+        return;
+    }
+    let Some(cc) = skip::tool("cc") else { return };
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/process/past.c");
+    let linked = ["-L.", "-lstandin", "-ldl", "-Wl,-rpath,$ORIGIN"];
+    let compile = |into: &str, flags: &[&str]| place.compile(&cc, std::slice::from_ref(&source), into, flags);
+    compile("libplugin.so", &[&["-DPLUGIN", "-shared", "-fPIC"][..], &linked].concat());
+
+    let direct = compile("direct", &["-ldl"]);
+    let ended = Recording::new(vec![direct.into()]).run(&place, "direct-run", LIMIT).well("direct");
+    assert!(ended.ranks().is_empty());
+    let said = &ended.account;
+    assert!(said.contains("libstandin.so") && said.contains("taken from it directly"), "{said}");
+    assert!(!said.contains("not linked with MPI"), "{said}");
+
+    let deep = compile("deep", &[&["-DLINKED"][..], &linked].concat());
+    let ended = Recording::new(vec![deep.into()]).run(&place, "deep-run", LIMIT).well("deep");
+    let [rank] = <[Rank; 1]>::try_from(ended.ranks()).unwrap();
+    assert_eq!((calls(&rank, "Init"), calls(&rank, "Send"), calls(&rank, "Finalize")), (1, 0, 1));
+    assert!(ended.account.contains("libplugin.so calls MPI past the recorder"), "{}", ended.account);
+}
+
 /// Classes of duration that sends of the stand-in may fall into.
 const CLASSES: usize = 60;
 

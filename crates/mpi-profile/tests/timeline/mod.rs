@@ -154,6 +154,19 @@ fn a_timeline_has_every_call_in_order_and_matches_all_messages() {
 }
 
 #[test]
+fn messages_of_coupled_parts_find_each_other() {
+    for mpi in Mpi::all().into_iter().take(1) {
+        let folder = Place::new();
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/timeline/coupled.c");
+        let program = folder.compile(&mpi.compiler, &[source], "coupled", &["-w"]);
+        let recording = Recording::under(&mpi, RANKS as usize, program).trace(1 << 20);
+        let ended = recording.run(&folder, "profile", Duration::from_secs(60)).well(&mpi);
+        let timeline = Timeline::open(&ended.folder).unwrap().unwrap();
+        assert_eq!((timeline.matches.messages, timeline.matches.unmatched), (2, 0), "{mpi}");
+    }
+}
+
+#[test]
 fn a_timeline_that_reaches_its_limit_is_whole_until_there_and_says_so() {
     for mpi in Mpi::all().into_iter().take(1) {
         let folder = Place::new();

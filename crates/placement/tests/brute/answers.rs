@@ -35,6 +35,7 @@ proptest! {
     }
 
     #[test]
+    #[ignore = "make check"]
     fn the_same_question_gets_the_same_answer(seed: u64) {
         let layout = small(seed, 12, 5, 5);
         let first = solve(&layout, &effort()).map_err(|e| e.to_string());

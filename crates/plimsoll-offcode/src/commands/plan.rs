@@ -117,6 +117,9 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let ledger = if arguments.modelled { None } else { Some(Ledger::open()) };
     let unread = |fault| eprintln!("plimsoll: what earlier runs measured is not known: {fault}");
     let ledger = ledger.and_then(|ledger| ledger.map_err(unread).ok());
+    if let Some(note) = ledger.as_ref().and_then(|ledger| ledger.note.as_ref()) {
+        eprintln!("plimsoll: {note}");
+    }
     let told = ledger.as_ref().map(|ledger| expected::told(ledger, &app.name));
     let earlier = |of: &_, quantity: &_| told.as_ref().map_or_else(|| nothing(of, quantity), |told| told(of, quantity));
     let build = build(&catalogue);

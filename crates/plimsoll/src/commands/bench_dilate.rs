@@ -267,7 +267,7 @@ fn table(group: &Group) -> String {
 }
 
 fn ratio(interval: Option<Interval>) -> String {
-    interval.map_or("cannot tell".into(), |of| format!("{:.3} ({:.3} .. {:.3})", of.median, of.low, of.high))
+    interval.map_or("cannot tell".into(), |of| of.ratio(3, ""))
 }
 
 /// Slope over k and what is left at k = 0, of each round in which all ran at one clock: least squares.

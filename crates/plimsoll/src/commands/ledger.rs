@@ -20,6 +20,9 @@ pub struct Arguments {
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let ledger = Ledger::open()?;
+    if let Some(note) = &ledger.note {
+        eprintln!("plimsoll: {note}");
+    }
     if arguments.json {
         let all = serde_json::json!({ "predictions": ledger.predictions, "outcomes": ledger.outcomes });
         let text = serde_json::to_string_pretty(&all).map_err(|e| Fault::because("output", e, "report it"))?;

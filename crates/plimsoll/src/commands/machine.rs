@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use machine::quota::Watch;
 use machine::source::write_archive;
 use machine::{Fault, Machine, Result, Source, count};
 
@@ -57,11 +58,15 @@ fn tell_capability(arguments: &Arguments) -> Result<ExitCode> {
         let cause = "what takes time of a core is seen while it does, and an archive is of one moment";
         return Err(Fault::new(format!("--root {}", root.display()), cause, "leave --root out, or --capability"));
     }
+    let watch = Watch::begin(&Source::live(), linux::affinity::allowed()?.len());
     let map = arguments.looks.map()?;
     output::print(&match arguments.json {
         true => json(&map)?,
         false => capability_page::page(&map, arguments.looks.seconds),
     })?;
+    if let Some(note) = watch.note(&Source::live()) {
+        eprintln!("plimsoll: {note}");
+    }
     Ok(super::exit_code())
 }
 

@@ -54,6 +54,9 @@ pub struct Arguments {
     /// What a connection of the recorded run took in before its receiver took it out: 64KiB, unlimited
     #[arg(long, value_name = "SIZE", requires = "folder", default_value_t)]
     recorded_buffer: Buffer,
+    /// The MPI_COMM_WORLD to take, where the profile has several: the N-th that began, counted from 0
+    #[arg(long, value_name = "N", requires = "folder", default_value_t = 0)]
+    world: usize,
     /// Start the launch line with a program that reads back where it is, and compare
     #[arg(long, requires = "folder")]
     verify: bool,
@@ -96,7 +99,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
 /// The best mapping of a recorded program.
 fn recorded(path: &Path, arguments: &Arguments) -> Result<ExitCode> {
     let known = store::live()?;
-    let opened = Opened::priced(path, &known.costs, arguments.recorded.as_deref())?;
+    let opened = Opened::priced(path, arguments.world, &known.costs, arguments.recorded.as_deref())?;
     let Opened { graph, folder, .. } = &opened;
     let summary = opened
         .summary
@@ -107,7 +110,8 @@ fn recorded(path: &Path, arguments: &Arguments) -> Result<ExitCode> {
     notes.extend(known.note);
     notes.extend(stalls(summary));
     let cores = said(&summary.capability, &arguments.capability)?;
-    let problem = Recorded { graph, summary, capability: &cores, across: arguments.across }.problem(distance()?)?;
+    let problem = Recorded { graph, summary, world: arguments.world, capability: &cores, across: arguments.across }
+        .problem(distance()?)?;
     if problem.distances.is_empty() {
         notes.push("how near cores are to each other makes no difference, or is not known".to_owned());
     }
@@ -243,7 +247,10 @@ impl Proposed {
         }
         let (now, then) = (shell(&self.now), shell(&words));
         match self.expected {
-            Some(expected) => _ = Ledger::open()?.predict(expectation(folder, &then, &now, expected))?,
+            Some(expected) => {
+                let expected = expectation(folder, &then, &now, expected);
+                super::kept(Ledger::open().and_then(|mut ledger| ledger.predict(expected)));
+            }
             None => eprintln!("Nothing is kept in the ledger: most of the job is its start and end."),
         }
         let own = ["plimsoll", "try", "--"].map(str::to_owned).into_iter();

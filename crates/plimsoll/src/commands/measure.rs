@@ -120,15 +120,16 @@ pub fn run(arguments: Arguments, json: bool) -> Result<ExitCode> {
             choice: None,
             version: env!("CARGO_PKG_VERSION").into(),
         };
+        let kept = Ledger::open().and_then(|mut ledger| ledger.predict(prediction.clone()));
+        let in_ledger = if super::kept(kept.map(Some)).is_some() { " In the ledger." } else { "" };
         let words = format!(
-            "Expected over {to}: {:.3} times as long ({:.3} .. {:.3}): {}. In the ledger.\nTo hold that against what comes:\n{}\n",
+            "Expected over {to}: {:.3} times as long ({:.3} .. {:.3}): {}.{in_ledger}\nTo hold that against what comes:\n{}\n",
             prediction.expected.middle,
             prediction.expected.low,
             prediction.expected.high,
             prediction.because,
             settled_by(&arguments.command, from, to)
         );
-        Ledger::open()?.predict(prediction)?;
         output::print(&words)?;
     }
     Ok(super::exit_code())

@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use ::machine::Result;
+
 mod against;
 pub mod bench;
 mod bench_congestion;
@@ -45,6 +47,14 @@ mod study_submit;
 pub mod top;
 pub mod r#try;
 pub mod whatif;
+
+/// What of a command's answer went to the ledger: where it cannot be kept, a note says so, and the answer stands.
+fn kept<T: Default>(kept: Result<T>) -> T {
+    kept.unwrap_or_else(|fault| {
+        eprintln!("note: not in the ledger: {fault}");
+        T::default()
+    })
+}
 
 /// Success, unless a signal ended the command before its work was done.
 fn exit_code() -> ExitCode {

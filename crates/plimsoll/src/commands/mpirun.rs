@@ -145,14 +145,19 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         command,
     };
     let target = Target::of(&request)?;
-    let mut ledger = match (Ledger::open(), auto) {
-        (Err(fault), true) => return Err(fault),
-        (ledger, _) => ledger.ok().filter(|_| request.is_plain()),
-    };
-    if auto && let Some(ledger) = &mut ledger {
-        let chosen = auto::choose(&mut request, &target, arguments.profile.as_deref(), ledger)?;
+    // A job needs no ledger: without one, auto knows of no earlier run.
+    let plain = request.is_plain();
+    let ledger = Ledger::open().map(Some);
+    let ledger = if auto && plain { super::kept(ledger) } else { ledger.unwrap_or_default() };
+    let mut ledger = ledger.filter(|_| plain);
+    if auto && plain {
+        let none = Ledger::default();
+        let known = ledger.as_ref().unwrap_or(&none);
+        let chosen = auto::choose(&mut request, &target, arguments.profile.as_deref(), known)?;
         tell(&format!("plimsoll: {}\n", chosen.words()));
-        chosen.predict(ledger, &auto::subject(&request, &target)?)?;
+        if let Some(ledger) = &mut ledger {
+            super::kept(auto::subject(&request, &target).and_then(|subject| chosen.predict(ledger, &subject)));
+        }
     }
     // What came is also held against an earlier prediction of a run that was not left to auto.
     let subject = auto::subject(&request, &target);

@@ -3,7 +3,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use machine::costs::store;
+use machine::costs::store::{self, Known};
 use machine::{Fault, Result, count, shell};
 use profile::export::{goal, perfetto};
 use profile::page;
@@ -11,6 +11,7 @@ use profile::printable::{json, printable};
 use profile::profile::Profile;
 use profile::summary::Summary;
 use profile::terminal::{self, Screen, paper};
+use record::worlds;
 use timeline::Timeline;
 
 use linux::output;
@@ -43,6 +44,9 @@ pub struct Arguments {
     /// Write the timeline for another program: for ui.perfetto.dev, or as the schedule that LogGOPSim simulates
     #[arg(long, value_name = "FORMAT", conflicts_with_all = ["json", "csv", "paper"])]
     export: Option<Export>,
+    /// The MPI_COMM_WORLD whose schedule is written, where the profile has several: the N-th that began, counted from 0
+    #[arg(long, value_name = "N", requires = "export", default_value_t = 0)]
+    world: usize,
     /// Write the export to this file instead of standard output
     #[arg(short, long, value_name = "FILE", requires = "export")]
     output: Option<PathBuf>,
@@ -64,7 +68,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         let [folder] = &arguments.folders[..] else {
             return Err(Fault::new("several profiles", "one is exported at a time", "name one folder"));
         };
-        return export(folder, format, arguments.output.as_deref());
+        return export(folder, format, arguments.world, arguments.output.as_deref());
     }
     let mut summaries = Vec::new();
     for folder in &arguments.folders {
@@ -126,8 +130,9 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
 /// By the costs of the host that ran its first rank, with the critical path where there is a timeline.
 fn judged(profile: &Profile) -> Result<Summary> {
     let Some(rank) = profile.ranks.first() else { return Ok(Summary::of(profile)) };
-    let costs = store::of_host(&rank.host())?.costs;
+    let Known { costs, unseen, .. } = store::of_host(&rank.host())?;
     let mut summary = Summary::judged(profile, &costs);
+    summary.job.notes.extend(unseen);
     let walked = profile.timeline.as_ref().map_or(Ok(()), |timeline| critical::put(&mut summary, timeline, &costs));
     if let Err(fault) = walked {
         summary.job.notes.push(format!("the critical path is left out: {fault}"));
@@ -136,7 +141,7 @@ fn judged(profile: &Profile) -> Result<Summary> {
 }
 
 /// What is left out is said on standard error.
-fn export(folder: &Path, format: Export, output: Option<&Path>) -> Result<ExitCode> {
+fn export(folder: &Path, format: Export, world: usize, output: Option<&Path>) -> Result<ExitCode> {
     if output.is_none() {
         output::not_to_a_terminal("an export", "--output")?;
     }
@@ -144,6 +149,7 @@ fn export(folder: &Path, format: Export, output: Option<&Path>) -> Result<ExitCo
         let next = "profile the program again with --trace";
         return Err(Fault::new(folder.display().to_string(), "no timeline was recorded", next));
     };
+    worlds::there(&timeline.worlds, world).map_err(|fault| fault.within(folder.display()))?;
     let place = output.map_or_else(|| "standard output".into(), |path| path.display().to_string());
     let said = |error: io::Error| Fault::unwritable(place.clone(), error, "name another file with --output");
     let to: Box<dyn Write> = match output {
@@ -157,7 +163,7 @@ fn export(folder: &Path, format: Export, output: Option<&Path>) -> Result<ExitCo
             let series = summary.series.as_ref().map(|series| (series, summary.job.started));
             perfetto(&timeline, series, &mut to).map(|_| timeline.notes.clone())
         }
-        Export::Goal => goal(&timeline, 0, &mut to).map(|done| done.notes),
+        Export::Goal => goal(&timeline, world, &mut to).map(|done| done.notes),
     };
     match written.and_then(|notes| to.flush().map(|()| notes)) {
         Ok(notes) => notes.iter().for_each(|note| eprintln!("note: {}", printable(note))),

@@ -17,14 +17,15 @@ use indicatif::ProgressBar;
 use launch::allocation::{self, Allocation};
 use launch::carrier::{Network, Semantics, placement};
 use launch::carriers;
-use launch::trial::{Starter, carriers_quantity, programs, subject};
+use launch::trial::{Starter, carriers_quantity, input, is_piped, programs, subject};
 use linux::output;
 use machine::{Dilation, Fault, Nanoseconds, Result, Source};
 
 /// Runs commands in turn until it can be told which does better, by how much, and whether that is more than noise.
 ///
 /// Each round runs every command once, without a shell; the first is what is used today. Commands stand after `--` each, or
-/// one command is run under several settings. A trial that was interrupted goes on when the same command is given again.
+/// one command is run under several settings. Where standard input is a file, each run reads it from its start. A trial that
+/// was interrupted goes on when the same command is given again.
 ///
 /// Exit status: 0 answered, 3 cannot tell in the time given, 4 results differ, 5 slower (--fail-if slower), 1 a fault.
 #[derive(clap::Args)]
@@ -46,8 +47,8 @@ pub struct Arguments {
     /// More of the metric is better
     #[arg(long)]
     more: bool,
-    /// Hold results against the first command's: stdout, a FILE that each run writes, or 'REGEX' with a group, numbers
-    /// within 'REGEX~SHARE'
+    /// Hold results against the first command's: stdout, status (the exit status, which then need not be 0), a FILE that each
+    /// run writes, or 'REGEX' with a group, numbers within 'REGEX~SHARE'
     #[arg(long, value_name = "WHAT")]
     check: Option<String>,
     /// With -n: first run each arm that has a carrier once more, with the MPI saying what it uses; one that uses something else
@@ -100,6 +101,9 @@ const EXAMPLES: &str = "Examples:
 /// Where no other time is given.
 const BUDGET: Duration = Duration::from_secs(600);
 
+/// Within this a pipe has something, where something is written to it.
+const SOON: Duration = Duration::from_millis(50);
+
 const CANNOT_TELL: u8 = 3;
 const WRONG: u8 = 4;
 const SLOWER: u8 = 5;
@@ -120,7 +124,21 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if let Some(allocation) = &allocation {
         eprintln!("In {} on {}.", allocation.name, allocation.nodes);
     }
-    let design = design(&arguments, allocation.map_or(String::new(), |allocation| allocation.nodes))?;
+    let input = input()?;
+    if let Some((file, _)) = &input {
+        eprintln!("Each run reads {file} from its start.");
+    }
+    let unread = |within| {
+        let piped = is_piped(within);
+        if piped {
+            eprintln!("note: no run reads what comes by the pipe; keep it in a file: plimsoll try .. < FILE");
+        }
+        piped
+    };
+    let told = unread(SOON);
+    let reads = input.is_some();
+    let nodes = allocation.map_or(String::new(), |allocation| allocation.nodes);
+    let design = design(&arguments, nodes, input)?;
     let mut store = Store::open(&arguments.store)?;
     let host = Source::live().word("/proc/sys/kernel/random/boot_id").unwrap_or_else(|| "unknown boot".into());
     let unfinished = if arguments.fresh { None } else { store.unfinished(&design, &host)? };
@@ -141,8 +159,14 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if trial.design.merit.mpi {
         starter = starter.profiled(own()?);
     }
+    if reads {
+        starter = starter.reading();
+    }
     let conducted = conduct(&mut store, &trial, &mut starter, &mut display, budget, &linux::signal::interrupted);
     display.close();
+    if !told {
+        unread(Duration::ZERO);
+    }
     let (runs, end) = conducted?;
     if end == End::Interrupted {
         eprintln!("Interrupted; finished runs are in {}. Run the same command to go on.", arguments.store.display());
@@ -159,7 +183,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let path = std::path::absolute(&arguments.report).unwrap_or_else(|_| arguments.report.clone());
     let text = terminal::render(&trial.design, &runs, &judgement, end);
     output::print(&format!("{text}Report: {}\n", machine::shell::path(&path)))?;
-    for line in settle(&trial.design, &judgement)? {
+    for line in super::kept(settle(&trial.design, &judgement)) {
         output::print(&format!("{line}\n"))?;
     }
     let slower = judgement.arms.iter().any(|arm| arm.says == Says::Worse);
@@ -232,7 +256,7 @@ fn now() -> Nanoseconds {
     Nanoseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64)
 }
 
-fn design(arguments: &Arguments, nodes: String) -> Result<Design> {
+fn design(arguments: &Arguments, nodes: String, input: Option<(String, String)>) -> Result<Design> {
     let mut commands: Vec<Vec<String>> = vec![Vec::new()];
     for word in &arguments.commands {
         match *word == arguments.sep {
@@ -258,7 +282,7 @@ fn design(arguments: &Arguments, nodes: String) -> Result<Design> {
             arms.push(arm(command, &settings, arguments)?);
         }
     }
-    let mut of_arms: Vec<(String, String)> = Vec::new();
+    let mut of_arms = Vec::from_iter(input);
     for arm in &arms {
         of_arms.extend(programs(&arm.command)?);
     }

@@ -84,6 +84,9 @@ pub struct Arguments {
     /// other hosts are mapped so
     #[arg(long, value_name = "DIR2", requires = "folder", conflicts_with = "best")]
     against: Option<PathBuf>,
+    /// The MPI_COMM_WORLD to take, where the profile has several: the N-th that began, counted from 0
+    #[arg(long, value_name = "N", requires = "folder", default_value_t = 0)]
+    world: usize,
     /// Print the commands of the N best that can be run here, and keep in the ledger what is expected of them
     #[arg(long, value_name = "N", requires = "folder")]
     best: Option<usize>,
@@ -174,7 +177,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         }
         None => {
             let (folder, named) = (arguments.folder.as_deref(), arguments.recorded.as_deref());
-            (Opened::priced(folder.unwrap_or(Path::new("")), &known.costs, named)?, named)
+            (Opened::priced(folder.unwrap_or(Path::new("")), arguments.world, &known.costs, named)?, named)
         }
     };
     let carried = arguments.carried.as_deref().filter(|_| arguments.schedule.goal.is_none());
@@ -192,7 +195,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         notes.push("calls were over sooner than the costs say: plimsoll calibrate, and profile again".to_owned());
     }
     if let Some(path) = &arguments.against {
-        let other = Opened::profile(path)?;
+        let other = Opened::profile(path, arguments.world)?;
         let judged = other.recorded().ways(&known.costs, carried)?;
         let carried = [recorded.carried_by(&ways), other.recorded().carried_by(&judged)];
         if let Some(summary) = &opened.summary {
@@ -212,7 +215,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if !arguments.at.is_empty() {
-        let all = arguments.at.iter().map(|(clock, folder)| Ok((*clock, Opened::profile(folder)?)));
+        let all = arguments.at.iter().map(|(clock, folder)| Ok((*clock, Opened::profile(folder, arguments.world)?)));
         let all: Vec<(f64, Opened)> = all.collect::<Result<_>>()?;
         let others: Vec<(f64, &Graph)> = all.iter().map(|(clock, opened)| (*clock, &opened.graph)).collect();
         let share = whatif::clock::follows(graph, &others)?;
@@ -299,7 +302,7 @@ fn mapping(
     for (rank, factor) in capability {
         mapping = mapping.capable(*rank, *factor)?;
     }
-    for rank in summary.ranks.iter().filter(|rank| rank.world == 0) {
+    for rank in summary.ranks.iter().filter(|rank| rank.world == arguments.world) {
         if let Some(softirqs) = mapping.softirqs.get_mut(rank.rank as usize) {
             *softirqs = rank.softirq.value().map(|seconds| seconds * 1e9);
         }
@@ -424,7 +427,7 @@ impl Best<'_> {
         if able.is_empty() {
             return Ok("\nNothing of this is a command to run.\n".to_owned());
         }
-        let mut ledger = Ledger::open()?;
+        let mut expected_of = Vec::new();
         let now = whatif_page::shell(self.recorded.command);
         let (mut text, mut trial) = (String::new(), format!("plimsoll try -- {now}"));
         for (candidate, time) in able.into_iter().take(number) {
@@ -436,7 +439,11 @@ impl Best<'_> {
             if self.outside > MOST_OUTSIDE {
                 continue;
             }
-            ledger.predict(expectation(self.folder, &command, &now, expected))?;
+            expected_of.push(expectation(self.folder, &command, &now, expected));
+        }
+        if !expected_of.is_empty() {
+            let keep = |mut ledger: Ledger| expected_of.into_iter().try_for_each(|of| ledger.predict(of).map(drop));
+            super::kept(Ledger::open().and_then(keep));
         }
         if self.outside > MOST_OUTSIDE {
             let share = 100.0 * self.outside / (1.0 + self.outside);
@@ -450,7 +457,7 @@ impl Best<'_> {
     /// The place of the program among the words of the command.
     fn program(&self) -> Result<usize> {
         let words: Vec<_> = self.recorded.command.iter().map(Into::into).collect();
-        let line = Line::read(&words);
+        let line = Line::read(&words).answered()?;
         let found = line.programs.first().map(|program| &program.path);
         let is_program = |word: &String| launch::program::find(word.as_ref()).ok().as_ref() == found;
         found.and_then(|_| self.recorded.command.iter().position(is_program)).ok_or_else(|| {

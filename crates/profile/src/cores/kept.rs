@@ -231,7 +231,7 @@ mod tests {
         let mut writer = Writer::begin(&mut file, &head).unwrap();
         for step in 0..=10u64 {
             let begun = BEGUN + step * (STEP.0 + STEP.1);
-            let mut look = |at: u64, inside: u64, found: (u64, u64)| {
+            let look = |writer: &mut Writer<_>, at: u64, inside: u64, found: (u64, u64)| {
                 let mut ticks = [0; CLASSES];
                 ticks[2] = inside;
                 writer.thread_work(7, 0, 7, &ThreadWork { core: 1, ticks, ..ThreadWork::default() }).unwrap();
@@ -241,14 +241,14 @@ mod tests {
                 writer.end_work(at).unwrap();
             };
             let (outside, inside) = (step * did.blocked.0 * MS, step * did.blocked.1 * MS);
-            look(begun, step * STEP.1, (outside, inside));
-            if step < 10 {
-                look(begun + STEP.0, step * STEP.1, (outside + did.blocked.0 * MS, inside));
-            }
+            look(&mut writer, begun, step * STEP.1, (outside, inside));
             writer.thread_load(7, 0, 7, &ThreadLoad { voluntary: 0, involuntary: step * did.involuntary }).unwrap();
             writer.thread_ran(7, 0, 7, &ThreadRan { ran: step * did.ran * MS }).unwrap();
             writer.thread_delay(7, 0, 7, &ThreadDelay { delayed: step * did.delayed * MS }).unwrap();
             writer.end_load(begun).unwrap();
+            if step < 10 {
+                look(&mut writer, begun + STEP.0, step * STEP.1, (outside + did.blocked.0 * MS, inside));
+            }
         }
         let samples = Samples::read(&file).unwrap();
         let mut image = Image::default();

@@ -11,6 +11,7 @@ use std::io::{self, Write};
 use machine::count;
 use record::functions::{Class, function};
 use record::trace::peer;
+use record::worlds;
 
 use super::expansion::{Pattern, rounds};
 use timeline::{Collective, Kind, Operation, Rank, Step, Timeline};
@@ -106,6 +107,10 @@ pub fn goal(timeline: &Timeline, world: usize, out: &mut impl Write) -> io::Resu
              timeline: {}",
             count::grouped(done.opaque)
         ));
+    }
+    if timeline.worlds.len() > 1 {
+        let which = worlds::named(&timeline.worlds, world);
+        done.notes.push(format!("this is {which}: GOAL has one at a time; --world N takes another one"));
     }
     done.notes.extend(timeline.notes.iter().cloned());
     Ok(done)

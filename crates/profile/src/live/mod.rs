@@ -163,7 +163,6 @@ pub struct Watch {
     share: Share,
     ranks: BTreeMap<PathBuf, Followed>,
     hosts: BTreeMap<PathBuf, Host>,
-    worlds: Vec<String>,
     before: Option<u64>,
     /// Whose turn it is to have its whole tables held against themselves.
     turn: usize,
@@ -173,8 +172,6 @@ pub struct Watch {
 const LEAST: u64 = 64 << 10;
 /// Notes of one look, after which no more files are opened.
 const NOTES: usize = 1000;
-/// Worlds that are told apart.
-const WORLDS: usize = 1024;
 
 fn used_up() -> Fault {
     let next = "watch fewer jobs, or jobs of fewer ranks, at once";
@@ -244,7 +241,6 @@ impl Watch {
             share,
             ranks: BTreeMap::new(),
             hosts: BTreeMap::new(),
-            worlds: Vec::new(),
             before: None,
             turn: 0,
         })
@@ -283,8 +279,9 @@ impl Watch {
 
         let over = self.job.ended.is_some();
         let mut all: Vec<RankNow> = Vec::new();
-        for followed in self.ranks.values_mut() {
-            all.extend(followed.look(here, over, &ticks, &self.hosts, &mut self.worlds, &mut notes));
+        let worlds = ranks::worlds(&self.ranks);
+        for (followed, world) in self.ranks.values_mut().zip(worlds) {
+            all.extend(followed.look(here, over, &ticks, &self.hosts, world, &mut notes));
         }
         all.sort_by(|a, b| (a.world, a.rank, &a.host, a.pid).cmp(&(b.world, b.rank, &b.host, b.pid)));
         let cores = self.hosts.values_mut().flat_map(|host| host.cores(&all)).collect();

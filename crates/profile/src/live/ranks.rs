@@ -12,9 +12,10 @@ use record::functions::{Class, FunctionId, function};
 use record::layout::{Cell, Header, Peer, Thread, clock, words};
 use record::live::{Glance, Live};
 use record::untrusted::Folder;
+use record::worlds;
 
 use super::hosts::Host;
-use super::{FunctionNow, Here, LEAST, RankNow, RankState, WORLDS, open_new, used_up};
+use super::{FunctionNow, Here, LEAST, RankNow, RankState, open_new, used_up};
 use crate::split::{Model, Parts};
 use crate::summary::Stall;
 use crate::tables::Calls;
@@ -303,7 +304,7 @@ impl Followed {
         over: bool,
         ticks: &Ticks,
         hosts: &BTreeMap<PathBuf, Host>,
-        worlds: &mut Vec<String>,
+        world: usize,
         notes: &mut Vec<String>,
     ) -> Option<RankNow> {
         let glance = self.glance.as_ref()?;
@@ -364,12 +365,6 @@ impl Followed {
                 header.pid, header.dropped.calls
             ));
         }
-        let world = words(&header.world);
-        let world = worlds.iter().position(|known| *known == world).unwrap_or_else(|| {
-            worlds.truncate(WORLDS);
-            worlds.push(world);
-            worlds.len() - 1
-        });
         self.before = Some(seen);
         // Tables and samples are read apart.
         let outside = mpi.map_or(1.0, |mpi| 1.0 - mpi);
@@ -396,6 +391,13 @@ impl Followed {
         self.held = goes_on;
         Some(known)
     }
+}
+
+/// The world of each of them. One that does not know its rank yet is shown with the last.
+pub fn worlds(ranks: &BTreeMap<PathBuf, Followed>) -> Vec<usize> {
+    let (worlds, places) = worlds::of(ranks.values().filter_map(|followed| Some(&followed.placed()?.header)));
+    let (last, mut places) = (worlds.len().saturating_sub(1), places.into_iter());
+    ranks.values().map(|followed| followed.placed().and_then(|_| places.next()).unwrap_or(last)).collect()
 }
 
 /// The length of its ticks, ns.

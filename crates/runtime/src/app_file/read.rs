@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use machine::fault::line_and_column;
+use machine::spelling::meant;
 use machine::{Bytes, Fault, Result, Site, SiteKind, XdpMode, nesting};
 use offcode::channel::{Buffers, Cast};
 use offcode::{Attributes, Specification};
@@ -43,6 +44,7 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<AppFile> {
     nesting::read(|| {
         let file: written::File = toml::from_str(text).map_err(|error| {
             let next = "docs/applications.md shows what can stand there";
+            let next = meant(error.message(), next);
             reader.fault(error.span().unwrap_or(0..0), error.message().replace('\n', " "), next)
         })?;
         reader.file(file)

@@ -102,6 +102,7 @@ fn an_agent_that_runs_offcodes_in_its_own_thread() {
 }
 
 #[test]
+#[ignore = "make check"]
 fn an_agent_with_a_dedicated_core() {
     let core = *linux::affinity::allowed().unwrap().last().expect("this process has a core");
     let mut beside = Vec::new();

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use machine::count;
+use machine::{Nanoseconds, count};
 
 use super::{Factor, Findings, Slope, TOLD};
 
@@ -18,7 +18,8 @@ fn example(factor: Factor) -> (f64, &'static str) {
 /// The page.
 pub fn render(findings: &Findings) -> String {
     let run = findings.elapsed;
-    let mut page = format!("A run takes {:.3} s between MPI_Init and MPI_Finalize.\n", run / 1e9);
+    let takes = if run < 1e9 { Nanoseconds(run as u64).to_string() } else { format!("{:.3} s", run / 1e9) };
+    let mut page = format!("A run takes {takes} between MPI_Init and MPI_Finalize.\n");
     if let Some(of) = &findings.null {
         let reads = if findings.is_null() { "read 0, as they must" } else { "do not read 0, as they must" };
         let [low, high] = [of.low, of.high].map(|ratio| 100.0 * (ratio - 1.0));
@@ -86,8 +87,8 @@ fn words(slope: &Slope, run: f64) -> String {
             let bound = slope.bound(less).unwrap_or_default();
             let _ = writeln!(
                 text,
-                "  {example} gains at most {:.3} ms, {:.2} % of a run",
-                bound / 1e6,
+                "  {example} gains at most {}, {:.2} % of a run",
+                if bound < 1e5 { Nanoseconds(bound as u64).to_string() } else { format!("{:.3} ms", bound / 1e6) },
                 100.0 * bound / run
             );
         }

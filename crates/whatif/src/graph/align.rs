@@ -50,13 +50,13 @@ impl Line {
 }
 
 impl Clocks {
-    /// Of hosts whose ranks are those of the first world; `hosts` by rank.
-    pub fn of(timeline: &Timeline, hosts: &[u32]) -> Clocks {
+    /// Of hosts whose ranks are those of this world; `hosts` by rank.
+    pub fn of(timeline: &Timeline, world: usize, hosts: &[u32]) -> Clocks {
         let number = hosts.iter().max().map_or(0, |host| *host as usize + 1);
         if number < 2 {
             return Clocks { hosts: vec![Vec::new(); number], notes: Vec::new() };
         }
-        Clocks::aligned(orders(timeline, hosts, number))
+        Clocks::aligned(orders(timeline, world, hosts, number))
     }
 
     /// The instant of a host on the clock of host 0.
@@ -179,9 +179,9 @@ impl Clocks {
 }
 
 /// What calls that were completed had waited for, between hosts.
-fn orders(timeline: &Timeline, hosts: &[u32], number: usize) -> Orders {
+fn orders(timeline: &Timeline, world: usize, hosts: &[u32], number: usize) -> Orders {
     let mut orders: Orders = vec![vec![Vec::new(); number]; number];
-    for (place, rank) in timeline.ranks.iter().enumerate().filter(|(_, rank)| rank.world == 0) {
+    for (place, rank) in timeline.ranks.iter().enumerate().filter(|(_, rank)| rank.world == world) {
         let own = hosts[rank.rank as usize] as usize;
         let mut walk = timeline.walk(place);
         while let Some(step) = walk.step() {

@@ -18,6 +18,7 @@ use machine::{Fault, Result, count};
 use profile::export::Pattern;
 use record::functions::{Class as Sorted, FunctionId, function, named};
 use record::trace::peer;
+use record::worlds;
 use timeline::{ABSENT, Collective, Kind as Sort, Operation, SHORTEST, Step as Walked, Timeline};
 
 use super::align::Clocks;
@@ -25,19 +26,21 @@ use super::builder::{Adding, Builder};
 use super::{Graph, Kind, MOST, NO_SITE, Reach, Step};
 
 impl Graph {
-    /// Of the ranks of the first MPI_COMM_WORLD, from when they left MPI_Init to when they enter MPI_Finalize.
+    /// Of the ranks of one MPI_COMM_WORLD, given by its place in [`Timeline::worlds`], from when they left MPI_Init to when they
+    /// enter MPI_Finalize. Where there are several, a note says which it is.
     ///
     /// # Errors
-    /// It has more messages than a graph can have.
-    pub fn of(timeline: &Timeline) -> Result<Graph> {
+    /// It has more messages than a graph can have, or there is no such world.
+    pub fn of(timeline: &Timeline, world: usize) -> Result<Graph> {
+        worlds::there(&timeline.worlds, world)?;
         if timeline.matches.messages >= u64::from(MOST) {
             let cause = format!("it has {} messages, more than {MOST}", timeline.matches.messages);
             return Err(Fault::new("the timeline", cause, "profile a shorter run"));
         }
-        let world = || timeline.ranks.iter().enumerate().filter(|(_, rank)| rank.world == 0);
+        let members = || timeline.ranks.iter().enumerate().filter(|(_, rank)| rank.world == world);
         let mut names: Vec<&str> = Vec::new();
         let mut hosts = Vec::new();
-        for (_, rank) in world() {
+        for (_, rank) in members() {
             let host = names.iter().position(|name| *name == rank.host).unwrap_or_else(|| {
                 names.push(&rank.host);
                 names.len() - 1
@@ -46,12 +49,12 @@ impl Graph {
             hosts[rank.rank as usize] = host as u32;
         }
         // Where calls were lost, all ranks count up to where the first of them ends.
-        let lost = timeline.ranks.iter().any(|rank| rank.lost > 0);
-        let cut = if lost { timeline.ranks.iter().map(timeline::Rank::end).min() } else { None };
+        let lost = members().any(|(_, rank)| rank.lost > 0);
+        let cut = if lost { members().map(|(_, rank)| rank.end()).min() } else { None };
         let mut making = Making {
             timeline,
             builder: Builder::new(hosts.clone(), timeline.matches.messages as u32),
-            clocks: Clocks::of(timeline, &hosts),
+            clocks: Clocks::of(timeline, world, &hosts),
             hosts,
             gatherings: vec![None; timeline.matches.operations as usize],
             cut: cut.unwrap_or(i64::MAX),
@@ -59,8 +62,12 @@ impl Graph {
             joined: 0,
             ends: Ends::of_mpi(),
         };
-        let places: Vec<usize> = world().map(|(place, _)| place).collect();
+        let places: Vec<usize> = members().map(|(place, _)| place).collect();
         places.into_iter().for_each(|place| making.rank(place));
+        if timeline.worlds.len() > 1 {
+            let which = worlds::named(&timeline.worlds, world);
+            making.builder.note(format!("this is {which}; --world N takes another one"));
+        }
         if making.opaque > 0 {
             let calls = count::of(making.opaque, "call");
             making

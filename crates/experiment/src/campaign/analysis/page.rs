@@ -6,11 +6,14 @@ use askama::Template;
 use chart::number::{digits, scaled};
 use chart::page::Page;
 use chart::{Axis, Figure, Frame, LineChart, Look, Mark, Scale, Series, Shape, entry};
+use machine::count;
 
 use super::roles::PROGRAM;
 use super::terminal::{change, name};
 use super::trade::Knee;
 use super::{Analysis, Cell, Place};
+use crate::campaign::definition::words;
+use crate::campaign::terminal::mean;
 
 #[derive(Template)]
 #[template(path = "analysis.html")]
@@ -36,7 +39,7 @@ pub fn page(analysis: &Analysis, title: &str, head: Vec<String>) -> String {
     let body = Body {
         title,
         figures: figures(analysis),
-        tables: [trades(analysis), gains(analysis)].concat(),
+        tables: [trades(analysis), gains(analysis), vec![points(analysis)]].concat(),
         spread: analysis.spread.as_ref().map(|spread| {
             let share = |part: usize| 100.0 * part as f64 / spread.points as f64;
             format!(
@@ -51,6 +54,27 @@ pub fn page(analysis: &Analysis, title: &str, head: Vec<String>) -> String {
         notes: analysis.notes.iter().chain(&analysis.failures).collect(),
     };
     Page { title, head_line: head, body: body.to_string(), ..Page::default() }.render()
+}
+
+/// Points that a page has in a table.
+const MOST_POINTS: usize = 200;
+
+/// The means of all points, whatever their axes are.
+fn points(analysis: &Analysis) -> Table {
+    let several = analysis.cells.windows(2).any(|pair| program(&pair[0]) != program(&pair[1]));
+    let title =
+        |(name, unit): &(String, String)| if unit.is_empty() { name.clone() } else { format!("{name}, {unit}") };
+    let row = |cell: &Cell| -> Vec<String> {
+        let own = [words(&cell.axes, several), count::grouped(cell.runs as u64)];
+        own.into_iter().chain(cell.figures.iter().map(mean)).collect()
+    };
+    let more = analysis.cells.len().saturating_sub(MOST_POINTS);
+    Table {
+        title: "Points".into(),
+        head: ["Point", "Runs"].map(String::from).into_iter().chain(analysis.roles.figures.iter().map(title)).collect(),
+        rows: analysis.cells.iter().take(MOST_POINTS).map(row).collect(),
+        below: (more > 0).then(|| format!("And {}.", count::of(more as u64, "more point"))).into_iter().collect(),
+    }
 }
 
 fn trades(analysis: &Analysis) -> Vec<Table> {

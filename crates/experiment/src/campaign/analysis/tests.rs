@@ -181,6 +181,19 @@ fn simulated_points_are_compared_exactly() {
 }
 
 #[test]
+fn a_page_has_the_numbers_of_axes_that_have_none() {
+    let mut results = Truth { protocol: 0.5, offload: 0.1, noise: 0.003 }.study(2, 3);
+    let of = |flag| Axes::default().with("flag", text(flag)).with("program", text("milc"));
+    results.points = ["-O2", "-O3"].map(of).to_vec();
+    results.runs.retain(|run| run.point < 2);
+    let analysis = analyse(&results, &Named::default()).unwrap();
+    let html = page(&analysis, "flags", Vec::new());
+    let mean = crate::campaign::terminal::mean(&analysis.cells[1].figures[0]);
+    assert!(html.contains("<td>flag -O3</td><td>2</td>") && html.contains(&format!("<td>{mean}</td>")), "{html}");
+    assert!(html.contains("time, s</th>"), "{html}");
+}
+
+#[test]
 fn names_that_the_study_lacks_are_refused() {
     let results = Truth { protocol: 0.5, offload: 0.1, noise: 0.003 }.study(2, 3);
     let named = |named: Named| analyse(&results, &named).unwrap_err().to_string();

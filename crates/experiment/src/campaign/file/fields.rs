@@ -3,6 +3,8 @@
 use std::ops::Range;
 
 use machine::fault::line_and_column;
+pub use machine::spelling::choose;
+use machine::spelling::nearest;
 use machine::{Fault, Result};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -64,7 +66,18 @@ impl<'a> Fields<'a> {
     /// # Errors
     /// It is not there.
     pub fn need(&mut self, key: &'static str, next: &str) -> Result<Entry<'a>> {
-        self.take(key).ok_or_else(|| self.source.fault(self.at.clone(), format!("it has no {key}"), next))
+        if let Some(entry) = self.take(key) {
+            return Ok(entry);
+        }
+        // Others are taken later, and none of them is like this one.
+        let misspelt = self.left.iter().find(|(name, _)| nearest(name.get_ref(), &[key]).is_some());
+        Err(match misspelt {
+            Some((name, _)) => {
+                let cause = format!("there is no key '{}' here", name.get_ref());
+                self.source.fault(name.span(), cause, choose(name.get_ref(), &[key]))
+            }
+            None => self.source.fault(self.at.clone(), format!("it has no {key}"), next),
+        })
     }
 
     /// The entries of a table whose keys are its own, as they are written.
@@ -184,23 +197,5 @@ fn kind(value: &DeValue) -> String {
         DeValue::Datetime(date) => date.to_string(),
         DeValue::Array(_) => "a list".to_owned(),
         DeValue::Table(_) => "a table".to_owned(),
-    }
-}
-
-/// Longer words resemble none: a distance takes time and memory by both lengths, and a word may be as long as its file.
-const LONGEST: usize = 64;
-
-/// What to write in the place of a word that is not known.
-pub fn choose<'a>(word: &str, known: impl IntoIterator<Item = &'a (impl AsRef<str> + 'a)>) -> String {
-    let known: Vec<&str> = known.into_iter().map(AsRef::as_ref).collect();
-    let distance = |of: &&str| strsim::damerau_levenshtein(&of.to_lowercase(), &word.to_lowercase());
-    let is_short = |of: &&str| of.len().max(word.len()) <= LONGEST;
-    let nearest = known.iter().copied().filter(is_short).min_by_key(distance);
-    // One number is no misspelling of another.
-    let is_word = word.parse::<f64>().is_err();
-    match nearest.filter(|of| is_word && distance(of) <= 1 + word.chars().count() / 4) {
-        Some(near) => format!("did you mean '{near}'?"),
-        None if known.is_empty() => "leave it out".to_owned(),
-        None => format!("choose one of {}", known.join(", ")),
     }
 }

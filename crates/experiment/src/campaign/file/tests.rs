@@ -113,6 +113,10 @@ fn what_cannot_be_is_refused_with_line_and_column() {
         ("[[program]]\ncommand = \"a\"\n".to_owned(), "study.toml:1:1: it has no name"),
         ("[[program]]\nname = \"p\"\n".to_owned(), "it has no command"),
         (
+            "[[program]]\nname = \"p\"\ncomand = \"q\"\n".to_owned(),
+            "study.toml:3:1: there is no key 'comand' here. Next: did you mean 'command'?",
+        ),
+        (
             "[[program]]\nname = \"p\"\nkind = \"simulated\"\n".to_owned(),
             "there is no kind 'simulated'. Next: did you mean 'simulate'?",
         ),

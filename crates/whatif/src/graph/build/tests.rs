@@ -10,7 +10,7 @@ use crate::replay::{PS, Progress};
 
 fn path(folder: &tempfile::TempDir) -> Path {
     let timeline = Timeline::open(folder.path()).unwrap().unwrap();
-    walk(&Graph::of(&timeline).unwrap(), None, Progress::Calls).unwrap()
+    walk(&Graph::of(&timeline, 0).unwrap(), None, Progress::Calls).unwrap()
 }
 
 /// What each rank computes on the path, ns.
@@ -102,7 +102,7 @@ fn the_path_leads_through_threads_that_are_joined() {
             write(folder.path(), 2, &written, &[(0, vec![0, 1])]);
         }
         let timeline = Timeline::open(folder.path()).unwrap().unwrap();
-        let graph = Graph::of(&timeline).unwrap();
+        let graph = Graph::of(&timeline, 0).unwrap();
         assert!(graph.notes.iter().any(|note| note.starts_with("2 threads ended")), "{:?}", graph.notes);
         let path = path(&folder);
         let (rounds, before) = (ROUNDS as i64, if called_before { 400 } else { 0 });
