@@ -165,12 +165,15 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// The last `most` decisions are read.
+    /// The last `most` decisions are read. A folder that is not there is one that no daemon has.
     pub fn read(folder: &Path, most: usize) -> Result<Shown> {
         let next = "start one with plimsoll daemon, or name its folder with --state";
         let fault = |e| Fault::because(folder.display().to_string(), e, next);
         // It is held while a daemon lives.
-        let running = is_held(&folder.join(LOCK)).map_err(fault)?;
+        let running = match is_held(&folder.join(LOCK)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            held => held.map_err(fault)?,
+        };
         let status = fs::read_to_string(folder.join(STATUS)).ok();
         let status = status.and_then(|text| serde_json::from_str(&text).ok());
         let mut decisions: Vec<Decision> = Vec::new();
@@ -225,7 +228,8 @@ mod tests {
     fn one_daemon_has_a_folder_and_its_log_is_bounded() {
         let home = tempfile::tempdir().unwrap();
         let folder = home.path().join("state");
-        assert!(Shown::read(&folder, 1).is_err());
+        let none = Shown { running: false, status: None, decisions: Vec::new() };
+        assert_eq!(Shown::read(&folder, 1).unwrap(), none);
         let mut state = State::take(&folder).unwrap();
         assert_eq!(State::take(&folder).err().unwrap().kind(), FaultKind::Busy);
         assert!(Shown::read(&folder, 1).unwrap().running);

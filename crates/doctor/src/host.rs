@@ -45,7 +45,7 @@ pub fn checks(source: &Source, machine: &Machine) -> Vec<Check> {
     checks.extend([
         hidden(&HOOK).unwrap_or_else(|| at_interfaces(&HOOK, "xdp", &machine.sites)),
         hidden(&AF_XDP).unwrap_or_else(|| at_interfaces(&AF_XDP, "afxdp", &machine.ports)),
-        hidden(&STEERING).unwrap_or_else(|| steering(&Steering::read(source))),
+        hidden(&STEERING).unwrap_or_else(|| steering(&Steering::read(source), &machine.controls)),
         feature(&CLOCK, &machine.controls),
         feature(&COUNTERS, &machine.sensors),
         feature(&ENERGY, &machine.sensors),
@@ -113,13 +113,24 @@ fn at_interfaces(worth: &Worth, kind: &str, features: &[Feature]) -> Check {
     check
 }
 
-fn steering(host: &Steering) -> Check {
+fn steering(host: &Steering, controls: &[Feature]) -> Check {
     let undone = host.interfaces.iter().filter(|of| of.up).find_map(|of| Some((&of.interface, of.undone_by.first()?)));
     match (undone, &host.irqbalance) {
         (Some((interface, undoing)), _) => STEERING.no(format!("{interface}: {undoing}"), undoing.next()),
-        (None, Reading::Measured(_)) => STEERING.yes("neither irqbalance nor RFS moves it"),
+        (None, Reading::Measured(_)) => match closed(controls) {
+            Some(availability) => STEERING.of(availability),
+            None => STEERING.yes("neither irqbalance nor RFS moves it"),
+        },
         (None, _) => STEERING.unknown("processes are not archived", "run it there"),
     }
+}
+
+/// Why nothing can be steered, where this user may set neither RPS nor interrupts of any interface.
+fn closed(controls: &[Feature]) -> Option<&Availability> {
+    let steers = |feature: &&Feature| feature.name.starts_with("rps:") || feature.name.starts_with("irq:");
+    let all = || controls.iter().filter(steers).map(|feature| &feature.availability);
+    let is_open = all().any(|availability| matches!(availability, Availability::Present { .. }));
+    all().find(|availability| matches!(availability, Availability::NotPermitted { .. })).filter(|_| !is_open)
 }
 
 fn feature(worth: &Worth, among: &[Feature]) -> Check {
@@ -134,6 +145,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::check::State;
 
     #[test]
     fn a_quota_is_told_where_the_cores_have_more() {
@@ -149,5 +161,23 @@ mod tests {
         assert_eq!(quota(&source, 1), None);
         fs::write(group.join("cpu.max"), "max 100000\n").unwrap();
         assert_eq!(quota(&Source::open(root.path()).unwrap(), 2), None);
+    }
+
+    #[test]
+    fn who_may_set_nothing_cannot_steer() {
+        let host = Steering {
+            irqbalance: Reading::Measured(None),
+            flow_entries: Reading::Measured(0),
+            interfaces: Vec::new(),
+        };
+        let closed = || Availability::not_permitted("closed to this user (EACCES)", "run as root to change it");
+        let of = |name: &str, availability| Feature::new(name, availability);
+        let mut controls = vec![of("clock", Availability::present("set")), of("irq:eth0", closed())];
+        controls.push(of("rps:eth0", closed()));
+        let check = steering(&host, &controls);
+        assert_eq!((check.state, check.next.as_deref()), (State::NotPermitted, Some("run as root to change it")));
+        controls.push(of("rps:eth1", Availability::present("off, 1 receive queue")));
+        assert_eq!(steering(&host, &controls).state, State::Yes);
+        assert_eq!(steering(&host, &[]).state, State::Yes, "there is nothing to steer");
     }
 }

@@ -79,7 +79,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         claimed: &[CoreId],
         dilation: Dilation,
     ) -> Result<Self> {
-        let (placed, excluded) = settle(site, claimed)?;
+        let (placed, excluded) = settle(site, "the engine", claimed)?;
         let place = match site {
             Site::Core(core) => {
                 let mut driver = Driver::new(port, links);

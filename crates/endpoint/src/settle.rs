@@ -24,9 +24,9 @@ pub(crate) fn cores() -> usize {
     *CORES.get_or_init(|| affinity::reachable().map_or(usize::MAX, |cores| cores.iter().count()))
 }
 
-/// Checks `site` and settles who may use the engine's core. `claimed` are cores that the caller knows
-/// to be busy for other reasons, such as its peer's.
-pub fn settle(site: &Site, claimed: &[CoreId]) -> Result<(Placed, Option<Excluded>)> {
+/// Checks `site` and settles who may use its core, which is for `whom`: the engine, or a site of offcodes. `claimed` are
+/// cores that the caller knows to be busy for other reasons, such as its peer's.
+pub fn settle(site: &Site, whom: &str, claimed: &[CoreId]) -> Result<(Placed, Option<Excluded>)> {
     let mut placed = Placed { asked: site.clone(), ran: site.clone(), yields: false, notes: Vec::new() };
     let core = match site {
         Site::App => return Ok((placed, None)),
@@ -47,11 +47,11 @@ pub fn settle(site: &Site, claimed: &[CoreId]) -> Result<(Placed, Option<Exclude
         rivals.push("the application".to_string());
     } else if mine.contains(&core) {
         excluded = Some(contention::exclude(core)?);
-        placed.notes.push(format!("the application was moved off {core}, which is the engine's"));
+        placed.notes.push(format!("the application was moved off {core}, which {whom} has"));
     }
     let threads = Topology::live()?.cpu(core).map(|cpu| cpu.threads.clone()).unwrap_or_default();
     if !mine.contains(&core) && mine.iter().all(|thread| threads.contains(*thread)) {
-        placed.notes.push(format!("the application has the other thread of {core}: it and the engine slow each other"));
+        placed.notes.push(format!("the application has the other thread of {core}: it and {whom} slow each other"));
     }
     if claimed.contains(&core) {
         rivals.push("the peer".to_string());
@@ -64,7 +64,21 @@ pub fn settle(site: &Site, claimed: &[CoreId]) -> Result<(Placed, Option<Exclude
     }
     if !rivals.is_empty() {
         placed.yields = true;
-        placed.notes.push(format!("the engine shares {core} with {} and yields to it when idle", rivals.join(", ")));
+        placed.notes.push(format!("{whom} shares {core} with {} and yields to it when idle", rivals.join(", ")));
     }
     Ok((placed, excluded))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_name_whom_the_core_is_for() {
+        let core = affinity::current().unwrap()[0];
+        let (placed, _excluded) = settle(&Site::Core(core), "site it", &[core]).unwrap();
+        let shared = placed.notes.last().unwrap();
+        assert!(shared.starts_with("site it shares core ") && shared.contains("the peer"), "{shared}");
+        assert!(placed.yields && !placed.notes.iter().any(|note| note.contains("engine")), "{:?}", placed.notes);
+    }
 }

@@ -18,9 +18,27 @@ pub struct Silence<'a> {
 /// Options by which a user of Open MPI takes the choice of a transport away.
 const CHOOSING: [&str; 4] = ["pml", "mtl", "btl", "mtl_ofi_provider_include"];
 
+impl Silence<'_> {
+    /// The option by which the user chose another transport.
+    fn chosen(&self) -> Option<String> {
+        let mut all = self.options.windows(3);
+        let found = all.find(|words| {
+            matches!(words[0].as_str(), "--mca" | "-mca" | "--gmca" | "-gmca") && CHOOSING.contains(&words[1].as_str())
+        });
+        found.map(|words| words.join(" "))
+    }
+
+    /// Whether the messages are known not to have gone over the engine: ranks that end early report as little as those that
+    /// never took the provider.
+    pub fn is_telling(&self) -> bool {
+        let is_other = self.installation.without_libfabric().is_some() || self.chosen().is_some();
+        is_other || (self.code == 0 && self.damaged == 0)
+    }
+}
+
 /// Each line is a cause and the next step.
 pub fn of(silence: &Silence) -> Vec<String> {
-    let Silence { installation, options, code, damaged } = silence;
+    let Silence { installation, code, damaged, .. } = silence;
     let mut causes = Vec::new();
     if *damaged > 0 {
         causes.push(format!(
@@ -32,17 +50,20 @@ pub fn of(silence: &Silence) -> Vec<String> {
         let next = installation.family.to_get_libfabric();
         causes.push(format!("{why}. Next: {next}"));
     }
-    let chosen = options.windows(3).find(|words| {
-        matches!(words[0].as_str(), "--mca" | "-mca" | "--gmca" | "-gmca") && CHOOSING.contains(&words[1].as_str())
-    });
-    if let Some(words) = chosen {
-        let words = words.join(" ");
+    if let Some(words) = silence.chosen() {
         causes.push(format!("'{words}' of --mpirun-args chooses another transport. Next: leave it out"));
     }
-    if *code != 0 {
-        causes.push(format!(
-            "the job ended with exit code {code}, maybe before MPI was up. Next: see what it said above"
-        ));
+    match *code {
+        0 => {}
+        // As shells count.
+        129..=192 => causes.push(format!(
+            "the job ended with exit code {code}, as by signal {}, and ranks report in MPI_Finalize. Next: let it end by itself",
+            code - 128
+        )),
+        _ => causes.push(format!(
+            "the job ended with exit code {code}, maybe before MPI was up, and ranks report in MPI_Finalize. Next: see what it \
+             said above"
+        )),
     }
     if causes.is_empty() {
         let watch = match installation.family {
@@ -65,6 +86,11 @@ mod tests {
     use super::*;
 
     fn causes(family: Family, device: Option<&str>, options: &[&str], code: u8, damaged: usize) -> Vec<String> {
+        judged(family, device, options, code, damaged).1
+    }
+
+    /// Whether another way is certain, and the causes.
+    fn judged(family: Family, device: Option<&str>, options: &[&str], code: u8, damaged: usize) -> (bool, Vec<String>) {
         let installation = Installation {
             family,
             version: "4.0.2".into(),
@@ -73,7 +99,22 @@ mod tests {
             libraries: None,
         };
         let options: Vec<String> = options.iter().map(|&word| word.to_owned()).collect();
-        of(&Silence { installation: &installation, options: &options, code, damaged })
+        let silence = Silence { installation: &installation, options: &options, code, damaged };
+        (silence.is_telling(), of(&silence))
+    }
+
+    #[test]
+    fn a_job_that_ended_early_may_have_been_carried() {
+        let (ofi, other) = (Some("ch4:ofi"), ["--mca", "pml", "ob1"]);
+        let is_telling = |device, options: &[&str], code, damaged| {
+            let (is_telling, causes) = judged(Family::Mpich, device, options, code, damaged);
+            assert!(causes.iter().all(|cause| cause.contains("Next: ")), "{causes:?}");
+            is_telling
+        };
+        assert!(is_telling(ofi, &[], 0, 0));
+        assert!(!is_telling(ofi, &[], 130, 0) && !is_telling(ofi, &[], 7, 0) && !is_telling(ofi, &[], 0, 2));
+        assert!(is_telling(Some("ch4:ucx"), &[], 130, 0) && is_telling(ofi, &other, 7, 0));
+        assert!(causes(Family::Mpich, ofi, &[], 130, 0)[0].contains("as by signal 2"));
     }
 
     #[test]

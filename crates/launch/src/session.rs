@@ -258,7 +258,15 @@ pub fn run(request: &Request, target: Target) -> Result<Ended> {
             if code != 0 {
                 tell(&said);
             }
-            tell(&format!("plimsoll: {carrier} carried the messages: '{}'\n", proof.among(carrier, &said)?));
+            tell(&match proof.among(carrier, &said) {
+                Ok(words) => format!("plimsoll: {carrier} carried the messages: '{words}'\n"),
+                // It may have ended before the MPI says it.
+                Err(_) if code != 0 => format!(
+                    "plimsoll: whether {carrier} carried the messages is NOT known: the job ended with exit code {code}, and the \
+                     MPI did not say what it used. Next: see what it said above\n"
+                ),
+                Err(fault) => return Err(fault),
+            });
         } else if !request.quiet {
             let words = &carrier.words;
             tell(&format!("plimsoll left the messages to {carrier} ({words}), as asked; to prove it: --prove\n"));
@@ -268,7 +276,7 @@ pub fn run(request: &Request, target: Target) -> Result<Ended> {
     if reports.endpoints.is_empty() {
         let silence =
             Silence { installation: &installation, options: &request.options, code, damaged: reports.damaged };
-        tell(&summary::nothing(&subject, &diagnosis::of(&silence)));
+        tell(&summary::nothing(&subject, silence.is_telling(), &diagnosis::of(&silence)));
     } else if !request.quiet {
         tell(&summary::page(&subject, &reports));
     }

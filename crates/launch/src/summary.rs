@@ -53,12 +53,18 @@ pub fn page(subject: &Subject, reports: &Reports) -> String {
     page
 }
 
-/// The page where no rank did: `causes` as [`crate::diagnosis::of`] found them.
-pub fn nothing(subject: &Subject, causes: &[String]) -> String {
-    let mut page = format!(
-        "plimsoll did NOT carry it: no rank of {} under {} reported. Its messages went another way, or nowhere\n",
-        subject.ranks, subject.mpi
-    );
+/// The page where no rank did: `causes` as [`crate::diagnosis::of`] found them. `is_telling`: whether that means that the
+/// engine did not carry the messages.
+pub fn nothing(subject: &Subject, is_telling: bool, causes: &[String]) -> String {
+    let (ranks, mpi) = (subject.ranks, &subject.mpi);
+    let mut page = match is_telling {
+        true => format!(
+            "plimsoll did NOT carry it: no rank of {ranks} under {mpi} reported. Its messages went another way, or nowhere\n"
+        ),
+        false => {
+            format!("plimsoll: what carried it is NOT known: no rank of {ranks} under {mpi} left a whole report\n")
+        }
+    };
     for cause in causes {
         page += &format!("  {cause}\n");
     }
@@ -296,9 +302,14 @@ plimsoll carried it: 2 ranks under Open MPI 4.1.4
 
     #[test]
     fn nothing_is_said_loudly() {
-        let page = nothing(&subject(), &["because. Next: do".to_owned()]);
-        assert!(page.starts_with("plimsoll did NOT carry it: no rank of 2 under Open MPI 4.1.4 reported."), "{page}");
-        assert!(page.ends_with("\n  because. Next: do\n"), "{page}");
+        let page = |is_telling| nothing(&subject(), is_telling, &["because. Next: do".to_owned()]);
+        for (is_telling, begins) in [
+            (true, "plimsoll did NOT carry it: no rank of 2 under Open MPI 4.1.4 reported."),
+            (false, "plimsoll: what carried it is NOT known: no rank of 2 under Open MPI 4.1.4 left"),
+        ] {
+            let page = page(is_telling);
+            assert!(page.starts_with(begins) && page.ends_with("\n  because. Next: do\n"), "{page}");
+        }
     }
 
     #[test]

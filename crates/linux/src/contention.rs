@@ -44,10 +44,10 @@ fn is_user_thread_pinned(status: &str, only: &str) -> bool {
     field("VmSize:").is_some() && field("Cpus_allowed_list:") == Some(only)
 }
 
-/// The calling thread keeps off a core while this lives.
+/// The calling thread keeps off a core while this lives. Of several, any may go first.
 #[derive(Debug)]
 pub struct Excluded {
-    before: CpuSet,
+    taken: CpuSet,
     _thread: PhantomData<*const ()>,
 }
 
@@ -58,20 +58,36 @@ pub fn exclude(core: CoreId) -> Result<Excluded> {
     let before = mask::get(0).map_err(fault)?;
     let threads = Topology::live()?.cpu(core).map(|cpu| cpu.threads.clone()).unwrap_or_default();
     let (apart, beside) = (before.difference(&threads), before.iter().filter(|other| *other != core).collect());
-    mask::set(0, if apart.is_empty() { &beside } else { &apart }).map_err(fault)?;
-    Ok(Excluded { before, _thread: PhantomData })
+    let left = if apart.is_empty() { beside } else { apart };
+    mask::set(0, &left).map_err(fault)?;
+    Ok(Excluded { taken: before.difference(&left), _thread: PhantomData })
 }
 
 impl Drop for Excluded {
     fn drop(&mut self) {
         // A core that has gone offline since leaves nothing to restore.
-        let _ = mask::set(0, &self.before);
+        let Ok(left) = mask::get(0) else { return };
+        let _ = mask::set(0, &left.iter().chain(self.taken.iter()).collect());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_gets_its_cores_back_whichever_guard_goes_first() {
+        let before = mask::get(0).unwrap();
+        if before.len() < 2 {
+            return skip::test("it needs two cores");
+        }
+        let core = before.iter().next_back().unwrap();
+        let (older, newer) = (exclude(core).unwrap(), exclude(core).unwrap());
+        assert!(!mask::get(0).unwrap().contains(core));
+        drop(older);
+        drop(newer);
+        assert_eq!(mask::get(0).unwrap(), before);
+    }
 
     #[test]
     fn tells_pinned_user_threads_from_others() {

@@ -41,7 +41,30 @@ pub fn print(text: &str) -> Result<()> {
     }
 }
 
+/// `line` below the name of the command that says it, which stands there once: a fault's subject may be a command of ours.
+pub fn under(name: &str, line: &str) -> String {
+    let is_named = ["plimsoll ", "plimsoll: "].iter().any(|named| line.starts_with(named));
+    if is_named { line.to_owned() } else { format!("{name}: {line}") }
+}
+
 /// Prints `text` to standard error. A reader that has gone (`| head`) is no failure of the command.
 pub fn tell(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_named_once() {
+        for (line, told) in [
+            ("port 7: it is taken", "plimsoll serve: port 7: it is taken"),
+            ("plimsoll serve: its key is another", "plimsoll serve: its key is another"),
+            ("plimsoll serve on a: no answer", "plimsoll serve on a: no answer"),
+        ] {
+            assert_eq!(under("plimsoll serve", line), told);
+        }
+        assert_eq!(under("plimsoll", "plimsoll bench: a signal ended it"), "plimsoll bench: a signal ended it");
+    }
 }

@@ -5,7 +5,7 @@ use crate::choice::Choice;
 use crate::control::Ground;
 use crate::cpuset::CpuSet;
 use crate::interface::{Interface, Role, Xdp};
-use crate::privileges::{Capability, Limit, Privileges};
+use crate::privileges::{AF_XDP_RIGHTS, Capability, Limit, Privileges, XDP_RIGHTS};
 use crate::processor::Processor;
 use crate::quantity::Bytes;
 use crate::site::Site;
@@ -75,11 +75,11 @@ fn xdp(ground: &Ground, interface: &Interface) -> Availability {
         Xdp::Generic { reason } => format!("generic only: {reason}"),
         Xdp::Unknown { reason, next } => format!("generic; native unknown: {reason}; {next}"),
     };
-    bpf_place(ground, interface, where_)
+    bpf_place(ground, interface, where_, XDP_RIGHTS)
 }
 
 /// What both XDP sites and AF_XDP ports need: the kernel, the right, the interface.
-fn bpf_place(ground: &Ground, interface: &Interface, detail: String) -> Availability {
+fn bpf_place(ground: &Ground, interface: &Interface, detail: String, rights: &str) -> Availability {
     if ground.source.word("/proc/sys/kernel/unprivileged_bpf_disabled").is_none() {
         return Availability::absent("the kernel has no bpf system call", "use a kernel with CONFIG_BPF_SYSCALL");
     }
@@ -87,7 +87,7 @@ fn bpf_place(ground: &Ground, interface: &Interface, detail: String) -> Availabi
         return Availability::absent("the interface is down", format!("`ip link set dev {} up`", interface.name));
     }
     if !ground.privileges.may_attach_bpf() {
-        return Availability::not_permitted(detail, "run as root, or grant CAP_BPF and CAP_NET_ADMIN");
+        return Availability::not_permitted(detail, format!("run as root, or grant {rights}"));
     }
     Availability::present(detail)
 }
@@ -189,7 +189,8 @@ fn afxdp(ground: &Ground, interface: &Interface) -> Availability {
         return Availability::absent("the kernel has no AF_XDP sockets", "use a kernel with CONFIG_XDP_SOCKETS");
     }
     if !ground.privileges.has(Capability::NetRaw) && interface.up {
-        return Availability::not_permitted("AF_XDP needs CAP_NET_RAW", "run as root, or grant CAP_NET_RAW");
+        let next = format!("run as root, or grant {AF_XDP_RIGHTS}");
+        return Availability::not_permitted("AF_XDP needs CAP_NET_RAW", next);
     }
     let mut detail = match &interface.xdp {
         Xdp::Native { zero_copy: true } => "zero copy (by the list of Linux 6.12, not tried)".to_owned(),
@@ -200,5 +201,5 @@ fn afxdp(ground: &Ground, interface: &Interface) -> Availability {
     if !ground.privileges.may_lock(UMEM) {
         detail += &format!("; locked memory {} is less than {UMEM}: raise `ulimit -l`", locked(ground));
     }
-    bpf_place(ground, interface, detail)
+    bpf_place(ground, interface, detail, AF_XDP_RIGHTS)
 }

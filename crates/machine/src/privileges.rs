@@ -27,6 +27,11 @@ pub enum Capability {
     Bpf,
 }
 
+/// What an AF_XDP port takes beside root: its program is loaded and attached, and its socket opened.
+pub const AF_XDP_RIGHTS: &str = "CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF";
+/// The same of a program at a driver's hook alone.
+pub const XDP_RIGHTS: &str = "CAP_BPF and CAP_NET_ADMIN";
+
 impl Capability {
     fn bit(self) -> u32 {
         match self {
@@ -116,6 +121,20 @@ impl Privileges {
             Some(Limit::At(limit)) => amount.0 <= limit,
             Some(Limit::Unlimited) => true,
             None => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_names_the_same_rights() {
+        let ports = include_str!("../../../docs/ports.md");
+        let needs = ports.lines().find(|line| line.starts_with("| needs |")).unwrap();
+        for rights in [AF_XDP_RIGHTS, XDP_RIGHTS] {
+            assert!(needs.contains(&format!("root, or {rights}")), "{rights}: {needs}");
         }
     }
 }

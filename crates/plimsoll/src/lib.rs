@@ -88,7 +88,7 @@ pub fn main() -> ExitCode {
     match run(&matches) {
         Ok(code) => code,
         Err(fault) => {
-            eprintln!("plimsoll: {fault}");
+            eprintln!("{}", linux::output::under("plimsoll", &fault.to_string()));
             // What a signal cut short ends as the signal says, whatever it broke.
             linux::signal::exit_status().map_or(ExitCode::FAILURE, ExitCode::from)
         }

@@ -271,6 +271,19 @@ fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+#[test]
+fn where_no_daemon_ever_ran_the_status_is_that_none_runs() {
+    let place = tempfile::tempdir().unwrap();
+    let never = place.path().join("never");
+    let output = status(&never, &[]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{text}");
+    assert!(text.contains("does not run") && text.contains("never") && text.contains("--state"), "{text}");
+    let output = status(&never, &["--json"]);
+    let shown: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &shown["running"]), (Some(3), &serde_json::Value::Bool(false)));
+}
+
 fn status(state: &Path, more: &[&str]) -> Output {
     plimsoll(&["daemon", "status", "--state", state.to_str().unwrap()]).args(more).output().unwrap()
 }

@@ -142,17 +142,20 @@ fn a_carrier_is_proven_by_what_the_mpi_says() {
     assert!(errors.contains("plimsoll: tcp carried the messages: 'Using tcp btl for send'"), "{errors}");
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("mine.toml");
-    let with = |proof: &str| {
+    let with = |proof: &str, status: &str| {
         let set = "set = { OMPI_MCA_pml = \"ob1\", OMPI_MCA_btl = \"self,tcp\" }";
         let way = format!("for = [{{ mpi = \"openmpi\", {set}{proof} }}]\n");
         fs::write(&file, format!("[[carrier]]\nname = \"mine\"\nwords = \"ours\"\n{way}")).unwrap();
         let mut command = plimsoll(&["--carrier", "mine", "--prove", "-n", "2", "--"]);
-        run(command.env("PLIMSOLL_CARRIERS", &file).arg(program))
+        run(command.env("PLIMSOLL_CARRIERS", &file).arg(program).arg(status))
     };
     let verbose = "set = { OMPI_MCA_btl_base_verbose = \"10\" }";
-    let (code, _, errors) = with(&format!(", proof = {{ {verbose}, says = 'Using (sm|vader) btl for send' }}"));
+    let other = format!(", proof = {{ {verbose}, says = 'Using (sm|vader) btl for send' }}");
+    let (code, _, errors) = with(&other, "0");
     assert!(code == Some(1) && errors.contains("something else carried the messages"), "{code:?} {errors}");
-    let (code, _, errors) = with("");
+    let (code, _, errors) = with(&other, "7");
+    assert!(code == Some(7) && errors.contains("carried the messages is NOT known"), "{code:?} {errors}");
+    let (code, _, errors) = with("", "0");
     assert!(code == Some(1) && errors.contains("its file does not tell how Open MPI"), "{code:?} {errors}");
 }
 
@@ -296,6 +299,8 @@ fn a_signal_is_passed_on() {
     kill_process(Pid::from_child(&started.0), Signal::TERM).unwrap();
     let output = started.finish();
     assert_eq!(output.status.code(), Some(143), "whatever the launcher makes of it");
+    let summary = String::from_utf8_lossy(&output.stderr);
+    assert!(summary.contains("what carried it is NOT known") && summary.contains("as by signal 15"), "{summary}");
     gone(&processes);
 }
 

@@ -8,7 +8,8 @@ use record::samples::Samples;
 
 use crate::profile::Profile;
 
-/// The best that is known of each such rank: the last sample of it, else the end of the job, else, while it runs, now.
+/// The best that is known of each such rank: the last sample of it, else the end of the job, else, while it runs, now. Of one
+/// that is gone nothing else is known than what its tables say.
 pub fn note(profile: &mut Profile) {
     let unsettled = |profile: &Profile| profile.ranks.iter().any(|rank| rank.header.finalized == 0);
     if !unsettled(profile) {
@@ -29,6 +30,7 @@ pub fn note(profile: &mut Profile) {
         let started = rank.header.started;
         let since = match sampled.max() {
             Some(monotonic) => monotonic.checked_sub(started.monotonic),
+            None if rank.gone => None,
             None => ended.and_then(|realtime| realtime.checked_sub(started.realtime)),
         };
         let ticks = since.map_or(0.0, |nanoseconds| nanoseconds as f64 / 1e9 / rank.tick);

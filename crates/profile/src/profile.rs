@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use machine::{Fault, Result, count};
 use record::folder::{self, rank_files};
@@ -18,6 +18,9 @@ use timeline::Timeline;
 
 /// By which the clocks of hosts may differ, in seconds.
 const CLOCKS_APART: f64 = 3600.0;
+
+/// A rank that cannot be looked for runs as long as it or its host's sampler wrote something within this time.
+const QUIET: Duration = Duration::from_secs(600);
 
 /// A profile, with what is wrong with it said in `notes`.
 #[derive(Debug, Default)]
@@ -79,6 +82,36 @@ impl Profile {
         Ok(profile)
     }
 
+    /// With what can be told from `here` of ranks that did not end in order, where nobody was left to write down how the job
+    /// ended, as after `kill -9`.
+    pub fn seen_from(mut self, here: &crate::live::Here) -> Profile {
+        let Profile { folder, job, ranks, notes, .. } = &mut self;
+        let folder: &Path = folder;
+        if job.ended.is_some() {
+            return self;
+        }
+        if here.has(&job.boot, job.pid_namespace, job.pid) == Some(false) {
+            notes.push(
+                "plimsoll profile was killed: how the command ended is not known, and its host was not sampled from then on"
+                    .into(),
+            );
+        }
+        for rank in ranks.iter_mut() {
+            let header = &rank.header;
+            let there = here.has(&record::layout::words(&header.boot), header.pid_namespace, header.pid);
+            let written = || {
+                let files = [
+                    folder.join(folder::RANKS).join(&rank.file),
+                    folder::samples_file(folder, &record::layout::words(&header.host)),
+                ];
+                files.iter().filter_map(|file| file.metadata().ok()?.modified().ok()?.elapsed().ok()).min()
+            };
+            rank.gone = there.map_or_else(|| written().is_some_and(|ago| ago > QUIET), |there| !there);
+        }
+        last_seen::note(&mut self);
+        self
+    }
+
     /// A profile of these ranks, in any order.
     pub fn of(job: Job, ranks: Vec<Tables>) -> Profile {
         Profile::without(job, ranks, Vec::new())
@@ -131,7 +164,8 @@ impl Profile {
 
     /// Whether the run is over, as far as its files say.
     pub fn over(&self) -> bool {
-        self.job.ended.is_some() || self.ranks.iter().all(|rank| rank.header.finalized != 0 || rank.header.ended != 0)
+        let has_ended = |rank: &Tables| rank.header.finalized != 0 || rank.header.ended != 0 || rank.gone;
+        self.job.ended.is_some() || self.ranks.iter().all(has_ended)
     }
 
     /// Ranks of one host count the same ticks, whose length the one that ran longest knows best.

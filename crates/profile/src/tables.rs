@@ -22,6 +22,8 @@ pub struct Tables {
     pub tick: f64,
     /// Ticks when it was last there, as others saw it; 0 where its own tables say when it ended.
     pub seen: u64,
+    /// Its process is gone, and did not end in order.
+    pub gone: bool,
     /// What in it does not agree with itself ([`Rank::doubt`]).
     pub doubt: Option<String>,
     pub threads: Vec<(u16, Thread)>,
@@ -58,6 +60,7 @@ impl Tables {
             header,
             tick: rank.tick().map_or(0.0, |nanoseconds| nanoseconds / 1e9),
             seen: 0,
+            gone: false,
             doubt: rank.doubt,
             threads: rank.threads.into_iter().collect(),
             calls: rank
@@ -104,7 +107,7 @@ impl Tables {
             () if header.aborted != 0 => State::Aborted,
             () if header.finalized != 0 => State::Finalized,
             () if header.ended != 0 => State::Exited,
-            () if over => State::Killed,
+            () if over || self.gone => State::Killed,
             () => State::Running,
         }
     }

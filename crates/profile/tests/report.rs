@@ -7,6 +7,7 @@ use crate::synthetic::{RATE, Rank, SECOND, STARTED, job, write};
 use machine::Reading;
 use profile::csv_tables;
 use profile::job::Job;
+use profile::live::Here;
 use profile::profile::Profile;
 use profile::summary::{State, Summary};
 use profile::terminal::{Screen, paper, render};
@@ -213,6 +214,37 @@ fn json_reads_back_as_what_it_was_written_from() {
     assert!(differing.is_none() && words(&json).len() == words(&again).len(), "{differing:?}");
     assert!(json.contains(r#""softirq":{"absent":{"reason":"#), "what is missing says why, and is no 0");
     assert!(matches!(summary.ranks[0].split.wait, Reading::Modelled(_)));
+}
+
+#[test]
+fn ranks_of_a_killed_recorder_run_as_long_as_their_processes_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut ranks = [0, 1].map(|me| Rank::new(me, 2, 10 * SECOND));
+    ranks.iter_mut().for_each(|rank| (rank.image.header.finalized, rank.image.header.ended) = (0, 0));
+    let unended = Job { ended: None, exit_code: None, boot: "a-boot".into(), pid: 7, pid_namespace: 9, ..job() };
+    write(folder.path(), &unended, &mut ranks);
+    let seen_from = |boot: &str| {
+        let here = Here { boot: boot.into(), monotonic: &|| 0, pid_namespace: 9, is_alive: &|pid| pid == 1000 };
+        Summary::of(&Profile::open(folder.path()).unwrap().seen_from(&here))
+    };
+    let states = |summary: &Summary| summary.ranks.iter().map(|rank| rank.state).collect::<Vec<_>>();
+    let is_told = |summary: &Summary| summary.job.notes.iter().any(|note| note.contains("plimsoll profile was killed"));
+
+    let summary = seen_from("a-boot");
+    assert_eq!(states(&summary), [State::Running, State::Killed]);
+    assert!(is_told(&summary), "{:?}", summary.job.notes);
+    let [running, killed] = &summary.ranks[..] else { panic!("{:?}", summary.ranks) };
+    assert!(killed.seconds < 11.0 && running.seconds > 1e6, "{} {}", killed.seconds, running.seconds);
+
+    // Elsewhere their numbers mean others.
+    let summary = seen_from("b-boot");
+    assert_eq!(states(&summary), [State::Running; 2]);
+    assert!(!is_told(&summary));
+    let an_hour_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
+    for file in fs::read_dir(folder.path().join("ranks")).unwrap() {
+        fs::File::options().write(true).open(file.unwrap().path()).unwrap().set_modified(an_hour_ago).unwrap();
+    }
+    assert_eq!(states(&seen_from("b-boot")), [State::Killed; 2], "nobody writes there");
 }
 
 #[test]

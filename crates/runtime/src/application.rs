@@ -38,8 +38,17 @@ const LOOK_FOR_OBSOLETE: Duration = Duration::from_millis(5);
 #[serde(transparent)]
 pub struct OffcodeId(pub(crate) usize);
 
-/// Opens a site that an offcode is to move to; what comes beside it is held as long as the runtime is.
-pub type Opener = Box<dyn FnMut(&Site) -> Result<(Box<dyn SiteDriver>, Option<Excluded>)> + Send>;
+/// A site that an offcode is to move to.
+pub struct Opened {
+    pub driver: Box<dyn SiteDriver>,
+    /// Held as long as the site is open.
+    pub beside: Option<Excluded>,
+    /// What the log is told once the offcode is there.
+    pub notes: Vec<String>,
+}
+
+/// Opens a site that an offcode is to move to.
+pub type Opener = Box<dyn FnMut(&Site) -> Result<Opened> + Send>;
 
 type Handler = Box<dyn FnMut(&[u8], &mut dyn Channel) + Send>;
 
@@ -59,7 +68,8 @@ pub struct Runtime {
     closed: Vec<Site>,
     /// Sites that are gone.
     lost: Vec<usize>,
-    beside: Vec<Excluded>,
+    /// What is held for the sites that were opened, by their numbers.
+    beside: Vec<(usize, Excluded)>,
     /// Words that offcodes of this process share.
     pub(crate) names: Names,
     pub(crate) watched: HashMap<OffcodeId, Watched>,
@@ -121,19 +131,30 @@ impl Runtime {
         sites
     }
 
-    pub(crate) fn site_or_open(&mut self, site: &Site) -> Result<usize> {
+    /// The number of a site, and where it was opened for that, what is to be said of it.
+    pub(crate) fn site_or_open(&mut self, site: &Site) -> Result<(usize, Vec<String>)> {
         if let Some(at) = self.sites.iter().position(|driver| driver.site() == site) {
-            return Ok(at);
+            return Ok((at, Vec::new()));
         }
         let Some(opener) = &mut self.opener else {
             let known: Vec<_> = self.sites.iter().map(|driver| driver.site().to_string()).collect();
             let cause = format!("this runtime has no such site; it has {}", known.join(", "));
             return Err(Fault::new(site.to_string(), cause, "name one of these"));
         };
-        let (driver, beside) = opener(site)?;
-        self.beside.extend(beside);
+        let Opened { driver, beside, notes } = opener(site)?;
+        let at = self.sites.len();
+        self.beside.extend(beside.map(|beside| (at, beside)));
         self.sites.push(driver);
-        Ok(self.sites.len() - 1)
+        Ok((at, notes))
+    }
+
+    /// Closes the sites from number `first` on, unless an offcode is at one of them.
+    pub(crate) fn close_from(&mut self, first: usize) {
+        if self.live.iter().flatten().all(|live| live.seated.site < first) {
+            self.sites.truncate(first);
+            self.beside.retain(|(at, _)| *at < first);
+            self.lost.retain(|at| *at < first);
+        }
     }
 
     /// Names and specifications of a running offcode's channels, by their numbers.

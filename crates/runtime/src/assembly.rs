@@ -12,7 +12,7 @@ use offcode::{Channel, Registry};
 use placement::Effort;
 
 use crate::app_file::{Agent, AppFile, NamedChannel, Party};
-use crate::application::{OffcodeId, Runtime};
+use crate::application::{OffcodeId, Opened, Runtime};
 use crate::catalogue::Catalogue;
 use crate::channels::Pathway;
 use crate::closure;
@@ -122,7 +122,7 @@ pub fn start(planned: Planned, protection: Protection, log: Log) -> Result<Assem
         beside.extend(excluded);
         sites.push(driver);
     }
-    let mut runtime = Runtime::new(catalogue, sites, log.clone())?;
+    let mut runtime = Runtime::new(catalogue, sites, log)?;
     runtime.set_costs(costs);
     let closed = opening.grounds[used..].iter().filter(|ground| ground.closed.is_none());
     let closed = closed.map(|ground| ground.site.clone()).collect();
@@ -133,9 +133,8 @@ pub fn start(planned: Planned, protection: Protection, log: Log) -> Result<Assem
             return Err(Fault::new(site.to_string(), why.clone(), "name another site"));
         }
         let mut notes = Vec::new();
-        let opened = opening.open(site, &mut notes);
-        notes.iter().for_each(|note| log(note));
-        opened
+        let (driver, beside) = opening.open(site, &mut notes)?;
+        Ok(Opened { driver, beside, notes })
     };
     runtime.set_opener(Box::new(opener), closed);
     runtime.set_objective(objective);

@@ -60,6 +60,8 @@ pub struct Migration {
     /// A package that replaces the running version.
     upgrade: Option<Depot>,
     moved: Moved,
+    /// Of the target, where it was opened for the move.
+    notes: Vec<String>,
     still: Option<Instant>,
     failed: Option<Fault>,
 }
@@ -70,9 +72,14 @@ impl Runtime {
     /// # Errors
     /// A constraint or a rule forbids it, and nothing was done; a step failed, and everything is as it was.
     pub fn migrate(&mut self, offcode: OffcodeId, site: &Site) -> Result<Moved> {
+        let opened = self.sites.len();
         let mut migration = self.migration(offcode, site)?;
         while !migration.advance(self) {}
-        migration.outcome()
+        let outcome = migration.outcome();
+        if outcome.is_err() {
+            self.close_from(opened);
+        }
+        outcome
     }
 
     /// Puts the version of a running offcode that is in `depot` in its place.
@@ -85,19 +92,20 @@ impl Runtime {
         migration.outcome()
     }
 
-    /// The same as [`Runtime::migrate`], to be carried out step by step.
+    /// The same as [`Runtime::migrate`], to be carried out step by step. A site that was opened for it stays open also where
+    /// a step fails.
     ///
     /// # Errors
     /// A constraint or a rule forbids the move.
     pub fn migration(&mut self, offcode: OffcodeId, site: &Site) -> Result<Migration> {
         let from = self.live(offcode)?.seated.site;
         let opened = self.sites.len();
-        let target = self.site_or_open(site)?;
+        let (target, notes) = self.site_or_open(site)?;
         let planned = self.planned(offcode, from, target);
-        if planned.is_err() && self.sites.len() > opened {
-            self.sites.truncate(opened);
+        if planned.is_err() {
+            self.close_from(opened);
         }
-        planned
+        planned.map(|planned| Migration { notes, ..planned })
     }
 
     fn planned(&mut self, offcode: OffcodeId, from: usize, target: usize) -> Result<Migration> {
@@ -181,7 +189,8 @@ impl Migration {
         let offcodes = movers.iter().map(named).collect();
         let (steps, pause) = (Vec::new(), Nanoseconds(0));
         let moved = Moved { offcodes, from, to, steps, pause, state: 0, lost: 0 };
-        Migration { machine: Machine::default(), movers, target, upgrade, moved, still: None, failed: None }
+        let (machine, notes) = (Machine::default(), Vec::new());
+        Migration { machine, movers, target, upgrade, moved, notes, still: None, failed: None }
     }
 
     /// What is to be done next.
@@ -212,6 +221,9 @@ impl Migration {
                 Order::Do(Step::Release) => (runtime.log)(&fault.to_string()),
                 _ => self.failed = self.failed.take().or(Some(fault)),
             }
+        }
+        if self.machine.order() == Order::Moved {
+            std::mem::take(&mut self.notes).iter().for_each(|note| (runtime.log)(note));
         }
         matches!(self.machine.order(), Order::Moved | Order::Back)
     }

@@ -11,9 +11,10 @@ use offcode::{
     Activity, Channel, ChannelId, Context, Delivery, Lifecycle, Map, Put, Registry, Specification, State, Written,
     interface, offcode,
 };
+use runtime::application::Opened;
 use runtime::migration::{Order, Step};
 use runtime::site::app::AppSite;
-use runtime::site::residents::Residents;
+use runtime::site::residents::{Log, Residents};
 use runtime::site::{Deployment, EndAt, Ends, Evidence, SiteDriver, Slot};
 use runtime::{Catalogue, OffcodeId, Pathway, Runtime, Wanted};
 
@@ -268,6 +269,8 @@ struct World {
     flow: Pathway,
     left: Arc<AtomicI64>,
     failed: Arc<Mutex<BTreeSet<&'static str>>>,
+    /// What its log was told.
+    told: Arc<Mutex<Vec<String>>>,
     sent: u64,
     came: u64,
     random: u64,
@@ -284,11 +287,16 @@ impl World {
             let inner = AppSite::new(Residents::new(site, Instant::now(), Arc::new(|_| {})));
             Box::new(Failing { inner, left: left.clone(), failed: Arc::clone(&failed) }) as Box<dyn SiteDriver>
         });
-        let mut runtime = Runtime::new(catalogue, sites.into(), Arc::new(|_| {})).unwrap();
+        let told: Arc<Mutex<Vec<String>>> = Arc::default();
+        let log: Log = {
+            let told = told.clone();
+            Arc::new(move |line: &str| told.lock().unwrap().push(line.to_owned()))
+        };
+        let mut runtime = Runtime::new(catalogue, sites.into(), log).unwrap();
         let stage = runtime.create_offcode(&Wanted::new("test.stage").at(Site::App)).unwrap();
         let mut flow = runtime.create_channel(FLOW).unwrap();
         runtime.attach(&mut flow, stage, "flow").unwrap();
-        World { runtime, stage, flow, left, failed, sent: 0, came: 0, random: seed.wrapping_mul(2) + 1 }
+        World { runtime, stage, flow, left, failed, told, sent: 0, came: 0, random: seed.wrapping_mul(2) + 1 }
     }
 
     fn chance(&mut self, of: u64) -> u64 {
@@ -420,6 +428,40 @@ fn what_must_not_move_says_why() {
     assert!(said.contains("core:7") && said.contains("Next:"), "{said}");
     assert!(matches!(world.runtime.migration(world.stage, &SITES[1]).unwrap().order(), Order::Do(Step::Prepare)));
     world.settle();
+}
+
+#[test]
+fn a_move_that_does_not_come_about_opens_no_site() {
+    let before = linux::affinity::current().unwrap();
+    let &[core, _, ..] = &before[..] else { return skip::test("it needs two cores") };
+    let mut world = World::new(5);
+    let (left, failed) = (world.left.clone(), world.failed.clone());
+    let opener = move |site: &Site| -> Result<Opened> {
+        let inner = AppSite::new(Residents::new(site.clone(), Instant::now(), Arc::new(|_| {})));
+        let driver = Box::new(Failing { inner, left: left.clone(), failed: failed.clone() });
+        let beside = Some(linux::contention::exclude(core)?);
+        Ok(Opened { driver, beside, notes: vec!["it was opened".to_owned()] })
+    };
+    let elsewhere = Site::Core(CoreId(7));
+    world.runtime.set_opener(Box::new(opener), vec![elsewhere.clone()]);
+    let nothing_of_it = |world: &World, why: &str| {
+        assert_eq!(world.runtime.sites().count(), SITES.len(), "{why}");
+        assert_eq!(linux::affinity::current().unwrap(), before, "{why}");
+        assert!(world.told.lock().unwrap().is_empty(), "{why}");
+    };
+    let notes = world.runtime.find("test.notes").unwrap();
+    world.runtime.migrate(notes, &elsewhere).unwrap_err();
+    nothing_of_it(&world, "it must not move");
+    world.left.store(0, Ordering::Relaxed);
+    world.runtime.migrate(world.stage, &elsewhere).unwrap_err();
+    assert!(world.failed.lock().unwrap().contains("deploy"));
+    nothing_of_it(&world, "a step failed");
+    world.runtime.migrate(world.stage, &elsewhere).unwrap();
+    assert_eq!(*world.told.lock().unwrap(), ["it was opened"]);
+    assert!(!linux::affinity::current().unwrap().contains(&core));
+    world.settle();
+    drop(world);
+    assert_eq!(linux::affinity::current().unwrap(), before);
 }
 
 const ROLE: &str = "PLIMSOLL_MIGRATION_TEST_STEP";

@@ -16,7 +16,7 @@ use runtime::site::core::CoreSite;
 use runtime::site::residents::{Log, Residents};
 use runtime::site::xdp::XdpSite;
 
-use linux::output::print;
+use linux::output::{print, under};
 
 /// Gives this host's cores, and driver hooks that are named, to offcodes of authenticated clients elsewhere: the site
 /// agent:HOST.
@@ -144,7 +144,7 @@ fn serve(arguments: &Arguments) -> Result<ExitCode> {
         limits.set(name, *number)?;
     }
     limits.native = arguments.native.clone();
-    let log: Log = Arc::new(|line: &str| eprintln!("plimsoll agent: {line}"));
+    let log: Log = Arc::new(|line: &str| eprintln!("{}", under("plimsoll agent", line)));
     let origin = Instant::now();
     let offcodes = sparing(log.clone());
     // What keeps this thread off the offcodes' core lives as long as the agent.

@@ -53,14 +53,14 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         Some(process) => Found { own: vec![process], ..Found::default() },
         None => control::find()?,
     };
+    if found.busy > 0 {
+        eprintln!("plimsoll: {}", no_room(found.busy));
+    }
     if let Some(wanted) = &arguments.map {
         return map(&found.own, wanted);
     }
     if let Some(wanted) = &arguments.trace {
         return trace::follow(&found.own, wanted, arguments.seconds);
-    }
-    if found.busy > 0 {
-        eprintln!("plimsoll: no room for callers at {}", count::of(found.busy as u64, "runtime"));
     }
     let mut reports = Vec::new();
     for process in found.own {
@@ -93,11 +93,20 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             let json = serde_json::to_string_pretty(&reports);
             json.map_err(|e| Fault::because("report of the runtimes", e, "report this as a defect"))? + "\n"
         }
+        false if reports.is_empty() && found.busy > 0 => String::new(),
         false if reports.is_empty() => "no runtime is up; start one with `plimsoll run APP.toml`\n".into(),
         false => reports.iter().map(|report| page(report) + &channels(report)).collect::<Vec<_>>().join("\n"),
     };
     output::print(&text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Of runtimes that serve as many callers as they may.
+pub(super) fn no_room(runtimes: usize) -> Fault {
+    let next = "run it again; if this stays, a process is stopped, or others keep its connections: `ss -xp | grep plimsoll/run` \
+                shows who";
+    let subject = count::of(runtimes as u64, "runtime");
+    Fault::new(subject, "no room for one more caller, so that nobody can ask what runs there", next)
 }
 
 /// Of the first runtime that has the offcode.
@@ -190,4 +199,15 @@ fn lost(row: &Carried) -> String {
     let waiting = (row.waiting > 0).then(|| format!("{} wait for room", row.waiting));
     let all: Vec<String> = lost.chain(waiting).collect();
     if all.is_empty() { "0".into() } else { all.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_runtime_that_has_no_room_is_told_with_the_next_step() {
+        let said = no_room(2).to_string();
+        assert!(said.starts_with("2 runtimes: no room") && said.contains("Next: run it again"), "{said}");
+    }
 }

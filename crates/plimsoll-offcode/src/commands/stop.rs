@@ -8,6 +8,8 @@ use machine::{Fault, Result};
 
 use linux::output;
 
+use super::ps::no_room;
+
 /// How long a runtime may take to take everything back.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -44,7 +46,16 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
 
 /// The process that was named, or the only one of this user that has a runtime.
 pub(super) fn runtime_of(process: Option<u32>) -> Result<u32> {
-    process.map_or_else(|| the_only_one(&control::processes()?), Ok)
+    let Some(process) = process else {
+        let found = control::find()?;
+        // Any of those that take no callers may be the one.
+        return if found.own.is_empty() && found.busy > 0 {
+            Err(no_room(found.busy))
+        } else {
+            the_only_one(&found.own)
+        };
+    };
+    Ok(process)
 }
 
 fn the_only_one(processes: &[u32]) -> Result<u32> {

@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -135,18 +135,19 @@ fn attend(run: Run) -> Result<ExitCode> {
 }
 
 fn status(show: Show) -> Result<ExitCode> {
-    let shown = Shown::read(&show.folder.path()?, show.decisions)?;
+    let folder = show.folder.path()?;
+    let shown = Shown::read(&folder, show.decisions)?;
     if show.json {
         let text = serde_json::to_string_pretty(&shown)
             .map_err(|e| Fault::because("the status", e, "report this as a defect"))?;
         output::print(&(text + "\n"))?;
     } else {
-        output::print(&told(&shown))?;
+        output::print(&told(&shown, &folder))?;
     }
     Ok(if shown.running { ExitCode::SUCCESS } else { ExitCode::from(3) })
 }
 
-fn told(shown: &Shown) -> String {
+fn told(shown: &Shown, folder: &Path) -> String {
     let Shown { running, status, decisions } = shown;
     let mut lines = Vec::new();
     if let Some(Status { pid, window, dry_run, counts, cpu_share, .. }) = status {
@@ -164,7 +165,14 @@ fn told(shown: &Shown) -> String {
             cpu_share * 100.0
         ));
     } else {
-        lines.push(format!("plimsoll daemon {}", if *running { "starts" } else { "does not run" }));
+        lines.push(match running {
+            true => "plimsoll daemon starts".into(),
+            false => format!(
+                "plimsoll daemon does not run, and none has used {}; start one with plimsoll daemon, or name its folder with \
+                 --state",
+                folder.display()
+            ),
+        });
     }
     for job in status.iter().flat_map(|status| &status.jobs) {
         lines.push(format!("\n{} (seen by {})\n{}", job.name, job.sees, table(job)));

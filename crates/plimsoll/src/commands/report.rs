@@ -16,6 +16,7 @@ use timeline::Timeline;
 
 use linux::output;
 
+use super::top;
 use crate::critical;
 
 /// Shows what `plimsoll profile` recorded of an MPI program, also while it runs.
@@ -72,6 +73,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let mut summaries = Vec::new();
     for folder in &arguments.folders {
         let profile = Profile::open(folder)?;
+        let profile = profile.seen_from(&top::here());
         if profile.ranks.is_empty() {
             let why = match &profile.notes[..] {
                 [] => "no rank left tables".into(),

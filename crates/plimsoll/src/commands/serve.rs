@@ -8,6 +8,7 @@ use bench::key::Key;
 use bench::owner::Owner;
 use bench::runner::SERVE_PORT;
 use bench::serve::Server;
+use linux::output::under;
 use machine::{Fault, Result};
 
 /// Waits for a bench on another host.
@@ -52,7 +53,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let server = Server::bind(arguments.listen, admission, allows)?;
     println!("plimsoll serve: listening on {}", server.address()?);
     linux::signal::watch()?;
-    server.run(linux::signal::interrupted, |line| eprintln!("plimsoll serve: {line}"))?;
+    server.run(linux::signal::interrupted, |line| eprintln!("{}", under("plimsoll serve", line)))?;
     // Who started it may have stopped reading.
     let _ = writeln!(std::io::stdout(), "plimsoll serve: ended");
     Ok(linux::signal::exit_status_of_server().map_or(ExitCode::SUCCESS, ExitCode::from))

@@ -1,5 +1,5 @@
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -41,13 +41,7 @@ fn interval(text: &str) -> std::result::Result<f64, String> {
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let (folder, user) = folder(arguments.job)?;
     let mut watch = Watch::open(&folder, user, Budget::new(WATCHED_PROFILES.total.bytes().0))?;
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned();
-    let here = Here {
-        boot,
-        monotonic: &|| linux::clock::monotonic().0,
-        pid_namespace: linux::accounting::pid_namespace(),
-        is_alive: &|pid| Path::new(&format!("/proc/{pid}")).exists(),
-    };
+    let here = here();
     let interval = Duration::from_secs_f64(arguments.interval);
     watch.look(&here);
     if arguments.once || !terminal::is_there() {
@@ -65,6 +59,16 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     }
     linux::signal::watch()?;
     attend(watch, &here, interval)
+}
+
+/// This host.
+pub(super) fn here() -> Here<'static> {
+    Here {
+        boot: std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned(),
+        monotonic: &|| linux::clock::monotonic().0,
+        pid_namespace: linux::accounting::pid_namespace(),
+        is_alive: &linux::accounting::is_there,
+    }
 }
 
 /// Until the reader has seen enough. The last state of a job that ends stays.

@@ -246,7 +246,7 @@ fn prove(nth: usize, arm: &Arm) -> Result<()> {
     let said = String::from_utf8_lossy(&output.stderr);
     let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
     if !output.status.success() {
-        return Err(Fault::new(subject(), last, "leave that carrier out"));
+        return Err(Fault::new(subject(), last.trim_start_matches("plimsoll: "), "leave that carrier out"));
     }
     eprintln!("{}: {}", subject(), last.trim_start_matches("plimsoll: "));
     Ok(())

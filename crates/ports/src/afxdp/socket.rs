@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use machine::privileges::AF_XDP_RIGHTS;
 use machine::{Bytes, Fault, Result};
 use rustix::io::Errno;
 use rustix::net::xdp::{
@@ -200,7 +201,7 @@ pub(super) fn descriptor(address: u64, length: u32) -> XdpDesc {
 
 fn refusal(subject: &str, error: Errno, doing: &str, options: &Options) -> Fault {
     let (cause, next) = match error {
-        Errno::PERM | Errno::ACCESS => ("not permitted".into(), "run as root, or grant CAP_NET_RAW and CAP_BPF".into()),
+        Errno::PERM | Errno::ACCESS => ("not permitted".into(), format!("run as root, or grant {AF_XDP_RIGHTS}")),
         Errno::AFNOSUPPORT => {
             ("the kernel has no AF_XDP sockets".into(), "use a kernel with CONFIG_XDP_SOCKETS".into())
         }

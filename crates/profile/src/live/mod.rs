@@ -35,10 +35,16 @@ pub struct Here<'a> {
 }
 
 impl Here<'_> {
-    /// Whether a process of the host with this `boot` is known to have ended: its number counts in its own PID namespace,
-    /// where 0 stands for one that is not known.
+    /// Whether a process of the host with this `boot` is there; `None` where that cannot be told from here. Its number counts
+    /// in its own PID namespace, where 0 stands for one that is not known.
+    pub(crate) fn has(&self, boot: &str, namespace: u32, pid: u32) -> Option<bool> {
+        let is_told = boot == self.boot && (namespace == 0 || namespace == self.pid_namespace);
+        is_told.then(|| (self.is_alive)(pid))
+    }
+
+    /// Whether it is known to have ended.
     fn has_ended(&self, boot: &str, namespace: u32, pid: u32) -> bool {
-        boot == self.boot && (namespace == 0 || namespace == self.pid_namespace) && !(self.is_alive)(pid)
+        self.has(boot, namespace, pid) == Some(false)
     }
 }
 

@@ -63,7 +63,7 @@ impl CoreSite {
         log: Log,
     ) -> Result<(CoreSite, Option<Excluded>)> {
         let site = Site::Core(core);
-        let (placed, excluded) = settle(&site, &[])?;
+        let (placed, excluded) = settle(&site, &format!("site {site}"), &[])?;
         let (errands, waiting) = mpsc::channel();
         let shared = Arc::new(Shared {
             stop: AtomicBool::new(false),
