@@ -376,7 +376,7 @@ fn what_cannot_be_is_refused_with_the_next_step() {
     fs::write(place.path().join("a.toml"), "[axes]\nsize = [1]\n[[program]]\nname = \"p\"\ncommnd = \"true {size}\"\n")
         .unwrap();
     for (arguments, said) in [
-        (&["plan", "a.toml"][..], "a.toml:3:1: it has no command"),
+        (&["plan", "a.toml"][..], "a.toml:5:1: there is no key 'commnd' here. Next: did you mean 'command'?"),
         (&["run", "none.toml"], "ready stud"),
         (&["run", "a.toml", "--shard", "3/2"], "shard '3/2'"),
         (&["run", "a.toml", "--set", "x"], "--set x: it gives no value"),
