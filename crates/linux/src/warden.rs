@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use machine::{Fault, Result};
 
-use crate::orphans::Orphans;
+use crate::orphans::{Awaited, Orphans};
 
 /// Waits for the end of its standard input, which comes when the owner ends in whatever way. Then ends every process
 /// whose link `/proc/PID/$link` leads to one of the targets, or, where `$link` is `environ`, which was started with the
@@ -62,6 +62,8 @@ const GRACE: &str = "40";
 #[derive(Debug)]
 pub struct Warden {
     shell: Child,
+    /// It is no orphan of a run that begins before it.
+    _awaited: Awaited,
     /// Those of the run that it watches over, where this process takes them.
     orphans: Option<Orphans>,
 }
@@ -123,10 +125,9 @@ impl Warden {
             .stdin(Stdio::piped())
             .stderr(Stdio::null())
             // A process group of its own: Ctrl-C at the owner's terminal must not end the warden first.
-            .process_group(0)
-            .spawn()
-            .map(|shell| Warden { shell, orphans: None })
-            .map_err(|error| match error.kind() {
+            .process_group(0);
+        Awaited::spawn(command).map(|(shell, awaited)| Warden { shell, _awaited: awaited, orphans: None }).map_err(
+            |error| match error.kind() {
                 io::ErrorKind::NotFound => {
                     let program = command.get_program().display();
                     Fault::new(
@@ -136,7 +137,8 @@ impl Warden {
                     )
                 }
                 _ => Fault::because("warden", error, "check the limit on processes (ulimit -u)"),
-            })
+            },
+        )
     }
 
     /// Writes to its standard input.
@@ -180,7 +182,7 @@ mod tests {
     use rustix::process::{Pid, Signal, kill_process};
 
     use super::*;
-    use crate::orphans::{self, Awaited};
+    use crate::orphans;
 
     #[test]
     fn who_bears_the_mark_is_ended_wherever_it_works() {
