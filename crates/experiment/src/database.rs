@@ -256,7 +256,7 @@ fn may_not_write(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(CannotOpen | ReadOnly | PermissionDenied))
 }
 
-/// Of a store that is only to be read.
+/// The fault of a store that could not be read, for one who does not mean to write to it.
 fn unread(path: &FilePath, layout: &Layout, error: rusqlite::Error) -> Fault {
     match may_not_write(&error) {
         true => {

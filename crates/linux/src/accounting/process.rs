@@ -32,7 +32,7 @@ pub struct Whereabouts {
     pub is_stopped: bool,
     /// Whether it is blocked: neither on a core nor runnable nor stopped.
     pub is_blocked: bool,
-    /// Whether no signal ends that, as where it waits for a disk.
+    /// Blocked so that no signal wakes it, as while it waits for a disk.
     pub is_uninterruptible: bool,
 }
 

@@ -146,8 +146,8 @@ fn off_core(rank: &mut RankSummary, kept: &Reading<Kept>) -> Option<[f64; CLASSE
     Some(taken)
 }
 
-/// Takes out of what functions waited what all their callers were off their cores in calls of the class: where a rank's wait does not
-/// have it, that of its functions does not either.
+/// Subtracts, from the wait of each function of a class, the time that its callers were off their cores inside such calls, as is done
+/// for the wait of their ranks.
 fn apart(functions: &mut [FunctionSummary], inside: &[f64; CLASSES]) {
     for class in Class::ALL {
         let is_of = |function: &&mut FunctionSummary| {
