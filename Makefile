@@ -11,6 +11,10 @@ BENCH_ARGS ?=
 # rustup puts cargo there, also for a shell that was opened before it did.
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
+# Cases of each property that a run tries by chance, where its test names no number.
+export PROPTEST_CASES ?= 64
+check: export PROPTEST_CASES := 512
+
 .NOTPARALLEL:
 .PHONY: help study fabric profile offcodes aarch64 test check bless lint bench format clippy engine-alone tests doctests matrices loom fuzz soak tools install uninstall deb
 
