@@ -41,7 +41,8 @@ impl<'a> Study<'a> {
     fn plimsoll(&self, words: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
         command.args(["study"]).args(words).current_dir(&self.folder).stdin(Stdio::null());
-        command.env("XDG_STATE_HOME", &self.folder);
+        // What a lost node leaves goes with the folder.
+        command.env("XDG_STATE_HOME", &self.folder).env("TMPDIR", &self.folder);
         // What a user's environment may say of other jobs changes nothing of these.
         command.envs([("SQUEUE_STATES", "COMPLETED"), ("SBATCH_ARRAY_INX", "90-99"), ("SBATCH_OUTPUT", "/dev/null")]);
         self.cluster.enter(&mut command).output().unwrap()
