@@ -45,7 +45,8 @@ pub fn told(command: Command) -> Command {
         listed.push('\n');
     }
     let command = command.subcommand_required(false).arg_required_else_help(false);
-    command.help_template(format!("{{about}}\n\n{{usage-heading}} {{usage}}\n\n{listed}Options:\n{{options}}\n\n{HELP}"))
+    command
+        .help_template(format!("{{about}}\n\n{{usage-heading}} {{usage}}\n\n{listed}Options:\n{{options}}\n\n{HELP}"))
 }
 
 /// What to do first here.

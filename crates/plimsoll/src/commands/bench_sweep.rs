@@ -165,8 +165,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let key = path::key(arguments.key.as_deref(), arguments.path.as_ref())?;
     messages.check()?;
     linux::signal::watch()?;
-    let within =
-        arguments.protocol_core.is_some() || messages.stacks.iter().any(|of| !of.stack.passes_between_hosts());
+    let within = arguments.protocol_core.is_some() || messages.stacks.iter().any(|of| !of.stack.passes_between_hosts());
     let second = if arguments.path.is_none() && within { None } else { second_host(arguments.path.as_ref())? };
     let path = match (&arguments.path, &second) {
         (Some(Ends::Path(path)), _) => path.clone(),

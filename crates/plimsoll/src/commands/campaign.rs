@@ -27,8 +27,8 @@ use linux::output;
 use linux::power::{self, Kind};
 use machine::{Fault, Nanoseconds, Result, Source, count, shell};
 
-use super::shipped::Shipped;
 use super::campaign_simulated::Testbeds;
+use super::shipped::Shipped;
 
 /// Studies any program, as a file describes it: in shards, on clusters, at several clocks
 #[derive(clap::Args)]

@@ -106,8 +106,7 @@ impl Chunk {
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     if arguments.pbs {
         let cause = "job arrays for it are not written: no PBS was there to hold them against";
-        let next =
-            "write the job yourself: `plimsoll campaign run FILE --shard $PBS_ARRAY_INDEX/N`, then `plimsoll campaign merge`";
+        let next = "write the job yourself: `plimsoll campaign run FILE --shard $PBS_ARRAY_INDEX/N`, then `plimsoll campaign merge`";
         return Err(Fault::new("--pbs", cause, next));
     }
     let opened = arguments.study.open(Shard::WHOLE, None)?;
