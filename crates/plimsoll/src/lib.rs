@@ -114,8 +114,9 @@ pub fn main() -> ExitCode {
 
 /// Runs the command that these words are, the program's name first.
 fn run_words(words: impl Iterator<Item = String>) -> Result<ExitCode> {
-    let words: Vec<OsString> = words.map(OsString::from).collect();
-    let matches = program().try_get_matches_from(&words);
+    let mut program = program();
+    let words = spelling::whole(&program, words.map(OsString::from).collect());
+    let matches = program.try_get_matches_from_mut(&words);
     let matches = matches.map_err(|e| machine::Fault::because("the next command", e, "report this as a defect"))?;
     run(&matches, &words)
 }

@@ -28,7 +28,7 @@ enum Mode {
     Simulate(simulate::Arguments),
 }
 
-const USAGE: &str = "plimsoll whatif DIR [OPTIONS of replay]\n       plimsoll whatif <COMMAND>";
+const USAGE: &str = "plimsoll whatif [OPTIONS] DIR\n       plimsoll whatif <COMMAND>";
 
 const EXAMPLES: &str = "Examples:
   plimsoll profile --trace -o run -- mpirun -n 4 ./program
