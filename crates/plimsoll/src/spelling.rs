@@ -33,10 +33,12 @@ pub fn whole(program: &Command, mut words: Vec<OsString>) -> Vec<OsString> {
     let command = program.find_subcommand(of).filter(|_| words.get(1).is_some_and(|word| word == of));
     let is_left_out = |word: &OsString, command: &Command| {
         let known: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
-        let is_help = word == "--help" || word == "-h";
+        let text = word.to_string_lossy();
+        if text.starts_with('-') {
+            return text != "--help" && text != "-h";
+        }
         let is_folder = Path::new(word).exists() || Path::new(word).components().count() > 1;
-        let is_misspelt = !is_folder && nearest(&word.to_string_lossy(), &known).is_some();
-        !is_help && !is_misspelt && command.find_subcommand(word).is_none()
+        command.find_subcommand(word).is_none() && (is_folder || nearest(&text, &known).is_none())
     };
     if command.zip(words.get(2)).is_some_and(|(command, word)| is_left_out(word, command)) {
         words.insert(2, usual.into());
