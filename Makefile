@@ -158,7 +158,7 @@ bless: tools
 
 # Ratios are over the first stack named: 1 or more is what the engine is held to.
 NETPIPE = $(shell command -v mpirun >/dev/null && command -v NPopenmpi >/dev/null && echo open-mpi,)
-BENCH = $(PLIMSOLL) bench $(BENCH_ARGS)
+BENCH = $(PLIMSOLL) bench sweep $(BENCH_ARGS)
 bench: fabric profile offcodes
 	$(CARGO) bench --package ports --bench shm
 	$(CARGO) bench --package endpoint --bench endpoint
@@ -173,9 +173,9 @@ bench: fabric profile offcodes
 	$(BENCH) --stack $(NETPIPE)engine-shm --pattern message-rate --sizes 8
 	@if [ "$$(id -u)" = 0 ]; then $(BENCH) --path lab --stack tcp,engine-udp --pattern ping-pong --sizes 8; \
 	else echo 'engine-udp against tcp left out: the lab needs root (sudo make bench)'; fi
-	@if command -v mpicc.openmpi >/dev/null; then $(PLIMSOLL) bench --mpi --targets; \
+	@if command -v mpicc.openmpi >/dev/null; then $(PLIMSOLL) bench mpi --targets; \
 	else echo 'MPI over the fabric left out: install openmpi-bin and libopenmpi-dev'; fi
-	@if command -v mpicc.openmpi >/dev/null || command -v mpicc.mpich >/dev/null; then $(PLIMSOLL) bench --profiler; \
+	@if command -v mpicc.openmpi >/dev/null || command -v mpicc.mpich >/dev/null; then $(PLIMSOLL) bench profiler; \
 	else echo 'the cost of profiling left out: install libopenmpi-dev or libmpich-dev'; fi
 	@if [ "$$(id -u)" = 0 ]; then $(PLIMSOLL) traffic --paper; \
 	else echo 'the traffic generator left out: the lab needs root (sudo make bench)'; fi

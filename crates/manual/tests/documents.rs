@@ -1,6 +1,7 @@
 //! What the documents name is there: commands and options in the definitions that the programs parse by, paths of code in
 //! the sources. Nothing is run.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -69,7 +70,10 @@ fn takes_next(option: &Arg) -> bool {
 
 /// The command that `code` means, or what of it nobody knows.
 fn resolve<'a>(commands: &'a [Command], code: &str) -> Result<&'a Command, String> {
-    let mut words = code.split_whitespace().map(|word| word.trim_matches(['[', ']', ',', '.'])).skip(1).peekable();
+    let typed = code.split_whitespace().map(|word| OsString::from(word.trim_matches(['[', ']', ',', '.'])));
+    let whole = plimsoll::whole(typed.collect());
+    let whole: Vec<_> = whole.iter().map(|word| word.to_string_lossy()).collect();
+    let mut words = whole.iter().map(|word| &**word).skip(1).peekable();
     let name = words.peek().copied().filter(|word| !word.starts_with('-'));
     let known = |name: &str| {
         commands.iter().find(|program| {
@@ -172,6 +176,7 @@ fn a_command_that_is_not_there_is_found() {
         ("    $ plimsoll odf chek odf.xml", "odf has no command chek"),
         ("`plimsoll traffic --sight app`", "traffic has no --sight"),
         ("`plimsoll profile -z`", "profile has no -z"),
+        ("`plimsoll bench --mpi`", "bench has no --mpi"),
     ] {
         let found = unknown(&commands, text).join("\n");
         assert!(found.ends_with(expected), "{text}: {found}");
@@ -179,7 +184,10 @@ fn a_command_that_is_not_there_is_found() {
     for text in [
         "`plimsoll mpirun -n 2 ./a --no-option-of-ours`",
         "`plimsoll profile --trace -- mpirun -n 4 ./a --quiet`",
-        "`plimsoll bench --sizes 8,64KiB --stack=tcp` and `--json`",
+        "`plimsoll bench sweep --sizes 8,64KiB --stack=tcp` and `--json`",
+        "`plimsoll whatif DIR --clock 0.8`, which is `plimsoll whatif replay DIR`",
+        "`plimsoll help bench mpi`",
+        "`plimsoll offcode plan APP.toml --explain`",
         "```\nplimsoll plan APP.toml --explain      # why\nplimsoll carried it: 2 ranks\n```",
         "`plimsoll agent keys --name HOST`",
     ] {

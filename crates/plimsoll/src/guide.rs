@@ -6,19 +6,23 @@ use std::path::Path;
 use clap::Command;
 
 /// What one does, with the commands for it.
-const STORY: [(&str, &[&str]); 7] = [
-    ("Measure", &["study", "calibrate", "bench", "serve", "profile", "power", "top"]),
+const STORY: [(&str, &[&str]); 8] = [
+    ("Measure", &["study", "campaign", "calibrate", "bench", "serve", "profile", "power", "top"]),
     ("Decide", &["report", "whatif", "map", "try"]),
     ("Place", &["mpirun", "engine", "steer", "clock", "daemon"]),
-    ("Verify", &["ledger", "claims"]),
+    ("Verify", &["ledger"]),
     ("Offcodes", &["plan", "run", "ps", "stop", "set", "migrate", "upgrade", "offcode", "odf", "agent", "traffic"]),
     ("This machine", &["doctor", "machine", "lab"]),
+    ("The papers", &["claims"]),
     // Started by other commands, and not listed.
     ("Inner", &["peer", "profile-sampler", "seat", "host-agent", "steering-keeper", "clock-keeper"]),
 ];
 
 /// Columns of the page.
 const WIDTH: usize = 100;
+
+/// The last line of the page.
+const HELP: &str = "`plimsoll help COMMAND` tells more of one.";
 
 /// `command` with its subcommands listed by what one does with them.
 pub fn told(command: Command) -> Command {
@@ -41,7 +45,8 @@ pub fn told(command: Command) -> Command {
         listed.push('\n');
     }
     let command = command.subcommand_required(false).arg_required_else_help(false);
-    command.help_template(format!("{{about}}\n\n{{usage-heading}} {{usage}}\n\n{listed}Options:\n{{options}}"))
+    command
+        .help_template(format!("{{about}}\n\n{{usage-heading}} {{usage}}\n\n{listed}Options:\n{{options}}\n\n{HELP}"))
 }
 
 /// What to do first here.

@@ -3,6 +3,8 @@
 
 mod allocation;
 mod bench;
+mod campaign;
+mod campaign_submit;
 mod causal;
 mod claims;
 mod clock;
@@ -24,8 +26,6 @@ mod simulate;
 mod steer;
 mod stopped;
 mod study;
-mod study_file;
-mod submit;
 #[path = "../../profile/tests/synthetic/mod.rs"]
 mod synthetic;
 mod top;

@@ -1,4 +1,4 @@
-//! `plimsoll whatif --simulate` as its users run it: every testbed of the papers, and what is refused.
+//! `plimsoll whatif simulate` as its users run it: every testbed of the papers, and what is refused.
 
 use crate::golden;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ fn simulate(file: &Path, more: &[&str]) -> Output {
     let mut command = Command::new(plimsoll);
     // Nothing was ever calibrated there.
     command.env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR")).env_remove("PLIMSOLL_COSTS");
-    command.args(["whatif", "--simulate"]).arg(file).args(more).output().expect("plimsoll starts")
+    command.args(["whatif", "simulate"]).arg(file).args(more).output().expect("plimsoll starts")
 }
 
 fn testbeds() -> PathBuf {
@@ -43,7 +43,7 @@ fn a_testbed_is_found_by_its_name_and_a_file_goes_before_it() {
     let folder = tempfile::tempdir().unwrap();
     let named = |name: &str| {
         let mut command = Command::new(bin.join("plimsoll"));
-        command.args(["whatif", "--simulate", name]).current_dir(folder.path()).output().unwrap()
+        command.args(["whatif", "simulate", name]).current_dir(folder.path()).output().unwrap()
     };
     let found = named("lammps-a");
     assert_eq!(found.stdout, simulate(&testbeds().join("lammps-a.toml"), &[]).stdout);

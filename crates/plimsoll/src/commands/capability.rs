@@ -1,15 +1,21 @@
-//! `plimsoll machine --capability`: of this host, or of all nodes of the batch system's job.
+//! `plimsoll machine capability`: of this host, or of all nodes of the batch system's job.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use launch::allocation::{self, Allocation};
 use launch::nodes;
 use linux::accounting::{CapabilityProbe, JobProcess};
+use linux::output;
 use machine::capability::{CapabilityMap, SilentHost};
-use machine::{Fault, Result};
+use machine::quota::Watch;
+use machine::{Fault, Result, Source};
+
+use super::machine::json;
+use crate::capability_page;
 
 /// How often it is looked where the job's threads are, as long as that takes no more than a part of the time.
 const GLANCE: Duration = Duration::from_millis(20);
@@ -18,25 +24,41 @@ const PART: u32 = 100;
 /// For the batch system to start it on a node, beside the time that it looks.
 const ANSWERS: Duration = Duration::from_secs(60);
 
-/// What is to be looked at.
+/// Says what share of each core ranks can have; inside a batch system's job, of all its nodes
 #[derive(clap::Args)]
-pub struct Looks {
+pub struct Arguments {
     /// Look at the cores for so long.
-    #[arg(long = "for", value_name = "SECONDS", default_value_t = 1.0, requires = "capability")]
-    pub seconds: f64,
+    #[arg(long = "for", value_name = "SECONDS", default_value_t = 1.0)]
+    seconds: f64,
     /// The job: processes by number or by name, whose own CPU time and that of their children is not taken from it.
-    #[arg(long, value_name = "PROCESS,..", value_delimiter = ',', requires = "capability")]
+    #[arg(long, value_name = "PROCESS,..", value_delimiter = ',')]
     of: Vec<JobProcess>,
     /// Nodes of the batch system's job to look at, instead of all.
-    #[arg(long, value_name = "NODE,..", value_delimiter = ',', requires = "capability", conflicts_with = "here")]
+    #[arg(long, value_name = "NODE,..", value_delimiter = ',', conflicts_with = "here")]
     hosts: Vec<String>,
     /// Look at this host alone, also inside a job of a batch system.
-    #[arg(long, requires = "capability")]
+    #[arg(long)]
     here: bool,
+    /// Print JSON instead of a page.
+    #[arg(long)]
+    json: bool,
 }
 
-impl Looks {
-    pub fn map(&self) -> Result<CapabilityMap> {
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let watch = Watch::begin(&Source::live(), linux::affinity::allowed()?.len());
+    let map = arguments.map()?;
+    output::print(&match arguments.json {
+        true => json(&map)?,
+        false => capability_page::page(&map, arguments.seconds),
+    })?;
+    if let Some(note) = watch.note(&Source::live()) {
+        eprintln!("plimsoll: {note}");
+    }
+    Ok(super::exit_code())
+}
+
+impl Arguments {
+    fn map(&self) -> Result<CapabilityMap> {
         if !(self.seconds >= 0.1 && self.seconds <= 86_400.0) {
             let cause =
                 "the kernel knows idle time to 10 ms, so that less than 0.1 s says nothing, and a day is the most";
@@ -107,7 +129,7 @@ impl Looks {
     /// What a node is asked for.
     fn on_a_node(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> =
-            ["machine", "--capability", "--here", "--json", "--for"].map(OsString::from).to_vec();
+            ["machine", "capability", "--here", "--json", "--for"].map(OsString::from).to_vec();
         words.push(self.seconds.to_string().into());
         for of in &self.of {
             words.extend(["--of".into(), of.to_string().into()]);

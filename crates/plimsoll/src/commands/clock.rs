@@ -16,7 +16,7 @@ use serde::Serialize;
 /// Sets the clock of cores while a command runs, and verifies it under load; alone, shows the clocks of this host.
 ///
 /// By cpufreq's limits as root, by srun inside a Slurm job. Everything that is changed is restored when the command ends, also
-/// after kill -9. Where neither can set a clock, protocol work can be stretched instead: --dilate of bench, mpirun and try.
+/// after kill -9. Where neither can set a clock, protocol work can be stretched instead: bench dilate, mpirun --dilate.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// The clock, such as 1.9GHz; without it, clocks are shown.

@@ -23,7 +23,7 @@ use whatif::lever::Lever;
 use whatif::replay::Buffer;
 
 use super::simulate::testbed;
-use super::whatif::{MOST_OUTSIDE, expectation, of_job, print};
+use super::whatif::{CONTRADICTED, MOST_OUTSIDE, expectation, of_job, print};
 use crate::map_page::{Page, Steered};
 use crate::opened::Opened;
 use crate::whatif_page::shell;
@@ -118,7 +118,7 @@ fn recorded(path: &Path, arguments: &Arguments) -> Result<ExitCode> {
     let softirqs = softirqs(&problem, summary.totals.seconds * 1e9);
     let program = Program::beside(graph, &known.costs, ways, arguments.recorded_buffer, softirqs)?;
     if program.contradicted {
-        notes.push("calls were over sooner than the costs say: plimsoll calibrate, and profile again".to_owned());
+        notes.push(CONTRADICTED.to_owned());
     }
     let replays = Replays::of(&problem, graph, &program, summary.totals.seconds)?;
     let found = search(&problem, &replays)?;

@@ -16,7 +16,6 @@ use experiment::point::{Path, Stack, StackAt};
 use experiment::refine;
 use experiment::report::{html, terminal};
 use experiment::sample::Runner;
-use experiment::simulate::{simulate, table};
 use experiment::sitting::End;
 use experiment::store::{Beginning, Store, Study};
 use launch::allocation::{self, Allocation};
@@ -26,7 +25,6 @@ use machine::costs::store as costs;
 use machine::{CoreId, CpuSet, Fault, Machine, Nanoseconds, Result, Source, count};
 
 use super::path::{self, Ends, second_host};
-use super::study_file;
 use crate::progress::Display;
 use linux::output;
 
@@ -38,13 +36,9 @@ use linux::output;
 /// The store keeps every study: a new one is added to those that are there. --show, --why and --export measure and change
 /// nothing; they read the latest study that finished, also while another runs, or the one that --study names. With
 /// --report FILE, --show writes its report again.
-///
-/// The subcommands are for studies of any program, which a file describes.
 #[derive(clap::Args)]
-#[command(args_conflicts_with_subcommands = true, group = ArgGroup::new("reading").args(["show", "why", "export"]).multiple(true))]
+#[command(group = ArgGroup::new("reading").args(["show", "why", "export"]).multiple(true))]
 pub struct Arguments {
-    #[command(subcommand)]
-    file: Option<study_file::Command>,
     /// Keep the measurements in this file
     #[arg(long, value_name = "FILE", default_value = ".plimsoll/study.sqlite")]
     store: PathBuf,
@@ -89,14 +83,7 @@ pub struct Arguments {
     /// Write the export to this file instead of standard output
     #[arg(short, long, value_name = "FILE", requires = "export")]
     output: Option<PathBuf>,
-    /// Measure nothing; simulate studies whose truth is known, so many of each [default: 2000], and print how often the
-    /// intervals cover it and verdicts are wrong
-    #[arg(long, value_name = "STUDIES", num_args = 0..=1, default_missing_value = "2000", exclusive = true, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    simulate: Option<u32>,
 }
-
-/// Of simulated studies: the same table every time.
-const SEED: u64 = 1;
 
 /// The report's file where a study ends and none was named.
 const PAGE: &str = "report.html";
@@ -107,13 +94,6 @@ fn core(text: &str) -> Result<CoreId> {
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
-    if let Some(command) = arguments.file {
-        return study_file::run(command);
-    }
-    if let Some(studies) = arguments.simulate {
-        output::print(&table(&simulate(studies as usize, SEED)))?;
-        return Ok(ExitCode::SUCCESS);
-    }
     if let Some(format) = arguments.export {
         return write_samples(&arguments, format);
     }

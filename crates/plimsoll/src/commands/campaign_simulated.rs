@@ -1,4 +1,4 @@
-//! Points of a study file that are simulated: `plimsoll whatif --simulate` with keys of its file replaced.
+//! Points of a study file that are simulated: `plimsoll whatif simulate` with keys of its file replaced.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! `plimsoll study plan | run | show | merge` as users run them: with real commands, kills, signals and a full disk.
+//! `plimsoll campaign plan | run | show | merge` as users run them: with real commands, kills, signals and a full disk.
 
 use crate::rehearsal;
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 fn command(place: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
-    command.arg("study").args(arguments).current_dir(place).stdin(Stdio::null());
+    command.arg("campaign").args(arguments).current_dir(place).stdin(Stdio::null());
     for batch in ["SLURM_JOB_ID", "PBS_JOBID"] {
         command.env_remove(batch);
     }
@@ -265,7 +265,7 @@ fn a_full_disk_ends_the_study_and_keeps_what_was_finished() {
     fs::write(place.path().join("d.toml"), text).unwrap();
     fs::create_dir(place.path().join("small")).unwrap();
     // What is mounted goes with its namespace.
-    let script = "mount -t tmpfs -o size=256k none small || exit 77; \"$0\" study run d.toml --store small/d.sqlite; \
+    let script = "mount -t tmpfs -o size=256k none small || exit 77; \"$0\" campaign run d.toml --store small/d.sqlite; \
         code=$?; cp -r small saved; exit $code";
     let mut shell = Command::new("unshare");
     shell.args(["-m", "sh", "-c", script, env!("CARGO_BIN_EXE_plimsoll")]).current_dir(place.path());
@@ -357,7 +357,7 @@ fn shards_of_simulated_points_joined_are_the_whole() {
     assert!(again == said && errors.contains(" 0 runs, "), "{again}{errors}");
     // The simulation is the one of `plimsoll whatif`.
     let onload = format!("{TESTBEDS}/onload.toml");
-    let alone = Command::new(env!("CARGO_BIN_EXE_plimsoll")).args(["whatif", "--simulate", &onload, "--json"]).output();
+    let alone = Command::new(env!("CARGO_BIN_EXE_plimsoll")).args(["whatif", "simulate", &onload, "--json"]).output();
     let alone = String::from_utf8(alone.unwrap().stdout).unwrap();
     let alone: serde_json::Value = serde_json::from_str(&alone).unwrap();
     let total = alone["total_ps"].as_u64().unwrap();
@@ -380,7 +380,7 @@ fn what_cannot_be_is_refused_with_the_next_step() {
         (&["run", "none.toml"], "ready stud"),
         (&["run", "a.toml", "--shard", "3/2"], "shard '3/2'"),
         (&["run", "a.toml", "--set", "x"], "--set x: it gives no value"),
-        (&["show", "a.toml"], "run `plimsoll study run` first"),
+        (&["show", "a.toml"], "run `plimsoll campaign run` first"),
         (&["merge", "out.sqlite", "none.sqlite"], "store none.sqlite"),
     ] {
         let (code, _, errors) = attempt(place.path(), arguments);

@@ -1,4 +1,4 @@
-//! `plimsoll study submit` on a real Slurm of two nodes, which the test starts and ends.
+//! `plimsoll campaign submit` on a real Slurm of two nodes, which the test starts and ends.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ impl<'a> Study<'a> {
 
     fn plimsoll(&self, words: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
-        command.args(["study"]).args(words).current_dir(&self.folder).stdin(Stdio::null());
+        command.args(["campaign"]).args(words).current_dir(&self.folder).stdin(Stdio::null());
         // What a lost node leaves goes with the folder.
         command.env("XDG_STATE_HOME", &self.folder).env("TMPDIR", &self.folder);
         // What a user's environment may say of other jobs changes nothing of these.
@@ -228,7 +228,7 @@ fn what_cannot_be_submitted_is_told_with_a_next_step() {
     let said = refused(&["--slurm", "--run-time", "1s", "--", "--qos=none", "--account=x,\"y", "--odd"]);
     assert!(said.starts_with("plimsoll: sbatch: "), "{said}");
     let mut bare = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
-    bare.args(["study", "submit", "waves.toml", "--slurm"]).current_dir(&study.folder).env("PATH", &study.folder);
+    bare.args(["campaign", "submit", "waves.toml", "--slurm"]).current_dir(&study.folder).env("PATH", &study.folder);
     let output = study.cluster.enter(&mut bare);
     let said = texts(&output.output().unwrap()).1;
     assert!(said.contains("Slurm's sbatch: no folder of PATH has it. Next: run it on a login node"), "{said}");

@@ -1,4 +1,4 @@
-//! `plimsoll study submit`: a study's points in chunks, as job arrays of Slurm.
+//! `plimsoll campaign submit`: a study's points in chunks, as job arrays of Slurm.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -21,15 +21,12 @@ use launch::slurm::tasks::{State, of_log};
 use linux::output;
 use machine::{Fault, Hertz, Nanoseconds, Result, count};
 
-use super::study_file::{Named, Opened};
+use super::campaign::{Named, Opened};
 
 /// Submits a study file's points to Slurm, in chunks that have their nodes to themselves, and a job that joins their stores
-/// afterwards. The same command again submits what is not finished: after a lost node, a limit, a preemption.
-///
-/// Chunks, not points, are jobs: a hundred jobs that do nothing take a cluster most of a minute. Each chunk has a store of its
-/// own beside the study's, each finished run is kept, and a task that Slurm starts again goes on from there. Points that
-/// differ in `nodes` or `clock` are in different arrays; Slurm sets the clock (--cpu-freq).
+/// afterwards. The same command again submits what is not finished: after a lost node, a limit, a preemption
 #[derive(clap::Args)]
+#[command(after_help = CHUNKS)]
 #[command(group = clap::ArgGroup::new("system").args(["slurm", "pbs"]).required(true))]
 pub struct Arguments {
     #[command(flatten)]
@@ -65,6 +62,9 @@ pub struct Arguments {
     #[arg(last = true, value_name = "SBATCH OPTION", value_parser = script::option)]
     options: Vec<String>,
 }
+
+const CHUNKS: &str = "Each chunk is a job with a store of its own. Points that differ in `nodes` or `clock` are in different arrays; \
+    Slurm sets the clock (--cpu-freq).";
 
 /// Chunks of so long keep what a job costs by itself far below a hundredth.
 const CHUNK: Nanoseconds = Nanoseconds(3_600_000_000_000);
@@ -106,8 +106,7 @@ impl Chunk {
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     if arguments.pbs {
         let cause = "job arrays for it are not written: no PBS was there to hold them against";
-        let next =
-            "write the job yourself: `plimsoll study run FILE --shard $PBS_ARRAY_INDEX/N`, then `plimsoll study merge`";
+        let next = "write the job yourself: `plimsoll campaign run FILE --shard $PBS_ARRAY_INDEX/N`, then `plimsoll campaign merge`";
         return Err(Fault::new("--pbs", cause, next));
     }
     let opened = arguments.study.open(Shard::WHOLE, None)?;
@@ -228,7 +227,7 @@ fn job_name(study: &str) -> String {
     format!("plimsoll-{}", study.chars().map(plain).collect::<String>())
 }
 
-/// What follows `plimsoll study run` in the scripts.
+/// What follows `plimsoll campaign run` in the scripts.
 fn words(arguments: &Arguments, file: &str) -> Vec<String> {
     let set = arguments.study.set.iter().flat_map(|(name, value)| ["--set".to_owned(), format!("{name}={value}")]);
     let retry = arguments.retry.then(|| "--retry".to_owned());
@@ -330,7 +329,7 @@ impl Due {
             let each = self.each[point].ok_or_else(|| {
                 let program = &campaign.program(point).name;
                 let next =
-                    "say it: --run-time 30s; or run some of it here first: `plimsoll study run FILE --budget 1m`";
+                    "say it: --run-time 30s; or run some of it here first: `plimsoll campaign run FILE --budget 1m`";
                 Fault::new(format!("program {program}"), "nobody knows how long a run takes", next)
             })?;
             runs += of;

@@ -1,4 +1,4 @@
-//! `plimsoll study plan | run | show | merge`: studies that a file describes.
+//! `plimsoll campaign`: studies that a file describes, of any program.
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Read};
@@ -27,21 +27,28 @@ use linux::output;
 use linux::power::{self, Kind};
 use machine::{Fault, Nanoseconds, Result, Source, count, shell};
 
+use super::campaign_simulated::Testbeds;
 use super::shipped::Shipped;
-use super::study_simulated::Testbeds;
+
+/// Studies any program, as a file describes it: in shards, on clusters, at several clocks
+#[derive(clap::Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
 
 #[derive(clap::Subcommand)]
-pub enum Command {
+enum Command {
     Plan(PlanArguments),
     Run(RunArguments),
     Show(ShowArguments),
     Merge(MergeArguments),
-    Submit(super::study_submit::Arguments),
+    Submit(super::campaign_submit::Arguments),
 }
 
-/// Shows what a study file would run, in which order and for how long, and what cannot run here; runs nothing.
+/// Shows what a study file would run, in which order and for how long, and what cannot run here; runs nothing
 #[derive(clap::Args)]
-pub struct PlanArguments {
+struct PlanArguments {
     #[command(flatten)]
     study: Named,
     /// Only this part of the study: 1/4 to 4/4
@@ -55,18 +62,16 @@ pub struct PlanArguments {
     root: Option<PathBuf>,
 }
 
-/// Runs a study file, each run stored before the next; goes on where it stopped when the same command is given again.
-///
-/// Exit status: 0 every point has its runs, 3 the budget ended before, 4 points were left after failures or cannot run here,
-/// 1 a fault.
+/// Runs a study file, each run stored before the next; goes on where it stopped when the same command is given again
 #[derive(clap::Args)]
-pub struct RunArguments {
+#[command(after_help = EXIT)]
+struct RunArguments {
     #[command(flatten)]
     study: Named,
-    /// Only this part of the study, 1/4 to 4/4, into a store of its own; `plimsoll study merge` joins them
+    /// Only this part of the study, 1/4 to 4/4, into a store of its own; `plimsoll campaign merge` joins them
     #[arg(long, value_name = "I/N", default_value = "1/1", hide_default_value = true)]
     shard: Shard,
-    /// Only the points whose keys are in this file, one a line; `plimsoll study submit` writes such files
+    /// Only the points whose keys are in this file, one a line; `plimsoll campaign submit` writes such files
     #[arg(long, value_name = "FILE", conflicts_with = "shard")]
     points: Option<PathBuf>,
     /// Most time for all runs of the store: 90s, 10m, 2h [default: as the file says; less where a batch job ends before]
@@ -83,13 +88,11 @@ pub struct RunArguments {
     root: Option<PathBuf>,
 }
 
-/// Shows what a study came to so far: means with 95 % intervals, what failed, watts saved against performance lost by clock, and
-/// what one carrier gains over another by nodes and clock.
-///
-/// Axes are known by their names: clock or dilate; carrier, adapter, placement or network; nodes or ranks. Name others with the
-/// options.
+/// Shows what a study came to so far: means with 95 % intervals, failures, watts saved against performance lost by clock, and
+/// what one carrier gains over another by nodes and clock
 #[derive(clap::Args)]
-pub struct ShowArguments {
+#[command(after_help = AXES)]
+struct ShowArguments {
     /// Study file, ready study, or a store
     #[arg(value_name = "FILE|NAME|STORE")]
     study: PathBuf,
@@ -122,9 +125,9 @@ pub struct ShowArguments {
     json: Option<PathBuf>,
 }
 
-/// Joins stores of one study file, of several machines or shards, into one. Joining again changes nothing.
+/// Joins stores of one study file, of several machines or shards, into one. Joining again changes nothing
 #[derive(clap::Args)]
-pub struct MergeArguments {
+struct MergeArguments {
     /// The store to join into; it is made where it is not there
     #[arg(value_name = "OUT")]
     output: PathBuf,
@@ -132,6 +135,12 @@ pub struct MergeArguments {
     #[arg(value_name = "IN", required = true)]
     inputs: Vec<PathBuf>,
 }
+
+const EXIT: &str = "Exit status: 0 every point has its runs, 3 the budget ended before, 4 points were left after failures or \
+    cannot run here, 1 a fault.";
+
+const AXES: &str = "Axes are known by their names: clock or dilate; carrier, adapter, placement or network; nodes or ranks. The \
+    options name others.";
 
 /// A study file and where its runs are kept.
 #[derive(clap::Args)]
@@ -201,13 +210,13 @@ fn store_of(file: &Path, shard: Shard) -> PathBuf {
     Path::new(".plimsoll").join(name)
 }
 
-pub fn run(command: Command) -> Result<ExitCode> {
-    match command {
+pub fn run(arguments: Arguments) -> Result<ExitCode> {
+    match arguments.command {
         Command::Plan(arguments) => plan(&arguments),
         Command::Run(arguments) => carry_out(&arguments),
         Command::Show(arguments) => show(&arguments),
         Command::Merge(arguments) => join(&arguments),
-        Command::Submit(arguments) => super::study_submit::run(&arguments),
+        Command::Submit(arguments) => super::campaign_submit::run(&arguments),
     }
 }
 
@@ -366,7 +375,7 @@ fn carry_out(arguments: &RunArguments) -> Result<ExitCode> {
     }
     let (file, told) =
         (shell::path(&arguments.study.file), if end == End::OutOfTime { ", the time is over" } else { "" });
-    eprintln!("{summary}{told}. `plimsoll study show {file}` shows them.");
+    eprintln!("{summary}{told}. `plimsoll campaign show {file}` shows them.");
     Ok(ExitCode::from(match end {
         End::OutOfTime => OUT_OF_TIME,
         _ if left + refused > 0 => INCOMPLETE,

@@ -1,4 +1,4 @@
-//! `plimsoll whatif --measure`: causal experiments with the unmodified program.
+//! `plimsoll whatif delay`: causal experiments with the unmodified program.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -30,27 +30,35 @@ use whatif::causal::{self, Design, Factor, Findings, Shown};
 
 use crate::whatif_page::shell;
 
+/// Runs the program itself, delayed by known amounts, in turn with runs as it is: what it loses bounds what it gains where its
+/// messages cost less
 #[derive(clap::Args)]
-#[group(skip)]
-#[command(next_help_heading = "Delaying the program itself")]
+#[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// Delay the program, and tell what each is worth: send, receive, byte, compute
-    #[arg(long, value_name = "FACTORS", value_delimiter = ',', requires = "command")]
-    measure: Vec<Factor>,
+    /// What is delayed, and what each is worth: send, receive, byte, compute
+    #[arg(value_name = "FACTOR,..", value_delimiter = ',', required = true)]
+    factors: Vec<Factor>,
     /// Most time for all runs but the first: 90s, 2min, 1h
-    #[arg(long, value_name = "TIME", requires = "measure", default_value = "5min", value_parser = chart::clock::length)]
+    #[arg(long, value_name = "TIME", default_value = "5min", value_parser = chart::clock::length)]
     budget: Duration,
     /// The command runs over the first of these, which is the faster one: measure both (a network of plimsoll's, plimsoll itself on one
     /// host, or a carrier), and store in the ledger how much longer it takes over the other; `plimsoll try` settles it
-    #[arg(long, value_name = "FROM,TO", requires = "measure", value_parser = pair)]
+    #[arg(long, value_name = "FROM,TO", value_parser = pair)]
     predict: Option<(String, String)>,
     /// Most rounds, in each of which every delay is run once
-    #[arg(long, value_name = "N", requires = "measure", default_value_t = 60, value_parser = clap::value_parser!(u32).range(i64::from(FIRST_LOOK)..))]
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(i64::from(FIRST_LOOK)..))]
     rounds: u32,
-    /// With --measure: the command, a launcher with its program
-    #[arg(last = true, requires = "measure")]
+    /// Print everything as JSON
+    #[arg(long)]
+    json: bool,
+    /// The command, a launcher with its program
+    #[arg(last = true, required = true)]
     command: Vec<String>,
 }
+
+const EXAMPLES: &str = "Examples:
+  plimsoll whatif delay send,receive -- mpirun -n 2 ./program
+  plimsoll whatif delay send --predict afxdp,udp -- plimsoll mpirun --lab --network afxdp:lab0 -n 2 ./program";
 
 /// By which what runs leave behind is found and ended, should this process be killed.
 const MARK: &str = "PLIMSOLL_WHATIF";
@@ -67,15 +75,9 @@ fn pair(text: &str) -> Result<(String, String)> {
     names.map(|(from, to)| (from.to_owned(), to.to_owned())).ok_or_else(refused)
 }
 
-impl Arguments {
-    pub fn is_asked(&self) -> bool {
-        !self.measure.is_empty()
-    }
-}
-
-pub fn run(arguments: Arguments, json: bool) -> Result<ExitCode> {
+pub fn run(arguments: Arguments) -> Result<ExitCode> {
     linux::signal::watch()?;
-    let mut factors = arguments.measure.clone();
+    let mut factors = arguments.factors.clone();
     factors.dedup();
     let mut runs = Runs::new(&arguments.command, arguments.budget)?;
     eprintln!("plimsoll: a first run counts what there is to delay");
@@ -102,7 +104,7 @@ pub fn run(arguments: Arguments, json: bool) -> Result<ExitCode> {
     if linux::signal::interrupted() {
         eprintln!("plimsoll: a signal ended it before all rounds were measured");
     }
-    let page = match json {
+    let page = match arguments.json {
         true => serde_json::to_string_pretty(&findings).map_err(|e| Fault::because("output", e, "report it"))? + "\n",
         false => causal::page(&findings),
     };
@@ -198,7 +200,7 @@ fn dearer(from: &str, to: &str, first: &Shown, hosts: usize, own: &Path) -> Resu
         let measured =
             found.measured.iter().find(|of| of.contender.name() == Some(name) && !of.series.blocks.is_empty());
         measured.ok_or_else(|| {
-            let next = "see what plimsoll bench --mpi says of it";
+            let next = "see what plimsoll bench mpi says of it";
             Fault::new(format!("carrier '{}'", name.escape_debug()), found.left_out().join("; "), next)
         })
     };
