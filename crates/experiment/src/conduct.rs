@@ -11,7 +11,7 @@ use machine::{Fault, Nanoseconds, Result};
 
 use crate::contrast::FIRST_LOOK;
 use crate::design::{Group, too_short};
-use crate::order::{Turn, turns};
+use crate::order::{Turn, by_kind, turns};
 use crate::point::{PointKey, PointSpec};
 use crate::sample::{Runner, Sample};
 use crate::sitting::{End, Sitting, sit};
@@ -92,7 +92,10 @@ impl Sitting for Conducted<'_> {
         if !self.standing.plan(self.observer) {
             return Ok(Vec::new());
         }
-        Ok(turns(&self.groups, self.study.seed, self.standing.round))
+        let turns = turns(&self.groups, self.study.seed, self.standing.round);
+        let groups = &self.standing.tally.design.groups;
+        // A session that must have an interface for itself is opened once for some groups.
+        Ok(by_kind(turns, |turn| groups[turn.group].points[turn.member].alone()))
     }
 
     fn is_due(&self, turn: &Turn) -> bool {
