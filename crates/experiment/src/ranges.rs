@@ -2,7 +2,7 @@
 
 use machine::{Bytes, CoreId, Reading, Site};
 
-use crate::comparison::{Answer, Paired, answer, leader};
+use crate::comparison::{Answer, Paired, Standing, answer, leader};
 use crate::contrast::EQUALITY;
 use crate::findings::{Choice, Interval, PointFindings, Question, Reference, Rejected, SizeRange};
 use crate::point::{Contender, Metric, Path, Pattern, PointSpec, Stack};
@@ -87,6 +87,10 @@ fn row(question: Question, pattern: Pattern, run: &[Decision]) -> SizeRange {
         over_the_next_best(run, &held, |a, b| Paired::cost(&a.samples, &b.samples))
             .filter(|cost| cost.low > 1.0 + EQUALITY)
     });
+    let level = |decision: &Decision, other: &Contender| {
+        let pair = find(decision, &held).zip(find(decision, other)).filter(|(_, other)| other.candidate);
+        pair.is_some_and(|(own, other)| performance(own, other).standing() != Standing::Better)
+    };
     let mut others: Vec<&PointFindings> = Vec::new();
     for decision in run {
         for point in &decision.points {
@@ -97,6 +101,8 @@ fn row(question: Question, pattern: Pattern, run: &[Decision]) -> SizeRange {
             }
         }
     }
+    let is_tie = |other: &Contender| placed && saving.is_none() && run.iter().all(|decision| level(decision, other));
+    let ties = others.iter().map(|point| point.spec.contender()).filter(is_tie).collect();
     let mut rejected = Vec::new();
     let mut references = Vec::new();
     for point in others {
@@ -121,6 +127,7 @@ fn row(question: Question, pattern: Pattern, run: &[Decision]) -> SizeRange {
         pattern,
         from: first.size,
         to: last.size,
+        ties,
         gain,
         saving,
         cpu_per_message: match placed {

@@ -103,7 +103,7 @@ fn cpu_cost_breaks_a_tie_and_says_so() {
     let findings = run(&duel(), &mut runner, 5);
     let line = findings.verdict.lines[0].to_string();
     assert!(
-        line.starts_with("Between hosts, latency at 8 B: in the kernel, ") && line.ends_with("x cheaper"),
+        line.starts_with("Between hosts, latency at 8 B: TCP, ") && line.ends_with("x cheaper"),
         "{line}"
     );
     let row = &findings.verdict.ranges[0];
@@ -134,10 +134,10 @@ fn a_whole_study_answers_both_questions_and_never_mixes_them() {
         }
     }
     let lines: Vec<String> = findings.verdict.lines.iter().map(ToString::to_string).collect();
-    assert!(lines[0].starts_with("Same host, any size: in the application, "), "{lines:#?}");
+    assert!(lines[0].starts_with("Same host, any size: shm, "), "{lines:#?}");
     let between: Vec<&String> = lines.iter().filter(|line| line.starts_with("Between hosts, latency")).collect();
-    assert!(between[0].starts_with("Between hosts, latency, to 16 KiB: in the application, "), "{lines:#?}");
-    assert!(between.last().unwrap().contains("KiB: in the kernel, "), "{lines:#?}");
+    assert!(between[0].starts_with("Between hosts, latency, to ") && between[0].contains("KiB: UDP, "), "{lines:#?}");
+    assert!(between.last().unwrap().contains("KiB: TCP, "), "{lines:#?}");
     let udp_kernel = |r: &experiment::findings::SizeRange| r.references.iter().any(|x| x.contender.stack == Stack::Udp);
     assert!(findings.verdict.ranges.iter().any(udp_kernel), "kernel UDP is shown as a reference");
     let own_core =

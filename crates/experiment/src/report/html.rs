@@ -13,8 +13,10 @@ use super::ruler::{Ruler, Segment, Track, untold_swatch};
 use super::strip::strip;
 use super::{softirqs, sweep, wording};
 use crate::contrast::looks;
-use crate::findings::{Choice, Fact, Findings, Line, PointFindings, Question, SizeRange};
+use crate::decision::command;
+use crate::findings::{Choice, Decision, Fact, Findings, Line, PointFindings, Question, SizeRange};
 use crate::point::{Pattern, PointKey};
+use crate::wording::{decision, largest_losses};
 
 /// Renders the page.
 pub fn render(findings: &Findings) -> String {
@@ -36,6 +38,7 @@ pub fn render(findings: &Findings) -> String {
 #[template(path = "report.html")]
 struct Body<'a> {
     title: &'a str,
+    choices: Vec<ChoiceRow>,
     lines: &'a [Line],
     nearness: Option<String>,
     warnings: &'a [String],
@@ -46,6 +49,19 @@ struct Body<'a> {
     how: Vec<Fact>,
     notes: Vec<String>,
     points: Vec<PointRow>,
+}
+
+/// One choice for all sizes, the command that uses it, and what each loses where it loses most.
+struct ChoiceRow {
+    said: String,
+    command: String,
+    losses: Vec<String>,
+}
+
+impl ChoiceRow {
+    fn of(choice: &Decision) -> ChoiceRow {
+        ChoiceRow { said: decision(choice).to_string(), command: command(choice), losses: largest_losses(choice) }
+    }
 }
 
 /// Size ranges of the same question and pattern.
@@ -113,6 +129,7 @@ impl<'a> Body<'a> {
         let verdict = &findings.verdict;
         Body {
             title: &findings.title,
+            choices: verdict.decisions.iter().map(ChoiceRow::of).collect(),
             lines: &verdict.lines,
             nearness: verdict.nearness.as_ref().map(|n| {
                 let share = n.near_share.map(|share| format!(", near in {:.0} % of the blocks", share * 100.0));
