@@ -1,5 +1,7 @@
 //! Two points side by side: ratios of blocks that ran next to each other, and what they decide.
 
+use std::cmp::Reverse;
+
 use machine::Nanoseconds;
 use serde::{Deserialize, Serialize};
 
@@ -134,12 +136,15 @@ pub fn even_rounds(points: &[&[Sample]]) -> Vec<u32> {
     first.iter().filter(met).map(|x| x.round).collect()
 }
 
-/// Index of the point that performs best, each held against the first round by round; `None` where none has a sample.
+/// Index of the point that performs best, each held round by round against the one with the most rounds; `None` where none has a
+/// sample.
 pub fn leader(points: &[&[Sample]], metric: Metric) -> Option<usize> {
-    let first = points.iter().position(|samples| !samples.is_empty())?;
-    let over_first = |nth: usize| median(&Paired::performance(points[nth], points[first], metric).ratios);
-    (first..points.len())
-        .filter_map(|nth| Some((nth, if nth == first { 1.0 } else { over_first(nth)? })))
+    let measured = || (0..points.len()).filter(|nth| !points[*nth].is_empty());
+    // Who is beaten gets no more rounds, so that others may have many more.
+    let base = measured().min_by_key(|nth| Reverse(points[*nth].len()))?;
+    let over_base = |nth: usize| median(&Paired::performance(points[nth], points[base], metric).ratios);
+    measured()
+        .filter_map(|nth| Some((nth, if nth == base { 1.0 } else { over_base(nth)? })))
         .max_by(|(_, one), (_, other)| one.total_cmp(other))
         .map(|(nth, _)| nth)
 }
@@ -167,9 +172,9 @@ pub fn answer(points: &[&[Sample]], metric: Metric) -> Option<Answer> {
         return Some(Answer::Open(vec![first]));
     }
     let over = |one: usize, other: usize| Paired::performance(points[one], points[other], metric);
-    let others = |one: usize| (0..points.len()).filter(move |&other| other != one);
+    let others = (0..points.len()).filter(|&other| other != first && !is_beaten(points, metric, other));
     let tied: Vec<(usize, Paired)> =
-        others(first).map(|o| (o, over(first, o))).filter(|(_, p)| p.standing() != Standing::Better).collect();
+        others.map(|o| (o, over(first, o))).filter(|(_, p)| p.standing() != Standing::Better).collect();
     if tied.is_empty() {
         return Some(Answer::Place(first));
     }
@@ -186,12 +191,19 @@ pub fn answer(points: &[&[Sample]], metric: Metric) -> Option<Answer> {
     let holds = |one: usize, other| {
         matches!(over(one, other).standing(), Standing::Better | Standing::Equal | Standing::NotWorse)
     };
-    let safe: Vec<usize> = all.iter().copied().filter(|&one| others(one).all(|other| holds(one, other))).collect();
+    let is_safe = |&one: &usize| all.iter().all(|&other| other == one || holds(one, other));
+    let safe: Vec<usize> = all.iter().copied().filter(is_safe).collect();
     Some(match safe.as_slice() {
         [] => Answer::Open(all),
         [one] => Answer::Safe(*one),
         _ => Answer::Either(safe),
     })
+}
+
+/// Whether another of `points` performs better: then this one is not the best, however it compares with that.
+pub fn is_beaten(points: &[&[Sample]], metric: Metric, one: usize) -> bool {
+    let better = |other: usize| Paired::performance(points[other], points[one], metric).standing() == Standing::Better;
+    (0..points.len()).any(|other| other != one && better(other))
 }
 
 /// Whether more rounds could still change what `points` decide.

@@ -2,7 +2,7 @@
 //!
 //! The budget is planned before it is spent. A first round calibrates: it tells what a block of each point costs. What
 //! does not fit with the first look's rounds is then left out, whole groups at a time; after that look, rounds go where
-//! a group is open (see [`crate::contrast::looks`]). A round in which the machine changed between two contenders is
+//! a group is open (see [`crate::contrast::looks`]), to those of its candidates that none is told to be better than. A round in which the machine changed between two contenders is
 //! asked again.
 
 use std::collections::{BTreeMap, HashSet};
@@ -185,6 +185,7 @@ impl Standing {
     /// Decides what runs in this round; false where the study is at its end.
     fn plan(&mut self, observer: &mut dyn Observer) -> bool {
         self.leave_out(observer);
+        self.tally.take_out_beaten(&self.contents);
         self.due = self.short();
         if self.due.is_empty() && self.look() {
             self.due = self.short();
@@ -284,6 +285,7 @@ impl Standing {
     fn is_due(&self, group: usize, spec: &PointSpec, key: &PointKey) -> bool {
         let done = self.contents.was_tried(key, self.round)
             || self.contents.has_failed(key)
+            || self.tally.is_beaten(key)
             || self.spared.contains(key)
             || self.tally.is_shown(&self.contents, spec, key);
         self.due.contains(&group) && !done && (self.under_way(group) || self.may_start(group))
