@@ -17,7 +17,8 @@ use crate::statistics::median;
 /// A place that performs no worse gets so many rounds to show whether it performs better, or just the same.
 pub const SETTLED: usize = 60;
 
-/// CPU cost breaks a tie only where no more performance than this can be lost by it.
+/// CPU cost breaks a tie only where no more performance than this can be lost by it; those that cannot be told apart are a tie
+/// where they differ by less.
 const TIE: f64 = 1.10;
 
 /// Blocks of one round further apart than this were cut apart by a kill and a resume: drift does not cancel.
@@ -198,6 +199,17 @@ pub fn answer(points: &[&[Sample]], metric: Metric) -> Option<Answer> {
         [one] => Answer::Safe(*one),
         _ => Answer::Either(safe),
     })
+}
+
+/// By how much those of `points` that an open answer leaves may differ from the first of them, as a share; `None` where that is
+/// more than a tie.
+pub fn alike(points: &[&[Sample]], metric: Metric, between: &[usize]) -> Option<f64> {
+    let (first, others) = between.split_first().filter(|(_, others)| !others.is_empty())?;
+    let widest = others.iter().try_fold(1.0_f64, |widest, other| {
+        let (low, high) = Paired::performance(points[*first], points[*other], metric).deciding()?;
+        Some(widest.max(high).max(1.0 / low))
+    });
+    widest.filter(|widest| *widest < TIE).map(|widest| widest - 1.0)
 }
 
 /// Whether another of `points` performs better: then this one is not the best, however it compares with that.

@@ -125,6 +125,11 @@ pub enum Choice {
     Place(Contender),
     /// They perform the same within 2 %, and none costs clearly less CPU.
     Either(Vec<Contender>),
+    /// No more can be told than that they perform the same within this share, which is small.
+    Alike {
+        between: Vec<Contender>,
+        within: f64,
+    },
     /// The intervals overlap, or the machine was too noisy: no coin is tossed.
     CannotTell {
         between: Vec<Contender>,
@@ -137,11 +142,11 @@ impl Choice {
     pub fn contenders(&self) -> &[Contender] {
         match self {
             Choice::Place(contender) => std::slice::from_ref(contender),
-            Choice::Either(between) | Choice::CannotTell { between, .. } => between,
+            Choice::Either(between) | Choice::Alike { between, .. } | Choice::CannotTell { between, .. } => between,
         }
     }
 
-    /// Whether it answers the question: a place, or either.
+    /// Whether it answers the question: a place, or a tie.
     pub fn is_told(&self) -> bool {
         !matches!(self, Choice::CannotTell { .. })
     }

@@ -46,8 +46,9 @@ impl Tally {
                 continue;
             }
             let points = self.keys[group].iter().zip(&self.design.groups[group].points);
-            let asked = points.filter(|(key, spec)| !self.is_beaten(key) && self.is_told_worse(group, &candidates, spec));
-            let found: Vec<PointKey> = asked.map(|(key, _)| key.clone()).collect();
+            let open = points.filter(|(key, _)| !self.is_beaten(key));
+            let worse = open.filter(|(_, spec)| self.is_told_worse(group, &candidates, spec));
+            let found: Vec<PointKey> = worse.map(|(key, _)| key.clone()).collect();
             self.beaten.extend(found);
         }
     }

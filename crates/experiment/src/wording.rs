@@ -63,8 +63,8 @@ pub fn largest_losses(of: &Decision) -> Vec<String> {
         match loss.median <= 1.0 {
             true => format!("{place}: nowhere behind"),
             false => {
-                let best = Place::of(best).name();
-                format!("{place}: at most {} behind, {} at {size}, where {best} is best", loss.ratio(2, "x"), name(*pattern))
+                let (best, name) = (Place::of(best).name(), name(*pattern));
+                format!("{place}: at most {} behind, {name} at {size}, where {best} is best", loss.ratio(2, "x"))
             }
         }
     };
@@ -137,7 +137,7 @@ fn stretch(row: &SizeRange) -> Stretch {
     let between = places(row.choice.contenders());
     let answer = match &row.choice {
         Choice::Place(contender) => Answer::At(Place::of(contender)),
-        Choice::Either(_) => Answer::Either(between.clone()),
+        Choice::Either(_) | Choice::Alike { .. } => Answer::Either(between.clone()),
         Choice::CannotTell { .. } => Answer::CannotTell(between.clone()),
     };
     let allowed = between.into_iter().chain(places(&row.ties)).collect();

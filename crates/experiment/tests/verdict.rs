@@ -88,6 +88,21 @@ fn a_whole_study_of_equals_finds_no_gain() {
     assert_eq!(fooled, 0, "of {studies}");
 }
 
+/// As where a budget ends before the margin of 2 % is reached.
+#[test]
+fn those_that_differ_by_little_whatever_is_true_are_a_tie() {
+    let choice_of_seed = |seed| {
+        let mut runner = Simulated { noise: 0.04, ..Simulated::new(|_| Ok((5_000.0, 5_000.0)), seed) };
+        let mut design = duel();
+        design.grounds.budget = Nanoseconds(3_000_000_000);
+        choice_of(&run(&design, &mut runner, seed), Question::BetweenHosts, Pattern::PingPong, 8).clone()
+    };
+    let choices: Vec<Choice> = (0..20).map(choice_of_seed).collect();
+    assert!(choices.iter().all(Choice::is_told), "{choices:?}");
+    let is_tie = |choice: &&Choice| matches!(choice, Choice::Alike { within, .. } if (0.02..0.1).contains(within));
+    assert!(choices.iter().filter(is_tie).count() > 5, "{choices:?}");
+}
+
 #[test]
 fn ten_percent_are_told_apart_through_noise_and_drift() {
     let truth = |spec: &PointSpec| Ok((if spec.stack == Stack::Tcp { 5_500.0 } else { 5_000.0 }, 5_000.0));

@@ -258,7 +258,7 @@ impl Chosen {
         if self.basis.is_none() {
             let name = &own.candidate.name;
             let costs = self.loses.map(|loses| {
-                format!(", and by the machine's costs its messages take at most {loses:.2}x as long as the best at any size")
+                format!(", and by the costs its messages take at most {loses:.2}x as long as the best at any size")
             });
             return format!(
                 "{name}: nothing is known of this program yet{}; this run's counts decide the next, or --profile DIR",
@@ -477,7 +477,7 @@ mod tests {
     fn of_an_unknown_program_the_choice_says_what_it_loses_at_most() {
         let unknown = Chosen { basis: None, loses: Some(1.204), ..chosen(1, Ok(Interval::exactly(0.9))) };
         let words = unknown.words();
-        assert!(words.starts_with("core:3: nothing is known of this program yet, and by the machine's costs"), "{words}");
+        assert!(words.starts_with("core:3: nothing is known of this program yet, and by the costs"), "{words}");
         assert!(words.contains("at most 1.20x as long as the best at any size; this run's counts"), "{words}");
     }
 

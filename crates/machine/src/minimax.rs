@@ -7,15 +7,15 @@ use crate::costs::Interval;
 pub struct Minimax {
     /// Its place among the choices.
     pub choice: usize,
-    /// The largest loss of each choice, as the interval from the largest low end to the largest high end, and the case with the
-    /// largest middle.
+    /// The largest loss of each choice, from the largest low end to the largest high end, and the case with the largest
+    /// middle.
     pub worst: Vec<(Interval, usize)>,
     /// Other choices whose largest loss cannot be told from that of the choice.
     pub open: Vec<usize>,
 }
 
-/// Chooses by `losses`: what each choice loses in each case over the best one there. The first of equals; `None` where there is no
-/// choice, or one without a case.
+/// Chooses by `losses`: what each choice loses in each case over the best one there. The first of equals; `None` where
+/// there is no choice, or one without a case.
 pub fn minimax(losses: &[Vec<Interval>]) -> Option<Minimax> {
     let worst: Vec<(Interval, usize)> = losses.iter().map(|losses| largest(losses)).collect::<Option<_>>()?;
     let middle = |at: usize| worst[at].0.middle;
@@ -59,7 +59,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_other_choice_has_a_smaller_largest_loss(losses in prop::collection::vec(prop::collection::vec(1.0..9.0f64, 5), 1..6)) {
+        fn no_other_choice_has_a_smaller_largest_loss(
+            losses in prop::collection::vec(prop::collection::vec(1.0..9.0f64, 5), 1..6)
+        ) {
             let table: Vec<Vec<Interval>> =
                 losses.iter().map(|losses| losses.iter().copied().map(Interval::exactly).collect()).collect();
             let found = minimax(&table).unwrap();

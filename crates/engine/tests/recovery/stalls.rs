@@ -1,5 +1,5 @@
-//! Streams between ends that are kept from running for tens of milliseconds at a time, as where both share a core with busy programs:
-//! how long one takes in virtual time, and what is sent again.
+//! Streams between ends that are kept from running for tens of milliseconds at a time, as where both share a core with busy
+//! programs: how long one takes in virtual time, and what is sent again.
 
 use engine::{Direction, Engine, LinkConfig, Source, TagSelector};
 use machine::{Bytes, Capabilities, Nanoseconds};

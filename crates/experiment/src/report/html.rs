@@ -1,5 +1,6 @@
 //! The report as one HTML page that needs nothing else: no network, no script, no font.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use askama::Template;
@@ -210,7 +211,7 @@ fn segments(name: &str, ranges: &[&SizeRange], looks: &Looks) -> Vec<Segment> {
             to: after.map_or(to * step, |start| (to * start).sqrt()),
             class: match &range.choice {
                 Choice::Place(contender) => Some(looks.get(contender).class()),
-                Choice::Either(_) | Choice::CannotTell { .. } => None,
+                Choice::Either(_) | Choice::Alike { .. } | Choice::CannotTell { .. } => None,
             },
             name: wording::brief(&range.choice),
             title: format!("{name}, {}: {}", wording::sizes(range.from, range.to), wording::choice(&range.choice)),
@@ -250,7 +251,7 @@ fn row(range: &SizeRange, points: &BTreeMap<&PointKey, &PointFindings>, looks: &
         placed: matches!(range.choice, Choice::Place(_)),
         swatches: range.choice.contenders().iter().map(|c| entry(looks.get(c), &c.to_string())).collect(),
         choice: wording::brief(&range.choice),
-        why_no_place: wording::why_no_place(&range.choice).map(str::to_owned),
+        why_no_place: wording::why_no_place(&range.choice).map(Cow::into_owned),
         gain: wording::gain_of(range),
         cpu: number::reading(&range.cpu_per_message, |i| wording::interval(i, number::nanoseconds)),
         cpu_known: range.cpu_per_message.value().is_some(),

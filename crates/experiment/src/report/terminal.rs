@@ -20,7 +20,8 @@ pub struct Screen {
     pub reasons: bool,
 }
 
-/// The verdict as text that begins with the choices, a line each with the command that uses it, and ends with the path of the HTML report, where there is one.
+/// The verdict as text that begins with the choices, each with the command that uses it, and ends with the path of the HTML
+/// report, where there is one.
 pub fn render(findings: &Findings, screen: Screen, report: Option<&Path>) -> String {
     let mut page = Page { screen, text: String::new() };
     let verdict = &findings.verdict;
@@ -153,7 +154,8 @@ impl Page {
     fn largest_losses(&mut self, decisions: &[Decision]) {
         for of in decisions {
             self.blank();
-            self.styled(Style::Heading, 0, &format!("{}: the most that one choice for all sizes loses", of.question.title()));
+            let title = of.question.title();
+            self.styled(Style::Heading, 0, &format!("{title}: the most that one choice for all sizes loses"));
             for loses in largest_losses(of) {
                 self.paragraph(2, 4, &loses);
             }
