@@ -538,3 +538,41 @@ pub(crate) fn connect(address: SocketAddr, named: &str) -> Result<Connection> {
     stream.set_nodelay(true).map_err(|e| Fault::because("control connection", e, "run again"))?;
     Connection::new(stream, format!("peer at {named}"), BENCH_INBOX.each.bytes())
 }
+
+#[cfg(test)]
+mod tests {
+    use machine::Bytes;
+
+    use super::*;
+
+    fn key(stack: Stack, path: Path, interface: Option<&str>) -> SessionKey {
+        SessionKey::of(&PointSpec {
+            stack,
+            placement: Site::App,
+            pattern: Pattern::PingPong,
+            size: Bytes(8),
+            perturbation: Bytes(0),
+            path,
+            local_core: CoreId(0),
+            remote_core: CoreId(1),
+            protocol_core: None,
+            receiver: Receiver::Reads,
+            peer_engine: None,
+            interface: interface.map(str::to_owned),
+            dilation: None,
+        })
+    }
+
+    #[test]
+    fn a_program_at_an_interface_of_its_own_disturbs_nobody() {
+        let networks = [Stack::EngineUdp, Stack::EngineAfxdp, Stack::EngineXdp, Stack::Tcp];
+        let disturbances = |path: &Path, interface: Option<&str>| {
+            let at = |stack: Stack| key(stack, path.clone(), interface.filter(|_| stack.attaches()));
+            let pairs = networks.iter().flat_map(|one| networks.map(|other| (at(*one), at(other))));
+            pairs.filter(|(one, other)| one.disturbs(other)).count()
+        };
+        assert_eq!(disturbances(&Path::Lab, None), 0, "each has its own pair");
+        assert_eq!(disturbances(&Path::Remote("far".into()), None), 6);
+        assert_eq!(disturbances(&Path::Lab, Some("lab0")), 6, "one interface was asked for");
+    }
+}

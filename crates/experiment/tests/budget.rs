@@ -98,6 +98,19 @@ fn what_a_budget_does_not_hold_is_left_out_whole_and_the_one_that_is_named_holds
 }
 
 #[test]
+#[ignore = "make check"]
+fn a_study_of_every_network_answers_all_its_questions_within_the_default_budget() {
+    let networks = vec![Stack::EngineAfxdp.into(), Stack::EngineXdp.into()];
+    let design = Design::of(Grounds { networks, ..grounds() }).unwrap();
+    let mut runner = Simulated { cost: |_| milliseconds(60), ..Simulated::new(plausible, 7) };
+    let (study, contents) = run(&design, &mut runner, 7);
+    assert!(study.spent.0 <= design.grounds.budget.0 * 9 / 8, "{}", study.spent);
+    let findings = findings(&study, &contents);
+    assert_eq!(findings.verdict.answered, findings.verdict.asked, "{:#?}", findings.verdict.lines);
+    assert_eq!(findings.verdict.decisions.len(), 2);
+}
+
+#[test]
 fn who_is_beaten_gets_no_more_rounds() {
     fn close(spec: &PointSpec) -> machine::Result<(f64, f64)> {
         let value = if spec.stack == Stack::Tcp { 9_000.0 } else { 5_000.0 };
