@@ -2,8 +2,8 @@
 //!
 //! The budget is planned before it is spent. A first round calibrates: it tells what a block of each point costs. What
 //! does not fit with the first look's rounds is then left out, whole groups at a time; after that look, rounds go where
-//! a group is open (see [`crate::contrast::looks`]), to those of its candidates that none is told to be better than. A round in which the machine changed between two contenders is
-//! asked again.
+//! a group is open (see [`crate::contrast::looks`]), and there to candidates that no other is told to be better than. A
+//! round in which the machine changed between two contenders is asked again.
 
 use std::collections::{BTreeMap, HashSet};
 
