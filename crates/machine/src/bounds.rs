@@ -104,7 +104,7 @@ table! {
     SERVE_BUFFERS: "message buffers of the sessions of `plimsoll serve`", "a session",
         mib(1 << 10), mib(2 << 10), "the block is refused with a fault and the session ends";
     BENCH_SESSIONS: "sessions of one bench", "the design of a study",
-        NONE, Count(8), "the one not used for longest is closed";
+        NONE, Count(12), "the one not used for longest is closed";
     BENCH_INBOX: "what was read of a peer's answers ahead of the bench", "a peer of a bench",
         kib(256), times(BENCH_SESSIONS.total, kib(256)), "the session ends with a fault";
 

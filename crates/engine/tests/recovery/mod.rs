@@ -2,6 +2,7 @@
 //! Time is simulated, so that nothing depends on the machine.
 
 mod link;
+mod stalls;
 mod tcp;
 
 use engine::{Engine, LinkConfig, Source, TagSelector};
