@@ -51,6 +51,9 @@ pub fn interval(design: &Design, estimate: &Estimate) -> String {
 
 /// Two numbers with as few digits as tell them apart; `None` where they are one.
 fn apart(low: f64, high: f64) -> Option<(String, String)> {
+    if (high - low).abs() <= 1e-9 * low.abs().max(high.abs()) {
+        return None;
+    }
     let plain = (digits(low), digits(high));
     if plain.0 != plain.1 {
         return Some(plain);
