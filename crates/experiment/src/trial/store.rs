@@ -140,8 +140,8 @@ impl Store {
     pub fn trials(&self) -> Result<Vec<Trial>> {
         let rows: Vec<(i64, String, i64, i64, Option<i64>)> = self.0.try_to(|c| {
             let mut statement = c.prepare("SELECT id, design, seed, started_ns, finished_ns FROM trial ORDER BY id")?;
-            let rows = statement
-                .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)))?;
+            let rows =
+                statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)))?;
             rows.collect()
         })?;
         if rows.is_empty() {
