@@ -12,7 +12,7 @@ use crate::semantics_page;
 #[derive(clap::Args)]
 pub struct Comparison {
     /// Compare semantics over the same port instead of stacks: matched, queue-pair, queue-pair-shared;
-    /// docs/claims.md explains them
+    /// docs/semantics.md explains them
     #[arg(
         long,
         value_delimiter = ',',

@@ -21,7 +21,7 @@ use super::shipped::Shipped;
 #[group(skip)]
 #[command(next_help_heading = "Simulating machines")]
 pub struct Arguments {
-    /// Simulate what FILE says: machines, link, protocol, mapping and program (docs/whatif.md); or a testbed of the papers that
+    /// Simulate what FILE says: machines, link, protocol, mapping and program (docs/simulate.md); or a testbed of the papers that
     /// is installed, by its name
     #[arg(long, value_name = "FILE|NAME", conflicts_with_all = ["folder", "measure", "goal"])]
     pub simulate: Option<PathBuf>,
@@ -54,7 +54,7 @@ pub fn testbed(file: &Path) -> Result<PathBuf> {
 const TESTBEDS: Shipped = Shipped {
     folders: ["share/plimsoll/testbeds", "crates/simulation/testbeds"],
     noun: "testbed",
-    next: "name a file like those of docs/whatif.md",
+    next: "name a file like those of docs/simulate.md",
 };
 
 fn time(picoseconds: u64) -> String {
