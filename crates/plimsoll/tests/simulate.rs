@@ -71,7 +71,7 @@ fn json_has_a_unit_in_each_name_and_the_parts_add_up() {
     }
 }
 
-/// What keeps the testbeds of paper 004 below its 366 %, as docs/simulate.md says.
+/// What keeps the testbeds of paper 004 below its 366 %, as docs/whatif.md says.
 #[test]
 fn onload_gains_what_the_law_says_where_every_message_crosses_and_nothing_waits() {
     let folder = tempfile::tempdir().unwrap();

@@ -39,7 +39,7 @@ pub struct Arguments {
     /// Folder of a profile
     #[arg(value_name = "DIR", required_unless_present = "simulate")]
     folder: Option<PathBuf>,
-    /// Map the simulated program of FILE (docs/simulate.md) in place of a recorded one
+    /// Map the simulated program of FILE (docs/whatif.md) in place of a recorded one
     #[arg(long, value_name = "FILE", conflicts_with = "folder")]
     simulate: Option<PathBuf>,
     /// Let ranks change their hosts
