@@ -136,7 +136,7 @@ pub struct MergeArguments {
 /// A study file and where its runs are kept.
 #[derive(clap::Args)]
 pub struct Named {
-    /// Study file (docs/study-files.md), or a ready study by its name
+    /// Study file (docs/campaigns.md), or a ready study by its name
     #[arg(value_name = "FILE|NAME")]
     file: PathBuf,
     /// Give a name of the file's [set] this value
@@ -157,7 +157,7 @@ fn pair(text: &str) -> Result<(String, String)> {
 const READY: Shipped = Shipped {
     folders: ["share/plimsoll/studies", "crates/experiment/studies"],
     noun: "ready study",
-    next: "name a file like those of docs/study-files.md",
+    next: "name a file like those of docs/campaigns.md",
 };
 
 /// A study that was read.
