@@ -10,7 +10,7 @@ use clap::{Arg, Command};
 /// Lines that begin like a command and are what one prints.
 const PRINTED: [&str; 2] = ["plimsoll carried it", "plimsoll did NOT carry it"];
 
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
@@ -28,7 +28,7 @@ fn documents() -> Vec<(String, String)> {
 }
 
 /// Both programs' commands, built so that `--help` is among their options.
-fn commands() -> Vec<Command> {
+pub(crate) fn commands() -> Vec<Command> {
     let built = |mut command: Command| {
         command.build();
         command
@@ -42,7 +42,7 @@ fn spans(line: &str) -> impl Iterator<Item = &str> {
 }
 
 /// What stands for a command: from `plimsoll` on, without a shell's prompt, comments, or prose in a second column.
-fn as_command(code: &str) -> Option<&str> {
+pub(crate) fn as_command(code: &str) -> Option<&str> {
     let code = code.trim().trim_start_matches("$ ").trim_start_matches("sudo ");
     // A drawing of what uses what is no command.
     let is_it = code == "plimsoll" || (code.starts_with("plimsoll ") && !code.starts_with("plimsoll -> "));
@@ -68,6 +68,16 @@ fn takes_next(option: &Arg) -> bool {
     option.get_action().takes_values() && !option.is_require_equals_set()
 }
 
+/// The program that has the arguments of the command of this name.
+pub(crate) fn program<'a>(commands: &'a [Command], name: &str) -> Option<&'a Command> {
+    commands.iter().find(|program| {
+        // Commands that one program only passes on have no arguments there.
+        program
+            .find_subcommand(name)
+            .is_some_and(|one| one.get_arguments().all(|argument| argument.get_id() != "rest"))
+    })
+}
+
 /// The command that `code` means, or what of it nobody knows.
 fn resolve<'a>(commands: &'a [Command], code: &str) -> Result<&'a Command, String> {
     let typed = code.split_whitespace().map(|word| OsString::from(word.trim_matches(['[', ']', ',', '.'])));
@@ -75,17 +85,9 @@ fn resolve<'a>(commands: &'a [Command], code: &str) -> Result<&'a Command, Strin
     let whole: Vec<_> = whole.iter().map(|word| word.to_string_lossy()).collect();
     let mut words = whole.iter().map(|word| &**word).skip(1).peekable();
     let name = words.peek().copied().filter(|word| !word.starts_with('-'));
-    let known = |name: &str| {
-        commands.iter().find(|program| {
-            // Commands that one program only passes on have no arguments there.
-            program
-                .find_subcommand(name)
-                .is_some_and(|one| one.get_arguments().all(|argument| argument.get_id() != "rest"))
-        })
-    };
     let mut command = match name {
         None => &commands[0],
-        Some(name) => known(name).ok_or(format!("no command {name}"))?,
+        Some(name) => program(commands, name).ok_or(format!("no command {name}"))?,
     };
     let mut behind_positional = false;
     while let Some(word) = words.next() {

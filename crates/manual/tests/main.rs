@@ -5,3 +5,4 @@ mod build;
 mod documents;
 mod features;
 mod package;
+mod recipes;

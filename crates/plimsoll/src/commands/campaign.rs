@@ -145,7 +145,7 @@ const AXES: &str = "Axes are known by their names: clock or dilate; carrier, ada
 /// A study file and where its runs are kept.
 #[derive(clap::Args)]
 pub struct Named {
-    /// Study file (docs/study-files.md), or a ready study by its name
+    /// Study file (docs/campaigns.md), or a ready study by its name
     #[arg(value_name = "FILE|NAME")]
     file: PathBuf,
     /// Give a name of the file's [set] this value
@@ -166,7 +166,7 @@ fn pair(text: &str) -> Result<(String, String)> {
 const READY: Shipped = Shipped {
     folders: ["share/plimsoll/studies", "crates/experiment/studies"],
     noun: "ready study",
-    next: "name a file like those of docs/study-files.md",
+    next: "name a file like those of docs/campaigns.md",
 };
 
 /// A study that was read.
