@@ -9,12 +9,12 @@ use clap::{Arg, Command};
 /// Lines that begin like a command and are what one prints.
 const PRINTED: [&str; 2] = ["plimsoll carried it", "plimsoll did NOT carry it"];
 
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// Every document, by its name from the root.
-fn documents() -> Vec<(String, String)> {
+pub(crate) fn documents() -> Vec<(String, String)> {
     let mut names: Vec<String> = ["README.md", "ARCHITECTURE.md", "HACKING.md"].map(String::from).into();
     for entry in fs::read_dir(root().join("docs")).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();

@@ -4,4 +4,5 @@
 mod build;
 mod documents;
 mod features;
+mod links;
 mod package;
