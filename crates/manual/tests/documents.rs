@@ -27,7 +27,7 @@ pub(crate) fn documents() -> Vec<(String, String)> {
 }
 
 /// Both programs' commands, built so that `--help` is among their options.
-fn commands() -> Vec<Command> {
+pub(crate) fn commands() -> Vec<Command> {
     let built = |mut command: Command| {
         command.build();
         command
@@ -118,7 +118,7 @@ fn resolve<'a>(commands: &'a [Command], code: &str) -> Result<&'a Command, Strin
 }
 
 /// What a document's lines and code blocks hold that nobody knows.
-fn unknown(commands: &[Command], text: &str) -> Vec<String> {
+pub(crate) fn unknown(commands: &[Command], text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut in_block = false;
     for (number, line) in text.lines().enumerate() {

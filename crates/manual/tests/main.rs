@@ -1,8 +1,13 @@
 //! Tests of `manual` through its interface, a module for each subject.
 #![forbid(unsafe_code)]
 
+#[allow(dead_code)]
+#[path = "../src/sections.rs"]
+mod sections;
+
 mod build;
 mod documents;
 mod features;
 mod links;
 mod package;
+mod pages;

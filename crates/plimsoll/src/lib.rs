@@ -76,6 +76,11 @@ pub fn command() -> clap::Command {
     Cli::command()
 }
 
+/// The commands beside this one in the list of `plimsoll --help`.
+pub fn related(name: &str) -> Vec<&'static str> {
+    guide::related(name)
+}
+
 /// Runs the command that the arguments of this process name.
 pub fn main() -> ExitCode {
     let matches = guide::told(offcodes::beside(command())).get_matches();
