@@ -1,6 +1,7 @@
 //! Tests of `manual` through its interface, a module for each subject.
 #![forbid(unsafe_code)]
 
+mod pages;
 #[allow(dead_code)]
 #[path = "../src/sections.rs"]
 mod sections;
@@ -10,4 +11,3 @@ mod documents;
 mod features;
 mod links;
 mod package;
-mod pages;
