@@ -16,7 +16,7 @@ export PROPTEST_CASES ?= 64
 check: export PROPTEST_CASES := 512
 
 .NOTPARALLEL:
-.PHONY: help study fabric profile offcodes aarch64 test check bless lint bench format clippy engine-alone tests doctests matrices loom fuzz soak tools install uninstall deb
+.PHONY: help study fabric profile offcodes aarch64 test check bless lint bench format clippy engine-alone tests doctests matrices loom fuzz soak tools book install uninstall deb
 
 help:
 	@echo 'make study   find where message processing should run on this machine'
@@ -27,6 +27,7 @@ help:
 	@echo 'make deb     the same as a Debian package'
 	@echo 'make test    whether everything works here: tests, and every command once on its real part; ends with totals'
 	@echo 'make check   what a change must pass: make test, then lint, the engine on its own, loom, all matrices, Arm'
+	@echo 'make book    the pages of docs/ as a site in target/book'
 	@echo 'make bless   take the present output as the golden one; review it with git diff'
 	@echo 'make lint    formatting and clippy, warnings denied'
 	@echo 'make aarch64 the agent for Arm cores, built and tested under qemu-user'
@@ -139,6 +140,14 @@ LOOM = env RUSTFLAGS='--cfg loom' $(CARGO) test --release --package ports --lib 
 loom: tools
 	@$(LOOM) -- --list | grep ': test$$' > /dev/null || { echo 'loom: no model was found' >&2; exit 1; }
 	@$(SUITE) command $(LOOM)
+
+# The pages of docs/ as a site; a warning is a failure. crates/manual/tests/links.rs finds dead links.
+MDBOOK = 0.5.4
+book:
+	@$(CARGO) install --quiet --debug --locked --no-default-features --root '$(TARGET_DIR)/tools' --version $(MDBOOK) mdbook
+	@said=$$('$(TARGET_DIR)/tools/bin/mdbook' build docs --dest-dir '$(abspath $(TARGET_DIR)/book)' 2>&1) \
+	&& ! echo "$$said" | grep -qE 'WARN|ERROR' || { echo "$$said" >&2; exit 1; }
+	@echo 'now: $(TARGET_DIR)/book/index.html'
 
 # No part of `make check`: it takes a nightly compiler and a minute a target.
 FUZZ_ARGS ?=

@@ -15,7 +15,7 @@ pub(crate) fn root() -> PathBuf {
 }
 
 /// Every document, by its name from the root.
-fn documents() -> Vec<(String, String)> {
+pub(crate) fn documents() -> Vec<(String, String)> {
     let mut names: Vec<String> = ["README.md", "ARCHITECTURE.md", "HACKING.md"].map(String::from).into();
     for entry in fs::read_dir(root().join("docs")).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
@@ -124,7 +124,7 @@ fn resolve<'a>(commands: &'a [Command], code: &str) -> Result<&'a Command, Strin
 }
 
 /// What a document's lines and code blocks hold that nobody knows.
-fn unknown(commands: &[Command], text: &str) -> Vec<String> {
+pub(crate) fn unknown(commands: &[Command], text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut in_block = false;
     for (number, line) in text.lines().enumerate() {

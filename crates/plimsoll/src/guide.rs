@@ -49,6 +49,12 @@ pub fn told(command: Command) -> Command {
         .help_template(format!("{{about}}\n\n{{usage-heading}} {{usage}}\n\n{listed}Options:\n{{options}}\n\n{HELP}"))
 }
 
+/// The other commands of the group that this one is in.
+pub fn related(name: &str) -> Vec<&'static str> {
+    let group = STORY.iter().map(|(_, names)| *names).find(|names| names.contains(&name)).unwrap_or_default();
+    group.iter().copied().filter(|one| *one != name).collect()
+}
+
 /// What to do first here.
 pub fn first() -> String {
     let study = match Path::new(".plimsoll/study.sqlite").exists() {

@@ -90,6 +90,11 @@ pub fn whole(words: Vec<OsString>) -> Vec<OsString> {
     spelling::whole(&command(), words)
 }
 
+/// The commands beside this one in the list of `plimsoll --help`.
+pub fn related(name: &str) -> Vec<&'static str> {
+    guide::related(name)
+}
+
 /// Runs the command that the arguments of this process name.
 pub fn main() -> ExitCode {
     let mut program = program();

@@ -12,7 +12,7 @@ use crate::semantics_page;
 /// Compares semantics over the same port: matching by the engine, and Verbs' queue pairs
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Semantics to compare: matched, queue-pair, queue-pair-shared; docs/semantics.md explains them
+    /// Semantics to compare: matched, queue-pair, queue-pair-shared; docs/claims.md explains them
     #[arg(value_delimiter = ',', default_value = "matched,queue-pair,queue-pair-shared")]
     semantics: Vec<Semantics>,
     /// Numbers of peers: a list (2,64) or from..to

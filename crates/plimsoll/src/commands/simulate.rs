@@ -17,7 +17,7 @@ use super::schedule::{counted, counters};
 use super::shipped::Shipped;
 use super::whatif::print;
 
-/// Simulates what a file says: machines, link, protocol, mapping and program (docs/simulate.md); or a testbed of the papers
+/// Simulates what a file says: machines, link, protocol, mapping and program (docs/whatif.md); or a testbed of the papers
 #[derive(clap::Args)]
 pub struct Arguments {
     /// The file, or the name of an installed testbed
@@ -50,7 +50,7 @@ pub fn testbed(file: &Path) -> Result<PathBuf> {
 const TESTBEDS: Shipped = Shipped {
     folders: ["share/plimsoll/testbeds", "crates/simulation/testbeds"],
     noun: "testbed",
-    next: "name a file like those of docs/simulate.md",
+    next: "name a file like those of docs/whatif.md",
 };
 
 fn time(picoseconds: u64) -> String {
