@@ -27,7 +27,8 @@ fn the_next_study_is_held_against_the_one_before() {
 fn messages_of_a_stream_are_costs_where_no_rate_was_measured() {
     let mut findings = fixture::findings();
     let is_message = |row: &machine::costs::Row| matches!(row.item, machine::costs::Item::Message(_));
-    let rows = |findings: &_| refine::rows(findings, "study", Nanoseconds(1)).iter().filter(|row| is_message(row)).count();
+    let rows =
+        |findings: &_| refine::rows(findings, "study", Nanoseconds(1)).iter().filter(|row| is_message(row)).count();
     let rates = rows(&findings);
     for point in findings.points.iter_mut().filter(|point| point.spec.pattern == Pattern::PingPong) {
         point.spec.pattern = Pattern::Stream;

@@ -117,10 +117,7 @@ fn cpu_cost_breaks_a_tie_and_says_so() {
     let mut runner = Simulated { noise: 0.01, ..Simulated::new(truth, 5) };
     let findings = run(&duel(), &mut runner, 5);
     let line = findings.verdict.lines[0].to_string();
-    assert!(
-        line.starts_with("Between hosts, latency at 8 B: TCP, ") && line.ends_with("x cheaper"),
-        "{line}"
-    );
+    assert!(line.starts_with("Between hosts, latency at 8 B: TCP, ") && line.ends_with("x cheaper"), "{line}");
     let row = &findings.verdict.ranges[0];
     assert_eq!(row.choice, Choice::Place(Contender { stack: Stack::Tcp, placement: Site::App }));
     let why = &row.rejected[0].why;

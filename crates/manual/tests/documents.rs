@@ -72,9 +72,7 @@ fn takes_next(option: &Arg) -> bool {
 pub(crate) fn program<'a>(commands: &'a [Command], name: &str) -> Option<&'a Command> {
     commands.iter().find(|program| {
         // Commands that one program only passes on have no arguments there.
-        program
-            .find_subcommand(name)
-            .is_some_and(|one| one.get_arguments().all(|argument| argument.get_id() != "rest"))
+        program.find_subcommand(name).is_some_and(|one| one.get_arguments().all(|argument| argument.get_id() != "rest"))
     })
 }
 

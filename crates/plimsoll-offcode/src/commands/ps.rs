@@ -2,13 +2,12 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use attach::control::{self, Found, Report, Running};
 use attach::watched::Carried;
 use comfy_table::Table;
 use comfy_table::presets::NOTHING;
-use machine::{Fault, Result, count};
+use machine::{Fault, Nanoseconds, Result, count};
 
 use linux::output;
 
@@ -39,13 +38,8 @@ pub struct Arguments {
     #[arg(long, value_name = "INSTANCE", conflicts_with_all = ["json", "map", "metrics"])]
     trace: Option<String>,
     /// Seconds after which --trace ends
-    #[arg(long = "for", value_name = "SECONDS", requires = "trace", value_parser = seconds)]
-    seconds: Option<Duration>,
-}
-
-fn seconds(text: &str) -> Result<Duration> {
-    let read = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    read.ok_or_else(|| Fault::new(format!("time '{text}'"), "it is no number of seconds", "write it like 10 or 0.5"))
+    #[arg(long = "for", value_name = "TIME", requires = "trace")]
+    time: Option<Nanoseconds>,
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
@@ -60,7 +54,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         return map(&found.own, wanted);
     }
     if let Some(wanted) = &arguments.trace {
-        return trace::follow(&found.own, wanted, arguments.seconds);
+        return trace::follow(&found.own, wanted, arguments.time.map(Nanoseconds::duration));
     }
     let mut reports = Vec::new();
     for process in found.own {

@@ -12,7 +12,7 @@ use linux::accounting::{CapabilityProbe, JobProcess};
 use linux::output;
 use machine::capability::{CapabilityMap, SilentHost};
 use machine::quota::Watch;
-use machine::{Fault, Result, Source};
+use machine::{Fault, Nanoseconds, Result, Source};
 
 use super::machine::json;
 use crate::capability_page;
@@ -28,8 +28,8 @@ const ANSWERS: Duration = Duration::from_secs(60);
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Look at the cores for so long.
-    #[arg(long = "for", value_name = "SECONDS", default_value_t = 1.0)]
-    seconds: f64,
+    #[arg(long = "for", value_name = "TIME", default_value = "1s", value_parser = time)]
+    time: Nanoseconds,
     /// The job: processes by number or by name, whose own CPU time and that of their children is not taken from it.
     #[arg(long, value_name = "PROCESS,..", value_delimiter = ',')]
     of: Vec<JobProcess>,
@@ -44,12 +44,17 @@ pub struct Arguments {
     json: bool,
 }
 
+/// The kernel knows idle time to 10 ms, so that less than 0.1 s says nothing.
+fn time(text: &str) -> Result<Nanoseconds> {
+    Nanoseconds::within(text, Nanoseconds(100_000_000), Nanoseconds::of_seconds(86_400))
+}
+
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let watch = Watch::begin(&Source::live(), linux::affinity::allowed()?.len());
     let map = arguments.map()?;
     output::print(&match arguments.json {
         true => json(&map)?,
-        false => capability_page::page(&map, arguments.seconds),
+        false => capability_page::page(&map, arguments.time.in_seconds()),
     })?;
     if let Some(note) = watch.note(&Source::live()) {
         eprintln!("plimsoll: {note}");
@@ -59,11 +64,6 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 impl Arguments {
     fn map(&self) -> Result<CapabilityMap> {
-        if !(self.seconds >= 0.1 && self.seconds <= 86_400.0) {
-            let cause =
-                "the kernel knows idle time to 10 ms, so that less than 0.1 s says nothing, and a day is the most";
-            return Err(Fault::new(format!("--for {}", self.seconds), cause, "give 1, or more"));
-        }
         linux::signal::watch()?;
         match (allocation::around().filter(|_| !self.here), &self.hosts[..]) {
             (None, []) => self.of_this_host(),
@@ -82,7 +82,7 @@ impl Arguments {
     fn of_this_host(&self) -> Result<CapabilityMap> {
         let mut probe = CapabilityProbe::begin(&self.of)?;
         let mut pause = GLANCE;
-        let until = Instant::now() + Duration::from_secs_f64(self.seconds);
+        let until = Instant::now() + self.time.duration();
         while Instant::now() < until && !linux::signal::interrupted() {
             sleep(pause.min(until.saturating_duration_since(Instant::now())));
             let begun = Instant::now();
@@ -108,7 +108,7 @@ impl Arguments {
         }
         let arguments = self.on_a_node();
         let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("plimsoll"));
-        let patience = ANSWERS + Duration::from_secs_f64(self.seconds);
+        let patience = ANSWERS + self.time.duration();
         let (own, answers) = std::thread::scope(|scope| {
             let asked = scope.spawn(|| nodes::each(allocation, &others, &program, &arguments, patience));
             let own = (!mine.is_empty()).then(|| self.of_this_host());
@@ -130,7 +130,7 @@ impl Arguments {
     fn on_a_node(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> =
             ["machine", "capability", "--here", "--json", "--for"].map(OsString::from).to_vec();
-        words.push(self.seconds.to_string().into());
+        words.push(format!("{}ns", self.time.0).into());
         for of in &self.of {
             words.extend(["--of".into(), of.to_string().into()]);
         }
