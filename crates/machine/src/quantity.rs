@@ -301,7 +301,13 @@ mod tests {
             [time("34us"), time("1.5 ms"), time("2s"), time("900ns")].map(Option::unwrap),
             [34_000, 1_500_000, 2_000_000_000, 900]
         );
-        for text in ["", "3", "us", "0s", "-1us", "nan s", "1e30s", "1 hour", "1.2.3s"] {
+        let long = ["3", "90s", "10m", "10min", "2h", "1d"].map(|text| time(text).unwrap() / 1_000_000_000);
+        assert_eq!(long, [3, 90, 600, 600, 7200, 86_400]);
+        let bounded = |text: &str| Nanoseconds::within(text, Nanoseconds(50_000_000), Nanoseconds::of_seconds(3600));
+        assert_eq!(bounded("0.05").unwrap(), Nanoseconds(50_000_000));
+        let refused = bounded("1us").unwrap_err().to_string();
+        assert!(refused.contains("it is not from 50ms to 60m"), "{refused}");
+        for text in ["", "us", "0s", "-1us", "nan s", "1e30s", "1 hour", "1.2.3s"] {
             assert_eq!(time(text), None, "{text}");
         }
     }

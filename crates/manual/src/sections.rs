@@ -14,7 +14,6 @@ const fn entry(name: &'static str, what: &'static str, commands: &'static [&'sta
 /// Command lines of commands whose help ends without examples.
 pub const EXAMPLES: &[(&str, &[&str])] = &[
     ("study", &["plimsoll study", "plimsoll study --show"]),
-    ("tune", &["plimsoll tune -- mpirun -n 4 ./prog", "plimsoll tune --show"]),
     ("campaign", &["plimsoll campaign plan clocks.toml", "plimsoll campaign run clocks.toml"]),
     ("calibrate", &["plimsoll calibrate", "plimsoll calibrate --show"]),
     ("bench", &["plimsoll bench sweep --stack tcp,engine-udp", "plimsoll bench mpi --targets"]),
@@ -46,15 +45,15 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
 ];
 
 /// Commands that go by what messages cost on this machine.
-const COSTED: &[&str] = &["calibrate", "tune", "report", "whatif", "map", "mpirun", "plan", "run"];
+const COSTED: &[&str] = &["calibrate", "report", "whatif", "map", "mpirun", "plan", "run"];
 /// Commands that store predictions, or show them.
-const PREDICTING: &[&str] = &["ledger", "tune", "whatif", "map", "try", "mpirun", "run"];
+const PREDICTING: &[&str] = &["ledger", "whatif", "map", "try", "mpirun", "run"];
 /// Commands that know carriers besides the engine.
-const CARRYING: &[&str] = &["mpirun", "bench", "tune", "try"];
+const CARRYING: &[&str] = &["mpirun", "bench", "try"];
 /// Commands of offcodes that show or read certificates.
 const KEYED: &[&str] = &["agent", "plan", "run"];
 /// Commands that use the nodes of a batch system's job.
-const ALLOCATED: &[&str] = &["mpirun", "bench", "machine", "tune"];
+const ALLOCATED: &[&str] = &["mpirun", "bench", "machine"];
 
 pub const FILES: &[Entry] = &[
     entry(".plimsoll/study.sqlite", "The measurements of this folder's study", &["study"]),
@@ -92,7 +91,6 @@ pub const ENVIRONMENT: &[Entry] = &[
 /// The document of each command, below share/doc/plimsoll/docs.
 pub const DOCUMENTS: &[(&str, &[&str])] = &[
     ("recipes.md", &["study", "doctor", "calibrate", "machine", "lab", "serve", "bench"]),
-    ("tune.md", &["tune"]),
     ("profiling.md", &["profile", "report", "top"]),
     ("try.md", &["try"]),
     ("mapping.md", &["map", "steer", "daemon"]),

@@ -22,9 +22,9 @@ fn refused(code: &str) -> Option<String> {
     if code.contains(['\'', '"', '\\']) {
         return Some("this test splits words at blanks alone: write the command without quotes".to_owned());
     }
-    let words: Vec<&str> = code.split_whitespace().collect();
+    let words = plimsoll::whole(code.split_whitespace().map(Into::into).collect());
     let commands = commands();
-    let Some(parser) = words.get(1).and_then(|name| program(&commands, name)) else {
+    let Some(parser) = words.get(1).and_then(|name| program(&commands, name.to_str()?)) else {
         return Some("there is no such command".to_owned());
     };
     match parser.clone().try_get_matches_from(words) {

@@ -124,7 +124,7 @@ const USAGE: &str = "plimsoll try [OPTIONS] -- COMMAND.. -- COMMAND..
 
 const EXAMPLES: &str = "Examples:
   plimsoll try -- ./old in.dat -- ./new in.dat
-  plimsoll try --vary threads=1,2,4 --prepare 'rm -rf out' -- ./program -t {threads}
+  plimsoll try --vary threads=1,2,4 --prepare ./clean -- ./program -t {threads}
   plimsoll try -n 4 --vary placement=app,core:3 -- lmp -in in.melt
   plimsoll try -n 4 --mpirun=--lab --vary network=udp,afxdp:lab0 -- lmp -in in.melt
   plimsoll try -n 4 --vary carrier=vader,ucx,plimsoll --metric 'Loop time of ([0-9.]+)' -- lmp -in in.melt
