@@ -32,11 +32,11 @@ pub fn told(command: Command) -> Command {
         for name in *names {
             let Some(of) = command.find_subcommand(name) else { continue };
             let about = of.get_about().map(ToString::to_string).unwrap_or_default();
-            let mut line = format!("  {name:<9}");
+            let mut line = format!("  {name:<9}  ");
             for word in about.split_whitespace() {
                 if line.chars().count() + word.chars().count() + 1 > WIDTH {
                     let _ = writeln!(listed, "{line}");
-                    line = " ".repeat(11);
+                    line = " ".repeat(13);
                 }
                 line += &format!("{}{word}", if line.ends_with("  ") { "" } else { " " });
             }
