@@ -410,9 +410,9 @@ impl Reliability {
     }
 
     /// The transmission that this arrival proves. Of a packet sent twice the first copy may be what arrived: if the
-    /// second cannot have made the round trip yet, it proves nothing (RFC 8985, section 6.2, step 2). Nor does a probe that is
-    /// acknowledged together with packets sent once: the peer was only kept from running, and what it has not yet taken in
-    /// is not lost (RFC 5682, section 3.1).
+    /// second cannot have made the round trip yet, it proves nothing (RFC 8985, section 6.2, step 2). Nor does a probe whose
+    /// acknowledgement covers packets sent once as well: the peer had not been scheduled, and packets that it has not read yet
+    /// are not lost (RFC 5682, section 3.1).
     fn note_arrival(
         &mut self,
         now: Nanoseconds,
