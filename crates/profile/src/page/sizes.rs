@@ -95,10 +95,10 @@ fn class_floor(class: usize) -> u64 {
 
 /// The size under which half of the messages are.
 pub fn median(sizes: &[SizeSummary]) -> Option<u64> {
-    let all: u64 = sizes.iter().map(|s| s.messages).sum();
+    let all: u128 = sizes.iter().map(|s| u128::from(s.messages)).sum();
     let mut below = 0;
     sizes.iter().filter(|s| s.messages > 0).find_map(|s| {
-        below += s.messages;
+        below += u128::from(s.messages);
         (below * 2 >= all).then_some(s.floor)
     })
 }
