@@ -115,7 +115,7 @@ mod tests {
         let said = said(&all);
         assert_eq!(said[0], "effective clock of core 0: 3 GHz in 3 probes");
         assert!(
-            said[1].starts_with("effective clock of core 1 changed: 2.00 GHz mostly, 1.40 GHz to 2.00 GHz in 1 of 3")
+            said[1].starts_with("effective clock of core 1 changed: 2 GHz mostly, 1.4 GHz to 2 GHz in 1 of 3")
         );
         assert_eq!(changes(&all), said[1..]);
     }

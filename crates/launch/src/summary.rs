@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use comfy_table::{CellAlignment, Table, presets};
 use machine::count::{self, grouped};
-use machine::{Bytes, Dilation};
+use machine::text::Table;
+use machine::{Dilation, figure};
 
 use crate::carrier::Semantics;
 use crate::report::{Port, Report, Reports};
@@ -24,14 +24,14 @@ pub struct Subject {
     pub dilation: Dilation,
 }
 
-/// The page where at least one rank reported.
-pub fn page(subject: &Subject, reports: &Reports) -> String {
+/// The page where at least one rank reported, its table in so many columns.
+pub fn page(subject: &Subject, reports: &Reports, width: usize) -> String {
     let (reported, ranks) = (reports.ranks(), count::of(subject.ranks.into(), "rank"));
     let mut page = match reported >= subject.ranks as usize {
         true => format!("plimsoll carried it: {ranks} under {}\n", subject.mpi),
         false => format!("plimsoll: {reported} of {ranks} under {} REPORTED\n", subject.mpi),
     };
-    page += &table(reports);
+    page += &table(reports).text(width);
     let mut notes = Vec::new();
     if reported < subject.ranks as usize {
         notes.push("ranks that did not report were killed, or did not end MPI by MPI_Finalize".to_owned());
@@ -71,10 +71,8 @@ pub fn nothing(subject: &Subject, is_telling: bool, causes: &[String]) -> String
     page
 }
 
-fn table(reports: &Reports) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
-    table.set_header([
+fn table(reports: &Reports) -> Table {
+    let header = [
         "rank",
         "host",
         "placement",
@@ -85,7 +83,8 @@ fn table(reports: &Reports) -> String {
         "packets in",
         "bytes",
         "fetched",
-    ]);
+    ];
+    let mut table = Table::new(header).right(4..10);
     for report in reports.endpoints.iter().take(LISTED) {
         let ran = if report.ran.is_empty() { "unknown".to_owned() } else { report.ran.clone() };
         let stretched = report.dilated.map_or(String::new(), |dilated| format!(", dilated {}", dilated.asked));
@@ -96,7 +95,7 @@ fn table(reports: &Reports) -> String {
             row(&mut table, std::mem::take(&mut first), port);
         }
         if !first[0].is_empty() {
-            table.add_row(first);
+            table.row(first);
         }
     }
     if reports.endpoints.len() > 1 {
@@ -108,12 +107,7 @@ fn table(reports: &Reports) -> String {
             row(&mut table, std::mem::take(&mut first), sum);
         }
     }
-    for column in 4..10 {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+    table
 }
 
 fn name(report: &Report) -> String {
@@ -125,16 +119,13 @@ fn row(table: &mut Table, first: [String; 3], port: &Port) {
     row.extend([port.port.clone(), grouped(port.peers)]);
     row.extend([grouped(port.packets_sent), rounded(port.bytes_sent)]);
     row.extend([grouped(port.packets_received), rounded(port.bytes_received), rounded(port.bytes_fetched)]);
-    table.add_row(row);
+    table.row(row);
 }
 
-/// Bytes to three digits.
+/// Bytes to four digits.
 fn rounded(bytes: u64) -> String {
-    let scaled = [("GiB", 30), ("MiB", 20), ("KiB", 10)].into_iter().find(|(_, shift)| bytes >= 1 << shift);
-    match scaled {
-        Some((unit, shift)) => format!("{:.1} {unit}", bytes as f64 / f64::from(1u32 << shift)),
-        None => Bytes(bytes).to_string(),
-    }
+    const K: f64 = 1024.0;
+    figure::scaled(bytes as f64, &[(1.0, "B"), (K, "KiB"), (K * K, "MiB"), (K * K * K, "GiB")])
 }
 
 /// Counters of all ranks together; those that stayed at 0 prove nothing and are left out.
@@ -276,10 +267,10 @@ mod tests {
         let expected = "\
 plimsoll carried it: 2 ranks under Open MPI 4.1.4
  rank  host        placement  port  peers  packets out    bytes  packets in    bytes  fetched
- 0     plimsoll-a  core:1     shm       1        1,200  9.4 KiB       1,100  8.6 KiB  2.0 MiB
- 1     plimsoll-b  app        shm       1        1,100  8.6 KiB       1,200  9.4 KiB      0 B
+ 0     plimsoll-a  core:1     shm       1        1,200  9.375 KiB       1,100  8.594 KiB  2 MiB
+ 1     plimsoll-b  app        shm       1        1,100  8.594 KiB       1,200  9.375 KiB      0 B
                               udp       1            3    300 B           0      0 B      0 B
- sum                          shm       2        2,300  18.0 KiB       2,300  18.0 KiB  2.0 MiB
+ sum                          shm       2        2,300  17.97 KiB       2,300  17.97 KiB  2 MiB
                               udp       1            3    300 B           0      0 B      0 B
   evidence: messages copied once out of the sender's memory 2, packets retransmitted 1, turns of the engine's core 1,500
   rank 1: asked for core:1, ran at app
@@ -287,12 +278,12 @@ plimsoll carried it: 2 ranks under Open MPI 4.1.4
 ";
         let squeeze =
             |text: &str| text.lines().map(|l| l.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>();
-        assert_eq!(squeeze(&page(&subject(), &reports(&[RANK_1, RANK_0]))), squeeze(expected));
+        assert_eq!(squeeze(&page(&subject(), &reports(&[RANK_1, RANK_0]), 100)), squeeze(expected));
     }
 
     #[test]
     fn a_rank_that_did_not_report_is_missed() {
-        let page = page(&subject(), &reports(&[RANK_0, "{"]));
+        let page = page(&subject(), &reports(&[RANK_0, "{"]), 100);
         assert!(page.starts_with("plimsoll: 1 of 2 ranks under Open MPI 4.1.4 REPORTED\n"), "{page}");
         assert!(
             page.contains("did not end MPI by MPI_Finalize") && page.contains("1 report line came mixed"),
@@ -314,7 +305,7 @@ plimsoll carried it: 2 ranks under Open MPI 4.1.4
 
     #[test]
     fn an_idle_job_says_so() {
-        let page = page(&subject(), &reports(&[r#"{"rank":0,"process":1}"#, r#"{"rank":1,"process":2}"#]));
+        let page = page(&subject(), &reports(&[r#"{"rank":0,"process":1}"#, r#"{"rank":1,"process":2}"#]), 100);
         assert!(page.contains("no packet moved"), "{page}");
     }
 
@@ -328,7 +319,9 @@ plimsoll carried it: 2 ranks under Open MPI 4.1.4
         };
         let adapter = r#","semantics":"queue-pair","adapter":{"nanoseconds":200000000,"idle_nanoseconds":100000000}"#;
         let lines = [rank(0, adapter), rank(1, adapter)];
-        let of = |lines: &[String]| page(&subject(), &reports(&lines.iter().map(String::as_str).collect::<Vec<_>>()));
+        let of = |lines: &[String]| {
+            page(&subject(), &reports(&lines.iter().map(String::as_str).collect::<Vec<_>>()), 100)
+        };
         let queue_pairs = of(&lines);
         let expected = "CPU time of the ranks 2.00 s: application and MPI 40.0 %, protocol 30.0 %, emulated adapter 20.0 % \
             (a device's on real hardware), polls in vain 10.0 %";
@@ -342,6 +335,6 @@ plimsoll carried it: 2 ranks under Open MPI 4.1.4
 
     #[test]
     fn numbers_for_readers() {
-        assert_eq!([0, 1023, 1536, 5 << 30].map(rounded), ["0 B", "1023 B", "1.5 KiB", "5.0 GiB"]);
+        assert_eq!([0, 1023, 1536, 5 << 30].map(rounded), ["0 B", "1023 B", "1.5 KiB", "5 GiB"]);
     }
 }

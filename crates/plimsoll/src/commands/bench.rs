@@ -7,6 +7,7 @@ use experiment::point::{Path, Pattern, PointSpec, Receiver, Stack, StackAt};
 use experiment::rounds::{self, Blocks, Plan, Series};
 use experiment::sample::{Runner, Sample};
 use experiment::sweep::sender;
+use linux::output;
 use machine::choice::{Choice, for_polling_here};
 use machine::topology::Topology;
 use machine::{Bytes, CoreId, Dilation, Fault, Probe, Result, Site, count};
@@ -220,11 +221,12 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if measured.iter().any(|point| !point.samples.is_empty()) {
         if arguments.json {
             let text = serde_json::to_string_pretty(&measured).map_err(|e| Fault::because("output", e, "report it"))?;
-            linux::output::print(&format!("{text}\n"))?;
+            output::print(&format!("{text}\n"))?;
         } else if arguments.sweep_cores {
-            linux::output::print(&sweep_page::page(&measured, arguments.rounds))?;
+            output::page(&sweep_page::page(&measured, arguments.rounds, output::width()))?;
         } else {
-            linux::output::print(&bench_page::page(&measured, arguments.stacks.len(), arguments.rounds))?;
+            let compared = arguments.stacks.len();
+            output::page(&bench_page::page(&measured, compared, arguments.rounds, output::width()))?;
         }
     }
     end.map(|()| ExitCode::SUCCESS)

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bench::congestion::{self, Request};
 use linux::lab::Wire;
+use linux::output;
 use machine::{BytesPerSecond, Fault, Nanoseconds, Result};
 
 #[derive(clap::Args)]
@@ -56,9 +57,12 @@ pub fn run(arguments: &Arguments, rounds: u32, json: bool) -> Result<ExitCode> {
         let text = serde_json::to_string_pretty(&findings).map_err(|e| Fault::because("output", e, "report it"))?;
         format!("{text}\n")
     } else {
-        findings.page()
+        findings.page(output::width())
     };
-    linux::output::print(&page)?;
+    match json {
+        true => output::print(&page)?,
+        false => output::page(&page)?,
+    }
     if !findings.whole {
         eprintln!("plimsoll: a signal ended it before all rounds were measured");
     }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use bench::mapping::{self, Request};
 use launch::installation::{Family, Installation};
+use linux::output;
 use machine::{CoreId, Fault, Result};
 
 #[derive(clap::Args)]
@@ -45,9 +46,12 @@ pub fn run(
         let text = serde_json::to_string_pretty(&findings).map_err(|e| Fault::because("output", e, "report it"))?;
         format!("{text}\n")
     } else {
-        mapping::page(&findings)
+        mapping::page(&findings, output::width())
     };
-    linux::output::print(&page)?;
+    match json {
+        true => output::print(&page)?,
+        false => output::page(&page)?,
+    }
     if linux::signal::interrupted() {
         eprintln!("plimsoll: a signal ended it before all rounds were measured");
     }

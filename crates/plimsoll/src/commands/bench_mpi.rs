@@ -5,6 +5,7 @@ use bench::mpi::nodes::Nodes;
 use bench::mpi::pattern::Task;
 use bench::mpi::request::{self, Paths, Request};
 use launch::installation::Choice;
+use linux::output;
 use machine::{CoreId, Fault, Result, count};
 use serde_json::json;
 
@@ -77,9 +78,9 @@ pub fn run(
         if json {
             let all = json!({ "findings": findings, "targets": findings.judged() });
             let text = serde_json::to_string_pretty(&all).map_err(|e| Fault::because("output", e, "report it"))?;
-            linux::output::print(&format!("{text}\n"))?;
+            output::print(&format!("{text}\n"))?;
         } else {
-            linux::output::print(&findings.page())?;
+            output::page(&findings.page(output::width()))?;
         }
     }
     end.map(|()| ExitCode::SUCCESS)

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use linux::output;
 use machine::{CoreId, Fault, Result, count};
 use semantics::{Carrier, Order, Request, Semantics, measure};
 
@@ -85,9 +86,14 @@ impl Comparison {
             format!("{text}\n")
         } else {
             let asked = open::scaling(&Calibration::of_papers(), Sweep::default())?.ratio;
-            semantics_page::page(&outcome, &request.semantics) + &semantics_page::explained(&outcome, asked)
+            let width = output::width();
+            let explained = semantics_page::explained(&outcome, asked, width);
+            semantics_page::page(&outcome, &request.semantics, width) + &explained
         };
-        linux::output::print(&page)?;
+        match json {
+            true => output::print(&page)?,
+            false => output::page(&page)?,
+        }
         if linux::signal::interrupted() {
             eprintln!("plimsoll: a signal ended it after {}", count::of(outcome.blocks() as u64, "block"));
         }
