@@ -80,7 +80,7 @@ pub fn command() -> clap::Command {
 pub fn main() -> ExitCode {
     let matches = guide::told(offcodes::beside(command())).get_matches();
     if matches.subcommand().is_none() {
-        return match linux::output::print(&guide::first()) {
+        return match linux::output::page(&guide::first()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(_) => ExitCode::FAILURE,
         };

@@ -39,7 +39,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let machine = Machine::read(&source)?;
     let mut text = match arguments.json {
         true => json(&machine)?,
-        false => machine_page::page(&machine),
+        false => machine_page::page(&machine, output::width()),
     };
     if let Some(directory) = &arguments.capture {
         let archive = source.captured();
@@ -62,7 +62,7 @@ fn tell_capability(arguments: &Arguments) -> Result<ExitCode> {
     let map = arguments.looks.map()?;
     output::print(&match arguments.json {
         true => json(&map)?,
-        false => capability_page::page(&map, arguments.looks.seconds),
+        false => capability_page::page(&map, arguments.looks.seconds, output::width()),
     })?;
     if let Some(note) = watch.note(&Source::live()) {
         eprintln!("plimsoll: {note}");

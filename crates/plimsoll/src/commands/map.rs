@@ -161,7 +161,7 @@ fn recorded(path: &Path, arguments: &Arguments) -> Result<ExitCode> {
     let line = proposed.as_ref().map(|proposed| &proposed.line);
     print(
         arguments.json,
-        || page.terminal(),
+        || page.terminal(output::width()),
         || {
             let mut json = page.json();
             json["line"] = line.map(ToString::to_string).into();
@@ -334,7 +334,7 @@ fn simulated(file: &Path, arguments: &Arguments) -> Result<ExitCode> {
         steered: &[],
         notes: &[],
     };
-    print(arguments.json, || page.terminal(), || page.json())?;
+    print(arguments.json, || page.terminal(output::width()), || page.json())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -251,7 +251,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         names: &opened.names(),
         notes: &notes,
     };
-    print(arguments.json, || page.terminal(), || page.json())?;
+    print(arguments.json, || page.terminal(output::width()), || page.json())?;
     if let Some(number) = arguments.best {
         // Starting and ending the job is in what a trial times, and stays as it is.
         let whole = opened.seconds.map_or(check.recorded, |seconds| seconds * 1e9);
@@ -265,7 +265,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
 /// To standard output, as text or as JSON.
 pub fn print(as_json: bool, terminal: impl FnOnce() -> String, json: impl FnOnce() -> Value) -> Result<()> {
     if !as_json {
-        return output::print(&terminal());
+        return output::page(&terminal());
     }
     let text = serde_json::to_string_pretty(&json()).map_err(|e| Fault::because("output", e, "report it"))?;
     output::print(&(text + "\n"))
