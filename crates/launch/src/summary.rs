@@ -72,18 +72,8 @@ pub fn nothing(subject: &Subject, is_telling: bool, causes: &[String]) -> String
 }
 
 fn table(reports: &Reports) -> Table {
-    let header = [
-        "rank",
-        "host",
-        "placement",
-        "port",
-        "peers",
-        "packets out",
-        "bytes",
-        "packets in",
-        "bytes",
-        "fetched",
-    ];
+    let header =
+        ["rank", "host", "placement", "port", "peers", "packets out", "bytes", "packets in", "bytes", "fetched"];
     let mut table = Table::new(header).right(4..10);
     for report in reports.endpoints.iter().take(LISTED) {
         let ran = if report.ran.is_empty() { "unknown".to_owned() } else { report.ran.clone() };
@@ -176,8 +166,8 @@ fn divided(reports: &Reports) -> Option<String> {
         false => String::new(),
     };
     Some(format!(
-        "CPU time of the ranks {:.2} s: application and MPI {:.1} %, protocol {:.1} %{adapter}, polls in vain {:.1} %",
-        whole / 1e9,
+        "CPU time of the ranks {}: application and MPI {:.1} %, protocol {:.1} %{adapter}, polls in vain {:.1} %",
+        figure::nanoseconds(whole),
         share(|of| of.outside),
         share(|of| of.protocol),
         share(|of| of.waiting)
@@ -319,11 +309,10 @@ plimsoll carried it: 2 ranks under Open MPI 4.1.4
         };
         let adapter = r#","semantics":"queue-pair","adapter":{"nanoseconds":200000000,"idle_nanoseconds":100000000}"#;
         let lines = [rank(0, adapter), rank(1, adapter)];
-        let of = |lines: &[String]| {
-            page(&subject(), &reports(&lines.iter().map(String::as_str).collect::<Vec<_>>()), 100)
-        };
+        let of =
+            |lines: &[String]| page(&subject(), &reports(&lines.iter().map(String::as_str).collect::<Vec<_>>()), 100);
         let queue_pairs = of(&lines);
-        let expected = "CPU time of the ranks 2.00 s: application and MPI 40.0 %, protocol 30.0 %, emulated adapter 20.0 % \
+        let expected = "CPU time of the ranks 2 s: application and MPI 40.0 %, protocol 30.0 %, emulated adapter 20.0 % \
             (a device's on real hardware), polls in vain 10.0 %";
         assert!(queue_pairs.contains(expected), "{queue_pairs}");
         assert!(queue_pairs.contains("all ranks: asked for semantics matched, ran queue-pair"), "{queue_pairs}");

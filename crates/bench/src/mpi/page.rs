@@ -142,8 +142,7 @@ fn against(measured: &Measured, peer: &Measured, task: &Task) -> Option<String> 
 }
 
 fn splits(here: &[&Measured], tasks: &[Task], width: usize) -> String {
-    let header =
-        ["pattern", "contender", "rank", "CPU", "application", "MPI", "protocol", "of it kernel", "softirqs"];
+    let header = ["pattern", "contender", "rank", "CPU", "application", "MPI", "protocol", "of it kernel", "softirqs"];
     let mut table = Table::new(header).right(2..9);
     let mut reasons: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for task in tasks {

@@ -37,6 +37,9 @@ pub fn render(summary: &Summary, screen: Screen) -> String {
                 _ => page.paragraph(2, &format!("- then: {}; {}", hindrance.words, hindrance.next)),
             }
         }
+        if let Some(beside) = verdict.beside() {
+            page.paragraph(2, &format!("- {beside}"));
+        }
         for judgement in &verdict.judgements {
             for why in &judgement.why {
                 page.paragraph(2, &format!("- {}: {why}", judgement.choice));
