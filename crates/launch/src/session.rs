@@ -247,6 +247,7 @@ pub fn run(request: &Request, target: Target) -> Result<Ended> {
         placement: request.placement.to_string(),
         semantics: request.semantics,
         dilation: request.dilation,
+        code,
     };
     if let Some(file) = &request.report {
         let text = serde_json::to_string_pretty(&reports).map_err(|e| Fault::because("reports", e, "report it"))?;

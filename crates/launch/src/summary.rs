@@ -22,6 +22,18 @@ pub struct Subject {
     pub semantics: Semantics,
     /// How many times as long the engine's work was to take.
     pub dilation: Dilation,
+    /// The job's exit code.
+    pub code: u8,
+}
+
+/// How a job ended that did not end well.
+fn ended(code: u8) -> String {
+    match code {
+        // As shells count: Ctrl-C.
+        130 => "you ended it".to_owned(),
+        129..=192 => format!("signal {} ended it", code - 128),
+        _ => format!("it failed with exit code {code}"),
+    }
 }
 
 /// The page where at least one rank reported, its table in so many columns.
@@ -34,7 +46,10 @@ pub fn page(subject: &Subject, reports: &Reports, width: usize) -> String {
     page += &table(reports).text(width);
     let mut notes = Vec::new();
     if reported < subject.ranks as usize {
-        notes.push("ranks that did not report were killed, or did not end MPI by MPI_Finalize".to_owned());
+        notes.push(match subject.code {
+            0 => "ranks that did not report were killed, or did not end MPI by MPI_Finalize".to_owned(),
+            code => format!("{}: ranks that did not report had not reached MPI_Finalize", ended(code)),
+        });
     }
     if !reports.carried() {
         notes.push("no packet moved: the ranks did not talk to each other".to_owned());
@@ -56,14 +71,18 @@ pub fn page(subject: &Subject, reports: &Reports, width: usize) -> String {
 /// The page where no rank did: `causes` as [`crate::diagnosis::of`] found them. `is_telling`: whether that means that the
 /// engine did not carry the messages.
 pub fn nothing(subject: &Subject, is_telling: bool, causes: &[String]) -> String {
-    let (ranks, mpi) = (subject.ranks, &subject.mpi);
-    let mut page = match is_telling {
-        true => format!(
+    let Subject { mpi, ranks, placement, code, .. } = subject;
+    let mut page = match (is_telling, code) {
+        (true, _) => format!(
             "plimsoll did NOT carry it: no rank of {ranks} under {mpi} reported. Its messages went another way, or nowhere\n"
         ),
-        false => {
+        (false, 0) => {
             format!("plimsoll: what carried it is NOT known: no rank of {ranks} under {mpi} left a whole report\n")
         }
+        (false, code) => format!(
+            "plimsoll: {} before its ranks said what carried their messages until then; the engine at {placement} was asked for\n",
+            ended(*code)
+        ),
     };
     for cause in causes {
         page += &format!("  {cause}\n");
@@ -237,6 +256,7 @@ mod tests {
             placement: "core:1".into(),
             semantics: Semantics::Matched,
             dilation: Dilation::NONE,
+            code: 0,
         }
     }
 
@@ -290,6 +310,19 @@ plimsoll carried it: 2 ranks under Open MPI 4.1.4
         ] {
             let page = page(is_telling);
             assert!(page.starts_with(begins) && page.ends_with("\n  because. Next: do\n"), "{page}");
+        }
+    }
+
+    /// Whoever ended it knows; who failed has said why.
+    #[test]
+    fn a_job_that_was_ended_or_failed_accuses_nobody() {
+        for (code, said) in [(130, "you ended it"), (143, "signal 15 ended it"), (7, "it failed with exit code 7")] {
+            let subject = Subject { code, ..subject() };
+            let none = nothing(&subject, false, &[]);
+            assert!(none.starts_with(&format!("plimsoll: {said} before its ranks said")), "{none}");
+            assert!(none.ends_with("the engine at core:1 was asked for\n") && !none.contains("NOT"), "{none}");
+            let some = page(&subject, &reports(&[RANK_0]), 100);
+            assert!(some.contains(&format!("  {said}: ranks that did not report")), "{some}");
         }
     }
 

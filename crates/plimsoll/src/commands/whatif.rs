@@ -21,6 +21,7 @@ use whatif::replay::{Buffer, Progress};
 
 use super::against;
 use crate::opened::{Opened, priced_schedule};
+use crate::progress::Working;
 use crate::whatif_page::{self, Asked, Page};
 
 /// Predicts what a recorded program would take under another placement, carrier, wire or clock, with an interval.
@@ -169,6 +170,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         return super::schedule::run(file, &arguments.schedule, arguments.json);
     }
     let known = store::live()?;
+    let working = Working::on("replaying the recording");
     let (opened, named) = match &arguments.schedule.goal {
         Some(file) => {
             let named = arguments.carried.as_deref();
@@ -211,6 +213,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         let against = program.against(&other.graph, &lever).map_err(|fault| fault.within(path.display()))?;
         let page =
             against::Page { folder, other: path, carried, against: &against, names: &other.names(), notes: &notes };
+        drop(working);
         print(arguments.json, || page.terminal(), || page.json())?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -251,6 +254,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         names: &opened.names(),
         notes: &notes,
     };
+    drop(working);
     print(arguments.json, || page.terminal(output::width()), || page.json())?;
     if let Some(number) = arguments.best {
         // Starting and ending the job is in what a trial times, and stays as it is.
