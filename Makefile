@@ -11,8 +11,12 @@ BENCH_ARGS ?=
 # rustup puts cargo there, also for a shell that was opened before it did.
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
+# Cases of each property that a run tries by chance, where its test names no number.
+export PROPTEST_CASES ?= 64
+check: export PROPTEST_CASES := 512
+
 .NOTPARALLEL:
-.PHONY: help study fabric profile offcodes aarch64 test check bless lint bench format clippy engine-alone tests doctests matrices loom fuzz soak tools install uninstall deb
+.PHONY: help study fabric profile offcodes aarch64 test check bless lint bench format clippy engine-alone tests doctests matrices loom fuzz soak tools book install uninstall deb
 
 help:
 	@echo 'make study   find where message processing should run on this machine'
@@ -23,6 +27,7 @@ help:
 	@echo 'make deb     the same as a Debian package'
 	@echo 'make test    whether everything works here: tests, and every command once on its real part; ends with totals'
 	@echo 'make check   what a change must pass: make test, then lint, the engine on its own, loom, all matrices, Arm'
+	@echo 'make book    the pages of docs/ as a site in target/book'
 	@echo 'make bless   take the present output as the golden one; review it with git diff'
 	@echo 'make lint    formatting and clippy, warnings denied'
 	@echo 'make aarch64 the agent for Arm cores, built and tested under qemu-user'
@@ -136,6 +141,14 @@ loom: tools
 	@$(LOOM) -- --list | grep ': test$$' > /dev/null || { echo 'loom: no model was found' >&2; exit 1; }
 	@$(SUITE) command $(LOOM)
 
+# The pages of docs/ as a site; a warning is a failure. crates/manual/tests/links.rs finds dead links.
+MDBOOK = 0.5.4
+book:
+	@$(CARGO) install --quiet --debug --locked --no-default-features --root '$(TARGET_DIR)/tools' --version $(MDBOOK) mdbook
+	@said=$$('$(TARGET_DIR)/tools/bin/mdbook' build docs --dest-dir '$(abspath $(TARGET_DIR)/book)' 2>&1) \
+	&& ! echo "$$said" | grep -qE 'WARN|ERROR' || { echo "$$said" >&2; exit 1; }
+	@echo 'now: $(TARGET_DIR)/book/index.html'
+
 # No part of `make check`: it takes a nightly compiler and a minute a target.
 FUZZ_ARGS ?=
 fuzz:
@@ -154,7 +167,7 @@ bless: tools
 
 # Ratios are over the first stack named: 1 or more is what the engine is held to.
 NETPIPE = $(shell command -v mpirun >/dev/null && command -v NPopenmpi >/dev/null && echo open-mpi,)
-BENCH = $(PLIMSOLL) bench $(BENCH_ARGS)
+BENCH = $(PLIMSOLL) bench sweep $(BENCH_ARGS)
 bench: fabric profile offcodes
 	$(CARGO) bench --package ports --bench shm
 	$(CARGO) bench --package endpoint --bench endpoint
@@ -169,9 +182,9 @@ bench: fabric profile offcodes
 	$(BENCH) --stack $(NETPIPE)engine-shm --pattern message-rate --sizes 8
 	@if [ "$$(id -u)" = 0 ]; then $(BENCH) --path lab --stack tcp,engine-udp --pattern ping-pong --sizes 8; \
 	else echo 'engine-udp against tcp left out: the lab needs root (sudo make bench)'; fi
-	@if command -v mpicc.openmpi >/dev/null; then $(PLIMSOLL) bench --mpi --targets; \
+	@if command -v mpicc.openmpi >/dev/null; then $(PLIMSOLL) bench mpi --targets; \
 	else echo 'MPI over the fabric left out: install openmpi-bin and libopenmpi-dev'; fi
-	@if command -v mpicc.openmpi >/dev/null || command -v mpicc.mpich >/dev/null; then $(PLIMSOLL) bench --profiler; \
+	@if command -v mpicc.openmpi >/dev/null || command -v mpicc.mpich >/dev/null; then $(PLIMSOLL) bench profiler; \
 	else echo 'the cost of profiling left out: install libopenmpi-dev or libmpich-dev'; fi
 	@if [ "$$(id -u)" = 0 ]; then $(PLIMSOLL) traffic --paper; \
 	else echo 'the traffic generator left out: the lab needs root (sudo make bench)'; fi

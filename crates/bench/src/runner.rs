@@ -46,6 +46,8 @@ struct SessionKey {
     remote_core: CoreId,
     peer_engine: Option<CoreId>,
     interface: Option<String>,
+    /// In the lab: the pair of interfaces.
+    link: u8,
     dilation: Option<Dilation>,
 }
 
@@ -59,17 +61,15 @@ impl SessionKey {
             remote_core: spec.remote_core,
             peer_engine: spec.peer_engine,
             interface: spec.interface.clone(),
+            link: spec.lab_link(),
             dilation: spec.dilation,
         }
     }
-}
 
-impl SessionKey {
     /// Whether it lengthens what runs for `other`, even at rest: its program sees each packet of the interface before the
     /// kernel's protocols do, and leaves no place for another.
     fn disturbs(&self, other: &SessionKey) -> bool {
-        let has_program = matches!(self.stack, Stack::EngineAfxdp | Stack::EngineXdp);
-        has_program && self != other && self.path == other.path
+        self.stack.attaches() && self != other && (&self.path, self.link) == (&other.path, other.link)
     }
 }
 
@@ -81,6 +81,8 @@ pub struct Bench {
     sessions: Vec<(SessionKey, Worker)>,
     /// Made for the first point that needs it; declared after the sessions, which end first.
     lab: Option<Lab>,
+    /// Pairs of interfaces that it has.
+    links: Vec<u8>,
     /// Where the path of a point names its node.
     second: Option<SecondHost>,
     /// Of servers that were started by hand.
@@ -109,6 +111,7 @@ impl Bench {
             program,
             sessions: Vec::new(),
             lab: None,
+            links: Vec::new(),
             second: None,
             key: None,
             steered: None,
@@ -191,9 +194,10 @@ impl Bench {
                 Worker::start(plan(Peer::Served(control), None, Some(address)))
             }
             Path::Lab => {
-                let lab = self.lab()?;
+                let link = spec.lab_link();
+                let lab = self.lab(link)?;
                 lab.enter(Host::B, &mut command)?;
-                let there = Some(lab.address(Host::B));
+                let there = Some(lab.address_on(link, Host::B));
                 // The application's thread is started in host A and so are the sockets it opens.
                 lab.inside(Host::A, || Worker::start(plan(Peer::Child(Box::new(command)), there, there)))?
             }
@@ -218,12 +222,20 @@ impl Bench {
         host_of(&mut self.reach(host)?.0)
     }
 
-    fn lab(&mut self) -> Result<&Lab> {
+    /// The lab, joined by the pair of interfaces `link` too.
+    fn lab(&mut self, link: u8) -> Result<&Lab> {
+        let options = Options::default();
         if self.lab.is_none() {
-            self.lab = Some(Lab::owned(&Options::default())?);
+            self.lab = Some(Lab::owned(&options)?);
+            self.links = vec![0];
             self.steered = None;
         }
-        Ok(self.lab.as_ref().expect("it was just made"))
+        let lab = self.lab.as_ref().expect("it was just made");
+        if !self.links.contains(&link) {
+            lab.add_link(link, &options)?;
+            self.links.push(link);
+        }
+        Ok(lab)
     }
 
     /// Steers the lab's receive processing as the point asks, and reads back that it is so.
@@ -239,7 +251,7 @@ impl Bench {
             };
         }
         let asked = spec.protocol_core;
-        self.lab()?;
+        self.lab(0)?;
         if self.steered != asked {
             let lab = self.lab.as_ref().expect("it was just made");
             let steering = lab.steer(asked)?;
@@ -525,4 +537,42 @@ pub(crate) fn connect(address: SocketAddr, named: &str) -> Result<Connection> {
         .map_err(|e| Fault::because(format!("host {named}"), e, SERVE_THERE))?;
     stream.set_nodelay(true).map_err(|e| Fault::because("control connection", e, "run again"))?;
     Connection::new(stream, format!("peer at {named}"), BENCH_INBOX.each.bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use machine::Bytes;
+
+    use super::*;
+
+    fn key(stack: Stack, path: Path, interface: Option<&str>) -> SessionKey {
+        SessionKey::of(&PointSpec {
+            stack,
+            placement: Site::App,
+            pattern: Pattern::PingPong,
+            size: Bytes(8),
+            perturbation: Bytes(0),
+            path,
+            local_core: CoreId(0),
+            remote_core: CoreId(1),
+            protocol_core: None,
+            receiver: Receiver::Reads,
+            peer_engine: None,
+            interface: interface.map(str::to_owned),
+            dilation: None,
+        })
+    }
+
+    #[test]
+    fn a_program_at_an_interface_of_its_own_disturbs_nobody() {
+        let networks = [Stack::EngineUdp, Stack::EngineAfxdp, Stack::EngineXdp, Stack::Tcp];
+        let disturbances = |path: &Path, interface: Option<&str>| {
+            let at = |stack: Stack| key(stack, path.clone(), interface.filter(|_| stack.attaches()));
+            let pairs = networks.iter().flat_map(|one| networks.map(|other| (at(*one), at(other))));
+            pairs.filter(|(one, other)| one.disturbs(other)).count()
+        };
+        assert_eq!(disturbances(&Path::Lab, None), 0, "each has its own pair");
+        assert_eq!(disturbances(&Path::Remote("far".into()), None), 6);
+        assert_eq!(disturbances(&Path::Lab, Some("lab0")), 6, "one interface was asked for");
+    }
 }

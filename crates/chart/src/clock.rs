@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use machine::{Fault, Nanoseconds, Result};
+use machine::{Nanoseconds, Result};
 
 /// `2026-11-21 02:14 UTC`, from nanoseconds since the Unix epoch.
 pub fn date(since_epoch: Nanoseconds) -> String {
@@ -35,17 +35,13 @@ pub fn duration(took: Nanoseconds) -> String {
     }
 }
 
-/// `90s`, `10m`, `2h`, or a number of seconds: a second at least, and about four months at most.
+/// A length of work that is waited for: a second at least, and about four months at most.
 ///
 /// # Errors
-/// It is none of these.
+/// It is none.
 pub fn length(text: &str) -> Result<Duration> {
-    let refused = || Fault::new(format!("time '{text}'"), "it is no length of time", "write it like 90s, 10m or 2h");
-    let units = [("s", 1.0), ("m", 60.0), ("min", 60.0), ("h", 3600.0)];
-    let known = units.into_iter().find_map(|(name, seconds)| Some((text.strip_suffix(name)?, seconds)));
-    let (number, unit) = known.unwrap_or((text, 1.0));
-    let seconds = number.parse::<f64>().ok().map(|number| number * unit).filter(|s| (1.0..=1e7).contains(s));
-    seconds.map(Duration::from_secs_f64).ok_or_else(refused)
+    Nanoseconds::within(text, Nanoseconds::of_seconds(1), Nanoseconds::of_seconds(10_000_000))
+        .map(Nanoseconds::duration)
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ const ENERGY: Worth = Worth { name: "energy", gives: "joules of each measurement
 const CLOCK: Worth = Worth {
     name: "clock",
     gives: "plimsoll clock FREQUENCY -- COMMAND, axis `clock` of study files",
-    cost: "no study over clocks; protocol work alone can be stretched (plimsoll bench --dilate)",
+    cost: "no study over clocks; protocol work alone can be stretched (plimsoll bench dilate)",
 };
 
 const STEERING: Worth = Worth {

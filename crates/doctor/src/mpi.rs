@@ -8,7 +8,7 @@ use crate::programs::{Answer, Programs, ask};
 
 const NONE: Worth = Worth {
     name: "MPI",
-    gives: "mpirun, profile and bench --mpi",
+    gives: "mpirun, profile and bench mpi",
     cost: "no MPI program can be run, profiled or compared with",
 };
 const SLURM: Worth =
@@ -87,7 +87,7 @@ fn carried(installation: &Installation, transports: Option<&[Transport]>) -> Che
 }
 
 fn compiler(installation: &Installation) -> Check {
-    const WORTH: Worth = Worth { name: "  compiler", gives: "bench --mpi", cost: "no `plimsoll bench --mpi`" };
+    const WORTH: Worth = Worth { name: "  compiler", gives: "bench mpi", cost: "no `plimsoll bench mpi`" };
     match installation.compiler() {
         Ok(path) => WORTH.yes(path.display().to_string()),
         Err(fault) => WORTH.no("no mpicc beside its launcher", fault.next()),

@@ -47,7 +47,10 @@ fn udp_ends() -> [End<UdpPort>; 2] {
 }
 
 fn content(length: usize, salt: usize) -> Vec<u8> {
-    (0..length).map(|i| (i * 7 + length + salt) as u8).collect()
+    let repeated: Vec<u8> = (0..256).map(|i| (i * 7 + length + salt) as u8).collect();
+    let mut content = repeated.repeat(length / 256 + 1);
+    content.truncate(length);
+    content
 }
 
 fn sites() -> Vec<Site> {

@@ -45,8 +45,20 @@ struct Flight {
     /// Number of this transmission among all; a retransmission gets a new one.
     order: u64,
     again: bool,
+    /// Sent again because nothing was heard, not because later ones had arrived.
+    probes: bool,
     arrived: bool,
     lost: bool,
+}
+
+/// What one acknowledgement newly tells of.
+#[derive(Default)]
+struct News {
+    packets: usize,
+    /// One of them was sent once.
+    sent_once: bool,
+    /// The latest transmission among those that probe.
+    probe: Option<(u64, Nanoseconds)>,
 }
 
 /// What became of a packet that arrived.
@@ -234,6 +246,7 @@ impl Reliability {
             sent_at: now,
             order,
             again: false,
+            probes: false,
             arrived: false,
             lost: false,
         });
@@ -346,18 +359,17 @@ impl Reliability {
         if advanced > self.flight.len() {
             return;
         }
-        let mut fresh = 0;
+        let mut news = News::default();
         let mut sample = None;
         for _ in 0..advanced {
             let packet = self.flight.pop_front().expect("counted");
             if !packet.arrived {
-                fresh += 1;
                 if packet.lost {
                     self.lost -= 1;
                 } else {
                     self.outstanding -= 1;
                 }
-                self.note_arrival(now, packet.order, packet.sent_at, packet.again);
+                self.note_arrival(now, &mut news, (packet.order, packet.sent_at), (packet.again, packet.probes));
                 if !packet.again {
                     sample = Some(now - packet.sent_at.min(now));
                 }
@@ -372,36 +384,57 @@ impl Reliability {
             let Some(packet) = self.flight.get_mut(place) else { break };
             if !packet.arrived {
                 packet.arrived = true;
-                fresh += 1;
                 if std::mem::take(&mut packet.lost) {
                     self.lost -= 1;
                 } else {
                     self.outstanding -= 1;
                 }
-                let (order, sent_at, again) = (packet.order, packet.sent_at, packet.again);
-                self.note_arrival(now, order, sent_at, again);
+                let (sent, again) = ((packet.order, packet.sent_at), (packet.again, packet.probes));
+                self.note_arrival(now, &mut news, sent, again);
             }
         }
         if let Some(sample) = sample {
             self.learn_round_trip(sample);
         }
-        if fresh > 0 {
+        if news.packets > 0 {
+            if let Some((order, sent_at)) = news.probe.filter(|_| !news.sent_once) {
+                self.arrived_last(order, sent_at);
+            }
             self.backoff = 0;
-            self.grow(fresh);
+            self.grow(news.packets);
             self.find_losses();
         }
-        if advanced > 0 || fresh > 0 {
+        if advanced > 0 || news.packets > 0 {
             self.retransmit_at = (!self.flight.is_empty()).then(|| now + self.timeout());
         }
     }
 
     /// The transmission that this arrival proves. Of a packet sent twice the first copy may be what arrived: if the
-    /// second cannot have made the round trip yet, it proves nothing (RFC 8985, section 6.2, step 2).
-    fn note_arrival(&mut self, now: Nanoseconds, order: u64, sent_at: Nanoseconds, again: bool) {
-        let too_soon = again && now < sent_at + self.least_round_trip;
-        if order > self.latest_arrived && !too_soon {
-            self.latest_arrived = order;
-            self.latest_sent_at = sent_at;
+    /// second cannot have made the round trip yet, it proves nothing (RFC 8985, section 6.2, step 2). Nor does a probe that is
+    /// acknowledged together with packets sent once: the peer was only kept from running, and what it has not yet taken in
+    /// is not lost (RFC 5682, section 3.1).
+    fn note_arrival(
+        &mut self,
+        now: Nanoseconds,
+        news: &mut News,
+        (order, sent_at): (u64, Nanoseconds),
+        (again, probes): (bool, bool),
+    ) {
+        news.packets += 1;
+        news.sent_once |= !again;
+        if again && now < sent_at + self.least_round_trip {
+            return;
+        }
+        if probes {
+            news.probe = news.probe.max(Some((order, sent_at)));
+        } else {
+            self.arrived_last(order, sent_at);
+        }
+    }
+
+    fn arrived_last(&mut self, order: u64, sent_at: Nanoseconds) {
+        if order > self.latest_arrived {
+            (self.latest_arrived, self.latest_sent_at) = (order, sent_at);
         }
     }
 
@@ -439,6 +472,7 @@ impl Reliability {
             }
             if overtaken && !packet.arrived && !packet.lost {
                 packet.lost = true;
+                packet.probes = false;
                 self.lost += 1;
                 self.lost_from = self.lost_from.min(place);
                 self.outstanding -= 1;
@@ -548,6 +582,7 @@ impl Reliability {
             let oldest = self.flight.iter_mut().enumerate().filter(|(_, packet)| !packet.arrived && !packet.lost);
             for (place, packet) in oldest.take(probes) {
                 packet.lost = true;
+                packet.probes = true;
                 self.lost += 1;
                 self.lost_from = self.lost_from.min(place);
                 self.outstanding -= 1;

@@ -1,5 +1,7 @@
 //! Two points side by side: ratios of blocks that ran next to each other, and what they decide.
 
+use std::cmp::Reverse;
+
 use machine::Nanoseconds;
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +17,8 @@ use crate::statistics::median;
 /// A place that performs no worse gets so many rounds to show whether it performs better, or just the same.
 pub const SETTLED: usize = 60;
 
-/// CPU cost breaks a tie only where no more performance than this can be lost by it.
+/// CPU cost breaks a tie only where no more performance than this can be lost by it; those that cannot be told apart are a tie
+/// where they differ by less.
 const TIE: f64 = 1.10;
 
 /// Blocks of one round further apart than this were cut apart by a kill and a resume: drift does not cancel.
@@ -134,12 +137,15 @@ pub fn even_rounds(points: &[&[Sample]]) -> Vec<u32> {
     first.iter().filter(met).map(|x| x.round).collect()
 }
 
-/// Index of the point that performs best, each held against the first round by round; `None` where none has a sample.
+/// Index of the point that performs best, each held round by round against the one with the most rounds; `None` where none has a
+/// sample.
 pub fn leader(points: &[&[Sample]], metric: Metric) -> Option<usize> {
-    let first = points.iter().position(|samples| !samples.is_empty())?;
-    let over_first = |nth: usize| median(&Paired::performance(points[nth], points[first], metric).ratios);
-    (first..points.len())
-        .filter_map(|nth| Some((nth, if nth == first { 1.0 } else { over_first(nth)? })))
+    let measured = || (0..points.len()).filter(|nth| !points[*nth].is_empty());
+    // Who is beaten gets no more rounds, so that others may have many more.
+    let base = measured().min_by_key(|nth| Reverse(points[*nth].len()))?;
+    let over_base = |nth: usize| median(&Paired::performance(points[nth], points[base], metric).ratios);
+    measured()
+        .filter_map(|nth| Some((nth, if nth == base { 1.0 } else { over_base(nth)? })))
         .max_by(|(_, one), (_, other)| one.total_cmp(other))
         .map(|(nth, _)| nth)
 }
@@ -167,9 +173,9 @@ pub fn answer(points: &[&[Sample]], metric: Metric) -> Option<Answer> {
         return Some(Answer::Open(vec![first]));
     }
     let over = |one: usize, other: usize| Paired::performance(points[one], points[other], metric);
-    let others = |one: usize| (0..points.len()).filter(move |&other| other != one);
+    let others = (0..points.len()).filter(|&other| other != first && !is_beaten(points, metric, other));
     let tied: Vec<(usize, Paired)> =
-        others(first).map(|o| (o, over(first, o))).filter(|(_, p)| p.standing() != Standing::Better).collect();
+        others.map(|o| (o, over(first, o))).filter(|(_, p)| p.standing() != Standing::Better).collect();
     if tied.is_empty() {
         return Some(Answer::Place(first));
     }
@@ -186,12 +192,30 @@ pub fn answer(points: &[&[Sample]], metric: Metric) -> Option<Answer> {
     let holds = |one: usize, other| {
         matches!(over(one, other).standing(), Standing::Better | Standing::Equal | Standing::NotWorse)
     };
-    let safe: Vec<usize> = all.iter().copied().filter(|&one| others(one).all(|other| holds(one, other))).collect();
+    let is_safe = |&one: &usize| all.iter().all(|&other| other == one || holds(one, other));
+    let safe: Vec<usize> = all.iter().copied().filter(is_safe).collect();
     Some(match safe.as_slice() {
         [] => Answer::Open(all),
         [one] => Answer::Safe(*one),
         _ => Answer::Either(safe),
     })
+}
+
+/// By how much those of `points` that an open answer leaves may differ from the first of them, as a share; `None` where that is
+/// more than a tie.
+pub fn alike(points: &[&[Sample]], metric: Metric, between: &[usize]) -> Option<f64> {
+    let (first, others) = between.split_first().filter(|(_, others)| !others.is_empty())?;
+    let widest = others.iter().try_fold(1.0_f64, |widest, other| {
+        let (low, high) = Paired::performance(points[*first], points[*other], metric).deciding()?;
+        Some(widest.max(high).max(1.0 / low))
+    });
+    widest.filter(|widest| *widest < TIE).map(|widest| widest - 1.0)
+}
+
+/// Whether another of `points` performs better: then this one is not the best, however it compares with that.
+pub fn is_beaten(points: &[&[Sample]], metric: Metric, one: usize) -> bool {
+    let better = |other: usize| Paired::performance(points[other], points[one], metric).standing() == Standing::Better;
+    (0..points.len()).any(|other| other != one && better(other))
 }
 
 /// Whether more rounds could still change what `points` decide.

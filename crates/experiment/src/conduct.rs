@@ -2,8 +2,8 @@
 //!
 //! The budget is planned before it is spent. A first round calibrates: it tells what a block of each point costs. What
 //! does not fit with the first look's rounds is then left out, whole groups at a time; after that look, rounds go where
-//! a group is open (see [`crate::contrast::looks`]). A round in which the machine changed between two contenders is
-//! asked again.
+//! a group is open (see [`crate::contrast::looks`]), and there to candidates that no other is told to be better than. A
+//! round in which the machine changed between two contenders is asked again.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -11,7 +11,7 @@ use machine::{Fault, Nanoseconds, Result};
 
 use crate::contrast::FIRST_LOOK;
 use crate::design::{Group, too_short};
-use crate::order::{Turn, turns};
+use crate::order::{Turn, by_kind, turns};
 use crate::point::{PointKey, PointSpec};
 use crate::sample::{Runner, Sample};
 use crate::sitting::{End, Sitting, sit};
@@ -92,7 +92,10 @@ impl Sitting for Conducted<'_> {
         if !self.standing.plan(self.observer) {
             return Ok(Vec::new());
         }
-        Ok(turns(&self.groups, self.study.seed, self.standing.round))
+        let turns = turns(&self.groups, self.study.seed, self.standing.round);
+        let groups = &self.standing.tally.design.groups;
+        // A session that must have an interface for itself is opened once for some groups.
+        Ok(by_kind(turns, |turn| groups[turn.group].points[turn.member].alone()))
     }
 
     fn is_due(&self, turn: &Turn) -> bool {
@@ -182,6 +185,7 @@ impl Standing {
     /// Decides what runs in this round; false where the study is at its end.
     fn plan(&mut self, observer: &mut dyn Observer) -> bool {
         self.leave_out(observer);
+        self.tally.take_out_beaten(&self.contents);
         self.due = self.short();
         if self.due.is_empty() && self.look() {
             self.due = self.short();
@@ -281,6 +285,7 @@ impl Standing {
     fn is_due(&self, group: usize, spec: &PointSpec, key: &PointKey) -> bool {
         let done = self.contents.was_tried(key, self.round)
             || self.contents.has_failed(key)
+            || self.tally.is_beaten(key)
             || self.spared.contains(key)
             || self.tally.is_shown(&self.contents, spec, key);
         self.due.contains(&group) && !done && (self.under_way(group) || self.may_start(group))

@@ -456,6 +456,16 @@ mod tests {
     }
 
     #[test]
+    fn every_network_is_asked_about_within_the_default_budget() {
+        let design = Design::of(Grounds { budget: Nanoseconds(150_000_000_000), ..grounds(2, Path::Lab) }).unwrap();
+        let rounds = Nanoseconds(design.points().len() as u64 * u64::from(MINIMUM_ROUNDS) * BLOCK.0);
+        assert!(rounds < design.grounds.budget, "the first look takes {rounds}");
+        assert!(design.notes.iter().all(|note| !note.starts_with("left out")), "{:?}", design.notes);
+        let asked: BTreeSet<Stack> = design.points().into_iter().map(|point| point.stack).collect();
+        assert_eq!(asked.len(), Stack::ALL.len());
+    }
+
+    #[test]
     fn one_core_is_said_and_none_is_a_fault() {
         let design = Design::of(grounds(1, Path::Loopback)).unwrap();
         assert!(design.notes.iter().any(|n| n.contains("both ends share core 0")), "{:?}", design.notes);

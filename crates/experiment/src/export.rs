@@ -1,7 +1,6 @@
 //! Raw samples of a study as CSV or JSON.
 
 use std::io::Write;
-use std::str::FromStr;
 
 use machine::{Fault, Result};
 use serde::Serialize;
@@ -19,18 +18,6 @@ pub enum Format {
     Csv,
     /// The study, its points and their blocks with all accounting.
     Json,
-}
-
-impl FromStr for Format {
-    type Err = Fault;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "csv" => Ok(Format::Csv),
-            "json" => Ok(Format::Json),
-            _ => Err(Fault::new(format!("format '{text}'"), "there is no such format", "choose csv or json")),
-        }
-    }
 }
 
 /// Writes every block of `study` to `out`, points in the order of their specification, blocks in the order of rounds.

@@ -129,6 +129,11 @@ pub enum Choice {
     Place(Contender),
     /// They perform the same within 2 %, and none costs clearly less CPU.
     Either(Vec<Contender>),
+    /// No more can be told than that they perform the same within this share, which is small.
+    Alike {
+        between: Vec<Contender>,
+        within: f64,
+    },
     /// The intervals overlap, or the machine was too noisy: no coin is tossed.
     CannotTell {
         between: Vec<Contender>,
@@ -141,11 +146,11 @@ impl Choice {
     pub fn contenders(&self) -> &[Contender] {
         match self {
             Choice::Place(contender) => std::slice::from_ref(contender),
-            Choice::Either(between) | Choice::CannotTell { between, .. } => between,
+            Choice::Either(between) | Choice::Alike { between, .. } | Choice::CannotTell { between, .. } => between,
         }
     }
 
-    /// Whether it answers the question: a place, or either.
+    /// Whether it answers the question: a place, or a tie.
     pub fn is_told(&self) -> bool {
         !matches!(self, Choice::CannotTell { .. })
     }
@@ -177,6 +182,8 @@ pub struct SizeRange {
     pub from: Bytes,
     pub to: Bytes,
     pub choice: Choice,
+    /// Candidates that are not told to be worse than the place that is chosen; none where CPU time decided.
+    pub ties: Vec<Contender>,
     /// Choice over the best other contender: a ratio above 1 in the choice's favour; paired by round.
     pub gain: Option<Interval>,
     /// CPU time of the next best over the choice's, where that decided because they perform alike.
@@ -223,7 +230,7 @@ pub struct Nearness {
     pub note: String,
 }
 
-/// An answer in at most a dozen words: `Same host, any size` and `in the application, 4.1x faster`.
+/// An answer in at most a dozen words: `Same host, any size` and `shm, 4.1x faster`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Line {
     pub asked: String,
@@ -238,9 +245,43 @@ impl fmt::Display for Line {
     }
 }
 
+/// What a contender loses at one size of one pattern over the one that performs best there.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Loss {
+    pub contender: Contender,
+    pub pattern: Pattern,
+    pub size: Bytes,
+    /// What performs best there.
+    pub best: Contender,
+    /// The best over the contender: a ratio from 1 on.
+    pub loss: Interval,
+}
+
+/// One choice for all that a question asks: the contender that loses least where it loses most.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Decision {
+    pub question: Question,
+    pub path: Path,
+    pub choice: Contender,
+    /// Others whose largest loss cannot be told from that of the choice.
+    pub open: Vec<Contender>,
+    /// Whether neither the choice nor any of these is behind the best anywhere.
+    pub tie: bool,
+    /// The most that the choice loses anywhere: the best over it, 1 where it is nowhere behind.
+    pub loses: Interval,
+    /// Where that is.
+    pub at: (Pattern, Bytes),
+    /// How many times as fast as the kernel's TCP short messages are, where they are faster.
+    pub gain: Option<Interval>,
+    /// Of every contender in every case.
+    pub losses: Vec<Loss>,
+}
+
 /// The decision, in words and rows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
+    /// The first answer: one choice for each question.
+    pub decisions: Vec<Decision>,
     /// What to do, a line for each answer.
     pub lines: Vec<Line>,
     /// Questions that were asked: same host or between hosts, pattern by pattern, and the receiver's core.

@@ -30,9 +30,46 @@ pub fn turns(groups: &[usize], seed: u64, round: u32) -> Vec<Turn> {
     (0..).zip(turns).map(|(order, (group, member))| Turn { group, member, order }).collect()
 }
 
+/// Groups of a round whose blocks are brought together.
+const BATCH: usize = 8;
+
+/// The same turns where blocks of one kind follow one another within so many groups: each kind then begins once for all of these,
+/// and what is compared is still measured within seconds. Turns of one kind keep their order.
+pub fn by_kind<K: Ord + Copy>(turns: Vec<Turn>, kind: impl Fn(&Turn) -> K) -> Vec<Turn> {
+    let groups: Vec<&[Turn]> = turns.chunk_by(|one, next| one.group == next.group).collect();
+    let batches = groups.chunks(BATCH).map(|batch| {
+        let mut batch: Vec<Turn> = batch.concat();
+        batch.sort_by_key(&kind);
+        batch
+    });
+    (0..).zip(batches.flatten()).map(|(order, turn)| Turn { order, ..turn }).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_kind_begins_once_for_several_groups() {
+        let groups = [4; 20];
+        let plain = turns(&groups, 7, 0);
+        let kind = |turn: &Turn| turn.member.saturating_sub(1);
+        let sorted = by_kind(plain.clone(), kind);
+        let begins = |turns: &[Turn], of: usize| {
+            let kinds: Vec<usize> = turns.iter().map(kind).collect();
+            kinds.chunk_by(|one, next| one == next).filter(|run| run[0] == of).count()
+        };
+        assert_eq!((begins(&sorted, 1), begins(&sorted, 2)), (3, 3), "of 20 groups, 8 together");
+        assert!(begins(&plain, 1) > 15);
+        let members = |turns: &[Turn]| {
+            let mut all: Vec<_> = turns.iter().map(|turn| (turn.group, turn.member)).collect();
+            all.sort_unstable();
+            all
+        };
+        assert_eq!(members(&sorted), members(&plain));
+        assert!(sorted.iter().enumerate().all(|(nth, turn)| turn.order == nth as u32));
+        assert_eq!(by_kind(plain.clone(), |_| 0), plain, "of one kind nothing moves");
+    }
 
     const GROUPS: [usize; 4] = [3, 2, 5, 1];
 

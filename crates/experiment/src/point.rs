@@ -38,6 +38,11 @@ impl Stack {
         matches!(self, Stack::EngineUdp | Stack::EngineAfxdp | Stack::EngineXdp)
     }
 
+    /// Whether it attaches a program that sees every packet of its interface.
+    pub fn attaches(self) -> bool {
+        matches!(self, Stack::EngineAfxdp | Stack::EngineXdp)
+    }
+
     /// Whether a verdict may choose it. Open MPI is an outside reference, kernel UDP loses messages.
     pub fn is_candidate(self) -> bool {
         self.is_engine() || self == Stack::Tcp
@@ -197,7 +202,7 @@ impl FromStr for StackAt {
     fn from_str(text: &str) -> Result<StackAt, Fault> {
         let Some((stack, interface)) = text.split_once(':') else { return text.parse().map(Stack::into) };
         let stack: Stack = stack.parse()?;
-        if !matches!(stack, Stack::EngineAfxdp | Stack::EngineXdp) || interface.is_empty() {
+        if !stack.attaches() || interface.is_empty() {
             let cause = if interface.is_empty() { "no interface is named" } else { "it works at no interface" };
             return Err(Fault::new(format!("stack '{text}'"), cause, "name one for afxdp or xdp, or leave it out"));
         }
@@ -310,6 +315,21 @@ impl PointSpec {
         let canonical = serde_json::to_vec(self).expect("a point always serializes");
         let digest = Sha256::digest(canonical);
         PointKey(digest[..16].iter().map(|byte| format!("{byte:02x}")).collect())
+    }
+
+    /// The lab's pair of interfaces that its packets pass: a stack that attaches there has one of its own, unless it was asked
+    /// for at a named one.
+    pub fn lab_link(&self) -> u8 {
+        match (self.stack, &self.path, &self.interface) {
+            (Stack::EngineAfxdp, Path::Lab, None) => 1,
+            (Stack::EngineXdp, Path::Lab, None) => 2,
+            _ => 0,
+        }
+    }
+
+    /// What its session must have an interface for itself with; `None` where sessions of other stacks stay open beside it.
+    pub fn alone(&self) -> Option<Stack> {
+        Some(self.stack).filter(|stack| stack.attaches() && self.lab_link() == 0)
     }
 
     /// What is compared: stack and placement, as the report names it.

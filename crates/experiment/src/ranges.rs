@@ -2,7 +2,7 @@
 
 use machine::{Bytes, CoreId, Reading, Site};
 
-use crate::comparison::{Answer, Paired, answer, leader};
+use crate::comparison::{Answer, Paired, Standing, alike, answer, leader};
 use crate::contrast::EQUALITY;
 use crate::findings::{Choice, Interval, PointFindings, Question, Reference, Rejected, SizeRange};
 use crate::point::{Contender, Metric, Path, Pattern, PointSpec, Stack};
@@ -13,6 +13,8 @@ use crate::statistics::median_interval;
 struct Decision<'a> {
     size: Bytes,
     kind: Kind,
+    /// By how much those may differ that are alike, as a share.
+    within: f64,
     /// Candidates between which the choice is open, the leader first; with a place, only that.
     between: Vec<&'a PointFindings>,
     points: Vec<&'a PointFindings>,
@@ -23,6 +25,7 @@ enum Kind {
     Better,
     NoWorse,
     Either,
+    Alike,
     CannotTell,
 }
 
@@ -63,13 +66,21 @@ fn decide(size: Bytes, points: Vec<&PointFindings>) -> Option<Decision<'_>> {
     let candidates: Vec<&PointFindings> =
         points.iter().copied().filter(|p| p.candidate && !p.samples.is_empty()).collect();
     let samples: Vec<&[Sample]> = candidates.iter().map(|p| p.samples.as_slice()).collect();
-    let (kind, between) = match answer(&samples, candidates.first()?.spec.pattern.metric())? {
+    let metric = candidates.first()?.spec.pattern.metric();
+    let mut within = 0.0;
+    let (kind, between) = match answer(&samples, metric)? {
         Answer::Place(one) => (Kind::Better, vec![one]),
         Answer::Safe(one) => (Kind::NoWorse, vec![one]),
         Answer::Either(between) => (Kind::Either, between),
-        Answer::Open(between) => (Kind::CannotTell, between),
+        Answer::Open(between) => match alike(&samples, metric, &between) {
+            Some(share) => {
+                within = share;
+                (Kind::Alike, between)
+            }
+            None => (Kind::CannotTell, between),
+        },
     };
-    Some(Decision { size, kind, between: between.into_iter().map(|nth| candidates[nth]).collect(), points })
+    Some(Decision { size, kind, within, between: between.into_iter().map(|nth| candidates[nth]).collect(), points })
 }
 
 fn row(question: Question, pattern: Pattern, run: &[Decision]) -> SizeRange {
@@ -79,6 +90,7 @@ fn row(question: Question, pattern: Pattern, run: &[Decision]) -> SizeRange {
     let choice = match first.kind {
         Kind::Better | Kind::NoWorse => Choice::Place(held.clone()),
         Kind::Either => Choice::Either(between()),
+        Kind::Alike => Choice::Alike { between: between(), within: run.iter().map(|d| d.within).fold(0.0, f64::max) },
         Kind::CannotTell => Choice::CannotTell { between: between(), why: why_open(run) },
     };
     let placed = matches!(first.kind, Kind::Better | Kind::NoWorse);
@@ -87,6 +99,10 @@ fn row(question: Question, pattern: Pattern, run: &[Decision]) -> SizeRange {
         over_the_next_best(run, &held, |a, b| Paired::cost(&a.samples, &b.samples))
             .filter(|cost| cost.low > 1.0 + EQUALITY)
     });
+    let level = |decision: &Decision, other: &Contender| {
+        let pair = find(decision, &held).zip(find(decision, other)).filter(|(_, other)| other.candidate);
+        pair.is_some_and(|(own, other)| performance(own, other).standing() != Standing::Better)
+    };
     let mut others: Vec<&PointFindings> = Vec::new();
     for decision in run {
         for point in &decision.points {
@@ -97,6 +113,8 @@ fn row(question: Question, pattern: Pattern, run: &[Decision]) -> SizeRange {
             }
         }
     }
+    let is_tie = |other: &Contender| placed && saving.is_none() && run.iter().all(|decision| level(decision, other));
+    let ties = others.iter().map(|point| point.spec.contender()).filter(is_tie).collect();
     let mut rejected = Vec::new();
     let mut references = Vec::new();
     for point in others {
@@ -121,6 +139,7 @@ fn row(question: Question, pattern: Pattern, run: &[Decision]) -> SizeRange {
         pattern,
         from: first.size,
         to: last.size,
+        ties,
         gain,
         saving,
         cpu_per_message: match placed {

@@ -24,12 +24,22 @@ pub fn rows(findings: &Findings, source: &str, taken: Nanoseconds) -> Vec<Row> {
             Pattern::MessageRate if point.spec.pattern.metric() == Metric::MessagesPerSecond => {
                 (Item::Message(way), values.map(|value| 1e9 / value).collect())
             }
+            // A rate of messages says it better where there is one.
+            Pattern::Stream if !findings.points.iter().any(|other| is_rate_of(other, &point.spec)) => {
+                (Item::Message(way), values.map(|value| point.spec.size.0 as f64 * 1e9 / value).collect())
+            }
             _ => return None,
         };
         let cost = Reading::Measured(predictive_interval(&values)?);
         Some(Row { item, size: Some(point.spec.size), cost, source: source.to_owned(), taken })
     };
     findings.points.iter().filter_map(row).collect()
+}
+
+/// Whether `of` is the rate of the messages that `spec` streams.
+fn is_rate_of(of: &PointFindings, spec: &PointSpec) -> bool {
+    of.spec.pattern == Pattern::MessageRate
+        && (of.spec.contender(), of.spec.size, &of.spec.path) == (spec.contender(), spec.size, &spec.path)
 }
 
 /// `None` where the point is of no way that a job's messages go.

@@ -1,11 +1,11 @@
 //! What a study has of each group, and what it would cost to have more.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use machine::{Bytes, Nanoseconds};
 
 use crate::clocks;
-use crate::comparison::{even_rounds, is_open};
+use crate::comparison::{even_rounds, is_beaten, is_open};
 use crate::contrast::looks;
 use crate::design::{Design, Group, REFERENCE_ROUNDS, places, too_short};
 use crate::findings::Question;
@@ -22,12 +22,51 @@ pub const FAILURES: usize = 2;
 pub struct Tally {
     pub design: Design,
     keys: Vec<Vec<PointKey>>,
+    /// Candidates that another is told to be better than: they get no more rounds.
+    beaten: HashSet<PointKey>,
 }
 
 impl Tally {
     pub fn of(design: &Design) -> Tally {
         let keys = design.groups.iter().map(|g| g.points.iter().map(PointSpec::key).collect()).collect();
-        Tally { design: design.clone(), keys }
+        Tally { design: design.clone(), keys, beaten: HashSet::new() }
+    }
+
+    /// At a look, takes candidates out that are told to be worse than another, of groups that have the first look's rounds.
+    pub fn take_out_beaten(&mut self, contents: &Contents) {
+        for group in self.groups() {
+            let rounds = self.rounds(contents, group).map_or(0, |rounds| rounds.len());
+            let is_look = looks().find(|look| *look as usize >= rounds).is_some_and(|look| look as usize == rounds);
+            if !is_look || self.design.groups[group].questions.contains(&Question::ProtocolCore) {
+                continue;
+            }
+            let candidates = self.candidates(contents, group);
+            let samples: Vec<&[Sample]> = candidates.iter().map(|(_, samples)| *samples).collect();
+            if even_rounds(&samples).len() < self.design.minimum_rounds as usize {
+                continue;
+            }
+            let points = self.keys[group].iter().zip(&self.design.groups[group].points);
+            let open = points.filter(|(key, _)| !self.is_beaten(key));
+            let worse = open.filter(|(_, spec)| self.is_told_worse(group, &candidates, spec));
+            let found: Vec<PointKey> = worse.map(|(key, _)| key.clone()).collect();
+            self.beaten.extend(found);
+        }
+    }
+
+    /// Whether another candidate is told to be better than `spec`, for each question that asks both.
+    fn is_told_worse(&self, group: usize, candidates: &[(&PointSpec, &[Sample])], spec: &PointSpec) -> bool {
+        let Group { questions, pattern, .. } = &self.design.groups[group];
+        let network = &self.design.grounds.network;
+        questions.iter().filter(|question| question.asks(spec, network)).all(|question| {
+            let asked: Vec<_> = candidates.iter().filter(|(other, _)| question.asks(other, network)).collect();
+            let samples: Vec<&[Sample]> = asked.iter().map(|(_, samples)| *samples).collect();
+            let at = asked.iter().position(|(other, _)| *other == spec);
+            at.is_some_and(|at| is_beaten(&samples, pattern.metric(), at))
+        })
+    }
+
+    pub fn is_beaten(&self, key: &PointKey) -> bool {
+        self.beaten.contains(key)
     }
 
     pub fn groups(&self) -> std::ops::Range<usize> {
@@ -45,10 +84,12 @@ impl Tally {
         measurable.map(|(key, spec)| (spec, contents.samples_of(key))).collect()
     }
 
-    /// Rounds in which all candidates of the group ran side by side; `None` where none can be measured.
+    /// Rounds in which all candidates of the group that are not beaten ran side by side; `None` where none can be measured.
     pub fn rounds(&self, contents: &Contents, group: usize) -> Option<Vec<u32>> {
-        let samples: Vec<&[Sample]> =
-            self.candidates(contents, group).into_iter().map(|(_, samples)| samples).collect();
+        let points = self.keys[group].iter().zip(&self.design.groups[group].points);
+        let measurable = points.filter(|(key, spec)| self.design.is_candidate(spec) && !contents.has_failed(key));
+        let open = measurable.filter(|(key, _)| !self.is_beaten(key));
+        let samples: Vec<&[Sample]> = open.map(|(key, _)| contents.samples_of(key)).collect();
         (!samples.is_empty()).then(|| even_rounds(&samples))
     }
 
@@ -107,7 +148,8 @@ impl Tally {
         let has = self.rounds(contents, group).map_or(usize::MAX, |rounds| rounds.len());
         let missing = u64::from(rounds).saturating_sub(has as u64);
         let points = self.keys[group].iter().zip(&self.design.groups[group].points);
-        let measurable = points.filter(|(key, spec)| self.design.is_candidate(spec) && !contents.has_failed(key));
+        let asked = |key: &PointKey, spec: &PointSpec| self.design.is_candidate(spec) && !self.is_beaten(key);
+        let measurable = points.filter(|(key, spec)| asked(key, spec) && !contents.has_failed(key));
         Nanoseconds(measurable.map(|(key, _)| missing * contents.typical_block(key).0).sum())
     }
 

@@ -6,6 +6,7 @@ use machine::choice::Distance;
 use machine::count;
 
 use crate::cost::softirqs_missing;
+use crate::decision::decisions;
 use crate::findings::{Nearness, PointFindings, Question, Verdict};
 use crate::nearness;
 use crate::point::Path;
@@ -29,6 +30,7 @@ pub fn judge(points: &[PointFindings], network: &Path, distance: Option<Distance
     let open: BTreeSet<_> = rows.iter().filter(|r| !r.choice.is_told()).map(|r| (r.question, r.pattern)).collect();
     let told = !receiver.is_empty() && receiver.iter().all(|line| line.told);
     Verdict {
+        decisions: decisions(points),
         lines: lines(&rows, &sweep),
         asked: of_rows.len() + usize::from(!receiver.is_empty()),
         answered: of_rows.len() - open.len() + usize::from(told),

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use machine::{Bytes, CoreId, Site};
+use machine::Bytes;
 
 use crate::comparison::Standing;
 use crate::contrast::EQUALITY;
-use crate::findings::{Choice, Interval, Line, Question, SizeRange, SweepRow};
+use crate::findings::{Choice, Decision, Interval, Line, Loss, Question, SizeRange, SweepRow};
 use crate::point::{Contender, Pattern, Receiver};
+use crate::stretch::{Answer, Gain, Place, Stretch, joined};
 use crate::sweep::{Side, side};
 
 /// Patterns that ask for the same thing, the one that runs at every size first.
@@ -27,87 +28,62 @@ pub fn lines(rows: &[SizeRange], sweep: &[SweepRow]) -> Vec<Line> {
     lines
 }
 
-/// What a stretch of sizes is answered with.
-#[derive(Debug, Clone, PartialEq)]
-struct Stretch {
-    from: Bytes,
-    to: Bytes,
-    answer: Answer,
-    gains: Vec<Gain>,
+/// The first answer: one choice for all sizes, and the most that it loses anywhere.
+pub fn decision(of: &Decision) -> Line {
+    let place = Place::of(&of.choice).name();
+    let others: Vec<String> = of.open.iter().map(|open| Place::of(open).name()).collect();
+    let behind = match of.loses.median {
+        loses if loses <= 1.0 + EQUALITY => "nowhere behind the best".to_owned(),
+        loses => format!("at most {}x behind the best at any size", short(loses)),
+    };
+    let gain = of.gain.map(|gain| format!(", {}x faster than TCP for short messages", short(gain.median)));
+    let of_choice = behind + &gain.unwrap_or_default();
+    let answer = match (others.as_slice(), of.tie) {
+        ([], _) => format!("{place}; {of_choice}"),
+        (others, true) => format!("either {place} or {}; {of_choice}", others.join(" or ")),
+        (others, false) => format!("cannot tell {place} from {}; {place} is {of_choice}", others.join(" or ")),
+    };
+    Line { asked: place_of(of.question).into(), answer, told: of.open.is_empty() || of.tie }
 }
 
-#[derive(Debug, Clone, PartialEq)]
-enum Answer {
-    At(Place),
-    Either(BTreeSet<Place>),
-    CannotTell(BTreeSet<Place>),
-}
-
-impl Answer {
-    /// Whether one who does as `other` says does what this answer asks for.
-    fn allows(&self, other: &Answer) -> bool {
-        match (self, other) {
-            (Answer::Either(places), Answer::At(place)) => places.contains(place),
-            _ => self == other,
+/// What each contender of a decision loses where it loses most, the least first.
+pub fn largest_losses(of: &Decision) -> Vec<String> {
+    let mut largest: Vec<&Loss> = Vec::new();
+    for loss in &of.losses {
+        match largest.iter_mut().find(|known| known.contender == loss.contender) {
+            Some(known) if loss.loss.median > known.loss.median => *known = loss,
+            Some(_) => {}
+            None => largest.push(loss),
         }
     }
+    largest.sort_by(|one, other| one.loss.median.total_cmp(&other.loss.median));
+    let words = |of: &&Loss| {
+        let Loss { contender, pattern, size, best, loss } = of;
+        let place = Place::of(contender).name();
+        match loss.median <= 1.0 {
+            true => format!("{place}: nowhere behind"),
+            false => {
+                let (best, name) = (Place::of(best).name(), name(*pattern));
+                format!("{place}: at most {} behind, {name} at {size}, where {best} is best", loss.ratio(2, "x"))
+            }
+        }
+    };
+    largest.iter().map(words).collect()
 }
 
-/// Where message processing runs; for the receiver, whether it has the protocol's core or another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
-    Application,
-    Core(CoreId),
-    Kernel,
-    Together,
-    Apart,
-}
-
-impl Place {
-    fn of(contender: &Contender) -> Place {
-        match &contender.placement {
-            Site::Core(core) => Place::Core(*core),
-            _ if contender.stack.is_engine() => Place::Application,
-            _ => Place::Kernel,
-        }
+fn place_of(question: Question) -> &'static str {
+    match question {
+        Question::SameHost => "Same host",
+        _ => "Between hosts",
     }
-
-    fn name(self) -> String {
-        match self {
-            Place::Application => "application".into(),
-            Place::Core(core) => core.to_string(),
-            Place::Kernel => "kernel".into(),
-            Place::Together => "together".into(),
-            Place::Apart => "apart".into(),
-        }
-    }
-
-    fn adverb(self) -> String {
-        match self {
-            Place::Application | Place::Kernel => format!("in the {}", self.name()),
-            Place::Core(_) => format!("on {}", self.name()),
-            Place::Together | Place::Apart => self.name(),
-        }
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Gain {
-    Faster(f64),
-    Cheaper(f64),
-    /// As fast or faster.
-    NoSlower,
 }
 
 fn of_question(question: Question, rows: &[&SizeRange]) -> Vec<Line> {
-    let place = match question {
-        Question::SameHost => "Same host",
-        _ => "Between hosts",
-    };
-    let common = rows.iter().map(|row| answer(row)).find(|a| rows.iter().all(|row| answer(row).allows(a)));
-    if let (Some(answer), Some(first)) = (common, rows.iter().find(|row| row.from != row.to)) {
-        let gains = rows.iter().filter_map(|row| gain(row)).collect();
-        return vec![line(format!("{place}, any size"), &Stretch { answer, gains, ..stretch(first) })];
+    let place = place_of(question);
+    let mut stretches = rows.iter().map(|row| stretch(row));
+    let common = stretches.next().and_then(|first| stretches.try_fold(first, |all, next| all.with(&next)));
+    if let Some(common) = common.filter(|_| rows.iter().any(|row| row.from != row.to)) {
+        return vec![line(format!("{place}, any size"), &common)];
     }
     AIMS.iter().flat_map(|aim| of_aim(place, aim, rows)).collect()
 }
@@ -117,24 +93,27 @@ fn of_aim(place: &str, aim: &[Pattern], rows: &[&SizeRange]) -> Vec<Line> {
     let mut main: Option<(Pattern, Vec<Stretch>)> = None;
     let mut apart = Vec::new();
     for &pattern in aim {
-        let own: Vec<&SizeRange> = rows.iter().copied().filter(|row| row.pattern == pattern).collect();
+        let own: Vec<Stretch> = rows.iter().filter(|row| row.pattern == pattern).map(|row| stretch(row)).collect();
         let Some((_, stretches)) = main.as_mut() else {
-            main = (!own.is_empty()).then(|| (pattern, joined(own.into_iter().map(stretch))));
+            main = (!own.is_empty()).then(|| (pattern, joined(own)));
             continue;
         };
         let all = own.len();
         let mut other = Vec::new();
         for row in own {
-            let mut met = stretches.iter_mut().filter(|s| row.from <= s.to && s.from <= row.to).collect::<Vec<_>>();
-            let agrees = met.iter().all(|s| answer(row).allows(&s.answer));
+            let mut met: Vec<&mut Stretch> =
+                stretches.iter_mut().filter(|s| row.from <= s.to && s.from <= row.to).collect();
+            let agrees = met.iter().all(|s| row.agrees(s));
             match met.first_mut() {
-                Some(first) if agrees => first.gains.extend(gain(row)),
+                Some(first) if agrees => {
+                    first.allowed.retain(|place| row.allowed.contains(place));
+                    first.rows.extend(row.rows);
+                }
                 _ => other.push(row),
             }
         }
         let whole = other.len() == all;
-        let stretches = joined(other.into_iter().map(stretch));
-        apart.extend(of_track(&format!("{place}, {}", name(pattern)), &stretches, whole));
+        apart.extend(of_track(&format!("{place}, {}", name(pattern)), &joined(other), whole));
     }
     let main = main.map(|(pattern, stretches)| of_track(&format!("{place}, {}", name(pattern)), &stretches, true));
     main.into_iter().flatten().chain(apart).collect()
@@ -153,33 +132,16 @@ fn of_track(asked: &str, stretches: &[Stretch], whole: bool) -> Vec<Line> {
     stretches.iter().enumerate().map(|(nth, s)| line(format!("{asked}{}", reach(nth, s)), s)).collect()
 }
 
-/// A stretch in which either place does joins the one before or after it whose place is among the two.
-fn joined(stretches: impl Iterator<Item = Stretch>) -> Vec<Stretch> {
-    let mut joined: Vec<Stretch> = Vec::new();
-    for mut next in stretches {
-        match joined.last_mut() {
-            Some(last) if next.answer.allows(&last.answer) => {
-                last.to = next.to;
-                last.gains.append(&mut next.gains);
-            }
-            Some(last) if last.answer.allows(&next.answer) => *last = Stretch { from: last.from, ..next },
-            _ => joined.push(next),
-        }
-    }
-    joined
-}
-
 fn stretch(row: &SizeRange) -> Stretch {
-    Stretch { from: row.from, to: row.to, answer: answer(row), gains: gain(row).into_iter().collect() }
-}
-
-fn answer(row: &SizeRange) -> Answer {
-    let places = || row.choice.contenders().iter().map(Place::of).collect();
-    match &row.choice {
+    let places = |of: &[Contender]| of.iter().map(Place::of).collect::<BTreeSet<Place>>();
+    let between = places(row.choice.contenders());
+    let answer = match &row.choice {
         Choice::Place(contender) => Answer::At(Place::of(contender)),
-        Choice::Either(_) => Answer::Either(places()),
-        Choice::CannotTell { .. } => Answer::CannotTell(places()),
-    }
+        Choice::Either(_) | Choice::Alike { .. } => Answer::Either(between.clone()),
+        Choice::CannotTell { .. } => Answer::CannotTell(between.clone()),
+    };
+    let allowed = between.into_iter().chain(places(&row.ties)).collect();
+    Stretch { from: row.from, to: row.to, allowed, rows: vec![(answer, gain(row))] }
 }
 
 fn gain(row: &SizeRange) -> Option<Gain> {
@@ -192,18 +154,19 @@ fn gain(row: &SizeRange) -> Option<Gain> {
 }
 
 fn line(asked: String, stretch: &Stretch) -> Line {
-    let answer = match &stretch.answer {
-        Answer::At(place) => place.adverb() + &gained(&stretch.gains),
+    let found = stretch.answer();
+    let answer = match &found {
+        Answer::At(place) => place.name() + &gained(&stretch.gains(*place)),
         Answer::Either(places) => match names(places).as_slice() {
             [one, other] => format!("either, {one} or {other}"),
-            _ => "all alike".into(),
+            more => format!("any of {}", more.join(", ")),
         },
         Answer::CannotTell(places) => match names(places).as_slice() {
             [one, other] => format!("cannot tell {one} from {other}"),
-            _ => "cannot tell".into(),
+            more => format!("cannot tell {}", more.join(", ")),
         },
     };
-    Line { asked, answer, told: !matches!(stretch.answer, Answer::CannotTell(_)) }
+    Line { asked, answer, told: !matches!(found, Answer::CannotTell(_)) }
 }
 
 fn names(places: &BTreeSet<Place>) -> Vec<String> {
@@ -267,12 +230,11 @@ fn of_sweep(rows: &[SweepRow]) -> Vec<Line> {
             tracks.push((receiver, stretches));
         }
     }
-    let answers =
-        |stretches: &[Stretch]| stretches.iter().map(|s| (s.from, s.to, s.answer.clone())).collect::<Vec<_>>();
+    let answers = |stretches: &[Stretch]| stretches.iter().map(|s| (s.from, s.to, s.answer())).collect::<Vec<_>>();
     match tracks.as_slice() {
         [(_, reads), (_, works)] if answers(reads) == answers(works) => {
             let both =
-                reads.iter().zip(works).map(|(r, w)| Stretch { gains: [&r.gains[..], &w.gains].concat(), ..r.clone() });
+                reads.iter().zip(works).map(|(r, w)| Stretch { rows: [&r.rows[..], &w.rows].concat(), ..r.clone() });
             of_track("Protocol core and receiver", &both.collect::<Vec<_>>(), true)
         }
         apart => apart
@@ -298,21 +260,22 @@ fn beside_or_away(size: Bytes, others: &[&SweepRow]) -> Option<Stretch> {
     let gain = by(best)?;
     let standings: Vec<Standing> = others.iter().filter_map(|row| row.standing).collect();
     let both = || BTreeSet::from([Place::Together, Place::Apart]);
-    let gained = |faster: bool, by| vec![if faster { Gain::Faster(by) } else { Gain::NoSlower }];
+    let gained = |faster: bool, by| Some(if faster { Gain::Faster(by) } else { Gain::NoSlower });
     let (answer, gains) = match best.standing.and_then(|best| side(best, &standings)) {
         Some(Side::Apart) => (Answer::At(Place::Apart), gained(best.standing == Some(Standing::Better), gain)),
         Some(Side::Together) => {
             (Answer::At(Place::Together), gained(best.standing == Some(Standing::Worse), 1.0 / gain))
         }
-        Some(Side::Either) => (Answer::Either(both()), vec![]),
-        None => (Answer::CannotTell(both()), vec![]),
+        Some(Side::Either) => (Answer::Either(both()), None),
+        None => (Answer::CannotTell(both()), None),
     };
-    Some(Stretch { from: size, to: size, answer, gains })
+    let allowed = if let Answer::At(place) = answer { BTreeSet::from([place]) } else { both() };
+    Some(Stretch { from: size, to: size, allowed, rows: vec![(answer, gains)] })
 }
 
 #[cfg(test)]
 mod tests {
-    use machine::Reading;
+    use machine::{CoreId, Reading, Site};
 
     use super::*;
     use crate::point::{Path, PointKey, Stack};
@@ -351,6 +314,7 @@ mod tests {
             from: Bytes(from),
             to: Bytes(to),
             choice: choice.clone(),
+            ties: vec![],
             gain: placed.then(|| interval(gain)),
             saving: (placed && gain < 1.0).then(|| interval(1.0 / gain)),
             cpu_per_message: Reading::absent("not asked"),
@@ -443,11 +407,11 @@ mod tests {
             host(Pattern::Stream, (512, 512), &either, 1.0),
             host(Pattern::MessageRate, (8, 8), &engine, 12.0),
         ];
-        assert_eq!(said(&all), ["Same host, any size: in the application, 4.1–30x faster"]);
+        assert_eq!(said(&all), ["Same host, any size: shm, 4.1–30x faster"]);
         let no_slower = host(Pattern::PingPong, (128, 1 << 20), &engine, 1.0);
-        assert_eq!(said(std::slice::from_ref(&no_slower)), ["Same host, any size: in the application, no slower"]);
+        assert_eq!(said(std::slice::from_ref(&no_slower)), ["Same host, any size: shm, no slower"]);
         let faster = host(Pattern::PingPong, (2, 64), &engine, 1.4);
-        assert_eq!(said(&[faster, no_slower]), ["Same host, any size: in the application, up to 1.40x faster"]);
+        assert_eq!(said(&[faster, no_slower]), ["Same host, any size: shm, up to 1.40x faster"]);
         let apart = [
             host(Pattern::PingPong, (2, 16 << 10), &engine, 1.4),
             host(Pattern::PingPong, (64 << 10, 1 << 20), &tcp, 2.1),
@@ -460,12 +424,79 @@ mod tests {
         assert_eq!(
             said(&apart),
             [
-                "Same host, latency, to 16 KiB: in the application, 1.40x faster",
-                "Same host, latency, from 64 KiB: in the kernel, 2.1x faster",
-                "Same host, bandwidth, any size: in the kernel, 1.20x faster",
-                "Same host, bidirectional, any size: in the application, 1.10x faster",
-                "Same host, windowed at 4 KiB: in the application, 1.30x faster",
-                "Same host, message-rate at 8 B: either, application or kernel",
+                "Same host, latency, to 16 KiB: shm, 1.40x faster",
+                "Same host, latency, from 64 KiB: TCP, 2.1x faster",
+                "Same host, bandwidth, any size: TCP, 1.20x faster",
+                "Same host, bidirectional, any size: shm, 1.10x faster",
+                "Same host, windowed at 4 KiB: shm, 1.30x faster",
+                "Same host, message-rate at 8 B: either, shm or TCP",
+            ]
+        );
+    }
+
+    #[test]
+    fn neighbours_whose_order_is_not_told_apart_share_a_line() {
+        let [udp, afxdp, tcp] = [Stack::EngineUdp, Stack::EngineAfxdp, Stack::Tcp].map(|of| contender(of, Site::App));
+        let between = |pattern, sizes, choice: &Choice, gain| row(Question::BetweenHosts, pattern, sizes, choice, gain);
+        let short = between(Pattern::PingPong, (2, 512), &Choice::Place(udp.clone()), 1.4);
+        let open = Choice::CannotTell { between: vec![afxdp.clone(), udp.clone()], why: String::new() };
+        let middle = between(Pattern::PingPong, (4 << 10, 4 << 10), &open, 1.0);
+        let long = between(Pattern::PingPong, (64 << 10, 1 << 20), &Choice::Place(afxdp.clone()), 1.2);
+        let tied = SizeRange { ties: vec![udp.clone()], ..long.clone() };
+        assert_eq!(
+            said(&[short.clone(), middle.clone(), tied]),
+            ["Between hosts, any size: UDP, up to 1.40x faster"],
+            "UDP is told to be worse nowhere"
+        );
+        assert_eq!(
+            said(&[short.clone(), middle, long.clone()]),
+            [
+                "Between hosts, latency, to 4 KiB: UDP, up to 1.40x faster",
+                "Between hosts, latency, from 64 KiB: AF_XDP, 1.20x faster"
+            ]
+        );
+        // Two that overlap in one place only.
+        let [one, other] = [[&udp, &tcp], [&tcp, &afxdp]].map(|of| Choice::Either(of.map(Contender::clone).to_vec()));
+        let rows =
+            [between(Pattern::PingPong, (2, 512), &one, 1.0), between(Pattern::PingPong, (4096, 8192), &other, 1.0)];
+        assert_eq!(said(&rows), ["Between hosts, any size: TCP"]);
+        let apart = between(Pattern::PingPong, (1 << 10, 2 << 10), &Choice::Place(tcp), 3.0);
+        assert_eq!(said(&[short, apart, long]).len(), 3);
+    }
+
+    #[test]
+    fn a_decision_names_the_choice_and_what_it_loses() {
+        let [udp, afxdp] = [Stack::EngineUdp, Stack::EngineAfxdp].map(|of| contender(of, Site::App));
+        let loss = |of: &Contender, size, loss| Loss {
+            contender: of.clone(),
+            pattern: Pattern::PingPong,
+            size: Bytes(size),
+            best: if of == &udp { afxdp.clone() } else { udp.clone() },
+            loss: interval(loss),
+        };
+        let found = Decision {
+            question: Question::BetweenHosts,
+            path: Path::Lab,
+            choice: afxdp.clone(),
+            open: vec![],
+            tie: false,
+            loses: interval(1.2),
+            at: (Pattern::PingPong, Bytes(8)),
+            gain: Some(interval(3.1)),
+            losses: vec![loss(&udp, 8, 1.9), loss(&udp, 64, 1.0), loss(&afxdp, 8, 1.0), loss(&afxdp, 64, 1.2)],
+        };
+        let said = |of: &Decision| decision(of).to_string();
+        let loses = "at most 1.20x behind the best at any size, 3.1x faster than TCP for short messages";
+        assert_eq!(said(&found), format!("Between hosts: AF_XDP; {loses}"));
+        let open = Decision { open: vec![udp.clone()], ..found.clone() };
+        assert_eq!(said(&open), format!("Between hosts: cannot tell AF_XDP from UDP; AF_XDP is {loses}"));
+        let tie = Decision { tie: true, loses: interval(1.0), gain: None, ..open };
+        assert_eq!(said(&tie), "Between hosts: either AF_XDP or UDP; nowhere behind the best");
+        assert_eq!(
+            largest_losses(&found),
+            [
+                "AF_XDP: at most 1.20x (1.20 .. 1.20) behind, latency at 64 B, where UDP is best",
+                "UDP: at most 1.90x (1.90 .. 1.90) behind, latency at 8 B, where AF_XDP is best"
             ]
         );
     }

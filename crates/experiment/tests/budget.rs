@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use crate::simulated::{Simulated, grounds, plausible, run};
+use crate::simulated::{Simulated, duel, grounds, plausible, run};
 use experiment::analysis::findings;
 use experiment::comparison::even_rounds;
 use experiment::design::{Design, Grounds, MINIMUM_ROUNDS, REFERENCE_ROUNDS};
 use experiment::findings::Findings;
-use experiment::point::PointSpec;
+use experiment::point::{PointSpec, Stack};
 use experiment::store::{Contents, Study};
 use machine::{Nanoseconds, Site};
 
@@ -95,6 +95,40 @@ fn what_a_budget_does_not_hold_is_left_out_whole_and_the_one_that_is_named_holds
     let (whole, _) = with(enough * 1_000_000_000);
     assert_eq!(left_out(&whole), None);
     assert!(whole.points.len() > short.points.len());
+}
+
+#[test]
+#[ignore = "make check"]
+fn a_study_of_every_network_answers_all_its_questions_within_the_default_budget() {
+    let networks = vec![Stack::EngineAfxdp.into(), Stack::EngineXdp.into()];
+    let design = Design::of(Grounds { networks, ..grounds() }).unwrap();
+    let mut runner = Simulated { cost: |_| milliseconds(60), ..Simulated::new(plausible, 7) };
+    let (study, contents) = run(&design, &mut runner, 7);
+    assert!(study.spent.0 <= design.grounds.budget.0 * 9 / 8, "{}", study.spent);
+    let findings = findings(&study, &contents);
+    assert_eq!(findings.verdict.answered, findings.verdict.asked, "{:#?}", findings.verdict.lines);
+    assert_eq!(findings.verdict.decisions.len(), 2);
+}
+
+#[test]
+fn who_is_beaten_gets_no_more_rounds() {
+    fn close(spec: &PointSpec) -> machine::Result<(f64, f64)> {
+        let value = if spec.stack == Stack::Tcp { 9_000.0 } else { 5_000.0 };
+        Ok((value, 5_000.0))
+    }
+    let mut design = duel();
+    let third = PointSpec { stack: Stack::EngineAfxdp, ..design.groups[0].points[0].clone() };
+    design.groups[0].points.push(third);
+    // Noise in which equals take many rounds to tell.
+    let mut runner = Simulated { noise: 0.05, ..Simulated::new(close, 6) };
+    let (_, contents) = run(&design, &mut runner, 6);
+    let rounds = |stack: Stack| {
+        let spec = design.groups[0].points.iter().find(|spec| spec.stack == stack).unwrap();
+        contents.samples[&spec.key()].len()
+    };
+    assert_eq!(rounds(Stack::Tcp), MINIMUM_ROUNDS as usize);
+    assert!(rounds(Stack::EngineUdp) > 2 * MINIMUM_ROUNDS as usize);
+    assert_eq!(rounds(Stack::EngineUdp), rounds(Stack::EngineAfxdp));
 }
 
 #[test]

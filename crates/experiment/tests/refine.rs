@@ -3,7 +3,7 @@
 #[allow(dead_code, reason = "shared by several tests")]
 use crate::fixture;
 use experiment::ledger::{Ledger, tallies};
-use experiment::point::Path;
+use experiment::point::{Path, Pattern};
 use experiment::refine;
 use machine::Nanoseconds;
 
@@ -21,6 +21,21 @@ fn the_next_study_is_held_against_the_one_before() {
     refine::hold(&mut ledger, &findings, "plimsoll study 2", Nanoseconds(2)).unwrap();
     let [tally] = &tallies(&ledger)[..] else { panic!("one kind") };
     assert_eq!((tally.settled.len(), tally.held()), (open, open));
+}
+
+#[test]
+fn messages_of_a_stream_are_costs_where_no_rate_was_measured() {
+    let mut findings = fixture::findings();
+    let is_message = |row: &machine::costs::Row| matches!(row.item, machine::costs::Item::Message(_));
+    let rows =
+        |findings: &_| refine::rows(findings, "study", Nanoseconds(1)).iter().filter(|row| is_message(row)).count();
+    let rates = rows(&findings);
+    for point in findings.points.iter_mut().filter(|point| point.spec.pattern == Pattern::PingPong) {
+        point.spec.pattern = Pattern::Stream;
+    }
+    assert_eq!(rows(&findings), rates, "a rate says it better");
+    findings.points.retain(|point| point.spec.pattern != Pattern::MessageRate);
+    assert!(rates > 0 && rows(&findings) > 0);
 }
 
 #[test]

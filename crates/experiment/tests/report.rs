@@ -25,6 +25,7 @@ fn without_reasons_the_lines_come_first_and_the_rows_not_at_all() {
     let lines = findings.verdict.lines.iter().map(|line| format!("{:<32}  {}", line.asked, line.answer));
     let verdict = lines.collect::<Vec<_>>().join("\n");
     assert!(text.contains(&verdict), "{text}");
+    assert!(text.starts_with("Same host: ") && text.contains("\n  plimsoll mpirun"), "a choice comes first: {text}");
     assert!(!text.contains("Latency, ping-pong") && !text.contains("of CPU a message"), "{text}");
 }
 
@@ -108,6 +109,7 @@ fn a_study_without_a_point_still_reports() {
     let empty = Findings {
         machine: vec![],
         verdict: Verdict {
+            decisions: vec![],
             lines: vec![],
             asked: 0,
             answered: 0,

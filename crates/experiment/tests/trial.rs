@@ -5,9 +5,12 @@ use experiment::clocks::Clocks;
 use experiment::contrast::{Says, looks};
 use experiment::random::Random;
 use experiment::trial::Runs;
+use experiment::trial::aside::{Aside, Stage};
 use experiment::trial::check::Check;
+use experiment::trial::conditions::{Conditions, Ignored};
 use experiment::trial::conduct::{Commands, End, Observer, Ran, conduct};
 use experiment::trial::design::{Arm, Design};
+use experiment::trial::export::{self, Format};
 use experiment::trial::judgement::{Best, Judgement, differences, judge};
 use experiment::trial::merit::Merit;
 use experiment::trial::page;
@@ -23,6 +26,10 @@ struct Simulated {
     noise: f64,
     clock: u64,
     runs: Vec<String>,
+    /// All that was run, in its order: `1`, or `setup 1` beside it.
+    all: Vec<String>,
+    /// The command beside the runs that fails.
+    breaks: Option<Stage>,
     /// What a run prints, and why it fails.
     says: fn(&str, usize) -> (String, Option<String>),
     /// How near the cores are and how much slower all is, at a time.
@@ -41,6 +48,8 @@ impl Simulated {
             noise,
             clock: 0,
             runs: vec![],
+            all: vec![],
+            breaks: None,
             says,
             machine: |_| (50_000, 1.0),
             mhz: |_| 3000,
@@ -64,12 +73,33 @@ impl Commands for Simulated {
         let after = (self.machine)(self.clock).0;
         let (said, failure) = (self.says)(&arm.command[0], self.runs.len());
         self.runs.push(arm.command[0].clone());
+        self.all.push(arm.command[0].clone());
         let probe = |ps| Some(Probe { half_round_trip_ps: ps });
         let probes = [probe(before), probe(after)];
         let clocks = [slow, clocks((self.mhz)(self.clock))];
         let complained = String::new();
         let status = failure.as_ref().map(|_| 7);
-        Ok(Ran { started, elapsed, mpi: None, cpu: None, said, complained, failure, status, probes, clocks })
+        let (mpi, cpu, system) = (None, Some(elapsed), Some(Nanoseconds(elapsed.0 / 4)));
+        Ok(Ran { started, elapsed, mpi, cpu, system, said, complained, failure, status, probes, clocks })
+    }
+
+    /// Takes as long as a run of 1 s, and is named by its only word.
+    fn aside(&mut self, arm: &Arm, stage: Stage, words: &[String], _: Nanoseconds) -> Result<Ran> {
+        self.all.push(format!("{} {}", words[0], arm.command[0]));
+        self.clock += SECOND;
+        Ok(Ran {
+            started: Nanoseconds(self.clock),
+            elapsed: Nanoseconds(SECOND),
+            mpi: None,
+            cpu: None,
+            system: None,
+            said: String::new(),
+            complained: String::new(),
+            failure: (self.breaks == Some(stage)).then(|| "exit code 9: no room".to_owned()),
+            status: None,
+            probes: [None; 2],
+            clocks: Default::default(),
+        })
     }
 
     fn now(&self) -> Nanoseconds {
@@ -106,7 +136,16 @@ fn design(arms: &[&str]) -> Design {
         folder: ".".into(),
         programs: vec![],
         nodes: String::new(),
+        conditions: Conditions::default(),
     }
+}
+
+/// With all commands beside the runs of both arms.
+fn surrounded() -> Design {
+    let word = |stage: Stage| vec![stage.name().to_owned()];
+    let [setup, prepare, conclude, cleanup] = Stage::ALL.map(word);
+    let aside = vec![Aside { setup, prepare, conclude, cleanup }; 2];
+    Design { conditions: Conditions { aside, ..Conditions::default() }, ..design(&["1", "2"]) }
 }
 
 struct Conducted {
@@ -306,7 +345,7 @@ fn a_trial_goes_on_where_it_was_cut_short() {
             assert_eq!(judge(&design, &all).best, Best::One(0));
             store.finish(&trial, Nanoseconds(1)).unwrap();
             assert_eq!(store.unfinished(&design, "host").unwrap(), None);
-            assert_eq!(store.latest().unwrap().id, trial.id);
+            assert_eq!(store.trial(None).unwrap().id, trial.id);
             return;
         }
     }
@@ -333,6 +372,216 @@ fn a_trial_that_goes_on_decides_at_its_looks_alone() {
         let rounds = judge(&trial.design, &runs).rounds(2);
         assert!(looks().take_while(|look| *look as usize <= rounds).any(|look| look as usize == rounds), "{rounds}");
     }
+}
+
+#[test]
+fn each_run_is_prepared_and_concluded_and_each_arm_set_up_and_cleaned_up_once() {
+    let mut machine = Simulated::new(1, 0.001);
+    let Conducted { runs, end, judgement, .. } = carry_out(surrounded(), &mut machine, 600).unwrap();
+    assert_eq!((end, judgement.best), (End::Settled, Best::One(0)));
+    let count = |what: &str| machine.all.iter().filter(|of| *of == what).count();
+    for (arm, name) in ["1", "2"].into_iter().enumerate() {
+        assert_eq!([count(&format!("setup {name}")), count(&format!("cleanup {name}"))], [1, 1]);
+        let around = [count(&format!("prepare {name}")), count(name), count(&format!("conclude {name}"))];
+        assert_eq!(around, [runs.done[arm].len(); 3]);
+    }
+    assert_eq!(machine.all[..4], ["setup 1", "prepare 1", "1", "conclude 1"]);
+    assert_eq!(machine.all[machine.all.len() - 2..], ["cleanup 1", "cleanup 2"]);
+    assert!(runs.measured(0).all(|run| run.elapsed.0 < 2 * SECOND), "their time is none of the runs'");
+    assert!(runs.spent.0 >= (machine.all.len() as u64 - 2) * SECOND, "and the budget is of all of it");
+}
+
+#[test]
+fn a_command_beside_the_runs_that_fails_ends_the_trial_and_all_is_cleaned_up() {
+    for (breaks, last) in [
+        (Stage::Setup, &["setup 1", "cleanup 1"][..]),
+        (Stage::Prepare, &["setup 1", "prepare 1", "cleanup 1"]),
+        (Stage::Conclude, &["setup 1", "prepare 1", "1", "conclude 1", "cleanup 1"]),
+    ] {
+        let mut machine = Simulated { breaks: Some(breaks), ..Simulated::new(1, 0.001) };
+        let fault = carry_out(surrounded(), &mut machine, 600).err().unwrap().to_string();
+        let name = breaks.name();
+        assert!(fault.starts_with(&format!("A, 1: --{name} {name}: exit code 9: no room. Next: ")), "{fault}");
+        assert_eq!(machine.all, last);
+    }
+    let mut machine = Simulated { breaks: Some(Stage::Cleanup), ..Simulated::new(1, 0.001) };
+    let fault = carry_out(surrounded(), &mut machine, 600).err().unwrap().to_string();
+    assert!(fault.contains("--cleanup") && machine.all.ends_with(&["cleanup 1".into(), "cleanup 2".into()]), "{fault}");
+}
+
+#[test]
+fn what_was_set_up_is_cleaned_up_after_an_interruption() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Store::open(&folder.path().join("try.sqlite")).unwrap();
+    let trial = store.begin(surrounded(), 1, "host", "0", Nanoseconds(0)).unwrap();
+    let mut machine = Simulated::new(1, 0.001);
+    let left = std::cell::Cell::new(1_u32);
+    let stop = || left.replace(left.get().saturating_sub(1)) == 0;
+    let budget = Nanoseconds(600 * SECOND);
+    let (_, end) = conduct(&mut store, &trial, &mut machine, &mut Notes::default(), budget, &stop).unwrap();
+    assert_eq!(end, End::Interrupted);
+    assert_eq!(machine.all, ["setup 1", "prepare 1", "1", "conclude 1", "cleanup 1"]);
+}
+
+#[test]
+fn a_run_counts_that_ends_with_an_ignored_status() {
+    let says = |_: &str, _| ("x".to_owned(), Some("exit code 7: it says so".to_owned()));
+    let with = |ignored| {
+        let conditions = Conditions { ignored, ..Conditions::default() };
+        let mut machine = Simulated { says, ..Simulated::new(1, 0.01) };
+        carry_out(Design { conditions, ..design(&["1", "0.5"]) }, &mut machine, 600)
+    };
+    for ignored in [Ignored::All, Ignored::Only(vec![3, 7])] {
+        let Conducted { trial, runs, end, judgement, .. } = with(ignored).unwrap();
+        assert_eq!((end, &judgement.best), (End::Settled, &Best::One(1)));
+        assert!(runs.measured(0).all(|run| run.status == Some(7)));
+        let said = terminal::render(&trial.design, &runs, &judgement, end);
+        assert!(said.contains("B: 6 of 6 runs ended with another exit status than 0; they count"), "{said}");
+    }
+    for ignored in [Ignored::None, Ignored::Only(vec![1, 2])] {
+        let fault = with(ignored).err().unwrap().to_string();
+        assert!(fault.contains("exit code 7: it says so") && fault.contains("--ignore-failure"), "{fault}");
+    }
+}
+
+#[test]
+fn too_few_rounds_give_no_interval() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Store::open(&folder.path().join("try.sqlite")).unwrap();
+    let trial = store.begin(design(&["1", "2"]), 1, "host", "0", Nanoseconds(0)).unwrap();
+    let mut machine = Simulated::new(1, 0.01);
+    // Both warm up, and two rounds follow.
+    let left = std::cell::Cell::new(6_u32);
+    let stop = || left.replace(left.get().saturating_sub(1)) == 0;
+    let budget = Nanoseconds(600 * SECOND);
+    let (runs, end) = conduct(&mut store, &trial, &mut machine, &mut Notes::default(), budget, &stop).unwrap();
+    let judgement = judge(&trial.design, &runs);
+    let said = terminal::render(&trial.design, &runs, &judgement, end);
+    assert!(said.contains("  B  2  cannot tell: 2 of 6 rounds\n"), "{said}");
+    assert!(said.contains("Cannot tell A and B apart: 2 of 6 rounds.") && !said.contains(" .. "), "{said}");
+    assert!(!page::render(&trial, &runs, &judgement, end).contains("after 2 rounds"));
+    let json: serde_json::Value =
+        serde_json::from_str(&export::render(Format::Json, &trial, &runs, &judgement)).unwrap();
+    assert!(json["arms"][1]["over_first"].is_null() && json["arms"][1]["rounds_compared"] == 2, "{json}");
+}
+
+#[test]
+fn rounds_that_are_all_the_same_have_no_interval_of_zero_width() {
+    let mut machine = Simulated::new(1, 0.0);
+    let Conducted { trial, runs, end, judgement, .. } = carry_out(design(&["1", "2"]), &mut machine, 600).unwrap();
+    let said = terminal::render(&trial.design, &runs, &judgement, end);
+    assert!(said.contains("  B  2  100 % slower (the same in all 6 rounds)\n"), "{said}");
+    assert!(said.contains("mean 1.000 ± 0 s, min 1.000 s, max 1.000 s, median 1.000 s"), "{said}");
+}
+
+#[test]
+fn every_run_is_exported_in_its_order() {
+    let mut machine = Simulated::new(1, 0.01);
+    let mut piped = design(&["1", "2"]);
+    piped.arms[1].line = "2|".to_owned();
+    let Conducted { trial, runs, judgement, .. } = carry_out(piped, &mut machine, 600).unwrap();
+    let all = machine.runs.len();
+    let of = |format| export::render(format, &trial, &runs, &judgement);
+    let json: serde_json::Value = serde_json::from_str(&of(Format::Json)).unwrap();
+    let exported = json["runs"].as_array().unwrap();
+    assert_eq!((exported.len(), json["arms"].as_array().unwrap().len()), (all, 2));
+    let arms: Vec<&str> = exported.iter().map(|run| run["arm"].as_str().unwrap()).collect();
+    let ran: Vec<&str> = machine.runs.iter().map(|run| if run == "1" { "A" } else { "B" }).collect();
+    assert_eq!(arms, ran);
+    let last = &exported[all - 1];
+    assert_eq!((last["index"].as_u64(), last["exit_status"].as_u64()), (Some(all as u64 - 1), Some(0)));
+    let seconds = |name: &str| last[name].as_f64().unwrap();
+    assert!((seconds("user_seconds") + seconds("system_seconds") - seconds("seconds")).abs() < 1e-6, "{last}");
+    assert!(last["probe_after_ps"] == 50_000 && last["clocks_before_hz"][0][1] == 3_000_000_000_u64, "{last}");
+    let csv = of(Format::Csv);
+    assert_eq!(csv.lines().count(), all + 1);
+    assert!(csv.starts_with("index,arm,name,round,") && csv.contains(",0:3000000000\n"), "{csv}");
+    let markdown = of(Format::Markdown);
+    assert_eq!(markdown.lines().filter(|line| line.starts_with("| ")).count(), 1 + 2 + 1 + all, "{markdown}");
+    assert!(markdown.contains("| B | 2\\| |"), "{markdown}");
+}
+
+#[test]
+fn conditions_are_a_part_of_what_is_gone_on_with() {
+    let plain = design(&["1", "2"]);
+    let conditions = |change: fn(&mut Conditions)| {
+        let mut design = plain.clone();
+        change(&mut design.conditions);
+        design.hash()
+    };
+    let hashes = [
+        plain.hash(),
+        conditions(|of| of.input = Some("in".into())),
+        conditions(|of| of.shell = Some("sh -c".into())),
+        conditions(|of| of.ignored = Ignored::All),
+        conditions(|of| of.aside = vec![Aside { setup: vec!["make".into()], ..Aside::default() }]),
+        conditions(|of| of.aside = vec![Aside { prepare: vec!["make".into()], ..Aside::default() }]),
+    ];
+    let different: std::collections::BTreeSet<&String> = hashes.iter().collect();
+    assert_eq!(different.len(), hashes.len());
+}
+
+#[test]
+fn a_page_of_another_trial_is_not_written_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let of = |seed| carry_out(design(&["1", "2"]), &mut Simulated::new(seed, 0.01), 600).unwrap();
+    let (first, second) = (of(1), of(2));
+    let second = Conducted { trial: Trial { started: Nanoseconds(1), ..second.trial }, ..second };
+    let wanted = folder.path().join("try.html");
+    let write = |of: &Conducted| {
+        let place = page::place(&wanted, &of.trial);
+        std::fs::write(&place, page::render(&of.trial, &of.runs, &of.judgement, of.end)).unwrap();
+        place.file_name().unwrap().to_str().unwrap().to_owned()
+    };
+    let written = [&first, &second, &first, &second].map(write);
+    assert_eq!(written, ["try.html", "try-2.html", "try.html", "try-2.html"]);
+    std::fs::write(&wanted, "a page of the user's").unwrap();
+    assert_eq!(write(&first), "try-3.html");
+}
+
+#[test]
+fn earlier_trials_are_listed_and_found_by_their_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Store::open(&folder.path().join("try.sqlite")).unwrap();
+    assert!(store.trial(None).unwrap_err().cause().contains("holds no trial"));
+    let begun: Vec<Trial> = [&["1", "2"], &["3", "4"]]
+        .into_iter()
+        .map(|arms| store.begin(design(arms), 1, "host", "0", Nanoseconds(7)).unwrap())
+        .collect();
+    store.finish(&begun[0], Nanoseconds(9)).unwrap();
+    let trials = store.trials().unwrap();
+    assert_eq!((trials[0].finished, trials[1].finished), (Some(Nanoseconds(9)), None));
+    assert_eq!(store.trial(Some(begun[0].id)).unwrap().design, design(&["1", "2"]));
+    assert!(store.trial(Some(77)).unwrap_err().next().contains("--list"));
+    let runs = store.runs(&trials[1]).unwrap();
+    let entry = terminal::entry(&trials[1], &runs, &judge(&trials[1].design, &runs));
+    assert!(entry.starts_with("2  1970-01-01 00:00 UTC  0 rounds (unfinished)  Cannot tell A and B apart"), "{entry}");
+    assert!(entry.ends_with("\n   A  3\n   B  4\n"), "{entry}");
+}
+
+/// As the version before exit statuses were stored left it.
+#[test]
+fn a_store_of_the_layout_before_is_read_and_gone_on_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("try.sqlite");
+    let mut store = Store::open(&path).unwrap();
+    let trial = store.begin(design(&["1", "2"]), 1, "host", "0", Nanoseconds(0)).unwrap();
+    let stop = || false;
+    let mut machine = Simulated::new(1, 0.01);
+    let budget = Nanoseconds(600 * SECOND);
+    let (runs, _) = conduct(&mut store, &trial, &mut machine, &mut Notes::default(), budget, &stop).unwrap();
+    drop(store);
+    let old = rusqlite::Connection::open(&path).unwrap();
+    let older = "ALTER TABLE run DROP COLUMN status; ALTER TABLE run DROP COLUMN system_ns; PRAGMA user_version = 2;";
+    old.execute_batch(older).unwrap();
+    drop(old);
+    let known = |store: Store| {
+        let read = store.runs(&store.trial(None).unwrap()).unwrap();
+        assert_eq!(read.done[0].len(), runs.done[0].len());
+        read.done[0].iter().filter(|run| run.status.is_some() || run.system.is_some()).count()
+    };
+    assert_eq!(known(Store::read(&path).unwrap()), 0);
+    assert_eq!(known(Store::open(&path).unwrap()), 0);
 }
 
 #[test]

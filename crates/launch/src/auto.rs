@@ -13,7 +13,7 @@ use machine::choice::Choice;
 use machine::costs::{ENGINE, Interval, Item, Way, store};
 use machine::topology::Topology;
 use machine::{Bytes, CoreId, Costs, Fault, Nanoseconds, Probe, Reading, Result, Site, SiteKind, count};
-use profile::decide::{Candidate, Decision, Judged, Traffic, WORTH, decide};
+use profile::decide::{Candidate, Decision, Judged, Traffic, WORTH, decide, in_general};
 use profile::profile::Profile;
 use profile::summary::Summary;
 use sha2::{Digest, Sha256};
@@ -40,6 +40,8 @@ pub struct Chosen {
     traffic: Traffic,
     /// Where `traffic` is from; `None`: nothing is known of the program.
     basis: Option<&'static str>,
+    /// Of a program of which nothing is known: how many times as long as the best messages take at the size where it loses most.
+    loses: Option<f64>,
     /// What the reader must know of the costs.
     note: Option<String>,
 }
@@ -74,11 +76,18 @@ pub fn choose(request: &mut Request, target: &Target, profile: Option<&Path>, le
     let (candidates, settings): (Vec<Candidate>, Vec<Setting>) =
         candidates(request, &mpi, &linux::affinity::allowed()?)?.into_iter().unzip();
     let beside = others(&mpi, request.lab, &known.costs);
-    let decision = decide(&traffic, [candidates, beside].concat(), &known.costs);
-    if basis.is_some() {
+    let general = match basis {
+        Some(_) => None,
+        None => in_general(&candidates, &known.costs, request.lab),
+    };
+    let mut decision = decide(&traffic, [candidates, beside].concat(), &known.costs);
+    if let Some(general) = &general {
+        decision.chosen = general.chosen;
+    }
+    if basis.is_some() || general.is_some() {
         (request.placement, request.network) = settings[decision.chosen].clone();
     }
-    Ok(Chosen { decision, traffic, basis, note: known.note })
+    Ok(Chosen { decision, traffic, basis, loses: general.map(|general| general.loses), note: known.note })
 }
 
 /// Intervals become this many times as wide where a reading contradicts the costs.
@@ -247,9 +256,13 @@ impl Chosen {
         let Decision { judged, chosen } = &self.decision;
         let own = &judged[*chosen];
         if self.basis.is_none() {
-            let name = &judged[0].candidate.name;
+            let name = &own.candidate.name;
+            let costs = self.loses.map(|loses| {
+                format!(", and by the costs its messages take at most {loses:.2}x as long as the best at any size")
+            });
             return format!(
-                "{name}: nothing is known of this program yet; this run's counts decide the next, or --profile DIR"
+                "{name}: nothing is known of this program yet{}; this run's counts decide the next, or --profile DIR",
+                costs.unwrap_or_default()
             );
         }
         let mut words = own.candidate.name.clone();
@@ -449,7 +462,7 @@ mod tests {
             vec![judged("app", SiteKind::App, Ok(Interval::exactly(1.0))), judged("core:3", SiteKind::Core, expected)];
         let messages = [(Bytes(64), (1e6, 1e6))].into();
         let traffic = Traffic { ranks: 2, seconds: 10.0, messages, in_mpi: 0.2, crossing: 0.0 };
-        Chosen { decision: Decision { judged, chosen }, traffic, basis: Some("the profile"), note: None }
+        Chosen { decision: Decision { judged, chosen }, traffic, basis: Some("the profile"), loses: None, note: None }
     }
 
     #[test]
@@ -458,6 +471,14 @@ mod tests {
         assert_eq!(contradicts(expected, 160.0), None);
         let said = contradicts(expected, 47.2).unwrap();
         assert!(said.starts_with("a cache line takes 47 ns to another core now, 140 .. 153 when"), "{said}");
+    }
+
+    #[test]
+    fn of_an_unknown_program_the_choice_says_what_it_loses_at_most() {
+        let unknown = Chosen { basis: None, loses: Some(1.204), ..chosen(1, Ok(Interval::exactly(0.9))) };
+        let words = unknown.words();
+        assert!(words.starts_with("core:3: nothing is known of this program yet, and by the costs"), "{words}");
+        assert!(words.contains("at most 1.20x as long as the best at any size; this run's counts"), "{words}");
     }
 
     #[test]

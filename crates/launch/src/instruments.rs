@@ -58,8 +58,7 @@ impl Here {
         }
         let nodes = axes.get("nodes").and_then(Value::magnitude);
         if let Some(nodes) = nodes.filter(|nodes| *nodes > 1.0) {
-            let next =
-                "write {clock} into the command, such as srun --cpu-freq, or leave it to plimsoll study submit --slurm";
+            let next = "write {clock} into the command, such as srun --cpu-freq, or leave it to plimsoll campaign submit --slurm";
             return Err(Fault::new("clock", format!("plimsoll sets it on this host alone, not on {nodes}"), next));
         }
         Ok(Some((request, way)))

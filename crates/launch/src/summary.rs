@@ -292,6 +292,14 @@ plimsoll carried it: 2 ranks under Open MPI 4.1.4
     }
 
     #[test]
+    fn the_table_keeps_to_its_columns() {
+        for width in [40, 80, 200] {
+            let table = table(&reports(&[RANK_0, RANK_1])).text(width);
+            assert!(table.lines().all(|line| line.chars().count() <= width), "{width}: {table}");
+        }
+    }
+
+    #[test]
     fn a_rank_that_did_not_report_is_missed() {
         let page = page(&subject(), &reports(&[RANK_0, "{"]), 100);
         assert!(page.starts_with("plimsoll: 1 of 2 ranks under Open MPI 4.1.4 REPORTED\n"), "{page}");

@@ -13,9 +13,10 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use experiment::clocks::Clocks;
 use experiment::ledger::Subject;
+use experiment::trial::aside::Stage;
 use experiment::trial::conduct::{Commands, NOT_ENDED, Ran};
 use experiment::trial::design::{Arm, Design};
-use linux::accounting::{effective_clocks, time_of_children};
+use linux::accounting::{effective_clocks, times_of_children};
 use linux::ending;
 use linux::orphans::Awaited;
 use linux::output::tell;
@@ -51,8 +52,8 @@ pub struct Starter {
     profiler: Option<PathBuf>,
     /// Words that come before those of a run, which they start.
     within: Vec<String>,
-    /// Whether each run reads the file that is this process's standard input.
-    reads: bool,
+    /// The file that each run reads from its start.
+    reads: Option<PathBuf>,
     /// Files whose contents were looked at, as they were then.
     seen: HashMap<String, (SystemTime, u64)>,
     quota: Told,
@@ -79,7 +80,7 @@ impl Starter {
         let cores = allowed.first().copied().zip(allowed.get(1).copied());
         let quota = Told { watch: Watch::begin(&machine::Source::live(), allowed.len()), has_run: false };
         let (began, within, seen) = (Instant::now(), Vec::new(), HashMap::new());
-        Ok(Starter { cores, began, profiler: None, within, reads: false, seen, quota })
+        Ok(Starter { cores, began, profiler: None, within, reads: None, seen, quota })
     }
 
     /// Has each run profiled by the program `own`, which is plimsoll, and so timed between MPI_Init and MPI_Finalize.
@@ -87,9 +88,9 @@ impl Starter {
         Starter { profiler: Some(own), ..self }
     }
 
-    /// Has each run read the file of [`input`], from its start.
-    pub fn reading(self) -> Starter {
-        Starter { reads: true, ..self }
+    /// Has each run read an input, from its start.
+    pub fn reading(self, input: &Input) -> Starter {
+        Starter { reads: Some(input.opened.clone()), ..self }
     }
 
     /// Has the runs to come started by a command; by none where it has no words.
@@ -121,53 +122,96 @@ impl Starter {
     }
 }
 
-impl Commands for Starter {
-    fn run(&mut self, arm: &Arm, limit: Nanoseconds) -> Result<Ran> {
-        self.quota.has_run = true;
+/// How a command is started.
+struct Manner<'a> {
+    profiler: Option<&'a Path>,
+    within: &'a [String],
+    reads: Option<&'a Path>,
+    /// Whether the cores are probed before and after it.
+    probed: bool,
+    /// What ends it before its limit.
+    stop: &'a dyn Fn() -> bool,
+}
+
+impl Starter {
+    fn start(&self, arm: &Arm, limit: Nanoseconds, manner: &Manner) -> Result<Ran> {
         let folder = tempfile::Builder::new().prefix("plimsoll-try-").tempdir().map_err(scratch)?;
         let mark = mark(folder.path());
         // Ends what the run leaves behind, and removes its folder, also where this process is killed while it probes.
         let warden = Warden::over_marked(MARK, &mark, folder.path())?;
-        let mut command = command(arm, &self.within, self.profiler.as_deref(), &folder)?;
+        let mut command = command(arm, manner.within, manner.profiler, &folder)?;
         let file = |name: &str| File::create(folder.path().join(name)).map_err(scratch);
-        let input = if self.reads { File::open(STDIN).map(Stdio::from).map_err(unread)? } else { Stdio::null() };
+        let input = match manner.reads {
+            Some(input) => File::open(input).map(Stdio::from).map_err(unread)?,
+            None => Stdio::null(),
+        };
         command.env(MARK, &mark).stdin(input).stdout(file("output")?).stderr(file("errors")?);
-        let (before, clocks) = (self.probe(), self.clocks());
-        let (cpu, started) = (time_of_children(), SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
+        let probes = || if manner.probed { (self.probe(), self.clocks()) } else { Default::default() };
+        let (before, clocks) = probes();
+        let (cpu, started) = (times_of_children(), SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
         let began = Instant::now();
         let mut child = command.spawn().map_err(|e| {
-            let next = "name a program that is there and may be executed; for a shell's line write sh -c 'LINE'";
+            let next = "name a program that is there and may be executed; for a shell's line add --shell";
             Fault::because(format!("command {}", arm.command[0]), e, next)
         })?;
         let _awaited = Awaited::new(&child);
         let failed = |e| Fault::because(format!("command {}", arm.command[0]), e, "run again");
         let process = ending::of(&child).map_err(failed);
-        let ended = process.and_then(|process| wait(&process, &warden, began + Duration::from_nanos(limit.0)));
+        let until = began + Duration::from_nanos(limit.0);
+        let ended = process.and_then(|process| wait_unless(manner.stop, &process, &warden, until));
         let elapsed = began.elapsed();
         if !matches!(ended, Ok(true)) {
             let _ = child.kill();
         }
         let status = child.wait().map_err(failed)?;
         let ended = ended?;
-        let cpu = time_of_children() - cpu;
+        let [user, system] = times_of_children();
+        let (user, system) = (user - cpu[0], system - cpu[1]);
         let read = |name: &str| read(&folder.path().join(name));
         let (said, complained) = (read("output")?, read("errors")?);
         let carried = if arm.proven { not_carried(&folder.path().join("report"), &arm.command) } else { None };
         // A signal, and what shells end with where there is no such program, are no results.
         let code = status.code().and_then(|code| u8::try_from(code).ok()).filter(|code| (1..=125).contains(code));
-        let code = code.filter(|_| ended && carried.is_none() && self.profiler.is_none());
+        let code = code.filter(|_| ended && carried.is_none() && manner.profiler.is_none());
         let failure = match (ended, status.success()) {
             (false, _) => Some(format!("{NOT_ENDED} {} s", limit.0.div_ceil(1_000_000_000))),
             (true, false) => Some(format!("exit code {}: {}", exit_code(status), why(&complained, &said))),
             (true, true) => carried.map(|cause| format!("{cause}: {}", why(&complained, &said))),
         };
-        let profile = self.profiler.as_ref().filter(|_| failure.is_none()).map(|_| folder.path().join(PROFILE));
+        let profile = manner.profiler.filter(|_| failure.is_none()).map(|_| folder.path().join(PROFILE));
         let mpi = profile.map(|profile| between_init_and_finalize(&profile)).transpose()?;
         drop(warden);
         let started = Nanoseconds(started.as_nanos() as u64);
         let elapsed = Nanoseconds(elapsed.as_nanos() as u64);
-        let (probes, clocks) = ([before, self.probe()], [clocks, self.clocks()]);
-        Ok(Ran { started, elapsed, mpi, cpu: Some(cpu), said, complained, failure, status: code, probes, clocks })
+        let (after, clocks_after) = probes();
+        let (probes, clocks) = ([before, after], [clocks, clocks_after]);
+        let (cpu, system) = (Some(user + system), Some(system));
+        Ok(Ran { started, elapsed, mpi, cpu, system, said, complained, failure, status: code, probes, clocks })
+    }
+}
+
+/// No signal ends what puts things back.
+fn never() -> bool {
+    false
+}
+
+impl Commands for Starter {
+    fn run(&mut self, arm: &Arm, limit: Nanoseconds) -> Result<Ran> {
+        self.quota.has_run = true;
+        let manner = Manner {
+            profiler: self.profiler.as_deref(),
+            within: &self.within,
+            reads: self.reads.as_deref(),
+            probed: true,
+            stop: &linux::signal::interrupted,
+        };
+        self.start(arm, limit, &manner)
+    }
+
+    fn aside(&mut self, arm: &Arm, stage: Stage, words: &[String], limit: Nanoseconds) -> Result<Ran> {
+        let stop: &dyn Fn() -> bool = if stage.tidies() { &never } else { &linux::signal::interrupted };
+        let manner = Manner { profiler: None, within: &[], reads: None, probed: false, stop };
+        self.start(&Arm { command: words.to_vec(), proven: false, ..arm.clone() }, limit, &manner)
     }
 
     fn now(&self) -> Nanoseconds {
@@ -190,17 +234,45 @@ fn unread(error: std::io::Error) -> Fault {
     Fault::because("standard input", error, "give a file that may be read, or </dev/null")
 }
 
-/// The file that is this process's standard input, and a digest of what is in it; `None` where it is no file.
-///
-/// # Errors
-/// It cannot be opened once more.
-pub fn input() -> Result<Option<(String, String)>> {
-    let Some(file) = fs::metadata(STDIN).ok().filter(fs::Metadata::is_file) else { return Ok(None) };
-    File::open(STDIN).map_err(unread)?;
-    // One that was removed has no name.
-    let is_it = |path: &PathBuf| path.metadata().is_ok_and(|of| (of.dev(), of.ino()) == (file.dev(), file.ino()));
-    let name = fs::read_link(STDIN).ok().filter(is_it).and_then(|path| path.to_str().map(str::to_owned));
-    Ok(digest_of(Path::new(STDIN)).map(|digest| (name.unwrap_or_else(|| STDIN.to_owned()), digest)))
+/// A file that each run reads from its start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Input {
+    /// Its name, and a digest of what is in it.
+    pub file: (String, String),
+    /// How it is opened.
+    opened: PathBuf,
+}
+
+impl Input {
+    /// The file of this name.
+    ///
+    /// # Errors
+    /// It is no file that can be read again and again.
+    pub fn named(file: &Path) -> Result<Input> {
+        let subject = || format!("input {}", file.display());
+        let next = "name a file that may be read; what a pipe or a device gives is kept in a file first";
+        let opened = file.canonicalize().map_err(|e| Fault::because(subject(), e, next))?;
+        if !opened.is_file() {
+            return Err(Fault::new(subject(), "it is no file that each run can read from its start", next));
+        }
+        let digest = digest_of(&opened).ok_or_else(|| Fault::new(subject(), "it cannot be read", next))?;
+        Ok(Input { file: (opened.display().to_string(), digest), opened })
+    }
+
+    /// The file that is this process's standard input; `None` where that is no file.
+    ///
+    /// # Errors
+    /// It cannot be opened once more.
+    pub fn standard() -> Result<Option<Input>> {
+        let Some(file) = fs::metadata(STDIN).ok().filter(fs::Metadata::is_file) else { return Ok(None) };
+        File::open(STDIN).map_err(unread)?;
+        // One that was removed has no name.
+        let is_it = |path: &PathBuf| path.metadata().is_ok_and(|of| (of.dev(), of.ino()) == (file.dev(), file.ino()));
+        let name = fs::read_link(STDIN).ok().filter(is_it).and_then(|path| path.to_str().map(str::to_owned));
+        let opened = PathBuf::from(STDIN);
+        let input = |digest| Input { file: (name.unwrap_or_else(|| STDIN.to_owned()), digest), opened };
+        Ok(digest_of(Path::new(STDIN)).map(input))
+    }
 }
 
 /// Whether something comes into this process by a pipe, where it comes within a time.
@@ -246,6 +318,10 @@ fn between_init_and_finalize(profile: &Path) -> Result<Nanoseconds> {
 
 /// Whether it ended in time; a signal to this process ends the wait. `warden` is over what it starts.
 pub(crate) fn wait(process: &impl AsFd, warden: &Warden, until: Instant) -> Result<bool> {
+    wait_unless(&linux::signal::interrupted, process, warden, until)
+}
+
+fn wait_unless(stop: &dyn Fn() -> bool, process: &impl AsFd, warden: &Warden, until: Instant) -> Result<bool> {
     loop {
         let left = until.saturating_duration_since(Instant::now()).min(Duration::from_millis(200));
         let left = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
@@ -254,7 +330,7 @@ pub(crate) fn wait(process: &impl AsFd, warden: &Warden, until: Instant) -> Resu
             Ok(_) => return Ok(true),
             Err(error) => return Err(Fault::because("a run", std::io::Error::from(error), "run again")),
         }
-        if Instant::now() >= until || linux::signal::interrupted() {
+        if Instant::now() >= until || stop() {
             return Ok(false);
         }
     }

@@ -13,7 +13,7 @@ pub fn not_to_a_terminal(what: &str, option: &str) -> Result<()> {
     if !std::io::stdout().is_terminal() {
         return Ok(());
     }
-    let next = format!("name a file with {option} FILE, or redirect standard output (> FILE, | less)");
+    let next = format!("name a file with {option}, or redirect standard output (> FILE, | less)");
     Err(Fault::new("standard output", format!("it is a terminal, and {what} is for a program to read"), next))
 }
 

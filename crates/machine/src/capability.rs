@@ -14,21 +14,21 @@ use crate::site::CoreId;
 pub use map::{CapabilityMap, SilentHost};
 pub use time::{CoreTime, sibling};
 
-/// What of one core ranks cannot have, over the time that it was looked at.
+/// What ranks cannot have of a core.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CoreCapability {
-    /// The host, by its name.
+    /// Name.
     pub host: String,
-    /// The core.
+    /// Its number there.
     pub core: CoreId,
-    /// Share of the time that it was busy with other than the job's ranks, 0 to 1. A rank that busy-waits has its core: that is the
-    /// job's own. What interrupts a rank is not.
+    /// Share busy with other than the job's ranks, interruptions of ranks included. A busy-waiting rank has its core:
+    /// that is the job's own.
     pub taken: Reading<f64>,
-    /// Of `taken`: softirqs of the network. Modelled where only the kernel's ticks tell them: then of all kinds.
+    /// Of `taken`: network softirqs; of all kinds where modelled from the kernel's ticks.
     pub softirq: Reading<f64>,
-    /// Its clock over that of the fastest core of all hosts.
+    /// Over that of all hosts' fastest core.
     pub clock: Reading<f64>,
-    /// Share of the time that another thread of the same core (SMT) was busy, with ranks of the job too; 0 where it has none.
+    /// Share that another thread of the core (SMT) was busy, with the job's ranks too; 0 where it has none.
     pub sibling: Reading<f64>,
 }
 

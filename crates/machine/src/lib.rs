@@ -24,6 +24,7 @@ pub mod interface;
 #[cfg(unix)]
 pub mod lock;
 mod logical;
+mod minimax;
 pub mod nesting;
 pub mod optional;
 mod place;
@@ -55,6 +56,7 @@ pub use cpuset::CpuSet;
 pub use description::Machine;
 pub use dilation::Dilation;
 pub use fault::{Fault, FaultKind, Result};
+pub use minimax::{Minimax, minimax};
 pub use place::single_copy;
 pub use port::{Capabilities, Notice, PeerIndex, Port, Sent};
 pub use printable::printable;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -127,19 +128,70 @@ impl FromStr for Hertz {
     }
 }
 
-/// `34us`, `1.5ms`, `2s`, `900ns`: a time above 0.
+impl Nanoseconds {
+    /// So many whole seconds.
+    pub const fn of_seconds(seconds: u64) -> Nanoseconds {
+        Nanoseconds(seconds * 1_000_000_000)
+    }
+
+    /// The same in seconds.
+    pub fn in_seconds(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+
+    /// The same for the standard library.
+    pub const fn duration(self) -> Duration {
+        Duration::from_nanos(self.0)
+    }
+
+    /// A time as users type it: `34us`, `1.5ms`, `90s`, `10m` or `10min`, `2h`, `1d`; a bare number is seconds.
+    ///
+    /// # Errors
+    /// It is none, or not within the bounds.
+    pub fn within(text: &str, least: Nanoseconds, most: Nanoseconds) -> Result<Nanoseconds, Fault> {
+        const UNITS: [(&str, f64); 8] = [
+            ("ns", 1.0),
+            ("us", 1e3),
+            ("ms", 1e6),
+            ("min", 60e9),
+            ("s", 1e9),
+            ("m", 60e9),
+            ("h", 3600e9),
+            ("d", 86_400e9),
+        ];
+        let text = text.trim();
+        let known = UNITS.iter().find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, scale)));
+        let (number, unit) = known.unwrap_or((text, &1e9));
+        let number = number.trim().parse::<f64>().ok().filter(|number| number.is_finite());
+        let refused =
+            |cause: String| Fault::new(format!("time '{text}'"), cause, "write it like 34us, 1.5ms, 90s or 10m");
+        let nanoseconds = number.ok_or_else(|| refused("it is no time".into()))? * unit;
+        match (least.0 as f64..=most.0 as f64).contains(&nanoseconds.round()) {
+            true => Ok(Nanoseconds(nanoseconds.round() as u64)),
+            false => Err(refused(format!("it is not from {} to {}", least.typed(), most.typed()))),
+        }
+    }
+
+    /// As users type it, in the largest unit that has no more than four digits.
+    fn typed(self) -> String {
+        match self.0 {
+            n if n < 1_000 => format!("{n}ns"),
+            n if n < 1_000_000 => format!("{}us", n / 1_000),
+            n if n < 1_000_000_000 => format!("{}ms", n / 1_000_000),
+            n if n < 120_000_000_000 => format!("{}s", n / 1_000_000_000),
+            n if n < 7_200_000_000_000 => format!("{}m", n / 60_000_000_000),
+            n if n < 172_800_000_000_000 => format!("{}h", n / 3_600_000_000_000),
+            n => format!("{}d", n / 86_400_000_000_000),
+        }
+    }
+}
+
+/// A time above 0; `Nanoseconds::within` has the grammar.
 impl FromStr for Nanoseconds {
     type Err = Fault;
 
     fn from_str(text: &str) -> Result<Self, Fault> {
-        let units = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
-        let found = units.iter().find_map(|(unit, ns)| {
-            let nanoseconds = text.strip_suffix(unit)?.trim().parse::<f64>().ok()? * ns;
-            (0.5..1e18).contains(&nanoseconds).then_some(Nanoseconds(nanoseconds.round() as u64))
-        });
-        let refused =
-            || Fault::new(format!("time '{text}'"), "it is no time above 0", "write it like 34us, 1.5ms or 2s");
-        found.ok_or_else(refused)
+        Nanoseconds::within(text, Nanoseconds(1), Nanoseconds(1_000_000_000_000_000_000))
     }
 }
 
@@ -215,7 +267,13 @@ mod tests {
             [time("34us"), time("1.5 ms"), time("2s"), time("900ns")].map(Option::unwrap),
             [34_000, 1_500_000, 2_000_000_000, 900]
         );
-        for text in ["", "3", "us", "0s", "-1us", "nan s", "1e30s", "1 hour", "1.2.3s"] {
+        let long = ["3", "90s", "10m", "10min", "2h", "1d"].map(|text| time(text).unwrap() / 1_000_000_000);
+        assert_eq!(long, [3, 90, 600, 600, 7200, 86_400]);
+        let bounded = |text: &str| Nanoseconds::within(text, Nanoseconds(50_000_000), Nanoseconds::of_seconds(3600));
+        assert_eq!(bounded("0.05").unwrap(), Nanoseconds(50_000_000));
+        let refused = bounded("1us").unwrap_err().to_string();
+        assert!(refused.contains("it is not from 50ms to 60m"), "{refused}");
+        for text in ["", "us", "0s", "-1us", "nan s", "1e30s", "1 hour", "1.2.3s"] {
             assert_eq!(time(text), None, "{text}");
         }
     }

@@ -1,6 +1,9 @@
 //! Writes manual pages to DIR/man and completions to DIR/completions, from the definitions of the commands' arguments.
 #![forbid(unsafe_code)]
 
+mod page;
+mod sections;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -31,7 +34,9 @@ fn write(folder: &Path) -> Result<()> {
     let written = || {
         fs::create_dir_all(&pages)?;
         fs::create_dir_all(&completions)?;
-        clap_mangen::generate_to(command(), &pages)?;
+        let mut built = command();
+        built.build();
+        page::write(&built, &pages)?;
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
             generate_to(shell, &mut command(), NAME, &completions)?;
         }

@@ -1,6 +1,7 @@
 //! What the documents name is there: commands and options in the definitions that the programs parse by, paths of code in
 //! the sources. Nothing is run.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -9,12 +10,12 @@ use clap::{Arg, Command};
 /// Lines that begin like a command and are what one prints.
 const PRINTED: [&str; 2] = ["plimsoll carried it", "plimsoll did NOT carry it"];
 
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// Every document, by its name from the root.
-fn documents() -> Vec<(String, String)> {
+pub(crate) fn documents() -> Vec<(String, String)> {
     let mut names: Vec<String> = ["README.md", "ARCHITECTURE.md", "HACKING.md"].map(String::from).into();
     for entry in fs::read_dir(root().join("docs")).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
@@ -27,7 +28,7 @@ fn documents() -> Vec<(String, String)> {
 }
 
 /// Both programs' commands, built so that `--help` is among their options.
-fn commands() -> Vec<Command> {
+pub(crate) fn commands() -> Vec<Command> {
     let built = |mut command: Command| {
         command.build();
         command
@@ -41,7 +42,7 @@ fn spans(line: &str) -> impl Iterator<Item = &str> {
 }
 
 /// What stands for a command: from `plimsoll` on, without a shell's prompt, comments, or prose in a second column.
-fn as_command(code: &str) -> Option<&str> {
+pub(crate) fn as_command(code: &str) -> Option<&str> {
     let code = code.trim().trim_start_matches("$ ").trim_start_matches("sudo ");
     // A drawing of what uses what is no command.
     let is_it = code == "plimsoll" || (code.starts_with("plimsoll ") && !code.starts_with("plimsoll -> "));
@@ -67,21 +68,24 @@ fn takes_next(option: &Arg) -> bool {
     option.get_action().takes_values() && !option.is_require_equals_set()
 }
 
+/// The program that has the arguments of the command of this name.
+pub(crate) fn program<'a>(commands: &'a [Command], name: &str) -> Option<&'a Command> {
+    commands.iter().find(|program| {
+        // Commands that one program only passes on have no arguments there.
+        program.find_subcommand(name).is_some_and(|one| one.get_arguments().all(|argument| argument.get_id() != "rest"))
+    })
+}
+
 /// The command that `code` means, or what of it nobody knows.
 fn resolve<'a>(commands: &'a [Command], code: &str) -> Result<&'a Command, String> {
-    let mut words = code.split_whitespace().map(|word| word.trim_matches(['[', ']', ',', '.'])).skip(1).peekable();
+    let typed = code.split_whitespace().map(|word| OsString::from(word.trim_matches(['[', ']', ',', '.'])));
+    let whole = plimsoll::whole(typed.collect());
+    let whole: Vec<_> = whole.iter().map(|word| word.to_string_lossy()).collect();
+    let mut words = whole.iter().map(|word| &**word).skip(1).peekable();
     let name = words.peek().copied().filter(|word| !word.starts_with('-'));
-    let known = |name: &str| {
-        commands.iter().find(|program| {
-            // Commands that one program only passes on have no arguments there.
-            program
-                .find_subcommand(name)
-                .is_some_and(|one| one.get_arguments().all(|argument| argument.get_id() != "rest"))
-        })
-    };
     let mut command = match name {
         None => &commands[0],
-        Some(name) => known(name).ok_or(format!("no command {name}"))?,
+        Some(name) => program(commands, name).ok_or(format!("no command {name}"))?,
     };
     let mut behind_positional = false;
     while let Some(word) = words.next() {
@@ -118,7 +122,7 @@ fn resolve<'a>(commands: &'a [Command], code: &str) -> Result<&'a Command, Strin
 }
 
 /// What a document's lines and code blocks hold that nobody knows.
-fn unknown(commands: &[Command], text: &str) -> Vec<String> {
+pub(crate) fn unknown(commands: &[Command], text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut in_block = false;
     for (number, line) in text.lines().enumerate() {
@@ -172,6 +176,7 @@ fn a_command_that_is_not_there_is_found() {
         ("    $ plimsoll odf chek odf.xml", "odf has no command chek"),
         ("`plimsoll traffic --sight app`", "traffic has no --sight"),
         ("`plimsoll profile -z`", "profile has no -z"),
+        ("`plimsoll bench --mpi`", "bench has no --mpi"),
     ] {
         let found = unknown(&commands, text).join("\n");
         assert!(found.ends_with(expected), "{text}: {found}");
@@ -179,7 +184,10 @@ fn a_command_that_is_not_there_is_found() {
     for text in [
         "`plimsoll mpirun -n 2 ./a --no-option-of-ours`",
         "`plimsoll profile --trace -- mpirun -n 4 ./a --quiet`",
-        "`plimsoll bench --sizes 8,64KiB --stack=tcp` and `--json`",
+        "`plimsoll bench sweep --sizes 8,64KiB --stack=tcp` and `--json`",
+        "`plimsoll whatif DIR --clock 0.8`, which is `plimsoll whatif replay DIR`",
+        "`plimsoll help bench mpi`",
+        "`plimsoll offcode plan APP.toml --explain`",
         "```\nplimsoll plan APP.toml --explain      # why\nplimsoll carried it: 2 ranks\n```",
         "`plimsoll agent keys --name HOST`",
     ] {

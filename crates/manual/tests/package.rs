@@ -57,6 +57,8 @@ fn what_is_installed_finds_its_parts_and_is_removed_whole() {
     }
     assert!(run(plimsoll(&prefix).arg("--version")).starts_with("plimsoll "));
     assert!(run(plimsoll(&prefix).args(["plan", "--help"])).contains("Usage: plimsoll"));
+    let plan = run(plimsoll(&prefix).args(["help", "offcode", "plan"]));
+    assert!(plan.contains("Usage: plimsoll offcode plan"), "{plan}");
     let page = run(plimsoll(&prefix).arg("doctor"));
     for part in ["bin/plimsoll", "lib/plimsoll/libplimsoll-fi.so", "lib/plimsoll/libplimsoll_profile.so"] {
         assert!(prefix.join(part).is_file(), "{part}");
@@ -66,10 +68,10 @@ fn what_is_installed_finds_its_parts_and_is_removed_whole() {
         assert!(section.contains(part), "{part}: {section}");
     }
     // The source is not above this prefix: what is simulated is what was installed.
-    let simulated = run(plimsoll(&prefix).args(["whatif", "--simulate", "lammps-a"]).current_dir(place.path()));
+    let simulated = run(plimsoll(&prefix).args(["whatif", "simulate", "lammps-a"]).current_dir(place.path()));
     assert!(simulated.starts_with("lammps"), "{simulated}");
     assert!(prefix.join("share/plimsoll/testbeds/eddy-psm.toml").is_file());
-    let planned = run(plimsoll(&prefix).args(["study", "plan", "paper-000-simulated"]).current_dir(place.path()));
+    let planned = run(plimsoll(&prefix).args(["campaign", "plan", "paper-000-simulated"]).current_dir(place.path()));
     assert!(planned.contains("nothing is left to run") || planned.contains("runs to come"), "{planned}");
     // So are the sources that a new offcode is built with, which cargo takes as they are.
     let author = |command: &str| {
@@ -193,7 +195,7 @@ fn the_package_runs_where_only_its_dependencies_are() {
     for part in ["/usr/lib/plimsoll/libplimsoll-fi.so", "/usr/lib/plimsoll/libplimsoll_profile.so"] {
         assert!(page.contains(part), "{page}");
     }
-    assert!(inside(&["whatif", "--simulate", "eddy-psm"]).contains("psm"));
+    assert!(inside(&["whatif", "simulate", "eddy-psm"]).contains("psm"));
     assert!(root.join("usr/share/man/man1/plimsoll.1.gz").is_file());
     let dpkg = || {
         let mut command = Command::new("dpkg");

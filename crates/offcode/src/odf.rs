@@ -2,7 +2,7 @@
 //!
 //! Reading is strict: what is unknown, missing, duplicated, out of order or out of bounds is refused, with its line and
 //! column and with what to write instead, all mistakes of a file at once. The schema refuses the same but for what XML
-//! Schema 1.0 cannot say, which `docs/odf.md` lists.
+//! Schema 1.0 cannot say, which `docs/applications.md` lists.
 
 mod place;
 mod problem;

@@ -17,13 +17,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    Plan(commands::plan::Arguments),
-    Run(commands::run::Arguments),
-    Ps(commands::ps::Arguments),
-    Stop(commands::stop::Arguments),
-    Set(commands::set::Arguments),
-    Migrate(commands::migrate::Arguments),
-    Upgrade(commands::upgrade::Arguments),
+    #[command(flatten)]
+    Deployment(commands::deployment::Command),
     Odf(commands::odf::Arguments),
     Offcode(commands::offcode::Arguments),
     Agent(commands::agent::Arguments),
@@ -40,13 +35,7 @@ pub fn command() -> clap::Command {
 /// Runs the command that the arguments of this process name.
 pub fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
-        Command::Plan(arguments) => commands::plan::run(arguments),
-        Command::Run(arguments) => commands::run::run(arguments),
-        Command::Ps(arguments) => commands::ps::run(arguments),
-        Command::Stop(arguments) => commands::stop::run(arguments),
-        Command::Set(arguments) => commands::set::run(arguments),
-        Command::Migrate(arguments) => commands::migrate::run(arguments),
-        Command::Upgrade(arguments) => commands::upgrade::run(arguments),
+        Command::Deployment(command) => commands::deployment::run(command),
         Command::Odf(arguments) => commands::odf::run(arguments),
         Command::Offcode(arguments) => commands::offcode::run(arguments),
         Command::Agent(arguments) => commands::agent::run(arguments),

@@ -70,6 +70,24 @@ fn page() -> String {
 }
 
 #[test]
+fn an_author_goes_from_an_empty_folder_to_a_package_that_has_its_place() {
+    let Some(place) = Place::new() else { return };
+    place.does(".", "plimsoll offcode new counter --bodies native,bpf");
+    let said = place.does("counter", "plimsoll offcode test");
+    assert!(said.contains("native: lives twice, 3 calls\n"), "{said}");
+    if !said.contains("bpf: lives twice, 3 calls\n") {
+        assert!(said.contains("bpf: not tested here: "), "{said}");
+        skip::part("a body for a driver hook is not run");
+    }
+    place.does("counter", "plimsoll offcode package");
+    place.does("counter", "plimsoll odf check target/offcode/counter");
+    let said = place.does("counter", "plimsoll plan APP.toml");
+    assert!(said.contains("counter -> app"), "{said}");
+    place.refuses(".", "plimsoll offcode new counter", "counter:");
+}
+
+#[test]
+#[ignore = "make check"]
 fn the_page_leads_from_an_empty_folder_to_a_running_offcode() {
     let Some(place) = Place::new() else { return };
     let said = place.does(".", &page());

@@ -7,16 +7,20 @@ use clap::Command;
 use machine::text::folded;
 
 /// What one does, with the commands for it.
-const STORY: [(&str, &[&str]); 7] = [
-    ("Measure", &["study", "calibrate", "bench", "serve", "profile", "power", "top"]),
+const STORY: [(&str, &[&str]); 8] = [
+    ("Measure", &["study", "campaign", "calibrate", "bench", "serve", "profile", "power", "top"]),
     ("Decide", &["report", "whatif", "map", "try"]),
     ("Place", &["mpirun", "engine", "steer", "clock", "daemon"]),
-    ("Verify", &["ledger", "claims"]),
+    ("Verify", &["ledger"]),
     ("Offcodes", &["plan", "run", "ps", "stop", "set", "migrate", "upgrade", "offcode", "odf", "agent", "traffic"]),
     ("This machine", &["doctor", "machine", "lab"]),
+    ("The papers", &["claims"]),
     // Started by other commands, and not listed.
     ("Inner", &["peer", "profile-sampler", "seat", "host-agent", "steering-keeper", "clock-keeper"]),
 ];
+
+/// The last line of the page.
+const HELP: &str = "`plimsoll help COMMAND` tells more of one.";
 
 /// `command` with its subcommands listed by what one does with them.
 pub fn told(command: Command) -> Command {
@@ -27,16 +31,19 @@ pub fn told(command: Command) -> Command {
         for name in *names {
             let Some(of) = command.find_subcommand(name) else { continue };
             let about = of.get_about().map(ToString::to_string).unwrap_or_default();
-            let mut head = format!("  {name:<9}");
-            if !head.ends_with("  ") {
-                head.push(' ');
-            }
-            listed += &folded(&head, &about, 11, width);
+            listed += &folded(&format!("  {name:<9}  "), &about, 13, width);
         }
         listed.push('\n');
     }
     let command = command.subcommand_required(false).arg_required_else_help(false);
-    command.help_template(format!("{{about}}\n\n{{usage-heading}} {{usage}}\n\n{listed}Options:\n{{options}}"))
+    command
+        .help_template(format!("{{about}}\n\n{{usage-heading}} {{usage}}\n\n{listed}Options:\n{{options}}\n\n{HELP}"))
+}
+
+/// The other commands of the group that this one is in.
+pub fn related(name: &str) -> Vec<&'static str> {
+    let group = STORY.iter().map(|(_, names)| *names).find(|names| names.contains(&name)).unwrap_or_default();
+    group.iter().copied().filter(|one| *one != name).collect()
 }
 
 /// What to do first here.

@@ -17,10 +17,12 @@ mod opened;
 mod power_page;
 mod progress;
 mod semantics_page;
+mod spelling;
 mod steering_page;
 mod sweep_page;
 mod whatif_page;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
@@ -37,9 +39,10 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Study(commands::study::Arguments),
+    Campaign(commands::campaign::Arguments),
     Whatif(Box<commands::whatif::Arguments>),
     Map(commands::map::Arguments),
-    Try(commands::r#try::Arguments),
+    Try(Box<commands::r#try::Arguments>),
     Calibrate(commands::calibrate::Arguments),
     Machine(commands::machine::Arguments),
     Doctor(commands::doctor::Arguments),
@@ -76,16 +79,35 @@ pub fn command() -> clap::Command {
     Cli::command()
 }
 
+/// The same as users see them, with those of the offcodes.
+fn program() -> clap::Command {
+    guide::told(offcodes::beside(command()))
+}
+
+/// `words` of a command line as they are read, the program's name first: `help X` is `X --help`, and `whatif DIR` is
+/// `whatif replay DIR`.
+pub fn whole(words: Vec<OsString>) -> Vec<OsString> {
+    spelling::whole(&command(), words)
+}
+
+/// The commands beside this one in the list of `plimsoll --help`.
+pub fn related(name: &str) -> Vec<&'static str> {
+    guide::related(name)
+}
+
 /// Runs the command that the arguments of this process name.
 pub fn main() -> ExitCode {
-    let matches = guide::told(offcodes::beside(command())).get_matches();
+    let mut program = program();
+    let words = spelling::whole(&program, std::env::args_os().collect());
+    let parsed = program.try_get_matches_from_mut(&words);
+    let matches = parsed.unwrap_or_else(|error| spelling::meant(&program, &words, error).exit());
     if matches.subcommand().is_none() {
         return match linux::output::page(&guide::first()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(_) => ExitCode::FAILURE,
         };
     }
-    match run(&matches) {
+    match run(&matches, &words) {
         Ok(code) => code,
         Err(fault) => {
             eprintln!("{}", linux::output::under("plimsoll", &fault.to_string()));
@@ -97,29 +119,39 @@ pub fn main() -> ExitCode {
 
 /// Runs the command that these words are, the program's name first.
 fn run_words(words: impl Iterator<Item = String>) -> Result<ExitCode> {
-    let matches = guide::told(offcodes::beside(command())).try_get_matches_from(words);
-    run(&matches.map_err(|e| machine::Fault::because("the next command", e, "report this as a defect"))?)
+    let mut program = program();
+    let words = spelling::whole(&program, words.map(OsString::from).collect());
+    let matches = program.try_get_matches_from_mut(&words);
+    let matches = matches.map_err(|e| machine::Fault::because("the next command", e, "report this as a defect"))?;
+    run(&matches, &words)
 }
 
-fn run(matches: &clap::ArgMatches) -> Result<ExitCode> {
+/// `matches` are what `words` were read as.
+fn run(matches: &clap::ArgMatches, words: &[OsString]) -> Result<ExitCode> {
     if let Some((name, _)) = matches.subcommand()
         && offcodes::has(name)
     {
-        return Err(offcodes::become_it());
+        return Err(offcodes::become_it(words));
     }
     let command = Cli::from_arg_matches(matches).unwrap_or_else(|error| error.exit()).command;
     // They run commands of the user's, of which nothing is to be left.
     if matches!(
         command,
-        Command::Study(_) | Command::Whatif(_) | Command::Map(_) | Command::Try(_) | Command::Mpirun(_)
+        Command::Study(_)
+            | Command::Campaign(_)
+            | Command::Whatif(_)
+            | Command::Map(_)
+            | Command::Try(_)
+            | Command::Mpirun(_)
     ) {
         linux::orphans::adopt();
     }
     match command {
         Command::Study(arguments) => commands::study::run(arguments),
+        Command::Campaign(arguments) => commands::campaign::run(arguments),
         Command::Whatif(arguments) => commands::whatif::run(*arguments),
         Command::Map(arguments) => commands::map::run(arguments),
-        Command::Try(arguments) => commands::r#try::run(arguments),
+        Command::Try(arguments) => commands::r#try::run(*arguments),
         Command::Calibrate(arguments) => commands::calibrate::run(arguments),
         Command::Machine(arguments) => commands::machine::run(arguments),
         Command::Doctor(arguments) => commands::doctor::run(arguments),

@@ -18,7 +18,7 @@ pub const COMMANDS: [(&str, &str); 11] = [
     ("migrate", "Moves a running offcode to another site, with its state and its channels"),
     ("upgrade", "Puts another version of a running offcode in its place"),
     ("odf", "Checks manifests of offcodes and the depots that hold them"),
-    ("offcode", "Makes an offcode of your own: its source, its bodies, its package"),
+    ("offcode", "Makes an offcode of your own, from its source to its package; plans, runs and moves offcodes"),
     ("agent", "Gives this host's cores to offcodes of authenticated clients elsewhere"),
     ("traffic", "Sends traffic from a site of your choice to a receiver that counts and times it"),
 ];
@@ -35,14 +35,14 @@ pub fn has(name: &str) -> bool {
     COMMANDS.iter().any(|(command, _)| *command == name)
 }
 
-/// Replaces this process by that program, with the same arguments. Returns only where that fails.
-pub fn become_it() -> Fault {
+/// Replaces this process by that program, which gets these words, the program's name first. Returns only where that fails.
+pub fn become_it(words: &[OsString]) -> Fault {
     let found = env::current_exe()
         .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))
         .and_then(|command| Companion::Offcodes.find(&command));
     match found {
         Ok(program) => {
-            let error = std::process::Command::new(&program).args(env::args_os().skip(1)).exec();
+            let error = std::process::Command::new(&program).args(words.iter().skip(1)).exec();
             Fault::because(
                 program.display().to_string(),
                 error,

@@ -205,7 +205,7 @@ fn notes(outcome: &Outcome) -> Vec<String> {
         }
     }
     notes.extend(last.into_iter().map(|(whose, what)| format!("{whose}: {}", what.join("; "))));
-    notes.push("emulated: the channel adapter's part of queue pairs runs on the hub's core; docs/semantics.md".into());
+    notes.push("emulated: the channel adapter's part of queue pairs runs on the hub's core; docs/claims.md".into());
     if outcome.carrier == Carrier::Shm {
         notes.push("over shm every look at the port passes all peers' rings, whatever the semantics".into());
     }

@@ -16,7 +16,7 @@ use whatif::graph::Graph;
 use whatif::path::{Counts, OnPath, Parts, Path};
 use whatif::work::Work;
 
-use crate::commands::whatif::Question;
+use crate::commands::replay::Question;
 use crate::critical::{Names, lines};
 
 /// A question with its answer.

@@ -87,7 +87,7 @@ exec unshare --mount --propagation private sh -c 'mount --bind boot /proc/sys/ke
     }
 
     fn bench(&self, arguments: &[&str]) -> Output {
-        let bench = ["bench", "--cores", "0,0", "--rounds", "1", "--sizes", "8"];
+        let bench = ["bench", "sweep", "--cores", "0,0", "--rounds", "1", "--sizes", "8"];
         self.command(&[&bench, arguments].concat()).output().unwrap()
     }
 
@@ -149,7 +149,7 @@ fn the_capability_of_all_nodes_is_one_map_and_a_node_without_answer_has_its_reas
     let script = "case $7 in *gone) echo 'srun: error: node gone is down' >&2; exit 1;; esac\nshift 7\nexec \"$@\"\n";
     let job = Job::of_slurm("here,localhost,gone", script);
     let machine = |arguments: &[&str]| {
-        job.command(&[&["machine", "--capability", "--for", "0.2"], arguments].concat()).output().unwrap()
+        job.command(&[&["machine", "capability", "--for", "0.2"], arguments].concat()).output().unwrap()
     };
     let output = machine(&["--json"]);
     let (out, said) = texts(&output);
@@ -231,7 +231,7 @@ fn what_keeps_the_second_node_away_is_told() {
     assert!(said.contains("Slurm job 17: its nodes are 'here'"), "{said}");
     let none = [("A", ""), ("B", ""), ("C", "")].map(|(name, value)| (name, value.to_owned()));
     let outside = Job::of("srun", "", none);
-    let (_, ranks) = texts(&outside.command(&["bench", "--mpi", "--hosts", "nodes"]).output().unwrap());
+    let (_, ranks) = texts(&outside.command(&["bench", "mpi", "--hosts", "nodes"]).output().unwrap());
     let said = refused(outside, &["--path", "allocation"]);
     for said in [said, ranks] {
         assert!(said.contains("in no job of Slurm or PBS. Next: ask for two nodes"), "{said}");
@@ -250,7 +250,7 @@ fn has_mpi() -> bool {
     enough
 }
 
-const RANKS: [&str; 6] = ["bench", "--mpi", "--tasks", "latency:8", "--rounds", "1"];
+const RANKS: [&str; 6] = ["bench", "mpi", "--tasks", "latency:8", "--rounds", "1"];
 
 #[test]
 #[ignore = "make check"]
@@ -338,7 +338,7 @@ fn an_mpi_of_one_host_does_not_spread_over_the_nodes() {
 fn a_job_that_is_over_is_passed_over_and_one_with_more_time_is_not() {
     let job = Job::of_slurm("here,localhost", "exit 9\n");
     let said = |job: &Job| {
-        let mut command = job.command(&["machine", "--capability", "--for", "0.1"]);
+        let mut command = job.command(&["machine", "capability", "--for", "0.1"]);
         let output = command.env("SLURM_JOB_END_TIME", "1000").output().unwrap();
         String::from_utf8(output.stderr).unwrap()
     };

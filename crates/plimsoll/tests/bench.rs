@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 fn bench(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
     // One core for both ends works on every machine.
-    command.args(["bench", "--cores", "0,0"]).args(arguments).stdin(Stdio::null());
+    command.args(["bench", "sweep", "--cores", "0,0"]).args(arguments).stdin(Stdio::null());
     command
 }
 
@@ -161,7 +161,7 @@ fn what_cannot_be_is_refused_with_cause_and_next_step() {
         (&["--sizes", "9..8"], "the range is empty"),
         (&["--protocol-core", "0"], "protocol core 0"),
         (&["--path", "127.0.0.1:1"], "host 127.0.0.1:1"),
-        (&["--receiver", "both"], "only the sweep"),
+        (&["--receiver", "both"], "receiver 'both': there is no such receiver"),
         (&["--peer-engine", "0"], "core of the peer's engine: at placement app"),
         (
             &["--stack", "engine-udp", "--placement", "core:0", "--peer-engine", "9999"],
@@ -170,7 +170,7 @@ fn what_cannot_be_is_refused_with_cause_and_next_step() {
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
         let given = arguments[0] == "--cores";
-        let fixed: &[&str] = if given { &["bench"] } else { &["bench", "--cores", "0,0"] };
+        let fixed: &[&str] = if given { &["bench", "sweep"] } else { &["bench", "sweep", "--cores", "0,0"] };
         let output = command.args(fixed).args(["--rounds", "1"]).args(arguments).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success(), "{arguments:?} was accepted");
@@ -229,7 +229,9 @@ fn bench_of_open_mpi() -> Option<(Running, String)> {
         return None;
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
-    command.args(["bench", "--stack", "open-mpi", "--sizes", "1MiB", "--rounds", "10000"]).stdin(Stdio::null());
+    command
+        .args(["bench", "sweep", "--stack", "open-mpi", "--sizes", "1MiB", "--rounds", "10000"])
+        .stdin(Stdio::null());
     let mut bench = Running::start(&mut command);
     let folder = until("two ranks at work", || {
         if let Some(status) = bench.0.try_wait().unwrap() {
@@ -263,10 +265,10 @@ fn a_signal_ends_mpirun_too() {
 
 #[test]
 fn a_signal_ends_each_kind_of_bench_by_130() {
-    let mut kinds: Vec<&[&str]> = vec![&["--semantics", "matched", "--peers", "2", "--rounds", "10000"]];
+    let mut kinds: Vec<&[&str]> = vec![&["semantics", "matched", "--peers", "2", "--rounds", "10000"]];
     if skip::tool("mpirun.openmpi").is_some() && skip::tool("mpicc.openmpi").is_some() {
-        kinds.push(&["--profiler", "--libraries", "openmpi", "--rounds", "10000"]);
-        kinds.push(&["--mpi", "--hosts", "one", "--tasks", "latency:8", "--rounds", "1000", "--cores", "0,1"]);
+        kinds.push(&["profiler", "--libraries", "openmpi", "--rounds", "10000"]);
+        kinds.push(&["mpi", "--hosts", "one", "--tasks", "latency:8", "--rounds", "1000", "--cores", "0,1"]);
     }
     if linux::affinity::allowed().unwrap().len() < 2 {
         return skip::test("one core only");
@@ -274,7 +276,7 @@ fn a_signal_ends_each_kind_of_bench_by_130() {
     for arguments in kinds {
         let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
         let mut bench = Running::start(command.arg("bench").args(arguments).stdin(Stdio::null()));
-        let mpi = arguments[0] != "--semantics";
+        let mpi = arguments[0] != "semantics";
         until("work of the bench", || match mpi {
             true => (children(bench.0.id()).len() >= 2).then_some(()),
             false => (ticks(bench.0.id()) >= 20).then_some(()),
@@ -298,7 +300,7 @@ fn two_ranks_are_measured_on_and_off_the_core_of_their_receive_work() {
         return skip::test("one core only");
     };
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
-    command.args(["bench", "--mapping", "--rounds", "1", "--imbalance", "0.5", "--json"]);
+    command.args(["bench", "mapping", "--rounds", "1", "--imbalance", "0.5", "--json"]);
     let output = command.args(["--cores", &format!("{},{}", one.0, other.0)]).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     if said.contains("not permitted") {
@@ -335,8 +337,8 @@ fn the_sweep_shows_who_bears_the_interrupts() {
     }
     let core = linux::affinity::allowed().unwrap()[0].0.to_string();
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
-    command.args(["bench", "--path", "lab", "--pattern", "window", "--sizes", "64KiB", "--rounds", "1"]);
-    let output = command.args(["--sweep-cores", "--receiver", "both", "--protocol-core", &core]).output().unwrap();
+    command.args(["bench", "cores", "--pattern", "window", "--sizes", "64KiB", "--rounds", "1"]);
+    let output = command.args(["--receiver", "both", "--protocol-core", &core]).output().unwrap();
     let (text, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if said.contains("not permitted") {
         return skip::test(said);

@@ -1,4 +1,4 @@
-//! `plimsoll whatif --measure` as users run it. They take Debian's Open MPI.
+//! `plimsoll whatif delay` as users run it. They take Debian's Open MPI.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -41,7 +41,11 @@ fn program() -> Option<&'static Path> {
 /// In `place`, which is also where it keeps what it has under way.
 fn whatif(place: &Path, words: &[&str], command: &[&str]) -> Output {
     let mut whatif = Command::new("timeout");
-    whatif.args(["-k", "5", "100", env!("CARGO_BIN_EXE_plimsoll"), "whatif"]).args(words).arg("--").args(command);
+    whatif
+        .args(["-k", "5", "100", env!("CARGO_BIN_EXE_plimsoll"), "whatif", "delay"])
+        .args(words)
+        .arg("--")
+        .args(command);
     for name in ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] {
         whatif.env(name, "1");
     }
@@ -62,8 +66,7 @@ fn slopes_of_a_program_come_with_their_null_and_leave_nothing() {
     }
     let place = tempfile::tempdir().unwrap();
     let command = ["mpirun.openmpi", "-n", "2", program.to_str().unwrap(), "20000"];
-    let output =
-        whatif(place.path(), &["--measure", "send,receive", "--budget", "95s", "--rounds", "6", "--json"], &command);
+    let output = whatif(place.path(), &["send,receive", "--budget", "95s", "--rounds", "6", "--json"], &command);
     assert!(output.status.success(), "{output:?}");
     assert!(said(&output).contains("in 5 of 6 the program is delayed on purpose"), "{output:?}");
     let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -90,10 +93,10 @@ fn what_cannot_be_measured_is_said_before_the_rounds() {
     let program = program.to_str().unwrap();
     let ranks = |rounds: &'static str| ["mpirun.openmpi", "-n", "2", program, rounds];
     for (words, command, why) in [
-        (vec!["--measure", "latency"], ranks("1"), "choose of send, receive, byte and compute"),
-        (vec!["--measure", "byte", "--budget", "1s"], ranks("20000"), "--budget"),
-        (vec!["--measure", "send", "--predict", "vader,wire"], ranks("20000"), "choose of plimsoll, "),
-        (vec!["--measure", "send"], ["sh", "-c", "exit 3", "a", "b"], "exit code 3"),
+        (vec!["latency"], ranks("1"), "choose of send, receive, byte and compute"),
+        (vec!["byte", "--budget", "1s"], ranks("20000"), "--budget"),
+        (vec!["send", "--predict", "vader,wire"], ranks("20000"), "choose of plimsoll, "),
+        (vec!["send"], ["sh", "-c", "exit 3", "a", "b"], "exit code 3"),
     ] {
         let output = whatif(place.path(), &words, &command);
         assert!(!output.status.success() && said(&output).contains(why), "{words:?}: {output:?}");

@@ -84,11 +84,11 @@ fn clocks_are_set_for_a_command_and_come_back_with_its_exit_status_and_after_sig
 #[test]
 fn after_kill_9_the_keeper_restores_and_after_its_own_the_next_start() {
     let tree = tree("intel_pstate");
-    let mut running = start(tree.path(), "exec sleep 600");
+    let mut running = start(tree.path(), "exec cat");
     running.kill().unwrap();
     running.wait().unwrap();
     wait_until("the keeper has restored", || limits(tree.path()) == BEFORE);
-    let mut running = start(tree.path(), "exec sleep 600");
+    let mut running = start(tree.path(), "exec cat");
     signal(keeper_of(running.id()).unwrap(), Signal::KILL);
     running.kill().unwrap();
     running.wait().unwrap();

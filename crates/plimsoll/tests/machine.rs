@@ -107,12 +107,12 @@ fn the_capability_of_cores_is_of_this_host_and_of_a_time_that_passes() {
     let mut spinner = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
     let number = spinner.id().to_string();
     let of = |arguments: &[&str]| {
-        let output = plimsoll(&[&["--capability", "--here", "--for", "0.5", "--json"], arguments].concat());
+        let output = plimsoll(&[&["capability", "--here", "--for", "0.5", "--json"], arguments].concat());
         let map: machine::capability::CapabilityMap = serde_json::from_str(printed(&output)).unwrap();
         map
     };
     let (all, job) = (of(&[]), of(&["--of", &number]));
-    let page = plimsoll(&["--capability", "--here", "--for", "0.2"]);
+    let page = plimsoll(&["capability", "--here", "--for", "0.2"]);
     spinner.kill().unwrap();
     spinner.wait().unwrap();
     for core in all.cores.iter().chain(&job.cores) {
@@ -126,11 +126,11 @@ fn the_capability_of_cores_is_of_this_host_and_of_a_time_that_passes() {
     assert!(printed.lines().any(|line| line.contains("for ranks")) && printed.contains("over 0.20 s"), "{printed}");
 
     for (arguments, wanted) in [
-        (&["--capability", "--root", "/"][..], "an archive is of one moment"),
-        (&["--capability", "--here", "--of", "plimsoll no such"], "it does not run here"),
-        (&["--capability", "--here", "--for", "0"], "idle time to 10 ms"),
-        (&["--capability", "--hosts", "n1"], "no job of a batch system"),
-        (&["--of", "1"], "--capability"),
+        (&["capability", "--here", "--of", "plimsoll no such"][..], "it does not run here"),
+        (&["capability", "--here", "--for", "0"], "it is not from 100ms to 24h"),
+        (&["capability", "--hosts", "n1"], "no job of a batch system"),
+        (&["--of", "1"], "did you mean `plimsoll machine capability --of`?"),
+        (&["--capability"], "did you mean `plimsoll machine capability`?"),
     ] {
         let output = Command::new(env!("CARGO_BIN_EXE_plimsoll"))
             .arg("machine")

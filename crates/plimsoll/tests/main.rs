@@ -3,6 +3,8 @@
 
 mod allocation;
 mod bench;
+mod campaign;
+mod campaign_submit;
 mod causal;
 mod claims;
 mod clock;
@@ -24,11 +26,10 @@ mod simulate;
 mod steer;
 mod stopped;
 mod study;
-mod study_file;
-mod submit;
 #[path = "../../profile/tests/synthetic/mod.rs"]
 mod synthetic;
 mod top;
 mod r#try;
 mod tutorial;
 mod whatif;
+mod words;

@@ -353,7 +353,7 @@ fn a_bench_of_mpi_has_all_contenders_and_their_evidence() {
         return skip::test("one core only");
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
-    command.args(["bench", "--mpi", "--hosts", "one", "--tasks", "latency:8,exchange:1KiB", "--rounds", "1", "--json"]);
+    command.args(["bench", "mpi", "--hosts", "one", "--tasks", "latency:8,exchange:1KiB", "--rounds", "1", "--json"]);
     let (code, text, said) = run(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()));
     assert_eq!(code, Some(0), "{said}");
     let all: Value = serde_json::from_str(&text).unwrap();

@@ -83,7 +83,18 @@ impl Server {
 
     fn bench_with(&self, arguments: &[&str]) -> Output {
         Command::new(env!("CARGO_BIN_EXE_plimsoll"))
-            .args(["bench", "--cores", "0,0", "--rounds", "1", "--sizes", "8", "--path", &self.address.to_string()])
+            .args([
+                "bench",
+                "sweep",
+                "--cores",
+                "0,0",
+                "--rounds",
+                "1",
+                "--sizes",
+                "8",
+                "--path",
+                &self.address.to_string(),
+            ])
             .args(arguments)
             .stdin(Stdio::null())
             .output()
@@ -186,7 +197,7 @@ fn networks_are_at_the_interfaces_that_lead_to_the_other_host() {
     let stacks =
         ["--stack", "engine-afxdp:lab0,engine-xdp,engine-udp", "--sizes", "8", "--rounds", "2", "--cores", "0,0"];
     let to = ["--path", &path, "--key", key];
-    let output = within(Host::A, &[&["bench"][..], &to, &stacks].concat()).output().unwrap();
+    let output = within(Host::A, &[&["bench", "sweep"][..], &to, &stacks].concat()).output().unwrap();
     let (text, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if said.contains("not permitted") {
         return skip::test(said);
@@ -195,7 +206,7 @@ fn networks_are_at_the_interfaces_that_lead_to_the_other_host() {
     assert!(text.contains("engine-afxdp is at lab0 of this end, as asked"), "{text}");
     for (interface, said) in [("lab1", "there is none of that name"), ("lo", "which lab0 has")] {
         let stack = format!("engine-xdp:{interface}");
-        let bench = ["bench", "--stack", &stack, "--sizes", "8", "--rounds", "1", "--cores", "0,0"];
+        let bench = ["bench", "sweep", "--stack", &stack, "--sizes", "8", "--rounds", "1", "--cores", "0,0"];
         let output = within(Host::A, &[&bench[..], &to].concat()).output().unwrap();
         let refused = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(refused.contains(&format!("interface {interface}: ")) && refused.contains(said), "{refused}");
@@ -429,7 +440,7 @@ fn a_server_with_a_key_answers_those_alone_who_show_it() {
     let open = Server::start().bench_with(&["--key", path_of(&key)]);
     assert!(!open.status.success() && said(&open).contains("it was started without a key"), "{}", said(&open));
     let mut alone = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
-    let alone = alone.args(["bench", "--path", "loopback", "--key", path_of(&key)]).output().unwrap();
+    let alone = alone.args(["bench", "sweep", "--path", "loopback", "--key", path_of(&key)]).output().unwrap();
     assert!(said(&alone).contains("it is for a server, and --path names none"), "{}", said(&alone));
     let mut serve = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
     let serve = serve.args(["serve", "--listen", "127.0.0.1:0", "--allow", "cores"]).output().unwrap();

@@ -1,4 +1,4 @@
-//! `plimsoll whatif --simulate` as its users run it: every testbed of the papers, and what is refused.
+//! `plimsoll whatif simulate` as its users run it: every testbed of the papers, and what is refused.
 
 use crate::golden;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ fn simulate(file: &Path, more: &[&str]) -> Output {
     let mut command = Command::new(plimsoll);
     // Nothing was ever calibrated there.
     command.env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR")).env_remove("PLIMSOLL_COSTS");
-    command.args(["whatif", "--simulate"]).arg(file).args(more).output().expect("plimsoll starts")
+    command.args(["whatif", "simulate"]).arg(file).args(more).output().expect("plimsoll starts")
 }
 
 fn testbeds() -> PathBuf {
@@ -43,7 +43,7 @@ fn a_testbed_is_found_by_its_name_and_a_file_goes_before_it() {
     let folder = tempfile::tempdir().unwrap();
     let named = |name: &str| {
         let mut command = Command::new(bin.join("plimsoll"));
-        command.args(["whatif", "--simulate", name]).current_dir(folder.path()).output().unwrap()
+        command.args(["whatif", "simulate", name]).current_dir(folder.path()).output().unwrap()
     };
     let found = named("lammps-a");
     assert_eq!(found.stdout, simulate(&testbeds().join("lammps-a.toml"), &[]).stdout);
@@ -71,7 +71,7 @@ fn json_has_a_unit_in_each_name_and_the_parts_add_up() {
     }
 }
 
-/// What keeps the testbeds of paper 004 below its 366 %, as docs/simulate.md says.
+/// What keeps the testbeds of paper 004 below its 366 %, as docs/whatif.md says.
 #[test]
 fn onload_gains_what_the_law_says_where_every_message_crosses_and_nothing_waits() {
     let folder = tempfile::tempdir().unwrap();

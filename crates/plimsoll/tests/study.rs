@@ -94,7 +94,7 @@ fn what_shows_a_study_measures_nothing_and_changes_nothing() {
     add(&store, 1_800_000_000, false);
     fs::write(place.path().join("report.html"), "the page of the finished study").unwrap();
     let before = everything_in(place.path());
-    for arguments in [&["--why"][..], &["--show"], &["--show", "--why"], &["--export", "csv"], &["--export", "json"]] {
+    for arguments in [&["--why"][..], &["--show"], &["--show", "--why"], &["--csv"], &["--json"]] {
         let output = study(place.path(), &[&["--store", "study.sqlite"], arguments].concat());
         let said = text(&output.stderr);
         assert!(output.status.success() && !output.stdout.is_empty(), "{arguments:?}: {said}");
@@ -105,7 +105,7 @@ fn what_shows_a_study_measures_nothing_and_changes_nothing() {
     assert!(shown.contains("2023-11-14") && !shown.contains("Report:"), "{shown}");
 
     // A page is written where one is named, an earlier study is shown where it is asked for.
-    let output = study(place.path(), &["--store", "study.sqlite", "--show", "--study", "2", "--report", "2.html"]);
+    let output = study(place.path(), &["--store", "study.sqlite", "--show", "--study", "2", "--html", "2.html"]);
     let shown = text(&output.stdout);
     assert!(shown.contains("2027-01-15") && shown.contains("Report:"), "{shown}");
     assert!(fs::read_to_string(place.path().join("2.html")).unwrap().contains("</html>"));
@@ -118,8 +118,10 @@ fn what_measures_and_what_shows_are_not_asked_for_together() {
     let place = tempfile::tempdir().unwrap();
     for arguments in [
         &["--why", "--fresh"][..],
-        &["--show", "--budget", "9"],
-        &["--export", "csv", "--cores", "0,1"],
+        &["--show", "--budget", "9s"],
+        &["--csv", "--cores", "0,1"],
+        &["--csv", "--json"],
+        &["--why", "--json"],
         &["--study", "1"],
     ] {
         let output = study(place.path(), arguments);
@@ -140,7 +142,7 @@ fn an_export_floods_no_terminal() {
     let place = tempfile::tempdir().unwrap();
     add(&place.path().join("study.sqlite"), 1_700_000_000, true);
     let Some(script) = skip::tool("script") else { return };
-    let command = format!("{} study --store study.sqlite --export csv", env!("CARGO_BIN_EXE_plimsoll"));
+    let command = format!("{} study --store study.sqlite --csv", env!("CARGO_BIN_EXE_plimsoll"));
     let on_terminal = |command: &str| {
         let mut script = Command::new(&script);
         script.args(["-qefc", command, "/dev/null"]).current_dir(place.path()).stdin(Stdio::null());
@@ -149,8 +151,8 @@ fn an_export_floods_no_terminal() {
     let refused = on_terminal(&command);
     let said = text(&refused.stdout);
     assert!(!refused.status.success() && said.contains("it is a terminal"), "{said}");
-    assert!(said.contains("--output FILE") && !said.contains("size_bytes"), "{said}");
-    assert!(on_terminal(&format!("{command} -o samples.csv")).status.success());
+    assert!(said.contains("--csv=FILE") && !said.contains("size_bytes"), "{said}");
+    assert!(on_terminal(&format!("{command}=samples.csv")).status.success());
     assert!(fs::read_to_string(place.path().join("samples.csv")).unwrap().starts_with("study,point,"));
 }
 
@@ -158,7 +160,7 @@ fn an_export_floods_no_terminal() {
 fn ctrl_c_ends_a_study_by_130_and_what_was_measured_is_kept() {
     let place = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
-    command.args(["study", "--path", "loopback", "--budget", "600"]).current_dir(place.path()).stdin(Stdio::null());
+    command.args(["study", "--path", "loopback", "--budget", "600s"]).current_dir(place.path()).stdin(Stdio::null());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let store = place.path().join(".plimsoll/study.sqlite");
     let deadline = Instant::now() + LIMIT;

@@ -69,13 +69,146 @@ fn each_run_reads_the_file_that_is_standard_input_and_what_a_pipe_has_is_noted()
     };
     let (code, said, errors) = read(fs::File::open(&file).unwrap().into());
     assert_eq!(code, 0, "{said}{errors}");
-    assert!(said.contains("  1234  today") && said.contains("B is better: "), "{said}");
+    assert!(said.contains("  today\n     mean 1234 ± 0, min 1234, max 1234, median 1234\n"), "{said}");
+    assert!(said.contains("x less (the same in all ") && said.contains("B is better: "), "{said}");
     assert!(errors.contains("in from its start."), "{errors}");
     let (reader, writer) = rustix::pipe::pipe().unwrap();
     rustix::io::write(&writer, b"1234567\n").unwrap();
     let (code, _, errors) = read(fs::File::from(reader).into());
     assert_eq!(code, 1, "nothing was read: {errors}");
     assert!(errors.contains("note: no run reads what comes by the pipe"), "{errors}");
+}
+
+#[test]
+fn a_named_file_is_the_input_of_each_run() {
+    let place = tempfile::tempdir().unwrap();
+    fs::write(place.path().join("in"), "1234567\n").unwrap();
+    let arguments = ["--input", "in", "--metric", "([0-9]+)", "--", "head", "-c", "4", "--", "head", "-c", "2"];
+    let (code, said, errors) = attempt(place.path(), &arguments);
+    assert_eq!(code, 0, "{said}{errors}");
+    assert!(said.contains("mean 1234 ± 0,") && errors.contains("/in from its start."), "{said}{errors}");
+    assert!(fs::read_to_string(place.path().join("try.html")).unwrap().contains("<dt>Standard input</dt>"));
+}
+
+/// What a run reports decides, the same each time: no comparison takes more than the fewest rounds.
+const REPORTED: [&str; 2] = ["--metric", "took ([0-9]+)"];
+
+#[test]
+fn commands_beside_the_runs_are_run_as_often_as_they_are_to() {
+    let place = tempfile::tempdir().unwrap();
+    let noted = |what: &str| format!("sh -c 'echo {what} {{x}} >> log'");
+    let [setup, prepare, conclude, cleanup] = ["setup", "prepare", "conclude", "cleanup"].map(noted);
+    let beside = ["--setup", &setup, "--prepare", &prepare, "--conclude", &conclude, "--cleanup", &cleanup];
+    let command = ["--vary", "x=1,2", "--json=runs.json", "--", "sh", "-c", "echo run {x} >> log; echo took {x}"];
+    let (code, said, errors) = attempt(place.path(), &[&REPORTED[..], &beside, &command].concat());
+    assert_eq!(code, 0, "{said}{errors}");
+    let log = fs::read_to_string(place.path().join("log")).unwrap();
+    let count = |what: &str| log.lines().filter(|line| *line == what).count();
+    let json = fs::read_to_string(place.path().join("runs.json")).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    for (arm, value) in [("A", "1"), ("B", "2")] {
+        let of = |what: &str| count(&format!("{what} {value}"));
+        let runs = json["runs"].as_array().unwrap().iter().filter(|run| run["arm"] == arm).count();
+        assert!(runs >= 7, "{json}");
+        assert_eq!(["prepare", "run", "conclude"].map(of), [runs; 3], "{log}");
+        assert_eq!(["setup", "cleanup"].map(of), [1, 1], "{log}");
+    }
+    assert!(log.starts_with("setup 1\nprepare 1\nrun 1\nconclude 1\n"), "{log}");
+    assert!(json["runs"][0]["exit_status"] == 0 && json["runs"][0]["value"] == 1.0, "{json}");
+    assert!(json["finished_ns"].is_u64() && json["answer"] == "Keep A: it is the best.", "{json}");
+}
+
+#[test]
+fn a_command_beside_the_runs_that_fails_is_named_with_its_last_line() {
+    let place = tempfile::tempdir().unwrap();
+    let beside = ["--prepare", "sh -c 'echo no room >&2; exit 9'", "--cleanup", "touch cleaned"];
+    let (code, said, errors) = attempt(place.path(), &[&beside[..], &["--", "true", "--", "true"]].concat());
+    assert!(code == 1 && said.is_empty(), "{said}{errors}");
+    assert!(errors.contains("A, true: --prepare sh -c 'echo no room >&2; exit 9': exit code 9: no room."), "{errors}");
+    assert!(place.path().join("cleaned").exists() && !place.path().join("try.html").exists());
+}
+
+#[test]
+fn values_are_put_into_the_words_of_a_command() {
+    let place = tempfile::tempdir().unwrap();
+    let agrees = ["--check", "took [0-9]+ (.*)"];
+    let words = ["echo", "took", "{threads}", "{other}"];
+    let vary = [&REPORTED[..], &agrees, &["--vary", "threads=1,3", "--"], &words].concat();
+    let (code, said, errors) = attempt(place.path(), &vary);
+    assert_eq!(code, 0, "{said}{errors}");
+    assert!(said.contains("  A  threads 1  today\n     mean 1.000 ± 0,") && said.contains("results agree"), "{said}");
+    let listed = [&REPORTED[..], &agrees, &["-L", "threads", "1,3", "--json", "--"], &words].concat();
+    let (code, json, errors) = attempt(place.path(), &listed);
+    assert_eq!(code, 0, "{errors}");
+    assert!(errors.contains("Keep A: it is the best."), "standard output is a program's: {errors}");
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["arms"][1]["command"], serde_json::json!(["echo", "took", "3", "{other}"]));
+    assert_eq!(json["arms"][1]["variables"], serde_json::json!([]));
+    assert_eq!(json["arms"][1]["name"], "threads 3");
+}
+
+#[test]
+fn values_go_with_each_of_several_commands_that_asks_for_them() {
+    let place = tempfile::tempdir().unwrap();
+    let commands = ["--vary", "n=1,2", "--csv", "--", "echo", "took", "{n}", "--", "echo", "took", "3"];
+    let (code, csv, errors) = attempt(place.path(), &[&REPORTED[..], &commands].concat());
+    assert_eq!(code, 0, "{csv}{errors}");
+    let mut names: Vec<&str> = csv.lines().skip(1).filter_map(|line| line.split(',').nth(2)).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names, ["echo took 1", "echo took 2", "echo took 3"]);
+}
+
+#[test]
+fn failures_that_are_named_are_ignored() {
+    let place = tempfile::tempdir().unwrap();
+    let commands = ["--", "sh", "-c", "echo took 1; exit 3", "--", "sh", "-c", "echo took 2; exit 4"];
+    let with = |ignored: &str| attempt(place.path(), &[&REPORTED[..], &[ignored, "--markdown"], &commands].concat());
+    for ignored in ["--ignore-failure=3,4", "--ignore-failure"] {
+        let (code, markdown, errors) = with(ignored);
+        assert_eq!(code, 0, "{markdown}{errors}");
+        let rows: Vec<&str> = markdown.lines().filter(|line| line.contains(" | A | ")).collect();
+        assert!(rows.len() >= 7 && rows.iter().all(|row| row.contains(" | 3 | ")), "{markdown}");
+        assert!(errors.contains("ended with another exit status than 0; they count"), "{errors}");
+    }
+    let (code, _, errors) = with("--ignore-failure=3");
+    assert!(code == 1 && errors.contains("exit code 4") && errors.contains("--ignore-failure"), "{errors}");
+}
+
+#[test]
+fn a_shell_is_between_where_it_is_asked_for() {
+    let place = tempfile::tempdir().unwrap();
+    let commands = ["--", "echo took 1 | cat", "--", "echo took", "2 | cat"];
+    let (code, said, errors) = attempt(place.path(), &[&REPORTED[..], &["--shell"], &commands].concat());
+    assert_eq!(code, 0, "{said}{errors}");
+    assert!(said.contains("  B  echo took 2 | cat  100 % more"), "{said}");
+    assert!(fs::read_to_string(place.path().join("try.html")).unwrap().contains("sh runs each command"));
+}
+
+#[test]
+fn pages_are_numbered_and_earlier_trials_are_shown_again() {
+    let place = tempfile::tempdir().unwrap();
+    let arguments = [&REPORTED[..], &["--", "echo", "took", "1", "--", "echo", "took", "2"]].concat();
+    let page = |said: &str| said.lines().find_map(|line| line.strip_prefix("Page: ")).unwrap_or("none").to_owned();
+    let mut answers = Vec::new();
+    for name in ["try.html", "try-2.html"] {
+        let (code, said, errors) = attempt(place.path(), &arguments);
+        assert_eq!(code, 0, "{said}{errors}");
+        assert!(page(&said).ends_with(&format!("/{name}")) && place.path().join(name).exists(), "{said}");
+        answers.push(said);
+    }
+    let (code, list, _) = attempt(place.path(), &["--list"]);
+    let entries = list.lines().filter(|line| line.ends_with("Keep A: it is the best.")).count();
+    assert!(code == 0 && entries == 2 && list.contains("\n   B  echo took 2\n"), "{list}");
+    let answer = |said: &str| said.split("Page: ").next().unwrap_or_default().to_owned();
+    for (number, given) in [(&["--show", "1"][..], &answers[0]), (&["--show"], &answers[1])] {
+        let (code, said, errors) = attempt(place.path(), number);
+        assert_eq!((code, said), (0, answer(given)), "with no page, which none asks for: {errors}");
+    }
+    let (_, said, _) = attempt(place.path(), &["--show", "1", "--html", "try.html"]);
+    assert!(page(&said).ends_with("/try.html"), "the page of this trial: {said}");
+    let (code, _, errors) = attempt(place.path(), &["--show", "9"]);
+    assert!(code == 1 && errors.contains("it holds no trial 9. Next: see which it holds"), "{errors}");
 }
 
 #[test]
@@ -158,7 +291,7 @@ fn a_killed_trial_leaves_nothing_running_and_goes_on() {
     assert!(errors.contains("Going on with the trial in .plimsoll/try.sqlite (--fresh begins anew)."), "{errors}");
     assert_eq!(code, 0, "{said}{errors}");
     let store = Store::read(&place.path().join(".plimsoll/try.sqlite")).unwrap();
-    let stored: usize = store.runs(&store.latest().unwrap()).unwrap().done.iter().map(Vec::len).sum();
+    let stored: usize = store.runs(&store.trial(None).unwrap()).unwrap().done.iter().map(Vec::len).sum();
     assert!(before >= 6 && runs() - stored <= 1, "{stored} of {} runs are stored: one was cut short", runs());
 }
 
@@ -180,7 +313,14 @@ fn what_cannot_be_tried_is_refused_with_the_next_step() {
             "there is no such setting. Next: choose placement, network, carrier, semantics or dilate",
         ),
         (&["--vary", "X", "--", "true"], "it names no values"),
-        (&["--vary", "X=1,2", "--", "true", "--", "true"], "there are several commands already"),
+        (&["--prepare", "'", "--", "true", "--", "true"], "--prepare ''': it has no words, or a quote"),
+        (&["--setup", "no-such-program", "--", "true", "--", "true"], "A, true: --setup: command no-such-program: "),
+        (&["--input", ".", "--", "true", "--", "true"], "it is no file that each run can read from its start"),
+        (&["--ignore-failure=0", "--", "true", "--", "true"], "these are no exit statuses from 1 to 125"),
+        (&["--json", "--csv", "--", "true", "--", "true"], "only one of --json, --csv and --markdown"),
+        (&["--shell", "-n", "2", "--", "true", "--", "true"], "cannot be used with"),
+        (&["--show", "--store", "none", "--", "true"], "cannot be used with"),
+        (&["--show", "--store", "none"], "run `plimsoll try` first"),
         (&["--vary", "X=1,2,3,4,5,6,7,8,9,10,11,12,13", "--", "true"], "13 are more than the 12"),
         (&["--metric", "time", "--", "true", "--", "true"], "0 groups in parentheses, not one"),
         (&["--metric", "t ([0-9]+)", "--", "true", "--", "true"], "nothing that the run printed matches it"),
@@ -190,7 +330,7 @@ fn what_cannot_be_tried_is_refused_with_the_next_step() {
             &["--budget", "1s", "--", "sleep", "0.3", "--", "sleep", "0.3"],
             "more than the budget of 1.0 s. Next: give it more",
         ),
-        (&["--budget", "soon", "--", "true", "--", "true"], "write it like 90s, 10m or 2h"),
+        (&["--budget", "soon", "--", "true", "--", "true"], "time 'soon'"),
         (&["--margin", "200", "--", "true", "--", "true"], "it is no share in percent"),
     ] {
         let (code, out, errors) = attempt(place.path(), arguments);

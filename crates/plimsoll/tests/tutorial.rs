@@ -67,8 +67,8 @@ fn every_line_works_and_the_story_ends_in_the_ledger() {
         };
         // A trial may end undecided in the time that it has.
         assert!(code == 0 || (words[1] == "try" && code == 3), "{line} ended with {code}:\n{said}");
-        // A machine whose clocks moved in every round has none to compare.
-        let undecided = said.contains("no round to compare");
+        // A machine whose clocks moved in its rounds has none, or too few, to compare.
+        let undecided = said.contains("no round to compare") || said.contains(" of 6 rounds");
         for expected in expected.iter().filter(|_| !undecided) {
             assert!(said.contains(expected), "{line} did not say '{expected}':\n{said}");
         }

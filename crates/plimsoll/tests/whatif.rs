@@ -171,12 +171,12 @@ fn a_recorded_program_comes_back() {
     // Every call is followed but those that ask in vain.
     assert!(!said.contains("not modelled"), "{said}");
     // Held against itself: all its calls are known, and its own time is what it took.
-    let (code, said, errors) = plimsoll(place, &["whatif", "run", "--against", "run", "--latency", "x1", "--json"]);
+    let (code, said, errors) = plimsoll(place, &["whatif", "against", "run", "run", "--latency", "x1", "--json"]);
     assert_eq!(code, 0, "{errors}");
     let itself: Value = serde_json::from_str(&said).unwrap();
     assert_eq!((&itself["unchanged"], &itself["unseen_calls"]), (&Value::from(1.0), &Value::from(0.0)), "{said}");
     assert_eq!((&itself["recorded_ns"], itself["carried"][0] == itself["carried"][1]), (&all["recorded_ns"], true));
-    let (code, said, _) = plimsoll(place, &["whatif", "run", "--against", "run", "--carried", "tcp"]);
+    let (code, said, _) = plimsoll(place, &["whatif", "against", "run", "run", "--carried", "tcp"]);
     assert!(code == 0 && said.contains("Predicted") && said.contains("carried by tcp"), "{said}");
     // The same run as one at half the clock: nothing of its computing followed that.
     let (code, said, errors) = plimsoll(place, &["whatif", "run", "--clock", "0.8", "--at", "0.5=run"]);
@@ -219,20 +219,20 @@ fn a_recorded_program_comes_back() {
     let (code, _, errors) = plimsoll(place, &["report", "run", "--export", "goal", "-o", "run.goal"]);
     assert_eq!(code, 0, "{errors}");
     let simulated = |latency: &str| {
-        let (code, said, errors) = plimsoll(place, &["whatif", "--goal", "run.goal", "--loggops", latency, "--json"]);
+        let (code, said, errors) = plimsoll(place, &["whatif", "schedule", "run.goal", "--loggops", latency, "--json"]);
         assert_eq!(code, 0, "{errors}");
         serde_json::from_str::<Value>(&said).unwrap()["total_ns"].as_u64().unwrap()
     };
     assert!(simulated("L=100000") > simulated("L=100"));
     // And by the machine's costs, as a graph of its own.
-    let (code, said, errors) = plimsoll(place, &["whatif", "--goal", "run.goal", "--carried", "vader", "--json"]);
+    let (code, said, errors) = plimsoll(place, &["whatif", "schedule", "run.goal", "--carried", "vader", "--json"]);
     assert_eq!(code, 0, "{errors}");
     let replayed: Value = serde_json::from_str(&said).unwrap();
     let asked = replayed["asked"].as_array().unwrap();
     let time = |what: &str| asked.iter().find(|of| of["what"] == what).unwrap()["time"]["middle"].as_f64().unwrap();
     assert!(time("carried by tcp") > 1.0 && time("half the latency") <= 1.0, "{said}");
     assert!(replayed["gradients"][0]["right"]["trips"].as_u64() > Some(0), "{said}");
-    let (code, _, errors) = plimsoll(place, &["whatif", "--goal", "run.goal", "--latency", "+1us"]);
+    let (code, _, errors) = plimsoll(place, &["whatif", "schedule", "run.goal", "--latency", "+1us"]);
     assert!(code != 0 && errors.contains("--carried"), "{errors}");
 }
 
@@ -382,7 +382,7 @@ fn a_recording_on_other_hosts_is_predicted_by_its_mapping() {
     };
     keep(place, &[(way(None), 400.0), (way(Some("udp")), 9_000.0)]);
     for (from, to, hosts) in [("one", "two", "0,1, of two at 0/1"), ("two", "one", "0/1, of one at 0,1")] {
-        let (code, said, errors) = plimsoll(place, &["whatif", from, "--against", to, "--json"]);
+        let (code, said, errors) = plimsoll(place, &["whatif", "against", to, from, "--json"]);
         assert_eq!(code, 0, "{errors}");
         let all: Value = serde_json::from_str(&said).unwrap();
         assert!(said.contains(&format!("ranks were at {hosts}: mapped so")), "{said}");
@@ -394,11 +394,11 @@ fn a_recording_on_other_hosts_is_predicted_by_its_mapping() {
             assert!(times["low"].as_f64() > Some(0.0) && times["high"].as_f64() >= times["low"].as_f64(), "{said}");
         }
     }
-    let (code, said, _) = plimsoll(place, &["whatif", "one", "--against", "two", "--capability", "1=0.5"]);
+    let (code, said, _) = plimsoll(place, &["whatif", "against", "two", "one", "--capability", "1=0.5"]);
     assert!(code == 0 && said.contains("Mapped          ") && said.contains("computing too as in one"), "{said}");
-    let (code, _, errors) = plimsoll(place, &["whatif", "one", "--against", "two", "--map", "0,1"]);
+    let (code, _, errors) = plimsoll(place, &["whatif", "against", "two", "one", "--map", "0,1"]);
     assert!(code != 0 && errors.contains("its ranks were at 0/1, and not at 0,1"), "{errors}");
-    let (code, said, _) = plimsoll(place, &["whatif", "one", "--against", "one"]);
+    let (code, said, _) = plimsoll(place, &["whatif", "against", "one", "one"]);
     assert!(code == 0 && !said.contains("mapped so") && !said.contains("Mapped"), "{said}");
 }
 
@@ -415,9 +415,9 @@ fn what_cannot_be_asked_is_refused() {
     };
     refused(&["run"], &["no timeline", "plimsoll profile", "--trace"]);
     refused(&["nowhere"], &["nowhere/job.json", "plimsoll profile"]);
-    refused(&["--goal", "nowhere"], &["nowhere", "--export goal"]);
-    refused(&["--goal", "run/job.json"], &["run/job.json", "line 1"]);
-    refused(&["--goal", "x", "--loggops", "K=1"], &["LogGOPS has L, o, g, G, O and S"]);
+    refused(&["schedule", "nowhere"], &["nowhere", "--export goal"]);
+    refused(&["schedule", "run/job.json"], &["run/job.json", "line 1"]);
+    refused(&["schedule", "x", "--loggops", "K=1"], &["LogGOPS has L, o, g, G, O and S"]);
     refused(&["run", "--clock", "0"], &["factor '0'", "write it like 0.8"]);
     refused(&["run", "--buffer", "0"], &["buffer 0", "unlimited"]);
     refused(&["run", "--map", "0;1"], &["mapping '0;1'", "0-3/4-7"]);
@@ -432,7 +432,7 @@ fn a_schedule_runs_over_the_engine_itself() {
     let place = place.path();
     let schedule = "num_ranks 2\nrank 0 {\nsend 200000b to 1\ncalc 5000000\n}\nrank 1 {\nrecv 200000b from 0\n}\n";
     fs::write(place.join("a.goal"), schedule).unwrap();
-    let run = |words: &[&str]| plimsoll(place, &[&["whatif", "--goal", "a.goal", "--engine"], words].concat());
+    let run = |words: &[&str]| plimsoll(place, &[&["whatif", "schedule", "a.goal", "--engine"], words].concat());
     let (code, _, errors) = run(&["app"]);
     assert!(code != 0 && errors.contains("never measured here") && errors.contains("plimsoll calibrate"), "{errors}");
     let way = |network: Option<&str>| Way {
@@ -459,7 +459,7 @@ fn a_schedule_runs_over_the_engine_itself() {
     let link = "[link]\nlatency_us = 0.0\ngigabits_a_second = 0.0\n";
     let rest = "[protocol]\nprofile = \"plimsoll\"\nplace = \"engine\"\n[mapping]\nranks_a_host = 1\n[program]\nname = \"goal\"\nfile = \"a.goal\"\n";
     fs::write(place.join("a.toml"), [machine, link, rest].concat()).unwrap();
-    let (code, said, errors) = plimsoll(place, &["whatif", "--simulate", "a.toml", "--json"]);
+    let (code, said, errors) = plimsoll(place, &["whatif", "simulate", "a.toml", "--json"]);
     assert_eq!(code, 0, "{errors}");
     let on_cluster: Value = serde_json::from_str(&said).unwrap();
     assert_eq!(of(&on_cluster, "total_ps") / 1e3, of(&whole, "total_ns"));

@@ -4,10 +4,10 @@
 //! somebody does. Which of them is on the critical path no table tells, so the time of a placement is an interval from the
 //! one to the other; so is the difference of two placements, whose costs are uncertain independently of each other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use machine::costs::{Cost, Interval, Item, Way};
-use machine::{Bytes, Costs, Reading};
+use machine::{Bytes, Costs, Minimax, Reading, minimax};
 
 use crate::summary::Summary;
 
@@ -155,21 +155,63 @@ pub fn decide(traffic: &Traffic, candidates: Vec<Candidate>, costs: &Costs) -> D
         .map(|(expected, candidate)| Judged { candidate, expected })
         .collect();
     let known = |of: &Judged| of.expected.clone().ok();
-    // What another could be faster by.
-    let regret = |at: usize| {
+    // What another could be faster by; at least nothing.
+    let losses = |at: usize| {
         let others = judged.iter().enumerate().filter(|(other, of)| *other != at && of.candidate.eligible);
         let more = |other: usize| times[at].as_ref().ok()?.over(times[other].as_ref().ok()?, traffic).ok();
-        others
-            .filter(|(_, of)| of.expected.is_ok())
-            .filter_map(|(other, _)| more(other))
-            .map(|more| more.high - 1.0)
-            .fold(0.0, f64::max)
+        let more = others.filter(|(_, of)| of.expected.is_ok()).filter_map(|(other, _)| more(other));
+        let most = more.map(|more| Interval::exactly(more.high.max(1.0)));
+        std::iter::once(Interval::exactly(1.0)).chain(most).collect::<Vec<_>>()
     };
     let worth = |at: usize, own: Interval| at == 0 || own.middle < 1.0 - WORTH;
     let able = judged.iter().enumerate().filter(|(_, of)| of.candidate.eligible);
     let able = able.filter_map(|(at, of)| Some((at, known(of)?)));
-    let chosen = able.filter(|(at, own)| worth(*at, *own)).min_by(|a, b| regret(a.0).total_cmp(&regret(b.0)));
-    Decision { chosen: chosen.map_or(0, |(at, _)| at), judged }
+    let able: Vec<usize> = able.filter(|(at, own)| worth(*at, *own)).map(|(at, _)| at).collect();
+    let found = minimax(&able.iter().map(|at| losses(*at)).collect::<Vec<_>>());
+    Decision { chosen: found.map_or(0, |found| able[found.choice]), judged }
+}
+
+/// One place for whatever a program may send.
+#[derive(Debug, Clone, PartialEq)]
+pub struct General {
+    /// Its place among the candidates.
+    pub chosen: usize,
+    /// How many times as long as the best its messages take at the size where it loses most.
+    pub loses: f64,
+}
+
+/// Chooses for a program of which nothing is known, by the same rule as a study: the candidate that loses least at the size where it
+/// loses most, waited for or not; `between` hosts or within one. `None` where the costs do not tell of two candidates.
+pub fn in_general(candidates: &[Candidate], costs: &Costs, between: bool) -> Option<General> {
+    let way = |of: &Candidate| if between { of.between.clone() } else { of.within.clone() };
+    let items = |of: &Candidate| [Item::HalfTrip(way(of)), Item::Message(way(of))];
+    let measured = |item: &Item| {
+        let of_item = costs.rows().iter().filter(|row| row.item.is_like(item) && row.cost.value().is_some());
+        of_item.filter_map(|row| row.size).collect::<BTreeSet<Bytes>>()
+    };
+    let able: Vec<usize> = (0..candidates.len())
+        .filter(|at| candidates[*at].eligible && candidates[*at].refused.is_none())
+        .filter(|at| !measured(&items(&candidates[*at])[0]).is_empty())
+        .collect();
+    if able.len() < 2 {
+        return None;
+    }
+    let mut losses: Vec<Vec<Interval>> = vec![Vec::new(); able.len()];
+    for kind in 0..2 {
+        let each: Vec<BTreeSet<Bytes>> = able.iter().map(|at| measured(&items(&candidates[*at])[kind])).collect();
+        // Where one was not measured it would be modelled.
+        let sizes = each[0].iter().filter(|size| each.iter().all(|of| of.contains(size)));
+        for size in sizes {
+            let cost = |at: &usize| costs.sized(&items(&candidates[*at])[kind], *size).reading.value().copied();
+            let Some(taken) = able.iter().map(cost).collect::<Option<Vec<Interval>>>() else { continue };
+            let best = taken.iter().map(|of| of.middle).fold(f64::INFINITY, f64::min);
+            for (losses, taken) in losses.iter_mut().zip(taken) {
+                losses.push(taken.times(1.0 / best));
+            }
+        }
+    }
+    let Minimax { choice, worst, .. } = minimax(&losses)?;
+    Some(General { chosen: able[choice], loses: worst[choice].0.middle })
 }
 
 /// Seconds of the mean rank for its messages.
@@ -312,6 +354,29 @@ mod tests {
         let little = Traffic { in_mpi: 0.02, ..traffic() };
         let decision = decide(&little, candidates(), &costs(8000.0, 400.0));
         assert!(decision.judged[1].expected.clone().unwrap().low >= 0.98);
+    }
+
+    #[test]
+    fn a_program_of_which_nothing_is_known_gets_what_loses_least_where_it_loses_most() {
+        let rows = |placement, short: f64, long: f64| {
+            let half_trip = |size, ns| Row {
+                item: Item::HalfTrip(way(placement, None)),
+                size: Some(Bytes(size)),
+                cost: Reading::Measured(Interval::exactly(ns)),
+                source: "plimsoll study 1".into(),
+                taken: Nanoseconds(1),
+            };
+            [half_trip(8, short), half_trip(65_536, long)]
+        };
+        // The one is 1.5x behind at 8 B, the other 1.2x at 64 KiB.
+        let costs = |app: [f64; 2], core: [f64; 2]| {
+            Costs::of([rows(SiteKind::App, app[0], app[1]), rows(SiteKind::Core, core[0], core[1])].concat())
+        };
+        let (one, other) = ([1500.0, 10_000.0], [1000.0, 12_000.0]);
+        let found = in_general(&candidates(), &costs(one, other), false).unwrap();
+        assert_eq!((found.chosen, (found.loses - 1.2).abs() < 1e-9), (1, true));
+        assert_eq!(in_general(&candidates(), &costs(other, one), false).unwrap().chosen, 0, "costs that are swapped");
+        assert_eq!(in_general(&candidates(), &costs(one, other), true), None, "nothing was measured between hosts");
     }
 
     #[test]

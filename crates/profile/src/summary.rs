@@ -23,66 +23,66 @@ pub const SCHEMA: u32 = 1;
 pub struct Summary {
     /// 1; raised when a field changes its meaning or goes away.
     pub schema: u32,
-    /// What was run, and how complete the profile is.
+    /// What ran; how complete the profile is.
     pub job: JobSummary,
-    /// Figures of all ranks together.
+    /// All ranks together.
     pub totals: Totals,
-    /// The ranks, by world, then by rank. Other lists name a rank by its place in this list.
+    /// By world, then rank. Other lists name a rank by its place here.
     pub ranks: Vec<RankSummary>,
-    /// The functions, one entry for each function and size of group, by seconds, most first.
+    /// By function and group size; most seconds first.
     pub functions: Vec<FunctionSummary>,
-    /// Messages and collective calls, by class of size.
+    /// Messages and collectives by size class.
     pub sizes: Vec<SizeSummary>,
     /// One for each MPI_COMM_WORLD.
     pub matrices: Vec<Matrix>,
-    /// The call sites, by seconds, most first.
+    /// Call sites, most seconds first.
     pub sites: Vec<SiteSummary>,
-    /// What the kernel counted on each core; empty where nothing was sampled.
+    /// The kernel's counts; empty where nothing was sampled.
     pub cores: Vec<CoreSummary>,
-    /// What of each core ranks cannot have, by host and core; empty where nothing was sampled.
+    /// What ranks cannot have of each core; empty where nothing was sampled.
     #[serde(default)]
     pub capability: Vec<CoreCapability>,
-    /// What sensors of power told, by host, as `--power` named them; left out where none was named.
+    /// Sensors that `--power` named, by host; left out without.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub power: Vec<PowerSummary>,
-    /// The phases that MPI_Pcontrol marked, in the order in which they began.
+    /// By beginning.
     pub phases: Vec<PhaseSummary>,
-    /// What cores and ranks did, moment by moment; `None` where nothing was sampled.
+    /// `None` where nothing was sampled.
     pub series: Option<Series>,
-    /// The timeline, coarse enough to draw; `None` where none was recorded.
+    /// `None` without a recorded timeline.
     pub timeline: Option<Timeline>,
-    /// The critical path; `None` without a timeline.
+    /// `None` without a timeline.
     #[serde(default)]
     pub critical: Option<Critical>,
-    /// Where the program's message processing should run.
+    /// Where message processing should run.
     pub verdict: Option<Verdict>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct JobSummary {
-    /// The command as it was given to `plimsoll profile`.
+    /// As given to `plimsoll profile`.
     pub command: Vec<String>,
-    /// When the command started, in nanoseconds since 1970.
+    /// Nanoseconds since 1970.
     pub started: u64,
-    /// Duration of the command; `None` while it runs and where the profiler was killed.
+    /// Its duration; `None` while it runs, or of a killed profiler.
     pub seconds: Option<f64>,
-    /// Exit status of the command, where it ended by itself.
+    /// Its exit status, where it ended by itself.
     pub exit_code: Option<i32>,
-    /// The signal that ended the command, where one did.
+    /// The signal that ended it.
     pub signal: Option<i32>,
-    /// Ranks whose tables could be read.
+    /// Ranks with readable tables.
     pub ranks: usize,
-    /// Ranks that the worlds have, also those without tables.
+    /// Ranks of the worlds, with or without tables.
     pub expected: usize,
-    /// Number of MPI_COMM_WORLDs: programs that MPI_Comm_spawn started have their own.
+    /// MPI_COMM_WORLDs; MPI_Comm_spawn makes more.
     pub worlds: usize,
-    /// The hosts, in the order of their first ranks.
+    /// By first rank.
     pub hosts: Vec<HostSummary>,
-    /// The names by which the MPI libraries call themselves, each once.
+    /// The MPI libraries' own names.
     pub libraries: Vec<String>,
-    /// Whether every rank is there, has finalized, and dropped nothing.
+    /// Every rank finalized and dropped nothing.
     pub complete: bool,
-    /// That the program was delayed on purpose, and by how much; `None`: it ran as it is.
+    /// Delays on purpose; `None`: there were none.
     #[serde(default)]
     pub perturbed: Option<String>,
     /// What is missing or was dropped, and why.
@@ -91,54 +91,53 @@ pub struct JobSummary {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HostSummary {
-    /// Name of the host, as its kernel has it.
+    /// The kernel's name.
     pub name: String,
-    /// Number of ranks that ran on it.
+    /// Ranks that ran there.
     pub ranks: usize,
-    /// Cores that its ranks may use, threads of one core counted once.
+    /// Cores for its ranks, without second threads.
     pub cores: Reading<u32>,
 }
 
-/// Of all ranks together, between MPI_Init's return and MPI_Finalize's call.
+/// Of all ranks, between MPI_Init's return and MPI_Finalize's call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Totals {
-    /// Duration of the longest rank.
+    /// Of the longest rank.
     pub seconds: f64,
-    /// Durations of every thread that called MPI, added up: the whole that shares of time refer to.
+    /// Of all threads that called MPI: what shares refer to.
     pub thread_seconds: f64,
-    /// Calls of all functions that are counted.
+    /// Of counted functions.
     pub calls: u64,
-    /// Calls of all ranks over `seconds`.
+    /// Over `seconds`.
     pub calls_per_second: f64,
     /// Time inside MPI.
     pub mpi: f64,
-    /// `mpi` over `thread_seconds`.
+    /// Over `thread_seconds`.
     pub mpi_share: f64,
     /// Time outside MPI.
     pub compute: f64,
-    /// How evenly the computing is spread: the mean over ranks divided by that of the rank that computes most.
+    /// Mean computing over that of the rank with most.
     pub balance: f64,
     /// `mpi`, divided.
     pub split: Split,
-    /// Messages that ranks began to send to other ranks.
+    /// Messages begun to other ranks.
     pub messages: u64,
-    /// Bytes of those messages.
+    /// Of those messages.
     pub bytes: u64,
-    /// What recording added to each call: the greatest of the values that ranks measured when they started.
+    /// What recording added to a call, at most.
     pub recording: Reading<f64>,
 }
 
-/// Time inside MPI, divided. The parts that are known add up to the whole.
+/// Time inside MPI; known parts add up to the whole.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Split {
-    /// Time that the calls take when nobody is late.
+    /// When nobody is late.
     pub transfer: Reading<f64>,
-    /// Time beyond that: waiting for a rank that is late, or a network that is busy.
+    /// Beyond that: a late rank or a busy network.
     pub wait: Reading<f64>,
-    /// Time in which the calling thread itself was stopped, or was runnable while others had its core. Waiting for
-    /// another rank that was off its core is in `wait`. Where time off the core is not known it is in the other parts.
+    /// The calling thread was stopped, or runnable without its core; in the other parts where unknown.
     pub off_core: Reading<f64>,
-    /// Time of calls that are too few to tell.
+    /// Too few calls to tell.
     pub undivided: f64,
 }
 
@@ -169,70 +168,70 @@ pub enum State {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RankSummary {
-    /// Place of its world in `matrices`.
+    /// Place in `matrices`.
     pub world: usize,
-    /// Its rank in MPI_COMM_WORLD.
+    /// In MPI_COMM_WORLD.
     pub rank: u32,
-    /// Name of its host.
+    /// Name.
     pub host: String,
-    /// Number of its process.
+    /// Process number.
     pub pid: u32,
-    /// File of its program.
+    /// File.
     pub program: String,
     /// How it ended.
     pub state: State,
-    /// Cores that it was seen on, the one seen most often first.
+    /// Most seen first.
     pub cores: Reading<Vec<u32>>,
-    /// Number of its threads that called MPI.
+    /// Threads that called MPI.
     pub threads: u32,
-    /// Time between MPI_Init's return and MPI_Finalize's call, or until the last moment noted.
+    /// The run, or until the last moment noted.
     pub seconds: f64,
-    /// The same time of each of its threads that called MPI, added up.
+    /// The same, of all its threads.
     pub thread_seconds: f64,
-    /// Time in MPI_Init, which is no part of any other figure here.
+    /// In MPI_Init; in no other figure.
     pub startup: f64,
-    /// Time in MPI_Finalize, which is no part of any other figure here.
+    /// In MPI_Finalize; in no other figure.
     pub shutdown: f64,
-    /// Calls of all functions that are counted, without MPI_Init and MPI_Finalize.
+    /// Of counted functions.
     pub calls: u64,
     /// Time inside MPI.
     pub mpi: f64,
-    /// Time outside MPI; with `mpi` it makes `thread_seconds`.
+    /// Time outside MPI; the rest of `thread_seconds`.
     pub compute: f64,
     /// `mpi`, divided.
     pub split: Split,
-    /// Messages that it began to send to other ranks.
+    /// Messages begun to other ranks.
     pub messages: u64,
-    /// Bytes of those messages.
+    /// Of those messages.
     pub bytes: u64,
-    /// Network softirq time on its cores while it was on them: all of it, also where ranks share a core.
+    /// Network softirqs on its cores while it was there, shared cores too.
     pub softirq: Reading<f64>,
-    /// Times that it was taken off its core.
+    /// Times taken off its core.
     pub involuntary: Reading<u64>,
-    /// Seconds that its threads were stopped, by a signal or a debugger, inside MPI and outside.
+    /// By a signal or a debugger, inside MPI and outside.
     pub stopped: Reading<f64>,
-    /// Seconds that its threads were runnable while others had their core, inside MPI and outside.
+    /// Runnable while others had the core, inside MPI and outside.
     pub run_delay: Reading<f64>,
-    /// Seconds that a hypervisor took from its cores while it was on them: all of them, also where ranks share a core.
+    /// By a hypervisor from its cores while it was there, shared cores too.
     pub stolen: Reading<f64>,
-    /// The part of `run_delay` in which it had given its core up itself, inside MPI: it waited, and that is in `wait`.
+    /// Of `run_delay`: it gave its core up inside MPI; in `wait`.
     #[serde(default = "unsampled")]
     pub yielded: Reading<f64>,
-    /// The part of `compute` in which it was stopped, or runnable while others had its core.
+    /// Of `compute`: stopped, or runnable without its core.
     pub compute_off_core: Reading<f64>,
-    /// `compute`, by what its threads did.
+    /// `compute`, divided.
     #[serde(default)]
     pub outside: Outside,
-    /// Calls and time of each class of functions.
+    /// By class of function.
     pub classes: BTreeMap<String, ClassSummary>,
-    /// Seconds that other ranks waited for it. Needs a timeline.
+    /// Others' waits for it, by a timeline.
     pub caused: Reading<f64>,
-    /// Seconds that it waited for partners that had begun their half of a message and then were outside of MPI: an
-    /// offloading device, or a helper on another core, would save at most this. Needs a timeline.
+    /// Its waits for partners that had begun a message and were outside MPI, by a timeline: the most that an
+    /// offloading device, or a helper on another core, saves.
     pub away: Reading<f64>,
-    /// The ranks that it waited for, the one waited for longest first; empty without a timeline.
+    /// Longest first; empty without a timeline.
     pub waits_for: Vec<WaitsFor>,
-    /// The call that it was in when it was last seen.
+    /// The call in which it was last seen.
     pub inside: Option<Inside>,
 }
 
@@ -260,9 +259,9 @@ fn unsampled() -> Reading<f64> {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClassSummary {
-    /// Calls of all functions of the class.
+    /// Of the class.
     pub calls: u64,
-    /// Time in those calls.
+    /// Of those calls.
     pub seconds: f64,
     /// `seconds`, divided.
     pub split: Split,
@@ -270,325 +269,318 @@ pub struct ClassSummary {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WaitsFor {
-    /// Place of the awaited rank in `ranks`.
+    /// Place in `ranks`.
     pub rank: usize,
-    /// Seconds of waiting for it.
+    /// Waiting for it.
     pub seconds: f64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Inside {
-    /// Name of the function, with `MPI_`.
+    /// With `MPI_`.
     pub function: String,
-    /// Time from its entry to the last moment noted.
+    /// From entry to the last moment noted.
     pub seconds: f64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FunctionSummary {
-    /// Name of the function, with `MPI_`.
+    /// With `MPI_`.
     pub name: String,
-    /// What the function is for: one of the classes under Words.
+    /// One of those under Words.
     pub class: String,
-    /// Ranks of the communicator of a collective call; 0 for calls of other kinds.
+    /// Ranks of a collective's communicator; else 0.
     pub group: u32,
-    /// Whether shares and totals include it: they leave out the functions that start and end MPI.
+    /// False of functions that start or end MPI.
     pub counted: bool,
-    /// Number of ranks that called it.
+    /// Ranks that called it.
     pub ranks: usize,
-    /// Calls by all ranks.
+    /// By all ranks.
     pub calls: u64,
-    /// Its share of all calls.
+    /// Of all calls.
     pub calls_share: f64,
-    /// Time in it, of all ranks.
+    /// Of all ranks.
     pub seconds: f64,
-    /// Its share of the time in MPI.
+    /// Of the time in MPI.
     pub time_share: f64,
-    /// Mean duration of a call.
+    /// Of a call's durations.
     pub mean: f64,
-    /// Duration of the shortest call.
+    /// Shortest.
     pub least: f64,
-    /// Duration of the longest call.
+    /// Longest.
     pub most: f64,
-    /// Median duration of a call, to about a tenth, as the histogram allows.
+    /// Median, to about a tenth.
     pub p50: f64,
-    /// 99th percentile of the duration of a call, to about a tenth.
+    /// 99th percentile, to about a tenth.
     pub p99: f64,
-    /// Bytes of all calls.
+    /// Of all calls.
     pub bytes: u64,
     /// `seconds`, divided.
     pub split: Split,
-    /// Calls by class of size.
+    /// By size class.
     pub sizes: Vec<FunctionSize>,
-    /// Calls by class of duration, with four classes for each factor of two.
+    /// By duration, four classes a factor of two.
     pub times: Vec<TimeClass>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FunctionSize {
-    /// The smallest size of the class.
+    /// Smallest size.
     pub floor: u64,
-    /// Calls with sizes of the class.
+    /// Of the class.
     pub calls: u64,
-    /// Bytes of those calls.
+    /// Of those calls.
     pub bytes: u64,
-    /// Time in those calls.
+    /// Of those calls.
     pub seconds: f64,
-    /// Time that such a call takes when nobody is late.
+    /// Of a call when nobody is late.
     pub unhindered: Reading<f64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TimeClass {
-    /// The shortest duration of the class.
+    /// Shortest duration.
     pub floor: f64,
-    /// Calls with durations of the class.
+    /// Of the class.
     pub calls: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SizeSummary {
-    /// The smallest size of the class; the next begins at twice that.
+    /// Smallest size; the next class begins at twice that.
     pub floor: u64,
-    /// Calls that send a message of a size of the class. Started persistent requests are not among them, and messages
-    /// to MPI_PROC_NULL count as 0 bytes.
+    /// Calls that send, without started persistent requests; MPI_PROC_NULL counts as 0 bytes.
     pub messages: u64,
-    /// Bytes of those calls.
+    /// Of those calls.
     pub bytes: u64,
-    /// Calls of collective functions with sizes of the class.
+    /// Calls of collectives.
     pub collectives: u64,
-    /// Bytes that the calling ranks contributed to those.
+    /// Bytes that callers contributed.
     pub collective_bytes: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Matrix {
-    /// What tells this MPI_COMM_WORLD from the others.
+    /// Tells worlds apart.
     pub world: String,
-    /// Number of its ranks.
+    /// Their number.
     pub ranks: u32,
-    /// Pairs of ranks with traffic: `[from, to, messages, bytes, operations, operation_bytes]`, both ranks in this
-    /// world; operations are one-sided.
+    /// `[from, to, messages, bytes, operations, operation_bytes]` of pairs with traffic; operations are one-sided.
     pub cells: Vec<[u64; 6]>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SiteSummary {
-    /// Name of the MPI function, with `MPI_`.
+    /// With `MPI_`.
     pub function: String,
-    /// Whether shares and totals include its time, as for [`FunctionSummary::counted`].
+    /// As [`FunctionSummary::counted`].
     pub counted: bool,
-    /// The functions that make the call, innermost first: the first may be inlined into the next.
+    /// Innermost first; the first may be inlined.
     pub frames: Vec<Frame>,
-    /// The file of code that the call is in.
+    /// File of code.
     pub module: String,
-    /// Build ID of that file, in hexadecimal; empty where it has none.
+    /// Hexadecimal; empty where it has none.
     #[serde(default)]
     pub build_id: String,
-    /// Offset of the call's return address in the module's file.
+    /// Of the return address in `module`.
     pub offset: u64,
-    /// Number of ranks that called here.
+    /// Ranks that called here.
     pub ranks: usize,
-    /// Calls by all ranks.
+    /// By all ranks.
     pub calls: u64,
-    /// Time in those calls.
+    /// Of those calls.
     pub seconds: f64,
-    /// Their share of the time in MPI; 0 for MPI_Init and MPI_Finalize, which are not part of it.
+    /// Of the time in MPI; 0 where not `counted`.
     pub time_share: f64,
-    /// Duration of the longest call.
+    /// Longest call.
     pub most: f64,
-    /// Bytes of all calls.
+    /// Of all calls.
     pub bytes: u64,
-    /// What of the critical path is here; `None` without a timeline whose calls tell where they were made.
+    /// `None` without a timeline with call sites.
     #[serde(default)]
     pub critical: Option<OnPath>,
-    /// Why no line is known, where none is.
+    /// Why no line is known.
     pub note: Option<String>,
 }
 
-/// The critical path: back from the last call of the first MPI_COMM_WORLD along what was waited for. Whatever is not on it could
-/// take longer without the run taking longer.
+/// Back from the last call of the first MPI_COMM_WORLD along what was waited for. The rest could take longer at no
+/// cost.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Critical {
-    /// Its length, from when the first rank left MPI_Init.
+    /// From when the first rank left MPI_Init.
     pub seconds: f64,
-    /// Its part outside of MPI.
+    /// Outside MPI.
     pub compute: f64,
-    /// Its part in calls, and of messages, of which it is not known where in the program they were made.
+    /// Calls and messages of unknown places.
     pub elsewhere: f64,
-    /// What carries messages, by whose measured costs it was walked; `None`: none fit, and messages on their way count as time of
-    /// the call that waits for them.
+    /// The carrier whose measured costs it was walked by; `None`: messages count to the call that waits.
     pub costs: Option<String>,
 }
 
-/// What of the critical path is at a call site.
+/// The critical path at a call site.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct OnPath {
-    /// Calls here that it leads through.
+    /// Calls that the path passes.
     pub calls: u64,
-    /// Messages one after the other that are sent here, and rounds of collective calls: nanoseconds that the run takes longer for
-    /// each nanosecond of latency.
+    /// Messages sent here and collective rounds, one after the other: the run's change by latency.
     pub trips: u64,
-    /// Time in calls here, and of messages that are sent here while they are on their way.
+    /// Calls here, and messages from here on their way.
     pub seconds: f64,
-    /// `seconds` over the length of the path.
+    /// Over the path.
     pub share: f64,
-    /// Time outside of MPI before calls here.
+    /// Outside MPI before calls here.
     pub compute: f64,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Frame {
-    /// Name of the function; without debug information, a symbol and the distance from it.
+    /// Function; without debug information, symbol and distance.
     pub name: Option<String>,
-    /// Source file of the function, as the compiler was given it.
+    /// As the compiler was given it.
     pub file: Option<String>,
-    /// Line in that file.
+    /// In that file.
     pub line: Option<u32>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CoreSummary {
-    /// Name of its host.
+    /// Name.
     pub host: String,
-    /// Number of the core on its host.
+    /// Its number there.
     pub core: u32,
-    /// Share of the time in which it was not idle.
+    /// Share not idle.
     pub busy: Reading<f64>,
-    /// Number of softirqs that received (NET_RX).
+    /// Receiving (NET_RX), their number.
     pub softirq_rx: Reading<f64>,
-    /// Time in those softirqs.
+    /// Time in those.
     pub softirq_rx_seconds: Reading<f64>,
-    /// Number of softirqs that sent (NET_TX).
+    /// Sending (NET_TX), their number.
     pub softirq_tx: Reading<f64>,
-    /// Time in those softirqs.
+    /// Time in those.
     pub softirq_tx_seconds: Reading<f64>,
-    /// Number of hardware interrupts.
+    /// Of hardware.
     pub interrupts: Reading<f64>,
-    /// Places in `ranks` of those that spent a hundredth of their time or more on it.
+    /// Places in `ranks`: a hundredth of their time or more here.
     pub ranks: Vec<usize>,
-    /// Share of their time that those ranks waited, each weighed by its time on this core.
+    /// Those ranks' share of waiting, by their time here.
     pub wait_share: Reading<f64>,
-    /// Joules that its package used while the job ran.
+    /// Joules of its package during the job.
     pub energy: Reading<f64>,
 }
 
-/// Between two calls of MPI_Pcontrol, as the first rank of a world made them.
+/// Between two calls of MPI_Pcontrol of a world's first rank.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PhaseSummary {
-    /// Place of its world in `matrices`.
+    /// Place in `matrices`.
     pub world: usize,
-    /// Level that MPI_Pcontrol was given.
+    /// Given to MPI_Pcontrol.
     pub level: i32,
-    /// When it began, in seconds since `job.started`.
+    /// Moment.
     pub from: f64,
-    /// When it ended.
+    /// Moment.
     pub to: f64,
-    /// What each core did in the phase, where cores were sampled.
+    /// Where cores were sampled.
     #[serde(default)]
     pub cores: Vec<PhaseCore>,
-    /// What each rank did in the phase, where ranks were sampled: between the rank's own calls, where it marked the
-    /// same phases.
+    /// Where sampled: between the rank's own calls of the same phases.
     #[serde(default)]
     pub ranks: Vec<PhaseRank>,
 }
 
-/// What a core did in a phase.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PhaseCore {
-    /// Place of the core in `cores`.
+    /// Place in `cores`.
     pub core: usize,
-    /// Share of the time in which it was not idle.
+    /// Share not idle.
     pub busy: Reading<f64>,
-    /// Number of network softirqs, receiving and sending.
+    /// Of the network, both ways.
     pub softirqs: Reading<f64>,
-    /// Time in those softirqs.
+    /// Time in those.
     pub softirq_seconds: Reading<f64>,
-    /// Number of hardware interrupts.
+    /// Of hardware.
     pub interrupts: Reading<f64>,
 }
 
-/// What a rank met in a phase.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PhaseRank {
-    /// Place of the rank in `ranks`.
+    /// Place in `ranks`.
     pub rank: usize,
-    /// Time between its own calls of MPI_Pcontrol.
+    /// Between its own calls.
     pub seconds: f64,
-    /// Time of all its threads inside MPI.
+    /// Of all its threads.
     pub mpi: Reading<f64>,
-    /// Network softirq time on its cores while it was on them.
+    /// Network softirqs on its cores while it was there.
     pub softirq: Reading<f64>,
-    /// Times that it was taken off its core.
+    /// Times taken off its core.
     pub involuntary: Reading<u64>,
 }
 
-/// Columns of equal length; a column without a sample is null.
+/// Columns of equal length; null without a sample.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Series {
-    /// When the first column begins, in seconds since `job.started`.
+    /// Of the first column.
     pub from: f64,
-    /// Seconds from one column to the next.
+    /// Seconds a column.
     pub step: f64,
-    /// Number of columns.
+    /// Their number.
     pub columns: usize,
-    /// Rows of each core.
+    /// Rows.
     pub cores: Vec<CoreSeries>,
-    /// Rows of each rank.
+    /// Rows.
     pub ranks: Vec<RankSeries>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CoreSeries {
-    /// Name of its host.
+    /// Name.
     pub host: String,
-    /// Number of the core on its host.
+    /// Its number there.
     pub core: u32,
-    /// Share of each step in which it was not idle.
+    /// Share not idle.
     pub busy: Vec<Option<f32>>,
-    /// Share of each step in network softirqs.
+    /// Share in network softirqs.
     pub softirq: Vec<Option<f32>>,
     /// Network softirqs a second.
     pub softirqs: Vec<Option<f32>>,
-    /// Hardware interrupts a second.
+    /// Of hardware a second.
     pub interrupts: Vec<Option<f32>>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RankSeries {
-    /// Place of the rank in `ranks`.
+    /// Place in `ranks`.
     pub rank: usize,
-    /// Share of each step inside MPI.
+    /// Share inside MPI.
     pub mpi: Vec<Option<f32>>,
-    /// Calls a second.
+    /// A second.
     pub calls: Vec<Option<f32>>,
-    /// The core that it was on.
+    /// Where it was.
     pub core: Vec<Option<u32>>,
 }
 
-/// A timeline made coarse enough to draw; the whole one is exported by `plimsoll report DIR --export`.
+/// Coarse enough to draw; `plimsoll report DIR --export` has all.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timeline {
-    /// When the first column begins, in seconds since `job.started`.
+    /// Of the first column.
     pub from: f64,
-    /// Seconds from one column to the next.
+    /// Seconds a column.
     pub step: f64,
-    /// Number of columns.
+    /// Their number.
     pub columns: usize,
-    /// Names of functions, with `MPI_`, that lanes refer to by place.
+    /// Functions, with `MPI_`, to which lanes refer by place.
     pub names: Vec<String>,
-    /// One for each thread of each rank.
+    /// Each a rank's thread.
     pub lanes: Vec<Lane>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lane {
-    /// Place of the rank in `ranks`.
+    /// Place in `ranks`.
     pub rank: usize,
-    /// Number of the thread in its rank.
+    /// Number in its rank.
     pub thread: u16,
-    /// For each column the function that took most of it, as a place in `names`; `None`: outside MPI.
+    /// Function with most of the column, a place in `names`; `None`: outside MPI.
     pub most: Vec<Option<u16>>,
-    /// For each column the share inside MPI.
+    /// Share inside MPI.
     pub mpi: Vec<f32>,
 }

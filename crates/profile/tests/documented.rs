@@ -24,13 +24,12 @@ fn fields() -> String {
             remark.push(words.trim());
         } else if let Some(name) = line.strip_prefix("pub struct ").and_then(|rest| rest.strip_suffix(" {")) {
             let remark = words(&std::mem::take(&mut remark).join(" "));
-            page += &format!("\n### {name}\n{remark}\n\n| field | type | meaning |\n|---|---|---|\n")
-                .replace("\n\n\n", "\n\n");
+            page += &format!("\n### {name}\n{remark}\n\nfield | meaning\n---|---\n").replace("\n\n\n", "\n\n");
             inside = true;
         } else if let Some((name, of)) = line.strip_prefix("    pub ").and_then(|field| field.split_once(": ")) {
             let remark = words(&std::mem::take(&mut remark).join(" "));
             if inside {
-                page += &format!("| `{name}` | {} | {remark} |\n", kind(of.trim_end_matches(',')));
+                page += &format!("`{name}: {}` | {remark}\n", kind(of.trim_end_matches(',')));
             }
         } else if line == "}" {
             inside = false;
@@ -46,23 +45,23 @@ fn fields() -> String {
 fn kind(of: &str) -> String {
     let within = |name: &str| of.strip_prefix(name).and_then(|rest| rest.strip_suffix('>'));
     if let Some(of) = within("Vec<") {
-        return format!("list of {}", kind(of));
+        return format!("{}[]", kind(of));
     }
     if let Some(of) = within("Option<") {
-        return format!("{} or null", kind(of));
+        return format!("{}?", kind(of));
     }
     if let Some(of) = within("Reading<") {
-        return format!("reading of {}", kind(of));
+        return format!("reading<{}>", kind(of));
     }
     if let Some(of) = within("BTreeMap<String, ") {
-        return format!("object of {}", kind(of));
+        return format!("object<{}>", kind(of));
     }
     match of {
         "String" => "text".into(),
         "u64" | "u32" | "u16" | "usize" | "i32" | "CoreId" => "integer".into(),
         "f64" | "f32" => "number".into(),
-        "(f64, f64)" => "two numbers".into(),
-        "[u64; 6]" => "six integers".into(),
+        "(f64, f64)" => "number[2]".into(),
+        "[u64; 6]" => "integer[6]".into(),
         other => other.into(),
     }
 }
@@ -79,7 +78,7 @@ fn the_page_has_every_field_with_its_type_and_meaning() {
     let (before, rest) = page.split_once(FROM).expect("a part with the fields");
     let (listed, after) = rest.split_once(TO).expect("a part after them");
     let fields = fields();
-    for known in ["### Summary", "| `schema` | integer |", "### Judgement", "| `cells` | list of six integers |"] {
+    for known in ["### Summary", "`schema: integer` | ", "### Judgement", "`cells: integer[6][]` | "] {
         assert!(fields.contains(known), "{known}");
     }
     if std::env::var_os("BLESS").is_some_and(|bless| bless == "1") {
@@ -93,6 +92,6 @@ fn the_page_has_every_field_with_its_type_and_meaning() {
 #[test]
 fn every_field_has_a_meaning() {
     let fields = fields();
-    let without: Vec<&str> = fields.lines().filter(|line| line.ends_with("|  |")).collect();
+    let without: Vec<&str> = fields.lines().filter(|line| line.ends_with("| ")).collect();
     assert!(without.is_empty(), "write in the types what they are: {without:#?}");
 }

@@ -261,8 +261,6 @@ fn overwritten(bytes: &mut [u8], at: usize, noise: &[u8]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(700))]
-
     /// Of a rank that ended in order every figure that is read is one that was written.
     #[test]
     fn damage_to_closed_tables_is_never_read_as_figures(

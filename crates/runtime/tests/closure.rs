@@ -382,10 +382,10 @@ fn as_trying_all_finds(world: &World, count: &dyn Fn(usize)) -> Result<(), TestC
 #[test]
 fn the_versions_are_those_that_trying_all_of_them_finds() {
     let came = RefCell::new([0; 4]);
-    let mut runner = TestRunner::new(ProptestConfig { cases: 1500, ..ProptestConfig::default() });
+    let mut runner = TestRunner::new(ProptestConfig { cases: 400, ..ProptestConfig::default() });
     let count = |at: usize| came.borrow_mut()[at] += 1;
     runner.run(&world(), |world| as_trying_all_finds(&world, &count)).unwrap_or_else(|fault| panic!("{fault}"));
-    assert!(came.borrow().iter().all(|count| *count >= 20), "each kind comes up: {came:?}");
+    assert!(came.borrow().iter().all(|count| *count >= 5), "each kind comes up: {came:?}");
 }
 
 #[test]

@@ -179,7 +179,7 @@ pub struct Outcome {
     pub engines: Option<engines::Outcome>,
 }
 
-const OF_PROGRAMS: &str = "docs/simulate.md has each program with its keys";
+const OF_PROGRAMS: &str = "docs/whatif.md has each program with its keys";
 
 /// Cores of all machines at most, and ranks of all hosts.
 const MOST: usize = 1 << 20;
@@ -214,7 +214,7 @@ impl Simulation {
     /// The file cannot be read, lacks a part or has one too much, names a machine, profile or program that is not there, ranks on
     /// cores that are not there, no core left for an engine; for plimsoll's engines, what they cannot do or nobody measured.
     pub fn read(path: &Path) -> Result<Simulation> {
-        let text = read(path, "name a file like those of docs/simulate.md")?;
+        let text = read(path, "name a file like those of docs/whatif.md")?;
         let folder = path.parent().unwrap_or(Path::new("."));
         Simulation::parse(&text, folder).map_err(|fault| fault.within(path.display()))
     }
@@ -227,7 +227,7 @@ impl Simulation {
         nesting::read(|| {
             let file: File = toml::from_str(text).map_err(|e| {
                 let (line, _) = machine::fault::line_and_column(text, e.span().map_or(0, |span| span.start));
-                let next = meant(e.message(), "docs/simulate.md has each part with its keys");
+                let next = meant(e.message(), "docs/whatif.md has each part with its keys");
                 Fault::new(format!("line {line}"), e.message(), next)
             })?;
             Simulation::of(file, folder)

@@ -20,8 +20,8 @@ impl Original {
     /// # Errors
     /// The file cannot be read, is no regular one, or is no TOML.
     pub fn read(path: &Path) -> Result<Original> {
-        let text = read_named(path, "name a file like those of docs/simulate.md")?;
-        let next = "docs/simulate.md has each part with its keys";
+        let text = read_named(path, "name a file like those of docs/whatif.md")?;
+        let next = "docs/whatif.md has each part with its keys";
         let table = nesting::read(|| {
             let table = toml::from_str::<Table>(&text).map_err(|e| {
                 let (line, _) = machine::fault::line_and_column(&text, e.span().map_or(0, |span| span.start));
@@ -51,7 +51,7 @@ impl Original {
             let tables: Vec<&mut Table> = places.into_iter().flat_map(tables).collect();
             if tables.is_empty() {
                 let cause = format!("there is no '{above}' in {}", self.path.display());
-                return Err(Fault::new(format!("key {key}"), cause, "docs/simulate.md has each part with its keys"));
+                return Err(Fault::new(format!("key {key}"), cause, "docs/whatif.md has each part with its keys"));
             }
             for table in tables {
                 let value = typed(value, table.get(last));
@@ -62,7 +62,7 @@ impl Original {
             let keys: Vec<&str> = replaced.iter().map(|(key, _)| key.as_str()).collect();
             let subject = format!("{} with other {}", self.path.display(), keys.join(", "));
             let said = e.message().trim();
-            Fault::new(subject, said, meant(said, "docs/simulate.md has each part with its keys"))
+            Fault::new(subject, said, meant(said, "docs/whatif.md has each part with its keys"))
         })?;
         let folder = self.path.parent().unwrap_or(Path::new("."));
         Simulation::of(file, folder).map_err(|fault| fault.within(self.path.display()))

@@ -142,9 +142,15 @@ impl Mpi {
     pub fn compile_text(&self, text: &str, program: &Path) -> PathBuf {
         let folder = program.parent().expect("a file is in a folder");
         let source = program.with_extension("c");
-        fs::create_dir_all(folder).and_then(|()| fs::write(&source, text)).unwrap();
-        let compiled = Command::new(&self.compiler).args(["-g", "-o"]).arg(program).arg(&source).output().unwrap();
+        // Another test may build or run the same: each file comes whole.
+        let new = program.with_extension(format!("{}-{:?}", std::process::id(), std::thread::current().id()));
+        fs::create_dir_all(folder)
+            .and_then(|()| fs::write(&new, text))
+            .and_then(|()| fs::rename(&new, &source))
+            .unwrap();
+        let compiled = Command::new(&self.compiler).args(["-g", "-o"]).arg(&new).arg(&source).output().unwrap();
         assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+        fs::rename(&new, program).unwrap();
         program.to_owned()
     }
 

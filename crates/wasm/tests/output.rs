@@ -79,7 +79,7 @@ fn holds(bytes: &[u8], allowed: Allowed, before: &[u32], peers: u32) -> Result<(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn what_passes_may_be_carried_out(bytes in output(), allowed in allowed(), room in room(), peers in 0u32..4) {

@@ -206,7 +206,7 @@ pub fn measure(request: &Request, progress: impl FnMut(&str)) -> Result<Findings
     let (all, _) = rounds::conduct(&mut starts, &plan, |_, _| true);
     if all.iter().all(|series| series.blocks.is_empty() && series.failures.is_empty()) {
         let cause = "a signal ended it before anything was measured";
-        return Err(Fault::new("plimsoll bench --mapping", cause, "run it again"));
+        return Err(Fault::new("plimsoll bench mapping", cause, "run it again"));
     }
     let measured = |(mapping, series): (Mapping, Series<Block>)| Measured {
         mapping,

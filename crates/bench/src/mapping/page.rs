@@ -175,6 +175,14 @@ mod tests {
     }
 
     #[test]
+    fn a_page_breaks_between_words_at_any_width() {
+        for width in [40, 80, 200] {
+            let page = machine::text::fitted(&page(&findings(), width), width);
+            assert!(page.lines().all(|line| line.chars().count() <= width), "{width}: {page}");
+        }
+    }
+
+    #[test]
     fn a_mapping_that_gave_no_block_is_not_measured() {
         let mut findings = findings();
         findings.mappings[2].series.blocks.clear();

@@ -129,7 +129,7 @@ pub fn conduct(bench: &mut Bench, plan: &Plan) -> (Vec<Measured>, Result<()>) {
     let done: usize = all.iter().map(|of| of.series.blocks.len() + of.accounted.len()).sum();
     let end = || {
         let cause = format!("a signal ended it after {done} of {}", count::of(plan.starts() as u64, "start"));
-        Err(Fault::new("plimsoll bench --mpi", cause, "run it again"))
+        Err(Fault::new("plimsoll bench mpi", cause, "run it again"))
     };
     (all, if ended { Ok(()) } else { end() })
 }

@@ -1,4 +1,4 @@
-/* The patterns of `plimsoll bench --mpi`: what OSU's micro-benchmarks measure, written anew.
+/* The patterns of `plimsoll bench mpi`: what OSU's micro-benchmarks measure, written anew.
  *
  * patterns CONTROL CORE,CORE MILLISECONDS ACCOUNT PROBE PATTERN:SIZE:RECEIVER ...
  *

@@ -1,4 +1,4 @@
-//! What a `plimsoll bench --mpi` is to measure, from its arguments to a plan.
+//! What a `plimsoll bench mpi` is to measure, from its arguments to a plan.
 
 use std::path::PathBuf;
 use std::str::FromStr;

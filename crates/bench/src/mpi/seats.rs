@@ -14,7 +14,7 @@ const FAR: f64 = 1.7;
 pub fn pairs(allowed: &[CoreId]) -> Result<Vec<(CoreId, CoreId)>> {
     let &[first, second, ref rest @ ..] = allowed else {
         let cause = format!("two ranks that poll need two cores, this process has {}", allowed.len());
-        return Err(Fault::new("plimsoll bench --mpi", cause, "give it more cores (taskset, cpuset)"));
+        return Err(Fault::new("plimsoll bench mpi", cause, "give it more cores (taskset, cpuset)"));
     };
     if rest.is_empty() {
         return Ok(vec![(first, second)]);
@@ -44,7 +44,7 @@ pub fn around(protocol: CoreId, allowed: &[CoreId]) -> Result<Vec<Seats>> {
     let others: Vec<CoreId> = allowed.iter().copied().filter(|core| *core != protocol).collect();
     let Some(&other) = others.first() else {
         let next = "give it more cores (taskset, cpuset)";
-        return Err(Fault::new("plimsoll bench --mpi", "two ranks that poll need two cores", next));
+        return Err(Fault::new("plimsoll bench mpi", "two ranks that poll need two cores", next));
     };
     let mut cores = vec![(other, protocol), (protocol, other)];
     cores.extend(others.get(1).map(|&third| (other, third)));

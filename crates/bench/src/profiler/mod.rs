@@ -115,7 +115,7 @@ pub fn measure(request: &Request, mut progress: impl FnMut(&str)) -> Result<Find
         .then(|| message::measure(request, &library, &mut progress));
     if linux::signal::interrupted() && calls.iter().all(|call| call.bare.is_none()) {
         let cause = "a signal ended it before anything was measured";
-        return Err(Fault::new("plimsoll bench --profiler", cause, "run it again"));
+        return Err(Fault::new("plimsoll bench profiler", cause, "run it again"));
     }
     Ok(Findings { rounds: request.rounds, calls, message })
 }

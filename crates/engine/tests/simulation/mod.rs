@@ -7,7 +7,7 @@
 mod hook;
 mod host;
 mod ledger;
-mod random;
+pub(crate) mod random;
 mod soak;
 mod wire;
 mod world;

@@ -68,7 +68,7 @@ pub enum Work {
         /// Options of `plimsoll mpirun`, where it starts the ranks.
         mpirun: Vec<Template>,
     },
-    /// `plimsoll whatif --simulate`, with keys of its file replaced.
+    /// `plimsoll whatif simulate`, with keys of its file replaced.
     Simulate { file: Template, replace: Vec<(String, Template)> },
 }
 

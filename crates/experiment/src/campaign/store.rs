@@ -72,7 +72,7 @@ CREATE TABLE failure (
 ",
     changes: &[],
     what: "study",
-    command: "plimsoll study run",
+    command: "plimsoll campaign run",
 };
 
 /// An open store.

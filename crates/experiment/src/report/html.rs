@@ -1,5 +1,6 @@
 //! The report as one HTML page that needs nothing else: no network, no script, no font.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use askama::Template;
@@ -13,8 +14,10 @@ use super::ruler::{Ruler, Segment, Track, untold_swatch};
 use super::strip::strip;
 use super::{softirqs, sweep, wording};
 use crate::contrast::looks;
-use crate::findings::{Choice, Fact, Findings, Line, PointFindings, Question, SizeRange};
+use crate::decision::command;
+use crate::findings::{Choice, Decision, Fact, Findings, Line, PointFindings, Question, SizeRange};
 use crate::point::{Pattern, PointKey};
+use crate::wording::{decision, largest_losses};
 
 /// Renders the page.
 pub fn render(findings: &Findings) -> String {
@@ -36,6 +39,7 @@ pub fn render(findings: &Findings) -> String {
 #[template(path = "report.html")]
 struct Body<'a> {
     title: &'a str,
+    choices: Vec<ChoiceRow>,
     lines: &'a [Line],
     nearness: Option<String>,
     warnings: &'a [String],
@@ -46,6 +50,19 @@ struct Body<'a> {
     how: Vec<Fact>,
     notes: Vec<String>,
     points: Vec<PointRow>,
+}
+
+/// One choice for all sizes, the command that uses it, and what each loses where it loses most.
+struct ChoiceRow {
+    said: String,
+    command: String,
+    losses: Vec<String>,
+}
+
+impl ChoiceRow {
+    fn of(choice: &Decision) -> ChoiceRow {
+        ChoiceRow { said: decision(choice).to_string(), command: command(choice), losses: largest_losses(choice) }
+    }
 }
 
 /// Size ranges of the same question and pattern.
@@ -113,6 +130,7 @@ impl<'a> Body<'a> {
         let verdict = &findings.verdict;
         Body {
             title: &findings.title,
+            choices: verdict.decisions.iter().map(ChoiceRow::of).collect(),
             lines: &verdict.lines,
             nearness: verdict.nearness.as_ref().map(|n| {
                 let share = n.near_share.map(|share| format!(", near in {:.0} % of the blocks", share * 100.0));
@@ -193,7 +211,7 @@ fn segments(name: &str, ranges: &[&SizeRange], looks: &Looks) -> Vec<Segment> {
             to: after.map_or(to * step, |start| (to * start).sqrt()),
             class: match &range.choice {
                 Choice::Place(contender) => Some(looks.get(contender).class()),
-                Choice::Either(_) | Choice::CannotTell { .. } => None,
+                Choice::Either(_) | Choice::Alike { .. } | Choice::CannotTell { .. } => None,
             },
             name: wording::brief(&range.choice),
             title: format!("{name}, {}: {}", wording::sizes(range.from, range.to), wording::choice(&range.choice)),
@@ -233,7 +251,7 @@ fn row(range: &SizeRange, points: &BTreeMap<&PointKey, &PointFindings>, looks: &
         placed: matches!(range.choice, Choice::Place(_)),
         swatches: range.choice.contenders().iter().map(|c| entry(looks.get(c), &c.to_string())).collect(),
         choice: wording::brief(&range.choice),
-        why_no_place: wording::why_no_place(&range.choice).map(str::to_owned),
+        why_no_place: wording::why_no_place(&range.choice).map(Cow::into_owned),
         gain: wording::gain_of(range),
         cpu: number::reading(&range.cpu_per_message, |i| wording::interval(i, number::nanoseconds)),
         cpu_known: range.cpu_per_message.value().is_some(),

@@ -5,7 +5,9 @@ use std::path::Path;
 use chart::{clock, number};
 
 use super::{html, wording};
-use crate::findings::{Findings, Line, SizeRange};
+use crate::decision::command;
+use crate::findings::{Decision, Findings, Line, SizeRange};
+use crate::wording::{decision, largest_losses};
 
 /// What the terminal can show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,10 +20,12 @@ pub struct Screen {
     pub reasons: bool,
 }
 
-/// The verdict as text that ends with the path of the HTML report, where there is one.
+/// The verdict as text that begins with the choices, each with the command that uses it, and ends with the path of the HTML
+/// report, where there is one.
 pub fn render(findings: &Findings, screen: Screen, report: Option<&Path>) -> String {
     let mut page = Page { screen, text: String::new() };
     let verdict = &findings.verdict;
+    page.decisions(&verdict.decisions);
     page.paragraph(
         0,
         0,
@@ -38,6 +42,7 @@ pub fn render(findings: &Findings, screen: Screen, report: Option<&Path>) -> Str
     page.blank();
     page.paragraph(0, 0, &format!("Questions: {}.", wording::answered(verdict)));
     if screen.reasons {
+        page.largest_losses(&verdict.decisions);
         page.ranges(&verdict.ranges);
         if !verdict.sweep.is_empty() {
             page.blank();
@@ -133,7 +138,31 @@ impl Page {
         self.text.push('\n');
     }
 
-    /// The verdict: what is asked to the left, the answer to the right.
+    /// One choice for each question, with the command that uses it.
+    fn decisions(&mut self, decisions: &[Decision]) {
+        for of in decisions {
+            let line = decision(of);
+            let style = if line.told { Style::Bold } else { Style::Quiet };
+            self.in_style(style, |page| page.paragraph(0, 2, &line.to_string()));
+            self.paragraph(2, 4, &command(of));
+        }
+        if !decisions.is_empty() {
+            self.blank();
+        }
+    }
+
+    fn largest_losses(&mut self, decisions: &[Decision]) {
+        for of in decisions {
+            self.blank();
+            let title = of.question.title();
+            self.styled(Style::Heading, 0, &format!("{title}: the most that one choice for all sizes loses"));
+            for loses in largest_losses(of) {
+                self.paragraph(2, 4, &loses);
+            }
+        }
+    }
+
+    /// The verdict by size: what is asked to the left, the answer to the right.
     fn lines(&mut self, lines: &[Line]) {
         if lines.is_empty() {
             self.styled(Style::Bold, 0, "Nothing can be said: no comparison was measured.");

@@ -1,5 +1,7 @@
 //! Figures in words: the same in every rendering.
 
+use std::borrow::Cow;
+
 use chart::number::{digits, nanoseconds, scaled};
 use machine::{Bytes, count};
 
@@ -33,7 +35,7 @@ pub fn choice(of: &Choice) -> String {
     let names = || of.contenders().iter().map(ToString::to_string).collect::<Vec<_>>();
     match of {
         Choice::Place(contender) => contender.to_string(),
-        Choice::Either(_) => format!("either {}", names().join(" or ")),
+        Choice::Either(_) | Choice::Alike { .. } => format!("either {}", names().join(" or ")),
         Choice::CannotTell { .. } => format!("cannot tell between {}", names().join(" and ")),
     }
 }
@@ -42,18 +44,24 @@ pub fn choice(of: &Choice) -> String {
 pub fn brief(of: &Choice) -> String {
     match of {
         Choice::Place(contender) => contender.to_string(),
-        Choice::Either(_) => "either".into(),
+        Choice::Either(_) | Choice::Alike { .. } => "either".into(),
         Choice::CannotTell { .. } => "cannot tell".into(),
     }
 }
 
 /// Why no one place was chosen; `None` where one was.
-pub fn why_no_place(of: &Choice) -> Option<&str> {
+pub fn why_no_place(of: &Choice) -> Option<Cow<'_, str>> {
     match of {
         Choice::Place(_) => None,
-        Choice::Either(_) => Some("they perform the same within 2 %, and none costs clearly less CPU"),
-        Choice::CannotTell { why, .. } => Some(why),
+        Choice::Either(_) => Some("they perform the same within 2 %, and none costs clearly less CPU".into()),
+        Choice::Alike { within, .. } => Some(format!("they perform the same within {}", percent(*within)).into()),
+        Choice::CannotTell { why, .. } => Some(why.into()),
     }
+}
+
+/// Rounded up, so that nothing lies outside.
+fn percent(share: f64) -> String {
+    format!("{:.0} %", (100.0 * share).ceil())
 }
 
 /// The choice over the next best.
@@ -63,6 +71,7 @@ pub fn gain_of(range: &SizeRange) -> String {
         (None, Some(found), _) => gain(found),
         (None, None, Choice::Place(_)) => "nothing to compare with".into(),
         (None, None, Choice::Either(_)) => "none, equal within 2 %".into(),
+        (None, None, Choice::Alike { within, .. }) => format!("none, alike within {}", percent(*within)),
         (None, None, Choice::CannotTell { .. }) => "none that can be told".into(),
     }
 }

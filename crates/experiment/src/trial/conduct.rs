@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
-use machine::{Fault, Nanoseconds, Probe, Result};
+use machine::{Fault, Nanoseconds, Probe, Result, shell};
 
+use super::aside::Stage;
 use super::check::Check;
 use super::design::{Arm, Design, letter};
 use super::judgement::{Judgement, judge};
@@ -37,6 +38,8 @@ pub struct Ran {
     /// What of it was between MPI_Init and MPI_Finalize, if the trial goes by that.
     pub mpi: Option<Nanoseconds>,
     pub cpu: Option<Nanoseconds>,
+    /// What of it was in the kernel.
+    pub system: Option<Nanoseconds>,
     pub said: String,
     pub complained: String,
     /// Why it did not end as it should.
@@ -55,6 +58,12 @@ pub trait Commands {
     /// # Errors
     /// It could not be started at all.
     fn run(&mut self, arm: &Arm, limit: Nanoseconds) -> Result<Ran>;
+
+    /// Runs a command beside the runs of an arm, for `limit` at most.
+    ///
+    /// # Errors
+    /// It could not be started at all.
+    fn aside(&mut self, arm: &Arm, stage: Stage, words: &[String], limit: Nanoseconds) -> Result<Ran>;
 
     /// The clock that the budget is counted by.
     fn now(&self) -> Nanoseconds;
@@ -85,6 +94,7 @@ pub enum End {
 ///
 /// # Errors
 /// The store fails; the first arm cannot be run; another cannot when it is first run; six rounds do not fit the budget.
+/// A command beside the runs fails.
 pub fn conduct(
     store: &mut Store,
     trial: &Trial,
@@ -95,12 +105,36 @@ pub fn conduct(
 ) -> Result<(Runs, End)> {
     let runs = store.runs(trial)?;
     let design = &trial.design;
-    let (warm, course, began, end) = (0, None, Nanoseconds(0), End::OutOfTime);
-    let mut conducted =
-        Conducted { design, store, trial, commands, observer, budget, stop, runs, warm, course, began, end };
-    let end = match sit(&mut conducted)? {
-        sitting::End::Interrupted => End::Interrupted,
-        sitting::End::Finished => conducted.end,
+    let mut conducted = Conducted {
+        design,
+        store,
+        trial,
+        commands,
+        observer,
+        budget,
+        stop,
+        runs,
+        warm: 0,
+        course: None,
+        began: Nanoseconds(0),
+        end: End::OutOfTime,
+        is_set_up: vec![false; design.arms.len()],
+        prepared: None,
+        around: vec![0; design.arms.len()],
+        broken: None,
+    };
+    let ended = sit(&mut conducted);
+    let tidied = conducted.tidy();
+    let end = match (ended, tidied) {
+        (Ok(sitting::End::Interrupted), Ok(())) => End::Interrupted,
+        (Ok(sitting::End::Finished), Ok(())) => conducted.end,
+        (Ok(_), Err(fault)) => return Err(fault),
+        (Err(fault), tidied) => {
+            if let Err(other) = tidied {
+                conducted.observer.note(&other.to_string());
+            }
+            return Err(fault);
+        }
     };
     Ok((conducted.runs, end))
 }
@@ -122,6 +156,14 @@ struct Conducted<'a> {
     began: Nanoseconds,
     /// How it ends where it is not interrupted.
     end: End,
+    /// Arms whose setup was begun at this sitting.
+    is_set_up: Vec<bool>,
+    /// The arm of a run that was prepared and is not yet concluded.
+    prepared: Option<usize>,
+    /// Nanoseconds of what was done around the latest run of each arm.
+    around: Vec<u64>,
+    /// Why the trial ends, where a run could not be prepared.
+    broken: Option<Fault>,
 }
 
 /// Where the rounds stand that count.
@@ -184,7 +226,7 @@ impl Sitting for Conducted<'_> {
             course.beaten = (0..arms).map(|arm| judgement.is_beaten(arm)).collect();
             course.look = looks().find(|next| *next > course.look && *next as usize > rounds).unwrap_or(course.look);
         }
-        let takes = (0..arms).filter(|&arm| !course.beaten[arm]).map(|arm| self.usual(arm)).sum();
+        let takes = (0..arms).filter(|&arm| !course.beaten[arm]).map(|arm| self.takes(arm)).sum();
         if self.runs.spent + Nanoseconds(takes) > self.budget {
             self.end = if judgement.is_settled() { End::Settled } else { End::OutOfTime };
             return Ok(Vec::new());
@@ -210,13 +252,20 @@ impl Sitting for Conducted<'_> {
             usual => Nanoseconds((PATIENCE * usual).max(LEAST_PATIENCE.0)),
         };
         self.began = self.commands.now();
+        if let Err(fault) = self.prepare(arm) {
+            self.broken = Some(fault);
+            return Err(Fault::new("the run", "it could not be prepared", "run again"));
+        }
         let ran = self.commands.run(&self.design.arms[arm], limit)?;
-        let is_result = self.design.check == Some(Check::Status);
+        let Design { check, conditions, .. } = self.design;
+        let counts = |status| *check == Some(Check::Status) || conditions.ignored.holds(status);
         match (&ran.failure, ran.status) {
-            (Some(_), Some(_)) if is_result => Ok(ran),
+            (Some(_), Some(status)) if counts(status) => Ok(ran),
             (Some(why), status) => {
-                let otherwise =
-                    if status.is_some() { "; where its exit status is a result: --check status" } else { "" };
+                let otherwise = match status {
+                    Some(_) => "; where a run may end so: --ignore-failure, or --check status where it is the result",
+                    None => "",
+                };
                 let next = format!("run the command alone until it works, then try again{otherwise}");
                 Err(Fault::new("the run", why, next))
             }
@@ -225,7 +274,12 @@ impl Sitting for Conducted<'_> {
     }
 
     fn keep(&mut self, Turn { arm, round, order }: Turn, outcome: Result<Ran>) -> Result<()> {
+        if let Some(fault) = self.broken.take() {
+            return Err(fault);
+        }
+        // What concludes a run may remove the file that is checked.
         let run = outcome.and_then(|ran| self.judged(arm, ran, round, order));
+        let concluded = self.conclude();
         let spent = Nanoseconds(self.commands.now().0 - self.began.0);
         self.runs.spent = self.runs.spent + spent;
         match run {
@@ -244,7 +298,7 @@ impl Sitting for Conducted<'_> {
                 self.runs.failed[arm].push(why);
             }
         }
-        Ok(())
+        concluded
     }
 
     fn stopped(&self) -> bool {
@@ -261,7 +315,7 @@ impl Conducted<'_> {
 
     /// Refuses what cannot come to its first look in time.
     fn fits(&self, first: u32) -> Result<()> {
-        let round: u64 = (0..self.design.arms.len()).map(|arm| self.usual(arm)).sum();
+        let round: u64 = (0..self.design.arms.len()).map(|arm| self.takes(arm)).sum();
         let need = Nanoseconds(round * u64::from(FIRST_LOOK.saturating_sub(first))) + self.runs.spent;
         if need <= self.budget || self.runs.left_out(0).is_some() {
             return Ok(());
@@ -275,7 +329,68 @@ impl Conducted<'_> {
         Err(Fault::new("the trial", cause, format!("give it more (--budget {minutes:.0}m), or a shorter input")))
     }
 
-    /// What a run of the arm usually takes, with all around it.
+    /// What a run of the arm takes with what is done before and after it.
+    fn takes(&self, arm: usize) -> u64 {
+        self.usual(arm) + self.around[arm]
+    }
+
+    /// Runs what comes before a run of the arm.
+    fn prepare(&mut self, arm: usize) -> Result<()> {
+        if !self.is_set_up[arm] {
+            // What a setup that fails has left is cleaned up too.
+            self.is_set_up[arm] = true;
+            self.aside(arm, Stage::Setup)?;
+        }
+        let since = self.commands.now();
+        self.aside(arm, Stage::Prepare)?;
+        self.prepared = Some(arm);
+        self.around[arm] = self.commands.now().0 - since.0;
+        Ok(())
+    }
+
+    /// Runs what comes after a run. What a signal cuts short is run once more at the end.
+    fn conclude(&mut self) -> Result<()> {
+        let Some(arm) = self.prepared.take() else { return Ok(()) };
+        let since = self.commands.now();
+        let done = self.aside(arm, Stage::Conclude);
+        self.around[arm] += self.commands.now().0 - since.0;
+        if done.is_err() && self.stopped() {
+            self.prepared = Some(arm);
+            return Ok(());
+        }
+        done
+    }
+
+    /// Runs what is still to come after runs and arms, whatever of it fails; the first failure is told.
+    fn tidy(&mut self) -> Result<()> {
+        let mut all = self.prepared.take().map_or(Ok(()), |arm| self.aside(arm, Stage::Conclude));
+        for arm in 0..self.design.arms.len() {
+            if self.is_set_up[arm] {
+                let done = self.aside(arm, Stage::Cleanup);
+                all = all.and(done);
+            }
+        }
+        all
+    }
+
+    fn aside(&mut self, arm: usize, stage: Stage) -> Result<()> {
+        let design = self.design;
+        let words = design.conditions.words(arm, stage);
+        if words.is_empty() {
+            return Ok(());
+        }
+        let of = &design.arms[arm];
+        let outer = format!("{}, {}: --{}", letter(arm), of.name, stage.name());
+        let limit = Nanoseconds(self.budget.0.max(LEAST_PATIENCE.0));
+        let ran = self.commands.aside(of, stage, words, limit).map_err(|fault| fault.within(&outer))?;
+        let next = "run it alone until it works; `plimsoll try --show` prints what was measured";
+        match ran.failure {
+            Some(why) => Err(Fault::new(format!("{outer} {}", shell::words(words)), why, next)),
+            None => Ok(()),
+        }
+    }
+
+    /// The median time of the arm's runs.
     fn usual(&self, arm: usize) -> u64 {
         let lengths: Vec<f64> = self.runs.done[arm].iter().map(|run| run.elapsed.0 as f64).collect();
         median(&lengths).unwrap_or(0.0) as u64
@@ -286,8 +401,8 @@ impl Conducted<'_> {
         let value = self.design.merit.of(ran.mpi.unwrap_or(ran.elapsed), &ran.said, &ran.complained)?;
         if let Some(check) = &self.design.check {
             let began = UNIX_EPOCH + Duration::from_nanos(ran.started.0);
-            let (printed, status) = ((ran.said.as_str(), ran.complained.as_str()), ran.status.unwrap_or(0));
-            let evidence = check.evidence(Path::new(&self.design.folder), began, printed, status)?;
+            let printed = (ran.said.as_str(), ran.complained.as_str());
+            let evidence = check.evidence(Path::new(&self.design.folder), began, printed, ran.status.unwrap_or(0))?;
             match &self.runs.reference {
                 None if arm == 0 => {
                     self.store.refer(self.trial, &evidence)?;
@@ -304,7 +419,8 @@ impl Conducted<'_> {
                 }
             }
         }
-        let Ran { started, elapsed, cpu, probes, clocks, .. } = ran;
-        Ok(Run { round, order, started, elapsed, cpu, value, probes, clocks })
+        let Ran { started, elapsed, cpu, system, probes, clocks, .. } = ran;
+        let status = Some(ran.status.unwrap_or(0));
+        Ok(Run { round, order, started, elapsed, cpu, system, status, value, probes, clocks })
     }
 }

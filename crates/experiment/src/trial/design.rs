@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::check::Check;
+use super::conditions::Conditions;
 use super::merit::Merit;
 use crate::axes::Axes;
 
@@ -18,7 +19,7 @@ pub struct Arm {
     pub name: String,
     /// What is asked of it.
     pub axes: Axes,
-    /// The words that are run, without a shell.
+    /// The words that are run.
     pub command: Vec<String>,
     /// Variables that are set for it.
     pub variables: Vec<(String, String)>,
@@ -45,6 +46,8 @@ pub struct Design {
     pub programs: Vec<(String, String)>,
     /// The nodes of a batch system's allocation.
     pub nodes: String,
+    #[serde(default, skip_serializing_if = "Conditions::are_usual")]
+    pub conditions: Conditions,
 }
 
 impl Design {

@@ -1,9 +1,10 @@
 //! What the runs of a trial say.
 
 use super::design::Design;
+use super::spread::Spread;
 use super::{Run, Runs};
 use crate::clocks::at_one_clock;
-use crate::contrast::{ERROR, Estimate, Says};
+use crate::contrast::{ERROR, Estimate, FIRST_LOOK, Says};
 use crate::nearness::at_one_place;
 use crate::statistics::median;
 
@@ -16,8 +17,10 @@ const ALWAYS_TOGETHER: f64 = 60.0;
 /// What is known of an arm.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Standing {
-    /// The middle of its figures; `None` where it never came to an end.
-    pub median: Option<f64>,
+    /// Of its figures; `None` where it never came to an end.
+    pub spread: Option<Spread>,
+    /// Rounds in which it could be held against the first.
+    pub rounds: usize,
     /// Over the first arm; `None` for that, and where no two rounds can be held against each other.
     pub over_first: Option<Estimate>,
     pub says: Says,
@@ -42,6 +45,17 @@ pub struct Judgement {
     pub best: Best,
 }
 
+impl Standing {
+    /// Over the first arm, from the first look on: fewer rounds give no interval.
+    pub fn told(&self) -> Option<Estimate> {
+        self.over_first.filter(|found| found.rounds >= FIRST_LOOK as usize)
+    }
+
+    pub fn median(&self) -> Option<f64> {
+        self.spread.map(|spread| spread.median)
+    }
+}
+
 impl Judgement {
     /// Whether more rounds could tell nothing new.
     pub fn is_settled(&self) -> bool {
@@ -51,7 +65,7 @@ impl Judgement {
 
     /// Rounds in which the arm could be held against the first.
     pub fn rounds(&self, arm: usize) -> usize {
-        self.arms[arm].over_first.map_or(0, |found| found.rounds)
+        self.arms[arm].rounds
     }
 
     /// Arms that another beats: they need no more rounds, but for the first, which the others are held against.
@@ -73,9 +87,11 @@ pub fn judge(design: &Design, runs: &Runs) -> Judgement {
     let standings: Vec<Standing> = (0..arms)
         .map(|arm| {
             let values: Vec<f64> = runs.measured(arm).map(|run| run.value).collect();
-            let over_first = if arm == 0 { None } else { estimate(arm, 0) };
+            let compared = if arm == 0 { Vec::new() } else { differences(design, runs, arm, 0) };
+            let over_first = Estimate::of(&compared, ERROR / pairs);
             let says = over_first.map_or(Says::CannotTell, |found| found.says(design.margin));
-            Standing { median: median(&values), over_first, says, left_out: runs.left_out(arm) }
+            let left_out = runs.left_out(arm);
+            Standing { spread: Spread::of(&values), rounds: compared.len(), over_first, says, left_out }
         })
         .collect();
     let taken: Vec<usize> = (0..arms).filter(|&arm| standings[arm].left_out.is_none()).collect();

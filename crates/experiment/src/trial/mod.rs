@@ -3,12 +3,16 @@
 //! A trial has arms, the first of which is what is used today. Each round runs every arm once, so that what changes on the
 //! machine meets all alike; [`crate::contrast`] decides.
 
+pub mod aside;
 pub mod check;
+pub mod conditions;
 pub mod conduct;
 pub mod design;
+pub mod export;
 pub mod judgement;
 pub mod merit;
 pub mod page;
+pub mod spread;
 pub mod store;
 pub mod terminal;
 mod words;
@@ -30,6 +34,10 @@ pub struct Run {
     pub elapsed: Nanoseconds,
     /// Of all its processes; `None` where it is not known.
     pub cpu: Option<Nanoseconds>,
+    /// What of it was in the kernel.
+    pub system: Option<Nanoseconds>,
+    /// Its exit status; `None` where it is not known.
+    pub status: Option<u8>,
     /// The figure of merit.
     pub value: f64,
     /// The distance of the cores before and after it.

@@ -1,21 +1,27 @@
 //! A trial as one HTML page that needs nothing else.
 
+use std::path::{Path, PathBuf};
+
 use askama::Template;
 use chart::number::seconds;
 use chart::page::Page;
 use chart::{Axis, Figure, Frame, LineChart, Look, Mark, Scale, Series, Shape, Threshold, clock, entry};
-use machine::count;
+use machine::{Nanoseconds, count, shell};
 
+use super::aside::Stage;
 use super::conduct::End;
 use super::design::{Design, letter};
 use super::judgement::{Judgement, differences};
 use super::store::Trial;
-use super::{Runs, words};
-use crate::contrast::{ERROR, Estimate, looks};
+use super::words::{self, Figures};
+use super::{Run, Runs};
+use crate::contrast::{ERROR, Estimate, FIRST_LOOK, looks};
 
 #[derive(Template)]
 #[template(path = "trial.html")]
 struct Body<'a> {
+    /// Tells the page of this trial from those of others.
+    mark: String,
     verdict: &'a str,
     line: Option<&'a str>,
     merit: String,
@@ -29,7 +35,7 @@ struct Row<'a> {
     letter: char,
     name: &'a str,
     line: &'a str,
-    figure: String,
+    figures: Figures,
     answer: String,
     runs: usize,
     cpu: String,
@@ -43,33 +49,36 @@ pub fn render(trial: &Trial, runs: &Runs, judgement: &Judgement, end: End) -> St
         letter: letter(arm),
         name: &of.name,
         line: &of.line,
-        figure: judgement.arms[arm].median.map_or("-".to_owned(), |value| words::figure(design, value)),
+        figures: Figures::of(design, judgement.arms[arm].spread.as_ref()),
         answer: words::answer(design, judgement, arm),
         runs: runs.measured(arm).count(),
         cpu: cpu(runs, arm),
     });
     let verdict = words::verdict(design, judgement);
+    let mut facts = vec![
+        ("Rounds", format!("{} of every arm, in an order drawn anew", runs.measured(0).count())),
+        ("Warm-up", count::of(design.warmup.into(), "run") + " of each arm, not counted"),
+        ("Margin", format!("{}: smaller differences do not count", words::percent(design.margin))),
+        (
+            "Statistics",
+            format!(
+                "ratios within a round; looked at after {} and so many more rounds; all answers together are wrong in \
+                 5 of 100 trials at most, however often they are looked at",
+                looks().take(4).map(|look| look.to_string()).collect::<Vec<_>>().join(", ")
+            ),
+        ),
+        ("Folder", design.folder.clone()),
+    ];
+    facts.extend(conditions(design));
     let body = Body {
+        mark: mark(trial),
         verdict: &verdict,
         line: words::chosen(judgement).map(|arm| design.arms[arm].line.as_str()),
         merit: format!("{}, {better} is better", design.merit.name()),
         arms: rows.collect(),
         figures: figures(design, runs, judgement),
         notes: words::notes(design, runs, judgement, end),
-        facts: vec![
-            ("Rounds", format!("{} of every arm, in an order drawn anew", runs.measured(0).count())),
-            ("Warm-up", count::of(design.warmup.into(), "run") + " of each arm, not counted"),
-            ("Margin", format!("{}: smaller differences do not count", words::percent(design.margin))),
-            (
-                "Statistics",
-                format!(
-                    "ratios within a round; looked at after {} and so many more rounds; all answers together are wrong \
-                     in 5 of 100 trials at most, however often they are looked at",
-                    looks().take(4).map(|look| look.to_string()).collect::<Vec<_>>().join(", ")
-                ),
-            ),
-            ("Folder", design.folder.clone()),
-        ],
+        facts,
     };
     Page {
         title: &verdict,
@@ -80,10 +89,66 @@ pub fn render(trial: &Trial, runs: &Runs, judgement: &Judgement, end: End) -> St
     .render()
 }
 
+/// Stands in the page of a trial and in no other.
+fn mark(trial: &Trial) -> String {
+    format!("{}-{}", trial.design.hash(), trial.started.0)
+}
+
+/// Where the page of a trial is written: at `wanted`; beside it, with a number, where that is another file.
+pub fn place(wanted: &Path, trial: &Trial) -> PathBuf {
+    let mark = mark(trial);
+    let is_own = |path: &Path| std::fs::read_to_string(path).is_ok_and(|text| text.contains(&mark));
+    // A device or a pipe is written to.
+    let is_free = |path: &PathBuf| !path.is_file() || is_own(path);
+    let beside = (2_u32..).map(|number| numbered(wanted, number));
+    std::iter::once(wanted.to_owned()).chain(beside).find(is_free).unwrap_or_else(|| wanted.to_owned())
+}
+
+fn numbered(path: &Path, number: u32) -> PathBuf {
+    let mut name = path.file_stem().unwrap_or_default().to_owned();
+    name.push(format!("-{number}"));
+    if let Some(extension) = path.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    path.with_file_name(name)
+}
+
+/// What held for every run beside its command.
+fn conditions(design: &Design) -> Vec<(&'static str, String)> {
+    let conditions = &design.conditions;
+    let mut facts = vec![match &conditions.shell {
+        Some(shell) => ("Shell", format!("{shell} runs each command; its own start is in the time of a run")),
+        None => ("Shell", "none".to_owned()),
+    }];
+    facts.extend(conditions.input.clone().map(|input| ("Standard input", input)));
+    for stage in Stage::ALL {
+        let mut words: Vec<String> =
+            (0..design.arms.len()).map(|arm| shell::words(conditions.words(arm, stage))).collect();
+        words.dedup();
+        words.retain(|words| !words.is_empty());
+        let name = match stage {
+            Stage::Setup => "Before the first run",
+            Stage::Prepare => "Before each run",
+            Stage::Conclude => "After each run",
+            Stage::Cleanup => "After the last run",
+        };
+        facts.extend((!words.is_empty()).then(|| (name, words.join("; ") + " (not timed)")));
+    }
+    facts
+}
+
 /// The middle of the CPU time of its runs.
 fn cpu(runs: &Runs, arm: usize) -> String {
-    let values: Vec<f64> = runs.measured(arm).filter_map(|run| Some(run.cpu?.0 as f64 / 1e9)).collect();
-    crate::statistics::median(&values).map_or("not known".to_owned(), seconds)
+    let middle = |of: fn(&Run) -> Option<Nanoseconds>| {
+        let values: Vec<f64> = runs.measured(arm).filter_map(|run| Some(of(run)?.0 as f64 / 1e9)).collect();
+        crate::statistics::median(&values).map(seconds)
+    };
+    match (middle(|run| run.cpu), middle(|run| run.system)) {
+        (Some(all), Some(system)) => format!("{all}, {system} of it in the kernel"),
+        (Some(all), None) => all,
+        (None, _) => "not known".to_owned(),
+    }
 }
 
 fn look(arm: usize) -> Look {
@@ -97,7 +162,7 @@ fn figures(design: &Design, runs: &Runs, judgement: &Judgement) -> Vec<Figure> {
         (from..design.arms.len()).map(|arm| entry(look(arm), &format!("{}, {}", letter(arm), design.arms[arm].name)))
     };
     let mark = |x: f64, y: f64, title: String| Mark { x, y, low: y, high: y, title };
-    let usual = judgement.arms[0].median.unwrap_or(f64::NAN);
+    let usual = judgement.arms[0].median().unwrap_or(f64::NAN);
     let over = |value: f64| if design.merit.more_is_better { value / usual } else { usual / value };
     let every: Vec<Series> = (0..design.arms.len())
         .map(|arm| Series {
@@ -134,6 +199,7 @@ fn figures(design: &Design, runs: &Runs, judgement: &Judgement) -> Vec<Figure> {
                 })
             };
             let seen = looks().map(|look| look as usize).take_while(|look| *look < all.len()).chain([all.len()]);
+            let seen = seen.filter(|rounds| *rounds >= FIRST_LOOK as usize);
             Series {
                 name: letter(arm).to_string(),
                 look: look(arm),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use machine::{Nanoseconds, Probe, Result};
+use machine::{Fault, Nanoseconds, Probe, Result};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::design::Design;
@@ -10,7 +10,7 @@ use super::{Run, Runs};
 use crate::database::{Database, Layout, json, nanoseconds};
 
 const LAYOUT: Layout = Layout {
-    number: 2,
+    number: 3,
     // "plit".
     application: 0x706c_6974,
     tables: "
@@ -50,7 +50,10 @@ CREATE TABLE run (
     probe_before_ps INTEGER,
     probe_after_ps INTEGER,
     -- Effective clocks of cores before and after it, hertz.
-    clocks TEXT
+    clocks TEXT,
+    status INTEGER,
+    -- What of cpu_ns was in the kernel.
+    system_ns INTEGER
 );
 CREATE TABLE failure (
     id INTEGER PRIMARY KEY,
@@ -59,7 +62,10 @@ CREATE TABLE failure (
     fault TEXT NOT NULL
 );
 ",
-    changes: &["ALTER TABLE run ADD COLUMN clocks TEXT;"],
+    changes: &[
+        "ALTER TABLE run ADD COLUMN clocks TEXT;",
+        "ALTER TABLE run ADD COLUMN status INTEGER; ALTER TABLE run ADD COLUMN system_ns INTEGER;",
+    ],
     what: "trial",
     command: "plimsoll try",
 };
@@ -75,6 +81,8 @@ pub struct Trial {
     pub seed: u64,
     /// When it started, since the Unix epoch.
     pub started: Nanoseconds,
+    /// When it was settled; `None`: it can go on.
+    pub finished: Option<Nanoseconds>,
 }
 
 impl Store {
@@ -106,7 +114,7 @@ impl Store {
             transaction.commit()?;
             Ok(id)
         })?;
-        Ok(Trial { id, design, seed, started: now })
+        Ok(Trial { id, design, seed, started: now, finished: None })
     }
 
     /// The latest trial of this design on this machine and boot that can go on.
@@ -118,24 +126,49 @@ impl Store {
                 params![design.hash(), host],
                 |row| {
                     let (seed, started) = (row.get::<_, i64>(1)? as u64, nanoseconds(row.get(2)?));
-                    Ok(Trial { id: row.get(0)?, design: design.clone(), seed, started })
+                    Ok(Trial { id: row.get(0)?, design: design.clone(), seed, started, finished: None })
                 },
             )
             .optional()
         })
     }
 
-    /// The trial that was begun last.
+    /// All trials, in the order in which they were begun.
     ///
     /// # Errors
     /// There is none.
-    pub fn latest(&self) -> Result<Trial> {
-        let found: Option<(i64, String, i64, i64)> = self.0.try_to(|c| {
-            let columns = "SELECT id, design, seed, started_ns FROM trial ORDER BY id DESC LIMIT 1";
-            c.query_row(columns, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))).optional()
+    pub fn trials(&self) -> Result<Vec<Trial>> {
+        let rows: Vec<(i64, String, i64, i64, Option<i64>)> = self.0.try_to(|c| {
+            let mut statement = c.prepare("SELECT id, design, seed, started_ns, finished_ns FROM trial ORDER BY id")?;
+            let rows =
+                statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)))?;
+            rows.collect()
         })?;
-        let (id, design, seed, started) = found.ok_or_else(|| self.0.holds_none())?;
-        Ok(Trial { id, design: self.0.parse(&design)?, seed: seed as u64, started: nanoseconds(started) })
+        if rows.is_empty() {
+            return Err(self.0.holds_none());
+        }
+        let mut trials = Vec::new();
+        for (id, design, seed, started, finished) in rows {
+            let (started, finished) = (nanoseconds(started), finished.map(nanoseconds));
+            trials.push(Trial { id, design: self.0.parse(&design)?, seed: seed as u64, started, finished });
+        }
+        Ok(trials)
+    }
+
+    /// The trial that was begun last, or the one of that number.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn trial(&self, number: Option<i64>) -> Result<Trial> {
+        let mut trials = self.trials()?;
+        let at = match number {
+            None => trials.len() - 1,
+            Some(number) => trials.iter().position(|trial| trial.id == number).ok_or_else(|| {
+                let cause = format!("it holds no trial {number}");
+                Fault::new(self.0.subject(), cause, "see which it holds: plimsoll try --list")
+            })?,
+        };
+        Ok(trials.swap_remove(at))
     }
 
     /// Commits one run, and charges the trial for it.
@@ -145,8 +178,8 @@ impl Store {
             let transaction = c.unchecked_transaction()?;
             transaction.execute(
                 "INSERT INTO run (trial, arm, round, place, started_ns, elapsed_ns, cpu_ns, value, probe_before_ps,
-                                  probe_after_ps, clocks)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+                                  probe_after_ps, clocks, status, system_ns)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
                 params![
                     trial.id,
                     arm,
@@ -159,6 +192,8 @@ impl Store {
                     probe(run.probes[0]),
                     probe(run.probes[1]),
                     run.clocks.iter().any(|clocks| !clocks.is_empty()).then(|| json(&run.clocks)),
+                    run.status,
+                    run.system.map(|system| system.0 as i64),
                 ],
             )?;
             charge(&transaction, trial, spent)?;
@@ -202,9 +237,11 @@ impl Store {
         let mut runs = Runs::of(trial.design.arms.len());
         let probe = |ps: Option<i64>| ps.map(|ps| Probe { half_round_trip_ps: ps as u64 });
         let clocks = self.0.column("clocks", 2);
+        let (status, system) = (self.0.column("status", 3), self.0.column("system_ns", 3));
         let done: Vec<(usize, Run, Option<String>)> = self.0.try_to(|c| {
             let mut statement = c.prepare(&format!(
-                "SELECT arm, round, place, started_ns, elapsed_ns, cpu_ns, value, probe_before_ps, probe_after_ps, {clocks}
+                "SELECT arm, round, place, started_ns, elapsed_ns, cpu_ns, value, probe_before_ps, probe_after_ps,
+                        {clocks}, {status}, {system}
                  FROM run WHERE trial = ?1 ORDER BY id",
             ))?;
             let rows = statement.query_map([trial.id], |row| {
@@ -214,6 +251,8 @@ impl Store {
                     started: nanoseconds(row.get(3)?),
                     elapsed: nanoseconds(row.get(4)?),
                     cpu: row.get::<_, Option<i64>>(5)?.map(nanoseconds),
+                    system: row.get::<_, Option<i64>>(11)?.map(nanoseconds),
+                    status: row.get(10)?,
                     value: row.get(6)?,
                     probes: [probe(row.get(7)?), probe(row.get(8)?)],
                     clocks: Default::default(),

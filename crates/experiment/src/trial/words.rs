@@ -1,13 +1,16 @@
 //! What a trial found, in words.
 
 use chart::number::{seconds, significant};
+use machine::count;
 
 use super::Runs;
+use super::check::Check;
+use super::conduct::End;
 use super::design::{Design, letter};
 use super::judgement::{Best, Judgement, Standing, rounds_needed};
+use super::spread::Spread;
 use crate::clocks::changes;
 use crate::contrast::{Estimate, FIRST_LOOK, Says};
-use crate::trial::conduct::End;
 
 /// `5.3 % faster`, `2.1x slower`, `0.4 % more`: how a difference in logarithms, above 0 for better, is said.
 pub fn difference(design: &Design, better: f64) -> String {
@@ -29,22 +32,46 @@ pub fn difference(design: &Design, better: f64) -> String {
 /// The ends of an interval, in the unit of [`difference`] and with its direction: what is above 0 is better.
 pub fn interval(design: &Design, estimate: &Estimate) -> String {
     let middle = estimate.middle;
-    let end = |end: f64| match middle.abs() > 0.7 {
-        true => format!("{}x", digits((end * middle.signum()).exp())),
+    let is_ratio = middle.abs() > 0.7;
+    let end = |end: f64| match is_ratio {
+        true => (end * middle.signum()).exp(),
         false => {
-            let of = |end: f64| if design.merit.more_is_better { end.exp() - 1.0 } else { 1.0 - (-end).exp() };
-            digits(100.0 * of(end) * middle.signum())
+            let share = if design.merit.more_is_better { end.exp() - 1.0 } else { 1.0 - (-end).exp() };
+            100.0 * share * middle.signum()
         }
     };
-    let (low, high) = (end(estimate.low), end(estimate.high));
-    if middle < 0.0 { format!("({high} .. {low})") } else { format!("({low} .. {high})") }
+    let unit = if is_ratio { "x" } else { "" };
+    let (one, other) = (end(estimate.low), end(estimate.high));
+    let (low, high) = if middle < 0.0 { (other, one) } else { (one, other) };
+    match apart(low, high) {
+        Some((low, high)) => format!("({low}{unit} .. {high}{unit})"),
+        None => format!("(the same in all {} rounds)", estimate.rounds),
+    }
+}
+
+/// Two numbers with as few digits as tell them apart; `None` where they are one.
+fn apart(low: f64, high: f64) -> Option<(String, String)> {
+    if (high - low).abs() <= 1e-9 * low.abs().max(high.abs()) {
+        return None;
+    }
+    let plain = (digits(low), digits(high));
+    if plain.0 != plain.1 {
+        return Some(plain);
+    }
+    // No sign of what rounds to 0.
+    let round = |value: f64, places: usize| {
+        let tens = 10f64.powi(places as i32);
+        format!("{:.places$}", (value * tens).round() / tens + 0.0)
+    };
+    (2..=6).map(|places| (round(low, places), round(high, places))).find(|(low, high)| low != high)
 }
 
 /// Two digits that count.
 fn digits(value: f64) -> String {
     match value.abs() {
+        size if size >= 1e4 => format!("{value:.1e}"),
         size if size >= 99.5 => format!("{value:.0}"),
-        size if size >= 0.995 || size == 0.0 => format!("{value:.1}"),
+        size if size >= 0.995 || size == 0.0 => format!("{:.1}", value + 0.0),
         // No sign of what rounds to 0.
         _ => format!("{:.2}", (100.0 * value).round() / 100.0 + 0.0),
     }
@@ -55,7 +82,41 @@ pub fn figure(design: &Design, value: f64) -> String {
     if design.merit.pattern.is_none() { seconds(value) } else { significant(value, 4) }
 }
 
-/// What is said of an arm beside its figure.
+/// The figures of an arm in one unit.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Figures {
+    /// With the standard deviation.
+    pub mean: String,
+    pub least: String,
+    pub most: String,
+    pub median: String,
+}
+
+impl Figures {
+    /// `-` each where the arm never came to an end.
+    pub fn of(design: &Design, spread: Option<&Spread>) -> Figures {
+        let Some(spread) = spread else {
+            let none = || "-".to_owned();
+            return Figures { mean: none(), least: none(), most: none(), median: none() };
+        };
+        let (unit, factor) = match spread.mean.abs() {
+            _ if design.merit.pattern.is_some() => ("", 1.0),
+            mean if mean >= 0.1 => (" s", 1.0),
+            mean if mean >= 1e-3 => (" ms", 1e3),
+            _ => (" us", 1e6),
+        };
+        let written = |value: f64| significant(factor * value, 4) + unit;
+        let mean = match spread.deviation {
+            Some(deviation) => {
+                format!("{} ± {}{unit}", significant(factor * spread.mean, 4), significant(factor * deviation, 2))
+            }
+            None => written(spread.mean),
+        };
+        Figures { mean, least: written(spread.least), most: written(spread.most), median: written(spread.median) }
+    }
+}
+
+/// What is said of an arm beside its figures.
 pub fn answer(design: &Design, judgement: &Judgement, arm: usize) -> String {
     let standing = &judgement.arms[arm];
     if let Some(why) = &standing.left_out {
@@ -64,8 +125,10 @@ pub fn answer(design: &Design, judgement: &Judgement, arm: usize) -> String {
     if arm == 0 {
         return "today".to_owned();
     }
-    let Some(found) = &standing.over_first else { return "cannot tell: no round to compare".to_owned() };
-    let (difference, interval) = (difference(design, found.middle), interval(design, found));
+    let Some(found) = standing.told() else {
+        return format!("cannot tell: {} of {FIRST_LOOK} rounds", standing.rounds);
+    };
+    let (difference, interval) = (difference(design, found.middle), interval(design, &found));
     match standing.says {
         Says::Better | Says::Worse => format!("{difference} {interval}"),
         Says::Either => format!("either: {difference} {interval}"),
@@ -79,6 +142,8 @@ pub fn verdict(design: &Design, judgement: &Judgement) -> String {
         return format!("Nothing can be said: {} {why}", letter(0));
     }
     let names = |of: &[usize]| of.iter().map(|&arm| letter(arm).to_string()).collect::<Vec<_>>().join(" and ");
+    let open = judgement.arms[1..].iter().filter(|standing| standing.left_out.is_none());
+    let few = open.map(|standing| standing.rounds).min().filter(|rounds| *rounds < FIRST_LOOK as usize);
     let verb = if design.merit.pattern.is_none() { "faster" } else { "better" };
     match &judgement.best {
         Best::One(0) => "Keep A: it is the best.".to_owned(),
@@ -92,7 +157,10 @@ pub fn verdict(design: &Design, judgement: &Judgement) -> String {
             format!("Keep A: {} come to the same within {}.", names(of), percent(design.margin))
         }
         Best::Either(of) => format!("{} are {verb}, and alike within {}.", names(of), percent(design.margin)),
-        Best::CannotTell(of) if of.contains(&0) => format!("Cannot tell {} apart.", names(of)),
+        Best::CannotTell(of) if of.contains(&0) => match few {
+            Some(rounds) => format!("Cannot tell {} apart: {rounds} of {FIRST_LOOK} rounds.", names(of)),
+            None => format!("Cannot tell {} apart.", names(of)),
+        },
         Best::CannotTell(of) => format!("{} are {verb}; cannot tell which of them is best.", names(of)),
     }
 }
@@ -125,7 +193,7 @@ pub fn notes(design: &Design, runs: &Runs, judgement: &Judgement, end: End) -> V
     }
     notes.extend(changes(runs.done.iter().flatten().flat_map(|run| &run.clocks)));
     let slow = |arm: usize| {
-        let median = judgement.arms[arm].median.unwrap_or(f64::INFINITY);
+        let median = judgement.arms[arm].median().unwrap_or(f64::INFINITY);
         let worse = |value: f64| if design.merit.more_is_better { median / value } else { value / median };
         runs.measured(arm).filter(|run| worse(run.value) > 1.5).count()
     };
@@ -136,6 +204,14 @@ pub fn notes(design: &Design, runs: &Runs, judgement: &Judgement, end: End) -> V
             slow(arm),
             runs.measured(arm).count()
         ));
+    }
+    let failed = |arm: usize| runs.measured(arm).filter(|run| run.status.is_some_and(|status| status != 0)).count();
+    for arm in (0..design.arms.len()).filter(|&arm| design.check != Some(Check::Status) && failed(arm) > 0) {
+        let (letter, all) = (letter(arm), count::of(runs.measured(arm).count() as u64, "run"));
+        notes.push(format!("{letter}: {} of {all} ended with another exit status than 0; they count", failed(arm)));
+    }
+    if end == End::Interrupted {
+        notes.push("the trial is unfinished: the same command, perhaps with a larger --budget, goes on".to_owned());
     }
     if end == End::OutOfTime {
         let needed = |standing: &Standing| Some(rounds_needed(&standing.over_first?, design.margin));
@@ -156,15 +232,33 @@ pub fn notes(design: &Design, runs: &Runs, judgement: &Judgement, end: End) -> V
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trial::conditions::Conditions;
     use crate::trial::merit::Merit;
+
+    #[test]
+    fn ends_of_an_interval_are_told_apart_or_are_one_number() {
+        let of = |low, high| apart(low, high).map(|(low, high)| format!("{low} .. {high}"));
+        assert_eq!(of(4.1, 6.4).as_deref(), Some("4.1 .. 6.4"));
+        assert_eq!(of(5.31, 5.34).as_deref(), Some("5.31 .. 5.34"));
+        assert_eq!(of(-0.0001, 0.0003).as_deref(), Some("-0.0001 .. 0.0003"));
+        assert_eq!((of(5.0, 5.0), of(0.0, -0.0)), (None, None));
+        assert_eq!(of(1.0, 1e40).as_deref(), Some("1.0 .. 1.0e40"));
+    }
 
     #[test]
     fn figures_have_four_digits_however_small_they_are() {
         let of = |pattern, value| {
-            let merit = Merit::new(pattern, false).unwrap();
-            let (arms, programs) = (Vec::new(), Vec::new());
-            let (folder, nodes) = (String::new(), String::new());
-            let design = Design { arms, merit, check: None, margin: 0.02, warmup: 0, folder, programs, nodes };
+            let design = Design {
+                arms: Vec::new(),
+                merit: Merit::new(pattern, false).unwrap(),
+                check: None,
+                margin: 0.02,
+                warmup: 0,
+                folder: String::new(),
+                programs: Vec::new(),
+                nodes: String::new(),
+                conditions: Conditions::default(),
+            };
             figure(&design, value)
         };
         assert_eq!([3.2e-7, 0.2631, 28_310.0].map(|value| of(Some("(.*)"), value)), ["3.200e-7", "0.2631", "28310"]);

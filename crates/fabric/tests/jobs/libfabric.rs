@@ -17,7 +17,7 @@ fn conformance(settings: &[(&str, &str)], arguments: &[&str]) {
     let place = Place::new();
     let Some(program) = program(&place, "conformance") else { return };
     let mut command = place.libfabric(program, settings);
-    let ended = place.run(command.arg("plimsoll").args(arguments), Duration::from_secs(300)).well("conformance");
+    let ended = place.run(command.arg("plimsoll").args(arguments), Duration::from_secs(800)).well("conformance");
     judge(&ended.out, &ended.out);
 }
 

@@ -166,8 +166,11 @@ impl<'a> Recorded<'a> {
         let mut notes = job.notes.clone();
         notes.extend(outcome.notes());
         notes.extend(unwritten.map(|fault| fault.to_string()));
-        let name = || self.place.path().file_name().unwrap_or_default().into();
-        outcome.page(&self.request.folder.clone().unwrap_or_else(name), &notes)
+        let named = self.place.named();
+        if let Some(wanted) = self.request.folder.as_ref().filter(|wanted| *wanted != named) {
+            notes.push(format!("{} holds a profile already: this one is in {}", wanted.display(), named.display()));
+        }
+        outcome.page(named, &notes)
     }
 }
 

@@ -13,21 +13,25 @@ use record::folder;
 pub struct Place {
     /// Absolute.
     path: PathBuf,
+    /// As the user names it.
+    named: PathBuf,
     made: bool,
     kept: bool,
 }
 
 impl Place {
-    /// Makes the folder at `wanted`, which may be there if it is empty or holds a profile without ranks, or as the
-    /// first `plimsoll-profile-N` that is free.
+    /// Makes the folder at `wanted`, which may be there if it is empty or holds a profile without ranks; beside it, with a
+    /// number, where it holds another profile; as the first `plimsoll-profile-N` that is free where none is wanted.
     pub fn make(wanted: Option<&Path>) -> Result<Place> {
-        let (path, made) = match wanted {
-            Some(path) => (path.to_owned(), wanted_folder(path)?),
-            None => (numbered_folder()?, true),
+        let (named, made) = match wanted {
+            Some(path) => match wanted_folder(path)? {
+                Some(made) => (path.to_owned(), made),
+                None => (numbered_folder(2, path)?, true),
+            },
+            None => (numbered_folder(1, Path::new("plimsoll-profile"))?, true),
         };
-        let refused = |e: io::Error| not_writable(&path, e);
-        let path = path.canonicalize().map_err(refused)?;
-        let place = Place { path, made, kept: false };
+        let path = named.canonicalize().map_err(|e| not_writable(&named, e))?;
+        let place = Place { path, named, made, kept: false };
         for part in [folder::RANKS, folder::HOSTS] {
             fs::create_dir(place.path.join(part)).map_err(|e| not_writable(&place.path, e))?;
         }
@@ -36,6 +40,11 @@ impl Place {
 
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The folder by the name that its user knows it by.
+    pub fn named(&self) -> &Path {
+        &self.named
     }
 
     /// The command has been started: what is here stays.
@@ -69,22 +78,19 @@ fn is_void(profile: &Path) -> bool {
         && Job::read(profile).is_ok_and(|job| job.ended.is_some())
 }
 
-/// Whether it was made here.
-fn wanted_folder(path: &Path) -> Result<bool> {
+/// Whether it was made here; `None` where it holds a profile.
+fn wanted_folder(path: &Path) -> Result<Option<bool>> {
     let subject = || format!("folder {}", path.display());
     match fs::create_dir(path) {
-        Ok(()) => Ok(true),
+        Ok(()) => Ok(Some(true)),
         Err(e) if e.kind() == ErrorKind::AlreadyExists => {
             if is_void(path) {
                 clear(path);
             }
             let mut inside = fs::read_dir(path).map_err(|e| not_writable(path, e))?;
             match inside.next() {
-                None => Ok(false),
-                Some(_) if path.join(folder::JOB).exists() => {
-                    let next = "choose another folder with -o, or remove this one";
-                    Err(Fault::new(subject(), "there is a profile in it already", next))
-                }
+                None => Ok(Some(false)),
+                Some(_) if path.file_name().is_some() && path.join(folder::JOB).exists() => Ok(None),
                 Some(_) => Err(Fault::new(subject(), "it is not empty", "choose a new folder with -o")),
             }
         }
@@ -92,16 +98,19 @@ fn wanted_folder(path: &Path) -> Result<bool> {
     }
 }
 
-fn numbered_folder() -> Result<PathBuf> {
-    for number in 1..u32::MAX {
-        let path = PathBuf::from(format!("plimsoll-profile-{number}"));
+/// Makes the first folder `NAME-N` that is free.
+fn numbered_folder(first: u32, name: &Path) -> Result<PathBuf> {
+    for number in first..u32::MAX {
+        let mut numbered = name.file_name().unwrap_or_default().to_owned();
+        numbered.push(format!("-{number}"));
+        let path = name.with_file_name(numbered);
         match fs::create_dir(&path) {
             Ok(()) => return Ok(path),
             Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
             Err(e) => return Err(not_writable(&path, e)),
         }
     }
-    Err(Fault::new("folder plimsoll-profile-N", "every number is taken", "choose another name with -o"))
+    Err(Fault::new(format!("folder {}-N", name.display()), "every number is taken", "choose another name with -o"))
 }
 
 fn not_writable(path: &Path, error: io::Error) -> Fault {
@@ -121,7 +130,11 @@ mod tests {
         drop(place);
         assert!(Place::make(Some(&path)).unwrap_err().cause().contains("not empty"));
         fs::write(path.join(folder::JOB), "{}").unwrap();
-        assert!(Place::make(Some(&path)).unwrap_err().cause().contains("a profile"));
+        for beside in ["p-2", "p-3"] {
+            let mut place = Place::make(Some(&path)).unwrap();
+            assert_eq!(place.named(), above.path().join(beside));
+            place.keep();
+        }
         let fault = Place::make(Some(&above.path().join("a/b"))).unwrap_err();
         assert!(fault.next().contains("-o"), "{fault}");
     }
@@ -131,19 +144,19 @@ mod tests {
         let above = tempfile::tempdir().unwrap();
         let path = above.path().join("p");
         let made = |ended| {
-            let mut place = Place::make(Some(&path))?;
-            Job { ended, ..Job::default() }.write(place.path())?;
+            let mut place = Place::make(Some(&path)).unwrap();
+            Job { ended, ..Job::default() }.write(place.path()).unwrap();
             place.keep();
-            Ok::<_, Fault>(())
+            place.named() == path
         };
-        made(Some(1)).unwrap();
+        assert!(made(Some(1)));
         fs::write(path.join(folder::HOSTS).join("samples"), "").unwrap();
-        made(Some(1)).unwrap();
+        assert!(made(Some(1)));
         fs::write(path.join(folder::RANKS).join("0"), "").unwrap();
-        assert!(made(None).unwrap_err().cause().contains("a profile"), "a rank recorded something");
+        assert!(!made(None), "a rank recorded something");
         fs::remove_file(path.join(folder::RANKS).join("0")).unwrap();
-        made(None).unwrap();
-        assert!(made(None).unwrap_err().cause().contains("a profile"), "it may still run");
+        assert!(made(None));
+        assert!(!made(None), "it may still run");
     }
 
     #[test]

@@ -50,7 +50,7 @@ impl Record {
     pub fn read(folder: &Path) -> Result<Option<Record>> {
         let file = file(folder);
         let next =
-            "remove the folder to submit the study anew; `plimsoll study merge` takes what its stores have before";
+            "remove the folder to submit the study anew; `plimsoll campaign merge` takes what its stores have before";
         let broken = |cause: String| Fault::new(format!("record {}", file.display()), cause, next);
         if !file.exists() {
             return Ok(None);

@@ -42,7 +42,7 @@ pub struct Array<'a> {
     pub nodes: u32,
     pub clock: Option<Hertz>,
     pub time: Duration,
-    /// What follows `plimsoll study run`: the file, and what it is given.
+    /// What follows `plimsoll campaign run`: the file, and what it is given.
     pub words: &'a [String],
 }
 
@@ -134,7 +134,7 @@ impl Array<'_> {
         let step = "srun --nodes=1 --ntasks=1 --overlap --cpu-bind=none --mpi=none --input=none \\\n    ";
         let _ = writeln!(
             text,
-            "exec {}\"$program\" study run {} --points \"$folder/$chunk.points\" --store \"$folder/$chunk.sqlite\"",
+            "exec {}\"$program\" campaign run {} --points \"$folder/$chunk.points\" --store \"$folder/$chunk.sqlite\"",
             if self.clock.is_some() { step } else { "" },
             words(self.words),
         );
@@ -152,7 +152,7 @@ pub fn merge(of: &Submission, output: &str, most: Duration) -> String {
          cd {folder} || exit {NOT_SHARED}\n\
          set -- ./*.sqlite\n\
          [ -e \"$1\" ] || {{ echo 'no chunk has begun' >&2; exit 1; }}\n\
-         exec {program} study merge {output} \"$@\"\n",
+         exec {program} campaign merge {output} \"$@\"\n",
         folder = word(of.folder),
         program = word(of.program),
         output = word(output),

@@ -84,7 +84,7 @@ impl fmt::Display for Cause {
             Cause::Cancelled => f.write_str("cancelled"),
             Cause::NotShared => f.write_str("the node does not see the store's folder"),
             Cause::NoProgram => f.write_str("the node does not have the program"),
-            // As `plimsoll study run` ends.
+            // As `plimsoll campaign run` ends.
             Cause::Exit(3) => f.write_str("its time was over before its points were done"),
             Cause::Exit(4) => f.write_str("points were left after failures, or cannot run there"),
             Cause::Exit(code) => write!(f, "exit status {code}"),

@@ -117,14 +117,15 @@ pub fn process_time(process: u32) -> Option<Nanoseconds> {
     clock_time((!process << 3) | 2).ok()
 }
 
-/// The processor time of all children of this process that have ended and were waited for, with what they waited for.
-pub fn time_of_children() -> Nanoseconds {
+/// The processor time, user and system, of all children of this process that have ended and were waited for, with what they
+/// waited for.
+pub fn times_of_children() -> [Nanoseconds; 2] {
     // SAFETY: all-zero is a valid rusage.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: `usage` is ours and lives across the call, which cannot fail for RUSAGE_CHILDREN.
     unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage) };
-    let time = |of: libc::timeval| of.tv_sec as u64 * 1_000_000_000 + of.tv_usec as u64 * 1000;
-    Nanoseconds(time(usage.ru_utime) + time(usage.ru_stime))
+    let time = |of: libc::timeval| Nanoseconds(of.tv_sec as u64 * 1_000_000_000 + of.tv_usec as u64 * 1000);
+    [time(usage.ru_utime), time(usage.ru_stime)]
 }
 
 /// The processor time of the calling thread.

@@ -184,8 +184,8 @@ pub fn no_cpufreq() -> Fault {
     Fault::new(
         "clocks",
         "this machine has no cpufreq: a hypervisor or its firmware sets them",
-        "inside a Slurm job of nodes that have it, srun sets them; else stretch protocol work, which is no clock: --dilate K (plimsoll \
-         bench, mpirun, and try --vary dilate=1,2)",
+        "inside a Slurm job of nodes that have it, srun sets them; else stretch protocol work, which is no clock: plimsoll bench \
+         dilate K, plimsoll mpirun --dilate K, or try --vary dilate=1,2",
     )
 }
 

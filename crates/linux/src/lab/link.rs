@@ -18,13 +18,37 @@ pub(super) fn has_ipv6() -> bool {
 }
 
 /// Joins two hosts that are not joined yet.
-///
-/// One queue each way: what an interface receives then has one mask to be steered by.
 pub(super) fn make(hosts: &[Namespace; 2]) -> Result<()> {
+    pair(hosts, INTERFACE)
+}
+
+/// Joins two hosts that are joined already by one more pair of interfaces.
+pub(super) fn add(hosts: &[Namespace; 2], link: u8, options: &Options) -> Result<()> {
+    let interface = format!("lab{link}");
+    pair(hosts, &interface)?;
+    for (host, namespace) in Host::BOTH.into_iter().zip(hosts) {
+        ip(namespace, &up(host, link, &interface, options.mtu))?;
+        namespace.inside(|| ethtool::set_gro(&interface, options.gro))?.map_err(|fault| fault.within(host))?;
+    }
+    Ok(())
+}
+
+/// One queue each way: what an interface receives then has one mask to be steered by.
+fn pair(hosts: &[Namespace; 2], interface: &str) -> Result<()> {
     let [a, b] = hosts;
     let queues = "numtxqueues 1 numrxqueues 1";
     let peer = b.path();
-    ip(a, &format!("link add {INTERFACE} {queues} type veth peer name {INTERFACE} {queues} netns {peer}\n"))
+    ip(a, &format!("link add {interface} {queues} type veth peer name {interface} {queues} netns {peer}\n"))
+}
+
+/// What brings up the host's interface of a link, as a batch for `ip`.
+fn up(host: Host, link: u8, interface: &str, mtu: u16) -> String {
+    let mut batch = format!("link set {interface} mtu {mtu} up\n");
+    batch += &format!("address replace {}/30 dev {interface}\n", host.ipv4(link));
+    if has_ipv6() {
+        batch += &format!("address replace {}/64 dev {interface} nodad\n", host.ipv6(link));
+    }
+    batch
 }
 
 /// Whether the two hosts are joined with each other.
@@ -45,11 +69,7 @@ pub(super) fn joined(hosts: &[Namespace; 2]) -> Result<bool> {
 pub(super) fn configure(hosts: &[Namespace; 2], options: &Options) -> Result<()> {
     for (host, namespace) in Host::BOTH.into_iter().zip(hosts) {
         let mut batch = String::from("link set lo up\n");
-        batch += &format!("link set {INTERFACE} mtu {} up\n", options.mtu);
-        batch += &format!("address replace {}/30 dev {INTERFACE}\n", host.ipv4());
-        if has_ipv6() {
-            batch += &format!("address replace {}/64 dev {INTERFACE} nodad\n", host.ipv6());
-        }
+        batch += &up(host, 0, INTERFACE, options.mtu);
         ip(namespace, &batch)?;
         namespace
             .inside(|| {
@@ -79,8 +99,8 @@ pub(super) fn configured(hosts: &[Namespace; 2]) -> Result<bool> {
 }
 
 fn wanted(host: Host) -> Vec<IpAddr> {
-    let v6 = has_ipv6().then(|| host.ipv6().into());
-    [host.ipv4().into()].into_iter().chain(v6).collect()
+    let v6 = has_ipv6().then(|| host.ipv6(0).into());
+    [host.ipv4(0).into()].into_iter().chain(v6).collect()
 }
 
 /// Those of the host's addresses that the calling thread's namespace has: only these can be bound to.

@@ -68,14 +68,14 @@ impl Host {
         }
     }
 
-    /// Its address on the link, from the block that RFC 2544 (appendix C.2.2) keeps for benchmarks.
-    fn ipv4(self) -> Ipv4Addr {
-        Ipv4Addr::new(198, 18, 0, 1 + self as u8)
+    /// Its address on a link, from the block that RFC 2544 (appendix C.2.2) keeps for benchmarks.
+    fn ipv4(self, link: u8) -> Ipv4Addr {
+        Ipv4Addr::new(198, 18, link, 1 + self as u8)
     }
 
-    /// Its address on the link, from the block that RFC 5180 (section 8) keeps for benchmarks.
-    fn ipv6(self) -> Ipv6Addr {
-        Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 1 + self as u16)
+    /// Its address on a link, from the block that RFC 5180 (section 8) keeps for benchmarks.
+    fn ipv6(self, link: u8) -> Ipv6Addr {
+        Ipv6Addr::new(0x2001, 2, 0, u16::from(link), 0, 0, 0, 1 + self as u16)
     }
 }
 
@@ -179,14 +179,28 @@ impl Lab {
         Ok(Lab { hosts, warden: Some(warden) })
     }
 
-    /// The address of a host on the link.
+    /// Joins the hosts by one more pair of interfaces, `lab1` or up, with addresses of its own and the mtu and merging of `options`: a
+    /// program at one pair lengthens no path over another.
+    ///
+    /// # Errors
+    /// There is such a link already; as [`Lab::owned`].
+    pub fn add_link(&self, link: u8, options: &Options) -> Result<()> {
+        link::add(&self.hosts, link, options)
+    }
+
+    /// The address of a host on the link that every lab has.
     pub fn address(&self, host: Host) -> IpAddr {
-        host.ipv4().into()
+        self.address_on(0, host)
+    }
+
+    /// The address of a host on the link of that number: 0 is the one that every lab has.
+    pub fn address_on(&self, link: u8, host: Host) -> IpAddr {
+        host.ipv4(link).into()
     }
 
     /// The host's IPv6 address on the link; `None` where this kernel runs without IPv6.
     pub fn address_v6(&self, host: Host) -> Option<IpAddr> {
-        link::has_ipv6().then(|| host.ipv6().into())
+        link::has_ipv6().then(|| host.ipv6(0).into())
     }
 
     /// The interface by which a host reaches the other.

@@ -107,6 +107,29 @@ fn several_owned_labs_live_side_by_side_and_unseen() {
 }
 
 #[test]
+fn a_further_link_has_interfaces_and_addresses_of_its_own() {
+    if !possible() {
+        return;
+    }
+    let (lab, options) = (Lab::owned(&Options::default()).unwrap(), Options::default());
+    lab.add_link(1, &options).unwrap();
+    lab.add_link(2, &options).unwrap();
+    let sent = |link: u8| {
+        let output = run(&lab, Host::A, &format!("cat /sys/class/net/lab{link}/statistics/tx_packets"));
+        String::from_utf8(output.stdout).unwrap().trim().parse::<u64>().unwrap()
+    };
+    let before = [0, 1, 2].map(sent);
+    let (a, b) = connected_pair(&lab, |host| lab.address_on(1, host));
+    ping_pong(&a, &b, 100);
+    let went: Vec<u64> = [0, 1, 2].map(sent).into_iter().zip(before).map(|(after, before)| after - before).collect();
+    // Neighbours are asked for and announced beside the messages.
+    assert!(went[1] >= 100 && went[0] < 100 && went[2] < 100, "{went:?}");
+    let (a, b) = connected_pair(&lab, |host| lab.address(host));
+    ping_pong(&a, &b, 20);
+    assert!(lab.add_link(1, &options).is_err(), "it is there already");
+}
+
+#[test]
 fn a_command_sees_its_host_and_keeps_its_folder_and_status() {
     if !possible() {
         return;

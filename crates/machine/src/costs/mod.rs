@@ -136,6 +136,17 @@ impl Item {
     pub fn crossing(one: SiteKind, other: SiteKind) -> Item {
         Item::Crossing(one.min(other), one.max(other))
     }
+
+    /// Whether it is the same of messages that go the same way, under whichever MPI.
+    pub fn is_like(&self, other: &Item) -> bool {
+        let way = |of: &Way| Way { mpi: String::new(), ..of.clone() };
+        match (self, other) {
+            (Item::HalfTrip(one), Item::HalfTrip(other))
+            | (Item::Message(one), Item::Message(other))
+            | (Item::Softirq(one), Item::Softirq(other)) => way(one) == way(other),
+            _ => false,
+        }
+    }
 }
 
 impl fmt::Display for Item {
@@ -332,15 +343,7 @@ impl Costs {
 
     /// The same way under another MPI of which there are rows.
     fn sibling(&self, item: &Item) -> Option<Item> {
-        let like = |one: &Way, other: &Way| {
-            Way { mpi: String::new(), ..one.clone() } == Way { mpi: String::new(), ..other.clone() }
-        };
-        let row = self.rows.iter().find(|row| match (&row.item, item) {
-            (Item::HalfTrip(one), Item::HalfTrip(other))
-            | (Item::Message(one), Item::Message(other))
-            | (Item::Softirq(one), Item::Softirq(other)) => like(one, other),
-            _ => false,
-        })?;
+        let row = self.rows.iter().find(|row| row.item.is_like(item))?;
         Some(row.item.clone())
     }
 

@@ -8,7 +8,7 @@ use super::schema::Schema;
 struct Mistake {
     what: &'static str,
     text: String,
-    /// Whether XML Schema 1.0 cannot say it: `docs/odf.md` lists these.
+    /// Whether XML Schema 1.0 cannot say it: `docs/applications.md` lists these.
     beyond_the_schema: bool,
 }
 

@@ -12,7 +12,7 @@ pub fn effort() -> Effort<'static> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn solve_is_brute_force(seed: u64, units in 0usize..7, sites in 1usize..5, tightness in 0usize..11) {

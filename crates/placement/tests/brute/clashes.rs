@@ -8,7 +8,7 @@ use super::layouts::small;
 use super::oracle;
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn clashes_are_smallest(seed: u64, units in 1usize..6, sites in 1usize..5, tightness in 6usize..14) {

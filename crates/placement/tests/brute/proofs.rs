@@ -8,7 +8,7 @@ use super::layouts::small;
 use super::oracle;
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn small_layouts_are_proven(seed: u64, units in 1usize..7, sites in 1usize..5, tightness in 0usize..9) {

@@ -2,14 +2,15 @@
 
 pub mod agent;
 pub mod costs;
+pub mod deployment;
 mod expected;
-pub mod migrate;
+mod migrate;
 pub mod odf;
 pub mod offcode;
-pub mod plan;
-pub mod ps;
-pub mod run;
-pub mod set;
-pub mod stop;
+mod plan;
+mod ps;
+mod run;
+mod set;
+mod stop;
 pub mod traffic;
-pub mod upgrade;
+mod upgrade;

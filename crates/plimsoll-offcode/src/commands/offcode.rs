@@ -1,4 +1,4 @@
-//! `plimsoll offcode`: from an empty folder to a package.
+//! `plimsoll offcode`: from an empty folder to a package, and from a plan to running offcodes.
 
 mod build;
 mod new;
@@ -10,7 +10,9 @@ use std::process::ExitCode;
 
 use machine::{BodyKind, Result};
 
-/// Makes an offcode of your own: its source, its bodies, its package
+use super::deployment;
+
+/// Makes an offcode of your own, from its source to its package; plans, runs and moves offcodes
 #[derive(clap::Args)]
 pub struct Arguments {
     #[command(subcommand)]
@@ -19,6 +21,8 @@ pub struct Arguments {
 
 #[derive(clap::Subcommand)]
 enum Action {
+    #[command(flatten)]
+    Deployment(deployment::Command),
     New(new::Arguments),
     Build(build::Arguments),
     Test(test::Arguments),
@@ -29,6 +33,7 @@ enum Action {
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     match arguments.action {
+        Action::Deployment(command) => deployment::run(command),
         Action::New(arguments) => new::run(&arguments),
         Action::Build(arguments) => build::run(&arguments),
         Action::Test(arguments) => test::run(&arguments),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use experiment::ledger::Ledger;
 use machine::costs::{Corner, Interval, Item, how};
-use machine::{BodyKind, Costs, Fault, Machine, Reading, Result, Site, Source};
+use machine::{BodyKind, Costs, Fault, Machine, Nanoseconds, Reading, Result, Site, Source};
 use offcode::Registry;
 use offcode::depot::Depot;
 use placement::layout::SiteIndex;
@@ -38,9 +38,9 @@ pub struct Arguments {
     /// Prove that no assignment is cheaper, or state by how much one could be at most
     #[arg(long)]
     prove: bool,
-    /// Time to look for the proof, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, requires = "prove", value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    limit: u64,
+    /// Time to look for the proof
+    #[arg(long, value_name = "TIME", default_value = "10s", requires = "prove", value_parser = limit)]
+    limit: Nanoseconds,
     /// Print layout, prices, plan and proof as JSON
     #[arg(long, conflicts_with = "explain")]
     json: bool,
@@ -99,6 +99,10 @@ fn prices(grounds: &[Ground], costs: &Costs) -> Vec<Price> {
     pairs.map(price).collect()
 }
 
+fn limit(text: &str) -> Result<Nanoseconds> {
+    Nanoseconds::within(text, Nanoseconds::of_seconds(1), Nanoseconds::of_seconds(86_400))
+}
+
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let app = AppFile::open(&arguments.file)?;
     let depots = app.depots.iter().map(|depot| Depot::open(depot)).collect::<Result<Vec<_>>>()?;
@@ -129,7 +133,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     };
     let Draft { closure, laid } = at(&costs)?;
     let layout = &laid.layout;
-    let solved = solve(layout, arguments.prove.then(|| Duration::from_secs(arguments.limit)));
+    let solved = solve(layout, arguments.prove.then(|| arguments.limit.duration()));
     let (plan, proof, clash) = match &solved {
         Ok((plan, proof)) => (Some(plan), proof.as_ref(), None),
         Err(Unsolved::Clash(clash)) => (None, None, Some(clash)),

@@ -2,12 +2,11 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use attach::control::{self, Found, Report, Running};
 use attach::watched::Carried;
 use machine::text::Table;
-use machine::{Fault, Result, count, figure};
+use machine::{Fault, Nanoseconds, Result, count, figure};
 
 use linux::output;
 
@@ -38,13 +37,8 @@ pub struct Arguments {
     #[arg(long, value_name = "INSTANCE", conflicts_with_all = ["json", "map", "metrics"])]
     trace: Option<String>,
     /// Seconds after which --trace ends
-    #[arg(long = "for", value_name = "SECONDS", requires = "trace", value_parser = seconds)]
-    seconds: Option<Duration>,
-}
-
-fn seconds(text: &str) -> Result<Duration> {
-    let read = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    read.ok_or_else(|| Fault::new(format!("time '{text}'"), "it is no number of seconds", "write it like 10 or 0.5"))
+    #[arg(long = "for", value_name = "TIME", requires = "trace")]
+    time: Option<Nanoseconds>,
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
@@ -59,7 +53,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         return map(&found.own, wanted);
     }
     if let Some(wanted) = &arguments.trace {
-        return trace::follow(&found.own, wanted, arguments.seconds);
+        return trace::follow(&found.own, wanted, arguments.time.map(Nanoseconds::duration));
     }
     let mut reports = Vec::new();
     for process in found.own {

@@ -1,33 +1,29 @@
-//! `plimsoll bench --congestion`: streams on a slow link that loses packets.
+//! `plimsoll bench congestion`: streams on a slow link that loses packets.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use bench::congestion::{self, Request};
 use linux::lab::Wire;
-use linux::output;
 use machine::{BytesPerSecond, Fault, Nanoseconds, Result};
 
+use super::bench::Measuring;
+
+/// Measures streams of engine-udp beside kernel TCP on a slow link of a lab (root): alone, by the share of packets that the link
+/// loses, and two at once, by how they share it
 #[derive(clap::Args)]
-#[group(skip)]
-#[command(next_help_heading = "A slow link that loses packets")]
 pub struct Arguments {
-    /// Measure streams of engine-udp beside kernel TCP on a link of a lab (root): alone, by the share of packets that the link
-    /// loses, and two at once, by how they share it
-    #[arg(
-        long,
-        conflicts_with_all = ["stacks", "placement", "pattern", "sizes", "perturbation", "path", "receiver", "protocol_core", "mpi", "semantics", "profiler", "mapping"]
-    )]
-    pub congestion: bool,
     /// The link's rate, from 1Mbit to 10Gbit. Above some 500Mbit two cores may be slower than it
-    #[arg(long, requires = "congestion", default_value = "200Mbit", value_parser = congestion::rate)]
+    #[arg(long, default_value = "200Mbit", value_parser = congestion::rate)]
     rate: BytesPerSecond,
     /// How long a packet may wait for the link: one that would wait longer is dropped
-    #[arg(long, requires = "congestion", default_value = "10ms", value_parser = queue)]
+    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = queue)]
     queue: Nanoseconds,
     /// Shares of packets that it loses each way: a list
-    #[arg(long, requires = "congestion", value_delimiter = ',', default_value = "0%,0.1%,1%,5%", value_parser = share)]
+    #[arg(long, value_name = "SHARE,..", value_delimiter = ',', default_value = "0%,0.1%,1%,5%", value_parser = share)]
     losses: Vec<f64>,
+    #[command(flatten)]
+    measuring: Measuring,
 }
 
 fn share(text: &str) -> Result<f64> {
@@ -47,22 +43,14 @@ fn queue(text: &str) -> Result<Nanoseconds> {
 /// How long each stream is counted.
 const COUNTED: Duration = Duration::from_millis(1000);
 
-pub fn run(arguments: &Arguments, rounds: u32, json: bool) -> Result<ExitCode> {
+pub fn run(arguments: Arguments) -> Result<ExitCode> {
     linux::signal::watch()?;
-    let wire = Wire { rate: arguments.rate, queue: arguments.queue };
-    let request = Request { wire, losses: arguments.losses.clone(), counted: COUNTED, rounds };
+    let Arguments { rate, queue, losses, measuring } = arguments;
+    let rounds = measuring.rounds;
+    let request = Request { wire: Wire { rate, queue }, losses, counted: COUNTED, rounds };
     let begin = |takes: Duration| eprintln!("plimsoll: {rounds} rounds take {} s", takes.as_secs());
     let findings = congestion::measure(&request, begin)?;
-    let page = if json {
-        let text = serde_json::to_string_pretty(&findings).map_err(|e| Fault::because("output", e, "report it"))?;
-        format!("{text}\n")
-    } else {
-        findings.page(output::width())
-    };
-    match json {
-        true => output::print(&page)?,
-        false => output::page(&page)?,
-    }
+    measuring.print(&findings, || Ok(findings.page(linux::output::width())))?;
     if !findings.whole {
         eprintln!("plimsoll: a signal ended it before all rounds were measured");
     }

@@ -1,4 +1,4 @@
-//! `plimsoll bench --dilate`: how much longer protocol work may take before whoever sends messages notices.
+//! `plimsoll bench dilate`: how much longer protocol work may take before whoever sends messages notices.
 
 use std::process::ExitCode;
 
@@ -11,36 +11,44 @@ use experiment::point::{Path, Pattern, PointSpec, Receiver, Stack};
 use experiment::rounds::{self, Blocks, Plan, Series, difference};
 use experiment::sample::{Runner, Sample};
 use experiment::statistics::median;
-use linux::output;
 use machine::choice::for_polling_here;
 use machine::text::Table;
 use machine::{Bytes, CoreId, Dilation, Fault, Probe, Result, Site, figure};
 use serde::Serialize;
+
+use super::bench::{Measuring, TwoCores, program};
 
 const SEED: u64 = 0x0051_1A11_0000_0008;
 const PATTERNS: [Pattern; 2] = [Pattern::PingPong, Pattern::MessageRate];
 /// Shares by which what is measured gets worse that somebody may notice.
 const NOTICED: [f64; 2] = [0.02, 0.10];
 
-/// What is measured.
-pub struct Request {
-    pub program: std::path::PathBuf,
-    pub dilations: Vec<Dilation>,
-    pub stack: Stack,
-    pub size: Bytes,
-    pub cores: (CoreId, CoreId),
-    /// Where the engine may have a core of its own, and that of the peer's.
-    pub own: Option<(CoreId, CoreId)>,
-    pub rounds: u32,
-    pub json: bool,
+/// Stretches protocol work at both ends, at app and at core:N: how much longer it may take before latency and rate show it
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// How many times as long protocol work takes, beside 1: 1.5,2,4
+    #[arg(value_name = "K,..", value_delimiter = ',', required = true)]
+    dilations: Vec<Dilation>,
+    /// Stack: engine-shm, engine-udp, engine-afxdp or engine-xdp
+    #[arg(long, default_value = "engine-shm")]
+    stack: Stack,
+    /// Message size
+    #[arg(long, default_value = "8")]
+    size: Bytes,
+    /// The core of the local engine: core:N [default: a free one]
+    #[arg(long, value_name = "SITE", default_value = "app", hide_default_value = true)]
+    placement: Site,
+    /// Core of the other end's engine, where --placement is core:N [default: a free one near its application]
+    #[arg(long, value_name = "N")]
+    peer_engine: Option<u32>,
+    #[command(flatten)]
+    cores: TwoCores,
+    #[command(flatten)]
+    measuring: Measuring,
 }
 
 /// A core for each end's engine beside the two of the applications: the named one, or free ones.
-pub fn own_cores(
-    named: &Site,
-    peer: Option<u32>,
-    (local, remote): (CoreId, CoreId),
-) -> Result<Option<(CoreId, CoreId)>> {
+fn own_cores(named: &Site, peer: Option<u32>, (local, remote): (CoreId, CoreId)) -> Result<Option<(CoreId, CoreId)>> {
     let free: Vec<CoreId> = for_polling_here(&linux::affinity::allowed()?)?
         .as_slice()
         .iter()
@@ -125,8 +133,10 @@ impl Blocks for Starts<'_> {
     }
 }
 
-pub fn run(request: Request) -> Result<ExitCode> {
-    let Request { program, mut dilations, stack, size, cores: (local_core, remote_core), own, rounds, json } = request;
+pub fn run(arguments: Arguments) -> Result<ExitCode> {
+    let Arguments { mut dilations, stack, size, placement, peer_engine, cores, measuring } = arguments;
+    let (local_core, remote_core) = cores.chosen()?;
+    let own = own_cores(&placement, peer_engine, (local_core, remote_core))?;
     if !stack.is_engine() {
         return Err(Fault::new(
             format!("stack {stack}"),
@@ -140,7 +150,7 @@ pub fn run(request: Request) -> Result<ExitCode> {
     dilations.sort_unstable();
     dilations.dedup();
     if dilations.len() < 2 {
-        return Err(Fault::new("--dilate", "it names nothing to hold against 1", "write it like --dilate 1,1.5,2,4"));
+        return Err(Fault::new("dilations", "they name nothing to hold against 1", "write them like 1.5,2,4"));
     }
     linux::signal::watch()?;
     let placements = [Some((Site::App, None)), own.map(|(core, peer)| (Site::Core(core), Some(peer)))];
@@ -168,8 +178,8 @@ pub fn run(request: Request) -> Result<ExitCode> {
             groups.push(Group { placement: placement.to_string(), pattern, dilations: dilations.clone(), series });
         }
     }
-    let plan = Plan { groups: vec![dilations.len(); groups.len()], rounds, seed: SEED };
-    let mut bench = Bench::new(program);
+    let plan = Plan { groups: vec![dilations.len(); groups.len()], rounds: measuring.rounds, seed: SEED };
+    let mut bench = Bench::new(program()?);
     let mut starts = Starts { bench: &mut bench, specs, order: 0, fault: None };
     let (all, _) = rounds::conduct(&mut starts, &plan, |_, _| true);
     let fault = starts.fault.take();
@@ -178,13 +188,7 @@ pub fn run(request: Request) -> Result<ExitCode> {
     for group in &mut groups {
         group.series = all.by_ref().take(dilations.len()).collect();
     }
-    match json {
-        true => {
-            let text = serde_json::to_string_pretty(&groups);
-            output::print(&(text.map_err(|error| Fault::because("output", error, "report it"))? + "\n"))?;
-        }
-        false => output::page(&page(&groups, stack, size, own.is_some(), output::width()))?,
-    }
+    measuring.print(&groups, || Ok(page(&groups, stack, size, own.is_some(), linux::output::width())))?;
     fault.map_or(Ok(super::exit_code()), Err)
 }
 

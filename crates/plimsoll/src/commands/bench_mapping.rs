@@ -1,27 +1,24 @@
-//! `plimsoll bench --mapping`: paper 002 on this machine.
+//! `plimsoll bench mapping`: paper 002 on this machine.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use bench::mapping::{self, Request};
 use launch::installation::{Family, Installation};
-use linux::output;
-use machine::{CoreId, Fault, Result};
+use machine::{Fault, Result};
 
+use super::bench::{Measuring, TwoCores, program};
+
+/// Measures two ranks on two hosts of a lab (root) under three mappings, in turns: both on the cores of their hosts' receive
+/// work, both off them, one on and one off. Stream, ping-pong, and an exchange between computing (paper 002)
 #[derive(clap::Args)]
-#[group(skip)]
-#[command(next_help_heading = "Which core, for two ranks")]
 pub struct Arguments {
-    /// Measure two ranks on two hosts of a lab under three mappings, in turns: both on the cores of their hosts' receive
-    /// work, both off them, one on and one off. Stream, ping-pong, and an exchange between computing (paper 002)
-    #[arg(
-        long,
-        conflicts_with_all = ["stacks", "placement", "pattern", "sizes", "perturbation", "path", "receiver", "protocol_core", "mpi", "semantics", "profiler"]
-    )]
-    pub mapping: bool,
     /// What rank 0 of the exchange computes more than rank 1, of that: a list
-    #[arg(long, requires = "mapping", value_delimiter = ',', default_value = "0,0.3", value_parser = share)]
+    #[arg(long, value_name = "SHARE,..", value_delimiter = ',', default_value = "0,0.3", value_parser = share)]
     imbalance: Vec<f64>,
+    #[command(flatten)]
+    cores: TwoCores,
+    #[command(flatten)]
+    measuring: Measuring,
 }
 
 fn share(text: &str) -> Result<f64> {
@@ -31,27 +28,14 @@ fn share(text: &str) -> Result<f64> {
     })
 }
 
-pub fn run(
-    arguments: Arguments,
-    command: PathBuf,
-    cores: (CoreId, CoreId),
-    rounds: u32,
-    json: bool,
-) -> Result<ExitCode> {
+pub fn run(arguments: Arguments) -> Result<ExitCode> {
+    let Arguments { imbalance: imbalances, cores, measuring } = arguments;
+    let cores = cores.chosen()?;
     linux::signal::watch()?;
     let installation = Installation::in_path(Family::OpenMpi)?;
-    let request = Request { installation, rounds, cores, imbalances: arguments.imbalance, command };
+    let request = Request { installation, rounds: measuring.rounds, cores, imbalances, command: program()? };
     let findings = mapping::measure(&request, |start| eprintln!("plimsoll: {start}"))?;
-    let page = if json {
-        let text = serde_json::to_string_pretty(&findings).map_err(|e| Fault::because("output", e, "report it"))?;
-        format!("{text}\n")
-    } else {
-        mapping::page(&findings, output::width())
-    };
-    match json {
-        true => output::print(&page)?,
-        false => output::page(&page)?,
-    }
+    measuring.print(&findings, || Ok(mapping::page(&findings, linux::output::width())))?;
     if linux::signal::interrupted() {
         eprintln!("plimsoll: a signal ended it before all rounds were measured");
     }

@@ -1,37 +1,43 @@
-use std::path::PathBuf;
+//! `plimsoll bench mpi`: ranks of an MPI program, over plimsoll and over the MPI's own transports.
+
 use std::process::ExitCode;
 
 use bench::mpi::nodes::Nodes;
 use bench::mpi::pattern::Task;
 use bench::mpi::request::{self, Paths, Request};
 use launch::installation::Choice;
-use linux::output;
-use machine::{CoreId, Fault, Result, count};
+use machine::{CoreId, Result, count};
 use serde_json::json;
 
+use super::bench::{Measuring, cores, program};
+
+/// Measures MPI over plimsoll beside MPI's own transports, for each pair of cores and each placement of the engine, with each
+/// rank's CPU time split into application, MPI and protocol
 #[derive(clap::Args)]
-#[group(skip)]
-#[command(next_help_heading = "Ranks of an MPI program")]
 pub struct Arguments {
-    /// Measure MPI over plimsoll beside MPI's own transports, for each pair of cores and each placement of the engine,
-    /// with each rank's CPU time split into application, MPI and protocol
-    #[arg(long, conflicts_with_all = ["stacks", "placement", "pattern", "sizes", "perturbation", "path", "receiver"])]
-    pub mpi: bool,
-    /// Measure only the targets of the libfabric provider: ratios to MPI's best own transport, and whether they are met
-    #[arg(long, requires = "mpi", conflicts_with = "tasks")]
-    targets: bool,
     /// Tasks, each with :SIZE, or without for its usual sizes. Of two ranks: latency, bandwidth, cold-bandwidth (through 64 MiB
     /// at either end), rate (window of 64), exchange (compute, then swap a border) and overlap (the share of a transfer that
     /// rank 0's computing hides); of 4, 8 and 32 ranks that share two cores: ring, barrier, alltoall and allreduce
-    #[arg(long, requires = "mpi", value_delimiter = ',', value_parser = tasks)]
+    #[arg(long, value_name = "TASK,..", value_delimiter = ',', value_parser = tasks)]
     tasks: Vec<Tasks>,
+    /// Measure only the targets of the libfabric provider: ratios to MPI's best own transport, and whether they are met
+    #[arg(long, conflicts_with = "tasks")]
+    targets: bool,
     /// Hosts of the ranks: one, lab (two, needs root), nodes (this node and the next one of a Slurm or PBS job), or both: one
     /// and two in turns, the two being nodes where the job has them and no target or protocol core is asked for
-    #[arg(long, requires = "mpi", default_value = "both", value_parser = paths)]
+    #[arg(long, default_value = "both", value_parser = paths)]
     hosts: Paths,
     /// The MPI: openmpi, mpich, or the PREFIX that one is installed in
-    #[arg(long, requires = "mpi", default_value = "openmpi", value_parser = library)]
+    #[arg(long, value_name = "MPI", default_value = "openmpi", value_parser = library)]
     library: Choice,
+    /// Cores of the two ranks, like 0,1 [default: a near and a far pair]
+    #[arg(long, value_name = "A,B", value_parser = cores)]
+    cores: Option<(CoreId, CoreId)>,
+    /// Core that does the kernel's receive processing (lab only)
+    #[arg(long, value_name = "N")]
+    protocol_core: Option<u32>,
+    #[command(flatten)]
+    measuring: Measuring,
 }
 
 #[derive(Clone)]
@@ -49,39 +55,27 @@ fn library(text: &str) -> Result<Choice> {
     text.parse()
 }
 
-pub fn run(
-    arguments: Arguments,
-    command: PathBuf,
-    cores: Option<(CoreId, CoreId)>,
-    protocol_core: Option<CoreId>,
-    rounds: u32,
-    json: bool,
-) -> Result<ExitCode> {
+pub fn run(arguments: Arguments) -> Result<ExitCode> {
     linux::signal::watch()?;
     let request = Request {
         mpi: arguments.library,
         paths: arguments.hosts,
         tasks: arguments.tasks.into_iter().flat_map(|tasks| tasks.0).collect(),
         targets: arguments.targets,
-        cores,
-        protocol_core,
-        rounds,
+        cores: arguments.cores,
+        protocol_core: arguments.protocol_core.map(CoreId),
+        rounds: arguments.measuring.rounds,
         divided: !arguments.targets,
         only: None,
-        command,
+        command: program()?,
     };
     let nodes = nodes(&request)?;
     let (findings, end) = request::run(&request, nodes, |starts| {
         eprintln!("plimsoll: {} of mpirun", count::of(starts as u64, "start"));
     })?;
     if !findings.is_empty() {
-        if json {
-            let all = json!({ "findings": findings, "targets": findings.judged() });
-            let text = serde_json::to_string_pretty(&all).map_err(|e| Fault::because("output", e, "report it"))?;
-            output::print(&format!("{text}\n"))?;
-        } else {
-            output::page(&findings.page(output::width()))?;
-        }
+        let all = json!({ "findings": findings, "targets": findings.judged() });
+        arguments.measuring.print(&all, || Ok(findings.page(linux::output::width())))?;
     }
     end.map(|()| ExitCode::SUCCESS)
 }

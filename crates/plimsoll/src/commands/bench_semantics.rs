@@ -1,34 +1,33 @@
-//! `plimsoll bench --semantics`: the engine's semantics and those of queue pairs, side by side.
+//! `plimsoll bench semantics`: the engine's semantics and those of queue pairs, side by side.
 
 use std::process::ExitCode;
 
-use linux::output;
-use machine::{CoreId, Fault, Result, count};
+use machine::{Fault, Result, count};
 use semantics::{Carrier, Order, Request, Semantics, measure};
-
 use whatif::claims::{Calibration, Sweep, open};
 
+use super::bench::{Measuring, TwoCores};
 use crate::semantics_page;
 
+/// Compares semantics over the same port: matching by the engine, and Verbs' queue pairs
 #[derive(clap::Args)]
-pub struct Comparison {
-    /// Compare semantics over the same port instead of stacks: matched, queue-pair, queue-pair-shared;
-    /// docs/semantics.md explains them
-    #[arg(
-        long,
-        value_delimiter = ',',
-        conflicts_with_all = ["stacks", "placement", "pattern", "sizes", "path", "protocol_core", "receiver", "sweep_cores", "mpi"]
-    )]
+pub struct Arguments {
+    /// Semantics to compare: matched, queue-pair, queue-pair-shared; docs/claims.md explains them
+    #[arg(value_delimiter = ',', default_value = "matched,queue-pair,queue-pair-shared")]
     semantics: Vec<Semantics>,
-    /// With --semantics: numbers of peers, a list (2,64) or from..to (2..1000)
-    #[arg(long, requires = "semantics", default_value = "2..1000", value_parser = peers)]
+    /// Numbers of peers: a list (2,64) or from..to
+    #[arg(long, default_value = "2..1000", value_parser = peers)]
     peers: Peers,
-    /// With --semantics: what carries the packets: memory, shm or udp
-    #[arg(long = "port", requires = "semantics", default_value = "memory")]
+    /// What carries the packets: memory, shm or udp
+    #[arg(long = "port", value_name = "PORT", default_value = "memory")]
     carrier: Carrier,
-    /// With --semantics: the order of peers: round-robin, random or both
-    #[arg(long, requires = "semantics", default_value = "both", value_parser = orders)]
+    /// The order of peers: round-robin, random or both
+    #[arg(long, default_value = "both", value_parser = orders)]
     order: Orders,
+    #[command(flatten)]
+    cores: TwoCores,
+    #[command(flatten)]
+    measuring: Measuring,
 }
 
 #[derive(Clone)]
@@ -63,42 +62,29 @@ fn orders(text: &str) -> Result<Orders> {
 /// Bytes of a message: what fits a cache line together with its headers.
 const SIZE: usize = 8;
 
-impl Comparison {
-    /// Semantics were asked for.
-    pub fn asked(&self) -> bool {
-        !self.semantics.is_empty()
+pub fn run(arguments: Arguments) -> Result<ExitCode> {
+    let Arguments { semantics, peers, carrier, order, cores, measuring } = arguments;
+    let request = Request {
+        semantics,
+        peers: peers.0,
+        carrier,
+        orders: order.0,
+        size: SIZE,
+        rounds: measuring.rounds,
+        cores: cores.chosen()?,
+    };
+    linux::signal::watch()?;
+    let outcome = measure(&request, request.carrier.messages_of_block(), &linux::signal::interrupted)?;
+    measuring.print(&outcome, || {
+        let asked = open::scaling(&Calibration::of_papers(), Sweep::default())?.ratio;
+        let width = linux::output::width();
+        let explained = semantics_page::explained(&outcome, asked, width);
+        Ok(semantics_page::page(&outcome, &request.semantics, width) + &explained)
+    })?;
+    if linux::signal::interrupted() {
+        eprintln!("plimsoll: a signal ended it after {}", count::of(outcome.blocks() as u64, "block"));
     }
-
-    pub fn run(self, cores: (CoreId, CoreId), rounds: u32, json: bool) -> Result<ExitCode> {
-        let request = Request {
-            semantics: self.semantics,
-            peers: self.peers.0,
-            carrier: self.carrier,
-            orders: self.order.0,
-            size: SIZE,
-            rounds,
-            cores,
-        };
-        linux::signal::watch()?;
-        let outcome = measure(&request, request.carrier.messages_of_block(), &linux::signal::interrupted)?;
-        let page = if json {
-            let text = serde_json::to_string_pretty(&outcome).map_err(|e| Fault::because("output", e, "report it"))?;
-            format!("{text}\n")
-        } else {
-            let asked = open::scaling(&Calibration::of_papers(), Sweep::default())?.ratio;
-            let width = output::width();
-            let explained = semantics_page::explained(&outcome, asked, width);
-            semantics_page::page(&outcome, &request.semantics, width) + &explained
-        };
-        match json {
-            true => output::print(&page)?,
-            false => output::page(&page)?,
-        }
-        if linux::signal::interrupted() {
-            eprintln!("plimsoll: a signal ended it after {}", count::of(outcome.blocks() as u64, "block"));
-        }
-        Ok(super::exit_code())
-    }
+    Ok(super::exit_code())
 }
 
 #[cfg(test)]

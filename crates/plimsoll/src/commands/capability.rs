@@ -1,15 +1,21 @@
-//! `plimsoll machine --capability`: of this host, or of all nodes of the batch system's job.
+//! `plimsoll machine capability`: of this host, or of all nodes of the batch system's job.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use launch::allocation::{self, Allocation};
 use launch::nodes;
 use linux::accounting::{CapabilityProbe, JobProcess};
+use linux::output;
 use machine::capability::{CapabilityMap, SilentHost};
-use machine::{Fault, Result};
+use machine::quota::Watch;
+use machine::{Fault, Nanoseconds, Result, Source};
+
+use super::machine::json;
+use crate::capability_page;
 
 /// How often it is looked where the job's threads are, as long as that takes no more than a part of the time.
 const GLANCE: Duration = Duration::from_millis(20);
@@ -18,30 +24,46 @@ const PART: u32 = 100;
 /// For the batch system to start it on a node, beside the time that it looks.
 const ANSWERS: Duration = Duration::from_secs(60);
 
-/// What is to be looked at.
+/// Says what share of each core ranks can have; inside a batch system's job, of all its nodes
 #[derive(clap::Args)]
-pub struct Looks {
+pub struct Arguments {
     /// Look at the cores for so long.
-    #[arg(long = "for", value_name = "SECONDS", default_value_t = 1.0, requires = "capability")]
-    pub seconds: f64,
+    #[arg(long = "for", value_name = "TIME", default_value = "1s", value_parser = time)]
+    time: Nanoseconds,
     /// The job: processes by number or by name, whose own CPU time and that of their children is not taken from it.
-    #[arg(long, value_name = "PROCESS,..", value_delimiter = ',', requires = "capability")]
+    #[arg(long, value_name = "PROCESS,..", value_delimiter = ',')]
     of: Vec<JobProcess>,
     /// Nodes of the batch system's job to look at, instead of all.
-    #[arg(long, value_name = "NODE,..", value_delimiter = ',', requires = "capability", conflicts_with = "here")]
+    #[arg(long, value_name = "NODE,..", value_delimiter = ',', conflicts_with = "here")]
     hosts: Vec<String>,
     /// Look at this host alone, also inside a job of a batch system.
-    #[arg(long, requires = "capability")]
+    #[arg(long)]
     here: bool,
+    /// Print JSON instead of a page.
+    #[arg(long)]
+    json: bool,
 }
 
-impl Looks {
-    pub fn map(&self) -> Result<CapabilityMap> {
-        if !(self.seconds >= 0.1 && self.seconds <= 86_400.0) {
-            let cause =
-                "the kernel knows idle time to 10 ms, so that less than 0.1 s says nothing, and a day is the most";
-            return Err(Fault::new(format!("--for {}", self.seconds), cause, "give 1, or more"));
-        }
+/// The kernel knows idle time to 10 ms, so that less than 0.1 s says nothing.
+fn time(text: &str) -> Result<Nanoseconds> {
+    Nanoseconds::within(text, Nanoseconds(100_000_000), Nanoseconds::of_seconds(86_400))
+}
+
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let watch = Watch::begin(&Source::live(), linux::affinity::allowed()?.len());
+    let map = arguments.map()?;
+    match arguments.json {
+        true => output::print(&json(&map)?)?,
+        false => output::page(&capability_page::page(&map, arguments.time.in_seconds(), output::width()))?,
+    }
+    if let Some(note) = watch.note(&Source::live()) {
+        eprintln!("plimsoll: {note}");
+    }
+    Ok(super::exit_code())
+}
+
+impl Arguments {
+    fn map(&self) -> Result<CapabilityMap> {
         linux::signal::watch()?;
         match (allocation::around().filter(|_| !self.here), &self.hosts[..]) {
             (None, []) => self.of_this_host(),
@@ -60,7 +82,7 @@ impl Looks {
     fn of_this_host(&self) -> Result<CapabilityMap> {
         let mut probe = CapabilityProbe::begin(&self.of)?;
         let mut pause = GLANCE;
-        let until = Instant::now() + Duration::from_secs_f64(self.seconds);
+        let until = Instant::now() + self.time.duration();
         while Instant::now() < until && !linux::signal::interrupted() {
             sleep(pause.min(until.saturating_duration_since(Instant::now())));
             let begun = Instant::now();
@@ -86,7 +108,7 @@ impl Looks {
         }
         let arguments = self.on_a_node();
         let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("plimsoll"));
-        let patience = ANSWERS + Duration::from_secs_f64(self.seconds);
+        let patience = ANSWERS + self.time.duration();
         let (own, answers) = std::thread::scope(|scope| {
             let asked = scope.spawn(|| nodes::each(allocation, &others, &program, &arguments, patience));
             let own = (!mine.is_empty()).then(|| self.of_this_host());
@@ -107,8 +129,8 @@ impl Looks {
     /// What a node is asked for.
     fn on_a_node(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> =
-            ["machine", "--capability", "--here", "--json", "--for"].map(OsString::from).to_vec();
-        words.push(self.seconds.to_string().into());
+            ["machine", "capability", "--here", "--json", "--for"].map(OsString::from).to_vec();
+        words.push(format!("{}ns", self.time.0).into());
         for of in &self.of {
             words.extend(["--of".into(), of.to_string().into()]);
         }

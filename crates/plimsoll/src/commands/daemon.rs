@@ -1,6 +1,5 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use daemon::jobs::Job;
 use daemon::{Counts, Daemon, Decision, JobStatus, RankStatus, Settings, Shown, Status};
@@ -39,11 +38,11 @@ struct Run {
     #[arg(long)]
     dry_run: bool,
     /// End after so long [default: when interrupted]
-    #[arg(long = "for", value_name = "SECONDS", value_parser = seconds)]
-    time: Option<f64>,
-    /// Time of one observation, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
-    window: f64,
+    #[arg(long = "for", value_name = "TIME", value_parser = time)]
+    time: Option<Nanoseconds>,
+    /// Time of one observation
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
+    window: Nanoseconds,
     /// Windows in a row in each of which a move must promise enough
     #[arg(long, value_name = "N", default_value_t = decision::Settings::default().steady)]
     steady: usize,
@@ -88,11 +87,8 @@ impl Folder {
     }
 }
 
-fn seconds(text: &str) -> std::result::Result<f64, String> {
-    match text.parse() {
-        Ok(seconds) if (0.05..=1e7).contains(&seconds) => Ok(seconds),
-        _ => Err("it is no number of seconds from 0.05".into()),
-    }
+fn time(text: &str) -> Result<Nanoseconds> {
+    Nanoseconds::within(text, Nanoseconds(50_000_000), Nanoseconds::of_seconds(10_000_000))
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
@@ -106,7 +102,7 @@ fn attend(run: Run) -> Result<ExitCode> {
     if !(0.0..=100.0).contains(&run.least_gain) {
         return Err(Fault::new("--least-gain", "it is no share of the time", "name percent, from 0 to 100"));
     }
-    let window = Duration::from_secs_f64(run.window);
+    let window = run.window.duration();
     let deciding = decision::Settings {
         steady: run.steady.max(1),
         minimal_gain: run.least_gain / 100.0,
@@ -121,7 +117,7 @@ fn attend(run: Run) -> Result<ExitCode> {
     let mut daemon = Daemon::start(&folder, settings, told)?;
     eprintln!("plimsoll daemon: watches, with its folder at {}", folder.display());
     let began = clock::monotonic();
-    let end = run.time.map(|time| Nanoseconds(began.0 + (time * 1e9) as u64));
+    let end = run.time.map(|time| Nanoseconds(began.0 + time.0));
     let mut due = began;
     while !linux::signal::interrupted() && end.is_none_or(|end| clock::monotonic() < end) {
         daemon.turn()?;
@@ -180,7 +176,7 @@ fn told(shown: &Shown, folder: &Path, width: usize) -> String {
     }
     if !decisions.is_empty() {
         lines.push("\nDecisions, the last ones:".into());
-        lines.extend(decisions.iter().map(|decision| format!("  {} {decision}", time(decision.at))));
+        lines.extend(decisions.iter().map(|decision| format!("  {} {decision}", time_of_day(decision.at))));
     }
     lines.join("\n") + "\n"
 }
@@ -196,7 +192,7 @@ fn table(job: &JobStatus) -> Table {
 }
 
 /// The time of day, UTC.
-fn time(milliseconds: u64) -> String {
+fn time_of_day(milliseconds: u64) -> String {
     let second = milliseconds / 1000 % 86_400;
     format!("{:02}:{:02}:{:02} UTC", second / 3600, second / 60 % 60, second % 60)
 }

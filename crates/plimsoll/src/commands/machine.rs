@@ -1,17 +1,19 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use machine::quota::Watch;
 use machine::source::write_archive;
 use machine::{Fault, Machine, Result, Source, count};
 
 use super::capability;
-use crate::{capability_page, machine_page};
+use crate::machine_page;
 use linux::output;
 
 /// Describes this host: sites, ports, controls and sensors; what ranks can have of each core
 #[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Arguments {
+    #[command(subcommand)]
+    what: Option<What>,
     /// Print JSON instead of a page.
     #[arg(long)]
     json: bool,
@@ -21,16 +23,16 @@ pub struct Arguments {
     /// Describe the machine archived in DIR, or the copy of /sys and /proc under it, instead of this host.
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// Say what share of each core ranks can have; inside a batch system's job, of all its nodes.
-    #[arg(long, conflicts_with = "capture")]
-    capability: bool,
-    #[command(flatten)]
-    looks: capability::Looks,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    Capability(capability::Arguments),
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
-    if arguments.capability {
-        return tell_capability(&arguments);
+    if let Some(What::Capability(arguments)) = &arguments.what {
+        return capability::run(arguments);
     }
     let source = match &arguments.root {
         Some(directory) => Source::open(directory)?,
@@ -53,24 +55,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell_capability(arguments: &Arguments) -> Result<ExitCode> {
-    if let Some(root) = &arguments.root {
-        let cause = "what takes time of a core is seen while it does, and an archive is of one moment";
-        return Err(Fault::new(format!("--root {}", root.display()), cause, "leave --root out, or --capability"));
-    }
-    let watch = Watch::begin(&Source::live(), linux::affinity::allowed()?.len());
-    let map = arguments.looks.map()?;
-    output::print(&match arguments.json {
-        true => json(&map)?,
-        false => capability_page::page(&map, arguments.looks.seconds, output::width()),
-    })?;
-    if let Some(note) = watch.note(&Source::live()) {
-        eprintln!("plimsoll: {note}");
-    }
-    Ok(super::exit_code())
-}
-
-fn json(of: &impl serde::Serialize) -> Result<String> {
+/// `of`, as its reader's programs take it.
+pub fn json(of: &impl serde::Serialize) -> Result<String> {
     let text = serde_json::to_string_pretty(of);
     Ok(text.map_err(|error| Fault::because("machine description", error, "report this as a defect"))? + "\n")
 }

@@ -23,7 +23,7 @@ use whatif::lever::Lever;
 use whatif::replay::Buffer;
 
 use super::simulate::testbed;
-use super::whatif::{MOST_OUTSIDE, expectation, of_job, print};
+use super::whatif::{CONTRADICTED, MOST_OUTSIDE, expectation, of_job, print};
 use crate::map_page::{Page, Steered};
 use crate::opened::Opened;
 use crate::progress::Working;
@@ -40,7 +40,7 @@ pub struct Arguments {
     /// Folder of a profile
     #[arg(value_name = "DIR", required_unless_present = "simulate")]
     folder: Option<PathBuf>,
-    /// Map the simulated program of FILE (docs/simulate.md) in place of a recorded one
+    /// Map the simulated program of FILE (docs/whatif.md) in place of a recorded one
     #[arg(long, value_name = "FILE", conflicts_with = "folder")]
     simulate: Option<PathBuf>,
     /// Let ranks change their hosts
@@ -120,7 +120,7 @@ fn recorded(path: &Path, arguments: &Arguments) -> Result<ExitCode> {
     let softirqs = softirqs(&problem, summary.totals.seconds * 1e9);
     let program = Program::beside(graph, &known.costs, ways, arguments.recorded_buffer, softirqs)?;
     if program.contradicted {
-        notes.push("calls were over sooner than the costs say: plimsoll calibrate, and profile again".to_owned());
+        notes.push(CONTRADICTED.to_owned());
     }
     let replays = Replays::of(&problem, graph, &program, summary.totals.seconds)?;
     let found = search(&problem, &replays)?;

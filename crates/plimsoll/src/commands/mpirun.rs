@@ -40,7 +40,7 @@ pub struct Arguments {
     #[arg(long)]
     network: Option<Network>,
     /// What stands between messages and packets: matched (the engine), or queue-pair or queue-pair-shared: Verbs, with an
-    /// emulated adapter (docs/semantics.md)
+    /// emulated adapter (docs/claims.md)
     #[arg(long, value_name = "NAME", default_value = "matched", conflicts_with = "carrier")]
     semantics: Semantics,
     /// How many times as long protocol work takes, 1 to 100: the engine spins after each piece of it. Shows how much slower it

@@ -3,7 +3,6 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
-use std::time::Duration;
 
 use linux::output;
 use linux::power::{Listing, Look, Meter, Settings, Source};
@@ -27,13 +26,13 @@ pub struct Arguments {
     /// Looks a second at the machine's own sensors; commands have every=SECONDS
     #[arg(long, value_name = "HERTZ", default_value_t = 10.0, value_parser = rate)]
     rate: f64,
-    /// Seconds before the command, in which the idle floor is measured; 0: none
-    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
-    idle: f64,
+    /// Time before the command, in which the idle floor is measured; 0: none
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = time)]
+    idle: Nanoseconds,
     /// Before the command, keep all cores busy in a pattern, and find by it how far the clocks of commands and files are off;
-    /// at most by so many seconds
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "10", value_parser = seconds)]
-    fit_offset: Option<f64>,
+    /// at most by so much
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "10s", value_parser = time)]
+    fit_offset: Option<Nanoseconds>,
     /// Write every sample to this file: nanoseconds of CLOCK_MONOTONIC, sensor, value, unit, and why it has none
     #[arg(long, value_name = "FILE", requires = "command")]
     csv: Option<PathBuf>,
@@ -70,11 +69,8 @@ fn rate(text: &str) -> std::result::Result<f64, String> {
     }
 }
 
-fn seconds(text: &str) -> std::result::Result<f64, String> {
-    match text.parse() {
-        Ok(seconds) if (0.0..=3600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("it is no number of seconds from 0 to 3600".into()),
-    }
+fn time(text: &str) -> Result<Nanoseconds> {
+    Nanoseconds::within(text, Nanoseconds(0), Nanoseconds::of_seconds(3600))
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
@@ -115,13 +111,12 @@ fn measure(arguments: &Arguments) -> Result<ExitCode> {
     let mut ended = 0;
     if let Some(most) = arguments.fit_offset {
         eprintln!("plimsoll: all cores are kept busy in a pattern, to find the sensors' clocks by it");
-        let most = Nanoseconds((most * 1e9) as u64);
         for (name, offset) in meter.fit_offsets(most, &|| false)? {
             eprintln!("plimsoll: {name}: {}", told(&offset));
         }
     }
-    if arguments.idle > 0.0 {
-        meter.measure_floor(Duration::from_secs_f64(arguments.idle));
+    if arguments.idle.0 > 0 {
+        meter.measure_floor(arguments.idle.duration());
     }
     let mut command = Command::new(&arguments.command[0]);
     command.args(&arguments.command[1..]);

@@ -142,7 +142,7 @@ fn judged(profile: &Profile) -> Result<Summary> {
 /// What is left out is said on standard error.
 fn export(folder: &Path, format: Export, world: usize, output: Option<&Path>) -> Result<ExitCode> {
     if output.is_none() {
-        output::not_to_a_terminal("an export", "--output")?;
+        output::not_to_a_terminal("an export", "--output FILE")?;
     }
     let Some(timeline) = Timeline::open(folder)? else {
         let next = "profile the program again with --trace";

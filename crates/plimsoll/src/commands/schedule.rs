@@ -1,5 +1,4 @@
-//! `plimsoll whatif --goal`: a schedule that nobody need have recorded, under LogGOPS or over the engine itself (with `--carried` it
-//! is replayed).
+//! `plimsoll whatif schedule`: a schedule that nobody need have recorded, under LogGOPS, over the engine itself, or replayed.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -8,41 +7,54 @@ use chart::number::nanoseconds;
 use machine::costs::store;
 use machine::{Costs, Fault, Result, Site, count};
 use serde_json::json;
+use whatif::lever::Lever;
 use whatif::simulate::engines::{Outcome, Placement, Settings, simulate};
 use whatif::simulate::loggops::{Finished, Parameters};
 use whatif::simulate::{self, goal};
 
+use super::levers::{Changes, Recording};
+use super::replay::{self, Request};
 use super::whatif::print;
+use crate::opened::{Opened, priced_schedule};
 
+/// Simulates a schedule of LogGOPSim (GOAL), which `plimsoll report DIR --export goal` writes: under LogGOPS, over the engine
+/// itself, or replayed by the costs of what carries it
 #[derive(clap::Args)]
-#[group(skip)]
-#[command(next_help_heading = "Simulating a schedule")]
+#[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// Simulate a schedule of LogGOPSim (GOAL), which `plimsoll report DIR --export goal` writes
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["folder", "measure"], group = "source")]
-    pub goal: Option<PathBuf>,
+    /// File with the schedule
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
     /// The network's parameters: nanoseconds, and for S bytes
-    #[arg(
-        long,
-        value_name = "L=..,o=..,g=..,G=..,O=..,S=..",
-        requires = "goal",
-        default_value = "L=2500,o=1500,g=1000,G=6,O=0,S=65535"
-    )]
+    #[arg(long, value_name = "L=..,o=..", default_value = "L=2500,o=1500,g=1000,G=6,O=0,S=65535")]
     loggops: Parameters,
-    /// Run the schedule over plimsoll's own engine instead, at this placement of each host, under the costs of this machine:
-    /// app, or core:1 for a core of its own
-    #[arg(long, value_name = "SITE", requires = "goal", conflicts_with_all = ["loggops", "carried"])]
+    /// Run the schedule over plimsoll's own engine, at this placement of each host, under the costs of this machine: app, or
+    /// core:1 for a core of its own
+    #[arg(long, value_name = "SITE", conflicts_with_all = ["loggops", "carried"])]
     engine: Option<Site>,
+    /// Replay it by this machine's costs of what carries the messages: app, core, or a carrier of the MPI
+    #[arg(long, value_name = "NAME", conflicts_with = "loggops")]
+    carried: Option<String>,
     /// With --engine or --carried: how many ranks a host has; without it all are on one
-    #[arg(long, value_name = "COUNT", requires = "goal", value_parser = clap::value_parser!(u32).range(1..))]
-    pub ranks_per_host: Option<u32>,
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    ranks_per_host: Option<u32>,
     /// With --engine: what carries messages between hosts: udp, afxdp or xdp
     #[arg(long, value_name = "NETWORK", requires = "engine", requires = "ranks_per_host", default_value = "udp")]
     network: String,
     /// With --engine: the part of its packets that gets lost: 0.01
     #[arg(long, value_name = "PART", requires = "engine", requires = "ranks_per_host", default_value_t = 0.0)]
     loss: f64,
+    #[command(flatten)]
+    changes: Changes,
+    /// Print everything as JSON
+    #[arg(long)]
+    json: bool,
 }
+
+const EXAMPLES: &str = "Examples:
+  plimsoll whatif schedule run.goal --loggops L=1000,o=200
+  plimsoll whatif schedule run.goal --engine core:1 --ranks-per-host 8 --loss 0.01
+  plimsoll whatif schedule run.goal --carried ucx --latency +1us";
 
 pub fn read(file: &Path) -> Result<goal::Schedule> {
     let name = file.display().to_string();
@@ -51,8 +63,16 @@ pub fn read(file: &Path) -> Result<goal::Schedule> {
     goal::read(&text).map_err(|fault| fault.within(name))
 }
 
-pub fn run(file: &Path, arguments: &Arguments, json: bool) -> Result<ExitCode> {
-    let name = file.display().to_string();
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let Arguments { file, changes, json, .. } = arguments;
+    let (name, json) = (file.display().to_string(), *json);
+    if let Some(named) = arguments.carried.as_deref() {
+        return replayed(arguments, named);
+    }
+    if changes.lever() != Lever::default() {
+        let next = "say by --carried what carries the messages";
+        return Err(Fault::new(name, "LogGOPS has none of these levers", next));
+    }
     let schedule = read(file)?;
     if let Some(site) = &arguments.engine {
         return over_engines(&name, &schedule, site, arguments, json).map_err(|fault| fault.within(&name));
@@ -65,6 +85,18 @@ pub fn run(file: &Path, arguments: &Arguments, json: bool) -> Result<ExitCode> {
     let all = || json!({ "file": name, "total_ns": finished.total(), "ranks_ns": finished.ranks, "messages": finished.messages, "bytes": finished.sent });
     print(json, || page(&name, &schedule, &finished), all)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// By the costs of what carries its messages.
+fn replayed(arguments: &Arguments, named: &str) -> Result<ExitCode> {
+    let known = store::live()?;
+    priced_schedule(&known.costs, Some(named))?;
+    let opened = Opened::schedule(&arguments.file, arguments.ranks_per_host)?;
+    let recording = Recording::default();
+    let (changes, json) = (&arguments.changes, arguments.json);
+    let request =
+        Request { named: Some(named), carried: None, changes, at: &[], recording: &recording, best: None, json };
+    replay::answer(&opened, &known, &request)
 }
 
 fn page(name: &str, schedule: &goal::Schedule, finished: &Finished) -> String {

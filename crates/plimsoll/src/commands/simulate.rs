@@ -1,13 +1,12 @@
-//! `plimsoll whatif --simulate`: a program made by rule, or a schedule, on machines that a file describes.
+//! `plimsoll whatif simulate`: a program made by rule, or a schedule, on machines that a file describes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use chart::number::{digits, nanoseconds};
-use linux::output;
 use machine::costs::how;
-use machine::{Fault, Result, count};
+use machine::{Result, count};
 use serde_json::{Value, json};
 use simulation::{Outcome, Simulation};
 use whatif::simulate::cluster::power::Joules;
@@ -16,28 +15,25 @@ use whatif::simulate::cluster::{Busy, Cluster, Finished, Split};
 
 use super::schedule::{counted, counters};
 use super::shipped::Shipped;
+use super::whatif::print;
 
+/// Simulates what a file says: machines, link, protocol, mapping and program (docs/whatif.md); or a testbed of the papers
 #[derive(clap::Args)]
-#[group(skip)]
-#[command(next_help_heading = "Simulating machines")]
 pub struct Arguments {
-    /// Simulate what FILE says: machines, link, protocol, mapping and program (docs/simulate.md); or a testbed of the papers that
-    /// is installed, by its name
-    #[arg(long, value_name = "FILE|NAME", conflicts_with_all = ["folder", "measure", "goal"])]
-    pub simulate: Option<PathBuf>,
+    /// The file, or the name of an installed testbed
+    #[arg(value_name = "FILE|NAME")]
+    file: PathBuf,
+    /// Print everything as JSON
+    #[arg(long)]
+    json: bool,
 }
 
-pub fn run(file: &Path, json: bool) -> Result<ExitCode> {
-    let file = &testbed(file)?;
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let file = &testbed(&arguments.file)?;
     let simulation = Simulation::read(file)?;
     let program = simulation.program.clone();
     let (cluster, outcome) = simulation.run().map_err(|fault| fault.within(file.display()))?;
-    if json {
-        let text = serde_json::to_string_pretty(&all(&program, &cluster, &outcome));
-        output::print(&(text.map_err(|e| Fault::because("output", e, "report it"))? + "\n"))?;
-    } else {
-        output::print(&page(&program, &cluster, &outcome))?;
-    }
+    print(arguments.json, || page(&program, &cluster, &outcome), || all(&program, &cluster, &outcome))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -54,7 +50,7 @@ pub fn testbed(file: &Path) -> Result<PathBuf> {
 const TESTBEDS: Shipped = Shipped {
     folders: ["share/plimsoll/testbeds", "crates/simulation/testbeds"],
     noun: "testbed",
-    next: "name a file like those of docs/simulate.md",
+    next: "name a file like those of docs/whatif.md",
 };
 
 fn time(picoseconds: u64) -> String {

@@ -16,7 +16,6 @@ use experiment::point::{Path, Stack, StackAt};
 use experiment::refine;
 use experiment::report::{html, terminal};
 use experiment::sample::Runner;
-use experiment::simulate::{simulate, table};
 use experiment::sitting::End;
 use experiment::store::{Beginning, Store, Study};
 use launch::allocation::{self, Allocation};
@@ -26,7 +25,6 @@ use machine::costs::store as costs;
 use machine::{CoreId, CpuSet, Fault, Machine, Nanoseconds, Result, Source, count};
 
 use super::path::{self, Ends, second_host};
-use super::study_file;
 use crate::progress::Display;
 use linux::output;
 
@@ -35,28 +33,29 @@ use linux::output;
 /// Measures the engine at each placement beside the kernel's TCP and, where installed, Open MPI; stores every block as it
 /// is measured; ends with a verdict and a report. A study that was interrupted continues where it stopped.
 ///
-/// The store keeps every study: a new one is added to those that are there. --show, --why and --export measure and change
-/// nothing; they read the latest study that finished, also while another runs, or the one that --study names. With
-/// --report FILE, --show writes its report again.
+/// The first lines are the choice within this host and the one between hosts, with the most that each loses at any size and
+/// the command that uses it; the places by message size come next.
 ///
-/// The subcommands are for studies of any program, which a file describes.
+/// The store keeps every study: a new one is added to those that are there. --show, --why, --csv and --json measure and
+/// change nothing; they read the latest study that finished, also while another runs, or the one that --study names. With
+/// --html FILE, --show writes its report again.
+///
+/// Studies of any program, which a file describes: plimsoll campaign.
 #[derive(clap::Args)]
-#[command(args_conflicts_with_subcommands = true, group = ArgGroup::new("reading").args(["show", "why", "export"]).multiple(true))]
+#[command(group = ArgGroup::new("reading").args(["show", "why", "csv", "json"]).multiple(true))]
 pub struct Arguments {
-    #[command(subcommand)]
-    file: Option<study_file::Command>,
     /// Keep the measurements in this file
     #[arg(long, value_name = "FILE", default_value = ".plimsoll/study.sqlite")]
     store: PathBuf,
     /// Write the report to this file [default: report.html; with --show and --why none is written]
-    #[arg(long, value_name = "FILE", conflicts_with = "export")]
-    report: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["csv", "json"])]
+    html: Option<PathBuf>,
     /// Begin a new study, even where an unfinished one could continue
     #[arg(long, conflicts_with = "reading")]
     fresh: bool,
-    /// Time for measuring, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 150, value_parser = clap::value_parser!(u64).range(1..=86_400), conflicts_with = "reading")]
-    budget: u64,
+    /// Time for measuring: 90s, 10m
+    #[arg(long, value_name = "TIME", default_value = "150s", conflicts_with = "reading")]
+    budget: Nanoseconds,
     /// Path between hosts: the HOST[:PORT] at which `plimsoll serve` listens; allocation (this node and the next one of a
     /// Slurm or PBS job); or what stands in for one: lab (two hosts on this machine, needs root) or loopback [default:
     /// allocation where the job has two nodes, else lab where permitted]
@@ -67,36 +66,32 @@ pub struct Arguments {
     key: Option<PathBuf>,
     /// Networks of the engine to compare between hosts: udp, afxdp (past the kernel's network stack), xdp (received at the
     /// driver's hook), at the interface of each host that leads to the other; afxdp:IFACE and xdp:IFACE refuse any other
-    /// here; with all three take --budget 300
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = engine_network, default_value = "udp", conflicts_with = "reading")]
-    network: Vec<StackAt>,
+    /// here [default: all that can be had there]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = engine_network, conflicts_with = "reading")]
+    network: Option<Vec<StackAt>>,
     /// Cores to use: those of the two applications, then those of their dedicated engines; with a second host first the
     /// application's, then the engine's, and there those that its server may use
     #[arg(long, value_name = "A,B,...", value_delimiter = ',', value_parser = core, conflicts_with = "reading")]
     cores: Option<Vec<CoreId>>,
     /// Measure nothing; print a study's verdict
-    #[arg(long, conflicts_with = "export")]
+    #[arg(long, conflicts_with_all = ["csv", "json"])]
     show: bool,
     /// Measure nothing; print a study's verdict with the reason why each other place was not taken
-    #[arg(long, conflicts_with = "export")]
+    #[arg(long, conflicts_with_all = ["csv", "json"])]
     why: bool,
-    /// Measure nothing; write a study's raw samples as csv or json
-    #[arg(long, value_name = "FORMAT")]
-    export: Option<Format>,
+    /// Measure nothing; write a study's raw samples as CSV [default: to standard output]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, conflicts_with = "json")]
+    csv: Option<Option<PathBuf>>,
+    /// Measure nothing; write a study's raw samples as JSON [default: to standard output]
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    json: Option<Option<PathBuf>>,
     /// The number of the study to show or export [default: the latest that finished]
     #[arg(long, value_name = "N", requires = "reading")]
     study: Option<i64>,
-    /// Write the export to this file instead of standard output
-    #[arg(short, long, value_name = "FILE", requires = "export")]
-    output: Option<PathBuf>,
-    /// Measure nothing; simulate studies whose truth is known, so many of each [default: 2000], and print how often the
-    /// intervals cover it and verdicts are wrong
-    #[arg(long, value_name = "STUDIES", num_args = 0..=1, default_missing_value = "2000", exclusive = true, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    simulate: Option<u32>,
 }
 
-/// Of simulated studies: the same table every time.
-const SEED: u64 = 1;
+/// Times for measuring that a study takes, in seconds.
+const BUDGETS: std::ops::RangeInclusive<u64> = 1..=86_400;
 
 /// The report's file where a study ends and none was named.
 const PAGE: &str = "report.html";
@@ -107,19 +102,14 @@ fn core(text: &str) -> Result<CoreId> {
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
-    if let Some(command) = arguments.file {
-        return study_file::run(command);
-    }
-    if let Some(studies) = arguments.simulate {
-        output::print(&table(&simulate(studies as usize, SEED)))?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    if let Some(format) = arguments.export {
-        return write_samples(&arguments, format);
+    for (file, format) in [(&arguments.csv, Format::Csv), (&arguments.json, Format::Json)] {
+        if let Some(file) = file {
+            return write_samples(&arguments, file.as_deref(), format);
+        }
     }
     if arguments.show || arguments.why {
         let (store, study) = stored(&arguments)?;
-        report(&store, &study, arguments.report.as_deref(), arguments.why)?;
+        report(&store, &study, arguments.html.as_deref(), arguments.why)?;
         return Ok(ExitCode::SUCCESS);
     }
     let source = Source::live();
@@ -134,14 +124,9 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let program = std::env::current_exe()
         .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;
     let mut bench = Bench::new(program).with(second).showing(key);
-    let (grounds, remarks) = grounds(&arguments, &machine, asked, &bench)?;
-    let design = Design::of(grounds)?;
-    for network in &design.grounds.networks {
-        let first = design.points().into_iter().find(|point| point.stack == network.stack);
-        let cannot =
-            |fault: Fault| fault.within(format!("network {}", network.to_string().trim_start_matches("engine-")));
-        first.map_or(Ok(()), |point| bench.prepare(point)).map_err(cannot)?;
-    }
+    let (grounds, mut remarks) = grounds(&arguments, &machine, asked, &bench)?;
+    let (design, left_out) = with_networks(Design::of(grounds)?, &mut bench, arguments.network.is_some())?;
+    remarks.extend(left_out);
     let mut store = Store::open(&arguments.store)?;
     let mut study = open(&mut store, &design, &arguments, &machine, &source)?;
     for remark in &remarks {
@@ -166,7 +151,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if let Err(fault) = refine(&store, &study) {
         eprintln!("note: costs and ledger are as before: {fault}");
     }
-    report(&store, &study, Some(arguments.report.as_deref().unwrap_or(FilePath::new(PAGE))), false)?;
+    report(&store, &study, Some(arguments.html.as_deref().unwrap_or(FilePath::new(PAGE))), false)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -176,6 +161,32 @@ fn engine_network(text: &str) -> Result<StackAt> {
         let next = "choose udp, afxdp or xdp, the last two with :IFACE if you like";
         Fault::new(format!("network '{text}'"), "the engine has none of that name", next)
     })
+}
+
+/// The design without the networks that cannot be had, and why they cannot.
+///
+/// # Errors
+/// One cannot be had that was `named`.
+fn with_networks(mut design: Design, bench: &mut Bench, named: bool) -> Result<(Design, Vec<String>)> {
+    let (mut left_out, mut remarks) = (Vec::new(), Vec::new());
+    for network in &design.grounds.networks {
+        let first = design.points().into_iter().find(|point| point.stack == network.stack);
+        let Some(Err(fault)) = first.map(|point| bench.prepare(point)) else { continue };
+        let name = network.to_string();
+        let name = name.trim_start_matches("engine-");
+        if named || linux::signal::interrupted() {
+            return Err(fault.within(format!("network {name}")));
+        }
+        remarks.push(format!("network {name} is left out: {fault}"));
+        left_out.push(network.clone());
+    }
+    if !left_out.is_empty() {
+        let mut grounds = design.grounds;
+        grounds.networks.retain(|network| !left_out.contains(network));
+        design = Design::of(grounds)?;
+        design.notes.extend(remarks.iter().cloned());
+    }
+    Ok((design, remarks))
 }
 
 /// What the study can use here, and what the reader should know about it.
@@ -228,7 +239,11 @@ fn grounds(
         },
     };
     let protocol_core = (network == Path::Lab).then(|| cores.first().copied()).flatten();
-    let networks = arguments.network.iter().filter(|of| of.stack != Stack::EngineUdp).cloned().collect::<Vec<_>>();
+    let networks: Vec<StackAt> = match &arguments.network {
+        Some(named) => named.iter().filter(|of| of.stack != Stack::EngineUdp).cloned().collect(),
+        None if network == Path::Loopback => Vec::new(),
+        None => vec![Stack::EngineAfxdp.into(), Stack::EngineXdp.into()],
+    };
     let twice = |of: &&StackAt| networks.iter().filter(|other| other.stack == of.stack).count() > 1;
     if let Some(of) = networks.iter().find(twice) {
         let cause = "a study compares one interface of each network";
@@ -247,20 +262,25 @@ fn grounds(
         network,
         protocol_core,
         open_mpi: bench::reference::netpipe::is_installed(),
-        budget: budget(arguments.budget, &mut remarks),
+        budget: budget(arguments.budget, &mut remarks)?,
     };
     Ok((grounds, remarks))
 }
 
 /// What was asked for, or less where the job around this process ends before.
-fn budget(asked: u64, remarks: &mut Vec<String>) -> Nanoseconds {
+fn budget(asked: Nanoseconds, remarks: &mut Vec<String>) -> Result<Nanoseconds> {
+    let seconds = asked.0 / 1_000_000_000;
+    if !BUDGETS.contains(&seconds) {
+        let cause = "a study measures for 1 s to 24 hours";
+        return Err(Fault::new(format!("budget {asked}"), cause, "choose another --budget, like 150s or 10m"));
+    }
     let job = allocation::around();
     let left = job.as_ref().and_then(Allocation::usable).map(|left| left.as_secs().max(1));
-    if let (Some(job), Some(left)) = (&job, left.filter(|left| *left < asked)) {
-        remarks.push(format!("{left} s for measuring instead of {asked}: {} ends after that", job.name));
-        return Nanoseconds(left * 1_000_000_000);
+    if let (Some(job), Some(left)) = (&job, left.filter(|left| *left < seconds)) {
+        remarks.push(format!("{left} s for measuring instead of {seconds}: {} ends after that", job.name));
+        return Ok(Nanoseconds(left * 1_000_000_000));
     }
-    Nanoseconds(asked * 1_000_000_000)
+    Ok(asked)
 }
 
 /// Where named cores are threads of one: what runs on the one slows the other.
@@ -313,7 +333,7 @@ fn refine(store: &Store, study: &Study) -> Result<()> {
 fn report(store: &Store, study: &Study, page: Option<&FilePath>, reasons: bool) -> Result<()> {
     let findings = experiment::analysis::findings(study, &store.contents(study)?);
     if let Some(page) = page {
-        let next = "choose another: `plimsoll study --show --report FILE`; the measurements are in the store";
+        let next = "choose another: `plimsoll study --show --html FILE`; the measurements are in the store";
         let written = std::fs::write(page, html::render(&findings));
         written.map_err(|e| Fault::unwritable(format!("report {}", page.display()), e, next))?;
     }
@@ -344,9 +364,9 @@ fn stored(arguments: &Arguments) -> Result<(Store, Study)> {
 /// So many are named.
 const OTHERS: usize = 5;
 
-fn write_samples(arguments: &Arguments, format: Format) -> Result<ExitCode> {
-    let Some(path) = &arguments.output else {
-        output::not_to_a_terminal("an export", "--output")?;
+fn write_samples(arguments: &Arguments, file: Option<&FilePath>, format: Format) -> Result<ExitCode> {
+    let Some(path) = file else {
+        output::not_to_a_terminal("an export", "--csv=FILE or --json=FILE")?;
         let (store, study) = stored(arguments)?;
         let mut text = Vec::new();
         export(&study, &store.contents(&study)?, format, &mut text)?;

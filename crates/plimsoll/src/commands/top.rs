@@ -6,7 +6,7 @@ use daemon::jobs::profiled;
 use linux::terminal::{self, Key, Screen};
 use machine::bounds::WATCHED_PROFILES;
 use machine::budget::Budget;
-use machine::{Fault, Result};
+use machine::{Fault, Nanoseconds, Result};
 use profile::live::screen::{self, Sort, Window};
 use profile::live::{Here, JobState, Look, Watch};
 use profile::printable::printable;
@@ -25,23 +25,20 @@ pub struct Arguments {
     /// Print once what every rank did within one interval, and end
     #[arg(long)]
     once: bool,
-    /// Time from one refresh to the next, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = interval)]
-    interval: f64,
+    /// Time from one refresh to the next
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    interval: Nanoseconds,
 }
 
-fn interval(text: &str) -> std::result::Result<f64, String> {
-    match text.parse() {
-        Ok(seconds) if (0.05..=3600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("it is no number of seconds from 0.05 to 3600".into()),
-    }
+fn interval(text: &str) -> Result<Nanoseconds> {
+    Nanoseconds::within(text, Nanoseconds(50_000_000), Nanoseconds::of_seconds(3600))
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let (folder, user) = folder(arguments.job)?;
     let mut watch = Watch::open(&folder, user, Budget::new(WATCHED_PROFILES.total.bytes().0))?;
     let here = here();
-    let interval = Duration::from_secs_f64(arguments.interval);
+    let interval = arguments.interval.duration();
     watch.look(&here);
     if arguments.once || !terminal::is_there() {
         std::thread::sleep(interval);

@@ -1,5 +1,6 @@
 //! Golden outputs: files that hold what a command printed when someone last looked and agreed.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -18,4 +19,19 @@ pub fn check(golden: &Path, actual: &str) {
         let (number, (expected, actual)) = first.unwrap_or((0, ("", "")));
         panic!("{}, line {}:\n  was {expected}\n  now {actual}\n{how}", golden.display(), number + 1);
     }
+}
+
+/// Compares the page of each command with its file in `folder`, which has no others. A command is the words behind the program's
+/// name; none of them is the program itself.
+pub fn pages(folder: &Path, commands: &[String], page: impl Fn(&str) -> String) {
+    let name = |words: &String| match words.is_empty() {
+        true => "plimsoll.txt".to_owned(),
+        false => format!("{}.txt", words.replace(' ', "-")),
+    };
+    for words in commands {
+        check(&folder.join(name(words)), &page(words));
+    }
+    let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+    let names: BTreeSet<String> = commands.iter().map(name).collect();
+    assert_eq!(files.collect::<BTreeSet<String>>(), names, "{}", folder.display());
 }

@@ -71,7 +71,7 @@ fn capability(
     let taken = of(&origins.load, is_busy);
     let taken = match (is_busy, share(Some(elsewhere))) {
         (Some(busy), Some(elsewhere)) if elsewhere > NEGLIGIBLE && busy > NEGLIGIBLE => Reading::absent(
-            "ranks have threads that call no MPI, and which cores these had is not recorded: `plimsoll machine --capability \
+            "ranks have threads that call no MPI, and which cores these had is not recorded: `plimsoll machine capability \
              --of PROGRAM` tells while the job runs",
         ),
         (Some(busy), _) if taken.value().is_some() => {
@@ -118,7 +118,7 @@ fn clock(series: &Series<CoreClock>, span: Span, is_busy: Option<f64>) -> Readin
     let seen = series.points().iter().filter(|(at, _)| (span.0..=span.1).contains(at));
     let (sum, count) = seen.fold((0.0, 0u32), |(sum, count), (_, clock)| (sum + clock.hertz as f64, count + 1));
     match (count, is_busy) {
-        (0, _) => Reading::absent("no clock was sampled of it; `plimsoll machine --capability` times it"),
+        (0, _) => Reading::absent("no clock was sampled of it; `plimsoll machine capability` times it"),
         (_, Some(busy)) if busy >= UNDER_LOAD => Reading::Measured(Hertz((sum / f64::from(count)).round() as u64)),
         _ => Reading::absent("it was idle, and the clock of an idle core says nothing"),
     }

@@ -3,23 +3,22 @@
 use machine::Reading;
 use serde::{Deserialize, Serialize};
 
-/// Time outside MPI, by what the rank's threads did, in seconds. Where they are known, `on_core`, `runnable`, `stopped` and
-/// `blocked` add up to `compute`.
+/// Time outside MPI; known parts of `on_core`, `runnable`, `stopped`, `blocked` add up to `compute`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outside {
-    /// On a core. Only this depends on which core it has.
+    /// Only this depends on the core.
     pub on_core: Reading<f64>,
-    /// Runnable while others had its core.
+    /// Others had its core.
     pub runnable: Reading<f64>,
-    /// Stopped by a signal or a debugger.
+    /// By a signal or a debugger.
     pub stopped: Reading<f64>,
-    /// Blocked: it slept, or waited for a lock, for storage or for another process.
+    /// Asleep, or waiting for a lock, for storage or for another process.
     pub blocked: Reading<f64>,
-    /// The part of `blocked` in which it slept until a time that it had set.
+    /// Of `blocked`: until a time that it had set.
     pub sleep: Reading<f64>,
-    /// The part of `blocked` in which it waited for a lock that another thread or process held.
+    /// Of `blocked`: for a lock that another held.
     pub lock: Reading<f64>,
-    /// The part of `blocked` in which it waited for storage: a disk, a file system, memory that was paged out.
+    /// Of `blocked`: for a disk, a file system, paged memory.
     pub storage: Reading<f64>,
 }
 

@@ -3,42 +3,42 @@
 use machine::Reading;
 use serde::{Deserialize, Serialize};
 
-/// What a sensor of power told.
+/// A sensor of power.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PowerSummary {
-    /// Name of its host.
+    /// Name.
     pub host: String,
-    /// Name of the sensor, such as `rapl:package-0`.
+    /// Such as `rapl:package-0`.
     pub sensor: String,
-    /// What draws the power: node, package, cores, memory, device, or not stated.
+    /// Node, package, cores, memory, device, or not stated.
     pub covers: String,
-    /// Who measures: in-band, out-of-band, or not stated.
+    /// In-band, out-of-band, or not stated.
     pub band: String,
-    /// The sensor that has this energy in its own; the two are never to be added.
+    /// The sensor whose energy includes this: never add them.
     pub within: Option<String>,
-    /// Watts of the lowest mean over a time of some samples, a second at least, in the whole recording.
+    /// Watts: the lowest mean over a second or more.
     pub floor: Reading<f64>,
-    /// The whole job, the time between MPI_Init and MPI_Finalize, then each phase.
+    /// The job, the run, each phase.
     pub spans: Vec<PowerSpan>,
 }
 
-/// What a sensor of power told of a time.
+/// A sensor over a time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PowerSpan {
-    /// `job`, `run` (from the first return of MPI_Init to the last call of MPI_Finalize) or `phase`.
+    /// `job`, `run` (first MPI_Init to last MPI_Finalize) or `phase`.
     pub what: String,
-    /// Place in `phases`, of a phase.
+    /// Place in `phases`.
     pub phase: Option<usize>,
-    /// Joules of the covered time.
+    /// Of the covered time.
     pub joules: Reading<f64>,
-    /// How many joules that may be off.
+    /// How far `joules` may be off.
     pub error: Reading<f64>,
-    /// Mean watts of the covered time.
+    /// Mean of the covered time.
     pub watts: Reading<f64>,
-    /// Joules above the floor over the covered time.
+    /// Joules above `floor`.
     pub above: Reading<f64>,
-    /// The share of the time that samples cover.
+    /// Share that samples cover.
     pub coverage: f64,
-    /// What is not covered, with its cause, longest first.
+    /// Not covered, with cause, longest first.
     pub gaps: Vec<String>,
 }

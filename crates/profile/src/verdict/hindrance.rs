@@ -53,21 +53,21 @@ impl Cause {
     }
 }
 
-/// What kept a rank, or the ranks of a host, from running, or the whole program from being faster, and is not mended by a placement.
+/// What kept ranks, or the program, from being faster, and no placement mends.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Hindrance {
-    /// `stopped`, `too_few_cores`, `run_delay`, `stolen`, `blocked`, `late`, `tiny_messages`, `serialised` or `no_overlap`.
+    /// `stopped`, `too_few_cores`, `run_delay`, `stolen`, `blocked`, `late`, `tiny_messages`, `serialised` or
+    /// `no_overlap`.
     pub cause: Cause,
-    /// Place of the rank in [`Summary::ranks`]; `None` where a whole host is hindered, or the program.
+    /// Place in [`Summary::ranks`]; `None` of a host or the program.
     pub rank: Option<usize>,
-    /// The name of the rank's host; empty where it is of the whole program.
+    /// Name; empty of the program.
     pub host: String,
-    /// The core that the rank was seen on most.
+    /// Where the rank was seen most.
     pub core: Option<u32>,
-    /// Share of the time of the rank or of the host's ranks; for `late`, the share of their time that the others waited
-    /// for it; of the whole program, `cost`.
+    /// Of the rank's or host's time; `late`: of the others' time spent waiting for it; of the program, `cost`.
     pub share: f64,
-    /// Share of all ranks' time that it takes, with what others waited for it as far as that is known: what orders the list.
+    /// Share of all ranks' time, others' waits included as far as known; orders the list.
     #[serde(default)]
     pub cost: f64,
     /// The same in words.

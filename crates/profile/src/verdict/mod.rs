@@ -66,32 +66,31 @@ pub enum Answer {
     CannotTell,
 }
 
-/// What one choice would bring.
+/// What a choice would bring.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Judgement {
-    /// What is judged: `offload`, `dedicated_core` or `mapping`.
+    /// `offload`, `dedicated_core` or `mapping`.
     pub choice: Choice,
-    /// Whether it would gain: `gains`, `does_not` or `cannot_tell`.
+    /// `gains`, `does_not` or `cannot_tell`.
     pub answer: Answer,
-    /// The gain as a share of the run, at least and at most; negative where it costs. `None` where nothing bounds it.
+    /// Share of the run, least and most; negative where it costs; `None` where unbounded.
     pub gain: Option<(f64, f64)>,
-    /// The numbers behind the answer, a sentence each.
+    /// The numbers, a sentence each.
     pub why: Vec<String>,
-    /// What to do: the measurement that would decide, or how to get the gain.
+    /// The measurement that decides, or how to get the gain.
     pub next: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// The verdict in words: what hinders most and what to do about it; where nothing does, what another place would bring.
+    /// What hinders most and what to do; where nothing does, what another place would bring.
     pub sentence: String,
-    /// What kept ranks from running, and others waiting for them, and what the program's own shape costs: to be dealt with before any
-    /// placement, the worst first.
+    /// What no placement mends, worst first.
     #[serde(default)]
     pub hindrances: Vec<Hindrance>,
-    /// The facts behind the judgements: how often the program calls MPI, how large its messages are, how long it waits.
+    /// How often it calls MPI, how large messages are, how long it waits.
     pub program: Vec<String>,
-    /// The judgement of each choice.
+    /// One a choice.
     pub judgements: Vec<Judgement>,
 }
 

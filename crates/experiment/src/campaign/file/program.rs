@@ -159,7 +159,7 @@ pub fn read<'a>(
     let own = own.into_iter().map(|table| figures.read(table)).collect::<Result<Vec<_>>>()?;
     let limit = table.take("limit").map(|limit| length(&limit)).transpose()?;
     let (work, variables, [setup, check, cleanup], starts) = if simulated {
-        let next = "name a file of `plimsoll whatif --simulate`, or an installed testbed";
+        let next = "name a file of `plimsoll whatif simulate`, or an installed testbed";
         let file = words.one(&table.need("file", next)?)?;
         let replaced = table.take("replace").map(Entry::table).transpose()?.into_iter().flat_map(Fields::all);
         let replace = replaced.map(|(key, entry)| Ok((key.into_inner(), words.one(&entry)?))).collect::<Result<_>>()?;

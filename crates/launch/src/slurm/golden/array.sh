@@ -26,4 +26,4 @@ if [ ! -x "$program" ]; then
     exit 72
 fi
 exec srun --nodes=1 --ntasks=1 --overlap --cpu-bind=none --mpi=none --input=none \
-    "$program" study run '/home/u/my waves.toml' --set "program=./it's" --points "$folder/$chunk.points" --store "$folder/$chunk.sqlite"
+    "$program" campaign run '/home/u/my waves.toml' --set "program=./it's" --points "$folder/$chunk.points" --store "$folder/$chunk.sqlite"

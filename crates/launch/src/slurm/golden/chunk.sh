@@ -24,4 +24,4 @@ if [ ! -x "$program" ]; then
     echo "$SLURMD_NODENAME has no $program" >&2
     exit 72
 fi
-exec "$program" study run '/home/u/my waves.toml' --set "program=./it's" --points "$folder/$chunk.points" --store "$folder/$chunk.sqlite"
+exec "$program" campaign run '/home/u/my waves.toml' --set "program=./it's" --points "$folder/$chunk.points" --store "$folder/$chunk.sqlite"

@@ -13,4 +13,4 @@
 cd '/home/u/50% of it/.plimsoll/waves.chunks' || exit 71
 set -- ./*.sqlite
 [ -e "$1" ] || { echo 'no chunk has begun' >&2; exit 1; }
-exec /opt/plimsoll/bin/plimsoll study merge /home/u/.plimsoll/waves.sqlite "$@"
+exec /opt/plimsoll/bin/plimsoll campaign merge /home/u/.plimsoll/waves.sqlite "$@"

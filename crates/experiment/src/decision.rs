@@ -1,0 +1,110 @@
+//! One choice for all sizes and patterns of a question: the contender that loses least where it loses most.
+
+use std::collections::BTreeMap;
+
+use machine::{Bytes, Minimax, Site, costs, minimax};
+
+use crate::comparison::{Paired, leader};
+use crate::contrast::EQUALITY;
+use crate::findings::{Decision, Interval, Loss, PointFindings, Question};
+use crate::point::{Contender, Pattern, Stack};
+use crate::sample::Sample;
+
+/// Messages up to this size are short.
+const SHORT: Bytes = Bytes(64);
+
+/// Of each question that has a choice.
+pub fn decisions(points: &[PointFindings]) -> Vec<Decision> {
+    [Question::SameHost, Question::BetweenHosts].into_iter().filter_map(|question| decide(question, points)).collect()
+}
+
+/// Points of one pattern and size, side by side.
+type Cases<'a> = BTreeMap<(Pattern, Bytes), Vec<&'a PointFindings>>;
+
+fn decide(question: Question, points: &[PointFindings]) -> Option<Decision> {
+    let mut cases = Cases::new();
+    for point in points.iter().filter(|p| p.candidate && p.questions.contains(&question) && !p.samples.is_empty()) {
+        cases.entry((point.spec.pattern, point.spec.size)).or_default().push(point);
+    }
+    cases.retain(|_, points| points.len() > 1);
+    let (_, first) = cases.first_key_value()?;
+    // What one that was not measured everywhere loses there, nobody knows.
+    let everywhere = |of: &Contender| cases.values().all(|points| of_contender(points, of).is_some());
+    let contenders: Vec<Contender> = first.iter().map(|point| point.spec.contender()).filter(everywhere).collect();
+    let losses = losses(&cases, &contenders);
+    let as_costs = |of: &Interval| costs::Interval { low: of.low, middle: of.median, high: of.high };
+    let table: Vec<Vec<costs::Interval>> =
+        losses.iter().map(|losses| losses.iter().map(|loss| as_costs(&loss.loss)).collect()).collect();
+    let Minimax { choice, worst, open } = minimax(&table).filter(|_| contenders.len() > 1)?;
+    let (held, (most, case)) = (&contenders[choice], worst[choice]);
+    let at = &losses[choice][case];
+    let equal = |at: &usize| worst[*at].0.high <= 1.0 + EQUALITY;
+    Some(Decision {
+        question,
+        path: first[0].spec.path.clone(),
+        choice: held.clone(),
+        tie: !open.is_empty() && open.iter().chain([&choice]).all(equal),
+        open: open.iter().map(|at| contenders[*at].clone()).collect(),
+        loses: Interval { median: most.middle, low: most.low, high: most.high, samples: at.loss.samples },
+        at: (at.pattern, at.size),
+        gain: over_the_kernel(&cases, held),
+        losses: losses.concat(),
+    })
+}
+
+fn of_contender<'a>(points: &[&'a PointFindings], contender: &Contender) -> Option<&'a PointFindings> {
+    points.iter().copied().find(|point| point.spec.contender() == *contender)
+}
+
+/// What each contender loses in each case over the one that performs best there.
+fn losses(cases: &Cases, contenders: &[Contender]) -> Vec<Vec<Loss>> {
+    let mut losses = vec![Vec::new(); contenders.len()];
+    for ((pattern, size), points) in cases {
+        let samples: Vec<&[Sample]> = points.iter().map(|point| point.samples.as_slice()).collect();
+        let Some(best) = leader(&samples, pattern.metric()).map(|best| points[best]) else { continue };
+        let loss = |contender: &Contender| {
+            let own = of_contender(points, contender)?;
+            if own.key == best.key {
+                return Some(Interval { median: 1.0, low: 1.0, high: 1.0, samples: own.samples.len() });
+            }
+            let over = Paired::performance(&best.samples, &own.samples, pattern.metric()).interval()?;
+            let Interval { median, low, high, samples } = over;
+            Some(Interval { median: median.max(1.0), low: low.max(1.0), high: high.max(1.0), samples })
+        };
+        // Blocks that never ran side by side tell nothing.
+        let Some(of_case) = contenders.iter().map(loss).collect::<Option<Vec<Interval>>>() else { continue };
+        for ((losses, contender), loss) in losses.iter_mut().zip(contenders).zip(of_case) {
+            let (contender, best) = (contender.clone(), best.spec.contender());
+            losses.push(Loss { contender, pattern: *pattern, size: *size, best, loss });
+        }
+    }
+    losses
+}
+
+/// How many times as fast as the kernel's TCP short messages are; `None` where they are no faster.
+fn over_the_kernel(cases: &Cases, held: &Contender) -> Option<Interval> {
+    let kernel = Contender { stack: Stack::Tcp, placement: Site::App };
+    let short = cases.iter().filter(|((pattern, size), _)| *pattern == Pattern::PingPong && *size <= SHORT);
+    let ratios = short.filter_map(|((pattern, _), points)| {
+        let (own, usual) = (of_contender(points, held)?, of_contender(points, &kernel)?);
+        Some(Paired::performance(&own.samples, &usual.samples, pattern.metric()).ratios)
+    });
+    let gain = Paired { ratios: ratios.flatten().collect() }.interval();
+    gain.filter(|gain| *held != kernel && gain.low > 1.0 + EQUALITY)
+}
+
+/// The command that uses a choice; `IFACE` stands for the interface that leads to the other hosts.
+pub fn command(of: &Decision) -> String {
+    let placement = match &of.choice.placement {
+        Site::App => String::new(),
+        site => format!(" --placement {site}"),
+    };
+    let carrier = match of.choice.stack {
+        Stack::EngineUdp => " --network udp",
+        Stack::EngineAfxdp => " --network afxdp:IFACE",
+        Stack::EngineXdp => " --network xdp:IFACE",
+        Stack::Tcp | Stack::Udp | Stack::OpenMpi => " --carrier tcp",
+        Stack::EngineShm => "",
+    };
+    format!("plimsoll mpirun{placement}{carrier} -n N -- PROGRAM")
+}

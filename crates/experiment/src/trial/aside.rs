@@ -1,0 +1,55 @@
+//! Commands beside the runs of an arm: their time is none of the runs'.
+
+use serde::{Deserialize, Serialize};
+
+/// When such a command is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Once, before the first run of the arm.
+    Setup,
+    /// Before each run.
+    Prepare,
+    /// After each run.
+    Conclude,
+    /// Once, after all runs.
+    Cleanup,
+}
+
+impl Stage {
+    pub const ALL: [Stage; 4] = [Stage::Setup, Stage::Prepare, Stage::Conclude, Stage::Cleanup];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Stage::Setup => "setup",
+            Stage::Prepare => "prepare",
+            Stage::Conclude => "conclude",
+            Stage::Cleanup => "cleanup",
+        }
+    }
+
+    /// Whether it is run after an interruption too.
+    pub fn tidies(self) -> bool {
+        matches!(self, Stage::Conclude | Stage::Cleanup)
+    }
+}
+
+/// The words of these commands, of one arm; what has no words is not run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Aside {
+    pub setup: Vec<String>,
+    pub prepare: Vec<String>,
+    pub conclude: Vec<String>,
+    pub cleanup: Vec<String>,
+}
+
+impl Aside {
+    pub fn words(&self, stage: Stage) -> &[String] {
+        match stage {
+            Stage::Setup => &self.setup,
+            Stage::Prepare => &self.prepare,
+            Stage::Conclude => &self.conclude,
+            Stage::Cleanup => &self.cleanup,
+        }
+    }
+}

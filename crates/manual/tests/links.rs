@@ -1,0 +1,170 @@
+//! Every link of a document leads somewhere, the book has every page, and sources name pages that there are.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use crate::documents::{documents, root};
+
+/// Characters of a page's name.
+fn of_a_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "-_.".contains(c)
+}
+
+/// Lines outside blocks of code, each with its number.
+fn prose(text: &str) -> Vec<(usize, &str)> {
+    let mut in_block = false;
+    let mut found = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        if line.trim_start().starts_with("```") {
+            in_block = !in_block;
+        } else if !in_block {
+            found.push((number + 1, line));
+        }
+    }
+    found
+}
+
+/// Targets of links and images, each with the number of its line. What stands in code is none.
+fn targets(text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for (number, line) in prose(text) {
+        let plain: String = line.split('`').step_by(2).collect();
+        for rest in plain.split("](").skip(1) {
+            let target = rest.split([')', ' ']).next().unwrap_or_default();
+            found.push((number, target.to_owned()));
+        }
+    }
+    found
+}
+
+/// The anchors of a page's headings, as GitHub and mdbook make them.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let headings = prose(text).into_iter().filter(|(_, line)| line.starts_with('#'));
+    let anchor = |line: &str| -> String {
+        let heading = line.trim_start_matches('#').trim().to_lowercase();
+        let kept = heading.chars().filter(|c| c.is_alphanumeric() || c.is_whitespace() || "-_".contains(*c));
+        kept.map(|c| if c.is_whitespace() { '-' } else { c }).collect()
+    };
+    headings.map(|(_, line)| anchor(line)).collect()
+}
+
+/// Where `path` leads from a file of this name, from the root.
+fn joined(from: &str, path: &str) -> String {
+    let mut parts: Vec<&str> = from.split('/').collect();
+    parts.pop();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop();
+            }
+            name => parts.push(name),
+        }
+    }
+    parts.join("/")
+}
+
+/// Why a link of the document `from` leads nowhere.
+fn dead(documents: &[(String, String)], from: &str, target: &str) -> Option<String> {
+    if target.contains("://") {
+        return None;
+    }
+    let (path, anchor) = target.split_once('#').map_or((target, None), |(path, anchor)| (path, Some(anchor)));
+    let to = if path.is_empty() { from.to_owned() } else { joined(from, path) };
+    if from.starts_with("docs/") && !to.starts_with("docs/") {
+        return Some("it leads out of docs/, and the book and an installation have no more".to_owned());
+    }
+    let page = documents.iter().find(|(name, _)| *name == to).map(|(_, text)| text);
+    if page.is_none() && !root().join(&to).exists() {
+        return Some(format!("there is no {to}"));
+    }
+    let missing = anchor.filter(|anchor| page.is_none_or(|text| !anchors(text).contains(*anchor)));
+    missing.map(|anchor| format!("{to} has no heading #{anchor}"))
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let documents = documents();
+    let mut wrong = Vec::new();
+    let mut links = 0;
+    for (name, text) in &documents {
+        for (line, target) in targets(text) {
+            links += 1;
+            wrong.extend(dead(&documents, name, &target).map(|why| format!("{name}, line {line}: ({target}): {why}")));
+        }
+    }
+    assert!(links > 20, "{links} links");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_dead_link_is_found() {
+    let page = |name: &str, text: &str| (name.to_owned(), text.to_owned());
+    let documents =
+        [page("docs/a.md", "# A: `one` thing, and\n```\n# no heading\n```\n"), page("README.md", "# Read this\n")];
+    for (from, target) in [
+        ("docs/a.md", "nowhere.md"),
+        ("docs/a.md", "#no-heading"),
+        ("docs/a.md", "../README.md"),
+        ("README.md", "a.md"),
+        ("README.md", "docs/a.md#a"),
+    ] {
+        assert!(dead(&documents, from, target).is_some(), "{from}: {target}");
+    }
+    for (from, target) in [
+        ("docs/a.md", "#a-one-thing-and"),
+        ("README.md", "docs/a.md#a-one-thing-and"),
+        ("README.md", "docs/../README.md#read-this"),
+        ("README.md", "Makefile"),
+        ("docs/a.md", "https://example.org/#x"),
+    ] {
+        assert_eq!(dead(&documents, from, target), None, "{from}: {target}");
+    }
+    let text = "see [`x`](a.md#b) and `[no](link)`, ![picture](p.png \"title\")\n```\n[no](link)\n```\n";
+    assert_eq!(targets(text), [(1, "a.md#b".to_owned()), (1, "p.png".to_owned())]);
+}
+
+#[test]
+fn the_book_has_every_page_once() {
+    let documents = documents();
+    let (_, summary) = documents.iter().find(|(name, _)| name == "docs/SUMMARY.md").expect("docs/SUMMARY.md");
+    let mut listed: Vec<String> = targets(summary).into_iter().map(|(_, target)| target).collect();
+    listed.sort();
+    let pages = documents.iter().filter_map(|(name, _)| name.strip_prefix("docs/"));
+    let pages: Vec<&str> = pages.filter(|name| *name != "SUMMARY.md").collect();
+    assert_eq!(listed, pages);
+}
+
+/// `docs/NAME.md` in every file below a folder, with the file.
+fn named(folder: &Path, found: &mut Vec<(String, String)>) {
+    for entry in fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            named(&path, found);
+        } else if let Ok(text) = fs::read_to_string(&path) {
+            for rest in text.split("docs/").skip(1) {
+                let name: String = rest.chars().take_while(|c| of_a_name(*c)).collect();
+                // A sentence may end behind the name.
+                let name = name.trim_end_matches('.');
+                if name.ends_with(".md") {
+                    found.push((path.display().to_string(), format!("docs/{name}")));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn pages_that_sources_name_are_there() {
+    let mut found = Vec::new();
+    for folder in ["crates", "scripts", "machines", "applications"] {
+        named(&root().join(folder), &mut found);
+    }
+    assert!(found.len() > 20, "{} pages are named", found.len());
+    // This file's own examples.
+    let others = found.iter().filter(|(file, _)| !file.ends_with("manual/tests/links.rs"));
+    let wrong: Vec<String> =
+        others.filter(|(_, page)| !root().join(page).exists()).map(|(file, page)| format!("{file}: {page}")).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

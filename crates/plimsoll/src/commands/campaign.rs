@@ -1,0 +1,524 @@
+//! `plimsoll campaign`: studies that a file describes, of any program.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Read};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use experiment::axes::Axes;
+use experiment::campaign::analysis::{self, Analysis, Named as Roles, analyse, page};
+use experiment::campaign::cause::{Cause, Failure};
+use experiment::campaign::conduct::{self, End, Observer, Order, Runs, conduct, left_out};
+use experiment::campaign::definition::{Campaign, Shard, Work};
+use experiment::campaign::file;
+use experiment::campaign::merge::merge;
+use experiment::campaign::plan::Plan;
+use experiment::campaign::results::Results;
+use experiment::campaign::store::{Known, Session, Store};
+use experiment::campaign::terminal;
+use indicatif::ProgressBar;
+use launch::allocation::{self, Allocation};
+use launch::campaign::{Jobs, cannot, set_by_instruments};
+use launch::instruments::Here;
+use launch::slurm::clock::SetByStep;
+use linux::clock_setting::restore_remains;
+use linux::output;
+use linux::power::{self, Kind};
+use machine::{Fault, Nanoseconds, Result, Source, count, shell};
+
+use super::campaign_simulated::Testbeds;
+use super::shipped::Shipped;
+
+/// Studies any program, as a file describes it: in shards, on clusters, at several clocks
+#[derive(clap::Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    Plan(PlanArguments),
+    Run(RunArguments),
+    Show(ShowArguments),
+    Merge(MergeArguments),
+    Submit(super::campaign_submit::Arguments),
+}
+
+/// Shows what a study file would run, in which order and for how long, and what cannot run here; runs nothing
+#[derive(clap::Args)]
+struct PlanArguments {
+    #[command(flatten)]
+    study: Named,
+    /// Only this part of the study: 1/4 to 4/4
+    #[arg(long, value_name = "I/N", default_value = "1/1", hide_default_value = true)]
+    shard: Shard,
+    /// Run each program once of which nothing is known, to say how long all takes; these runs do not count
+    #[arg(long)]
+    calibrate: bool,
+    /// Ask about clocks of the copy of /sys below DIR instead of this host
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+}
+
+/// Runs a study file, each run stored before the next; goes on where it stopped when the same command is given again
+#[derive(clap::Args)]
+#[command(after_help = EXIT)]
+struct RunArguments {
+    #[command(flatten)]
+    study: Named,
+    /// Only this part of the study, 1/4 to 4/4, into a store of its own; `plimsoll campaign merge` joins them
+    #[arg(long, value_name = "I/N", default_value = "1/1", hide_default_value = true)]
+    shard: Shard,
+    /// Only the points whose keys are in this file, one a line; `plimsoll campaign submit` writes such files
+    #[arg(long, value_name = "FILE", conflicts_with = "shard")]
+    points: Option<PathBuf>,
+    /// Most time for all runs of the store: 90s, 10m, 2h [default: as the file says; less where a batch job ends before]
+    #[arg(long, value_name = "TIME", value_parser = chart::clock::length)]
+    budget: Option<Duration>,
+    /// Run again what was left after failures
+    #[arg(long)]
+    retry: bool,
+    /// Threads for simulated points [default: all cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    jobs: Option<u32>,
+    /// Rehearse: set clocks in the copy of /sys below DIR, which no core obeys, into a store of its own
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+}
+
+/// Shows what a study came to so far: means with 95 % intervals, failures, watts saved against performance lost by clock, and
+/// what one carrier gains over another by nodes and clock
+#[derive(clap::Args)]
+#[command(after_help = AXES)]
+struct ShowArguments {
+    /// Study file, ready study, or a store
+    #[arg(value_name = "FILE|NAME|STORE")]
+    study: PathBuf,
+    /// The store, where it is not the file's own
+    #[arg(long, value_name = "FILE")]
+    store: Option<PathBuf>,
+    /// The figure that tells performance [default: the first that is neither watts nor joules]
+    #[arg(long, value_name = "NAME")]
+    figure: Option<String>,
+    /// The axis of clocks
+    #[arg(long, value_name = "AXIS")]
+    clock: Option<String>,
+    /// The axis whose values are held against each other
+    #[arg(long, value_name = "AXIS")]
+    carrier: Option<String>,
+    /// The value of that axis that the others are held against [default: the first of the file]
+    #[arg(long, value_name = "VALUE")]
+    baseline: Option<String>,
+    /// The axis of nodes
+    #[arg(long, value_name = "AXIS")]
+    scale: Option<String>,
+    /// Write a page with figures to this file
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Write all comparisons to this file, a row each
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Write all that was found to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// Joins stores of one study file, of several machines or shards, into one. Joining again changes nothing
+#[derive(clap::Args)]
+struct MergeArguments {
+    /// The store to join into; it is made where it is not there
+    #[arg(value_name = "OUT")]
+    output: PathBuf,
+    /// The stores to join, which stay as they are
+    #[arg(value_name = "IN", required = true)]
+    inputs: Vec<PathBuf>,
+}
+
+const EXIT: &str = "Exit status: 0 every point has its runs, 3 the budget ended before, 4 points were left after failures or \
+    cannot run here, 1 a fault.";
+
+const AXES: &str = "Axes are known by their names: clock or dilate; carrier, adapter, placement or network; nodes or ranks. The \
+    options name others.";
+
+/// A study file and where its runs are kept.
+#[derive(clap::Args)]
+pub struct Named {
+    /// Study file (docs/campaigns.md), or a ready study by its name
+    #[arg(value_name = "FILE|NAME")]
+    file: PathBuf,
+    /// Give a name of the file's [set] this value
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+    pub(super) set: Vec<(String, String)>,
+    /// Keep the runs in this file [default: .plimsoll/NAME.runs.sqlite, of a shard .plimsoll/NAME.I-of-N.runs.sqlite]
+    #[arg(long, value_name = "FILE")]
+    store: Option<PathBuf>,
+}
+
+fn pair(text: &str) -> Result<(String, String)> {
+    let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
+    pair.map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .ok_or_else(|| Fault::new(format!("--set {text}"), "it gives no value", "write it like --set program=./a.out"))
+}
+
+/// The studies that come with this program.
+const READY: Shipped = Shipped {
+    folders: ["share/plimsoll/studies", "crates/experiment/studies"],
+    noun: "ready study",
+    next: "name a file like those of docs/campaigns.md",
+};
+
+/// A study that was read.
+pub(super) struct Opened {
+    pub(super) campaign: Campaign,
+    /// Its file, and that one's folder.
+    pub(super) path: PathBuf,
+    folder: PathBuf,
+    pub(super) store: PathBuf,
+    /// Below which clocks are set.
+    root: PathBuf,
+}
+
+impl Named {
+    pub(super) fn open(&self, shard: Shard, root: Option<&Path>) -> Result<Opened> {
+        let path = READY.file(&self.file)?;
+        let campaign = file::read(&path, &self.set)?;
+        let folder = path.parent().map(Path::to_owned).unwrap_or_default();
+        let folder = std::path::absolute(&folder).unwrap_or(folder);
+        let store = self.store.clone().unwrap_or_else(|| store_of(&path, shard));
+        let (root, store) = match root {
+            None => (PathBuf::from("/"), store),
+            Some(root) => {
+                let absolute = root.canonicalize().map_err(|error| {
+                    Fault::because(format!("--root {}", root.display()), error, "name a folder with a copy of /sys")
+                })?;
+                (absolute, if self.store.is_some() { store } else { store.with_extension("rehearsal.sqlite") })
+            }
+        };
+        Ok(Opened { campaign, path, folder, store, root })
+    }
+}
+
+/// Where runs of a file are kept, unless another place is named.
+fn store_of(file: &Path, shard: Shard) -> PathBuf {
+    let stem = file.file_stem().map_or("study".into(), |stem| stem.to_string_lossy().into_owned());
+    let name = match shard {
+        Shard::WHOLE => format!("{stem}.runs.sqlite"),
+        Shard { part, of } => format!("{stem}.{part}-of-{of}.runs.sqlite"),
+    };
+    Path::new(".plimsoll").join(name)
+}
+
+pub fn run(arguments: Arguments) -> Result<ExitCode> {
+    match arguments.command {
+        Command::Plan(arguments) => plan(&arguments),
+        Command::Run(arguments) => carry_out(&arguments),
+        Command::Show(arguments) => show(&arguments),
+        Command::Merge(arguments) => join(&arguments),
+        Command::Submit(arguments) => super::campaign_submit::run(&arguments),
+    }
+}
+
+/// Why points cannot run here. `planned`: also those that are simulated.
+fn refusals(opened: &Opened, mine: &[bool], planned: bool) -> Result<Vec<Option<String>>> {
+    let (campaign, folder) = (&opened.campaign, opened.folder.display().to_string());
+    let (testbeds, instruments) = (Testbeds::new(&opened.folder), here(opened, planned));
+    let allocation = allocation::around();
+    let why = |point| {
+        let cannot = || cannot(campaign, point, &folder, allocation.as_ref(), &*instruments);
+        let in_simulation = || planned.then(|| testbeds.cannot(campaign, point)).flatten();
+        mine[point].then(|| cannot().or_else(in_simulation)).flatten()
+    };
+    Ok((0..campaign.points.len()).map(why).collect())
+}
+
+/// What sets clocks and reads power around the runs. A plan runs nothing of the file: commands that tell power are taken to do so.
+fn here(opened: &Opened, planned: bool) -> Box<SetByStep<Here>> {
+    let is_command = |source: &str| source.parse::<power::Source>().is_ok_and(|of| matches!(of.kind, Kind::Command(_)));
+    let sources = opened.campaign.power.iter().filter(|source| !(planned && is_command(source)));
+    Box::new(SetByStep::around(Here::new(&sources.cloned().collect::<Vec<_>>(), &opened.root)))
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn plan(arguments: &PlanArguments) -> Result<ExitCode> {
+    let opened = arguments.study.open(arguments.shard, arguments.root.as_deref())?;
+    let campaign = &opened.campaign;
+    let known = match opened.store.exists() {
+        true => {
+            let store = Store::read(&opened.store)?;
+            match campaign.identity.difference(store.identity()) {
+                None => store.known(&campaign.points)?,
+                Some(why) => {
+                    let next = "give another place with --store FILE";
+                    let subject = format!("store {}", opened.store.display());
+                    return Err(Fault::new(subject, format!("it holds another study: {why}"), next));
+                }
+            }
+        }
+        false => vec![Known::default(); campaign.points.len()],
+    };
+    let mine = campaign.of_shard(arguments.shard);
+    let cannot = refusals(&opened, &mine, true)?;
+    let mut calibrated = Vec::new();
+    if arguments.calibrate {
+        linux::signal::watch()?;
+        calibrated = calibrate(&opened, &known, &cannot)?;
+    }
+    let usual = |point: usize| {
+        let of_program = |(program, _): &&(usize, Nanoseconds)| *program == campaign.points[point].program;
+        let calibrated = || calibrated.iter().find(of_program).map(|(_, takes)| *takes);
+        conduct::usual(campaign, &known, point).or_else(calibrated)
+    };
+    let plan = Plan::of(campaign, arguments.shard, &known, cannot, &usual, cores());
+    output::print(&terminal::plan(campaign, &plan))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs each program of which nothing is known at its first point that can run: how long that took.
+fn calibrate(opened: &Opened, known: &[Known], cannot: &[Option<String>]) -> Result<Vec<(usize, Nanoseconds)>> {
+    let campaign = &opened.campaign;
+    let mut found: Vec<(usize, Nanoseconds)> = Vec::new();
+    for (point, cannot) in cannot.iter().enumerate() {
+        let program = campaign.points[point].program;
+        let known = conduct::usual(campaign, known, point).is_some();
+        if cannot.is_some() || known || found.iter().any(|(of, _)| *of == program) {
+            continue;
+        }
+        eprintln!("calibrating: {}", campaign.words(point));
+        let failed = |failure| {
+            let next = "run it alone until it works, then plan again";
+            Fault::new(campaign.words(point), format!("{failure}"), next)
+        };
+        let began = Instant::now();
+        if matches!(campaign.program(point).work, Work::Simulate { .. }) {
+            use experiment::campaign::simulated::Simulator;
+            Testbeds::new(&opened.folder).simulate(campaign, point).map_err(failed)?;
+        } else {
+            let mine: Vec<bool> = (0..campaign.points.len()).map(|other| other == point).collect();
+            let mut jobs = Jobs::new(campaign, &mine, &opened.folder, &Default::default(), here(opened, false))?;
+            let limit = Nanoseconds(Duration::from_secs(86_400).as_nanos() as u64);
+            match jobs.run(campaign, point, limit) {
+                // For a plan its time is good enough.
+                Err(Failure { cause: Cause::ClockChanged, .. }) => {}
+                ran => drop(ran.map_err(failed)?),
+            }
+        }
+        found.push((program, Nanoseconds(began.elapsed().as_nanos() as u64)));
+    }
+    Ok(found)
+}
+
+const OUT_OF_TIME: u8 = 3;
+const INCOMPLETE: u8 = 4;
+
+fn carry_out(arguments: &RunArguments) -> Result<ExitCode> {
+    let opened = arguments.study.open(arguments.shard, arguments.root.as_deref())?;
+    let Opened { campaign, folder, store: path, .. } = &opened;
+    let mut mine = campaign.of_shard(arguments.shard);
+    if let Some(points) = &arguments.points {
+        let keys = launch::slurm::record::keys(points)?;
+        mine = campaign.points.iter().map(|point| keys.contains(&point.axes.key())).collect();
+    }
+    let cannot = refusals(&opened, &mine, false)?;
+    mine.iter_mut().zip(&cannot).for_each(|(mine, cannot)| *mine &= cannot.is_none());
+    let allocation = allocation::around();
+    if let Some(allocation) = &allocation {
+        eprintln!("In {} on {}.", allocation.name, allocation.nodes);
+    }
+    linux::signal::watch()?;
+    if (0..mine.len()).any(|point| mine[point] && set_by_instruments(campaign, point).get("clock").is_some()) {
+        restore_remains(&opened.root)?.iter().for_each(|line| eprintln!("{line}"));
+    }
+    let mut store = Store::open(path, &campaign.identity)?;
+    let host = launch::this_host();
+    let mut jobs = Jobs::new(campaign, &mine, folder, &store.programs(&host)?, here(&opened, false))?;
+    let before: usize = store.known(&campaign.points)?.iter().map(|known| known.done.len()).sum();
+    if before > 0 {
+        eprintln!("Going on with the study in {} ({}).", path.display(), count::of(before as u64, "finished run"));
+    }
+    let mut display = Display::new();
+    for (point, why) in cannot.iter().enumerate().filter_map(|(point, why)| Some((point, why.as_ref()?))) {
+        display.note(&format!("{} cannot run here: {why}", campaign.words(point)));
+    }
+    let session = store.begin(&session(arguments, &host, allocation.as_ref(), &jobs))?;
+    let nanoseconds = |of: Duration| Nanoseconds(of.as_nanos() as u64);
+    let order = Order {
+        campaign,
+        mine: mine.clone(),
+        budget: arguments.budget.map(nanoseconds).or(campaign.stop.budget),
+        sitting: allocation.as_ref().and_then(Allocation::usable).map(nanoseconds),
+        retry: arguments.retry,
+        cores: arguments.jobs.map_or_else(cores, |jobs| jobs as usize),
+    };
+    let testbeds = Testbeds::new(folder);
+    let end = conduct(order, &mut store, session, (&mut jobs, &testbeds), &mut display, &linux::signal::interrupted);
+    display.close();
+    let end = end?;
+    if end == End::Interrupted {
+        eprintln!("Interrupted; finished runs are in {}. Run the same command to go on.", path.display());
+        return Ok(super::exit_code());
+    }
+    let known = store.known(&campaign.points)?;
+    let left = (0..mine.len()).filter(|&point| mine[point] && left_out(campaign, &known[point]).is_some()).count();
+    let refused = cannot.iter().flatten().count();
+    let runs: usize = known.iter().map(|known| known.done.len()).sum();
+    let summary = format!("{} in {}", count::of(runs as u64, "run"), path.display());
+    if campaign.points.len() <= MOST_SHOWN {
+        let results = store.results()?;
+        let first = campaign.points.first().map(|point| point.axes.clone());
+        let roles = Roles { first, ..Roles::default() };
+        output::print(&shown(&campaign.identity.name, &results, &analyse(&results, &roles)?))?;
+    }
+    let (file, told) =
+        (shell::path(&arguments.study.file), if end == End::OutOfTime { ", the time is over" } else { "" });
+    eprintln!("{summary}{told}. `plimsoll campaign show {file}` shows them.");
+    Ok(ExitCode::from(match end {
+        End::OutOfTime => OUT_OF_TIME,
+        _ if left + refused > 0 => INCOMPLETE,
+        _ => 0,
+    }))
+}
+
+/// Points whose table is printed where a study ends.
+const MOST_SHOWN: usize = 40;
+
+fn session(arguments: &RunArguments, host: &str, allocation: Option<&Allocation>, jobs: &Jobs) -> Session {
+    let boot = Source::live().word("/proc/sys/kernel/random/boot_id").unwrap_or_else(|| "unknown boot".into());
+    Session {
+        host: host.to_owned(),
+        boot,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        shard: arguments.shard.to_string(),
+        nodes: allocation.map_or(String::new(), |of| of.nodes.clone()),
+        programs: jobs.programs().clone(),
+        started: Nanoseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64),
+        process: std::process::id(),
+    }
+}
+
+/// Of the study file, where that is named and can be read.
+fn first_point(study: &Path, set: &BTreeMap<String, String>) -> Option<Axes> {
+    let file = (!is_store(study)).then(|| READY.file(study).ok())??;
+    let set: Vec<(String, String)> = set.clone().into_iter().collect();
+    file::read(&file, &set).ok()?.points.first().map(|point| point.axes.clone())
+}
+
+fn show(arguments: &ShowArguments) -> Result<ExitCode> {
+    let path = match &arguments.store {
+        Some(store) => store.clone(),
+        None if is_store(&arguments.study) => arguments.study.clone(),
+        None => store_of(&READY.file(&arguments.study)?, Shard::WHOLE),
+    };
+    let store = Store::read(&path)?;
+    let (name, results) = (&store.identity().name, store.results()?);
+    let ShowArguments { figure, clock, carrier, baseline, scale, report, csv, json, .. } = arguments;
+    let roles = Roles {
+        clock: clock.clone(),
+        carrier: carrier.clone(),
+        baseline: baseline.clone(),
+        first: first_point(&arguments.study, &store.identity().set),
+        scale: scale.clone(),
+        performance: figure.clone(),
+    };
+    let analysis = analyse(&results, &roles)?;
+    let write = |file: &Option<PathBuf>, text: &dyn Fn() -> String| match file {
+        None => Ok(()),
+        Some(file) => std::fs::write(file, text())
+            .map_err(|e| Fault::unwritable(format!("file {}", file.display()), e, "choose another file")),
+    };
+    write(report, &|| page(&analysis, name, vec!["study".into(), results.hosts.join(", ")]))?;
+    write(csv, &|| analysis::csv(&analysis))?;
+    write(json, &|| serde_json::to_string_pretty(&analysis).expect("own types always serialize") + "\n")?;
+    output::print(&shown(name, &results, &analysis))?;
+    if let Some(file) = report {
+        let path = std::path::absolute(file).unwrap_or_else(|_| file.clone());
+        output::print(&format!("\nReport: {}\n", shell::path(&path)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Means, and what follows from them.
+fn shown(name: &str, results: &Results, analysis: &Analysis) -> String {
+    terminal::show(name, results, analysis) + &analysis::terminal(analysis)
+}
+
+fn is_store(path: &Path) -> bool {
+    let mut magic = [0; 15];
+    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic));
+    read.is_ok() && magic == *b"SQLite format 3"
+}
+
+fn join(arguments: &MergeArguments) -> Result<ExitCode> {
+    let store = merge(&arguments.output, &arguments.inputs, |path, joined| {
+        let known = if joined.known > 0 { format!(", {} known", count::grouped(joined.known)) } else { String::new() };
+        eprintln!("{}: {}{known}", path.display(), count::of(joined.runs, "run"));
+    })?;
+    for line in store.differing_builds()? {
+        eprintln!("note: {line}");
+    }
+    let results = store.results()?;
+    output::print(&format!(
+        "{}: {} of {} on {}\n",
+        arguments.output.display(),
+        count::of(results.runs.len() as u64, "run"),
+        count::of(results.points.len() as u64, "point"),
+        count::of(results.hosts.len() as u64, "host"),
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// How far a study is, on standard error: a line on a terminal, a line now and then elsewhere.
+struct Display {
+    bar: Option<ProgressBar>,
+    last: Option<Instant>,
+}
+
+/// Between two lines where no terminal shows a bar.
+const LINE: Duration = Duration::from_secs(30);
+
+impl Display {
+    fn new() -> Display {
+        Display { bar: std::io::stderr().is_terminal().then(ProgressBar::new_spinner), last: None }
+    }
+
+    fn close(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn tell(&mut self, text: String) {
+        match &self.bar {
+            Some(bar) => {
+                bar.set_message(text);
+                bar.tick();
+            }
+            None if self.last.is_some_and(|at| at.elapsed() >= LINE) => {
+                self.last = Some(Instant::now());
+                eprintln!("{text}");
+            }
+            None => _ = self.last.get_or_insert_with(Instant::now),
+        }
+    }
+}
+
+impl Observer for Display {
+    fn run_starts(&mut self, point: &str, round: u32, left: usize) {
+        self.tell(format!("round {}, {} of it left: {point}", round + 1, count::of(left as u64, "run")));
+    }
+
+    fn simulated(&mut self, done: usize, of: usize) {
+        self.tell(format!("{} of {} simulated", count::grouped(done as u64), count::of(of as u64, "point")));
+    }
+
+    fn note(&mut self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| eprintln!("note: {text}")),
+            None => eprintln!("note: {text}"),
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! `plimsoll whatif delay`: causal experiments with the unmodified program.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use bench::mpi::comparison;
+use bench::mpi::pattern::{Pattern, Task};
+use bench::mpi::request::{self, Paths, Request};
+use experiment::axes::Axes;
+use experiment::clocks::Clocks;
+use experiment::contrast::FIRST_LOOK;
+use experiment::findings::Interval;
+use experiment::ledger::{Kind, Ledger, Prediction};
+use experiment::point::Receiver;
+use experiment::rounds::{Blocks, Plan, conduct};
+use experiment::trial::conduct::{Commands, NOT_ENDED};
+use experiment::trial::design::Arm;
+use launch::installation::Choice;
+use launch::trial::{self, Starter, carriers_quantity, subject};
+use linux::output;
+use linux::warden::Warden;
+use machine::{Bytes, CoreId, Fault, Nanoseconds, Probe, Result, count};
+use profile::profile::Profile;
+use profile::tables::Tables;
+use record::perturbation::Perturbation;
+use tempfile::TempDir;
+use whatif::causal::{self, Design, Factor, Findings, Shown};
+
+use crate::whatif_page::shell;
+
+/// Runs the program itself, delayed by known amounts, in turn with runs as it is: what it loses bounds what it gains where its
+/// messages cost less
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    /// What is delayed, and what each is worth: send, receive, byte, compute
+    #[arg(value_name = "FACTOR,..", value_delimiter = ',', required = true)]
+    factors: Vec<Factor>,
+    /// Most time for all runs but the first: 90s, 2min, 1h
+    #[arg(long, value_name = "TIME", default_value = "5min", value_parser = chart::clock::length)]
+    budget: Duration,
+    /// The command runs over the first of these, which is the faster one: measure both (a network of plimsoll's, plimsoll itself on one
+    /// host, or a carrier), and store in the ledger how much longer it takes over the other; `plimsoll try` settles it
+    #[arg(long, value_name = "FROM,TO", value_parser = pair)]
+    predict: Option<(String, String)>,
+    /// Most rounds, in each of which every delay is run once
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(i64::from(FIRST_LOOK)..))]
+    rounds: u32,
+    /// Print everything as JSON
+    #[arg(long)]
+    json: bool,
+    /// The command, a launcher with its program
+    #[arg(last = true, required = true)]
+    command: Vec<String>,
+}
+
+const EXAMPLES: &str = "Examples:
+  plimsoll whatif delay send,receive -- mpirun -n 2 ./program
+  plimsoll whatif delay send --predict afxdp,udp -- plimsoll mpirun --lab --network afxdp:lab0 -n 2 ./program";
+
+/// By which what runs leave behind is found and ended, should this process be killed.
+const MARK: &str = "PLIMSOLL_WHATIF";
+
+const SEED: u64 = 0x0051_1A11_0000_0007;
+
+/// A run takes so many times as long as the first before it is ended, and no less than a minute.
+const PATIENCE: u32 = 10;
+
+fn pair(text: &str) -> Result<(String, String)> {
+    let names = text.split_once(',').filter(|(from, to)| !from.is_empty() && !to.is_empty() && !to.contains(','));
+    let refused =
+        || Fault::new(format!("carriers '{}'", text.escape_debug()), "they are not two", "write them like afxdp,udp");
+    names.map(|(from, to)| (from.to_owned(), to.to_owned())).ok_or_else(refused)
+}
+
+pub fn run(arguments: Arguments) -> Result<ExitCode> {
+    linux::signal::watch()?;
+    let mut factors = arguments.factors.clone();
+    factors.dedup();
+    let mut runs = Runs::new(&arguments.command, arguments.budget)?;
+    eprintln!("plimsoll: a first run counts what there is to delay");
+    let (first, took) = runs.first(&Design::counting(&factors))?;
+    let design = Design::of(&factors, &first)?;
+    let predicted = match &arguments.predict {
+        Some((from, to)) => Some((from, to, dearer(from, to, &first, runs.hosts, &runs.own)?)),
+        None => None,
+    };
+    runs.began = Instant::now();
+    let rounds = runs.rounds(design.arms.len(), took)?.min(arguments.rounds);
+    eprintln!(
+        "plimsoll: {} of {:.1} s in at most {}; in {} of {} the program is delayed on purpose",
+        count::of(design.arms.len() as u64, "run"),
+        took.as_secs_f64(),
+        count::of(rounds.into(), "round"),
+        design.arms.len() - 1,
+        design.arms.len()
+    );
+    runs.design = Some(&design);
+    let plan = Plan { groups: vec![design.arms.len()], rounds, seed: SEED };
+    let (arms, _) = conduct(&mut runs, &plan, |_, arms| design.is_open(arms));
+    let findings = Findings::of(&design, &first, &arms);
+    if linux::signal::interrupted() {
+        eprintln!("plimsoll: a signal ended it before all rounds were measured");
+    }
+    let page = match arguments.json {
+        true => serde_json::to_string_pretty(&findings).map_err(|e| Fault::because("output", e, "report it"))? + "\n",
+        false => causal::page(&findings),
+    };
+    output::print(&page)?;
+    if let Some((from, to, dearer)) = &predicted {
+        let expected = causal::expect(&findings, dearer, to)?;
+        let prediction = Prediction {
+            id: 0,
+            made: Nanoseconds(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)),
+            kind: Kind::Causal,
+            subject: subject(&arguments.command)?,
+            quantity: carriers_quantity(from, to),
+            expected: expected.ratio,
+            because: expected.because,
+            choice: None,
+            version: env!("CARGO_PKG_VERSION").into(),
+        };
+        let kept = Ledger::open().and_then(|mut ledger| ledger.predict(prediction.clone()));
+        let in_ledger = if super::kept(kept.map(Some)).is_some() { " In the ledger." } else { "" };
+        let words = format!(
+            "Expected over {to}: {:.3} times as long ({:.3} .. {:.3}): {}.{in_ledger}\nTo hold that against what comes:\n{}\n",
+            prediction.expected.middle,
+            prediction.expected.low,
+            prediction.expected.high,
+            prediction.because,
+            settled_by(&arguments.command, from, to)
+        );
+        output::print(&words)?;
+    }
+    Ok(super::exit_code())
+}
+
+/// The trial that settles what is expected: of the same program, with the other options of `plimsoll mpirun` that it had.
+fn settled_by(command: &[String], from: &str, to: &str) -> String {
+    let (launcher, program) = trial::launcher(command);
+    let ours = launcher.iter().position(|word| word == "mpirun").is_some_and(|at| at > 0);
+    let (mut ranks, mut options) = (String::new(), Vec::new());
+    let (mut axis, mut values) = ("carrier", [from, to].map(str::to_owned));
+    let mut words = launcher.iter().skip_while(|word| *word != "mpirun").skip(1);
+    while let Some(word) = words.next() {
+        let (name, value) = word.split_once('=').map_or((word.as_str(), None), |(name, value)| (name, Some(value)));
+        let mut value = || value.map(str::to_owned).or_else(|| words.next().cloned()).unwrap_or_default();
+        match name {
+            "-n" | "-np" | "--np" | "--ranks" => ranks = value(),
+            "--carrier" => drop(value()),
+            "--network" => {
+                axis = "network";
+                let network = value();
+                // The name of an interface comes with one of them alone.
+                let of = |name: &String| network.split(':').next() == Some(name);
+                values.iter_mut().filter(|name| of(name)).for_each(|name| name.clone_from(&network));
+            }
+            "-q" | "--quiet" | "--" => {}
+            _ if ours => options.push(word.clone()),
+            _ => {}
+        }
+    }
+    let options = options.join(" ");
+    let options = if options.is_empty() { options } else { format!(" --mpirun='{options}'") };
+    let [from, to] = values;
+    format!("plimsoll try -n {ranks}{options} --vary {axis}={from},{to} --metric mpi -- {}", shell(program))
+}
+
+/// Rounds in which both carriers are measured.
+const CARRIER_ROUNDS: u32 = 16;
+
+/// Sizes that are measured, those of most messages.
+const SIZES: usize = 8;
+
+/// What half a round trip over `to` takes more than over `from`, by size, both measured in the same rounds.
+fn dearer(from: &str, to: &str, first: &Shown, hosts: usize, own: &Path) -> Result<Vec<(Bytes, Interval)>> {
+    let mut sizes = first.sizes.clone();
+    sizes.sort_by_key(|(_, messages)| std::cmp::Reverse(*messages));
+    sizes.truncate(SIZES);
+    let task = |size: Bytes| Task { pattern: Pattern::Latency, size, receiver: Receiver::Reads };
+    let request = Request {
+        mpi: Choice::OfProgram,
+        paths: if hosts > 1 { Paths::Lab } else { Paths::One },
+        tasks: sizes.iter().map(|(size, _)| task(*size)).collect(),
+        targets: false,
+        cores: None,
+        protocol_core: None,
+        rounds: CARRIER_ROUNDS,
+        divided: false,
+        only: Some(vec![from.to_owned(), to.to_owned()]),
+        command: own.to_owned(),
+    };
+    let told =
+        |starts| eprintln!("plimsoll: both carriers are measured: {} of mpirun", count::of(starts as u64, "start"));
+    let (found, end) = request::run(&request, None, told)?;
+    end?;
+    let of = |name: &str| {
+        let measured =
+            found.measured.iter().find(|of| of.contender.name() == Some(name) && !of.series.blocks.is_empty());
+        measured.ok_or_else(|| {
+            let next = "see what plimsoll bench mpi says of it";
+            Fault::new(format!("carrier '{}'", name.escape_debug()), found.left_out().join("; "), next)
+        })
+    };
+    let (from, to) = (of(from)?, of(to)?);
+    let of_size = |(size, _): &(Bytes, u64)| Some((*size, comparison::difference(to, from, &task(*size))?));
+    Ok(sizes.iter().filter_map(of_size).collect())
+}
+
+/// Whole runs under the profiler.
+struct Runs<'a> {
+    starter: Starter,
+    command: &'a [String],
+    own: PathBuf,
+    place: TempDir,
+    _warden: Warden,
+    cores: Vec<CoreId>,
+    /// Of the first run.
+    hosts: usize,
+    design: Option<&'a Design>,
+    began: Instant,
+    budget: Duration,
+    limit: Duration,
+}
+
+impl<'a> Runs<'a> {
+    fn new(command: &'a [String], budget: Duration) -> Result<Runs<'a>> {
+        let own = std::env::current_exe()
+            .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;
+        let place = tempfile::Builder::new().prefix("plimsoll-whatif-").tempdir();
+        let place = place.map_err(|e| Fault::because("folder for profiles", e, "free space in TMPDIR"))?;
+        let warden = Warden::over_marked(MARK, &trial::mark(place.path()), place.path())?;
+        Ok(Runs {
+            starter: Starter::new()?,
+            command,
+            own,
+            place,
+            _warden: warden,
+            cores: linux::affinity::allowed()?,
+            hosts: 1,
+            design: None,
+            began: Instant::now(),
+            budget,
+            limit: budget,
+        })
+    }
+
+    /// The run that counts, and how long it took from start to end.
+    fn first(&mut self, what: &Perturbation) -> Result<(Shown, Duration)> {
+        let began = Instant::now();
+        let profile = self.profiled(Some(what))?;
+        let took = began.elapsed();
+        self.limit = (took * PATIENCE).max(Duration::from_secs(60));
+        self.hosts = profile.ranks.iter().map(Tables::host).collect::<BTreeSet<_>>().len();
+        self.fits(&profile)?;
+        Ok((Shown::of(&profile)?, took))
+    }
+
+    /// A spin of a rank that shares its core delays the others too.
+    fn fits(&self, profile: &Profile) -> Result<()> {
+        let mut ranks = BTreeMap::<_, usize>::new();
+        profile.ranks.iter().for_each(|rank| *ranks.entry(rank.header.boot).or_default() += 1);
+        let most = ranks.into_values().max().unwrap_or(0);
+        if most <= self.cores.len() {
+            return Ok(());
+        }
+        let cause = format!("{most} ranks share {} cores: a delay of one would hold up others", self.cores.len());
+        Err(Fault::new("a causal experiment", cause, "start no more ranks than there are cores"))
+    }
+
+    fn rounds(&self, arms: usize, took: Duration) -> Result<u32> {
+        let round = took * arms as u32;
+        let left = self.budget.saturating_sub(self.began.elapsed());
+        let rounds = (left.as_secs_f64() / round.as_secs_f64().max(1e-3)) as u32;
+        if rounds >= FIRST_LOOK {
+            return Ok(rounds);
+        }
+        let need = took + round * FIRST_LOOK;
+        let cause = format!("{FIRST_LOOK} rounds of {arms} runs take {:.0} s", need.as_secs_f64());
+        let minutes = (need.as_secs_f64() * 1.2 / 60.0).ceil();
+        Err(Fault::new(
+            "a causal experiment",
+            cause,
+            format!("give it more (--budget {minutes:.0}m), or a shorter input"),
+        ))
+    }
+
+    fn profiled(&mut self, what: Option<&Perturbation>) -> Result<Profile> {
+        let folder = self.place.path().join("profile");
+        let mut words = vec![self.own.display().to_string()];
+        words.extend(["profile", "--no-cores", "-o"].map(str::to_owned));
+        words.push(folder.display().to_string());
+        words.extend(what.map(|what| format!("--perturb={what}")));
+        words.push("--".to_owned());
+        words.extend_from_slice(self.command);
+        let arm = Arm {
+            name: what.map_or("as it is".to_owned(), Perturbation::to_string),
+            axes: Axes::default(),
+            command: words,
+            variables: vec![(MARK.to_owned(), trial::mark(self.place.path()))],
+            proven: false,
+            line: String::new(),
+        };
+        let ran = self.starter.run(&arm, Nanoseconds(self.limit.as_nanos() as u64));
+        let profile = ran.and_then(|ran| match ran.failure {
+            None => Profile::without_timeline(&folder),
+            Some(why) if why.starts_with(NOT_ENDED) => {
+                Err(Fault::new("a run", why, "give it more (--budget), or a shorter input"))
+            }
+            Some(why) => Err(Fault::new("a run", why, "run the command alone until it works")),
+        });
+        let _ = std::fs::remove_dir_all(&folder);
+        profile
+    }
+}
+
+impl Blocks for Runs<'_> {
+    type Block = Shown;
+
+    fn block(&mut self, arm: usize, _: u32) -> Result<Shown> {
+        let what = self.design.and_then(|design| design.arms[arm].what);
+        Shown::of(&self.profiled(what.as_ref())?)
+    }
+
+    fn probe(&mut self, _: usize) -> Option<Probe> {
+        let [one, other, ..] = self.cores[..] else { return None };
+        ports::probe::between(one, other).ok()
+    }
+
+    fn clocks(&mut self, _: usize) -> Clocks {
+        Clocks::of(linux::accounting::effective_clocks(self.cores.iter().copied().take(2)))
+    }
+
+    fn stopped(&self) -> bool {
+        linux::signal::interrupted() || self.began.elapsed() > self.budget
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_settles_a_prediction_is_the_same_program_over_both() {
+        let settled =
+            |command: &str, from, to| settled_by(&command.split(' ').map(str::to_owned).collect::<Vec<_>>(), from, to);
+        let over_networks =
+            settled("plimsoll mpirun -q --lab --network afxdp:lab0 -n 2 -- /bin/echo -n 1", "afxdp", "udp");
+        let expected = "-n 2 --mpirun='--lab' --vary network=afxdp:lab0,udp --metric mpi -- /bin/echo -n 1";
+        assert_eq!(over_networks, format!("plimsoll try {expected}"));
+        let over_carriers = settled("mpirun -n 2 --mca btl self,vader /bin/echo 1", "vader", "tcp");
+        assert_eq!(over_carriers, "plimsoll try -n 2 --vary carrier=vader,tcp --metric mpi -- /bin/echo 1");
+    }
+}

@@ -1,0 +1,276 @@
+//! `plimsoll whatif DIR`: a recorded program, or a schedule, replayed call by call under other costs.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use experiment::ledger::Ledger;
+use launch::auto;
+use launch::profiled::Line;
+use linux::output;
+use machine::costs::Interval;
+use machine::costs::store::{Known, live};
+use machine::{Fault, Result};
+use whatif::answer::Program;
+use whatif::candidate::{Candidate, Recorded};
+use whatif::graph::Graph;
+use whatif::lever::{Change, Lever};
+use whatif::replay::Progress;
+
+use super::levers::{Changes, Recording, factor, unsampled};
+use super::whatif::{CONTRADICTED, MOST_OUTSIDE, expectation, of_job, print};
+use crate::opened::Opened;
+use crate::progress::Working;
+use crate::whatif_page::{self, Asked, Page};
+
+/// Replays a profile with a timeline (plimsoll profile --trace) call by call, by the costs that `plimsoll calibrate` measured;
+/// what they do not explain of a call stays as it was recorded. `plimsoll whatif DIR` is the same
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    /// Folder of a profile
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    /// Let this carry the messages instead: app, core, or a carrier of the MPI
+    #[arg(long, value_name = "NAME")]
+    carried: Option<String>,
+    #[command(flatten)]
+    changes: Changes,
+    /// The program recorded again in DIR, at this share of the clock: narrows how much of its computing follows the clock
+    #[arg(long, value_name = "CLOCK=DIR", requires = "clock", value_parser = at)]
+    at: Vec<(f64, PathBuf)>,
+    #[command(flatten)]
+    recording: Recording,
+    /// Print the commands of the N best that can be run here, and keep in the ledger what is expected of them
+    #[arg(long, value_name = "N")]
+    best: Option<usize>,
+    /// Print everything as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+const EXAMPLES: &str = "Examples:
+  plimsoll whatif run --carried tcp
+  plimsoll whatif run --clock 0.8 --at 0.7=run-at-a-lower-clock
+  plimsoll whatif run --best 3";
+
+fn at(text: &str) -> Result<(f64, PathBuf)> {
+    let (clock, folder) = text.split_once('=').ok_or_else(|| {
+        Fault::new(format!("recording '{text}'"), "it does not say its clock", "write it like 0.7=DIR")
+    })?;
+    Ok((factor(clock)?, folder.into()))
+}
+
+/// More time, of which it is told how much latency makes it.
+const TOLERANCES: [f64; 3] = [0.01, 0.02, 0.05];
+
+/// More time, of which it is told how much longer each rank may compute for it.
+const SLACK: f64 = 0.01;
+
+pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let Arguments { folder, carried, changes, at, recording, best, json } = arguments;
+    let known = live()?;
+    let named = recording.recorded.as_deref();
+    let opened = Opened::priced(folder, recording.world, &known.costs, named)?;
+    let carried = carried.as_deref();
+    answer(&opened, &known, &Request { named, carried, changes, at, recording, best: *best, json: *json })
+}
+
+/// What is replayed, and under which changes.
+pub struct Request<'a> {
+    /// What carried the messages, where that is said.
+    pub named: Option<&'a str>,
+    /// What is to carry them instead.
+    pub carried: Option<&'a str>,
+    pub changes: &'a Changes,
+    /// Recordings at other clocks.
+    pub at: &'a [(f64, PathBuf)],
+    pub recording: &'a Recording,
+    pub best: Option<usize>,
+    pub json: bool,
+}
+
+/// Replays what was opened, and prints what it says.
+pub fn answer(opened: &Opened, known: &Known, request: &Request) -> Result<ExitCode> {
+    let Request { changes, recording, .. } = *request;
+    let working = Working::on("replaying what was recorded");
+    let Opened { graph, folder, .. } = opened;
+    let recorded = opened.recorded();
+    let ways = recording.ways(&recorded, &known.costs, request.named)?;
+    let ranks = graph.hosts.len() as u32;
+    let (core, refused) = auto::own_core(ranks, auto::threads(), &linux::affinity::allowed()?)?;
+    let mut notes = graph.notes.clone();
+    notes.extend(known.note.clone());
+    let candidates = recorded.others(&known.costs, &ways, Some(core.0));
+    let program = Program::over(graph, &known.costs, ways.clone(), recording.recorded_buffer)?;
+    if program.contradicted {
+        notes.push(CONTRADICTED.to_owned());
+    }
+    let mut lever = recording.lever(changes);
+    if !request.at.is_empty() {
+        let all = request.at.iter().map(|(clock, folder)| Ok((*clock, Opened::profile(folder, recording.world)?)));
+        let all: Vec<(f64, Opened)> = all.collect::<Result<_>>()?;
+        let others: Vec<(f64, &Graph)> = all.iter().map(|(clock, opened)| (*clock, &opened.graph)).collect();
+        let share = whatif::clock::follows(graph, &others)?;
+        let Interval { low, middle, high } = share.times(100.0);
+        notes.push(format!(
+            "of the computing {middle:.0} % follow the clock ({low:.0} .. {high:.0} %), as recorded at other clocks"
+        ));
+        lever.follows_clock = Some(share);
+    }
+    let check = program.check()?;
+    if let Some(summary) = &opened.summary {
+        lever.mapping = recording.mapping(graph, None, &ways, summary)?;
+    }
+    notes.extend(lever.mapping.as_ref().and_then(unsampled));
+    let questions = questions(request, lever, &candidates)?;
+    let levers: Vec<&Lever> = questions.iter().map(|question| &question.lever).collect();
+    let answers = program.ask(&levers)?;
+    let asked = questions.into_iter().zip(answers).map(|(question, answer)| {
+        let candidate = question.candidate.as_ref();
+        let refused = candidate.and_then(|of| recorded.refused(of).or(refused.clone().filter(|_| of.is_on_core())));
+        Asked { refused, question, answer }
+    });
+    let asked: Vec<Asked> = asked.collect();
+    let tolerances = program.tolerances(&TOLERANCES)?;
+    let page = Page {
+        folder,
+        graph,
+        carried: &recorded.carried_by(&ways),
+        check: &check,
+        asked: &asked,
+        tolerances: &tolerances,
+        slack: &program.slack(SLACK)?,
+        names: &opened.names(),
+        notes: &notes,
+    };
+    drop(working);
+    print(request.json, || page.terminal(output::width()), || page.json())?;
+    if let Some(number) = request.best {
+        // Starting and ending the job is in what a trial times, and stays as it is.
+        let whole = opened.seconds.map_or(check.recorded, |seconds| seconds * 1e9);
+        let outside = (whole / check.recorded - 1.0).max(0.0);
+        let best = Best { recorded: &recorded, ranks, outside, folder };
+        output::print(&best.of(number, &asked)?)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One thing that is asked.
+#[derive(Debug)]
+pub struct Question {
+    pub words: String,
+    pub lever: Lever,
+    pub candidate: Option<Candidate>,
+}
+
+/// What is asked; without anything that is, what one would ask first.
+fn questions(request: &Request, mut lever: Lever, candidates: &[Candidate]) -> Result<Vec<Question>> {
+    let Request { carried, changes, recording, .. } = *request;
+    let Changes { latency, bandwidth, clock, eager, .. } = changes;
+    let Recording { buffer, recorded_buffer, .. } = recording;
+    if *buffer == Some(*recorded_buffer) {
+        let cause = format!("the recorded run is taken to have had one {recorded_buffer}");
+        return Err(Fault::new("--buffer", cause, "say what it had with --recorded-buffer, or name another"));
+    }
+    let plain = |words: &str, lever| Question { words: words.to_owned(), lever, candidate: None };
+    let progress = lever.progress;
+    if carried.is_none() && lever == Lever::default() {
+        let over = |candidate: &Candidate| Question {
+            words: format!("carried by {}", candidate.name),
+            lever: Lever { ways: Some(candidate.ways.clone()), ..Lever::default() },
+            candidate: Some(candidate.clone()),
+        };
+        let mut all: Vec<Question> = candidates.iter().map(over).collect();
+        all.push(plain("half the latency", Lever { latency: Some(Change::Times(0.5)), ..Lever::default() }));
+        all.push(plain("twice the bandwidth", Lever { per_byte: Some(0.5), ..Lever::default() }));
+        all.push(plain("messages moved at any time", Lever { progress: Some(Progress::Always), ..Lever::default() }));
+        all.push(plain("a clock at 80 %", Lever { clock: Some(0.8), ..Lever::default() }));
+        return Ok(all);
+    }
+    let mut words = Vec::new();
+    let mut candidate = None;
+    if let Some(name) = carried {
+        let like = |of: &&Candidate| of.name == name || of.name.split(':').next() == Some(name);
+        let found = candidates.iter().find(like).ok_or_else(|| {
+            let known: Vec<&str> = candidates.iter().map(|candidate| candidate.name.as_str()).collect();
+            let cause = format!("its costs were never measured here; there are those of {}", known.join(", "));
+            Fault::new(format!("carrier {name}"), cause, "name one of these, or run plimsoll calibrate")
+        })?;
+        lever.ways = Some(found.ways.clone());
+        words.push(format!("carried by {}", found.name));
+        candidate = Some(found.clone());
+    }
+    words.extend(latency.map(|change| format!("latency {change}")));
+    words.extend(bandwidth.map(|factor| format!("bandwidth x{factor}")));
+    words.extend(eager.map(|size| format!("at once up to {size}")));
+    words.extend(
+        progress.map(|rule| if rule == Progress::Always { "moved at any time" } else { "moved in calls" }.to_owned()),
+    );
+    words.extend(recording.map.as_ref().map(|hosts| format!("ranks at {hosts}")));
+    words.extend(recording.swap.iter().map(|(one, other)| format!("ranks {one} and {other} swapped")));
+    words.extend(recording.capability.iter().map(|(rank, factor)| format!("core of rank {rank} x{factor}")));
+    words.extend(buffer.map(|buffer| format!("buffer {buffer}")));
+    words.extend(clock.map(|factor| format!("clock x{factor}")));
+    let candidate = candidate.filter(|_| words.len() == 1);
+    Ok(vec![Question { words: words.join(", "), lever, candidate }])
+}
+
+/// Commands to run, and what is expected of them.
+struct Best<'a> {
+    recorded: &'a Recorded<'a>,
+    ranks: u32,
+    /// Time of the job outside of what is replayed, its start and end, over that.
+    outside: f64,
+    folder: &'a str,
+}
+
+impl Best<'_> {
+    /// The commands of those expected to be fastest, and what `plimsoll try` is to be given. What is expected of each goes to
+    /// the ledger, where the trial's outcome will stand beside it.
+    fn of(&self, number: usize, asked: &[Asked]) -> Result<String> {
+        let at = self.program()?;
+        let able = asked.iter().filter(|asked| asked.refused.is_none());
+        let mut able: Vec<_> = able.filter_map(|of| Some((of.question.candidate.as_ref()?, of.answer.time))).collect();
+        able.sort_by(|one, other| one.1.middle.total_cmp(&other.1.middle));
+        if able.is_empty() {
+            return Ok("\nNothing of this is a command to run.\n".to_owned());
+        }
+        let mut expected_of = Vec::new();
+        let now = whatif_page::shell(self.recorded.command);
+        let (mut text, mut trial) = (String::new(), format!("plimsoll try -- {now}"));
+        for (candidate, time) in able.into_iter().take(number) {
+            let command = whatif_page::shell(&self.recorded.under(&candidate.options, self.ranks, at));
+            // Start and end may take half as long under another carrier, or twice.
+            let expected = of_job(&time, self.outside, (0.5, 2.0));
+            text += &format!("{command}\n    {} for the whole job\n", whatif_page::than(&expected));
+            trial += &format!(" -- {command}");
+            if self.outside > MOST_OUTSIDE {
+                continue;
+            }
+            expected_of.push(expectation(self.folder, &command, &now, expected));
+        }
+        if !expected_of.is_empty() {
+            let keep = |mut ledger: Ledger| expected_of.into_iter().try_for_each(|of| ledger.predict(of).map(drop));
+            super::kept(Ledger::open().and_then(keep));
+        }
+        if self.outside > MOST_OUTSIDE {
+            let share = 100.0 * self.outside / (1.0 + self.outside);
+            text += &format!(
+                "Nothing is kept in the ledger: {share:.0} % of the job is its start and end; give it a longer input.\n"
+            );
+        }
+        Ok(format!("\n{text}\nTo hold that against what comes:\n{trial}\n"))
+    }
+
+    /// The place of the program among the words of the command.
+    fn program(&self) -> Result<usize> {
+        let words: Vec<_> = self.recorded.command.iter().map(Into::into).collect();
+        let line = Line::read(&words).answered()?;
+        let found = line.programs.first().map(|program| &program.path);
+        let is_program = |word: &String| launch::program::find(word.as_ref()).ok().as_ref() == found;
+        found.and_then(|_| self.recorded.command.iter().position(is_program)).ok_or_else(|| {
+            let next = "profile the program as `plimsoll profile --trace -- mpirun -n N PROGRAM`";
+            Fault::new(self.recorded.command.join(" "), "it cannot be seen which word is the program", next)
+        })
+    }
+}

@@ -1,0 +1,266 @@
+//! `plimsoll try`: commands in turn until it can be told which does better.
+
+mod arms;
+mod display;
+mod earlier;
+mod outputs;
+mod settled;
+mod varied;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use experiment::contrast::Says;
+use experiment::trial::conditions::Ignored;
+use experiment::trial::conduct::{End, conduct};
+use experiment::trial::design::{Arm, letter};
+use experiment::trial::judgement::{Best, judge};
+use experiment::trial::store::Store;
+use launch::allocation::{self, Allocation};
+use launch::trial::{Input, Starter, is_piped};
+use machine::{Fault, Nanoseconds, Result, Source};
+
+use display::Display;
+use outputs::Outputs;
+
+/// Runs commands in turn until it can be told which does better, by how much, and whether that is more than noise.
+///
+/// Each round runs every command once, without a shell; the first is what is used today. Commands stand after `--` each, or
+/// one command is run with several values. A trial that was interrupted goes on when the same command is given again.
+///
+/// Exit status: 0 answered, 3 cannot tell in the time given, 4 results differ, 5 slower (--fail-if slower), 1 a fault.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES, override_usage = USAGE)]
+pub struct Arguments {
+    /// Vary a value: {NAME} in the words of the command; placement, network, carrier, semantics or dilate (with -n); else a
+    /// variable of the environment, env.NAME any
+    #[arg(long, value_name = "NAME=A,B,..")]
+    vary: Vec<String>,
+    /// The same as --vary NAME=A,B,..
+    #[arg(short = 'L', long = "parameter-list", num_args = 2, value_names = ["NAME", "A,B,.."])]
+    lists: Vec<String>,
+    /// Ranks of an MPI program, which is then started by `plimsoll mpirun`
+    #[arg(short = 'n', long = "ranks", visible_alias = "np", value_parser = clap::value_parser!(u32).range(1..))]
+    ranks: Option<u32>,
+    /// With -n: more options of `plimsoll mpirun`, like '--lab' or '--profile DIR'
+    #[arg(long, value_name = "OPTIONS", requires = "ranks", allow_hyphen_values = true, value_parser = super::mpirun::options)]
+    mpirun: Option<super::mpirun::Options>,
+    /// Go by the last number that the group of this pattern finds in what is printed, or by the time between MPI_Init and
+    /// MPI_Finalize: mpi [default: the time of a run]
+    #[arg(long, value_name = "REGEX|mpi")]
+    metric: Option<String>,
+    /// More of the metric is better
+    #[arg(long)]
+    more: bool,
+    /// Hold results against the first command's: stdout, status (the exit status, which then need not be 0), a FILE that each
+    /// run writes, or 'REGEX' with a group, numbers within 'REGEX~SHARE'
+    #[arg(long, value_name = "WHAT")]
+    check: Option<String>,
+    /// Count runs that end with another exit status than 0: any up to 125, or these
+    #[arg(long, value_name = "1,2,..", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
+    ignore_failure: Option<Ignored>,
+    /// With -n: first run each arm that has a carrier once more, with the MPI saying what it uses; one that uses something else
+    /// ends the trial
+    #[arg(long, requires = "ranks")]
+    prove: bool,
+    /// Most time for all runs, with what is run beside them [default: 10m, less where a batch job ends before]
+    #[arg(long, value_name = "TIME", value_parser = str::parse::<Nanoseconds>)]
+    budget: Option<Nanoseconds>,
+    /// Differences within this do not count, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = percent)]
+    margin: f64,
+    /// Runs of each command before those that count
+    #[arg(long, value_name = "RUNS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=100))]
+    warmup: u32,
+    /// Exit with 5 where a command is slower than the first
+    #[arg(long, value_name = "WHAT", value_parser = ["slower"])]
+    fail_if: Option<String>,
+    /// The word between commands
+    #[arg(long, value_name = "WORD", default_value = "--")]
+    sep: String,
+    /// Begin a new trial, even where an unfinished one could go on
+    #[arg(long)]
+    fresh: bool,
+    /// Keep the runs in this file
+    #[arg(long, value_name = "FILE", default_value = ".plimsoll/try.sqlite")]
+    store: PathBuf,
+    /// List the trials that the store holds
+    #[arg(long, conflicts_with_all = ["show", "commands"])]
+    list: bool,
+    /// Print the latest trial of the store again, or trial N
+    #[arg(long, value_name = "N", conflicts_with = "commands")]
+    show: Option<Option<i64>>,
+    /// Run this before the first run of each arm; the time of such a command never counts, and one that fails ends the trial
+    #[arg(long, value_name = "CMD", help_heading = BESIDE)]
+    setup: Option<String>,
+    /// Run this before each run
+    #[arg(long, value_name = "CMD", help_heading = BESIDE)]
+    prepare: Option<String>,
+    /// Run this after each run
+    #[arg(long, value_name = "CMD", help_heading = BESIDE)]
+    conclude: Option<String>,
+    /// Run this for each arm after the last run
+    #[arg(long, value_name = "CMD", help_heading = BESIDE)]
+    cleanup: Option<String>,
+    /// The file that each run reads as its standard input [default: this command's, where that is a file]
+    #[arg(long, value_name = "FILE", help_heading = BESIDE)]
+    input: Option<PathBuf>,
+    /// Give the words of each command, joined, to a shell: sh -c, or SH -c
+    #[arg(long, value_name = "SH", num_args = 0..=1, require_equals = true, default_missing_value = "sh", conflicts_with = "ranks", help_heading = BESIDE)]
+    shell: Option<String>,
+    /// The commands
+    #[arg(required_unless_present_any = ["list", "show"], trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    commands: Vec<String>,
+    #[command(flatten)]
+    outputs: Outputs,
+}
+
+const BESIDE: &str = "Around the runs";
+
+const USAGE: &str = "plimsoll try [OPTIONS] -- COMMAND.. -- COMMAND..
+       plimsoll try [OPTIONS] --vary NAME=A,B,.. -- COMMAND..
+       plimsoll try --list | --show [N]";
+
+const EXAMPLES: &str = "Examples:
+  plimsoll try -- ./old in.dat -- ./new in.dat
+  plimsoll try --vary threads=1,2,4 --prepare ./clean -- ./program -t {threads}
+  plimsoll try -n 4 --vary placement=app,core:3 -- lmp -in in.melt
+  plimsoll try -n 4 --mpirun=--lab --vary network=udp,afxdp:lab0 -- lmp -in in.melt
+  plimsoll try -n 4 --vary carrier=vader,ucx,plimsoll --metric 'Loop time of ([0-9.]+)' -- lmp -in in.melt
+  plimsoll try -n 2 --vary semantics=matched,queue-pair,queue-pair-shared -- lmp -in in.melt
+  plimsoll try -n 2 --vary network=afxdp:lab0,udp --mpirun=--lab --metric mpi -- ./program
+  plimsoll try --vary 'OMPI_MCA_btl=self,vader|self,tcp' -- mpirun -n 2 ./program
+  plimsoll try --vary OMP_PROC_BIND=close,spread --check 'Energy: (\\S+)~1e-9' -- srun -n 64 ./md";
+
+/// Where no other time is given.
+const BUDGET: Nanoseconds = Nanoseconds(600_000_000_000);
+
+/// The page where no other is named.
+const PAGE: &str = "try.html";
+
+/// Within this a pipe has something, where something is written to it.
+const SOON: Duration = Duration::from_millis(50);
+
+const CANNOT_TELL: u8 = 3;
+const WRONG: u8 = 4;
+const SLOWER: u8 = 5;
+
+fn percent(text: &str) -> Result<f64> {
+    let number = text.trim_end_matches('%').trim().parse::<f64>().ok().filter(|number| (0.0..=100.0).contains(number));
+    number.ok_or_else(|| Fault::new(format!("margin '{text}'"), "it is no share in percent", "write it like 2 or 0.5"))
+}
+
+pub fn run(arguments: Arguments) -> Result<ExitCode> {
+    let outputs = &arguments.outputs;
+    outputs.checked()?;
+    if arguments.list {
+        return earlier::list(&arguments.store);
+    }
+    if let Some(number) = arguments.show {
+        return earlier::show(&arguments.store, number, outputs);
+    }
+    let allocation = allocation::around();
+    let left = allocation.as_ref().and_then(Allocation::usable);
+    let left = left.map_or(BUDGET, |left| BUDGET.min(Nanoseconds(left.as_nanos() as u64)));
+    let budget = arguments.budget.unwrap_or(left);
+    if let Some(allocation) = &allocation {
+        eprintln!("In {} on {}.", allocation.name, allocation.nodes);
+    }
+    let input = match &arguments.input {
+        Some(file) => Some(Input::named(file)?),
+        None => Input::standard()?,
+    };
+    if let Some(input) = &input {
+        eprintln!("Each run reads {} from its start.", input.file.0);
+    }
+    let unread = |within| {
+        let piped = is_piped(within);
+        if piped {
+            eprintln!("note: no run reads what comes by the pipe; keep it in a file: plimsoll try --input FILE ..");
+        }
+        piped
+    };
+    let told = arguments.input.is_some() || unread(SOON);
+    let nodes = allocation.map_or(String::new(), |allocation| allocation.nodes);
+    let design = arms::design(&arguments, nodes, input.as_ref())?;
+    let mut store = Store::open(&arguments.store)?;
+    let host = Source::live().word("/proc/sys/kernel/random/boot_id").unwrap_or_else(|| "unknown boot".into());
+    let unfinished = if arguments.fresh { None } else { store.unfinished(&design, &host)? };
+    let mut trial = match unfinished {
+        Some(trial) => {
+            eprintln!("Going on with the trial in {} (--fresh begins anew).", arguments.store.display());
+            trial
+        }
+        None => store.begin(design, now().0, &host, env!("CARGO_PKG_VERSION"), now())?,
+    };
+    linux::signal::watch()?;
+    if arguments.prove {
+        trial.design.arms.iter().enumerate().try_for_each(|(nth, arm)| prove(nth, arm))?;
+    }
+    let mut display = Display::new(&trial.design);
+    let mut starter = Starter::new()?;
+    if trial.design.merit.mpi {
+        starter = starter.profiled(arms::own()?);
+    }
+    if let Some(input) = &input {
+        starter = starter.reading(input);
+    }
+    let conducted = conduct(&mut store, &trial, &mut starter, &mut display, budget, &linux::signal::interrupted);
+    display.close();
+    if !told {
+        unread(Duration::ZERO);
+    }
+    let (runs, end) = conducted?;
+    if end == End::Interrupted {
+        eprintln!("Interrupted; finished runs are in {}. Run the same command to go on.", arguments.store.display());
+        return Ok(super::exit_code());
+    }
+    if end == End::Settled {
+        let finished = now();
+        store.finish(&trial, finished)?;
+        trial.finished = Some(finished);
+    }
+    let judgement = judge(&trial.design, &runs);
+    let page = outputs.html.as_deref().unwrap_or(Path::new(PAGE));
+    outputs.tell((&trial, &runs), &judgement, end, Some(page))?;
+    for line in super::kept(settled::settle(&trial.design, &judgement)) {
+        outputs.say(&format!("{line}\n"))?;
+    }
+    let slower = judgement.arms.iter().any(|arm| arm.says == Says::Worse);
+    Ok(ExitCode::from(if runs.wrong.iter().any(Option::is_some) {
+        WRONG
+    } else if judgement.arms[0].left_out.is_some() {
+        1
+    } else if arguments.fail_if.is_some() && slower {
+        SLOWER
+    } else if !judgement.is_settled() || matches!(judgement.best, Best::CannotTell(_)) {
+        CANNOT_TELL
+    } else {
+        0
+    }))
+}
+
+/// Runs an arm that has a carrier of the MPI with `plimsoll mpirun --prove`, and says what it says.
+fn prove(nth: usize, arm: &Arm) -> Result<()> {
+    let Some(at) = arm.command.iter().take_while(|word| *word != "--").position(|word| word == "--carrier") else {
+        return Ok(());
+    };
+    let (start, rest) = arm.command.split_at(at);
+    let mut command = Command::new(&start[0]);
+    command.args(&start[1..]).arg("--prove").args(rest).stdin(Stdio::null());
+    let output = command.envs(arm.variables.iter().map(|(name, value)| (name, value))).output();
+    let subject = || format!("{}, {}", letter(nth), arm.name);
+    let output = output.map_err(|e| Fault::because(subject(), e, "run it from where plimsoll is installed"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let last = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+    if !output.status.success() {
+        return Err(Fault::new(subject(), last.trim_start_matches("plimsoll: "), "leave that carrier out"));
+    }
+    eprintln!("{}: {}", subject(), last.trim_start_matches("plimsoll: "));
+    Ok(())
+}
+
+fn now() -> Nanoseconds {
+    Nanoseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64)
+}
