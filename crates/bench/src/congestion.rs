@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use endpoint::{Endpoint, Paths, Settings, Source, Status, TagSelector};
 use experiment::rounds::{self, Blocks, Plan, Series};
 use linux::lab::{Host, Lab, Options, Switched, Wire};
-use machine::{Bytes, BytesPerSecond, Fault, Nanoseconds, PeerIndex, Probe, Result};
+use machine::text::Table;
+use machine::{Bytes, BytesPerSecond, Fault, Nanoseconds, PeerIndex, Probe, Result, figure};
 use serde::Serialize;
 
 /// Bytes of a message, and messages under way.
@@ -364,8 +365,8 @@ pub fn rate(text: &str) -> Result<BytesPerSecond> {
 }
 
 impl Findings {
-    /// What came of it, in words.
-    pub fn page(&self) -> String {
+    /// What came of it, in words, in so many columns.
+    pub fn page(&self, width: usize) -> String {
         let (rate, queue) = (self.rate.0 * 8.0 / 1e6, self.queue.0 as f64 / 1e6);
         let mut page = format!(
             "streams of {} messages from host a to host b of a lab: a link of {rate:.0} Mbit/s (token bucket), up to {queue} ms of queue\n\n",
@@ -374,7 +375,7 @@ impl Findings {
         page += "one stream alone, goodput by the share of packets lost each way\n";
         let usual = self.settings.first().and_then(|setting| setting.streams.first()).map(Stack::to_string);
         let usual = usual.unwrap_or_default();
-        page += &format!("  {:>7}  {usual:>12}  {:>12}  engine-udp over TCP\n", "lost", "engine-udp");
+        let mut table = Table::new(["lost", &usual, "engine-udp", "engine-udp over TCP"]).right([0, 1, 2]);
         let alone = self.settings.iter().zip(&self.series).filter(|(setting, _)| setting.streams.len() == 1);
         let alone: Vec<_> = alone.collect();
         for both in alone.chunks(2) {
@@ -386,22 +387,23 @@ impl Findings {
             };
             let middle = |series: &Series<Block>| middle(&series.values(first));
             let lost = format!("{} %", setting.loss * 100.0);
-            page += &format!("  {lost:>7}  {:>12}  {:>12}  {ratio}\n", middle(tcp), middle(engine));
+            table.row([lost, middle(tcp), middle(engine), ratio]);
         }
+        page += &table.text(width);
         page += "\ntwo streams at once, without loss but what the queue drops\n";
-        page +=
-            &format!("  {:>10} and {:<10}  {:>12}  {:>12}  share of the first\n", "first", "second", "first", "second");
+        let mut table = Table::new(["first and second", "first", "second", "share of the first"]).right([1, 2]);
         for (setting, series) in self.settings.iter().zip(&self.series) {
             let [one, other] = &setting.streams[..] else { continue };
             let of = |nth: usize| move |block: &Block| block.goodput.get(nth).map(|rate| rate.0);
             let share = |block: &Block| Some(100.0 * block.goodput[0].0 / (block.goodput[0].0 + block.goodput[1].0));
             let share = match rounds::difference(&series.values(share)) {
-                Some(of) => format!("{:.0} % ({:.0} .. {:.0})", of.median, of.low.max(0.0), of.high.min(100.0)),
+                Some(of) => format!("{:.0} % ({})", of.median, of.range(|end| format!("{:.0}", end.clamp(0.0, 100.0)))),
                 None => "too few rounds".to_owned(),
             };
             let values = |nth| middle(&series.values(of(nth)));
-            page += &format!("  {:>10} and {:<10}  {:>12}  {:>12}  {share}\n", one, other, values(0), values(1));
+            table.row([format!("{one} and {other}"), values(0), values(1), share]);
         }
+        page += &table.text(width);
         for failure in self.series.iter().flat_map(|series| &series.failures) {
             page += &format!("  failed: {failure}\n");
         }
@@ -410,7 +412,7 @@ impl Findings {
 }
 
 fn middle(values: &[f64]) -> String {
-    experiment::statistics::median(values).map_or("-".to_owned(), |value| format!("{:.1} Mbit/s", value * 8.0 / 1e6))
+    experiment::statistics::median(values).map_or("-".to_owned(), |value| figure::digits(value * 8.0 / 1e6) + " Mbit/s")
 }
 
 #[cfg(test)]
@@ -445,7 +447,7 @@ mod tests {
             assert!(sum > 1e5 && sum < 1.1 * wire.rate.0, "{setting:?}: {block:?}");
             assert_eq!(block.lost > 0, setting.loss > 0.0, "{setting:?}: {block:?}");
         }
-        let page = findings.page();
+        let page = findings.page(100);
         assert!(page.contains("100 Mbit/s") && page.contains("engine-udp and engine-udp"), "{page}");
     }
 }

@@ -20,7 +20,7 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// A tick's value without needless zeros: `10 µs`, not `10.0 µs`.
+    /// A tick's value without needless zeros: `10 us`, not `10.0 us`.
     pub fn tick(&self, value: f64) -> String {
         let text = (self.write)(value);
         let (number, unit) = text.split_once(' ').map_or((text.as_str(), ""), |(number, unit)| (number, unit));

@@ -1,28 +1,28 @@
 //! A checkup as a page of text.
 
-use std::fmt;
+use machine::text::folded;
 
 use crate::check::{Check, State};
 use crate::{Checkup, Section};
 
-const WIDTH: usize = 100;
 const NAME: usize = 18;
 const WORD: usize = 14;
 
-/// As wide on every terminal, so that it can be kept and compared.
-impl fmt::Display for Checkup {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        paragraph(f, "", &self.machine)?;
+impl Checkup {
+    /// The page, in so many columns.
+    pub fn page(&self, width: usize) -> String {
+        let mut page = folded("", &self.machine, 0, width);
         for Section { title, checks } in &self.sections {
-            writeln!(f, "\n{title}")?;
+            page += &format!("\n{title}\n");
             for check in checks {
-                paragraph(f, &format!("  {:<NAME$}{:<WORD$}", check.name, check.state.word()), &text(check))?;
+                let head = format!("  {:<NAME$}{:<WORD$}", check.name, check.state.word());
+                page += &folded(&head, &text(check), head.chars().count(), width);
             }
         }
         let all = self.sections.iter().flat_map(|section| &section.checks);
         let usable = all.clone().filter(|check| check.state == State::Yes).count();
-        writeln!(f)?;
-        paragraph(f, "", &format!("{usable} of {} can be used. `plimsoll machine` describes the machine.", all.count()))
+        let sum = format!("{usable} of {} can be used. `plimsoll machine` describes the machine.", all.count());
+        page + "\n" + &folded("", &sum, 0, width)
     }
 }
 
@@ -32,25 +32,4 @@ fn text(check: &Check) -> String {
         None => format!("{gives} ({found})"),
         Some(next) => format!("{found}. Costs: {cost}. Next: {next}"),
     }
-}
-
-/// `first`, then the words of `text`, wrapped under themselves. An archive is untrusted text: control characters,
-/// which could drive the terminal, are replaced.
-fn paragraph(f: &mut fmt::Formatter<'_>, first: &str, text: &str) -> fmt::Result {
-    let printable = |c: char| if c.is_control() && !c.is_whitespace() { char::REPLACEMENT_CHARACTER } else { c };
-    let indent = first.chars().count();
-    let mut line = first.to_owned();
-    for word in text.split_whitespace() {
-        let word: String = word.chars().map(printable).collect();
-        let used = line.chars().count();
-        if used > indent && used + 1 + word.chars().count() > WIDTH {
-            writeln!(f, "{}", line.trim_end())?;
-            line = " ".repeat(indent);
-        }
-        if line.chars().count() > indent {
-            line.push(' ');
-        }
-        line.push_str(&word);
-    }
-    writeln!(f, "{}", line.trim_end())
 }

@@ -53,19 +53,11 @@ pub fn of(silence: &Silence) -> Vec<String> {
     if let Some(words) = silence.chosen() {
         causes.push(format!("'{words}' of --mpirun-args chooses another transport. Next: leave it out"));
     }
-    match *code {
-        0 => {}
-        // As shells count.
-        129..=192 => causes.push(format!(
-            "the job ended with exit code {code}, as by signal {}, and ranks report in MPI_Finalize. Next: let it end by itself",
-            code - 128
-        )),
-        _ => causes.push(format!(
-            "the job ended with exit code {code}, maybe before MPI was up, and ranks report in MPI_Finalize. Next: see what it \
-             said above"
-        )),
+    // As shells count: a job that a signal ended needs no cause.
+    if matches!(*code, 1..=128 | 193..) {
+        causes.push("ranks report in MPI_Finalize, which they did not reach. Next: see what it said above".to_owned());
     }
-    if causes.is_empty() {
+    if causes.is_empty() && *code == 0 {
         let watch = match installation.family {
             Family::OpenMpi => "--mpirun-args '--mca mtl_base_verbose 100 --mca pml_base_verbose 100'",
             Family::Mpich => "MPIR_CVAR_DEBUG_SUMMARY=1",
@@ -114,7 +106,7 @@ mod tests {
         assert!(is_telling(ofi, &[], 0, 0));
         assert!(!is_telling(ofi, &[], 130, 0) && !is_telling(ofi, &[], 7, 0) && !is_telling(ofi, &[], 0, 2));
         assert!(is_telling(Some("ch4:ucx"), &[], 130, 0) && is_telling(ofi, &other, 7, 0));
-        assert!(causes(Family::Mpich, ofi, &[], 130, 0)[0].contains("as by signal 2"));
+        assert!(causes(Family::Mpich, ofi, &[], 130, 0).is_empty());
     }
 
     #[test]
@@ -122,7 +114,7 @@ mod tests {
         let causes_of = |device, options: &[&str], code| causes(Family::Mpich, device, options, code, 0);
         assert!(causes_of(Some("ch4:ucx"), &[], 0)[0].contains("built without libfabric (--with-device=ch4:ucx)"));
         assert!(causes_of(Some("ch4:ofi"), &[], 0)[0].contains("did not take the provider"));
-        assert!(causes_of(Some("ch4:ofi"), &[], 13)[0].contains("exit code 13"));
+        assert!(causes_of(Some("ch4:ofi"), &[], 13)[0].contains("MPI_Finalize, which they did not reach"));
         let forced = causes(Family::OpenMpi, None, &["--map-by", "core", "--mca", "pml", "ob1"], 0, 0);
         assert_eq!(forced, ["'--mca pml ob1' of --mpirun-args chooses another transport. Next: leave it out"]);
         assert!(causes(Family::OpenMpi, None, &["--tag-output"], 0, 2)[0].starts_with("2 report lines"));

@@ -198,7 +198,7 @@ mod tests {
         assert!(steady(full, near).is_ok() && steady(full, None).is_ok() && steady(None, low).is_ok());
         let failure = steady(full, low).unwrap_err();
         assert_eq!(failure.cause, Cause::ClockChanged);
-        assert!(failure.to_string().contains("3.80 GHz before the run, 1.90 GHz after it"), "{failure}");
+        assert!(failure.to_string().contains("3.8 GHz before the run, 1.9 GHz after it"), "{failure}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use linux::lab::{Lab, Options};
-use linux::output::tell;
+use linux::output::{self, tell};
 use linux::relay::Relay;
 use machine::quota::Quota;
 use machine::seat::Seats;
@@ -247,6 +247,7 @@ pub fn run(request: &Request, target: Target) -> Result<Ended> {
         placement: request.placement.to_string(),
         semantics: request.semantics,
         dilation: request.dilation,
+        code,
     };
     if let Some(file) = &request.report {
         let text = serde_json::to_string_pretty(&reports).map_err(|e| Fault::because("reports", e, "report it"))?;
@@ -278,7 +279,7 @@ pub fn run(request: &Request, target: Target) -> Result<Ended> {
             Silence { installation: &installation, options: &request.options, code, damaged: reports.damaged };
         tell(&summary::nothing(&subject, silence.is_telling(), &diagnosis::of(&silence)));
     } else if !request.quiet {
-        tell(&summary::page(&subject, &reports));
+        tell(&summary::page(&subject, &reports, output::width()));
     }
     Ok(Ended { code, elapsed, reports })
 }

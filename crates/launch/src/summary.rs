@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use comfy_table::{CellAlignment, Table, presets};
 use machine::count::{self, grouped};
-use machine::{Bytes, Dilation};
+use machine::text::Table;
+use machine::{Dilation, figure};
 
 use crate::carrier::Semantics;
 use crate::report::{Port, Report, Reports};
@@ -22,19 +22,34 @@ pub struct Subject {
     pub semantics: Semantics,
     /// How many times as long the engine's work was to take.
     pub dilation: Dilation,
+    /// The job's exit code.
+    pub code: u8,
 }
 
-/// The page where at least one rank reported.
-pub fn page(subject: &Subject, reports: &Reports) -> String {
+/// How a job ended that did not end well.
+fn ended(code: u8) -> String {
+    match code {
+        // As shells count: Ctrl-C.
+        130 => "you ended it".to_owned(),
+        129..=192 => format!("signal {} ended it", code - 128),
+        _ => format!("it failed with exit code {code}"),
+    }
+}
+
+/// The page where at least one rank reported, its table in so many columns.
+pub fn page(subject: &Subject, reports: &Reports, width: usize) -> String {
     let (reported, ranks) = (reports.ranks(), count::of(subject.ranks.into(), "rank"));
     let mut page = match reported >= subject.ranks as usize {
         true => format!("plimsoll carried it: {ranks} under {}\n", subject.mpi),
         false => format!("plimsoll: {reported} of {ranks} under {} REPORTED\n", subject.mpi),
     };
-    page += &table(reports);
+    page += &table(reports).text(width);
     let mut notes = Vec::new();
     if reported < subject.ranks as usize {
-        notes.push("ranks that did not report were killed, or did not end MPI by MPI_Finalize".to_owned());
+        notes.push(match subject.code {
+            0 => "ranks that did not report were killed, or did not end MPI by MPI_Finalize".to_owned(),
+            code => format!("{}: ranks that did not report had not reached MPI_Finalize", ended(code)),
+        });
     }
     if !reports.carried() {
         notes.push("no packet moved: the ranks did not talk to each other".to_owned());
@@ -56,14 +71,18 @@ pub fn page(subject: &Subject, reports: &Reports) -> String {
 /// The page where no rank did: `causes` as [`crate::diagnosis::of`] found them. `is_telling`: whether that means that the
 /// engine did not carry the messages.
 pub fn nothing(subject: &Subject, is_telling: bool, causes: &[String]) -> String {
-    let (ranks, mpi) = (subject.ranks, &subject.mpi);
-    let mut page = match is_telling {
-        true => format!(
+    let Subject { mpi, ranks, placement, code, .. } = subject;
+    let mut page = match (is_telling, code) {
+        (true, _) => format!(
             "plimsoll did NOT carry it: no rank of {ranks} under {mpi} reported. Its messages went another way, or nowhere\n"
         ),
-        false => {
+        (false, 0) => {
             format!("plimsoll: what carried it is NOT known: no rank of {ranks} under {mpi} left a whole report\n")
         }
+        (false, code) => format!(
+            "plimsoll: {} before its ranks said what carried their messages until then; the engine at {placement} was asked for\n",
+            ended(*code)
+        ),
     };
     for cause in causes {
         page += &format!("  {cause}\n");
@@ -71,21 +90,10 @@ pub fn nothing(subject: &Subject, is_telling: bool, causes: &[String]) -> String
     page
 }
 
-fn table(reports: &Reports) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
-    table.set_header([
-        "rank",
-        "host",
-        "placement",
-        "port",
-        "peers",
-        "packets out",
-        "bytes",
-        "packets in",
-        "bytes",
-        "fetched",
-    ]);
+fn table(reports: &Reports) -> Table {
+    let header =
+        ["rank", "host", "placement", "port", "peers", "packets out", "bytes", "packets in", "bytes", "fetched"];
+    let mut table = Table::new(header).right(4..10);
     for report in reports.endpoints.iter().take(LISTED) {
         let ran = if report.ran.is_empty() { "unknown".to_owned() } else { report.ran.clone() };
         let stretched = report.dilated.map_or(String::new(), |dilated| format!(", dilated {}", dilated.asked));
@@ -96,7 +104,7 @@ fn table(reports: &Reports) -> String {
             row(&mut table, std::mem::take(&mut first), port);
         }
         if !first[0].is_empty() {
-            table.add_row(first);
+            table.row(first);
         }
     }
     if reports.endpoints.len() > 1 {
@@ -108,12 +116,7 @@ fn table(reports: &Reports) -> String {
             row(&mut table, std::mem::take(&mut first), sum);
         }
     }
-    for column in 4..10 {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+    table
 }
 
 fn name(report: &Report) -> String {
@@ -125,16 +128,13 @@ fn row(table: &mut Table, first: [String; 3], port: &Port) {
     row.extend([port.port.clone(), grouped(port.peers)]);
     row.extend([grouped(port.packets_sent), rounded(port.bytes_sent)]);
     row.extend([grouped(port.packets_received), rounded(port.bytes_received), rounded(port.bytes_fetched)]);
-    table.add_row(row);
+    table.row(row);
 }
 
-/// Bytes to three digits.
+/// Bytes to four digits.
 fn rounded(bytes: u64) -> String {
-    let scaled = [("GiB", 30), ("MiB", 20), ("KiB", 10)].into_iter().find(|(_, shift)| bytes >= 1 << shift);
-    match scaled {
-        Some((unit, shift)) => format!("{:.1} {unit}", bytes as f64 / f64::from(1u32 << shift)),
-        None => Bytes(bytes).to_string(),
-    }
+    const K: f64 = 1024.0;
+    figure::scaled(bytes as f64, &[(1.0, "B"), (K, "KiB"), (K * K, "MiB"), (K * K * K, "GiB")])
 }
 
 /// Counters of all ranks together; those that stayed at 0 prove nothing and are left out.
@@ -185,8 +185,8 @@ fn divided(reports: &Reports) -> Option<String> {
         false => String::new(),
     };
     Some(format!(
-        "CPU time of the ranks {:.2} s: application and MPI {:.1} %, protocol {:.1} %{adapter}, polls in vain {:.1} %",
-        whole / 1e9,
+        "CPU time of the ranks {}: application and MPI {:.1} %, protocol {:.1} %{adapter}, polls in vain {:.1} %",
+        figure::nanoseconds(whole),
         share(|of| of.outside),
         share(|of| of.protocol),
         share(|of| of.waiting)
@@ -256,6 +256,7 @@ mod tests {
             placement: "core:1".into(),
             semantics: Semantics::Matched,
             dilation: Dilation::NONE,
+            code: 0,
         }
     }
 
@@ -276,10 +277,10 @@ mod tests {
         let expected = "\
 plimsoll carried it: 2 ranks under Open MPI 4.1.4
  rank  host        placement  port  peers  packets out    bytes  packets in    bytes  fetched
- 0     plimsoll-a  core:1     shm       1        1,200  9.4 KiB       1,100  8.6 KiB  2.0 MiB
- 1     plimsoll-b  app        shm       1        1,100  8.6 KiB       1,200  9.4 KiB      0 B
+ 0     plimsoll-a  core:1     shm       1        1,200  9.375 KiB       1,100  8.594 KiB  2 MiB
+ 1     plimsoll-b  app        shm       1        1,100  8.594 KiB       1,200  9.375 KiB      0 B
                               udp       1            3    300 B           0      0 B      0 B
- sum                          shm       2        2,300  18.0 KiB       2,300  18.0 KiB  2.0 MiB
+ sum                          shm       2        2,300  17.97 KiB       2,300  17.97 KiB  2 MiB
                               udp       1            3    300 B           0      0 B      0 B
   evidence: messages copied once out of the sender's memory 2, packets retransmitted 1, turns of the engine's core 1,500
   rank 1: asked for core:1, ran at app
@@ -287,12 +288,20 @@ plimsoll carried it: 2 ranks under Open MPI 4.1.4
 ";
         let squeeze =
             |text: &str| text.lines().map(|l| l.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>();
-        assert_eq!(squeeze(&page(&subject(), &reports(&[RANK_1, RANK_0]))), squeeze(expected));
+        assert_eq!(squeeze(&page(&subject(), &reports(&[RANK_1, RANK_0]), 100)), squeeze(expected));
+    }
+
+    #[test]
+    fn the_table_keeps_to_its_columns() {
+        for width in [40, 80, 200] {
+            let table = table(&reports(&[RANK_0, RANK_1])).text(width);
+            assert!(table.lines().all(|line| line.chars().count() <= width), "{width}: {table}");
+        }
     }
 
     #[test]
     fn a_rank_that_did_not_report_is_missed() {
-        let page = page(&subject(), &reports(&[RANK_0, "{"]));
+        let page = page(&subject(), &reports(&[RANK_0, "{"]), 100);
         assert!(page.starts_with("plimsoll: 1 of 2 ranks under Open MPI 4.1.4 REPORTED\n"), "{page}");
         assert!(
             page.contains("did not end MPI by MPI_Finalize") && page.contains("1 report line came mixed"),
@@ -312,9 +321,22 @@ plimsoll carried it: 2 ranks under Open MPI 4.1.4
         }
     }
 
+    /// Whoever ended it knows; who failed has said why.
+    #[test]
+    fn a_job_that_was_ended_or_failed_accuses_nobody() {
+        for (code, said) in [(130, "you ended it"), (143, "signal 15 ended it"), (7, "it failed with exit code 7")] {
+            let subject = Subject { code, ..subject() };
+            let none = nothing(&subject, false, &[]);
+            assert!(none.starts_with(&format!("plimsoll: {said} before its ranks said")), "{none}");
+            assert!(none.ends_with("the engine at core:1 was asked for\n") && !none.contains("NOT"), "{none}");
+            let some = page(&subject, &reports(&[RANK_0]), 100);
+            assert!(some.contains(&format!("  {said}: ranks that did not report")), "{some}");
+        }
+    }
+
     #[test]
     fn an_idle_job_says_so() {
-        let page = page(&subject(), &reports(&[r#"{"rank":0,"process":1}"#, r#"{"rank":1,"process":2}"#]));
+        let page = page(&subject(), &reports(&[r#"{"rank":0,"process":1}"#, r#"{"rank":1,"process":2}"#]), 100);
         assert!(page.contains("no packet moved"), "{page}");
     }
 
@@ -328,9 +350,10 @@ plimsoll carried it: 2 ranks under Open MPI 4.1.4
         };
         let adapter = r#","semantics":"queue-pair","adapter":{"nanoseconds":200000000,"idle_nanoseconds":100000000}"#;
         let lines = [rank(0, adapter), rank(1, adapter)];
-        let of = |lines: &[String]| page(&subject(), &reports(&lines.iter().map(String::as_str).collect::<Vec<_>>()));
+        let of =
+            |lines: &[String]| page(&subject(), &reports(&lines.iter().map(String::as_str).collect::<Vec<_>>()), 100);
         let queue_pairs = of(&lines);
-        let expected = "CPU time of the ranks 2.00 s: application and MPI 40.0 %, protocol 30.0 %, emulated adapter 20.0 % \
+        let expected = "CPU time of the ranks 2 s: application and MPI 40.0 %, protocol 30.0 %, emulated adapter 20.0 % \
             (a device's on real hardware), polls in vain 10.0 %";
         assert!(queue_pairs.contains(expected), "{queue_pairs}");
         assert!(queue_pairs.contains("all ranks: asked for semantics matched, ran queue-pair"), "{queue_pairs}");
@@ -342,6 +365,6 @@ plimsoll carried it: 2 ranks under Open MPI 4.1.4
 
     #[test]
     fn numbers_for_readers() {
-        assert_eq!([0, 1023, 1536, 5 << 30].map(rounded), ["0 B", "1023 B", "1.5 KiB", "5.0 GiB"]);
+        assert_eq!([0, 1023, 1536, 5 << 30].map(rounded), ["0 B", "1023 B", "1.5 KiB", "5 GiB"]);
     }
 }

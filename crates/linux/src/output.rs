@@ -4,7 +4,9 @@ use std::fs;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::Path;
 
-use machine::{Fault, Result};
+use machine::{Fault, Result, text};
+
+use crate::terminal;
 
 /// Refuses to write what is for a program, `what`, to a person's terminal. `option` names a file instead.
 pub fn not_to_a_terminal(what: &str, option: &str) -> Result<()> {
@@ -13,6 +15,34 @@ pub fn not_to_a_terminal(what: &str, option: &str) -> Result<()> {
     }
     let next = format!("name a file with {option}, or redirect standard output (> FILE, | less)");
     Err(Fault::new("standard output", format!("it is a terminal, and {what} is for a program to read"), next))
+}
+
+/// Columns that a reader asked for: those of the terminal that standard output is, or of the variable COLUMNS.
+fn asked() -> Option<usize> {
+    let variable = || -> Option<usize> { std::env::var("COLUMNS").ok()?.parse().ok() };
+    terminal::columns().or_else(variable).map(|columns| columns.clamp(40, 140))
+}
+
+/// Columns of a page: as a reader asked for, else 100.
+pub fn width() -> usize {
+    asked().unwrap_or(100)
+}
+
+/// Whether `stream` may have bold and colour: a terminal that knows them, of a reader who did not refuse them.
+pub fn colour(stream: &impl IsTerminal) -> bool {
+    let refused = std::env::var_os("NO_COLOR").is_some_and(|refusal| !refusal.is_empty());
+    stream.is_terminal() && !refused && std::env::var_os("TERM").is_none_or(|terminal| terminal != "dumb")
+}
+
+/// Prints a page to standard output, its lines broken where a reader asked for fewer columns: where a program reads, a line is whole.
+///
+/// # Errors
+/// As of [`print`].
+pub fn page(page: &str) -> Result<()> {
+    match asked() {
+        Some(width) => print(&text::fitted(page, width)),
+        None => print(page),
+    }
 }
 
 /// Writes a file whole or not at all, also for who reads at that moment.

@@ -18,6 +18,7 @@ pub mod cpuset;
 pub mod description;
 mod dilation;
 pub mod fault;
+pub mod figure;
 pub mod frequency;
 pub mod interface;
 #[cfg(unix)]
@@ -44,6 +45,7 @@ pub mod site;
 pub mod source;
 pub mod spelling;
 pub mod steering;
+pub mod text;
 pub mod topology;
 
 pub use body::BodyKind;

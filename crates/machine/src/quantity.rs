@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::fault::Fault;
+use crate::figure;
 
 macro_rules! sums_and_differences {
     ($name:ident) => {
@@ -214,65 +215,30 @@ impl FromStr for Bytes {
     }
 }
 
+/// A quantity in the unit that fits, padded as asked.
+macro_rules! displayed {
+    ($name:ident, $steps:expr) => {
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&figure::scaled(self.0, &$steps))
+            }
+        }
+    };
+}
+
+displayed!(BytesPerSecond, [(1.0, "B/s"), (1e3, "kB/s"), (1e6, "MB/s"), (1e9, "GB/s")]);
+displayed!(Joules, [(1e-3, "mJ"), (1.0, "J"), (1e3, "kJ"), (1e6, "MJ")]);
+displayed!(Watts, [(1e-3, "mW"), (1.0, "W"), (1e3, "kW"), (1e6, "MW")]);
+
 impl fmt::Display for Nanoseconds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = match self.0 {
-            n if n < 10_000 => format!("{n} ns"),
-            n if n < 10_000_000 => format!("{:.1} us", n as f64 / 1e3),
-            n if n < 10_000_000_000 => format!("{:.1} ms", n as f64 / 1e6),
-            n => format!("{:.1} s", n as f64 / 1e9),
-        };
-        f.pad(&text)
+        f.pad(&figure::nanoseconds(self.0 as f64))
     }
 }
 
 impl fmt::Display for Hertz {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = match self.0 {
-            h if h >= 1_000_000_000 => format!("{:.2} GHz", h as f64 / 1e9),
-            h if h >= 1_000_000 => format!("{:.0} MHz", h as f64 / 1e6),
-            h => format!("{h} Hz"),
-        };
-        f.pad(&text)
-    }
-}
-
-impl fmt::Display for BytesPerSecond {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = match self.0 {
-            r if r >= 1e9 => format!("{:.2} GB/s", r / 1e9),
-            r if r >= 1e6 => format!("{:.1} MB/s", r / 1e6),
-            r if r >= 1e3 => format!("{:.1} kB/s", r / 1e3),
-            r => format!("{r:.1} B/s"),
-        };
-        f.pad(&text)
-    }
-}
-
-/// Three digits that count, or four before the point.
-fn scaled(value: f64, unit: &str) -> String {
-    let (value, prefix) = match value.abs() {
-        v if v >= 1e7 => (value / 1e6, "M"),
-        v if v >= 1e4 => (value / 1e3, "k"),
-        v if v >= 1.0 || v == 0.0 => (value, ""),
-        _ => (value * 1e3, "m"),
-    };
-    match value.abs() {
-        v if v >= 100.0 => format!("{value:.0} {prefix}{unit}"),
-        v if v >= 10.0 => format!("{value:.1} {prefix}{unit}"),
-        _ => format!("{value:.2} {prefix}{unit}"),
-    }
-}
-
-impl fmt::Display for Joules {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&scaled(self.0, "J"))
-    }
-}
-
-impl fmt::Display for Watts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&scaled(self.0, "W"))
+        f.pad(&figure::scaled(self.0 as f64, &[(1.0, "Hz"), (1e3, "kHz"), (1e6, "MHz"), (1e9, "GHz")]))
     }
 }
 
@@ -315,7 +281,7 @@ mod tests {
     #[test]
     fn a_small_rate_is_no_zero() {
         let rates = [2.5e9, 12_300.0, 12.0].map(|rate| BytesPerSecond(rate).to_string());
-        assert_eq!(rates, ["2.50 GB/s", "12.3 kB/s", "12.0 B/s"]);
+        assert_eq!(rates, ["2.5 GB/s", "12.3 kB/s", "12 B/s"]);
     }
 
     #[test]
@@ -325,7 +291,7 @@ mod tests {
         assert_eq!(Joules(3.0).over(Nanoseconds(0)), None);
         assert_eq!(Watts(250.0).during(Nanoseconds(2_000_000_000)), Joules(500.0));
         let printed = [0.0, 0.0042, 1.5, 42.25, 418.0, 12_345.0, 7.2e7].map(|j| Joules(j).to_string());
-        assert_eq!(printed, ["0.00 J", "4.20 mJ", "1.50 J", "42.2 J", "418 J", "12.3 kJ", "72.0 MJ"]);
+        assert_eq!(printed, ["0 J", "4.2 mJ", "1.5 J", "42.25 J", "418 J", "12.35 kJ", "72 MJ"]);
     }
 
     #[test]

@@ -185,7 +185,7 @@ mod tests {
         );
         let note = watch.note(&source).unwrap();
         assert!(
-            note.contains("it stopped the processes 37 times for 1900.0 ms in all") && note.contains("Next: "),
+            note.contains("it stopped the processes 37 times for 1.9 s in all") && note.contains("Next: "),
             "{note}"
         );
         // With one core nothing of it can be used up.

@@ -158,7 +158,7 @@ fn a_channel_without_room_says_so_and_room_that_comes_is_taken() {
     let mut caller = Caller::new(near);
     let pending: Vec<_> = (0..4).map(|n| DOUBLER.double(n).over(&mut caller).unwrap()).collect();
     assert!(DOUBLER.double(4).over(&mut caller).unwrap_err().cause().contains("no room"));
-    assert!(caller.send(&DOUBLER.double(4), SOON, || {}).unwrap_err().cause().contains("no room for 2000.0 us"));
+    assert!(caller.send(&DOUBLER.double(4), SOON, || {}).unwrap_err().cause().contains("no room for 2 ms"));
     let fifth = caller.send(&DOUBLER.double(4), AMPLE, || {
         for (header, number) in taken(&mut far) {
             answer(&mut far, header, Kind::Reply, &doubled(number));

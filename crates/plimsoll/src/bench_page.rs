@@ -2,16 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use comfy_table::{CellAlignment, Table, presets};
 use experiment::clocks;
 use experiment::comparison::Paired;
 use experiment::cost::cpu_per_message;
-use experiment::findings::Interval;
 use experiment::nearness;
 use experiment::point::{Metric, PointSpec};
 use experiment::sample::Sample;
 use experiment::statistics::median_interval;
-use machine::{Reading, count};
+use machine::text::Table;
+use machine::{Reading, count, figure};
 use serde::Serialize;
 
 /// A point and its blocks so far.
@@ -21,15 +20,13 @@ pub struct Measured {
     pub samples: Vec<Sample>,
 }
 
-/// The page of a bench that was to have `rounds`: `compared` points beside each other at each size.
-pub fn page(measured: &[Measured], compared: usize, rounds: u32) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
+/// The page of a bench that was to have `rounds`: `compared` points beside each other at each size, in `width` columns.
+pub fn page(measured: &[Measured], compared: usize, rounds: u32, width: usize) -> String {
     let mut header = vec!["size", "stack", "median", "95 % interval", "CPU/message"];
     if compared > 1 {
         header.push("over the first");
     }
-    table.set_header(header);
+    let mut table = Table::new(header).right([0, 2, 3, 4, 5]);
     for points in measured.chunks(compared.max(1)) {
         for point in points {
             let mut row = vec![point.spec.size.to_string(), point.spec.contender().to_string()];
@@ -37,19 +34,13 @@ pub fn page(measured: &[Measured], compared: usize, rounds: u32) -> String {
             if compared > 1 {
                 row.push(against(point, &points[0]));
             }
-            table.add_row(row);
+            table.row(row);
         }
     }
-    for column in (0..table.column_count()).filter(|column| *column != 1) {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    let lines: Vec<_> = table.lines().map(|line| line.trim_end().to_owned()).collect();
     let pattern = measured[0].spec.pattern;
     let what = measure_of(pattern.metric());
     let rounds = rounds_done(measured, rounds);
-    let mut page = format!("{pattern}: {what}, {rounds}, path {}\n{}\n", measured[0].spec.path, lines.join("\n"));
+    let mut page = format!("{pattern}: {what}, {rounds}, path {}\n{}", measured[0].spec.path, table.text(width));
     for (title, lines) in [("threads", threads(measured)), ("cores", cores_at_work(measured))] {
         if !lines.is_empty() {
             page += &format!("\n{title}\n{}\n", lines.join("\n"));
@@ -100,14 +91,13 @@ fn in_words(point: &Measured) -> [String; 3] {
         None => ("-".to_owned(), "-".to_owned()),
     };
     let costs: Vec<f64> = point.samples.iter().filter_map(|s| cpu_per_message(s).value().copied()).collect();
-    let cost = median_interval(&costs).map_or("-".to_owned(), |i| format!("{:.0} ns", i.median));
+    let cost = median_interval(&costs).map_or("-".to_owned(), |i| figure::nanoseconds(i.median));
     [median, interval, cost]
 }
 
 pub fn quantity(metric: Metric, value: f64) -> String {
     match metric {
-        Metric::HalfRoundTrip if value < 1000.0 => format!("{value:.1} ns"),
-        Metric::HalfRoundTrip => format!("{:.2} us", value / 1e3),
+        Metric::HalfRoundTrip => figure::nanoseconds(value),
         Metric::BytesPerSecond => machine::BytesPerSecond(value).to_string(),
         Metric::MessagesPerSecond => bench::mpi::pattern::rate(value),
     }
@@ -141,7 +131,9 @@ fn threads(measured: &[Measured]) -> Vec<String> {
         }
         let parts: Vec<_> = roles
             .into_iter()
-            .filter_map(|((end, role), costs)| Some(format!("{end} {role} {:.0} ns", median_interval(&costs)?.median)))
+            .filter_map(|((end, role), costs)| {
+                Some(format!("{end} {role} {}", figure::nanoseconds(median_interval(&costs)?.median)))
+            })
             .collect();
         if !parts.is_empty() {
             lines.push(format!("  {} {}: {} a message", point.spec.size, point.spec.contender(), parts.join(", ")));
@@ -182,11 +174,11 @@ fn cores_at_work(measured: &[Measured]) -> Vec<String> {
                 let whose = if *away { "the peer's " } else { "" };
                 let per = |count: u64| count as f64 * scale;
                 format!(
-                    "{whose}core {core}: {:.1} rx and {:.1} tx softirqs taking {:.1} us, {:.1} interrupts",
-                    per(*rx),
-                    per(*tx),
-                    per(*time) / 1e3,
-                    per(*interrupts)
+                    "{whose}core {core}: {} rx and {} tx softirqs taking {}, {} interrupts",
+                    figure::digits(per(*rx)),
+                    figure::digits(per(*tx)),
+                    figure::nanoseconds(per(*time)),
+                    figure::digits(per(*interrupts))
                 )
             })
             .collect();
@@ -213,13 +205,11 @@ pub fn notes(measured: &[Measured]) -> Vec<String> {
     let overheads: Vec<f64> = measured
         .iter()
         .flat_map(|point| &point.samples)
-        .filter_map(|sample| sample.accounting.as_ref().map(|accounting| accounting.overhead.0 as f64 / 1e3))
+        .filter_map(|sample| sample.accounting.as_ref().map(|accounting| accounting.overhead.0 as f64))
         .collect();
-    if measured.iter().any(|point| (2..Interval::FEWEST).contains(&point.samples.len())) {
-        notes.push(format!("of fewer than {} rounds the range stands in place of an interval", Interval::FEWEST));
-    }
     if let Some(i) = median_interval(&overheads) {
-        notes.push(format!("accounting itself took {:.0} us a block, outside its measured time", i.median));
+        let took = figure::nanoseconds(i.median);
+        notes.push(format!("accounting itself took {took} a block, outside its measured time"));
     }
     for point in measured {
         let lost: u64 = point.samples.iter().map(|sample| sample.lost).sum();

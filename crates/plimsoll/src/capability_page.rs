@@ -6,12 +6,12 @@ use machine::count;
 use profile::terminal::capability;
 
 /// The page of a map that was taken over `seconds`.
-pub fn page(map: &CapabilityMap, seconds: f64) -> String {
+pub fn page(map: &CapabilityMap, seconds: f64, width: usize) -> String {
     let cores = count::of(map.cores.len() as u64, "core");
     let fastest = map.fastest.value().map(|clock| format!("; 100 % of the clock are {clock}")).unwrap_or_default();
     let (table, remarks) = capability::table(&map.cores);
     let mut page = format!("{cores} over {} s{fastest}\n\n", number::digits(seconds));
-    table.lines().for_each(|line| page += &format!("{}\n", line.trim_end()));
+    page += &table.text(width);
     for host in &map.silent {
         page += &format!("{}  not looked at: {}\n", host.host, host.reason);
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use comfy_table::{CellAlignment, Table, presets};
+use machine::text::{Table, folded};
 use machine::{Fault, Result};
 use whatif::claims::Calibration;
 use whatif::claims::judge::{Against, Judged, Judgement};
@@ -11,9 +11,6 @@ use whatif::claims::open::{BreakEven, CORES, Scaling};
 use whatif::claims::power::Trade;
 use whatif::claims::rows::{Contradiction, Published, Range, Row};
 use whatif::claims::statement::{Interval, Null, Statement};
-
-/// Columns of the pages.
-const WIDTH: usize = 118;
 
 fn number(value: f64) -> String {
     match value.abs() {
@@ -86,44 +83,14 @@ fn best(judged: &Judged) -> Option<&Null> {
     best.map(|(null, _)| null)
 }
 
-/// `text` behind `head` in lines of at most [`WIDTH`], those after the first indented.
-pub(crate) fn folded(head: &str, text: &str, indent: usize) -> String {
-    let (mut page, mut line) = (String::new(), head.to_owned());
-    for word in text.split_whitespace() {
-        if line.chars().count() + word.chars().count() > WIDTH {
-            let _ = writeln!(page, "{}", line.trim_end());
-            line = " ".repeat(indent);
-        }
-        line += word;
-        line.push(' ');
-    }
-    page + line.trim_end() + "\n"
-}
-
-fn plain(header: &[&str], right: &[usize]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(header);
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 1));
-    }
-    for index in right {
-        table.column_mut(*index).expect("it has this column").set_cell_alignment(CellAlignment::Right);
-    }
-    table
-}
-
-fn lines(table: &Table) -> String {
-    table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
-}
-
 /// All figures that judge, then why some miss, what feeds, and where the papers contradict themselves.
-pub fn table(rows: &Calibration, judgement: &Judgement) -> String {
+pub fn table(rows: &Calibration, judgement: &Judgement, width: usize) -> String {
     let header = ["row", "figure", "published", "predicted", "is", "best simple rule", "model", "parameters"];
-    let mut table = plain(&header, &[]);
+    let mut table = Table::new(header);
     for judged in &judgement.judged {
         let (fitted, swept) = judged.prediction.counted();
         let counted = format!("{fitted}+{swept} of {}", judged.prediction.rows.len());
-        table.add_row([
+        table.row([
             judged.id.clone(),
             judged.prediction.quantity.clone(),
             clipped(&published(&judged.published), 22),
@@ -134,29 +101,28 @@ pub fn table(rows: &Calibration, judgement: &Judgement) -> String {
             if judged.scored.is_some() { counted } else { String::new() },
         ]);
     }
-    let mut page = "Figures that only judge. Modelled, not measured; *: by the model's form alone; parameters: fitted + swept, of rows read.\n\n".to_owned();
-    page += &lines(&table);
-    page.push('\n');
-    page += &summary(judgement);
+    let what = "Figures that only judge. Modelled, not measured; *: by the model's form alone; parameters: fitted + swept, of rows read.";
+    let mut page = format!("{}\n{}\n", folded("", what, 0, width), table.text(width));
+    page += &summary(judgement, width);
     page += "\nNotes\n";
     for judged in judgement.judged.iter().filter(|judged| !judged.note.is_empty()) {
-        page += &folded(&format!("{:<4}{}: ", judged.id, judged.prediction.quantity), &judged.note, 4);
+        page += &folded(&format!("{:<4}{}: ", judged.id, judged.prediction.quantity), &judged.note, 4, width);
     }
     page += "\nRows that feed\n";
     for row in rows.rows() {
         let figures: Vec<String> = row.values.iter().map(|(name, of)| format!("{name} {}", published(of))).collect();
-        page += &folded(&format!("{:<4}{:<10} ", row.id, row.usage.to_string()), &figures.join(", "), 15);
+        page += &folded(&format!("{:<4}{:<10} ", row.id, row.usage.to_string()), &figures.join(", "), 15, width);
     }
     page += "\nWhere the papers contradict themselves\n";
-    page += &judgement.contradictions.iter().map(contradiction).collect::<String>();
+    page += &judgement.contradictions.iter().map(|of| contradiction(of, width)).collect::<String>();
     page + "\nplimsoll claims ID explains a row; --power and --open are pages of their own.\n"
 }
 
-fn contradiction(of: &Contradiction) -> String {
-    folded(&format!("{}: ", of.rows.join(", ")), &format!("{}; but {}.", of.says, of.but), 4)
+fn contradiction(of: &Contradiction, width: usize) -> String {
+    folded(&format!("{}: ", of.rows.join(", ")), &format!("{}; but {}.", of.says, of.but), 4, width)
 }
 
-fn summary(judgement: &Judgement) -> String {
+fn summary(judgement: &Judgement, width: usize) -> String {
     let all = &judgement.judged;
     let with = |word: &str| all.iter().filter(|judged| verdict(judged).starts_with(word)).count();
     let constructed = all.iter().filter(|judged| judged.constructed).count();
@@ -188,6 +154,7 @@ fn summary(judgement: &Judgement) -> String {
             read.len(),
         ),
         0,
+        width,
     )
 }
 
@@ -195,15 +162,15 @@ fn summary(judgement: &Judgement) -> String {
 ///
 /// # Errors
 /// No row has this name.
-pub fn explain(id: &str, rows: &Calibration, judgement: &Judgement) -> Result<String> {
+pub fn explain(id: &str, rows: &Calibration, judgement: &Judgement, width: usize) -> Result<String> {
     let figures: Vec<&Judged> = judgement.judged.iter().filter(|judged| judged.id == id).collect();
     let mut page = String::new();
     if let Some(row) = rows.rows().iter().find(|row| row.id == id) {
-        page += &feeding(row, judgement);
+        page += &feeding(row, judgement, width);
     } else if let Some(first) = figures.first() {
         page += &format!("{id}  {}, paper {}, {}: only judges\n", first.quantity, first.paper, first.place);
-        page += &described(&first.conditions, &first.wording);
-        figures.iter().for_each(|judged| page += &figure(judged));
+        page += &described(&first.conditions, &first.wording, width);
+        figures.iter().for_each(|judged| page += &figure(judged, width));
     } else {
         let mut ids: Vec<&str> = rows.rows().iter().map(|row| row.id.as_str()).collect();
         ids.extend(judgement.judged.iter().map(|judged| judged.id.as_str()));
@@ -211,22 +178,22 @@ pub fn explain(id: &str, rows: &Calibration, judgement: &Judgement) -> Result<St
         return Err(Fault::new(id, "no row has this name", format!("choose one of {}", ids.join(", "))));
     }
     for of in judgement.contradictions.iter().filter(|of| of.rows.iter().any(|row| row == id)) {
-        page += &format!("\nContradiction. {}", contradiction(of));
+        page += &format!("\nContradiction. {}", contradiction(of, width));
     }
     Ok(page)
 }
 
-fn described(conditions: &str, wording: &str) -> String {
-    let mut page = folded("", &format!("'{wording}'"), 0);
+fn described(conditions: &str, wording: &str, width: usize) -> String {
+    let mut page = folded("", &format!("'{wording}'"), 0, width);
     if !conditions.is_empty() {
-        page += &folded("", conditions, 0);
+        page += &folded("", conditions, 0, width);
     }
     page
 }
 
-fn feeding(row: &Row, judgement: &Judgement) -> String {
+fn feeding(row: &Row, judgement: &Judgement, width: usize) -> String {
     let mut page = format!("{}  {}, paper {}, {}: {}\n", row.id, row.quantity, row.paper, row.place, row.usage);
-    page += &described(&row.conditions, &row.wording);
+    page += &described(&row.conditions, &row.wording, width);
     for (name, of) in &row.values {
         let _ = writeln!(page, "  {name:<28} {}", published(of));
     }
@@ -234,15 +201,15 @@ fn feeding(row: &Row, judgement: &Judgement) -> String {
     let read_by: Vec<&str> = read_by.map(|judged| judged.prediction.quantity.as_str()).collect();
     match read_by.is_empty() {
         true => page + "Read by no prediction of a figure that judges.\n",
-        false => page + &folded("Read by the predictions of ", &format!("{}.", read_by.join(", ")), 4),
+        false => page + &folded("Read by the predictions of ", &format!("{}.", read_by.join(", ")), 4, width),
     }
 }
 
-fn figure(judged: &Judged) -> String {
+fn figure(judged: &Judged, width: usize) -> String {
     let prediction = &judged.prediction;
     let mut page = format!("\n{}\n  published   {}\n", prediction.quantity, published(&judged.published));
     let (Some(statement), Some(scored)) = (&prediction.says, &judged.scored) else {
-        return page + &folded("  no model    ", &prediction.model, 14);
+        return page + &folded("  no model    ", &prediction.model, 14, width);
     };
     let predicted = says(statement, &judged.published);
     let _ = writeln!(
@@ -270,7 +237,7 @@ fn figure(judged: &Judged) -> String {
             Some(Against::Same) | None => "no better",
         }
     );
-    page += &folded("  equation    ", &prediction.model, 14);
+    page += &folded("  equation    ", &prediction.model, 14, width);
     if !prediction.rows.is_empty() {
         let _ = writeln!(page, "  reads       {}", prediction.rows.join(", "));
     }
@@ -278,25 +245,26 @@ fn figure(judged: &Judged) -> String {
         let Range { low, high } = of.range;
         let range = interval(Interval { middle: (low + high) / 2.0, low, high });
         let how = if of.fitted { "fitted to" } else { "swept:" };
-        page += &folded("  parameter   ", &format!("{}: {range} {}, {how} {}", of.name, of.unit, of.from), 14);
+        page += &folded("  parameter   ", &format!("{}: {range} {}, {how} {}", of.name, of.unit, of.from), 14, width);
     }
     if judged.seen {
         page += "  seen        whoever chose this form knew the row\n";
     }
     if !judged.note.is_empty() {
-        page += &folded("  note        ", &judged.note, 14);
+        page += &folded("  note        ", &judged.note, 14, width);
     }
     page
 }
 
 /// The curves of watts saved against performance lost.
-pub fn power(curves: &[Vec<Trade>; 2], knee: Interval, shares: [Interval; 2]) -> String {
+pub fn power(curves: &[Vec<Trade>; 2], knee: Interval, shares: [Interval; 2], width: usize) -> String {
     let mut page = folded(
         "",
         "Watts saved against performance lost, in per cent of 3.8 GHz, for a stream. Modelled, not measured: bandwidth is fitted \
          to 2.9 and 1.9 GHz of onload and to 2.9 GHz of offload, watts to 2.9 GHz of each; n, how watts follow the clock, is \
          swept.",
         0,
+        width,
     );
     let _ = writeln!(page, "The core is the bottleneck of onload's stream below {} GHz.", interval(knee));
     let [onload, offload] = shares.map(interval);
@@ -307,12 +275,13 @@ pub fn power(curves: &[Vec<Trade>; 2], knee: Interval, shares: [Interval; 2]) ->
              {offload} % by offload's."
         ),
         0,
+        width,
     );
     for (card, curve) in ["onload", "offload"].iter().zip(curves) {
         let lowest = curve.iter().map(|trade| trade.clock).fold(f64::INFINITY, f64::min);
-        let mut table = plain(&["GHz", "watts saved %", "performance lost %", "energy a byte", ""], &[0]);
+        let mut table = Table::new(["GHz", "watts saved %", "performance lost %", "energy a byte", ""]).right([0]);
         for trade in curve {
-            table.add_row([
+            table.row([
                 format!("{:.1}", trade.clock),
                 interval(trade.saved),
                 interval(trade.lost),
@@ -325,38 +294,39 @@ pub fn power(curves: &[Vec<Trade>; 2], knee: Interval, shares: [Interval; 2]) ->
                 .to_owned(),
             ]);
         }
-        let _ = write!(page, "\n{card}\n{}", lines(&table));
+        let _ = write!(page, "\n{card}\n{}", table.text(width));
     }
     page
 }
 
 /// Break-even of onload and offload, and the scaling of an engine that a node shares.
-pub fn open(surface: &[BreakEven], scaling: &Scaling) -> String {
+pub fn open(surface: &[BreakEven], scaling: &Scaling, width: usize) -> String {
     let mut page = folded(
         "",
         "How many cores at which clock make onload equal to offload? Bandwidth of a stream, onload over offload, both taken to \
          be as fast at full clock; modelled from the losses at 2.9 and 1.9 GHz. No number of cores shortens what one message \
          waits for.",
         0,
+        width,
     );
     let mut header = vec!["slower by".to_owned(), "GHz of 3.8".to_owned()];
     header.extend(CORES.map(|cores| format!("{cores} cores")));
     header.push("equal at".into());
-    let header: Vec<&str> = header.iter().map(String::as_str).collect();
-    let mut table = plain(&header, &[0, 1]);
+    let mut table = Table::new(header).right([0, 1]);
     for row in surface {
         let mut cells = vec![format!("{:.2}", row.dilation), format!("{:.2}", 3.8 / row.dilation)];
         cells.extend(row.ratio.iter().map(|ratio| number(ratio.middle)));
         cells.push(interval(row.cores) + " cores");
-        table.add_row(cells);
+        table.row(cells);
     }
-    let _ = writeln!(page, "\n{}", lines(&table));
+    let _ = writeln!(page, "\n{}", table.text(width));
     page += &folded(
         "",
         "From how many cells a core does one engine for a node stop scaling? A step of n cells a core takes n + v where cores do \
          their messages, n + u where all cores of a node share one engine; gain of onload (u - v) / (n + v), from the two runs \
          of paper 004 (366 % at 1070 cells, 20 % at 285,000).",
         0,
+        width,
     );
     let _ = writeln!(
         page,
@@ -384,12 +354,15 @@ pub fn open(surface: &[BreakEven], scaling: &Scaling) -> String {
             interval(scaling.by_surface)
         ),
         23,
+        width,
     );
+    page.push('\n');
     page + &folded(
-        "\n",
+        "",
         "Which of the gains do the semantics explain, queue pairs against matched messages? That is measured, here: plimsoll \
          bench semantics matched,queue-pair --peers 2,128 holds it against the ratio above, and plimsoll try -n 2 --vary \
          semantics=matched,queue-pair -- PROGRAM says how much of it a program feels (docs/claims.md).",
         0,
+        width,
     )
 }

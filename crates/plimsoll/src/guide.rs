@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use clap::Command;
+use machine::text::folded;
 
 /// What one does, with the commands for it.
 const STORY: [(&str, &[&str]); 8] = [
@@ -18,29 +19,19 @@ const STORY: [(&str, &[&str]); 8] = [
     ("Inner", &["peer", "profile-sampler", "seat", "host-agent", "steering-keeper", "clock-keeper"]),
 ];
 
-/// Columns of the page.
-const WIDTH: usize = 100;
-
 /// The last line of the page.
 const HELP: &str = "`plimsoll help COMMAND` tells more of one.";
 
 /// `command` with its subcommands listed by what one does with them.
 pub fn told(command: Command) -> Command {
+    let width = linux::output::width().min(100);
     let mut listed = String::new();
     for (heading, names) in &STORY[..STORY.len() - 1] {
         let _ = writeln!(listed, "{heading}:");
         for name in *names {
             let Some(of) = command.find_subcommand(name) else { continue };
             let about = of.get_about().map(ToString::to_string).unwrap_or_default();
-            let mut line = format!("  {name:<9}  ");
-            for word in about.split_whitespace() {
-                if line.chars().count() + word.chars().count() + 1 > WIDTH {
-                    let _ = writeln!(listed, "{line}");
-                    line = " ".repeat(13);
-                }
-                line += &format!("{}{word}", if line.ends_with("  ") { "" } else { " " });
-            }
-            let _ = writeln!(listed, "{line}");
+            listed += &folded(&format!("  {name:<9}  "), &about, 13, width);
         }
         listed.push('\n');
     }

@@ -102,7 +102,7 @@ pub fn main() -> ExitCode {
     let parsed = program.try_get_matches_from_mut(&words);
     let matches = parsed.unwrap_or_else(|error| spelling::meant(&program, &words, error).exit());
     if matches.subcommand().is_none() {
-        return match linux::output::print(&guide::first()) {
+        return match linux::output::page(&guide::first()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(_) => ExitCode::FAILURE,
         };

@@ -6,28 +6,28 @@ use machine::cpuset::CpuSet;
 use machine::description::bits;
 use machine::interface::{Interface, Role};
 use machine::site::CoreId;
+use machine::text::folded;
 
-const WIDTH: usize = 110;
 /// Columns of the first two fields of a row.
 const NAME: usize = 22;
 const WORD: usize = 13;
 
 /// The page: what the machine is, its interfaces, then every site, port, control and sensor.
 ///
-/// Neighbours that say the same share a line; it is as wide on every terminal, so that it can be kept and compared.
-pub fn page(machine: &Machine) -> String {
+/// Neighbours that say the same share a line.
+pub fn page(machine: &Machine, width: usize) -> String {
     let mut out = String::new();
     for (name, value) in machine.facts().iter().filter(|(name, _)| !MORE_BELOW.contains(&name.as_str())) {
-        row(&mut out, name, None, value);
+        row(&mut out, name, None, value, width);
     }
     heading(&mut out, "interfaces");
     if machine.interfaces.is_empty() {
         let why = machine.interfaces_hidden.as_deref();
-        row(&mut out, "none", None, why.unwrap_or("no interface is visible in this network namespace"));
+        row(&mut out, "none", None, why.unwrap_or("no interface is visible in this network namespace"), width);
     }
     for interface in &machine.interfaces {
         let state = if interface.up { "up" } else { "down" };
-        row(&mut out, &interface.name, Some(state), &describe(interface));
+        row(&mut out, &interface.name, Some(state), &describe(interface), width);
     }
     for (title, features) in [
         ("sites", &machine.sites),
@@ -37,9 +37,9 @@ pub fn page(machine: &Machine) -> String {
     ] {
         heading(&mut out, title);
         for (name, feature) in grouped(features) {
-            row(&mut out, &name, Some(feature.availability.word()), feature.availability.explanation());
+            row(&mut out, &name, Some(feature.availability.word()), feature.availability.explanation(), width);
             if let Some(next) = feature.availability.next() {
-                row(&mut out, "", Some("  next"), next);
+                row(&mut out, "", Some("  next"), next, width);
             }
         }
     }
@@ -56,35 +56,17 @@ fn heading(out: &mut String, title: &str) {
 }
 
 /// `  name  word  text`, the text wrapped under itself.
-fn row(out: &mut String, name: &str, word: Option<&str>, text: &str) {
-    let (name, text) = (&printable(name), &printable(text));
-    let mut line = match word {
+fn row(out: &mut String, name: &str, word: Option<&str>, text: &str, width: usize) {
+    let head = match word {
         // A name that would push its column aside stands on a line of its own.
         Some(word) if name.chars().count() > NAME => {
-            out.push_str(&format!("  {name}\n"));
-            format!("  {:NAME$} {word:<WORD$}", "")
+            *out += &folded("  ", name, 2, width);
+            format!("  {:NAME$} {word:<WORD$} ", "")
         }
-        Some(word) => format!("  {name:<NAME$} {word:<WORD$}"),
-        None => format!("  {name:<WORD$}"),
+        Some(word) => format!("  {name:<NAME$} {word:<WORD$} "),
+        None => format!("  {name:<WORD$} "),
     };
-    let indent = line.chars().count();
-    for piece in text.split_whitespace() {
-        let used = line.chars().count();
-        if used > indent && used + 1 + piece.chars().count() > WIDTH {
-            out.push_str(line.trim_end());
-            out.push('\n');
-            line = " ".repeat(indent);
-        }
-        line.push(' ');
-        line.push_str(piece);
-    }
-    out.push_str(line.trim_end());
-    out.push('\n');
-}
-
-/// An archive is untrusted text: it must not drive the terminal.
-fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && !c.is_whitespace() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+    *out += &folded(&head, text, head.chars().count(), width);
 }
 
 fn describe(interface: &Interface) -> String {

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use machine::costs::Interval;
 use machine::count;
+use machine::text::Table;
 use mapping::advice::Advice;
 use mapping::problem::{ALIKE, Problem, Spot};
 use mapping::reason::{Move, Reason};
@@ -42,24 +43,19 @@ impl Page<'_> {
         Advice::of(self.found, self.problem, &self.time)
     }
 
-    pub fn terminal(&self) -> String {
+    pub fn terminal(&self, width: usize) -> String {
         let mut text = format!("{}\n", self.subject);
         let mut cores: Vec<&Spot> = self.problem.spots.iter().filter(|spot| spot.dilation() > 1.0 + ALIKE).collect();
         cores.sort_by(|a, b| b.dilation().total_cmp(&a.dilation()));
-        text += match cores.is_empty() {
-            true => "\nRanks can have all of each core, within 2 %.\n",
-            false => "\nCore             ranks can have   softirqs   others and clock\n",
-        };
+        let mut table = Table::new(["core", "ranks can have", "softirqs", "others and clock"]).right(1..4);
         for spot in cores.iter().take(MOST) {
-            let _ = writeln!(
-                text,
-                "{:<16} {:>14} {:>10} {:>18}",
-                self.place(spot),
-                percent(1.0 / spot.dilation()),
-                percent(spot.softirq),
-                percent(1.0 - spot.free)
-            );
+            let taken = [1.0 / spot.dilation(), spot.softirq, 1.0 - spot.free].map(percent);
+            table.row([self.place(spot)].into_iter().chain(taken));
         }
+        text += &match table.is_empty() {
+            true => "\nRanks can have all of each core, within 2 %.\n".to_owned(),
+            false => format!("\n{}", table.text(width)),
+        };
         more(&mut text, cores.len(), "core");
         let advice = self.advice();
         if advice != Advice::Keep {

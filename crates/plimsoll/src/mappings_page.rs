@@ -1,47 +1,41 @@
 //! The programs of paper 002 under its mappings, for a terminal.
 
-use std::fmt::Write;
-
+use machine::text::{Table, folded};
 use whatif::claims::programs::figures::{Application, FAR, Mapped, Shares, Under};
 use whatif::claims::statement::Interval;
 
-use crate::claims_page::folded;
-
 /// Figures 7, 8, 11 and 12.
-pub fn page(applications: &[Application]) -> String {
+pub fn page(applications: &[Application], width: usize) -> String {
     let mut page = folded(
         "",
         "Paper 002's mappings (Tables 1 and 2) on two simulated hosts of four cores, of which core 0 takes the interrupts (*). Modelled, \
          not measured: shares are means over all draws of what the paper does not print, gains are medians with the central 95 % of \
          draws. Figures that judge are not read; plimsoll claims holds these predictions against them.",
         0,
+        width,
     );
-    applications.iter().for_each(|application| page += &of(application));
+    applications.iter().for_each(|application| page += &of(application, width));
     page
 }
 
-fn of(application: &Application) -> String {
+fn of(application: &Application, width: usize) -> String {
     let Application { name, figures, compared, draws, tcp, device } = application;
     let mut page = format!("\n{name} (figures {figures}), TCP: per cent of each rank's time, {draws} draws\n");
-    page += &splits(tcp);
+    page += &splits(tcp).text(width);
     page.push('\n');
     for mapped in &tcp.mappings {
-        page += &folded("", &mechanism(mapped), 4);
+        page += &folded("", &mechanism(mapped), 4, width);
     }
-    let _ = writeln!(page, "\n{:<26} {:>22} {:>22}", format!("{name}: {compared}"), "TCP", "device (as iWARP)");
+    let mut table = Table::new([format!("{name}: {compared}").as_str(), "TCP", "device (as iWARP)", ""]).right([1, 2]);
     for (over_tcp, over_device) in tcp.gains.iter().zip(&device.gains) {
         let what = format!("{} over {}", over_tcp.from, over_tcp.to);
         let far = format!("TCP: more than {FAR} x in {} of {draws} draws", over_tcp.far);
-        let _ = writeln!(page, "{what:<26} {:>22} {:>22}   {far}", times(over_tcp.times), times(over_device.times));
+        table.row([what, times(over_tcp.times), times(over_device.times), far]);
     }
-    let _ = writeln!(
-        page,
-        "{:<26} {:>22} {:>22}",
-        "deviation over mappings",
-        interval(tcp.deviation, " %"),
-        interval(device.deviation, " %")
-    );
-    page
+    let deviations = [tcp.deviation, device.deviation].map(|of| interval(of, " %"));
+    table.row(["deviation over mappings".to_owned()].into_iter().chain(deviations));
+    page.push('\n');
+    page + &table.text(width)
 }
 
 fn interval(Interval { middle, low, high }: Interval, unit: &str) -> String {
@@ -58,21 +52,23 @@ fn core(mapped: &Mapped, rank: usize) -> String {
     found.map_or_else(String::new, |(host, core)| format!("{}:{core}{}", host + 1, if core == 0 { "*" } else { " " }))
 }
 
-fn splits(under: &Under) -> String {
-    let mut page = "rank".to_owned();
+fn splits(under: &Under) -> Table {
+    let mut header = vec!["rank".to_owned()];
     for mapped in &under.mappings {
-        let _ = write!(page, "  {:<5}{:>7}{:>6}{:>6}", mapped.name, "compute", "send", "wait");
+        header.extend([mapped.name.to_string(), "compute".into(), "send".into(), "wait".into()]);
     }
-    page.push('\n');
+    let figures = (1..header.len()).filter(|column| column % 4 != 1);
+    let mut table = Table::new(&header).right(figures);
     for rank in 0..under.mappings[0].ranks.len() {
-        let _ = write!(page, "{rank:<4}");
+        let mut row = vec![rank.to_string()];
         for mapped in &under.mappings {
             let Shares { computing, sending, waiting } = mapped.ranks[rank];
-            let _ = write!(page, "  {:<5}{computing:>7.0}{sending:>6.0}{waiting:>6.0}", core(mapped, rank));
+            row.push(core(mapped, rank));
+            row.extend([computing, sending, waiting].map(|share| format!("{share:.0}")));
         }
-        page.push('\n');
+        table.row(row);
     }
-    page
+    table
 }
 
 /// Who computes, who waits and who sends most of its time.

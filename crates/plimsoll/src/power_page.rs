@@ -2,26 +2,14 @@
 
 use std::fmt::Write;
 
-use comfy_table::{CellAlignment, Table, presets};
 use linux::power::Listing;
 use machine::power::{Band, Covers, Drawn, Sensor};
+use machine::text::Table;
 use machine::{Fault, Joules, Nanoseconds, Reading, Result};
 use serde::Serialize;
 
-fn table(header: Vec<&str>, rows: Vec<Vec<String>>, right: std::ops::Range<usize>) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(header);
-    table.add_rows(rows);
-    for column in right {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
-}
-
 /// Every sensor with what it covers, then what is missing with the next step.
-pub fn listing(listing: &Listing) -> String {
+pub fn listing(listing: &Listing, width: usize) -> String {
     let row = |sensor: &Sensor| {
         let tells = if sensor.is_counter() { "energy" } else { "power" };
         let within = sensor.within.as_ref().map_or_else(String::new, |within| format!("within {within}"));
@@ -31,8 +19,9 @@ pub fn listing(listing: &Listing) -> String {
     match listing.sensors.is_empty() {
         true => page += "No sensor of power was found.\n",
         false => {
-            let rows = listing.sensors.iter().map(row).collect();
-            page += &table(vec!["sensor", "covers", "measured", "tells", ""], rows, 0..0);
+            let mut table = Table::new(["sensor", "covers", "measured", "tells", ""]);
+            listing.sensors.iter().for_each(|sensor| table.row(row(sensor)));
+            page += &table.text(width);
         }
     }
     if !listing.refused.is_empty() {
@@ -89,6 +78,7 @@ pub fn page(
     elapsed: Nanoseconds,
     notes: &[String],
     refused: &[Fault],
+    width: usize,
 ) -> String {
     let row = |drawn: &Drawn| {
         let band = match drawn.sensor.band {
@@ -105,9 +95,11 @@ pub fn page(
             format!("{:.1} %", 100.0 * drawn.coverage),
         ]
     };
-    let header = vec!["sensor", "covers", "energy", "", "mean power", "above idle", "covered"];
+    let header = ["sensor", "covers", "energy", "", "mean power", "above idle", "covered"];
+    let mut table = Table::new(header).right(2..7);
+    drawn.iter().for_each(|drawn| table.row(row(drawn)));
     let mut page = format!("\nplimsoll power: {}\n", elapsed);
-    page += &table(header, drawn.iter().map(row).collect(), 2..7);
+    page += &table.text(width);
     let has_parts = drawn.iter().any(|drawn| drawn.sensor.name.starts_with("rapl:"));
     let _ = match parts {
         Reading::Measured(joules) | Reading::Modelled(joules) => {

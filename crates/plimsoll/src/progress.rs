@@ -1,6 +1,8 @@
-//! How far a study is: a bar on a terminal, a line now and then elsewhere.
+//! How far a study is, a bar on a terminal and a line now and then elsewhere; and that a command works, on a terminal.
 
 use std::io::IsTerminal;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use experiment::conduct::{Observer, Progress};
@@ -76,6 +78,64 @@ impl Observer for Display {
             Display::Bar(bar) => bar.suspend(|| eprintln!("note: {text}")),
             Display::Lines { .. } => eprintln!("note: {text}"),
         }
+    }
+}
+
+/// What takes no longer is not announced.
+const SOON: Duration = Duration::from_secs(2);
+
+/// Shows on a terminal, once it takes long, what a command does and since when; until it is dropped.
+pub struct Working {
+    said: Option<Sender<String>>,
+    shower: Option<JoinHandle<()>>,
+}
+
+impl Working {
+    pub fn on(what: &str) -> Working {
+        if !std::io::stderr().is_terminal() {
+            return Working { said: None, shower: None };
+        }
+        let (said, heard) = channel();
+        let what = what.to_owned();
+        Working { said: Some(said), shower: Some(thread::spawn(move || show(what, &heard))) }
+    }
+
+    /// What it does now; where no terminal shows it, a line.
+    pub fn say(&self, what: &str) {
+        match &self.said {
+            // Who shows it ends no sooner than this.
+            Some(said) => _ = said.send(what.to_owned()),
+            None => eprintln!("plimsoll: {what}"),
+        }
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        self.said = None;
+        if let Some(shower) = self.shower.take() {
+            let _ = shower.join();
+        }
+    }
+}
+
+fn show(mut what: String, heard: &Receiver<String>) {
+    let begun = Instant::now();
+    let mut bar: Option<ProgressBar> = None;
+    loop {
+        let wait = if bar.is_some() { Duration::from_millis(100) } else { SOON.saturating_sub(begun.elapsed()) };
+        match heard.recv_timeout(wait) {
+            Ok(said) => what = said,
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                let bar = bar.get_or_insert_with(ProgressBar::new_spinner);
+                bar.set_message(format!("{what}, {} s", begun.elapsed().as_secs()));
+                bar.tick();
+            }
+        }
+    }
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
     }
 }
 

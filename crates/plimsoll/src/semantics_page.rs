@@ -2,18 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use crate::claims_page::folded;
-use comfy_table::{CellAlignment, Table, presets};
 use experiment::nearness;
 use experiment::statistics::median_interval;
-use machine::{Bytes, Reading, count};
+use machine::text::{Table, folded};
+use machine::{Bytes, Reading, count, figure};
 use semantics::{Carrier, Footprint, Outcome, Quantity, Semantics, Used};
 
 /// What an idle peer of the engine may take at most, at [`MANY`] peers.
 const IDLE_MOST: Bytes = Bytes(4 << 10);
 const MANY: u32 = 1000;
 
-pub fn page(outcome: &Outcome, semantics: &[Semantics]) -> String {
+pub fn page(outcome: &Outcome, semantics: &[Semantics], width: usize) -> String {
     let Outcome { carrier, size, rounds, cores, .. } = outcome;
     let mut page = format!(
         "{size} B messages over {carrier}, at most {}, cores {} and {}; median (95 % interval)\n",
@@ -22,21 +21,21 @@ pub fn page(outcome: &Outcome, semantics: &[Semantics]) -> String {
         cores.1.0
     );
     for &quantity in Quantity::ALL {
-        let lines = quantities(outcome, semantics, quantity);
-        if !lines.is_empty() {
-            page += &format!("\n{}\n{lines}\n", title(quantity));
+        let table = quantities(outcome, semantics, quantity);
+        if !table.is_empty() {
+            page += &format!("\n{}\n{}", title(quantity), table.text(width));
         }
     }
     if !outcome.footprints.is_empty() {
-        page += &format!("\nmemory for a peer, the port's apart\n{}\n", footprints(&outcome.footprints));
+        page += &format!("\nmemory for a peer, the port's apart\n{}", footprints(&outcome.footprints).text(width));
     }
     if !outcome.used.is_empty() {
-        page += &format!("\na used peer over shm, both ends in one process\n{}\n", used(&outcome.used));
+        page += &format!("\na used peer over shm, both ends in one process\n{}", used(&outcome.used).text(width));
     }
     if !outcome.floods.is_empty() {
         page += &format!(
-            "\nan unexpected flood: 40000 messages of 1000 B from one peer, over memory\n{}\n",
-            floods(outcome)
+            "\nan unexpected flood: 40000 messages of 1000 B from one peer, over memory\n{}",
+            floods(outcome).text(width)
         );
     }
     page += "\nnotes\n";
@@ -48,7 +47,7 @@ pub fn page(outcome: &Outcome, semantics: &[Semantics]) -> String {
 
 /// How much of the papers' gains the semantics alone explain, by the work of a message at most peers. `asked` is how much dearer
 /// the two runs of paper 004 make the protocol's work ([`whatif::claims::open::scaling`]). Empty where that was not measured.
-pub fn explained(outcome: &Outcome, asked: whatif::claims::statement::Interval) -> String {
+pub fn explained(outcome: &Outcome, asked: whatif::claims::statement::Interval, width: usize) -> String {
     let dearer = |quantity: Quantity| {
         let place = outcome.places(quantity).into_iter().max_by_key(|(peers, _)| *peers)?;
         let over = outcome.over(Semantics::Matched, Semantics::QueuePair, place, quantity)?.interval()?;
@@ -59,8 +58,8 @@ pub fn explained(outcome: &Outcome, asked: whatif::claims::statement::Interval) 
     };
     let share = |ratio: f64| 100.0 * ratio.max(1.0).ln() / asked.middle.ln();
     let [low, high] = [send.low.min(receive.low), send.high.max(receive.high)].map(share);
-    folded(
-        "\n",
+    let said = folded(
+        "",
         &format!(
             "Which of the papers' gains do the semantics explain? With {}, queue pairs make the work of a message {:.2} times as \
              much ({:.2} .. {:.2}) where it is sent and {:.2} times ({:.2} .. {:.2}) where it is received, host and card together. \
@@ -77,7 +76,9 @@ pub fn explained(outcome: &Outcome, asked: whatif::claims::statement::Interval) 
             asked.middle
         ),
         0,
-    )
+        width,
+    );
+    format!("\n{said}")
 }
 
 fn title(quantity: Quantity) -> &'static str {
@@ -94,31 +95,25 @@ fn title(quantity: Quantity) -> &'static str {
 
 fn in_words(quantity: Quantity, value: f64) -> String {
     match quantity {
-        Quantity::ReceiveRate | Quantity::SendRate if value >= 1e6 => format!("{:.2} M/s", value / 1e6),
         Quantity::ReceiveRate | Quantity::SendRate => bench::mpi::pattern::rate(value),
-        _ if value < 10_000.0 => format!("{value:.0} ns"),
-        _ => format!("{:.1} us", value / 1e3),
+        _ => figure::nanoseconds(value),
     }
 }
 
-fn quantities(outcome: &Outcome, semantics: &[Semantics], quantity: Quantity) -> String {
-    let mut table = Table::new();
+/// Empty where it was not measured.
+fn quantities(outcome: &Outcome, semantics: &[Semantics], quantity: Quantity) -> Table {
     let mut header: Vec<String> = vec!["peers".into(), "order".into()];
     header.extend(semantics.iter().map(|one| one.to_string()));
     // How much better the first is than each of the others.
     header.extend(semantics.iter().skip(1).map(|other| format!("{} over {other}", semantics[0])));
-    table.load_preset(presets::NOTHING).set_header(header);
-    let places = outcome.places(quantity);
-    for &(peers, order) in &places {
+    let figures = 2..header.len();
+    let mut table = Table::new(header).right([0]).right(figures);
+    for (peers, order) in outcome.places(quantity) {
         let mut row = vec![peers.to_string(), order.to_string()];
         for &one in semantics {
             row.push(match median_interval(&outcome.values(one, (peers, order), quantity)) {
-                Some(i) if i.samples < 2 => in_words(quantity, i.median),
                 Some(i) => {
-                    let [low, high] = [i.low, i.high].map(|value| in_words(quantity, value));
-                    let low = low.split(' ').next().unwrap_or_default();
-                    let high = high.split(' ').next().unwrap_or_default();
-                    format!("{} ({low}..{high})", in_words(quantity, i.median))
+                    format!("{} ({})", in_words(quantity, i.median), i.range(|value| in_words(quantity, value)))
                 }
                 None => "-".into(),
             });
@@ -126,13 +121,13 @@ fn quantities(outcome: &Outcome, semantics: &[Semantics], quantity: Quantity) ->
         for &other in semantics.iter().skip(1) {
             let over = outcome.over(semantics[0], other, (peers, order), quantity);
             row.push(match over.and_then(|over| over.interval()) {
-                Some(i) => i.ratio(2, "x").replace(" .. ", ".."),
+                Some(i) => i.ratio(2, "x"),
                 None => "-".into(),
             });
         }
-        table.add_row(row);
+        table.row(row);
     }
-    if places.is_empty() { String::new() } else { aligned(table, 1) }
+    table
 }
 
 fn reading(reading: &Reading<Bytes>) -> String {
@@ -144,16 +139,15 @@ fn reading(reading: &Reading<Bytes>) -> String {
 
 /// Exact below 10 KiB, since a limit of 4 KiB is looked at.
 fn whole(bytes: Bytes) -> String {
-    if bytes.0 < 10 << 10 { format!("{} B", bytes.0) } else { format!("{:.1} KiB", bytes.0 as f64 / 1024.0) }
+    if bytes.0 < 10 << 10 { format!("{} B", bytes.0) } else { figure::digits(bytes.0 as f64 / 1024.0) + " KiB" }
 }
 
-fn footprints(footprints: &[Footprint]) -> String {
-    let mut table = Table::new();
+fn footprints(footprints: &[Footprint]) -> Table {
     let header =
         ["peers", "semantics", "computed", "idle, at the allocator", "idle, pages", "with 8 x 1000 B under way"];
-    table.load_preset(presets::NOTHING).set_header(header);
+    let mut table = Table::new(header).right([0, 2, 3, 4, 5]);
     for Footprint { semantics, peers, computed, idle, resident, active } in footprints {
-        table.add_row([
+        table.row([
             peers.to_string(),
             semantics.to_string(),
             whole(*computed),
@@ -162,11 +156,10 @@ fn footprints(footprints: &[Footprint]) -> String {
             reading(active),
         ]);
     }
-    aligned(table, 1)
+    table
 }
 
-fn used(used: &[Used]) -> String {
-    let mut table = Table::new();
+fn used(used: &[Used]) -> Table {
     let header = [
         "peers",
         "memory shared after 8 B each way",
@@ -174,40 +167,29 @@ fn used(used: &[Used]) -> String {
         "at the allocators of both",
         "descriptors kept, all peers",
     ];
-    table.load_preset(presets::NOTHING).set_header(header);
+    let mut table = Table::new(header).right(1..5);
     for Used { peers, shared, shared_long, heap, descriptors } in used {
         let descriptors = descriptors.value().map_or("-".into(), u64::to_string);
-        table.add_row([peers.to_string(), reading(shared), reading(shared_long), reading(heap), descriptors]);
+        table.row([peers.to_string(), reading(shared), reading(shared_long), reading(heap), descriptors]);
     }
-    aligned(table, 0)
+    table
 }
 
-fn floods(outcome: &Outcome) -> String {
-    let mut table = Table::new();
+fn floods(outcome: &Outcome) -> Table {
     let header =
         ["semantics", "held by the receiver", "payload", "memory grown", "to hold one", "to receive one later"];
-    table.load_preset(presets::NOTHING).set_header(header);
+    let mut table = Table::new(header).right(1..6);
     for flood in &outcome.floods {
-        table.add_row([
+        table.row([
             flood.semantics.to_string(),
             flood.held.to_string(),
             whole(flood.held_bytes),
             reading(&flood.grown),
-            format!("{:.0} ns", flood.hold),
-            format!("{:.0} ns", flood.claim),
+            figure::nanoseconds(flood.hold),
+            figure::nanoseconds(flood.claim),
         ]);
     }
-    aligned(table, 0)
-}
-
-fn aligned(mut table: Table, left: usize) -> String {
-    for column in (0..table.column_count()).filter(|column| *column != left) {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    let lines: Vec<_> = table.lines().map(|line| line.trim_end().to_owned()).collect();
-    lines.join("\n")
+    table
 }
 
 fn notes(outcome: &Outcome) -> Vec<String> {

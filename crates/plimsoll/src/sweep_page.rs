@@ -3,18 +3,18 @@
 
 use std::collections::BTreeSet;
 
-use comfy_table::{CellAlignment, Table, presets};
 use experiment::cost::{cpu_per_message, interrupts_per_message};
 use experiment::findings::{PointFindings, Question, SweepRow};
 use experiment::ranges::collect_interval;
 use experiment::statistics::median_interval;
 use experiment::sweep;
-use machine::Reading;
+use machine::text::Table;
+use machine::{Reading, figure};
 
 use crate::bench_page::{Measured, measure_of, notes, quantity, rounds_done};
 
-/// The page of a sweep that was to have `rounds`: a table for each stack and size.
-pub fn page(measured: &[Measured], rounds: u32) -> String {
+/// The page of a sweep that was to have `rounds`: a table for each stack and size, in `width` columns.
+pub fn page(measured: &[Measured], rounds: u32, width: usize) -> String {
     let mut page = String::new();
     let mut missing = BTreeSet::new();
     let same = |a: &Measured, b: &Measured| a.spec.size == b.spec.size && a.spec.contender() == b.spec.contender();
@@ -31,9 +31,7 @@ pub fn page(measured: &[Measured], rounds: u32) -> String {
             spec.path
         );
         let points: Vec<PointFindings> = family.iter().filter_map(findings).collect();
-        let mut table = Table::new();
-        table.load_preset(presets::NOTHING);
-        table.set_header([
+        let header = [
             "receiver",
             "process",
             "sender",
@@ -44,22 +42,17 @@ pub fn page(measured: &[Measured], rounds: u32) -> String {
             "interrupts/message",
             "softirq time there",
             "CPU/message",
-        ]);
+        ];
+        let mut table = Table::new(header).right(3..10);
         for row in sweep::rows(&points) {
             let point = points.iter().find(|point| point.key == row.evidence).expect("each row is of a point");
-            table.add_row(cells(&row, point, &mut missing));
+            table.row(cells(&row, point, &mut missing));
         }
-        for column in 3..table.column_count() {
-            if let Some(column) = table.column_mut(column) {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
-        let lines: Vec<_> = table.lines().map(|line| line.trim_end().to_owned()).collect();
-        page += &format!("{}\n\n", lines.join("\n"));
+        page += &format!("{}\n", table.text(width));
     }
     page += "notes\n";
     page += "  softirq time there: share of all cores' network softirq time on the core of receive processing; taking packets \
-             from the\n  veth and merging them (GRO) stays on the sender's core, whatever RPS says\n";
+             from the veth and merging them (GRO) stays on the sender's core, whatever RPS says\n";
     for note in missing.into_iter().chain(notes(measured)) {
         page += &format!("  {note}\n");
     }
@@ -105,9 +98,9 @@ fn cells(row: &SweepRow, point: &PointFindings, missing: &mut BTreeSet<String>) 
             None if row.core == row.protocol_core => "1".to_owned(),
             None => "cannot tell".to_owned(),
         },
-        known("softirqs", row.softirqs_per_message.clone(), &|n| format!("{n:.3}")),
-        known("interrupts", interrupts, &|n| format!("{n:.3}")),
+        known("softirqs", row.softirqs_per_message.clone(), &figure::digits),
+        known("interrupts", interrupts, &figure::digits),
         share.map_or("-".to_owned(), |share| format!("{:.0} %", 100.0 * share)),
-        known("CPU time", point.cpu_per_message.clone().map(|i| i.median), &|ns| format!("{ns:.0} ns")),
+        known("CPU time", point.cpu_per_message.clone().map(|i| i.median), &figure::nanoseconds),
     ]
 }

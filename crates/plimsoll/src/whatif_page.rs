@@ -4,9 +4,10 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use chart::number::nanoseconds;
 use machine::costs::Interval;
 use machine::count;
+use machine::figure::{self, nanoseconds};
+use machine::text::Table;
 use profile::terminal::place;
 use serde_json::{Value, json};
 use whatif::answer::{Answer, Check, Slack, Tolerance};
@@ -51,7 +52,7 @@ const RANKS: usize = 4;
 const MUCH: f64 = 0.3;
 
 impl Page<'_> {
-    pub fn terminal(&self) -> String {
+    pub fn terminal(&self, width: usize) -> String {
         let mut text = String::new();
         let check = self.check;
         let ranks = count::of(self.graph.hosts.len() as u64, "rank");
@@ -88,7 +89,7 @@ impl Page<'_> {
             );
         }
         let _ = writeln!(text, "Slack           {}", slack(self.slack));
-        self.lines(&mut text);
+        text += &self.lines(width);
         text += "\nWhat if                        Time                                     Its critical path\n";
         for Asked { question, answer, refused } in self.asked {
             let parts = &answer.path.parts;
@@ -125,23 +126,24 @@ impl Page<'_> {
     }
 
     /// The lines of the source with most of the path.
-    fn lines(&self, text: &mut String) {
+    fn lines(&self, width: usize) -> String {
         let (whole, lines) = (self.check.path.parts.total(), lines(&self.check.path));
-        let _ = writeln!(text, "\n{:<44} of the path  computing before    trips    calls", "By source line");
+        let header = ["By source line", "of the path", "computing before", "trips", "calls"];
+        let mut table = Table::new(header).right(1..5);
         for (spot, of) in lines.iter().take(LINES) {
-            let _ = writeln!(
-                text,
-                "  {:<44} {:>9}  {:>16} {:>8} {:>8}",
+            table.row([
                 self.names.call(spot),
                 percent(of.time, whole),
                 percent(of.computing, whole),
                 count::grouped(of.counts.trips),
-                count::grouped(of.calls)
-            );
+                count::grouped(of.calls),
+            ]);
         }
-        if lines.len() > LINES {
-            let _ = writeln!(text, "  {} more: --json", lines.len() - LINES);
-        }
+        let more = match lines.len().saturating_sub(LINES) {
+            0 => String::new(),
+            more => format!("  {more} more: --json\n"),
+        };
+        format!("\n{}{more}", table.text(width))
     }
 
     pub fn json(&self) -> Value {
@@ -292,7 +294,7 @@ fn counts(counts: &Counts, slope: &Gradient) -> String {
 }
 
 fn bytes(bytes: u64) -> String {
-    chart::number::scaled(bytes as f64, &[(1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB")])
+    figure::scaled(bytes as f64, &[(1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB")])
 }
 
 fn tolerance(of: &Tolerance) -> String {
@@ -333,7 +335,10 @@ pub fn than(time: &Interval) -> String {
     } else {
         "cannot tell"
     };
-    format!("{middle:.3}x ({low:.3} .. {high:.3}) {says}")
+    match low == high {
+        true => format!("{middle:.3}x {says}"),
+        false => format!("{middle:.3}x ({low:.3} .. {high:.3}) {says}"),
+    }
 }
 
 /// A command as a shell takes it.

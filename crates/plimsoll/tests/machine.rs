@@ -123,7 +123,7 @@ fn the_capability_of_cores_is_of_this_host_and_of_a_time_that_passes() {
     // Somebody spins all the while.
     assert!(all.cores.iter().any(|core| *core.taken.value().unwrap() > 0.25), "{all:?}");
     let printed = printed(&page);
-    assert!(printed.lines().any(|line| line.contains("for ranks")) && printed.contains("over 0.20 s"), "{printed}");
+    assert!(printed.lines().any(|line| line.contains("for ranks")) && printed.contains("over 0.2 s"), "{printed}");
 
     for (arguments, wanted) in [
         (&["capability", "--here", "--of", "plimsoll no such"][..], "it does not run here"),

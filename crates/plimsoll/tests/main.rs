@@ -32,3 +32,4 @@ mod top;
 mod r#try;
 mod tutorial;
 mod whatif;
+mod words;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use machine::count;
+use machine::{count, figure};
 use record::layout::{Injected, injected, perturbed};
 
 use crate::profile::Profile;
@@ -73,10 +73,10 @@ impl Injection {
         let Some(most) = most.filter(|_| !kinds.is_empty()) else { return "nothing was delayed".to_owned() };
         let mean = self.ranks.iter().map(Given::seconds).sum::<f64>() / self.ranks.len() as f64;
         format!(
-            "{}; {:.3} ms a rank on average, {:.3} ms at most (rank {})",
+            "{}; {} a rank on average, {} at most (rank {})",
             kinds.join(", "),
-            1e3 * mean,
-            1e3 * most.seconds(),
+            figure::nanoseconds(1e9 * mean),
+            figure::nanoseconds(1e9 * most.seconds()),
             most.rank
         )
     }
@@ -149,7 +149,7 @@ mod tests {
         let profile = Profile::of(job, vec![rank(0, 1000, marks), rank(1, 3000, perturbed::ASKED)]);
         let injection = Injection::of(&profile).unwrap();
         assert_eq!(injection.total(injected::SEND).0, 4000);
-        assert_eq!(injection.words(), "4,000 delays at sends; 2.000 ms a rank on average, 3.000 ms at most (rank 1)");
+        assert_eq!(injection.words(), "4,000 delays at sends; 2 ms a rank on average, 3 ms at most (rank 1)");
         assert_eq!(injection.shortfalls().len(), 1);
         assert!(injection.warning().contains("on purpose (send=1us)"), "{}", injection.warning());
     }

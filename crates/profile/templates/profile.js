@@ -34,7 +34,7 @@
   const seconds = value => {
     const size = Math.abs(value);
     if (size === 0) return '0 s';
-    const [worth, unit] = size >= 1 ? [1, 's'] : size >= 1e-3 ? [1e-3, 'ms'] : size >= 1e-6 ? [1e-6, 'µs'] : [1e-9, 'ns'];
+    const [worth, unit] = size >= 1 ? [1, 's'] : size >= 1e-3 ? [1e-3, 'ms'] : size >= 1e-6 ? [1e-6, 'us'] : [1e-9, 'ns'];
     return number(value / worth) + ' ' + unit;
   };
 

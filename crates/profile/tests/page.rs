@@ -15,8 +15,8 @@ fn the_page_says_what_the_summary_says() {
         "rank 0 to rank 1: 4,900 messages",
         "modelled",
         "no powercap zone on this machine",
-        "21.0 ns a call",
-        "The critical path, of what was waited for, took 12.0 s: 75.0 % of it outside of MPI, 5.0 % in calls of which",
+        "21 ns a call",
+        "The critical path, of what was waited for, took 12 s: 75.0 % of it outside of MPI, 5.0 % in calls of which",
         "What messages cost was not measured",
         "9,602",
     ] {
@@ -59,7 +59,7 @@ fn what_is_absent_says_why_and_is_no_number() {
     let page = render(&fixture::without_sensors(4));
     assert!(page.contains("not permitted: tracefs is root"));
     assert!(page.contains("ended by signal 9") && page.contains("12 call sites found no place"));
-    assert!(page.contains("in MPI_Wait for 3.20 s"));
+    assert!(page.contains("in MPI_Wait for 3.2 s"));
     assert!(!page.contains(">NaN") && !page.contains(">inf"));
     let page = render(&fixture::empty());
     assert!(page.contains("No rank was recorded") && !page.contains(">NaN"));

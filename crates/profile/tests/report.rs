@@ -254,3 +254,16 @@ fn a_folder_that_is_no_profile_says_what_to_do() {
     assert!(fault.contains("job.json") && fault.contains("plimsoll profile"), "{fault}");
     assert_eq!(STARTED % SECOND, 0);
 }
+
+/// A word that is longer than the screen stands alone.
+#[test]
+fn the_report_keeps_to_the_screen_and_breaks_between_words() {
+    for summary in [opened(&job(), halo(), |_| ()), crate::fixture::summary(8), crate::fixture::traced(40)] {
+        for width in [40, 80, 200] {
+            let text = render(&summary, Screen { width, ..SCREEN });
+            for line in text.lines() {
+                assert!(line.chars().count() <= width || !line.trim().contains(' '), "{width}: {line}");
+            }
+        }
+    }
+}

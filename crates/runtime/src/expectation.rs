@@ -82,7 +82,7 @@ pub fn expect(
             }
             if let Some(within) = crossing(site) {
                 time = time.plus(Interval { low: 0.0, middle: within.middle / 2.0, high: most });
-                because += &format!("; reading it, up to {most:.0} ns");
+                because += &format!("; reading it, up to {}", machine::figure::nanoseconds(most));
             }
         }
         let whole = Build::whole(catalogue, member);

@@ -115,10 +115,7 @@ impl Objective {
     pub fn amount(&self, amount: f64, rate: f64) -> String {
         match self {
             Objective::HostCpu | Objective::Spare(_) => cores(amount),
-            Objective::Latency => {
-                let ns = amount / rate.max(1.0) * 1e9;
-                if ns.abs() < 1e3 { format!("{ns:.0} ns") } else { format!("{:.2} us", ns / 1e3) }
-            }
+            Objective::Latency => machine::figure::nanoseconds(amount / rate.max(1.0) * 1e9),
         }
     }
 

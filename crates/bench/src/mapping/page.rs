@@ -4,73 +4,71 @@ use std::fmt::Write;
 
 use experiment::findings::Interval;
 use experiment::statistics::median;
-use machine::{CoreId, count};
+use machine::text::{Table, folded};
+use machine::{BytesPerSecond, CoreId, count, figure};
 
 use super::{Block, Exchange, Findings, Mapping, Measured, Pattern, SIZES, Task, Times};
 
-pub fn page(findings: &Findings) -> String {
+pub fn page(findings: &Findings, width: usize) -> String {
     let [one, other] = findings.cores;
-    let mut page = format!(
-        "Two ranks on two hosts of a lab, rank 0 on {one} and rank 1 on {other}, {} over the kernel's TCP;\n\
-         a host's receive work is steered to one core. Measured; paper 002, figures 2 to 5, 7 and 11.\n\n",
+    let what = format!(
+        "Two ranks on two hosts of a lab, rank 0 on {one} and rank 1 on {other}, {} over the kernel's TCP; a host's receive work is \
+         steered to one core. Measured; paper 002, figures 2 to 5, 7 and 11.",
         findings.library
     );
-    let _ = writeln!(page, "{:<18}{:<28}softirqs on {one}", "mapping", "receive work of a and b");
+    let mut page = folded("", &what, 0, width) + "\n";
+    let mut table = Table::new(["mapping", "receive work of a and b", &format!("softirqs on {one}")]);
     for Measured { mapping, steered: [a, b], series } in &findings.mappings {
         let on = median(&series.values(|block| block.received_on(one)));
         let share = on.map_or_else(|| "not counted".into(), |share| format!("{:.0} % of the time", 100.0 * share));
-        let _ = writeln!(page, "{:<18}{:<28}{share}", mapping.word(), format!("{a}, {b}"));
+        table.row([mapping.word(), &format!("{a}, {b}"), &share]);
     }
-    for (pattern, title) in [(Pattern::Stream, "stream, MB/s"), (Pattern::PingPong, "ping-pong, half a round trip, us")]
-    {
-        let _ =
-            writeln!(page, "\n{title:<34}{:>10}{:>24}{:>26}", "both off", "both on over it", "one on, one off over it");
+    page += &table.text(width);
+    for (pattern, title) in [(Pattern::Stream, "stream"), (Pattern::PingPong, "ping-pong, half a round trip")] {
+        let header = [title, "both off", "both on over it", "one on, one off over it"];
+        let mut table = Table::new(header).right([1, 2, 3]);
         for works in [false, true] {
             for size in SIZES {
                 let task = Task { pattern, works, size };
-                let unit = if pattern == Pattern::Stream { 1.0 } else { 1e3 };
                 let off = findings.median(Mapping::Off, |block| block.of(&task));
-                let off = off.map_or_else(|| "-".into(), |off| format!("{:.2}", off.median / unit));
+                let off = off.map_or_else(
+                    || "-".into(),
+                    |off| match pattern {
+                        Pattern::Stream => BytesPerSecond(1e6 * off.median).to_string(),
+                        Pattern::PingPong => figure::nanoseconds(off.median),
+                    },
+                );
                 let over = |mapping| times(findings.over(mapping, Mapping::Off, |block: &Block| block.of(&task)));
                 let name = format!("{size}, the receiver {}", if works { "works" } else { "reads" });
                 let (on, mismatched) = (over(Mapping::On), over(Mapping::Mismatched));
-                let _ = writeln!(page, "{name:<34}{off:>10}{on:>24}{mismatched:>26}");
+                table.row([name, off, on, mismatched]);
             }
         }
+        page += &format!("\n{}", table.text(width));
     }
-    findings.imbalances.iter().for_each(|imbalance| page += &exchange(findings, *imbalance));
+    findings.imbalances.iter().for_each(|imbalance| page += &exchange(findings, *imbalance, width));
     page + &notes(findings)
 }
 
-fn exchange(findings: &Findings, imbalance: f64) -> String {
+fn exchange(findings: &Findings, imbalance: f64, width: usize) -> String {
     let mut page = format!(
-        "\nexchange of {}, rank 0 computes {:.0} % more: us a step\n{:<18}{:>6}{:>10}{:>10}{:>10}{:>10}\n",
+        "\nexchange of {}, rank 0 computes {:.0} % more: the times of a step\n",
         findings.exchanged,
-        100.0 * imbalance,
-        "mapping",
-        "rank",
-        "computes",
-        "MPI_Send",
-        "MPI_Wait",
-        "step"
+        100.0 * imbalance
     );
+    let mut table = Table::new(["mapping", "rank", "computes", "MPI_Send", "MPI_Wait", "step"]).right(1..6);
     for mapping in Mapping::ALL {
         for rank in [0, 1] {
             let part = |of: fn(&Times) -> f64| {
                 let value = |block: &Block| Some(of(&block.exchange(imbalance)?.ranks[rank]));
-                median(&findings.of(mapping).values(value)).map_or_else(|| "-".into(), |ns| format!("{:.0}", ns / 1e3))
+                median(&findings.of(mapping).values(value)).map_or_else(|| "-".into(), figure::nanoseconds)
             };
             let name = if rank == 0 { mapping.word() } else { "" };
-            let _ = writeln!(
-                page,
-                "{name:<18}{rank:>6}{:>10}{:>10}{:>10}{:>10}",
-                part(|of| of.computing),
-                part(|of| of.sending),
-                part(|of| of.waiting),
-                part(Times::total)
-            );
+            let parts = [part(|of| of.computing), part(|of| of.sending), part(|of| of.waiting), part(Times::total)];
+            table.row([name.to_owned(), rank.to_string()].into_iter().chain(parts));
         }
     }
+    page += &table.text(width);
     let mean = |of: fn(&Times) -> f64| {
         move |block: &Block| block.exchange(imbalance).map(|exchange: &Exchange| exchange.mean(of))
     };
@@ -105,8 +103,8 @@ fn notes(findings: &Findings) -> String {
     let CoreId(other) = findings.cores[1];
     let _ = write!(
         page,
-        "  not shown: both hosts are on the same cores, so that the other host's sender runs on core {other} and no core is without a rank;\n  \
-         a core of the protocol's socket without the protocol (the paper's core 2), and another socket, need four cores\n",
+        "  not shown: both hosts are on the same cores, so that the other host's sender runs on core {other} and no core is without a \
+         rank; a core of the protocol's socket without the protocol (the paper's core 2), and another socket, need four cores\n",
     );
     let failures = findings.mappings.iter().flat_map(|of| &of.series.failures);
     for line in findings.notes.iter().chain(failures) {
@@ -173,16 +171,22 @@ mod tests {
 
     #[test]
     fn a_page_reads_as_it_did() {
-        let page = page(&findings());
-        assert!(page.lines().all(|line| line.chars().count() <= 130), "{page}");
-        insta::assert_snapshot!(page);
+        insta::assert_snapshot!(page(&findings(), 130));
+    }
+
+    #[test]
+    fn a_page_breaks_between_words_at_any_width() {
+        for width in [40, 80, 200] {
+            let page = machine::text::fitted(&page(&findings(), width), width);
+            assert!(page.lines().all(|line| line.chars().count() <= width), "{width}: {page}");
+        }
     }
 
     #[test]
     fn a_mapping_that_gave_no_block_is_not_measured() {
         let mut findings = findings();
         findings.mappings[2].series.blocks.clear();
-        let page = page(&findings);
+        let page = page(&findings, 130);
         assert!(page.contains("not measured") && page.contains("not counted"), "{page}");
     }
 }

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use comfy_table::{CellAlignment, Table, presets};
 use experiment::clocks;
 use experiment::findings::Interval;
 use experiment::nearness;
 use experiment::rounds::Taken;
 use experiment::statistics::median;
+use machine::text::Table;
 use machine::{CoreId, Probe, Reading, count};
 
 use super::block::{Block, Outcome};
@@ -18,8 +18,8 @@ use super::pattern::{Pattern, Task};
 use super::split::{self, Split};
 use super::targets::Judged;
 
-/// Tables of `all` for `tasks`, place by place, and what the reader must know beside them.
-pub fn page(heading: &str, all: &[Measured], tasks: &[Task], notes: &[String]) -> String {
+/// Tables of `all` for `tasks`, place by place, in so many columns, and what the reader must know beside them.
+pub fn page(heading: &str, all: &[Measured], tasks: &[Task], notes: &[String], width: usize) -> String {
     let mut page = format!("{heading}\n");
     for seats in seats_of(all) {
         let here: Vec<&Measured> = all.iter().filter(|measured| measured.seats == seats).collect();
@@ -30,8 +30,8 @@ pub fn page(heading: &str, all: &[Measured], tasks: &[Task], notes: &[String]) -
                 && here.iter().all(|measured| value(measured, task).is_none())
         };
         let tasks: Vec<Task> = tasks.iter().copied().filter(|task| seats.hosts.can(task) && !elsewhere(task)).collect();
-        page += &values(&here, &tasks);
-        let split = splits(&here, &tasks);
+        page += &values(&here, &tasks, width);
+        let split = splits(&here, &tasks, width);
         if !split.is_empty() {
             page += &format!("\nCPU of each rank in ns a message, MPI calls timed\n{split}");
         }
@@ -59,8 +59,8 @@ const LEGEND: &str = "CPU, application, kernel and softirq are measured; a value
                       message counts where it is done";
 
 /// What came out for each target.
-pub fn targets(judged: &[Judged]) -> String {
-    let mut table = table(&[
+pub fn targets(judged: &[Judged], width: usize) -> String {
+    let mut table = Table::new([
         "target",
         "pattern",
         "measured",
@@ -69,7 +69,8 @@ pub fn targets(judged: &[Judged]) -> String {
         "near, far",
         "best of plimsoll",
         "best peer",
-    ]);
+    ])
+    .right([2, 3]);
     for target in judged {
         let place = match target.hosts {
             Hosts::One => "one host".to_owned(),
@@ -78,14 +79,11 @@ pub fn targets(judged: &[Judged]) -> String {
         };
         let name =
             |contender: Option<&super::contender::Contender>| contender.map_or("-".to_owned(), |c| c.to_string());
-        table.add_row([
+        table.row([
             target.bound.to_string(),
             format!("{place}, {}", target.task),
             target.ratio.map_or("-".to_owned(), |interval| format!("{:.2}x", interval.median)),
-            target.ratio.map_or("-".to_owned(), |i| match i.high > WIDEST * i.low {
-                true => "too wide".to_owned(),
-                false => format!("{:.2} .. {:.2}", i.low, i.high),
-            }),
+            target.ratio.map_or("-".to_owned(), |interval| interval.ends(2)),
             target.verdict.to_string(),
             target.places.map_or("-".to_owned(), |places| places.map(in_place).join(", ")),
             name(target.engine),
@@ -93,7 +91,7 @@ pub fn targets(judged: &[Judged]) -> String {
         ]);
     }
     let heading = "ratios to the best peer, of the same or neighbouring rounds, on cores as near; near, far: medians where the cores moved (pairs)";
-    format!("{heading}\n{}", lines(table, &[2, 3]))
+    format!("{heading}\n{}", table.text(width))
 }
 
 fn in_place(ratio: Option<Interval>) -> String {
@@ -110,8 +108,9 @@ fn seats_of(all: &[Measured]) -> Vec<Seats> {
     seats
 }
 
-fn values(here: &[&Measured], tasks: &[Task]) -> String {
-    let mut table = table(&["pattern", "contender", "median", "95 % interval", "over the best peer"]);
+fn values(here: &[&Measured], tasks: &[Task], width: usize) -> String {
+    let header = ["pattern", "contender", "median", "95 % interval", "over the best peer"];
+    let mut table = Table::new(header).right([2, 3, 4]);
     for task in tasks {
         let peer = best(here.iter().copied(), task, |measured| !measured.contender.is_engine());
         let mut title = task.to_string();
@@ -126,32 +125,25 @@ fn values(here: &[&Measured], tasks: &[Task]) -> String {
                 Some(peer) => against(measured, peer, task).unwrap_or("-".to_owned()),
                 None => "-".to_owned(),
             };
-            table.add_row([std::mem::take(&mut title), measured.contender.to_string(), median, interval, over]);
+            table.row([std::mem::take(&mut title), measured.contender.to_string(), median, interval, over]);
         }
     }
-    lines(table, &[2, 3, 4])
+    table.text(width)
 }
-
-/// Beyond this an interval of ratios says nothing.
-const WIDEST: f64 = 1000.0;
 
 /// How it stands to `peer`: the ratio, of shares the difference.
 fn against(measured: &Measured, peer: &Measured, task: &Task) -> Option<String> {
     if task.pattern == Pattern::Overlap {
-        let Interval { median, low, high, .. } = difference(measured, peer, task)?;
-        let [median, low, high] = [median, low, high].map(|share| share.clamp(-1.0, 1.0) * 100.0);
-        return Some(format!("{median:+.0} points ({low:.0} .. {high:.0})"));
+        let points = |share: f64| share.clamp(-1.0, 1.0) * 100.0;
+        let of = difference(measured, peer, task)?;
+        return Some(format!("{:+.0} points ({})", points(of.median), of.range(|end| format!("{:.0}", points(end)))));
     }
-    let Interval { median, low, high, .. } = ratio(measured, peer, task)?;
-    Some(match high > WIDEST * low {
-        true => format!("{median:.2}x (cannot tell)"),
-        false => format!("{median:.2}x ({low:.2} .. {high:.2})"),
-    })
+    Some(ratio(measured, peer, task)?.ratio(2, "x"))
 }
 
-fn splits(here: &[&Measured], tasks: &[Task]) -> String {
-    let mut table =
-        table(&["pattern", "contender", "rank", "CPU", "application", "MPI", "protocol", "of it kernel", "softirqs"]);
+fn splits(here: &[&Measured], tasks: &[Task], width: usize) -> String {
+    let header = ["pattern", "contender", "rank", "CPU", "application", "MPI", "protocol", "of it kernel", "softirqs"];
+    let mut table = Table::new(header).right(2..9);
     let mut reasons: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for task in tasks {
         let mut title = task.to_string();
@@ -169,14 +161,14 @@ fn splits(here: &[&Measured], tasks: &[Task]) -> String {
                         }
                     }
                 }
-                table.add_row(row);
+                table.row(row);
             }
         }
     }
     if table.is_empty() {
         return String::new();
     }
-    let mut text = lines(table, &[2, 3, 4, 5, 6, 7, 8]);
+    let mut text = table.text(width);
     for (reason, who) in reasons {
         text += &format!("  - absent for {}: {reason}\n", who.join(", "));
     }
@@ -327,21 +319,6 @@ fn slowdown(all: &[Measured]) -> String {
     }
 }
 
-fn table(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(header);
-    table
-}
-
-fn lines(mut table: Table, right: &[usize]) -> String {
-    for &column in right {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use launch::carriers::named;
@@ -360,10 +337,10 @@ mod tests {
             measured(Contender::Peer(named("vader").unwrap()), LATENCY, &[200.0, 220.0, 240.0]),
             lost,
         ];
-        let text = page("Open MPI", &all, &[LATENCY], &["note of the caller".to_owned()]);
+        let text = page("Open MPI", &all, &[LATENCY], &["note of the caller".to_owned()], 200);
         for part in [
             "one host, ranks on cores 0 and 1",
-            "0.50x (0.50 .. 0.50)",
+            "0.50x (cannot tell: 3 of 6 rounds)",
             "the best peer",
             "not measured",
             "ucx under Open MPI: exit code 1",
@@ -372,13 +349,13 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
-        let judged = super::targets(&targets::judge(&all));
+        let judged = super::targets(&targets::judge(&all), 200);
         assert!(judged.contains("at most 1.0x") && judged.contains("met") && judged.contains("vader"), "{judged}");
         // What two hosts alone were asked for has no empty rows among those of one host.
         let rate = Task { pattern: Pattern::Rate, ..LATENCY };
         let mut apart = measured(engine(), rate, &[1.0]);
         apart.seats.hosts = Hosts::Lab;
-        let text = page("", &[all.into(), vec![apart]].concat(), &[LATENCY, rate], &[]);
+        let text = page("", &[all.into(), vec![apart]].concat(), &[LATENCY, rate], &[], 200);
         assert_eq!((text.matches("8 B latency").count(), text.matches("8 B rate").count()), (1, 1), "{text}");
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use experiment::point::Receiver;
-use machine::{Bytes, BytesPerSecond, Fault, Result};
+use machine::{Bytes, BytesPerSecond, Fault, Result, figure};
 use serde::{Deserialize, Serialize};
 
 use super::result::Figures;
@@ -39,11 +39,7 @@ pub enum Pattern {
 
 /// Messages a second, for readers.
 pub fn rate(a_second: f64) -> String {
-    match a_second {
-        rate if rate >= 1e5 => format!("{:.3} M/s", rate / 1e6),
-        rate if rate >= 100.0 => format!("{:.3} k/s", rate / 1e3),
-        rate => format!("{rate:.2} /s"),
-    }
+    figure::scaled(a_second, &[(1.0, "/s"), (1e3, "k/s"), (1e6, "M/s")])
 }
 
 impl Pattern {
@@ -113,8 +109,7 @@ impl Pattern {
             Pattern::Overlap => format!("{:.0} %", value * 100.0),
             Pattern::Bandwidth | Pattern::ColdBandwidth => BytesPerSecond(value).to_string(),
             Pattern::Rate => rate(value),
-            _ if value < 1000.0 => format!("{value:.1} ns"),
-            _ => format!("{:.2} us", value / 1e3),
+            _ => figure::nanoseconds(value),
         }
     }
 
@@ -186,9 +181,9 @@ mod tests {
         assert_eq!(Pattern::Latency.value(Bytes(8), &figures(1000, 300_000)), 150.0);
         assert_eq!(Pattern::Rate.value(Bytes(8), &figures(1000, 1_000_000_000)), 64_000.0);
         assert_eq!(Pattern::Bandwidth.value(Bytes(1 << 20), &figures(1, 1_000_000_000)), 64.0 * 1048576.0);
-        assert_eq!(Pattern::Exchange.quantity(Pattern::Exchange.value(Bytes(8), &figures(10, 50_000))), "5.00 us");
+        assert_eq!(Pattern::Exchange.quantity(Pattern::Exchange.value(Bytes(8), &figures(10, 50_000))), "5 us");
         let beside = Figures { transfer: 100, computing: 100, ..figures(10, 1250) };
-        assert_eq!([1.5e6, 2_300.0, 0.25].map(rate), ["1.500 M/s", "2.300 k/s", "0.25 /s"]);
+        assert_eq!([1.5e6, 2_300.0, 0.25].map(rate), ["1.5 M/s", "2.3 k/s", "0.25 /s"]);
         assert_eq!(Pattern::Overlap.quantity(Pattern::Overlap.value(Bytes(8), &beside)), "75 %");
     }
 

@@ -286,14 +286,14 @@ impl Findings {
         targets::judge(&self.measured)
     }
 
-    /// The plan in words, for the user.
-    pub fn page(&self) -> String {
+    /// The findings in words, in so many columns.
+    pub fn page(&self, width: usize) -> String {
         let done = self.measured.iter().map(|measured| measured.series.blocks.len()).max().unwrap_or(0);
         let rounds = count::of(self.rounds.into(), "round");
         let heading = format!("ranks of {}, {done} of {rounds}, each a start of its own", self.mpi);
-        let page = page::page(&heading, &self.measured, &self.tasks, &self.notes);
+        let page = page::page(&heading, &self.measured, &self.tasks, &self.notes, width);
         match self.targets_only {
-            true => format!("{}\n{page}", page::targets(&self.judged())),
+            true => format!("{}\n{page}", page::targets(&self.judged(), width)),
             false => page,
         }
     }

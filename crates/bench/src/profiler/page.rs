@@ -1,29 +1,22 @@
 //! The findings as text.
 
-use comfy_table::{CellAlignment, Table, presets};
 use experiment::bound::Bound;
 use experiment::findings::Interval;
 use experiment::statistics::median;
-use machine::count;
+use machine::text::Table;
+use machine::{count, figure};
 
 use super::{Findings, MESSAGE_RATIO, Message, TABLES_NANOSECONDS, TIMELINE_NANOSECONDS};
 
-pub fn page(findings: &Findings) -> String {
+pub fn page(findings: &Findings, width: usize) -> String {
     let verdict =
         |value, most: Option<f64>| most.map_or_else(String::new, |most| Bound::AtMost(most).judge(value).to_string());
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header([
-        "MPI_Send to MPI_PROC_NULL",
-        "adds",
-        "95 % interval",
-        "target",
-        "",
-    ]);
+    let mut table = Table::new(["MPI_Send to MPI_PROC_NULL", "adds", "95 % interval", "target", ""]).right([1, 2]);
     for call in &findings.calls {
         let mut row = |name: String, value: Option<Interval>, most: Option<f64>| {
             let (middle, spread) = nanoseconds(value);
             let target = most.map_or(String::new(), |most| format!("at most {most:.0} ns"));
-            table.add_row([name, middle, spread, target, verdict(value, most)]);
+            table.row([name, middle, spread, target, verdict(value, most)]);
         };
         row(format!("{}: a call, bare", call.library), call.bare, None);
         row("  the same by PMPI_Send beside it: adds".into(), call.unloaded, None);
@@ -33,22 +26,17 @@ pub fn page(findings: &Findings) -> String {
     }
     if let Some(Message { bare, tables, timeline, .. }) = &findings.message {
         let (middle, spread) = nanoseconds(*bare);
-        table.add_row(["NetPIPE, 8 B, shared memory, half a round trip, bare", &middle, &spread, "", ""]);
+        table.row(["NetPIPE, 8 B, shared memory, half a round trip, bare", &middle, &spread, "", ""]);
         for (name, value, most) in
             [("  tables", tables, Some(MESSAGE_RATIO)), ("  tables and timeline", timeline, None)]
         {
             let middle = value.map_or("-".into(), |value| format!("{:.3}x", value.median));
             let spread = value.map_or("not measured".into(), |value| value.ends(3));
             let target = most.map_or(String::new(), |most| format!("at most {most:.2}x"));
-            table.add_row([name.to_owned(), middle, spread, target, verdict(*value, most)]);
+            table.row([name.to_owned(), middle, spread, target, verdict(*value, most)]);
         }
     }
-    for column in [1, 2] {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    let mut page: String = table.lines().map(|line| format!("{}\n", line.trim_end())).collect();
+    let mut page = table.text(width);
     page += &format!(
         "\nnotes\n  at most {}, fewer where the targets are decided, bare and profiled starts in turns; what is added to a call is MPI_Send over PMPI_Send, which is not seen, block by block\n",
         count::of(findings.rounds.into(), "round")
@@ -77,7 +65,7 @@ pub fn page(findings: &Findings) -> String {
 
 fn nanoseconds(value: Option<Interval>) -> (String, String) {
     match value {
-        Some(value) => (format!("{:.1} ns", value.median), value.range(|end| format!("{end:.1}"))),
+        Some(value) => (figure::nanoseconds(value.median), value.range(figure::nanoseconds)),
         None => ("-".into(), "not measured".into()),
     }
 }
@@ -104,9 +92,9 @@ mod tests {
             failures: vec!["no timeline. Next: see".into()],
         };
         let calls = vec![call("MPI A", at(20.0)), call("MPI B", at(30.0)), call("MPI C", at(24.5))];
-        let text = page(&Findings { rounds: 7, calls, message: None });
+        let text = page(&Findings { rounds: 7, calls, message: None }, 200);
         for part in [
-            "20.0 ns",
+            "20 ns",
             "at most 25 ns  met\n",
             "missed\n",
             "cannot tell",

@@ -17,14 +17,14 @@ pub fn value(metric: Metric, value: f64) -> String {
     }
 }
 
-/// `142 ns (138 ns to 149 ns)`.
+/// `142.3 ns (138.1 ns to 149.4 ns)`.
 pub fn interval(of: &Interval, write: impl Fn(f64) -> String) -> String {
-    format!("{} ({} to {})", write(of.median), write(of.low), write(of.high))
+    format!("{} ({})", write(of.median), of.range(&write).replace(" .. ", " to "))
 }
 
-/// `1.80× (1.62 to 2.01)`.
+/// `1.803× (1.620 to 2.010)`.
 pub fn gain(of: &Interval) -> String {
-    format!("{}× ({} to {})", digits(of.median), digits(of.low), digits(of.high))
+    format!("{}× ({})", digits(of.median), of.ends(3).replace(" .. ", " to "))
 }
 
 pub fn sizes(from: Bytes, to: Bytes) -> String {
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn values_are_in_the_unit_of_their_metric() {
-        assert_eq!(value(Metric::HalfRoundTrip, 1_434.0), "1.43 µs");
+        assert_eq!(value(Metric::HalfRoundTrip, 1_434.0), "1.434 us");
         assert_eq!(value(Metric::BytesPerSecond, 13.4e9), "13.4 GB/s");
         assert_eq!(value(Metric::MessagesPerSecond, 9.81e6), "9.81 M msg/s");
     }

@@ -13,6 +13,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::body::BodyKind;
+use crate::figure;
 use crate::quantity::{Bytes, Nanoseconds};
 use crate::reading::Reading;
 use crate::site::{Site, SiteKind};
@@ -67,10 +68,8 @@ impl Interval {
 
 impl fmt::Display for Interval {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (scale, unit) = if self.middle < 1000.0 { (1.0, "ns") } else { (1e3, "us") };
-        let [low, middle, high] = [self.low, self.middle, self.high].map(|value| value / scale);
-        let digits = usize::from(scale > 1.0);
-        write!(f, "{middle:.digits$} {unit} ({low:.digits$} .. {high:.digits$})")
+        let [low, middle, high] = [self.low, self.middle, self.high].map(figure::nanoseconds);
+        if low == high { f.write_str(&middle) } else { write!(f, "{middle} ({low} .. {high})") }
     }
 }
 

@@ -286,13 +286,13 @@ fn a_counter_that_stands_still_is_no_reading() {
         (Drawn::of(&sensor, &track, at(0.0), at(3.0), &floor), Drawn::of(&sensor, &track, at(0.0), at(1.0), &floor))
     };
     let (stands, _) = of(&[5, 5, 5]);
-    let why = Reading::absent("the counter did not move in 2000.0 ms");
+    let why = Reading::absent("the counter did not move in 2 s");
     assert_eq!((&stands.joules, &stands.error, stands.coverage), (&why, &why, 0.0));
     assert_eq!(stands.watts.value(), None);
     let causes: Vec<&str> = stands.gaps.iter().map(|gap| gap.cause.as_str()).collect();
-    assert_eq!(causes, ["the counter did not move in 2000.0 ms", "after the last sample"]);
+    assert_eq!(causes, ["the counter did not move in 2 s", "after the last sample"]);
     let sum = total(&[stands], "x");
-    assert_eq!(sum, Reading::absent("x: the counter did not move in 2000.0 ms"));
+    assert_eq!(sum, Reading::absent("x: the counter did not move in 2 s"));
     // One that moved is believed, in its part that it stood only if that is not all.
     let (moves, begins) = of(&[5, 5, 7, 8]);
     assert_eq!((moves.joules, moves.coverage), (Reading::Measured(crate::Joules(3e-6)), 1.0));

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use attach::control;
 use attach::moved::Moved;
-use machine::{Nanoseconds, Result, Site};
+use machine::{Result, Site};
 
 use super::stop::runtime_of;
 use linux::output;
@@ -34,20 +34,19 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
 
 /// What a move was, step by step.
 pub(super) fn page(moved: &Moved) -> String {
-    let micros = |time: &Nanoseconds| format!("{:.1} us", time.0 as f64 / 1e3);
     let what = moved.offcodes.join(", ");
     let way = if moved.from == moved.to {
         format!("at {}", moved.to)
     } else {
         format!("from {} to {}", moved.from, moved.to)
     };
-    let mut text = format!("{what}: {way}, paused for {}, {} bytes of state", micros(&moved.pause), moved.state);
+    let mut text = format!("{what}: {way}, paused for {}, {} bytes of state", moved.pause, moved.state);
     if moved.lost > 0 {
         text += &format!(", {} messages of unreliable channels lost by the move", moved.lost);
     }
     text.push('\n');
     for (step, time) in &moved.steps {
-        text += &format!("  {:<9}{:>12}\n", format!("{step:?}").to_lowercase(), micros(time));
+        text += &format!("  {:<9}{time:>12}\n", format!("{step:?}").to_lowercase());
     }
     text
 }

@@ -1,5 +1,4 @@
 use std::fmt::Write;
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -45,7 +44,7 @@ struct Install {
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     match arguments.action {
         Action::Check(check) => {
-            let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+            let colour = output::colour(&std::io::stderr());
             let mut verdict = Verdict { well: String::new(), mistakes: String::new(), colour };
             for file in &check.files {
                 verdict.look(file);

@@ -5,9 +5,8 @@ use std::process::ExitCode;
 
 use attach::control::{self, Found, Report, Running};
 use attach::watched::Carried;
-use comfy_table::Table;
-use comfy_table::presets::NOTHING;
-use machine::{Fault, Nanoseconds, Result, count};
+use machine::text::Table;
+use machine::{Fault, Nanoseconds, Result, count, figure};
 
 use linux::output;
 
@@ -141,31 +140,29 @@ fn named(of: &Running) -> String {
 /// One runtime, as `ps` and `run` show it.
 pub fn page(report: &Report) -> String {
     let seconds = report.running_ms as f64 / 1e3;
-    let mut table = Table::new();
-    table.load_preset(NOTHING).set_header(["OFFCODE", "SITE", "WHERE", "COUNTED"]);
+    let mut table = Table::new(["OFFCODE", "SITE", "WHERE", "COUNTED"]);
     for line in &report.offcodes {
         let (whereabouts, counted) = match &line.evidence {
             Ok(evidence) => {
                 let counters = evidence.counters.iter().map(|c| format!("{} {}", c.value, c.name));
-                let each = evidence.timed.map(|timed| format!("{:.0} ns each", timed.each()));
+                let each = evidence.timed.map(|timed| figure::nanoseconds(timed.each()) + " each");
                 (evidence.whereabouts.clone(), counters.chain(each).collect::<Vec<_>>().join(", "))
             }
             Err(why) => (String::new(), why.clone()),
         };
-        table.add_row([named(line), line.site.to_string(), whereabouts, counted]);
+        table.row([named(line), line.site.to_string(), whereabouts, counted]);
     }
     format!("process {}: {}, up for {seconds:.1} s\n{}", report.process, report.application, indented(&table))
 }
 
 fn indented(table: &Table) -> String {
-    table.lines().map(|line| format!("  {}\n", line.trim_end())).collect()
+    table.text(output::width() - 2).lines().map(|line| format!("  {line}\n")).collect()
 }
 
 /// What the channels of one runtime carried.
 fn channels(report: &Report) -> String {
-    let mut table = Table::new();
     let header = ["OFFCODE", "CHANNEL", "PEER", "WRITTEN", "READ", "FULL", "REFUSED", "LOST"];
-    table.load_preset(NOTHING).set_header(header);
+    let mut table = Table::new(header);
     let count = |count: Option<u64>| count.map_or("-".into(), |count| count.to_string());
     let mut unknown = String::new();
     for line in &report.offcodes {
@@ -181,10 +178,10 @@ fn channels(report: &Report) -> String {
             let peer = row.peer.clone().unwrap_or_else(|| "-".into());
             let counts = [row.written, row.read, row.full, row.refused].map(count);
             let names = [line.instance.clone(), channel.to_owned(), peer];
-            table.add_row(names.into_iter().chain(counts).chain([lost(row)]));
+            table.row(names.into_iter().chain(counts).chain([lost(row)]));
         }
     }
-    if table.row_count() == 0 { unknown } else { indented(&table) + &unknown }
+    if table.is_empty() { unknown } else { indented(&table) + &unknown }
 }
 
 /// Messages that were lost, and those that may be yet.

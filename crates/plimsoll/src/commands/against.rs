@@ -14,6 +14,7 @@ use super::levers::{Changes, Recording, unsampled};
 use super::whatif::{CONTRADICTED, print};
 use crate::critical::Names;
 use crate::opened::Opened;
+use crate::progress::Working;
 use crate::whatif_page::{path, shares};
 
 /// Judges the model: predicts from one profile what another one of the program took, of which only the computing between calls
@@ -42,6 +43,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let Arguments { other: path, folder, carried, changes, recording, json } = arguments;
     let known = store::live()?;
     let named = recording.recorded.as_deref();
+    let working = Working::on("replaying what was recorded");
     let opened = Opened::priced(folder, recording.world, &known.costs, named)?;
     let Opened { graph, folder, .. } = &opened;
     let recorded = opened.recorded();
@@ -68,6 +70,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     notes.extend(other.graph.notes.iter().map(|note| format!("{}: {note}", path.display())));
     let against = program.against(&other.graph, &lever).map_err(|fault| fault.within(path.display()))?;
     let page = Page { folder, other: path, carried, against: &against, names: &other.names(), notes: &notes };
+    drop(working);
     print(*json, || page.terminal(), || page.json())?;
     Ok(ExitCode::SUCCESS)
 }

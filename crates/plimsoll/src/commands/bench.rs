@@ -62,11 +62,11 @@ pub struct Measuring {
 impl Measuring {
     /// What was found, to standard output.
     pub fn print(&self, found: &impl serde::Serialize, page: impl FnOnce() -> Result<String>) -> Result<()> {
-        let text = match self.json {
-            true => serde_json::to_string_pretty(found).map_err(|e| Fault::because("output", e, "report it"))? + "\n",
-            false => page()?,
-        };
-        output::print(&text)
+        if !self.json {
+            return output::page(&page()?);
+        }
+        let text = serde_json::to_string_pretty(found).map_err(|e| Fault::because("output", e, "report it"))?;
+        output::print(&(text + "\n"))
     }
 }
 

@@ -50,7 +50,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let request = Request { wire: Wire { rate, queue }, losses, counted: COUNTED, rounds };
     let begin = |takes: Duration| eprintln!("plimsoll: {rounds} rounds take {} s", takes.as_secs());
     let findings = congestion::measure(&request, begin)?;
-    measuring.print(&findings, || Ok(findings.page()))?;
+    measuring.print(&findings, || Ok(findings.page(linux::output::width())))?;
     if !findings.whole {
         eprintln!("plimsoll: a signal ended it before all rounds were measured");
     }

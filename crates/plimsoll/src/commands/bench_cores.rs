@@ -46,7 +46,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let mut bench = Bench::new(program()?);
     let end = measure(&mut bench, &mut measured, 1, measuring.rounds);
     bench.close();
-    show(&measured, measuring, || sweep_page::page(&measured, measuring.rounds))?;
+    show(&measured, measuring, || sweep_page::page(&measured, measuring.rounds, linux::output::width()))?;
     end.map(|()| ExitCode::SUCCESS)
 }
 

@@ -12,7 +12,8 @@ use experiment::rounds::{self, Blocks, Plan, Series, difference};
 use experiment::sample::{Runner, Sample};
 use experiment::statistics::median;
 use machine::choice::for_polling_here;
-use machine::{Bytes, CoreId, Dilation, Fault, Probe, Result, Site};
+use machine::text::Table;
+use machine::{Bytes, CoreId, Dilation, Fault, Probe, Result, Site, figure};
 use serde::Serialize;
 
 use super::bench::{Measuring, TwoCores, program};
@@ -187,17 +188,17 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     for group in &mut groups {
         group.series = all.by_ref().take(dilations.len()).collect();
     }
-    measuring.print(&groups, || Ok(page(&groups, stack, size, own.is_some())))?;
+    measuring.print(&groups, || Ok(page(&groups, stack, size, own.is_some(), linux::output::width())))?;
     fault.map_or(Ok(super::exit_code()), Err)
 }
 
-fn page(groups: &[Group], stack: Stack, size: Bytes, has_own: bool) -> String {
+fn page(groups: &[Group], stack: Stack, size: Bytes, has_own: bool, width: usize) -> String {
     let mut page = format!(
         "{stack}, {size}: protocol work that takes k times as long, at both ends (dilated k; no clock: only the engine's own work \
          is stretched)\n"
     );
     for group in groups {
-        page += &table(group);
+        page += &table(group, width);
     }
     let mut notes = Vec::new();
     if !has_own {
@@ -223,16 +224,16 @@ fn samples(series: &Series<Block>) -> Vec<Sample> {
     series.blocks.iter().map(|taken| taken.block.sample.clone()).collect()
 }
 
-fn table(group: &Group) -> String {
+fn table(group: &Group, width: usize) -> String {
     let Group { placement, pattern, dilations, series } = group;
     let what = if *pattern == Pattern::PingPong { "half round trip" } else { "time a message" };
-    let mut page = format!(
-        "\n{placement}, {pattern}\n    dilated  {what:>16}   performance over that at 1   protocol work counted\n"
-    );
+    let header = ["dilated", what, "performance over that at 1", "protocol work counted"];
+    let mut table = Table::new(header).right([0, 1]);
     let first = samples(&series[0]);
     for (dilation, of) in dilations.iter().zip(series) {
         let Some(middle) = median(&of.values(|block| Some(block.time(*pattern)))) else {
-            page += &format!("    {dilation:>7}  {}\n", of.failures.last().map_or("not measured", String::as_str));
+            let why = of.failures.last().map_or("not measured", String::as_str);
+            table.row([dilation.to_string().as_str(), "-", why, ""]);
             continue;
         };
         let over = match dilation.is_none() {
@@ -240,9 +241,10 @@ fn table(group: &Group) -> String {
             false => ratio(Paired::performance(&samples(of), &first, pattern.metric()).interval()),
         };
         let counted = median(&of.values(|block| block.counted(*pattern)));
-        let counted = counted.map_or("not counted".to_owned(), |counted| format!("{counted:.0} ns"));
-        page += &format!("    {dilation:>7}  {:>16}   {over:<26}  {counted}\n", format!("{middle:.0} ns"));
+        let counted = counted.map_or("not counted".to_owned(), figure::nanoseconds);
+        table.row([dilation.to_string(), figure::nanoseconds(middle), over, counted]);
     }
+    let mut page = format!("\n{placement}, {pattern}\n{}", table.text(width));
     let fits = fits(group);
     let (slope, rest): (Vec<f64>, Vec<f64>) = fits.iter().copied().unzip();
     let (Some(slope), Some(rest)) = (difference(&slope), difference(&rest)) else {
@@ -250,12 +252,15 @@ fn table(group: &Group) -> String {
     };
     let counted: Vec<f64> = series.iter().flat_map(|of| of.values(|block| block.counted(*pattern))).collect();
     page += &format!(
-        "    {what} = {:.0} ({:.0} .. {:.0}) ns + k x {:.0} ({:.0} .. {:.0}) ns",
-        rest.median, rest.low, rest.high, slope.median, slope.low, slope.high
+        "    {what} = {} ({}) + k x {} ({})",
+        figure::nanoseconds(rest.median),
+        rest.range(figure::nanoseconds),
+        figure::nanoseconds(slope.median),
+        slope.range(figure::nanoseconds)
     );
     if let Some(counted) = median(&counted) {
         let whose = if *pattern == Pattern::PingPong { "" } else { " at the end that sends" };
-        page += &format!("; protocol work counted{whose}: {counted:.0} ns");
+        page += &format!("; protocol work counted{whose}: {}", figure::nanoseconds(counted));
         if slope.low > 0.0 {
             page += &format!(", {:.2} of the slope", counted / slope.median);
         }

@@ -35,7 +35,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let installation = Installation::in_path(Family::OpenMpi)?;
     let request = Request { installation, rounds: measuring.rounds, cores, imbalances, command: program()? };
     let findings = mapping::measure(&request, |start| eprintln!("plimsoll: {start}"))?;
-    measuring.print(&findings, || Ok(mapping::page(&findings)))?;
+    measuring.print(&findings, || Ok(mapping::page(&findings, linux::output::width())))?;
     if linux::signal::interrupted() {
         eprintln!("plimsoll: a signal ended it before all rounds were measured");
     }

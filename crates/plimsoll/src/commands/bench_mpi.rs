@@ -75,7 +75,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     })?;
     if !findings.is_empty() {
         let all = json!({ "findings": findings, "targets": findings.judged() });
-        arguments.measuring.print(&all, || Ok(findings.page()))?;
+        arguments.measuring.print(&all, || Ok(findings.page(linux::output::width())))?;
     }
     end.map(|()| ExitCode::SUCCESS)
 }

@@ -43,7 +43,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     }
     let request = Request { installations, rounds: measuring.rounds, cores, command: program()? };
     let findings = profiler::measure(&request, |start| eprintln!("plimsoll: {start}"))?;
-    measuring.print(&findings, || Ok(profiler::page(&findings)))?;
+    measuring.print(&findings, || Ok(profiler::page(&findings, linux::output::width())))?;
     if linux::signal::interrupted() {
         eprintln!("plimsoll: a signal ended it before all rounds were measured");
     }

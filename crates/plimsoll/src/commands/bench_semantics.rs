@@ -77,7 +77,9 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let outcome = measure(&request, request.carrier.messages_of_block(), &linux::signal::interrupted)?;
     measuring.print(&outcome, || {
         let asked = open::scaling(&Calibration::of_papers(), Sweep::default())?.ratio;
-        Ok(semantics_page::page(&outcome, &request.semantics) + &semantics_page::explained(&outcome, asked))
+        let width = linux::output::width();
+        let explained = semantics_page::explained(&outcome, asked, width);
+        Ok(semantics_page::page(&outcome, &request.semantics, width) + &explained)
     })?;
     if linux::signal::interrupted() {
         eprintln!("plimsoll: a signal ended it after {}", count::of(outcome.blocks() as u64, "block"));

@@ -180,7 +180,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let compared = messages.stacks.len();
     let end = measure(&mut bench, &mut measured, compared, measuring.rounds);
     bench.close();
-    show(&measured, measuring, || bench_page::page(&measured, compared, measuring.rounds))?;
+    show(&measured, measuring, || bench_page::page(&measured, compared, measuring.rounds, linux::output::width()))?;
     end.map(|()| ExitCode::SUCCESS)
 }
 

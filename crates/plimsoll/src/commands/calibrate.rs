@@ -13,6 +13,8 @@ use machine::costs::store;
 use machine::costs::{Interval, Item, Row, how};
 use machine::{CoreId, Fault, Nanoseconds, Probe, Reading, Result, count};
 
+use crate::progress::Working;
+
 /// Measures what messages cost on this machine, in under a minute, and keeps it for every command that decides
 ///
 /// mpirun --placement auto, the verdicts of profiles and the plans of offcodes read these costs, and no others. What was not
@@ -49,15 +51,17 @@ const PAIRS: usize = 8;
 const SOURCE: &str = "plimsoll calibrate";
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
-    if !arguments.show {
-        measure(&arguments)?;
+    if !arguments.show && !measure(&arguments)? {
+        eprintln!("plimsoll: a signal ended it; nothing of it is kept, and what was known stays");
+        return Ok(super::exit_code());
     }
     let known = store::live()?;
     if arguments.json {
         let text = serde_json::to_string_pretty(known.costs.rows());
         output::print(&(text.map_err(|e| Fault::because("output", e, "report it"))? + "\n"))?;
     } else {
-        output::print(&page(known.costs.rows()))?;
+        let rows = known.costs.rows();
+        output::page(&format!("{}{}", state(rows, now()), page(rows)))?;
     }
     if let Some(note) = known.note {
         eprintln!("plimsoll: {note}");
@@ -65,15 +69,21 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     Ok(super::exit_code())
 }
 
-fn measure(arguments: &Arguments) -> Result<()> {
+fn now() -> Nanoseconds {
+    Nanoseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64)
+}
+
+/// False where a signal cut it short: then nothing of it is kept.
+fn measure(arguments: &Arguments) -> Result<bool> {
     linux::signal::watch()?;
     let begun = Instant::now();
     let command = std::env::current_exe()
         .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;
-    let taken = Nanoseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64);
+    let taken = now();
     if let Some(others) = others() {
         eprintln!("plimsoll: {others}");
     }
+    let working = Working::on("the way between two cores");
     let mut left_out = Vec::new();
     let mut rows = Vec::new();
     match handover()? {
@@ -83,6 +93,7 @@ fn measure(arguments: &Arguments) -> Result<()> {
         }
         None => left_out.push("handover left out: there is one core".to_owned()),
     }
+    working.say("channels and bodies of offcodes, 5 s");
     offcodes(&command)
         .map_or_else(|fault| left_out.push(format!("offcodes left out: {fault}")), |more| rows.extend(more));
     if !arguments.quick && !linux::signal::interrupted() {
@@ -98,7 +109,7 @@ fn measure(arguments: &Arguments) -> Result<()> {
             only: None,
             command,
         };
-        let told = |starts| eprintln!("plimsoll: {} of mpirun, a second each", count::of(starts as u64, "start"));
+        let told = |starts| working.say(&format!("{} of mpirun, a second each", count::of(starts as u64, "start")));
         match request::run(&request, None, told) {
             Ok((findings, end)) => {
                 let (more, short) = costs::rows(&findings, SOURCE, taken);
@@ -109,18 +120,21 @@ fn measure(arguments: &Arguments) -> Result<()> {
                     left_out.push(format!("{costs} left out, of which there are fewer than {fewest} blocks: {stays}"));
                 }
                 left_out.extend(findings.left_out());
-                // What a signal cut short is kept where there are blocks enough.
                 end.unwrap_or_else(|fault| left_out.push(fault.to_string()));
             }
             Err(fault) => left_out.push(format!("MPI left out: {fault}")),
         }
+    }
+    drop(working);
+    if linux::signal::interrupted() {
+        return Ok(false);
     }
     let file = store::keep(rows)?;
     eprintln!("plimsoll: measured in {:.0} s, kept in {}", begun.elapsed().as_secs_f64(), file.display());
     for what in left_out {
         eprintln!("plimsoll: {what}");
     }
-    Ok(())
+    Ok(true)
 }
 
 /// Whether others use the cores, which makes what is measured wide and slow.
@@ -180,6 +194,39 @@ fn offcodes(command: &Path) -> Result<Vec<Row>> {
     serde_json::from_slice(&output.stdout).map_err(|e| Fault::because(subject(), e, "build both programs anew: `make`"))
 }
 
+/// How old and how complete the costs are.
+fn state(rows: &[Row], now: Nanoseconds) -> String {
+    let taken = || rows.iter().map(|row| row.taken.0).filter(|taken| *taken > 0);
+    let (Some(oldest), Some(newest)) = (taken().min(), taken().max()) else {
+        return "Nothing is measured here: all costs are modelled. Next: plimsoll calibrate\n".to_owned();
+    };
+    let ago = |taken: u64| match now.0.saturating_sub(taken) / 1_000_000_000 {
+        seconds if seconds < 2 * 3600 => count::of(seconds / 60, "minute"),
+        seconds if seconds < 2 * 24 * 3600 => count::of(seconds / 3600, "hour"),
+        seconds => count::of(seconds / (24 * 3600), "day"),
+    };
+    let age = match (ago(oldest), ago(newest)) {
+        (oldest, newest) if oldest == newest => format!("{newest} ago"),
+        (oldest, newest) => format!("{oldest} to {newest} ago"),
+    };
+    let trip =
+        |between: bool| move |item: &Item| matches!(item, Item::HalfTrip(way) if way.network.is_some() == between);
+    let parts: [(&str, &dyn Fn(&Item) -> bool); 5] = [
+        ("the way between two cores", &|item| *item == Item::Handover),
+        ("messages within the host", &trip(false)),
+        ("messages between hosts", &trip(true)),
+        ("channels of offcodes", &|item| matches!(item, Item::Crossing(..) | Item::Call)),
+        ("bodies of offcodes", &|item| matches!(item, Item::Entry(_))),
+    ];
+    let missing = parts.iter().filter(|(_, is)| !rows.iter().any(|row| is(&row.item)));
+    let missing: Vec<&str> = missing.map(|(what, _)| *what).collect();
+    let whole = match missing.is_empty() {
+        true => "all that plimsoll calibrate measures".to_owned(),
+        false => format!("not measured, and modelled: {}", missing.join(", ")),
+    };
+    format!("{}, measured {age}; {whole}\n\n", count::of(rows.len() as u64, "cost"))
+}
+
 /// The costs as a table: an item, then its sizes.
 fn page(rows: &[Row]) -> String {
     let mut page = String::new();
@@ -201,4 +248,41 @@ fn page(rows: &[Row]) -> String {
         last = Some(&row.item);
     }
     page
+}
+
+#[cfg(test)]
+mod tests {
+    use machine::costs::Way;
+    use machine::{Bytes, SiteKind};
+
+    use super::*;
+
+    #[test]
+    fn costs_say_how_old_and_how_complete_they_are() {
+        let hours = |hours: u64| Nanoseconds(hours * 3_600_000_000_000);
+        let row = |item, taken| Row {
+            item,
+            size: Some(Bytes(8)),
+            cost: Reading::Measured(Interval::exactly(1.0)),
+            source: SOURCE.to_owned(),
+            taken,
+        };
+        let trip = |network: Option<&str>| {
+            Item::HalfTrip(Way {
+                carrier: "plimsoll".into(),
+                mpi: "MPI".into(),
+                placement: SiteKind::App,
+                network: network.map(str::to_owned),
+            })
+        };
+        assert!(state(&[], hours(9)).starts_with("Nothing is measured here"));
+        let rows = [row(Item::Handover, hours(1)), row(trip(None), hours(97))];
+        let missing = "messages between hosts, channels of offcodes, bodies of offcodes";
+        let said = format!("2 costs, measured 4 days to 4 hours ago; not measured, and modelled: {missing}\n\n");
+        assert_eq!(state(&rows, hours(101)), said);
+        let body = Item::Entry(machine::BodyKind::Native);
+        let all = [row(trip(Some("udp")), hours(97)), row(Item::Call, hours(97)), row(body, hours(97))];
+        let whole = "5 costs, measured 4 days to 4 hours ago; all that plimsoll calibrate measures\n\n";
+        assert_eq!(state(&[rows.as_slice(), &all].concat(), hours(101)), whole);
+    }
 }

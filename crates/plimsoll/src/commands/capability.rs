@@ -52,10 +52,10 @@ fn time(text: &str) -> Result<Nanoseconds> {
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let watch = Watch::begin(&Source::live(), linux::affinity::allowed()?.len());
     let map = arguments.map()?;
-    output::print(&match arguments.json {
-        true => json(&map)?,
-        false => capability_page::page(&map, arguments.time.in_seconds()),
-    })?;
+    match arguments.json {
+        true => output::print(&json(&map)?)?,
+        false => output::page(&capability_page::page(&map, arguments.time.in_seconds(), output::width()))?,
+    }
     if let Some(note) = watch.note(&Source::live()) {
         eprintln!("plimsoll: {note}");
     }

@@ -30,26 +30,26 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
-    let (rows, sweep) = (Calibration::of_papers(), Sweep::default());
+    let (rows, sweep, width) = (Calibration::of_papers(), Sweep::default(), output::width());
     if arguments.power || arguments.open || arguments.mappings {
         if arguments.power {
             let (curves, knee) = (power::curves(&rows, sweep)?, stream::knee(&rows, sweep)?);
-            output::print(&claims_page::power(&curves, knee, power::shares(&rows, sweep)?))?;
+            output::page(&claims_page::power(&curves, knee, power::shares(&rows, sweep)?, width))?;
         }
         if arguments.open {
-            output::print(&claims_page::open(&open::break_even(&rows, sweep)?, &open::scaling(&rows, sweep)?))?;
+            output::page(&claims_page::open(&open::break_even(&rows, sweep)?, &open::scaling(&rows, sweep)?, width))?;
         }
         if arguments.mappings {
-            output::print(&mappings_page::page(&figures(&rows, sweep)?))?;
+            output::page(&mappings_page::page(&figures(&rows, sweep)?, width))?;
         }
         return Ok(ExitCode::SUCCESS);
     }
     let predictions = text(&predict(&rows, sweep)?)?;
     let judgement = judge::judge(&predictions, &judge::checks())?;
-    let page = match arguments.id {
-        Some(id) => claims_page::explain(&id.to_uppercase(), &rows, &judgement)?,
+    match arguments.id {
+        Some(id) => output::page(&claims_page::explain(&id.to_uppercase(), &rows, &judgement, width)?)?,
         None if arguments.json => {
-            text(&serde_json::json!({
+            let all = text(&serde_json::json!({
                 "feeding": rows.rows(),
                 "judged": judgement.judged,
                 "contradictions": judgement.contradictions,
@@ -57,11 +57,11 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
                 "break_even": open::break_even(&rows, sweep)?,
                 "scaling": open::scaling(&rows, sweep)?,
                 "mappings": figures(&rows, sweep)?,
-            }))? + "\n"
+            }))?;
+            output::print(&(all + "\n"))?;
         }
-        None => claims_page::table(&rows, &judgement),
-    };
-    output::print(&page)?;
+        None => output::page(&claims_page::table(&rows, &judgement, width))?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 

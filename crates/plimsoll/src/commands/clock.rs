@@ -6,7 +6,7 @@ use launch::running::exit_code;
 use launch::srun_clock::{self, Way};
 use linux::accounting::{ActualClock, clock_under_load, core_clock};
 use linux::clock_setting::{ClockSet, Request, Verified, no_cpufreq, not_held, restore_remains};
-use linux::output::print;
+use linux::output;
 use linux::relay::Relay;
 use machine::frequency::{Clock, ClockPolicy};
 use machine::topology::Topology;
@@ -181,13 +181,13 @@ fn show(root: &Path, cores: Option<&CpuSet>, json: bool) -> Result<ExitCode> {
         .collect();
     let slurm = if srun_clock::job().is_some() { srun_clock::limits() } else { Vec::new() };
     let shown = Shown { policies, mode, boost, cores, slurm };
-    print(&match json {
+    match json {
         true => {
             let json = serde_json::to_string_pretty(&shown);
-            json.map_err(|error| Fault::because("clocks", error, "report this as a defect"))? + "\n"
+            output::print(&(json.map_err(|error| Fault::because("clocks", error, "report this as a defect"))? + "\n"))?;
         }
-        false => page(&shown),
-    })?;
+        false => output::page(&page(&shown))?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,10 +1,10 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use comfy_table::{Table, presets};
 use daemon::jobs::Job;
 use daemon::{Counts, Daemon, Decision, JobStatus, RankStatus, Settings, Shown, Status};
 use linux::{clock, output};
+use machine::text::Table;
 use machine::{Fault, Nanoseconds, Result, count};
 use mapping::decision;
 
@@ -138,12 +138,12 @@ fn status(show: Show) -> Result<ExitCode> {
             .map_err(|e| Fault::because("the status", e, "report this as a defect"))?;
         output::print(&(text + "\n"))?;
     } else {
-        output::print(&told(&shown, &folder))?;
+        output::page(&told(&shown, &folder, output::width()))?;
     }
     Ok(if shown.running { ExitCode::SUCCESS } else { ExitCode::from(3) })
 }
 
-fn told(shown: &Shown, folder: &Path) -> String {
+fn told(shown: &Shown, folder: &Path, width: usize) -> String {
     let Shown { running, status, decisions } = shown;
     let mut lines = Vec::new();
     if let Some(Status { pid, window, dry_run, counts, cpu_share, .. }) = status {
@@ -171,7 +171,7 @@ fn told(shown: &Shown, folder: &Path) -> String {
         });
     }
     for job in status.iter().flat_map(|status| &status.jobs) {
-        lines.push(format!("\n{} (seen by {})\n{}", job.name, job.sees, table(job)));
+        lines.push(format!("\n{} (seen by {})\n{}", job.name, job.sees, table(job).text(width).trim_end()));
         lines.extend(job.notes.iter().map(|note| format!("  {note}")));
     }
     if !decisions.is_empty() {
@@ -181,15 +181,14 @@ fn told(shown: &Shown, folder: &Path) -> String {
     lines.join("\n") + "\n"
 }
 
-fn table(job: &JobStatus) -> String {
+fn table(job: &JobStatus) -> Table {
     let share = |share: Option<f64>| share.map_or("-".into(), |share| format!("{:.0} %", share * 100.0));
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(["rank", "host", "cores", "taken", "mpi", "wait", ""]);
+    let mut table = Table::new(["rank", "host", "cores", "taken", "mpi", "wait", ""]);
     for RankStatus { rank, host, cores, taken, mpi, wait, held, .. } in &job.ranks {
         let held = held.clone().unwrap_or_default();
-        table.add_row([rank.to_string(), host.clone(), cores.clone(), share(*taken), share(*mpi), share(*wait), held]);
+        table.row([rank.to_string(), host.clone(), cores.clone(), share(*taken), share(*mpi), share(*wait), held]);
     }
-    table.to_string()
+    table
 }
 
 /// The time of day, UTC.

@@ -29,7 +29,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             let json = serde_json::to_string_pretty(&checkup);
             json.map_err(|error| Fault::because("checkup", error, "report this as a defect"))? + "\n"
         }
-        false => checkup.to_string(),
+        false => checkup.page(output::width()),
     };
     output::print(&text)?;
     Ok(ExitCode::SUCCESS)

@@ -3,11 +3,10 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
-use comfy_table::{Table, presets};
 use linux::lab::{Host, HostStatus, Lab, Options, Raised, Status};
+use linux::output::{self, print};
+use machine::text::Table;
 use machine::{CoreId, Fault, Result, count};
-
-use linux::output::print;
 
 /// Makes, uses and removes two hosts on this machine: network namespaces joined by a veth pair.
 #[derive(clap::Args)]
@@ -101,7 +100,7 @@ fn raise(up: Up) -> Result<ExitCode> {
         Raised::Kept => "up, as it was, with its options set again",
         Raised::Repaired => "up; what was there was not whole and was repaired",
     };
-    print(&format!("lab {}: {how}\n{}\n", up.name.name, table(&lab.status()?)))?;
+    print(&format!("lab {}: {how}\n{}", up.name.name, table(&lab.status()?)))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -139,18 +138,17 @@ fn status(name: &str, json: bool) -> Result<ExitCode> {
         (status, true) => {
             serde_json::to_string_pretty(status).map_err(|error| Fault::because("lab status", error, "report it"))?
         }
-        (Some(status), false) => format!("lab {name}: up\n{}", table(status)),
+        (Some(status), false) => format!("lab {name}: up\n{}", table(status).trim_end()),
         (None, false) => format!("lab {name}: down; bring it up with `plimsoll lab up`"),
     };
     print(&format!("{text}\n"))?;
     Ok(if status.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn table(status: &Status) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
+fn table(status: &Status) -> String {
+    let mut table = Table::new([""; 3]);
     let mut row = |title: &str, cell: &dyn Fn(&HostStatus) -> String| {
-        table.add_row([title.to_owned(), cell(&status.hosts[0]), cell(&status.hosts[1])]);
+        table.row([title.to_owned(), cell(&status.hosts[0]), cell(&status.hosts[1])]);
     };
     row("", &|host| host.host.to_string());
     row("interface", &|host| host.interface.clone());
@@ -166,7 +164,7 @@ fn table(status: &Status) -> Table {
         [] => "none".into(),
         processes => listed(processes),
     });
-    table
+    table.text(output::width())
 }
 
 fn on_off(on: bool) -> String {

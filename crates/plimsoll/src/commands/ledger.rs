@@ -29,7 +29,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         output::print(&(text + "\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
-    output::print(&ledger::terminal(&ledger))?;
+    output::page(&ledger::terminal(&ledger))?;
     if let Some(file) = arguments.html {
         let written = std::fs::write(&file, ledger::page(&ledger));
         written.map_err(|e| Fault::unwritable(file.display().to_string(), e, "name another file with --html"))?;

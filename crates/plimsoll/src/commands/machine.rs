@@ -41,7 +41,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let machine = Machine::read(&source)?;
     let mut text = match arguments.json {
         true => json(&machine)?,
-        false => machine_page::page(&machine),
+        false => machine_page::page(&machine, output::width()),
     };
     if let Some(directory) = &arguments.capture {
         let archive = source.captured();

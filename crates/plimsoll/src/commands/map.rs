@@ -26,6 +26,7 @@ use super::simulate::testbed;
 use super::whatif::{CONTRADICTED, MOST_OUTSIDE, expectation, of_job, print};
 use crate::map_page::{Page, Steered};
 use crate::opened::Opened;
+use crate::progress::Working;
 use crate::whatif_page::shell;
 
 /// Proposes which rank belongs on which core, with what that gains, or advises to keep the mapping.
@@ -99,6 +100,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
 /// The best mapping of a recorded program.
 fn recorded(path: &Path, arguments: &Arguments) -> Result<ExitCode> {
     let known = store::live()?;
+    let working = Working::on("replaying mappings");
     let opened = Opened::priced(path, arguments.world, &known.costs, arguments.recorded.as_deref())?;
     let Opened { graph, folder, .. } = &opened;
     let summary = opened
@@ -159,9 +161,10 @@ fn recorded(path: &Path, arguments: &Arguments) -> Result<ExitCode> {
     let proposed = (page.advice() != Advice::Keep).then(|| Proposed::of(&opened, &problem, &found.seats, path, &time));
     let proposed = proposed.transpose()?;
     let line = proposed.as_ref().map(|proposed| &proposed.line);
+    drop(working);
     print(
         arguments.json,
-        || page.terminal(),
+        || page.terminal(output::width()),
         || {
             let mut json = page.json();
             json["line"] = line.map(ToString::to_string).into();
@@ -308,6 +311,7 @@ fn distance() -> Result<impl Fn(&str, CoreId, CoreId) -> Option<f32>> {
 /// The best mapping of a simulated program.
 fn simulated(file: &Path, arguments: &Arguments) -> Result<ExitCode> {
     let file = &testbed(file)?;
+    let working = Working::on("simulating mappings");
     let simulation = Simulation::read(file)?;
     let within = |fault: Fault| fault.within(file.display());
     if simulation.over_engines() {
@@ -334,7 +338,8 @@ fn simulated(file: &Path, arguments: &Arguments) -> Result<ExitCode> {
         steered: &[],
         notes: &[],
     };
-    print(arguments.json, || page.terminal(), || page.json())?;
+    drop(working);
+    print(arguments.json, || page.terminal(output::width()), || page.json())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -91,11 +91,10 @@ fn list(arguments: &Arguments) -> Result<ExitCode> {
     let of_meter = named.iter().flat_map(Meter::sensors);
     let known: Vec<_> = of_meter.filter(|sensor| !listing.sensors.contains(sensor)).collect();
     listing.sensors.extend(known);
-    let text = match arguments.json {
-        true => power_page::listing_json(&listing)?,
-        false => power_page::listing(&listing),
-    };
-    output::print(&text)?;
+    match arguments.json {
+        true => output::print(&power_page::listing_json(&listing)?)?,
+        false => output::page(&power_page::listing(&listing, output::width()))?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -140,7 +139,7 @@ fn measure(arguments: &Arguments) -> Result<ExitCode> {
         output::print(&power_page::json(&drawn, &parts, elapsed, &meter.notes())?)?;
     } else {
         let refused = if arguments.from.is_empty() { meter.refused() } else { &[] };
-        eprint!("{}", power_page::page(&drawn, &parts, elapsed, &meter.notes(), refused));
+        eprint!("{}", power_page::page(&drawn, &parts, elapsed, &meter.notes(), refused, output::width()));
         eprintln!("looking took {:.2} % of a core", 100.0 * share);
     }
     if let (Some(path), true) = (&arguments.csv, ended > 0) {

@@ -19,6 +19,7 @@ use whatif::replay::Progress;
 use super::levers::{Changes, Recording, factor, unsampled};
 use super::whatif::{CONTRADICTED, MOST_OUTSIDE, expectation, of_job, print};
 use crate::opened::Opened;
+use crate::progress::Working;
 use crate::whatif_page::{self, Asked, Page};
 
 /// Replays a profile with a timeline (plimsoll profile --trace) call by call, by the costs that `plimsoll calibrate` measured;
@@ -91,6 +92,7 @@ pub struct Request<'a> {
 /// Replays what was opened, and prints what it says.
 pub fn answer(opened: &Opened, known: &Known, request: &Request) -> Result<ExitCode> {
     let Request { changes, recording, .. } = *request;
+    let working = Working::on("replaying what was recorded");
     let Opened { graph, folder, .. } = opened;
     let recorded = opened.recorded();
     let ways = recording.ways(&recorded, &known.costs, request.named)?;
@@ -141,7 +143,8 @@ pub fn answer(opened: &Opened, known: &Known, request: &Request) -> Result<ExitC
         names: &opened.names(),
         notes: &notes,
     };
-    print(request.json, || page.terminal(), || page.json())?;
+    drop(working);
+    print(request.json, || page.terminal(output::width()), || page.json())?;
     if let Some(number) = request.best {
         // Starting and ending the job is in what a trial times, and stays as it is.
         let whole = opened.seconds.map_or(check.recorded, |seconds| seconds * 1e9);

@@ -1,5 +1,5 @@
 use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -105,9 +105,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         output::print(&(json(summary)? + "\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    let screen = Screen { width: columns.unwrap_or(120_usize).clamp(60, 200), colour, sites: arguments.sites };
+    let colour = output::colour(&std::io::stdout());
+    let screen = Screen { width: output::width(), colour, sites: arguments.sites };
     output::print(&terminal::render(summary, screen))?;
     let page = page::render(summary);
     let asked = arguments.html.is_some();

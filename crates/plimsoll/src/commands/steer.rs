@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode};
 use launch::running::exit_code;
 use linux::accounting::softirq_counts;
 use linux::interface_usage::check_shown;
-use linux::output::print;
+use linux::output;
 use linux::relay::Relay;
 use linux::steering::{Means, Request, Steered, restore_remains};
 use machine::{CoreId, CpuSet, Fault, Reading, Result, Source, Steering};
@@ -98,13 +98,15 @@ fn show(arguments: &Arguments) -> Result<ExitCode> {
     };
     let rss_entries = steering.interfaces.iter().map(|of| (of.interface.clone(), rss(&of.interface))).collect();
     let shown = Shown { steering, rss_entries };
-    print(&match arguments.json {
+    match arguments.json {
         true => {
             let json = serde_json::to_string_pretty(&shown);
-            json.map_err(|error| Fault::because("steering", error, "report this as a defect"))? + "\n"
+            output::print(
+                &(json.map_err(|error| Fault::because("steering", error, "report this as a defect"))? + "\n"),
+            )?;
         }
-        false => steering_page::page(&shown.steering, &shown.rss_entries),
-    })?;
+        false => output::page(&steering_page::page(&shown.steering, &shown.rss_entries))?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 

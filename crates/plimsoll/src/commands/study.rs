@@ -1,5 +1,5 @@
 use std::fs::File;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::{Path as FilePath, PathBuf};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -338,15 +338,9 @@ fn report(store: &Store, study: &Study, page: Option<&FilePath>, reasons: bool) 
         written.map_err(|e| Fault::unwritable(format!("report {}", page.display()), e, next))?;
     }
     let path = page.map(|page| std::path::absolute(page).unwrap_or_else(|_| page.to_path_buf()));
-    let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let screen = terminal::Screen { width: width(), colour, reasons };
+    let colour = output::colour(&std::io::stdout());
+    let screen = terminal::Screen { width: output::width(), colour, reasons };
     output::print(&terminal::render(&findings, screen, path.as_deref()))
-}
-
-/// Columns to wrap at.
-fn width() -> usize {
-    let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    columns.unwrap_or(100).clamp(40, 140)
 }
 
 /// The study to read, and its store. Others that the store holds are named on standard error.

@@ -1,4 +1,3 @@
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -49,7 +48,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             return Err(Fault::new(folder.display().to_string(), printable(first), next));
         }
         let columns = terminal::columns().unwrap_or(usize::MAX);
-        let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        let colour = output::colour(&std::io::stdout());
         let window = Window { columns, rows: None, sort: Sort::Rank, scroll: 0, colour };
         output::print(&(screen::lines(&look, window).join("\n") + "\n"))?;
         return Ok(ExitCode::SUCCESS);
@@ -71,7 +70,7 @@ pub(super) fn here() -> Here<'static> {
 /// Until the reader has seen enough. The last state of a job that ends stays.
 fn attend(mut watch: Watch, here: &Here, interval: Duration) -> Result<ExitCode> {
     let mut screen = Screen::take()?;
-    let colour = std::env::var_os("NO_COLOR").is_none();
+    let colour = output::colour(&std::io::stdout());
     let (mut sort, mut scroll) = (Sort::Rank, 0_usize);
     // A first look after a short while: rates soon.
     let mut due = Instant::now() + interval.min(Duration::from_millis(250));

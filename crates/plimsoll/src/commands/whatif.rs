@@ -52,7 +52,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
 /// To standard output, as text or as JSON.
 pub fn print(as_json: bool, terminal: impl FnOnce() -> String, json: impl FnOnce() -> Value) -> Result<()> {
     if !as_json {
-        return output::print(&terminal());
+        return output::page(&terminal());
     }
     let text = serde_json::to_string_pretty(&json()).map_err(|e| Fault::because("output", e, "report it"))?;
     output::print(&(text + "\n"))

@@ -237,7 +237,7 @@ fn what_kept_a_rank_off_its_core_is_told_apart_and_is_neither_computing_nor_tran
         summary.functions
     );
     let verdict = summary.verdict.unwrap();
-    let said = "Rank 0 (core 0 of h) was runnable while others had its core for ";
+    let said = "Rank 0 (core 0 of h) lost ";
     assert!(verdict.sentence.starts_with(said), "{}", verdict.sentence);
     let second = "rank 1 (core 0 of h) was stopped for 10.0 % of its time";
     assert!(verdict.hindrances[1].words.starts_with(second), "{:?}", verdict.hindrances);

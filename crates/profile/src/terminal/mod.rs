@@ -7,10 +7,9 @@ mod tables;
 pub use tables::place;
 
 use chart::{clock, number};
-use comfy_table::{CellAlignment, Table, presets};
+use machine::text::{Table, folded};
 use machine::{Nanoseconds, Reading, count, shell};
 
-use crate::printable::printable;
 use crate::summary::{State, Summary};
 
 /// What the reader wants to see, and where.
@@ -38,6 +37,9 @@ pub fn render(summary: &Summary, screen: Screen) -> String {
                 _ => page.paragraph(2, &format!("- then: {}; {}", hindrance.words, hindrance.next)),
             }
         }
+        if let Some(beside) = verdict.beside() {
+            page.paragraph(2, &format!("- {beside}"));
+        }
         for judgement in &verdict.judgements {
             for why in &judgement.why {
                 page.paragraph(2, &format!("- {}: {why}", judgement.choice));
@@ -50,7 +52,7 @@ pub fn render(summary: &Summary, screen: Screen) -> String {
     for (title, remark, table) in tables::all(summary, screen) {
         page.text.push('\n');
         page.bold(&title);
-        page.table(table);
+        page.text += &table.text(screen.width);
         if let Some(remark) = remark {
             page.paragraph(2, &remark);
         }
@@ -144,7 +146,7 @@ impl Page {
     }
 
     fn bold(&mut self, text: &str) {
-        let text = wrap(text, self.screen.width, 0, 2);
+        let text = folded("", text, 2, self.screen.width);
         match self.screen.colour {
             true => self.text.push_str(&format!("\x1b[1m{}\x1b[0m\n", text.trim_end())),
             false => self.text.push_str(&text),
@@ -152,52 +154,15 @@ impl Page {
     }
 
     fn paragraph(&mut self, indent: usize, text: &str) {
-        self.text.push_str(&wrap(text, self.screen.width, indent, indent + 2));
-    }
-
-    fn table(&mut self, table: Table) {
-        for line in table.lines() {
-            self.text.push_str(line.trim_end());
-            self.text.push('\n');
-        }
+        self.text += &folded(&" ".repeat(indent), text, indent + 2, self.screen.width);
     }
 }
 
 /// A table whose columns stand at the right, but for those in `left`.
 fn table(header: &[&str], left: &[usize], rows: impl IntoIterator<Item = Vec<String>>) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(header.iter().map(|name| printable(name)));
-    for row in rows {
-        table.add_row(row.iter().map(|cell| printable(cell)));
-    }
-    for (place, column) in table.column_iter_mut().enumerate() {
-        if !left.contains(&place) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
+    let mut table = Table::new(header).right((0..header.len()).filter(|place| !left.contains(place)));
+    rows.into_iter().for_each(|row| table.row(row));
     table
-}
-
-fn wrap(text: &str, width: usize, first: usize, rest: usize) -> String {
-    let mut out = String::new();
-    let mut line = " ".repeat(first);
-    let mut empty = true;
-    for word in text.split_whitespace().map(printable) {
-        if !empty && line.chars().count() + 1 + word.chars().count() > width {
-            out.push_str(line.trim_end());
-            out.push('\n');
-            line = " ".repeat(rest);
-            empty = true;
-        }
-        if !empty {
-            line.push(' ');
-        }
-        line.push_str(&word);
-        empty = false;
-    }
-    out.push_str(line.trim_end());
-    out.push('\n');
-    out
 }
 
 fn first_line(text: &str) -> &str {
@@ -248,13 +213,6 @@ mod tests {
     #[test]
     fn figures_read_as_people_write_them() {
         assert_eq!([0.0, 0.0001, 0.123, 1.0].map(percent), ["0 %", "<0.1 %", "12.3 %", "100.0 %"]);
-        assert_eq!([0, 1023, 1024, 1 << 31].map(bytes), ["0 B", "1023 B", "1.00 KiB", "2.00 GiB"]);
-    }
-
-    #[test]
-    fn a_name_cannot_drive_the_terminal() {
-        assert!(!wrap("a \x1b[2J b", 80, 0, 0).contains('\x1b'));
-        let table = table(&["a\x0bb"], &[], [vec!["c\rd\x0c\u{85}".to_owned()]]).to_string();
-        assert!(!table.contains(|c: char| c.is_control() && c != '\n'), "{table:?}");
+        assert_eq!([0, 1023, 1024, 1 << 31].map(bytes), ["0 B", "1023 B", "1 KiB", "2 GiB"]);
     }
 }

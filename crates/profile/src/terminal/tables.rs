@@ -1,9 +1,9 @@
 //! The tables of the page.
 
 use chart::number;
-use comfy_table::Table;
 use machine::Reading;
 use machine::count::{self, grouped};
+use machine::text::Table;
 
 use super::{Screen, bytes, percent, seconds, table};
 use crate::summarize::ratio;

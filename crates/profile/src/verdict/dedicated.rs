@@ -30,8 +30,8 @@ pub fn judge(evidence: &Evidence, costs: &Costs) -> Judgement {
         }
     }
     why.push(format!(
-        "handing a message to another core is taken as {:.2} us at most, to and fro ({}: {})",
-        handover * 1e6,
+        "handing a message to another core is taken as {} at most, to and fro ({}: {})",
+        number::nanoseconds(handover * 1e9),
         how(&crossing.reading),
         crossing.source
     ));

@@ -1,7 +1,7 @@
 //! What keeps ranks from running. A rank that is off its core, or blocked, holds up all that wait for it, and no placement of the
 //! protocol's work helps against that.
 
-use machine::Reading;
+use machine::{Reading, figure};
 use serde::{Deserialize, Serialize};
 
 use super::{Evidence, RankEvidence, shape, share};
@@ -34,6 +34,23 @@ pub enum Cause {
     Serialised,
     /// Of the whole program: nothing is computed while large messages move.
     NoOverlap,
+}
+
+impl Cause {
+    /// What to do, in a sentence.
+    pub fn remedy(self) -> &'static str {
+        match self {
+            Cause::Stopped => "Find what stops it before trusting the rest.",
+            Cause::TooFewCores => "Start fewer ranks there before trusting the rest.",
+            Cause::RunDelay => "Free that core before trusting the rest.",
+            Cause::Stolen => "Run it on a host of its own before trusting the rest.",
+            Cause::Blocked => "See what it waits for: no other core shortens that.",
+            Cause::Late => "Give it less to do, or see what slows its core.",
+            Cause::TinyMessages => "Send together what goes to the same rank.",
+            Cause::Serialised => "Hand the work on in smaller pieces.",
+            Cause::NoOverlap => "Begin them before the computing that does not need them.",
+        }
+    }
 }
 
 /// What kept ranks, or the program, from being faster, and no placement mends.
@@ -97,17 +114,13 @@ fn of_rank(evidence: &Evidence, place: usize, is_crowded: bool, late: Option<&La
         .map(|(cause, of_time)| match cause {
             Cause::Stopped => format!("was stopped for {} of its time", share(*of_time)),
             Cause::RunDelay => {
-                format!(
-                    "was runnable while others had its core for {} of its time{}",
-                    share(*of_time),
-                    beside(evidence, place)
-                )
+                format!("lost {} of its time to other programs on its core{}", share(*of_time), beside(evidence, place))
             }
             Cause::Blocked => {
                 let stall = rank.stall.map_or(Stall::Unknown, |(_, stall)| stall);
                 format!("was {} for {} of its time", stall.words(), share(*of_time))
             }
-            _ => format!("lost {} of its time to other guests of the hypervisor", share(*of_time)),
+            _ => format!("lost {} of its time to other virtual machines on its host", share(*of_time)),
         })
         .collect();
     words.extend(late.map(|late| if found.is_empty() { late.words.clone() } else { late.beside.clone() }));
@@ -180,8 +193,8 @@ fn crowded(evidence: &Evidence, host: usize) -> Option<Hindrance> {
     let (of_time, words) = match most.filter(|_| delays.len() == ranks.len()) {
         Some((rank, most)) => {
             let mean = delays.iter().map(|(_, delay)| delay).sum::<f64>() / delays.len() as f64;
-            let most = format!("{} for {} of its time, the most", named(evidence, rank), share(*most));
-            (mean, format!("{counts}, which were runnable without a core for {} of their time: {most}", share(mean)))
+            let most = format!("rank {} for {}", rank.rank, share(*most));
+            (mean, format!("{counts}, which waited for a core for {} of their time ({most})", share(mean)))
         }
         None => (1.0 - f64::from(cores) / ranks.len() as f64, format!("{counts}; how long they had none is not known")),
     };
@@ -218,7 +231,8 @@ fn late(evidence: &Evidence) -> Option<Late> {
         let (place, seconds) = most.max_by(|a, b| a.1.total_cmp(&b.1))?;
         let of_time = (seconds - (all - seconds) / others) / others / run;
         let share = seconds / others / run;
-        let beside = format!("kept the others waiting for {seconds:.3} s, {} of their time", super::share(share));
+        let waited = figure::nanoseconds(1e9 * seconds);
+        let beside = format!("kept the others waiting for {waited}, {} of their time", super::share(share));
         let words = format!("{beside}{}", evidence.most_in(&WAITING));
         return (of_time >= WORTH_SAYING).then_some(Late { place, share, words, beside });
     }
@@ -228,17 +242,17 @@ fn late(evidence: &Evidence) -> Option<Late> {
     let mean = |of: fn(&RankEvidence) -> f64| (evidence.ranks.iter().map(of).sum::<f64>() - of(rank)) / others / run;
     let (longer, wait) =
         (rank.outside() / run - mean(RankEvidence::outside), mean(|rank| rank.wait.least) - rank.wait.most / run);
-    let wait_more = format!("wait for {} more than it: it may be what they wait for", share(wait));
     (longer >= WORTH_SAYING && wait >= WORTH_SAYING).then(|| Late {
         place,
         share: wait,
         words: format!(
-            "computes for {} of the run, the others for {} in the mean, and they {wait_more}{}",
+            "computes for {} of the run, the others for {}: they wait for {} more than it, and it may be for it{}",
             share(rank.compute / run),
             share(mean(|rank| rank.compute)),
+            share(wait),
             evidence.most_in(&WAITING)
         ),
-        beside: format!("the others {wait_more}"),
+        beside: format!("the others wait for {} more than it", share(wait)),
     })
 }
 

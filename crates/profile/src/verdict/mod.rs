@@ -47,6 +47,17 @@ impl fmt::Display for Choice {
     }
 }
 
+impl Choice {
+    /// The choice as what would be done.
+    fn words(self) -> &'static str {
+        match self {
+            Choice::Offload => "a network device that does the work of messages",
+            Choice::DedicatedCore => "a core of its own for the work of messages",
+            Choice::Mapping => "other cores for its ranks",
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
@@ -72,7 +83,7 @@ pub struct Judgement {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// What hinders, then the answer.
+    /// What hinders most and what to do; where nothing does, what another place would bring.
     pub sentence: String,
     /// What no placement mends, worst first.
     #[serde(default)]
@@ -89,18 +100,23 @@ impl Verdict {
         let judgements =
             vec![offload::judge(evidence, costs), dedicated::judge(evidence, costs), mapping::judge(evidence)];
         let hindrances = hindrance::find(evidence);
-        let placement = sentence(evidence, &judgements);
         let sentence = match &hindrances[..] {
-            [] => placement,
+            _ if evidence.is_empty() => "Nothing can be said: no rank was profiled to its end.".into(),
+            [] => placement(&judgements, &format!(": {}", evidence.where_time_goes())),
             [first, rest @ ..] => {
                 let more = match rest.len() {
                     0 => String::new(),
                     more => format!(" ({more} more below)"),
                 };
-                format!("{}{more}. Beside that: {placement}", capitalised(&first.words))
+                format!("{}{more}. {}", capitalised(&first.words), first.cause.remedy())
             }
         };
         Verdict { sentence, hindrances, program: evidence.words(), judgements }
+    }
+
+    /// What another place would bring, where a hindrance comes before it.
+    pub fn beside(&self) -> Option<String> {
+        (!self.hindrances.is_empty()).then(|| placement(&self.judgements, ""))
     }
 }
 
@@ -127,29 +143,32 @@ fn answer(gain: (f64, f64)) -> Answer {
     }
 }
 
-fn sentence(evidence: &Evidence, judgements: &[Judgement]) -> String {
+/// Whether other places would make it faster; `instead`: what does not.
+fn placement(judgements: &[Judgement], instead: &str) -> String {
     let with = |wanted| judgements.iter().filter(move |judgement| judgement.answer == wanted);
     let best = with(Answer::Gains).max_by(|a, b| least(a).total_cmp(&least(b)));
-    let unsure: Vec<String> = with(Answer::CannotTell).map(|judgement| judgement.choice.to_string()).collect();
-    if evidence.is_empty() {
-        return "Nothing can be said: no rank was profiled to its end.".into();
-    }
+    let words = |wanted| with(wanted).map(|judgement| judgement.choice.words().to_owned()).collect::<Vec<_>>();
+    let unsure = words(Answer::CannotTell);
     let Some(best) = best else {
-        let without: Vec<String> = with(Answer::DoesNot).map(|judgement| judgement.choice.to_string()).collect();
+        let without = words(Answer::DoesNot);
         return match (without.is_empty(), unsure.is_empty()) {
-            (_, true) => format!("No placement gains: {}.", evidence.where_time_goes()),
-            (true, false) => format!("This profile cannot tell whether {} would gain.", or(&unsure)),
-            (false, false) => {
-                format!("No gain from {}; this profile cannot tell whether {} would.", or(&without), or(&unsure))
-            }
+            (_, true) => format!("No other place would make this program faster{instead}."),
+            (true, false) => format!("This profile cannot tell whether {} would make it faster.", or(&unsure)),
+            (false, false) => format!(
+                "{} would not make this program faster; whether {} would, this profile cannot tell.",
+                capitalised(&or(&without)),
+                or(&unsure)
+            ),
         };
     };
-    let mut said = format!("This program gains from {}: {} of its run.", best.choice, best.gain_in_words());
+    let saves =
+        |judgement: &Judgement| format!("{} would save {}", judgement.choice.words(), judgement.gain_in_words());
+    let mut said = format!("{} of the run.", capitalised(&saves(best)));
     for other in with(Answer::Gains).filter(|other| other.choice != best.choice) {
-        said += &format!(" From {} too: {}.", other.choice, other.gain_in_words());
+        said += &format!(" {}.", capitalised(&saves(other)));
     }
     if !unsure.is_empty() {
-        said += &format!(" Whether {} would, the profile cannot tell.", or(&unsure));
+        said += &format!(" Whether {} would, this profile cannot tell.", or(&unsure));
     }
     said
 }

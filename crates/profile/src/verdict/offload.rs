@@ -1,7 +1,7 @@
 //! Would the program gain if a device did the protocol's work?
 
-use machine::Costs;
 use machine::costs::{Item, how};
+use machine::{Costs, figure};
 
 use super::{Answer, Choice, Evidence, Judgement, NOISE, amount, judged, share};
 
@@ -27,11 +27,11 @@ pub fn judge(evidence: &Evidence, costs: &Costs) -> Judgement {
     let most = (evidence.mean(|rank| rank.moving()) * crossing.most + protocol.most).max(least);
 
     let mut why = vec![format!(
-        "{} messages a second take {} of the run in calls that only hand them over; a device would leave {:.1} us of each at \
+        "{} messages a second take {} of the run in calls that only hand them over; a device would leave {} of each at \
          most ({}: {})",
         amount(evidence.messages_per_second()),
         share(evidence.mean(|rank| rank.posting)),
-        left * 1e6,
+        figure::nanoseconds(left * 1e9),
         how(&post.reading),
         post.source
     )];

@@ -5,6 +5,7 @@ use super::evidence::{Evidence, SizeEvidence};
 use super::hindrance::{Cause, Hindrance, WORTH_SAYING};
 use super::{NOISE, amount, share};
 use machine::count::grouped;
+use machine::figure;
 
 /// Messages below this cost for being messages, and hardly for their bytes.
 const TINY: u64 = 1 << 10;
@@ -52,11 +53,11 @@ fn tiny(evidence: &Evidence) -> Option<Hindrance> {
         return None;
     }
     let words = format!(
-        "{} messages of less than 1 KiB, {} bytes each in the mean, take {} of the run, {:.2} us each{}",
+        "{} messages of less than 1 KiB, {} bytes each in the mean, take {} of the run, {} each{}",
         grouped(messages),
         amount(bytes as f64 / messages as f64),
         share(cost),
-        each * 1e6,
+        figure::nanoseconds(each * 1e9),
         evidence.most_in(&CARRYING)
     );
     let next = "send together what goes to the same rank: such messages cost by their number, not by their bytes, wherever they \

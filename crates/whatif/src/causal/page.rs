@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use machine::{Nanoseconds, count};
+use machine::{count, figure};
 
 use super::{Factor, Findings, Slope, TOLD};
 
@@ -18,8 +18,7 @@ fn example(factor: Factor) -> (f64, &'static str) {
 /// The page.
 pub fn render(findings: &Findings) -> String {
     let run = findings.elapsed;
-    let takes = if run < 1e9 { Nanoseconds(run as u64).to_string() } else { format!("{:.3} s", run / 1e9) };
-    let mut page = format!("A run takes {takes} between MPI_Init and MPI_Finalize.\n");
+    let mut page = format!("A run takes {} between MPI_Init and MPI_Finalize.\n", figure::nanoseconds(run));
     if let Some(of) = &findings.null {
         let reads = if findings.is_null() { "read 0, as they must" } else { "do not read 0, as they must" };
         let [low, high] = [of.low, of.high].map(|ratio| 100.0 * (ratio - 1.0));
@@ -31,7 +30,7 @@ pub fn render(findings: &Findings) -> String {
         page.push_str(&words(slope, run));
     }
     page.push_str(
-        "\nThe bounds hold as far as the program does the same in the same order: then its time is convex in each cost, so that what it\n\
+        "\nThe bounds hold as far as the program does the same in the same order: then its time is convex in each cost, so that what it \
          loses by a delay is no less than what it gains by as much less cost. They are upper bounds, and no predictions of a gain.\n",
     );
     for note in &findings.notes {
@@ -71,8 +70,8 @@ fn words(slope: &Slope, run: f64) -> String {
         Factor::Compute => {
             let _ = writeln!(
                 text,
-                "  a second less computing in one rank gains at most {:.3} s on average over the ranks",
-                of.high
+                "  a second less computing in one rank gains at most {} on average over the ranks",
+                figure::nanoseconds(1e9 * of.high)
             );
         }
         factor => {
@@ -88,7 +87,7 @@ fn words(slope: &Slope, run: f64) -> String {
             let _ = writeln!(
                 text,
                 "  {example} gains at most {}, {:.2} % of a run",
-                if bound < 1e5 { Nanoseconds(bound as u64).to_string() } else { format!("{:.3} ms", bound / 1e6) },
+                figure::nanoseconds(bound),
                 100.0 * bound / run
             );
         }
