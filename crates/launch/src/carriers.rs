@@ -1,5 +1,5 @@
-//! Carriers of a job's messages besides the engine: transports of an MPI, as the variables that make it use them. They are
-//! data: `carriers.toml`, and files that a centre or a user adds.
+//! Carriers of a job's messages besides the engine: transports of an MPI, as the variables that make it use them; and
+//! settings that may make a program faster. They are data: `carriers.toml`, and files that a centre or a user adds.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use machine::fault::line_and_column;
 use machine::spelling::meant;
-use machine::{Fault, Result, optional};
+use machine::{Bytes, Fault, Result, optional};
 use regex_lite::Regex;
 use serde::Deserialize;
 use toml::Spanned;
@@ -117,7 +117,7 @@ impl fmt::Display for Carrier {
 impl Carrier {
     /// What makes `installation` use it. `None` where this MPI cannot, or not between hosts.
     pub fn variables(&self, installation: &Installation, reach: Reach) -> Option<Variables> {
-        let way = self.way(installation)?;
+        let way = fitting(&self.ways, installation)?;
         let (interface, between) = match reach {
             Reach::Between(_) if self.one_host => return None,
             Reach::Between(interface) => (Some(interface), Some(&way.between)),
@@ -134,20 +134,12 @@ impl Carrier {
 
     /// How `installation` can be had to say that it uses it, where that is known.
     pub fn proof(&self, installation: &Installation) -> Option<&Proof> {
-        self.way(installation)?.proof.as_ref()
+        fitting(&self.ways, installation)?.proof.as_ref()
     }
 
-    fn way(&self, installation: &Installation) -> Option<&Way> {
-        let major = installation.major();
-        let fits = |way: &&Way| {
-            way.family == installation.family
-                && match way.version {
-                    None => true,
-                    Some(Version::From(least)) => major >= least,
-                    Some(Version::Below(most)) => major < most,
-                }
-        };
-        self.ways.iter().find(fits)
+    /// Whether it goes by that name.
+    pub fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.also.iter().any(|also| also == name)
     }
 
     /// What the reader must know where it is not the one that comes with plimsoll.
@@ -165,12 +157,67 @@ impl Carrier {
     }
 }
 
+/// A setting of an MPI that may make a program faster, whatever carries its messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    pub name: String,
+    /// Names of the carriers that have it; empty: any.
+    carriers: Vec<String>,
+    /// Messages up to this size are sent at once with it.
+    pub eager: Option<Bytes>,
+    /// Whether it is for hosts with more ranks than cores.
+    oversubscribed: bool,
+    ways: Vec<Way>,
+}
+
+impl Setting {
+    /// What sets it for `installation` under `carrier`; `None` where these do not have it, or it is not for such a job.
+    pub fn variables(&self, installation: &Installation, carrier: &str, oversubscribed: bool) -> Option<Variables> {
+        let has = self.carriers.is_empty() || self.carriers.iter().any(|name| name == carrier);
+        let way = fitting(&self.ways, installation).filter(|_| has && (oversubscribed || !self.oversubscribed))?;
+        Some(way.set.iter().map(|(name, value)| (name.clone(), value.into())).collect())
+    }
+}
+
+/// The entry for an MPI: the first that fits.
+fn fitting<'a>(ways: &'a [Way], installation: &Installation) -> Option<&'a Way> {
+    let major = installation.major();
+    let fits = |way: &&Way| {
+        way.family == installation.family
+            && match way.version {
+                None => true,
+                Some(Version::From(least)) => major >= least,
+                Some(Version::Below(most)) => major < most,
+            }
+    };
+    ways.iter().find(fits)
+}
+
+/// What files say.
+#[derive(Debug, Default, PartialEq)]
+struct Catalogue {
+    carriers: Vec<Carrier>,
+    settings: Vec<Setting>,
+}
+
 /// All that are known here, those of the user first, then the centre's, then those that come with plimsoll.
 ///
 /// # Errors
 /// A file cannot be read, or says what cannot be: with line and column.
 pub fn known() -> Result<Vec<Carrier>> {
-    let mut all: Vec<Carrier> = Vec::new();
+    Ok(catalogue()?.carriers)
+}
+
+/// The settings that these files know.
+///
+/// # Errors
+/// As of [`known`].
+pub fn settings() -> Result<Vec<Setting>> {
+    Ok(catalogue()?.settings)
+}
+
+fn catalogue() -> Result<Catalogue> {
+    let mut all = Catalogue::default();
     let named = std::env::var_os("PLIMSOLL_CARRIERS").filter(|path| !path.is_empty()).map(PathBuf::from);
     let home = || std::env::var_os("HOME").filter(|home| !home.is_empty()).map(|home| Path::new(&home).join(".config"));
     let users = std::env::var_os("XDG_CONFIG_HOME").filter(|path| !path.is_empty()).map(PathBuf::from).or_else(home);
@@ -189,7 +236,7 @@ pub fn known() -> Result<Vec<Carrier>> {
         }
     }
     add(&mut all, BUILT_IN, Path::new("carriers.toml"))?;
-    all.iter_mut().for_each(|carrier| carrier.unseen.clone_from(&unseen));
+    all.carriers.iter_mut().for_each(|carrier| carrier.unseen.clone_from(&unseen));
     Ok(all)
 }
 
@@ -200,13 +247,18 @@ fn beside(path: &Path, unseen: &mut Vec<String>) -> io::Result<Option<String>> {
 }
 
 /// Those of one more file, unless there are some of their names.
-fn add(all: &mut Vec<Carrier>, text: &str, path: &Path) -> Result<()> {
-    for carrier in read(text, path)? {
-        match all.iter_mut().find(|known| known.name == carrier.name) {
+fn add(all: &mut Catalogue, text: &str, path: &Path) -> Result<()> {
+    let Catalogue { carriers, settings } = read(text, path)?;
+    for carrier in carriers {
+        match all.carriers.iter_mut().find(|known| known.name == carrier.name) {
             Some(known) => known.instead = true,
-            None => all.push(carrier),
+            None => all.carriers.push(carrier),
         }
     }
+    let known = std::mem::take(&mut all.settings);
+    let is_new = |setting: &Setting| !known.iter().any(|of| (&of.name, &of.carriers) == (&setting.name, &setting.carriers));
+    let new: Vec<Setting> = settings.into_iter().filter(is_new).collect();
+    all.settings = known.into_iter().chain(new).collect();
     Ok(())
 }
 
@@ -216,7 +268,7 @@ fn add(all: &mut Vec<Carrier>, text: &str, path: &Path) -> Result<()> {
 /// There is none; one of the files cannot be read.
 pub fn named(name: &str) -> Result<Carrier> {
     let mut all = known()?;
-    let found = all.iter().position(|carrier| carrier.name == name || carrier.also.iter().any(|also| also == name));
+    let found = all.iter().position(|carrier| carrier.is_called(name));
     match found {
         Some(found) => Ok(all.swap_remove(found)),
         None => {
@@ -234,6 +286,8 @@ pub fn named(name: &str) -> Result<Carrier> {
 struct Written {
     #[serde(default)]
     carrier: Vec<WrittenCarrier>,
+    #[serde(default)]
+    setting: Vec<WrittenSetting>,
 }
 
 #[derive(Deserialize)]
@@ -248,6 +302,18 @@ struct WrittenCarrier {
     libfabric: bool,
     #[serde(default)]
     needs: Vec<PathBuf>,
+    #[serde(rename = "for")]
+    ways: Vec<WrittenWay>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenSetting {
+    name: String,
+    #[serde(default)]
+    carriers: Vec<String>,
+    eager: Option<u64>,
+    when: Option<Spanned<String>>,
     #[serde(rename = "for")]
     ways: Vec<WrittenWay>,
 }
@@ -275,7 +341,7 @@ struct Reader<'a> {
     path: &'a Path,
 }
 
-fn read(text: &str, path: &Path) -> Result<Vec<Carrier>> {
+fn read(text: &str, path: &Path) -> Result<Catalogue> {
     let reader = Reader { text, path };
     let written: Written = toml::from_str(text).map_err(|error| {
         let at = error.span().unwrap_or(0..0);
@@ -324,13 +390,24 @@ fn read(text: &str, path: &Path) -> Result<Vec<Carrier>> {
             unseen: vec![],
         });
     }
-    Ok(carriers)
+    let settings = written.setting.into_iter().map(|setting| reader.setting(setting)).collect::<Result<_>>()?;
+    Ok(Catalogue { carriers, settings })
 }
 
 impl Reader<'_> {
     fn fault(&self, at: Range<usize>, cause: impl Into<String>, next: impl Into<String>) -> Fault {
         let (line, column) = line_and_column(self.text, at.start);
         Fault::new(format!("{}:{line}:{column}", self.path.display()), cause, next)
+    }
+
+    fn setting(&self, written: WrittenSetting) -> Result<Setting> {
+        let WrittenSetting { name, carriers, eager, when, ways } = written;
+        if let Some(when) = when.as_ref().filter(|when| when.get_ref() != "oversubscribed") {
+            let cause = format!("when can be \"oversubscribed\", not \"{}\"", when.get_ref());
+            return Err(self.fault(when.span(), cause, "leave it out where it is for any job"));
+        }
+        let ways = ways.into_iter().map(|way| self.way(way)).collect::<Result<_>>()?;
+        Ok(Setting { name, carriers, eager: eager.map(Bytes), oversubscribed: when.is_some(), ways })
     }
 
     fn way(&self, written: WrittenWay) -> Result<Way> {
@@ -392,7 +469,7 @@ mod tests {
 
     fn built_in(name: &str) -> Carrier {
         let all = read(BUILT_IN, Path::new("carriers.toml")).unwrap();
-        all.into_iter().find(|carrier| carrier.name == name).unwrap()
+        all.carriers.into_iter().find(|carrier| carrier.name == name).unwrap()
     }
 
     #[test]
@@ -419,15 +496,33 @@ mod tests {
     #[test]
     fn one_that_takes_the_place_of_another_is_told() {
         let users = "[[carrier]]\nname = \"vader\"\nwords = \"mine\"\nfor = [{ mpi = \"openmpi\", set = {} }]\n";
-        let mut all = Vec::new();
-        add(&mut all, users, Path::new("/home/me/carriers.toml")).unwrap();
-        assert_eq!(all[0].note(), None);
-        add(&mut all, BUILT_IN, Path::new("carriers.toml")).unwrap();
+        let mut known = Catalogue::default();
+        add(&mut known, users, Path::new("/home/me/carriers.toml")).unwrap();
+        assert_eq!(known.carriers[0].note(), None);
+        add(&mut known, BUILT_IN, Path::new("carriers.toml")).unwrap();
+        let all = known.carriers;
         let vaders: Vec<_> = all.iter().filter(|carrier| carrier.name == "vader").collect();
         assert_eq!((vaders.len(), vaders[0].words.as_str()), (1, "mine"));
         let said = "carrier vader is what /home/me/carriers.toml says, in place of another of that name";
         assert_eq!(vaders[0].note().unwrap(), said);
         assert!(all[1..].iter().all(|carrier| carrier.note().is_none()));
+    }
+
+    #[test]
+    fn a_setting_is_for_its_carriers_its_mpi_and_its_jobs() {
+        let settings = read(BUILT_IN, Path::new("carriers.toml")).unwrap().settings;
+        let names = |carrier, oversubscribed, version| {
+            let of = installation(Family::OpenMpi, version);
+            let has = |setting: &&Setting| setting.variables(&of, carrier, oversubscribed).is_some();
+            settings.iter().filter(has).map(|setting| setting.name.as_str()).collect::<Vec<_>>()
+        };
+        assert_eq!(names("vader", false, "4.1.4"), ["eager limit 32 KiB"]);
+        assert_eq!(names("tcp", true, "4.1.4"), ["eager limit 256 KiB", "yield when idle"]);
+        let variables = settings[0].variables(&installation(Family::OpenMpi, "5.0.1"), "vader", false).unwrap();
+        assert_eq!(variables, [("OMPI_MCA_btl_sm_eager_limit".to_owned(), "32768".into())]);
+        assert_eq!(settings[0].eager, Some(Bytes(32768)));
+        let mpich = installation(Family::Mpich, "4.0");
+        assert!(settings.iter().all(|setting| setting.variables(&mpich, "mpich-shm", true).is_none()));
     }
 
     #[test]
@@ -461,6 +556,7 @@ mod tests {
             (way("set = {}") + &way("set = {}"), "file.toml:6:8: there is another carrier of the name 'a'"),
             ("[[carrier]]\nname = \"plimsoll\"\nwords = \"\"\nfor = []".to_owned(), "there is another carrier"),
             ("carrier = 3".to_owned(), "file.toml:1:11: "),
+            ("[[setting]]\nname = \"a\"\nwhen = \"full\"\nfor = []\n".to_owned(), "file.toml:3:8: when can be"),
         ] {
             let fault = read(&text, Path::new("file.toml")).unwrap_err().to_string();
             assert!(fault.contains(said) && fault.contains("Next: "), "{text}\n{fault}");

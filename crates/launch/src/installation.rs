@@ -11,7 +11,7 @@ use std::time::Duration;
 use linux::answer;
 use machine::{Fault, FaultKind, Result};
 
-use crate::program::Linkage;
+use crate::program::{self, Linkage};
 use crate::transports;
 
 /// MPIs that are started and steered alike.
@@ -127,6 +127,26 @@ impl Installation {
             Choice::OfProgram => Installation::in_path(Family::OpenMpi),
             Choice::Family(family) => Installation::in_path(*family),
             Choice::Prefix(prefix) => Installation::at(prefix),
+        }
+    }
+
+    /// The MPI that the program at `path` is linked with.
+    ///
+    /// # Errors
+    /// It is linked with none, or that MPI is not here.
+    pub fn of_program(path: &Path) -> Result<Installation> {
+        let linkage = program::linkage(path, None)?;
+        Installation::choose(&Choice::OfProgram, &path.display().to_string(), &linkage)
+    }
+
+    /// How the option `--mpi` of plimsoll's commands names it.
+    pub fn option(&self) -> String {
+        let by_family = Installation::in_path(self.family).is_ok_and(|found| found.launcher == self.launcher);
+        let prefix = self.launcher.parent().and_then(Path::parent).filter(|_| !by_family);
+        match (prefix, self.family) {
+            (Some(prefix), _) => prefix.display().to_string(),
+            (None, Family::OpenMpi) => "openmpi".to_owned(),
+            (None, Family::Mpich | Family::IntelMpi) => "mpich".to_owned(),
         }
     }
 

@@ -7,7 +7,8 @@ use clap::Command;
 use machine::text::folded;
 
 /// What one does, with the commands for it.
-const STORY: [(&str, &[&str]); 8] = [
+const STORY: [(&str, &[&str]); 9] = [
+    ("All at once", &["tune"]),
     ("Measure", &["study", "campaign", "calibrate", "bench", "serve", "profile", "power", "top"]),
     ("Decide", &["report", "whatif", "map", "try"]),
     ("Place", &["mpirun", "engine", "steer", "clock", "daemon"]),
@@ -55,6 +56,7 @@ pub fn first() -> String {
     let lines = [
         ("plimsoll doctor", "what of this machine can be used, and what each missing thing costs"),
         study,
+        ("plimsoll tune -- mpirun -n 4 PROGRAM", "a faster command line for your program, proven, in ten minutes"),
         ("plimsoll profile -- mpirun -n 4 PROGRAM", "what your program waits for; then plimsoll report DIR"),
         ("plimsoll try -- ./old -- ./new", "whether a change makes it faster, by how much; --vary for settings"),
         ("plimsoll mpirun -n 4 -- PROGRAM", "your program over the engine"),

@@ -57,6 +57,7 @@ enum Command {
     Profile(commands::profile::Arguments),
     Report(commands::report::Arguments),
     Ledger(commands::ledger::Arguments),
+    Tune(commands::tune::Arguments),
     Claims(commands::claims::Arguments),
     Top(commands::top::Arguments),
     Daemon(commands::daemon::Arguments),
@@ -142,6 +143,7 @@ fn run(matches: &clap::ArgMatches, words: &[OsString]) -> Result<ExitCode> {
             | Command::Whatif(_)
             | Command::Map(_)
             | Command::Try(_)
+            | Command::Tune(_)
             | Command::Mpirun(_)
     ) {
         linux::orphans::adopt();
@@ -152,6 +154,7 @@ fn run(matches: &clap::ArgMatches, words: &[OsString]) -> Result<ExitCode> {
         Command::Whatif(arguments) => commands::whatif::run(*arguments),
         Command::Map(arguments) => commands::map::run(arguments),
         Command::Try(arguments) => commands::r#try::run(*arguments),
+        Command::Tune(arguments) => commands::tune::run(arguments),
         Command::Calibrate(arguments) => commands::calibrate::run(arguments),
         Command::Machine(arguments) => commands::machine::run(arguments),
         Command::Doctor(arguments) => commands::doctor::run(arguments),

@@ -35,7 +35,6 @@ use machine::{Fault, Result, count};
 use crate::allocation;
 use crate::installation::{Family, Installation};
 use crate::profiled::{self, Program};
-use crate::program;
 
 pub(crate) use form::{Told, by_host, renamed, write};
 pub use verified::{PATIENCE, of_this_process, threads_elsewhere, verify};
@@ -307,16 +306,7 @@ pub(crate) fn is_here_alone(seats: &Seats) -> bool {
 
 /// What `plimsoll mpirun --mpi` calls the MPI of `program`.
 fn mpi_of(program: &Path) -> Result<String> {
-    let name = program.display().to_string();
-    let linkage = program::linkage(program, None)?;
-    let mpi = Installation::choose(&crate::installation::Choice::OfProgram, &name, &linkage)?;
-    let by_family = Installation::in_path(mpi.family).is_ok_and(|found| found.launcher == mpi.launcher);
-    let prefix = mpi.launcher.parent().and_then(Path::parent).filter(|_| !by_family);
-    Ok(match (prefix, mpi.family) {
-        (Some(prefix), _) => prefix.display().to_string(),
-        (None, Family::OpenMpi) => "openmpi".to_owned(),
-        (None, Family::Mpich | Family::IntelMpi) => "mpich".to_owned(),
-    })
+    Ok(Installation::of_program(program)?.option())
 }
 
 #[cfg(test)]

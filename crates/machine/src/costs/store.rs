@@ -84,6 +84,8 @@ pub struct Known {
     pub note: Option<String>,
     /// Files that this user may not look for; `note` has them too.
     pub unseen: Vec<String>,
+    /// Whether they were measured so long ago that they are to be measured again.
+    pub old: bool,
 }
 
 /// The folder of this user's state: `$XDG_STATE_HOME/plimsoll`, or `~/.local/state/plimsoll`.
@@ -127,7 +129,7 @@ pub fn of_host(name: &str) -> Result<Known> {
 
 fn known(costs: Costs, note: Option<String>, unseen: Vec<String>) -> Known {
     let said: Vec<String> = unseen.iter().cloned().chain(note).collect();
-    Known { costs, note: (!said.is_empty()).then(|| said.join("; ")), unseen }
+    Known { costs, note: (!said.is_empty()).then(|| said.join("; ")), unseen, old: false }
 }
 
 fn of(key: &Key, boot: &str, now: Duration) -> Result<Known> {
@@ -151,7 +153,7 @@ fn of_in(folders: &[PathBuf], key: &Key, boot: &str, now: Duration) -> Result<Kn
         return Ok(match (age > MONTH, kept.boot == boot) {
             (true, _) => {
                 let note = format!("costs were measured {days} days ago, their intervals are wider: {NEXT}");
-                known(costs.widened(OLD), Some(note), unseen)
+                Known { old: true, ..known(costs.widened(OLD), Some(note), unseen) }
             }
             (false, false) => known(costs.widened(OTHER_BOOT), note, unseen),
             (false, true) => known(costs, note, unseen),

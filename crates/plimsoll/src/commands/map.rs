@@ -5,15 +5,16 @@ use experiment::ledger::Ledger;
 use launch::seats::{self, Line};
 use linux::output;
 use machine::choice::Distance;
-use machine::costs::{Interval, store};
+use machine::costs::store::{self, Known};
+use machine::costs::Interval;
 use machine::seat::{Seat, Seats};
 use machine::{CoreCapability, CoreId, Fault, Machine, Reading, Result, Source, count};
 use mapping::advice::{Advice, LEAST};
 use mapping::missed::Missed;
 use mapping::problem::Problem;
-use mapping::reason::moves;
+use mapping::reason::{Move, moves};
 use mapping::recorded::{Recorded, Replays, softirqs, stalls};
-use mapping::search::search;
+use mapping::search::{Found, search};
 use mapping::simulated::Simulated;
 use mapping::steering::steerings;
 use profile::printable::printable;
@@ -102,64 +103,15 @@ fn recorded(path: &Path, arguments: &Arguments) -> Result<ExitCode> {
     let known = store::live()?;
     let working = Working::on("replaying mappings");
     let opened = Opened::priced(path, arguments.world, &known.costs, arguments.recorded.as_deref())?;
-    let Opened { graph, folder, .. } = &opened;
-    let summary = opened
-        .summary
-        .as_ref()
-        .ok_or_else(|| Fault::new(folder, "it is no profile", "name a folder that plimsoll profile --trace made"))?;
-    let ways = opened.recorded().ways(&known.costs, arguments.recorded.as_deref())?;
-    let mut notes = graph.notes.clone();
-    notes.extend(known.note);
-    notes.extend(stalls(summary));
-    let cores = said(&summary.capability, &arguments.capability)?;
-    let problem = Recorded { graph, summary, world: arguments.world, capability: &cores, across: arguments.across }
-        .problem(distance()?)?;
-    if problem.distances.is_empty() {
-        notes.push("how near cores are to each other makes no difference, or is not known".to_owned());
-    }
-    let softirqs = softirqs(&problem, summary.totals.seconds * 1e9);
-    let program = Program::beside(graph, &known.costs, ways, arguments.recorded_buffer, softirqs)?;
-    if program.contradicted {
-        notes.push(CONTRADICTED.to_owned());
-    }
-    let replays = Replays::of(&problem, graph, &program, summary.totals.seconds)?;
-    let found = search(&problem, &replays)?;
-    let steered = steerings(&problem, |of| replays.under(replays.steering(&of.softirqs)), LEAST)?;
-    let mappings = [replays.mapping(&found.seats)].into_iter();
-    let mappings = mappings.chain(steered.iter().map(|(of, _)| replays.steering(&of.softirqs)));
-    let levers: Vec<Lever> = mappings.map(|of| Lever { mapping: Some(of), ..Lever::default() }).collect();
-    let answers = program.ask(&levers.iter().collect::<Vec<_>>())?;
-    let time = match Missed::of(&problem, &found.seats) {
-        _ if found.seats == problem.seats => Interval::exactly(1.0),
-        Some(missed) => missed.with(answers[0].time, program.in_calls()),
-        None => answers[0].time,
+    let asked = Asked {
+        recorded: arguments.recorded.as_deref(),
+        buffer: arguments.recorded_buffer,
+        capability: &arguments.capability,
+        across: arguments.across,
     };
-    let core = |spot: u32| problem.spots[spot as usize].core.0;
-    let steered = steered.into_iter().zip(&answers[1..]).map(|((of, _), answer)| Steered {
-        host: problem.hosts[of.host as usize].clone(),
-        from: of.from.iter().map(|spot| core(*spot)).collect(),
-        to: core(of.to),
-        time: answer.time,
-    });
-    let steered: Vec<Steered> = steered.collect();
-    let subject = format!(
-        "{folder}: {} on {}, {}",
-        count::of(problem.ranks.len() as u64, "rank"),
-        count::of(problem.hosts.len() as u64, "host"),
-        count::of(graph.len() as u64, "call")
-    );
-    let page = Page {
-        subject: &subject,
-        judged: "replayed",
-        problem: &problem,
-        found: &found,
-        moves: &moves(&problem, &found.seats),
-        time,
-        steered: &steered,
-        notes: &notes,
-    };
-    let proposed = (page.advice() != Advice::Keep).then(|| Proposed::of(&opened, &problem, &found.seats, path, &time));
-    let proposed = proposed.transpose()?;
+    let judged = Judged::of(&opened, &known, &asked)?;
+    let page = judged.page();
+    let proposed = (page.advice() != Advice::Keep).then(|| judged.proposed(&opened, path)).transpose()?;
     let line = proposed.as_ref().map(|proposed| &proposed.line);
     drop(working);
     print(
@@ -181,14 +133,107 @@ fn recorded(path: &Path, arguments: &Arguments) -> Result<ExitCode> {
         output::print(&proposed.words(path))?;
     }
     if arguments.verify {
-        let own = std::env::current_exe().map_err(|e| Fault::because("this program's own file", e, "reinstall it"))?;
-        let seats = seats::verify(&proposed.line, &proposed.seats, &own, seats::PATIENCE)?;
+        let ranks = proposed.verify()?;
         if !arguments.json {
-            let ranks = count::of(seats.0.len() as u64, "rank");
             output::print(&format!("Read back: {ranks} where they are to be.\n"))?;
         }
     }
-    if arguments.run { proposed.run(folder) } else { Ok(ExitCode::SUCCESS) }
+    if arguments.run { proposed.run(&opened.folder) } else { Ok(ExitCode::SUCCESS) }
+}
+
+/// What a recording does not say, and whether ranks may change their hosts.
+#[derive(Default)]
+pub struct Asked<'a> {
+    recorded: Option<&'a str>,
+    buffer: Buffer,
+    capability: &'a [(String, u32, f64)],
+    across: bool,
+}
+
+/// What the search found for a recorded program.
+pub struct Judged {
+    subject: String,
+    problem: Problem,
+    found: Found,
+    moves: Vec<Move>,
+    /// With the found mapping, over the recorded one.
+    pub time: Interval,
+    steered: Vec<Steered>,
+    notes: Vec<String>,
+}
+
+impl Judged {
+    /// # Errors
+    /// What was opened is no profile, or a cost was never measured here.
+    pub fn of(opened: &Opened, known: &Known, asked: &Asked) -> Result<Judged> {
+        let Opened { graph, folder, world, .. } = opened;
+        let next = "name a folder that plimsoll profile --trace made";
+        let summary = opened.summary.as_ref().ok_or_else(|| Fault::new(folder, "it is no profile", next))?;
+        let ways = opened.recorded().ways(&known.costs, asked.recorded)?;
+        let mut notes = graph.notes.clone();
+        notes.extend(known.note.clone());
+        notes.extend(stalls(summary));
+        let cores = said(&summary.capability, asked.capability)?;
+        let problem = Recorded { graph, summary, world: *world, capability: &cores, across: asked.across }
+            .problem(distance()?)?;
+        if problem.distances.is_empty() {
+            notes.push("how near cores are to each other makes no difference, or is not known".to_owned());
+        }
+        let softirqs = softirqs(&problem, summary.totals.seconds * 1e9);
+        let program = Program::beside(graph, &known.costs, ways, asked.buffer, softirqs)?;
+        if program.contradicted {
+            notes.push(CONTRADICTED.to_owned());
+        }
+        let replays = Replays::of(&problem, graph, &program, summary.totals.seconds)?;
+        let found = search(&problem, &replays)?;
+        let steered = steerings(&problem, |of| replays.under(replays.steering(&of.softirqs)), LEAST)?;
+        let mappings = [replays.mapping(&found.seats)].into_iter();
+        let mappings = mappings.chain(steered.iter().map(|(of, _)| replays.steering(&of.softirqs)));
+        let levers: Vec<Lever> = mappings.map(|of| Lever { mapping: Some(of), ..Lever::default() }).collect();
+        let answers = program.ask(&levers.iter().collect::<Vec<_>>())?;
+        let time = match Missed::of(&problem, &found.seats) {
+            _ if found.seats == problem.seats => Interval::exactly(1.0),
+            Some(missed) => missed.with(answers[0].time, program.in_calls()),
+            None => answers[0].time,
+        };
+        let core = |spot: u32| problem.spots[spot as usize].core.0;
+        let steered = steered.into_iter().zip(&answers[1..]).map(|((of, _), answer)| Steered {
+            host: problem.hosts[of.host as usize].clone(),
+            from: of.from.iter().map(|spot| core(*spot)).collect(),
+            to: core(of.to),
+            time: answer.time,
+        });
+        let steered: Vec<Steered> = steered.collect();
+        let subject = format!(
+            "{folder}: {} on {}, {}",
+            count::of(problem.ranks.len() as u64, "rank"),
+            count::of(problem.hosts.len() as u64, "host"),
+            count::of(graph.len() as u64, "call")
+        );
+        let moves = moves(&problem, &found.seats);
+        Ok(Judged { subject, problem, found, moves, time, steered, notes })
+    }
+
+    pub fn page(&self) -> Page<'_> {
+        Page {
+            subject: &self.subject,
+            judged: "replayed",
+            problem: &self.problem,
+            found: &self.found,
+            moves: &self.moves,
+            time: self.time,
+            steered: &self.steered,
+            notes: &self.notes,
+        }
+    }
+
+    /// The launch line that has the mapping. Its files are written into the profile's folder at `path`.
+    ///
+    /// # Errors
+    /// The launcher cannot place ranks so, or the files cannot be written.
+    pub fn proposed(&self, opened: &Opened, path: &Path) -> Result<Proposed> {
+        Proposed::of(opened, &self.problem, &self.found.seats, path, &self.time)
+    }
 }
 
 /// What was asked and is not done where the mapping is kept.
@@ -203,9 +248,9 @@ fn left_undone(verify: bool, run: bool) -> Option<String> {
 }
 
 /// The launch line of a mapping, beside today's.
-struct Proposed {
+pub struct Proposed {
     now: Vec<String>,
-    line: Line,
+    pub line: Line,
     seats: Seats,
     /// Of the whole job over today's; `None`: its start and end are most of it.
     expected: Option<Interval>,
@@ -227,6 +272,16 @@ impl Proposed {
         let outside = opened.seconds.map_or(0.0, |whole| (whole / replayed.max(1e-9) - 1.0).max(0.0));
         let expected = (outside <= MOST_OUTSIDE).then(|| of_job(time, outside, (0.9, 1.1)));
         Ok(Proposed { now, line, seats, expected })
+    }
+
+    /// Starts the line with a program that reads back where it is: how many ranks are where they are to be.
+    ///
+    /// # Errors
+    /// One is elsewhere, or the line starts nothing.
+    pub fn verify(&self) -> Result<String> {
+        let own = std::env::current_exe().map_err(|e| Fault::because("this program's own file", e, "reinstall it"))?;
+        let seats = seats::verify(&self.line, &self.seats, &own, seats::PATIENCE)?;
+        Ok(count::of(seats.0.len() as u64, "rank"))
     }
 
     fn words(&self, path: &Path) -> String {

@@ -50,6 +50,7 @@ pub mod steering_keeper;
 pub mod study;
 pub mod top;
 pub mod r#try;
+pub mod tune;
 pub mod whatif;
 
 /// What of a command's answer went to the ledger: where it cannot be kept, a note says so, and the answer stands.

@@ -4,10 +4,8 @@ use std::path::PathBuf;
 
 use experiment::axes::{Axes, Value};
 use experiment::trial::aside::{Aside, Stage};
-use experiment::trial::check::Check;
 use experiment::trial::conditions::Conditions;
 use experiment::trial::design::{Arm, Design};
-use experiment::trial::merit::Merit;
 use launch::trial::{Input, programs};
 use machine::{Fault, Result};
 
@@ -46,8 +44,8 @@ pub fn design(arguments: &Arguments, nodes: String, input: Option<&Input>) -> Re
     }
     let design = Design {
         arms,
-        merit: Merit::new(arguments.metric.as_deref(), arguments.more)?,
-        check: arguments.check.as_deref().map(Check::parse).transpose()?,
+        merit: arguments.judging.merit()?,
+        check: arguments.judging.check()?,
         margin: arguments.margin / 100.0,
         warmup: arguments.warmup,
         folder: folder.display().to_string(),

@@ -1,10 +1,11 @@
 //! `plimsoll try`: commands in turn until it can be told which does better.
 
-mod arms;
+pub(super) mod arms;
 mod display;
 mod earlier;
+pub(super) mod judging;
 mod outputs;
-mod settled;
+pub(super) mod settled;
 mod varied;
 
 use std::path::{Path, PathBuf};
@@ -14,14 +15,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use experiment::contrast::Says;
 use experiment::trial::conditions::Ignored;
 use experiment::trial::conduct::{End, conduct};
-use experiment::trial::design::{Arm, letter};
+use experiment::trial::design::{Arm, Design, letter};
 use experiment::trial::judgement::{Best, judge};
-use experiment::trial::store::Store;
+use experiment::trial::store::{Store, Trial};
+use experiment::trial::Runs;
 use launch::allocation::{self, Allocation};
 use launch::trial::{Input, Starter, is_piped};
 use machine::{Fault, Nanoseconds, Result, Source};
 
 use display::Display;
+use judging::Judging;
 use outputs::Outputs;
 
 /// Runs commands in turn until it can be told which does better, by how much, and whether that is more than noise.
@@ -46,17 +49,8 @@ pub struct Arguments {
     /// With -n: more options of `plimsoll mpirun`, like '--lab' or '--profile DIR'
     #[arg(long, value_name = "OPTIONS", requires = "ranks", allow_hyphen_values = true, value_parser = super::mpirun::options)]
     mpirun: Option<super::mpirun::Options>,
-    /// Go by the last number that the group of this pattern finds in what is printed, or by the time between MPI_Init and
-    /// MPI_Finalize: mpi [default: the time of a run]
-    #[arg(long, value_name = "REGEX|mpi")]
-    metric: Option<String>,
-    /// More of the metric is better
-    #[arg(long)]
-    more: bool,
-    /// Hold results against the first command's: stdout, status (the exit status, which then need not be 0), a FILE that each
-    /// run writes, or 'REGEX' with a group, numbers within 'REGEX~SHARE'
-    #[arg(long, value_name = "WHAT")]
-    check: Option<String>,
+    #[command(flatten)]
+    judging: Judging,
     /// Count runs that end with another exit status than 0: any up to 125, or these
     #[arg(long, value_name = "1,2,..", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
     ignore_failure: Option<Ignored>,
@@ -142,7 +136,7 @@ const PAGE: &str = "try.html";
 /// Within this a pipe has something, where something is written to it.
 const SOON: Duration = Duration::from_millis(50);
 
-const CANNOT_TELL: u8 = 3;
+pub(super) const CANNOT_TELL: u8 = 3;
 const WRONG: u8 = 4;
 const SLOWER: u8 = 5;
 
@@ -160,20 +154,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if let Some(number) = arguments.show {
         return earlier::show(&arguments.store, number, outputs);
     }
-    let allocation = allocation::around();
-    let left = allocation.as_ref().and_then(Allocation::usable);
-    let left = left.map_or(BUDGET, |left| BUDGET.min(Nanoseconds(left.as_nanos() as u64)));
-    let budget = arguments.budget.unwrap_or(left);
-    if let Some(allocation) = &allocation {
-        eprintln!("In {} on {}.", allocation.name, allocation.nodes);
-    }
-    let input = match &arguments.input {
-        Some(file) => Some(Input::named(file)?),
-        None => Input::standard()?,
-    };
-    if let Some(input) = &input {
-        eprintln!("Each run reads {} from its start.", input.file.0);
-    }
+    let (budget, nodes) = budget(arguments.budget);
+    let input = input(arguments.input.as_deref())?;
     let unread = |within| {
         let piped = is_piped(within);
         if piped {
@@ -182,44 +164,20 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         piped
     };
     let told = arguments.input.is_some() || unread(SOON);
-    let nodes = allocation.map_or(String::new(), |allocation| allocation.nodes);
     let design = arms::design(&arguments, nodes, input.as_ref())?;
-    let mut store = Store::open(&arguments.store)?;
-    let host = Source::live().word("/proc/sys/kernel/random/boot_id").unwrap_or_else(|| "unknown boot".into());
-    let unfinished = if arguments.fresh { None } else { store.unfinished(&design, &host)? };
-    let mut trial = match unfinished {
-        Some(trial) => {
-            eprintln!("Going on with the trial in {} (--fresh begins anew).", arguments.store.display());
-            trial
-        }
-        None => store.begin(design, now().0, &host, env!("CARGO_PKG_VERSION"), now())?,
-    };
     linux::signal::watch()?;
     if arguments.prove {
-        trial.design.arms.iter().enumerate().try_for_each(|(nth, arm)| prove(nth, arm))?;
+        design.arms.iter().enumerate().try_for_each(|(nth, arm)| prove(nth, arm))?;
     }
-    let mut display = Display::new(&trial.design);
-    let mut starter = Starter::new()?;
-    if trial.design.merit.mpi {
-        starter = starter.profiled(arms::own()?);
-    }
-    if let Some(input) = &input {
-        starter = starter.reading(input);
-    }
-    let conducted = conduct(&mut store, &trial, &mut starter, &mut display, budget, &linux::signal::interrupted);
-    display.close();
+    let place = Kept { store: &arguments.store, fresh: arguments.fresh };
+    let compared = compare(&place, design, input.as_ref(), budget, &mut |_| Ok(()));
     if !told {
         unread(Duration::ZERO);
     }
-    let (runs, end) = conducted?;
+    let Compared { trial, runs, end } = compared?;
     if end == End::Interrupted {
         eprintln!("Interrupted; finished runs are in {}. Run the same command to go on.", arguments.store.display());
         return Ok(super::exit_code());
-    }
-    if end == End::Settled {
-        let finished = now();
-        store.finish(&trial, finished)?;
-        trial.finished = Some(finished);
     }
     let judgement = judge(&trial.design, &runs);
     let page = outputs.html.as_deref().unwrap_or(Path::new(PAGE));
@@ -239,6 +197,85 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     } else {
         0
     }))
+}
+
+/// The time that runs may take, `said` or what is usual and left of a batch job, and the nodes of that job.
+pub(super) fn budget(said: Option<Nanoseconds>) -> (Nanoseconds, String) {
+    let allocation = allocation::around();
+    let left = allocation.as_ref().and_then(Allocation::usable);
+    let left = left.map_or(BUDGET, |left| BUDGET.min(Nanoseconds(left.as_nanos() as u64)));
+    if let Some(allocation) = &allocation {
+        eprintln!("In {} on {}.", allocation.name, allocation.nodes);
+    }
+    (said.unwrap_or(left), allocation.map_or(String::new(), |allocation| allocation.nodes))
+}
+
+/// What each run reads: the file that is named, or the one that is standard input.
+pub(super) fn input(named: Option<&Path>) -> Result<Option<Input>> {
+    let input = match named {
+        Some(file) => Some(Input::named(file)?),
+        None => Input::standard()?,
+    };
+    if let Some(input) = &input {
+        eprintln!("Each run reads {} from its start.", input.file.0);
+    }
+    Ok(input)
+}
+
+/// Where the runs of a trial are kept.
+pub(super) struct Kept<'a> {
+    pub store: &'a Path,
+    /// Begin anew, even where an unfinished trial could go on.
+    pub fresh: bool,
+}
+
+/// A trial, and what came of it so far.
+pub(super) struct Compared {
+    pub trial: Trial,
+    pub runs: Runs,
+    pub end: End,
+}
+
+/// Runs the arms of `design` in turn until it can be told which does better, `budget` is spent or a signal comes, which must be
+/// watched for. `began` is told the number of the trial before its first run.
+///
+/// # Errors
+/// The store fails, or an arm cannot be run.
+pub(super) fn compare(
+    kept: &Kept,
+    design: Design,
+    input: Option<&Input>,
+    budget: Nanoseconds,
+    began: &mut dyn FnMut(i64) -> Result<()>,
+) -> Result<Compared> {
+    let mut store = Store::open(kept.store)?;
+    let host = Source::live().word("/proc/sys/kernel/random/boot_id").unwrap_or_else(|| "unknown boot".into());
+    let unfinished = if kept.fresh { None } else { store.unfinished(&design, &host)? };
+    let mut trial = match unfinished {
+        Some(trial) => {
+            eprintln!("Going on with the trial in {} (--fresh begins anew).", kept.store.display());
+            trial
+        }
+        None => store.begin(design, now().0, &host, env!("CARGO_PKG_VERSION"), now())?,
+    };
+    began(trial.id)?;
+    let mut display = Display::new(&trial.design);
+    let mut starter = Starter::new()?;
+    if trial.design.merit.mpi {
+        starter = starter.profiled(arms::own()?);
+    }
+    if let Some(input) = input {
+        starter = starter.reading(input);
+    }
+    let conducted = conduct(&mut store, &trial, &mut starter, &mut display, budget, &linux::signal::interrupted);
+    display.close();
+    let (runs, end) = conducted?;
+    if end == End::Settled {
+        let finished = now();
+        store.finish(&trial, finished)?;
+        trial.finished = Some(finished);
+    }
+    Ok(Compared { trial, runs, end })
 }
 
 /// Runs an arm that has a carrier of the MPI with `plimsoll mpirun --prove`, and says what it says.
@@ -261,6 +298,6 @@ fn prove(nth: usize, arm: &Arm) -> Result<()> {
     Ok(())
 }
 
-fn now() -> Nanoseconds {
+pub(super) fn now() -> Nanoseconds {
     Nanoseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64)
 }

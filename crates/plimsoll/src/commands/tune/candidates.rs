@@ -1,0 +1,252 @@
+//! What else could run the program: carriers, settings and a mapping of its ranks, each with what a replay expects of it.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use experiment::trial::design::Arm;
+use launch::carriers::{self, Carrier, Proof, Reach};
+use launch::{auto, seats};
+use machine::costs::store::Known;
+use machine::costs::{ENGINE, Interval};
+use machine::{Fault, Result, shell};
+use mapping::advice::Advice;
+use serde::{Deserialize, Serialize};
+use whatif::answer::Program;
+use whatif::candidate::Recorded;
+use whatif::lever::Lever;
+use whatif::replay::Buffer;
+
+use super::today::{Today, arm};
+use crate::commands::map::{Asked, Judged, Proposed};
+use crate::commands::r#try::arms::own;
+use crate::commands::whatif::{MOST_OUTSIDE, of_job};
+use crate::opened::Opened;
+
+/// A command that may be faster than today's.
+pub struct Candidate {
+    pub arm: Arm,
+    /// The time of the whole job over today's; `None`: no replay can tell.
+    pub predicted: Option<Interval>,
+    verified: Verified,
+}
+
+/// How it can be seen that a command does what it is to do, beside its runs.
+enum Verified {
+    /// The MPI says what carries its messages.
+    Says(Carrier, Proof),
+    /// Its ranks read back where they are.
+    Seats(Box<Proposed>),
+    /// Each run proves it, or nothing can.
+    Otherwise,
+}
+
+/// What is not tried, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    pub name: String,
+    pub why: String,
+}
+
+/// A replay that has a program slower by this is taken at its word.
+const CLEARLY_SLOWER: f64 = 1.05;
+
+/// And a setting is tried only where a replay has the program faster by this at best.
+const AT_BEST: f64 = 0.99;
+
+/// What can be tried, the most promising first, and what is left out.
+pub struct Candidates {
+    pub tried: Vec<Candidate>,
+    pub left_out: Vec<LeftOut>,
+    pub notes: Vec<String>,
+}
+
+/// One that is not judged yet.
+struct Possible {
+    arm: Arm,
+    lever: Option<Lever>,
+    verified: Verified,
+    /// The most of today's time that it may be expected to take.
+    most: f64,
+}
+
+impl Candidates {
+    /// # Errors
+    /// A file of carriers says what cannot be.
+    pub fn of(today: &Today, opened: &Opened, known: &Known, folder: &Path) -> Result<Candidates> {
+        let recorded = opened.recorded();
+        let mut all = Candidates { tried: Vec::new(), left_out: Vec::new(), notes: Vec::new() };
+        let ways = recorded.ways(&known.costs, None);
+        let program = ways.and_then(|ways| Program::over(&opened.graph, &known.costs, ways, Buffer::default()));
+        if let Err(fault) = &program {
+            all.notes.push(format!("nothing is predicted: {}: {}", fault.subject(), fault.cause()));
+        }
+        let possible = all.possible(today, opened, known, &recorded)?;
+        let outside = outside(opened);
+        let levers: Vec<&Lever> = possible.iter().filter_map(|one| one.lever.as_ref()).collect();
+        let answers = program.ok().and_then(|program| program.ask(&levers).ok());
+        let mut times = answers.into_iter().flatten().map(|answer| answer.time);
+        for Possible { arm, lever, verified, most } in possible {
+            let time = lever.and_then(|_| times.next());
+            // Start and end may take half as long under another carrier, or twice.
+            let predicted = time.filter(|_| outside <= MOST_OUTSIDE).map(|time| of_job(&time, outside, (0.5, 2.0)));
+            match time.filter(|time| time.low > most) {
+                Some(time) => all.leave_out(&arm.name, format!("a replay predicts {}", ratio(&faster(&time)))),
+                None => all.tried.push(Candidate { arm, predicted, verified }),
+            }
+        }
+        all.map(opened, known, folder);
+        let expected = |candidate: &Candidate| candidate.predicted.map_or(1.0, |time| time.middle);
+        all.tried.sort_by(|one, other| expected(one).total_cmp(&expected(other)));
+        Ok(all)
+    }
+
+    fn leave_out(&mut self, name: &str, why: impl Into<String>) {
+        self.left_out.push(LeftOut { name: name.to_owned(), why: why.into() });
+    }
+
+    /// Carriers of the MPI, plimsoll's engine, and settings.
+    fn possible(
+        &mut self,
+        today: &Today,
+        opened: &Opened,
+        known: &Known,
+        recorded: &Recorded,
+    ) -> Result<Vec<Possible>> {
+        let ways = recorded.ways(&known.costs, None).ok();
+        let ranks = opened.graph.hosts.len() as u32;
+        let allowed = linux::affinity::allowed()?;
+        let (core, no_core) = auto::own_core(ranks, auto::threads(), &allowed)?;
+        let priced = ways.as_ref().map(|ways| recorded.others(&known.costs, ways, Some(core.0))).unwrap_or_default();
+        let carried = ways.as_ref().map(|ways| if recorded.between { &ways.between } else { &ways.within });
+        let carried = carried.map(|way| way.carrier.clone());
+        let mut possible = Vec::new();
+        let own = own()?.display().to_string();
+        for candidate in priced.iter().filter(|of| of.ways.between.carrier == ENGINE) {
+            let name = format!("plimsoll {}", candidate.name);
+            let refused = recorded.refused(candidate).or(no_core.clone().filter(|_| candidate.is_on_core()));
+            match (refused, today.program()) {
+                (Some(why), _) => self.leave_out(&name, why),
+                (None, None) => self.leave_out(&name, "the command does not start one program by a launcher"),
+                (None, Some(at)) => {
+                    let words = recorded.under(&candidate.options, ranks, at);
+                    let arm = arm(&name, words, Vec::new(), Some(&own));
+                    let lever = Some(Lever { ways: Some(candidate.ways.clone()), ..Lever::default() });
+                    possible.push(Possible { arm, lever, verified: Verified::Otherwise, most: CLEARLY_SLOWER });
+                }
+            }
+        }
+        let installation = match &today.installation {
+            Ok(installation) => installation,
+            Err(fault) => {
+                self.leave_out("carriers of the MPI", format!("{}: {}", fault.subject(), fault.cause()));
+                return Ok(possible);
+            }
+        };
+        let (reach, between) = match recorded.between {
+            true => (Reach::Anywhere, Reach::Between("")),
+            false => (Reach::Host, Reach::Host),
+        };
+        for carrier in carriers::known()? {
+            let Some(variables) = carrier.variables(installation, between).and(carrier.variables(installation, reach))
+            else {
+                continue;
+            };
+            if carried.as_ref().is_some_and(|carried| carrier.is_called(carried)) {
+                continue;
+            }
+            let name = format!("carrier {carrier}");
+            if let Some(why) = carrier.missing(installation) {
+                self.leave_out(&name, why);
+                continue;
+            }
+            let arm = match (today.is_by_plimsoll(), today.program()) {
+                (true, Some(at)) => {
+                    let options = ["--carrier".to_owned(), carrier.name.clone()];
+                    let words = recorded.under(&options, ranks, at);
+                    Arm { proven: false, ..arm(&name, words, Vec::new(), Some(&own)) }
+                }
+                _ => today.with(&name, &variables),
+            };
+            let costs = priced.iter().find(|of| of.ways.between.carrier == carrier.name);
+            let lever = costs.map(|of| Lever { ways: Some(of.ways.clone()), ..Lever::default() });
+            let proof = carrier.proof(installation).cloned();
+            let verified = proof.map_or(Verified::Otherwise, |proof| Verified::Says(carrier, proof));
+            possible.push(Possible { arm, lever, verified, most: CLEARLY_SLOWER });
+        }
+        let crowded = ranks as usize > allowed.len();
+        for setting in carriers::settings()? {
+            let carrier = carried.as_deref().unwrap_or_default();
+            let Some(variables) = setting.variables(installation, carrier, crowded) else { continue };
+            let arm = today.with(&setting.name, &variables);
+            let lever = setting.eager.map(|eager| Lever { eager: Some(eager), ..Lever::default() });
+            let most = if lever.is_some() { AT_BEST } else { CLEARLY_SLOWER };
+            possible.push(Possible { arm, lever, verified: Verified::Otherwise, most });
+        }
+        Ok(possible)
+    }
+
+    /// A mapping of the ranks, where `plimsoll map` advises one.
+    fn map(&mut self, opened: &Opened, known: &Known, folder: &Path) {
+        let found = Judged::of(opened, known, &Asked::default()).and_then(|judged| {
+            let keeps = judged.page().advice() == Advice::Keep;
+            let proposed = (!keeps).then(|| judged.proposed(opened, folder)).transpose()?;
+            Ok((judged.time, proposed))
+        });
+        match found {
+            Err(fault) => self.leave_out("mapping", format!("{}: {}", fault.subject(), fault.cause())),
+            Ok((_, None)) => self.leave_out("mapping", "no other mapping of the ranks is predicted to be faster"),
+            Ok((time, Some(proposed))) => {
+                let seats::Line { words, variables, .. } = proposed.line.clone();
+                let arm = arm("mapping", words, variables, None);
+                let outside = outside(opened);
+                let predicted = (outside <= MOST_OUTSIDE).then(|| of_job(&time, outside, (0.9, 1.1)));
+                self.tried.push(Candidate { arm, predicted, verified: Verified::Seats(Box::new(proposed)) });
+            }
+        }
+    }
+}
+
+impl Candidate {
+    /// Sees whether the command does what it is to do: what was seen, a sentence.
+    ///
+    /// # Errors
+    /// It does something else.
+    pub fn verify(&self, input: Option<&Path>) -> Result<Option<String>> {
+        match &self.verified {
+            Verified::Otherwise => Ok(None),
+            Verified::Seats(proposed) => Ok(Some(format!("{} read back that they are in their seats", proposed.verify()?))),
+            Verified::Says(carrier, proof) => {
+                let mut command = Command::new(&self.arm.command[0]);
+                command.args(&self.arm.command[1..]).envs(self.arm.variables.iter().map(|(name, value)| (name, value)));
+                let failed = |e| Fault::because(shell::words(&self.arm.command), e, "run it again");
+                let stdin = input.map(File::open).transpose().map_err(failed)?.map_or_else(Stdio::null, Stdio::from);
+                let output = command.envs(proof.variables()).stdin(stdin).output().map_err(failed)?;
+                let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+                let said = said.join("\n");
+                let found = proof.among(carrier, &said)?;
+                Ok(Some(format!("the MPI says '{}'", found.trim())))
+            }
+        }
+    }
+}
+
+/// Time of the job outside of what is replayed, over that.
+fn outside(opened: &Opened) -> f64 {
+    let replayed = opened.summary.as_ref().map_or(0.0, |summary| summary.totals.seconds);
+    opened.seconds.map_or(0.0, |whole| (whole / replayed.max(1e-9) - 1.0).max(0.0))
+}
+
+/// How many times as fast as today, of a time over today's.
+pub fn faster(time: &Interval) -> Interval {
+    Interval { low: 1.0 / time.high, middle: 1.0 / time.middle, high: 1.0 / time.low }
+}
+
+/// `1.31x (1.22 .. 1.40)`.
+pub fn ratio(of: &Interval) -> String {
+    let digits = |value: f64| machine::figure::significant(value, 3);
+    match (digits(of.low), digits(of.high)) {
+        (low, high) if low == high => format!("{}x", digits(of.middle)),
+        (low, high) => format!("{}x ({low} .. {high})", digits(of.middle)),
+    }
+}

@@ -1,0 +1,85 @@
+//! What is measured before candidates are tried: the machine's costs, and the program.
+
+use std::fs::{self, File};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use launch::installation::Installation;
+use machine::{Fault, Result, shell};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::commands::r#try::arms::own;
+
+/// Measures what messages cost here under that MPI. False where a signal came meanwhile.
+///
+/// # Errors
+/// Nothing was measured.
+pub fn calibrate(installation: &Installation) -> Result<bool> {
+    let mut command = Command::new(own()?);
+    command.args(["calibrate", "--mpi", &installation.option()]).stdin(Stdio::null()).stdout(Stdio::null());
+    let status = run(&mut command)?;
+    match linux::signal::interrupted() {
+        true => Ok(false),
+        false if status.success() => Ok(true),
+        false => Err(Fault::new("plimsoll calibrate", "it failed, as it says above", "run it by itself")),
+    }
+}
+
+/// Runs the program once and records it with its timeline into `folder`, which is made anew. False where a signal came meanwhile.
+///
+/// # Errors
+/// It cannot be recorded, or does not end well.
+pub fn profile(words: &[String], folder: &Path, input: Option<&Path>) -> Result<bool> {
+    let unmade = |e| Fault::unwritable(folder.display().to_string(), e, "free space there, or go to another folder");
+    match fs::remove_dir_all(folder) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(unmade(e)),
+        _ => {}
+    }
+    fs::create_dir_all(folder.parent().unwrap_or(Path::new("."))).map_err(unmade)?;
+    // What the program and its profiler print.
+    let said = folder.with_extension("txt");
+    let file = File::create(&said).map_err(unmade)?;
+    let stdin = match input {
+        Some(input) => Stdio::from(File::open(input).map_err(|e| Fault::because("standard input", e, "name a file"))?),
+        None => Stdio::null(),
+    };
+    let mut command = Command::new(own()?);
+    command.args(["profile", "--trace", "-o"]).arg(folder).arg("--").args(words).stdin(stdin);
+    command.stdout(file.try_clone().map_err(unmade)?).stderr(file);
+    let status = run(&mut command)?;
+    if linux::signal::interrupted() {
+        return Ok(false);
+    }
+    let text = fs::read(&said).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    if !status.success() {
+        let how = match (status.code(), status.signal()) {
+            (Some(code), _) => format!("exit code {code}"),
+            (None, signal) => format!("signal {}", signal.unwrap_or_default()),
+        };
+        let last = text.lines().rfind(|line| !line.trim().is_empty() && !line.starts_with("plimsoll: profile"));
+        let last = last.map_or_else(|| "it said nothing".to_owned(), |line| line.trim().to_owned());
+        let next = format!("see {}; give it its arguments and its input (--input FILE)", said.display());
+        return Err(Fault::new(shell::words(words), format!("{how} in the recorded run: {last}"), next));
+    }
+    Ok(true)
+}
+
+/// Runs a command of plimsoll to its end; a signal to this process goes on to it.
+fn run(command: &mut Command) -> Result<ExitStatus> {
+    let failed = |e| Fault::because("plimsoll", e, "run it again");
+    let mut child = command.spawn().map_err(failed)?;
+    let mut told = false;
+    loop {
+        if let Some(status) = child.try_wait().map_err(failed)? {
+            return Ok(status);
+        }
+        if linux::signal::interrupted() && !told {
+            told = true;
+            let _ = kill_process(Pid::from_child(&child), Signal::TERM);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
