@@ -256,7 +256,8 @@ fn add(all: &mut Catalogue, text: &str, path: &Path) -> Result<()> {
         }
     }
     let known = std::mem::take(&mut all.settings);
-    let is_new = |setting: &Setting| !known.iter().any(|of| (&of.name, &of.carriers) == (&setting.name, &setting.carriers));
+    let is_new =
+        |setting: &Setting| !known.iter().any(|of| (&of.name, &of.carriers) == (&setting.name, &setting.carriers));
     let new: Vec<Setting> = settings.into_iter().filter(is_new).collect();
     all.settings = known.into_iter().chain(new).collect();
     Ok(())

@@ -30,6 +30,7 @@ mod study;
 mod synthetic;
 mod top;
 mod r#try;
+mod tune;
 mod tutorial;
 mod whatif;
 mod words;

@@ -91,7 +91,7 @@ pub struct Prediction {
 impl Prediction {
     /// What came beside what was expected, a sentence.
     pub fn against(&self, value: f64) -> String {
-        let held = if (self.expected.low..=self.expected.high).contains(&value) { "held" } else { "MISSED" };
+        let held = if self.expected.holds(value) { "held" } else { "MISSED" };
         let value = terminal::value(self.kind, value);
         format!("{}: {value}, expected {}: {held}", self.quantity, terminal::expected(self))
     }

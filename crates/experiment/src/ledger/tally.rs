@@ -17,8 +17,7 @@ pub struct Settled<'a> {
 impl Settled<'_> {
     /// Whether what came lies in the interval.
     pub fn held(&self) -> bool {
-        let expected = self.prediction.expected;
-        (expected.low..=expected.high).contains(&self.outcome.value)
+        self.prediction.expected.holds(self.outcome.value)
     }
 
     /// Whether it lies beside it, by no more than it was measured to.

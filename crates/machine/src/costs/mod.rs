@@ -40,6 +40,11 @@ impl Interval {
         Interval { low, middle: (low * high).sqrt(), high }
     }
 
+    /// Whether the value lies in it.
+    pub fn holds(&self, value: f64) -> bool {
+        (self.low..=self.high).contains(&value)
+    }
+
     /// The same with another unit, or for so many.
     pub fn times(self, factor: f64) -> Interval {
         Interval { low: self.low * factor, middle: self.middle * factor, high: self.high * factor }

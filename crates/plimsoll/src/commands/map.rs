@@ -5,8 +5,8 @@ use experiment::ledger::Ledger;
 use launch::seats::{self, Line};
 use linux::output;
 use machine::choice::Distance;
-use machine::costs::store::{self, Known};
 use machine::costs::Interval;
+use machine::costs::store::{self, Known};
 use machine::seat::{Seat, Seats};
 use machine::{CoreCapability, CoreId, Fault, Machine, Reading, Result, Source, count};
 use mapping::advice::{Advice, LEAST};
@@ -174,8 +174,8 @@ impl Judged {
         notes.extend(known.note.clone());
         notes.extend(stalls(summary));
         let cores = said(&summary.capability, asked.capability)?;
-        let problem = Recorded { graph, summary, world: *world, capability: &cores, across: asked.across }
-            .problem(distance()?)?;
+        let problem =
+            Recorded { graph, summary, world: *world, capability: &cores, across: asked.across }.problem(distance()?)?;
         if problem.distances.is_empty() {
             notes.push("how near cores are to each other makes no difference, or is not known".to_owned());
         }

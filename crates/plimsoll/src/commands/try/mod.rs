@@ -13,12 +13,12 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use experiment::contrast::Says;
+use experiment::trial::Runs;
 use experiment::trial::conditions::Ignored;
 use experiment::trial::conduct::{End, conduct};
 use experiment::trial::design::{Arm, Design, letter};
 use experiment::trial::judgement::{Best, judge};
 use experiment::trial::store::{Store, Trial};
-use experiment::trial::Runs;
 use launch::allocation::{self, Allocation};
 use launch::trial::{Input, Starter, is_piped};
 use machine::{Fault, Nanoseconds, Result, Source};
@@ -182,8 +182,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let judgement = judge(&trial.design, &runs);
     let page = outputs.html.as_deref().unwrap_or(Path::new(PAGE));
     outputs.tell((&trial, &runs), &judgement, end, Some(page))?;
-    for line in super::kept(settled::settle(&trial.design, &judgement)) {
-        outputs.say(&format!("{line}\n"))?;
+    for settled in super::kept(settled::settle(&trial.design, &judgement)) {
+        outputs.say(&format!("{}\n", settled.words()))?;
     }
     let slower = judgement.arms.iter().any(|arm| arm.says == Says::Worse);
     Ok(ExitCode::from(if runs.wrong.iter().any(Option::is_some) {

@@ -1,6 +1,6 @@
 //! What of the ledger's predictions a trial settles.
 
-use experiment::ledger::{Ledger, Outcome};
+use experiment::ledger::{Ledger, Outcome, Prediction};
 use experiment::trial::design::{Arm, Design};
 use experiment::trial::judgement::Judgement;
 use launch::trial::{carriers_quantity, subject};
@@ -8,11 +8,24 @@ use machine::Result;
 
 use crate::commands::whatif;
 
-/// Holds what came against what `plimsoll whatif` predicted: what came of each prediction, a sentence.
+/// A prediction, and what came.
+pub struct Settled {
+    pub prediction: Prediction,
+    pub value: f64,
+}
+
+impl Settled {
+    /// In a sentence.
+    pub fn words(&self) -> String {
+        self.prediction.against(self.value)
+    }
+}
+
+/// Holds what came against what `plimsoll whatif` predicted.
 ///
 /// A replay predicts the time of a command; delays (`--predict`) predict the time that the program prints, or that it has between
 /// MPI_Init and MPI_Finalize, over another network or carrier.
-pub fn settle(design: &Design, judgement: &Judgement) -> Result<Vec<String>> {
+pub fn settle(design: &Design, judgement: &Judgement) -> Result<Vec<Settled>> {
     let of_times = design.merit.pattern.is_none() && !design.merit.mpi;
     if !of_times && design.merit.more_is_better {
         return Ok(Vec::new());
@@ -35,7 +48,8 @@ pub fn settle(design: &Design, judgement: &Judgement) -> Result<Vec<String>> {
             let (Some(from), Some(to)) = (carrier(first), carrier(arm)) else { continue };
             (subject(&arm.command)?, carriers_quantity(&from, &to))
         };
-        said.extend(ledger.settle(&of, &quantity, &outcome)?.iter().map(|prediction| prediction.against(value)));
+        let settled = ledger.settle(&of, &quantity, &outcome)?.into_iter();
+        said.extend(settled.map(|prediction| Settled { prediction, value }));
     }
     Ok(said)
 }

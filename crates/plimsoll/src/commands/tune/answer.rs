@@ -116,7 +116,10 @@ pub fn render(found: &Found, tried: Option<&Tried>, width: usize) -> String {
         Some(tried) => decided(tried),
         None => format!("Keep what you have: there is nothing else to try.\n  {}\n", found.today),
     };
-    text = text.lines().map(|line| if line.starts_with("  ") { format!("{line}\n") } else { folded("", line, 0, width) }).collect();
+    text = text
+        .lines()
+        .map(|line| if line.starts_with("  ") { format!("{line}\n") } else { folded("", line, 0, width) })
+        .collect();
     if let Some(verified) = &found.verified {
         text += &folded("Verified: ", &format!("{verified}."), 2, width);
     }
@@ -124,11 +127,18 @@ pub fn render(found: &Found, tried: Option<&Tried>, width: usize) -> String {
     if let Some(tried) = tried {
         text += &format!("\n{}", table(found, tried).text(width));
     }
-    if !found.left_out.is_empty() {
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for LeftOut { name, why } in &found.left_out {
+        match reasons.iter_mut().find(|(known, _)| known == why) {
+            Some((_, names)) => names.push(name),
+            None => reasons.push((why, vec![name])),
+        }
+    }
+    if !reasons.is_empty() {
         text += "\nNot tried:\n";
     }
-    for LeftOut { name, why } in &found.left_out {
-        text += &folded(&format!("  {name}: "), why, 4, width);
+    for (why, names) in reasons {
+        text += &folded(&format!("  {}: ", names.join(", ")), why, 4, width);
     }
     for note in &found.notes {
         text += &folded("Note: ", note, 2, width);
@@ -166,7 +176,10 @@ fn decided(tried: &Tried) -> String {
         }
         Decision::CannotTell => {
             let rounds = count::of(rounds, "round");
-            format!("{cut}Cannot tell after {rounds} in {spent}. The same command goes on; --budget gives it more time.\n{}", line(0))
+            format!(
+                "{cut}Cannot tell after {rounds} in {spent}. The same command goes on; --budget gives it more time.\n{}",
+                line(0)
+            )
         }
         Decision::Nothing(why) => format!("Nothing can be said: today's command {why}.\n"),
     }

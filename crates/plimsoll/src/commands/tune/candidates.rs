@@ -215,7 +215,9 @@ impl Candidate {
     pub fn verify(&self, input: Option<&Path>) -> Result<Option<String>> {
         match &self.verified {
             Verified::Otherwise => Ok(None),
-            Verified::Seats(proposed) => Ok(Some(format!("{} read back that they are in their seats", proposed.verify()?))),
+            Verified::Seats(proposed) => {
+                Ok(Some(format!("{} read back that they are in their seats", proposed.verify()?)))
+            }
             Verified::Says(carrier, proof) => {
                 let mut command = Command::new(&self.arm.command[0]);
                 command.args(&self.arm.command[1..]).envs(self.arm.variables.iter().map(|(name, value)| (name, value)));

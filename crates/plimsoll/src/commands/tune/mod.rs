@@ -41,7 +41,7 @@ use today::Today;
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES, override_usage = USAGE)]
 pub struct Arguments {
-    /// Most time for all of it [default: 10m, less where a batch job ends before]
+    /// Most time for all runs of the program [default: 10m, less where a batch job ends before]
     #[arg(long, value_name = "TIME", value_parser = str::parse::<Nanoseconds>)]
     budget: Option<Nanoseconds>,
     /// Print what would be done
@@ -92,7 +92,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     linux::signal::watch()?;
-    let begun = Instant::now();
+    let mut begun = Instant::now();
     let (budget, nodes) = r#try::budget(arguments.budget);
     let words = match (&arguments.command[..], &arguments.profile) {
         ([], Some(folder)) => Job::read(folder)?.command,
@@ -110,7 +110,11 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let file = input.as_ref().map(|input| Path::new(&input.file.0));
     if let (Ok(installation), true) = (&today.installation, arguments.profile.is_none() && is_due(&today, &known)) {
         match recording::calibrate(installation) {
-            Ok(true) => known = store::live()?,
+            // That is done once for all programs, and takes none of the budget unless a batch job ends.
+            Ok(true) => {
+                known = store::live()?;
+                begun = if nodes.is_empty() { Instant::now() } else { begun };
+            }
             Ok(false) => return Ok(super::exit_code()),
             Err(fault) => eprintln!("note: nothing is predicted: {fault}"),
         }
@@ -141,7 +145,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let beyond = tried.split_off(affordable(whole, Nanoseconds(left), folder)?.min(tried.len()));
     let expected = |of: &Candidate| of.predicted.map_or(1.0, |time| time.middle);
     found.left_out.extend(beyond.iter().map(|of| {
-        let why = format!("the budget does not reach for it; it is expected to take {:.2}x of today's time", expected(of));
+        let why =
+            format!("the budget does not reach for it; it is expected to take {:.2}x of today's time", expected(of));
         candidates::LeftOut { name: of.arm.name.clone(), why }
     }));
     let merit = match arguments.judging.is_chosen() || whole >= SHORT {
@@ -178,8 +183,10 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if end == End::Interrupted {
         return Ok(super::exit_code());
     }
-    for line in super::kept(settled::settle(&trial.design, &judgement)) {
-        output::print(&format!("{line}\n"))?;
+    let settled = super::kept(settled::settle(&trial.design, &judgement));
+    if !settled.is_empty() {
+        let held = settled.iter().filter(|of| of.prediction.expected.holds(of.value)).count();
+        output::print(&format!("Of the predictions {held} of {} held: plimsoll ledger\n", settled.len()))?;
     }
     Ok(match decision {
         Decision::Take(..) | Decision::Keep => ExitCode::SUCCESS,
@@ -200,7 +207,9 @@ fn plan(arguments: &Arguments, today: &Today, known: &Known, budget: Nanoseconds
     match &today.installation {
         Ok(installation) if arguments.profile.is_none() && is_due(today, known) => {
             let why = if known.old { "are old" } else { "are not known" };
-            steps.push(format!("measure what messages cost here: costs under {installation} {why} (calibrate, some minutes)"));
+            steps.push(format!(
+                "measure what messages cost here: costs under {installation} {why} (calibrate, once, 2 to 5 minutes)"
+            ));
         }
         _ => {}
     }

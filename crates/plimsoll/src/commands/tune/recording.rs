@@ -59,12 +59,17 @@ pub fn profile(words: &[String], folder: &Path, input: Option<&Path>) -> Result<
             (Some(code), _) => format!("exit code {code}"),
             (None, signal) => format!("signal {}", signal.unwrap_or_default()),
         };
-        let last = text.lines().rfind(|line| !line.trim().is_empty() && !line.starts_with("plimsoll: profile"));
-        let last = last.map_or_else(|| "it said nothing".to_owned(), |line| line.trim().to_owned());
         let next = format!("see {}; give it its arguments and its input (--input FILE)", said.display());
-        return Err(Fault::new(shell::words(words), format!("{how} in the recorded run: {last}"), next));
+        return Err(Fault::new(shell::words(words), format!("{how} in the recorded run: {}", why(&text)), next));
     }
     Ok(true)
+}
+
+/// The line that says why: the first that a launcher frames, else the last of the program.
+fn why(text: &str) -> &str {
+    let is_words = |line: &&str| line.chars().any(char::is_alphanumeric) && !line.starts_with("plimsoll: ");
+    let framed = text.lines().skip_while(|line| !line.starts_with("-----")).find(is_words);
+    framed.or_else(|| text.lines().rfind(is_words)).map_or("it said nothing", str::trim)
 }
 
 /// Runs a command of plimsoll to its end; a signal to this process goes on to it.
@@ -81,5 +86,18 @@ fn run(command: &mut Command) -> Result<ExitStatus> {
             let _ = kill_process(Pid::from_child(&child), Signal::TERM);
         }
         std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn why_a_run_failed_is_in_the_words_of_the_launcher_or_the_program() {
+        let launcher = "usage\n------\nmpirun has found no slots\nmore\n------\nplimsoll: no rank recorded anything\n";
+        assert_eq!(why(launcher), "mpirun has found no slots");
+        assert_eq!(why("reading in.dat\n  no such input\n\nplimsoll: the command ended with 1\n"), "no such input");
+        assert_eq!(why("\n"), "it said nothing");
     }
 }
