@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// The page `docs/NAME.md` of the source: where the installation that this program is of has the page, else that name.
+/// Where the installation that this program is of has a page, which is named as in the source; else that name.
 pub fn page(name: &str) -> String {
     let own = std::env::current_exe().ok();
     own.and_then(|own| installed(&own, name)).unwrap_or_else(|| name.to_owned())
@@ -29,7 +29,7 @@ mod tests {
         for program in ["bin/plimsoll", "lib/plimsoll/plimsoll-offcode"] {
             let program = prefix.path().join(program);
             assert_eq!(installed(&program, "docs/whatif.md").as_ref(), Some(&expected), "{}", program.display());
-            assert_eq!(installed(&program, "docs/nowhere.md"), None);
+            assert_eq!(installed(&program, "docs/nowhere"), None);
         }
         assert_eq!(page("docs/whatif.md"), "docs/whatif.md");
     }
