@@ -27,6 +27,8 @@ pub fn write(command: &Command, folder: &Path) -> io::Result<()> {
     if command.get_subcommands().any(|below| !below.is_hide_set()) {
         man.render_subcommands_section(&mut page)?;
     }
+    // Helps name pages as the source has them.
+    let mut page = String::from_utf8_lossy(&page).replace("docs/", "share/doc/plimsoll/docs/").into_bytes();
     further(command).to_writer(&mut page)?;
     fs::write(folder.join(man.get_filename()), page)
 }

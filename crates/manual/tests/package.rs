@@ -73,6 +73,11 @@ fn what_is_installed_finds_its_parts_and_is_removed_whole() {
     assert!(prefix.join("share/plimsoll/testbeds/eddy-psm.toml").is_file());
     let planned = run(plimsoll(&prefix).args(["campaign", "plan", "paper-000-simulated"]).current_dir(place.path()));
     assert!(planned.contains("nothing is left to run") || planned.contains("runs to come"), "{planned}");
+    // A fault names the page that is installed.
+    let guide = prefix.join("share/doc/plimsoll/docs/whatif.md");
+    let refused = plimsoll(&prefix).args(["whatif", "simulate", "nowhere"]).output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(guide.is_file() && said.contains(guide.to_str().unwrap()), "{said}");
     // So are the sources that a new offcode is built with, which cargo takes as they are.
     let author = |command: &str| {
         let mut shell = Command::new("sh");

@@ -54,6 +54,19 @@ fn every_command_has_examples_and_what_to_read_on() {
 }
 
 #[test]
+fn pages_are_named_as_an_installation_has_them() {
+    let pages = pages();
+    let named: Vec<(&String, &str, usize)> = pages
+        .iter()
+        .flat_map(|(name, page)| page.match_indices("docs/").map(move |(at, _)| (name, page.as_str(), at)))
+        .collect();
+    assert!(named.len() > pages.len(), "{} pages are named", named.len());
+    for (name, page, at) in named {
+        assert!(page[..at].ends_with("share/doc/plimsoll/"), "{name}: {}", &page[at..page.len().min(at + 30)]);
+    }
+}
+
+#[test]
 fn the_tables_name_commands_documents_and_variables_that_there_are() {
     let names = names();
     let of_entries = FILES.iter().chain(ENVIRONMENT).flat_map(|entry| entry.commands);

@@ -118,6 +118,48 @@ fn the_page_leads_from_an_empty_folder_to_a_running_offcode() {
     assert!(odf.contains("<native sites=\"app core\">") && !odf.contains("<wasm") && !odf.contains("<xdp"), "{odf}");
 }
 
+/// The recipe's lines, of which the application runs beside those behind it, in a network of its own: `plimsoll stop` is to
+/// find one runtime.
+fn recipe() -> String {
+    let page = include_str!("../../../docs/recipes.md");
+    let recipe = page.split("\n## ").find(|recipe| recipe.starts_with("I write offcodes")).expect("the recipe");
+    let boxes = recipe.split("```").skip(1).step_by(2).flat_map(str::lines).filter(|line| !line.is_empty());
+    let script = boxes.map(|line| match line {
+        _ if line.starts_with("plimsoll offcode new") => {
+            format!("{line}\ncd packet-counter\nsed -i /duration/d APP.toml\n")
+        }
+        _ if line.starts_with("plimsoll run") => {
+            let waits = "for n in $(seq 600); do plimsoll ps | grep -q packet-counter && break; sleep 0.1; done";
+            format!("{line} >run.txt &\n{waits}\n")
+        }
+        "plimsoll stop" => format!("{line}\nwait\ncat run.txt\n"),
+        _ => format!("{line}\n"),
+    });
+    script.collect()
+}
+
+#[test]
+#[ignore = "make check"]
+fn the_recipe_for_authors_runs_as_it_stands() {
+    if !rustix::process::geteuid().is_root() {
+        return skip::test("a network of its own and the lab need root");
+    }
+    let Some(place) = Place::new() else { return };
+    fs::write(place.empty().join("recipe"), recipe()).unwrap();
+    let said = place.does(".", "unshare -n sh -eu recipe");
+    for part in [
+        "all bodies answer alike\n",
+        "depot/packet-counter/odf.xml: packet-counter",
+        "packet-counter -> app",
+        "packet-counter  app   thread",
+        "at the end:\n",
+        "rate received",
+        "1 hog, busy all the time, was let loose on core 0",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
+
 #[test]
 #[ignore = "make check"]
 fn bodies_that_differ_are_told_and_a_panic_is_a_refusal() {

@@ -359,9 +359,12 @@ pub fn open(surface: &[BreakEven], scaling: &Scaling, width: usize) -> String {
     page.push('\n');
     page + &folded(
         "",
-        "Which of the gains do the semantics explain, queue pairs against matched messages? That is measured, here: plimsoll \
-         bench semantics matched,queue-pair --peers 2,128 holds it against the ratio above, and plimsoll try -n 2 --vary \
-         semantics=matched,queue-pair -- PROGRAM says how much of it a program feels (docs/claims.md).",
+        &format!(
+            "Which of the gains do the semantics explain, queue pairs against matched messages? That is measured, here: plimsoll \
+             bench semantics matched,queue-pair --peers 2,128 holds it against the ratio above, and plimsoll try -n 2 --vary \
+             semantics=matched,queue-pair -- PROGRAM says how much of it a program feels ({}).",
+            machine::page("docs/claims.md")
+        ),
         0,
         width,
     )

@@ -205,7 +205,8 @@ fn notes(outcome: &Outcome) -> Vec<String> {
         }
     }
     notes.extend(last.into_iter().map(|(whose, what)| format!("{whose}: {}", what.join("; "))));
-    notes.push("emulated: the channel adapter's part of queue pairs runs on the hub's core; docs/claims.md".into());
+    let page = machine::page("docs/claims.md");
+    notes.push(format!("emulated: the channel adapter's part of queue pairs runs on the hub's core; {page}"));
     if outcome.carrier == Carrier::Shm {
         notes.push("over shm every look at the port passes all peers' rings, whatever the semantics".into());
     }

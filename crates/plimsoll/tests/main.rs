@@ -18,6 +18,7 @@ mod map;
 mod mpirun;
 mod power;
 mod profile;
+mod recipes;
 mod rehearsal;
 mod report;
 mod seats;

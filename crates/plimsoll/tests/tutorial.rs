@@ -16,8 +16,8 @@ fn commands() -> Vec<&'static str> {
     boxes.flat_map(str::lines).collect()
 }
 
-/// `line` in a folder and with a state of its own; the commands are those of this build.
-fn run(line: &str, place: &Path) -> (i32, String) {
+/// A shell for `line` in a folder and with a state of its own; the commands are those of this build.
+pub(crate) fn shell(line: &str, place: &Path) -> Command {
     let bin = Path::new(env!("CARGO_BIN_EXE_plimsoll")).parent().unwrap();
     let path = std::env::join_paths(
         [bin.to_owned()].into_iter().chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())),
@@ -25,7 +25,12 @@ fn run(line: &str, place: &Path) -> (i32, String) {
     let mut command = Command::new("sh");
     command.args(["-c", line]).current_dir(place).env("PATH", path.unwrap()).env("XDG_STATE_HOME", place.join("state"));
     command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-    let Output { status, stdout, stderr } = command.output().unwrap();
+    command
+}
+
+/// What `line` ended with, and all that it said.
+pub(crate) fn run(line: &str, place: &Path) -> (i32, String) {
+    let Output { status, stdout, stderr } = shell(line, place).output().unwrap();
     let text = [stdout, stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
     (status.code().unwrap_or(-1), text)
 }

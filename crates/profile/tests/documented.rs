@@ -14,7 +14,7 @@ const TYPES: [&str; 6] = [
 const FROM: &str = "## Fields\n";
 const TO: &str = "## Words\n";
 
-/// `### Type`, what it is, and a table of its fields.
+/// `### Type`, what it is, and a list of its fields.
 fn fields() -> String {
     let mut page = String::new();
     let mut remark: Vec<&str> = Vec::new();
@@ -24,12 +24,12 @@ fn fields() -> String {
             remark.push(words.trim());
         } else if let Some(name) = line.strip_prefix("pub struct ").and_then(|rest| rest.strip_suffix(" {")) {
             let remark = words(&std::mem::take(&mut remark).join(" "));
-            page += &format!("\n### {name}\n{remark}\n\nfield | meaning\n---|---\n").replace("\n\n\n", "\n\n");
+            page += &format!("\n### {name}\n{remark}\n\n").replace("\n\n\n", "\n\n");
             inside = true;
         } else if let Some((name, of)) = line.strip_prefix("    pub ").and_then(|field| field.split_once(": ")) {
             let remark = words(&std::mem::take(&mut remark).join(" "));
             if inside {
-                page += &format!("`{name}: {}` | {remark}\n", kind(of.trim_end_matches(',')));
+                page += &format!("- `{name}: {}`: {remark}\n", kind(of.trim_end_matches(',')));
             }
         } else if line == "}" {
             inside = false;
@@ -67,7 +67,7 @@ fn kind(of: &str) -> String {
 }
 
 fn words(remark: &str) -> String {
-    let plain = remark.replace("[`", "`").replace("`]", "`").replace("`None`", "null").replace('|', "\\|");
+    let plain = remark.replace("[`", "`").replace("`]", "`").replace("`None`", "null");
     plain.replace("FunctionSummary::", "functions[].").replace("JobSummary::", "job.").replace("Summary::", "")
 }
 
@@ -78,7 +78,7 @@ fn the_page_has_every_field_with_its_type_and_meaning() {
     let (before, rest) = page.split_once(FROM).expect("a part with the fields");
     let (listed, after) = rest.split_once(TO).expect("a part after them");
     let fields = fields();
-    for known in ["### Summary", "`schema: integer` | ", "### Judgement", "`cells: integer[6][]` | "] {
+    for known in ["### Summary", "- `schema: integer`: ", "### Judgement", "- `cells: integer[6][]`: "] {
         assert!(fields.contains(known), "{known}");
     }
     if std::env::var_os("BLESS").is_some_and(|bless| bless == "1") {
@@ -92,6 +92,6 @@ fn the_page_has_every_field_with_its_type_and_meaning() {
 #[test]
 fn every_field_has_a_meaning() {
     let fields = fields();
-    let without: Vec<&str> = fields.lines().filter(|line| line.ends_with("| ")).collect();
+    let without: Vec<&str> = fields.lines().filter(|line| line.ends_with("`: ")).collect();
     assert!(without.is_empty(), "write in the types what they are: {without:#?}");
 }

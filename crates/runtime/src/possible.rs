@@ -191,7 +191,7 @@ fn lacking(kind: SiteKind, asked: &Service, offer: Option<&Service>) -> String {
 /// Whether an agent runs this body of a client at a driver hook of its host.
 pub(crate) fn guest(manifest: &Manifest, hook: &Hook) -> Result<(), Why> {
     let Some((sentence, next)) = &hook.no_guest else { return Ok(()) };
-    let why = Why::new(Rule::Body, sentence.clone(), *next);
+    let why = Why::new(Rule::Body, sentence.clone(), next.clone());
     Err(why.at(Origin::of(manifest, Part::Body(BodyKind::Bpf))))
 }
 

@@ -179,7 +179,18 @@ pub struct Outcome {
     pub engines: Option<engines::Outcome>,
 }
 
-const OF_PROGRAMS: &str = "docs/whatif.md has each program with its keys";
+/// The page that says how a file is written.
+fn guide() -> String {
+    machine::page("docs/whatif.md")
+}
+
+fn like_those() -> String {
+    format!("name a file like those of {}", guide())
+}
+
+fn has_keys() -> String {
+    format!("{} has each part and program with its keys", guide())
+}
 
 /// Cores of all machines at most, and ranks of all hosts.
 const MOST: usize = 1 << 20;
@@ -214,7 +225,7 @@ impl Simulation {
     /// The file cannot be read, lacks a part or has one too much, names a machine, profile or program that is not there, ranks on
     /// cores that are not there, no core left for an engine; for plimsoll's engines, what they cannot do or nobody measured.
     pub fn read(path: &Path) -> Result<Simulation> {
-        let text = read(path, "name a file like those of docs/whatif.md")?;
+        let text = read(path, &like_those())?;
         let folder = path.parent().unwrap_or(Path::new("."));
         Simulation::parse(&text, folder).map_err(|fault| fault.within(path.display()))
     }
@@ -227,7 +238,7 @@ impl Simulation {
         nesting::read(|| {
             let file: File = toml::from_str(text).map_err(|e| {
                 let (line, _) = machine::fault::line_and_column(text, e.span().map_or(0, |span| span.start));
-                let next = meant(e.message(), "docs/whatif.md has each part with its keys");
+                let next = meant(e.message(), &has_keys());
                 Fault::new(format!("line {line}"), e.message(), next)
             })?;
             Simulation::of(file, folder)
@@ -498,7 +509,7 @@ impl Program {
     fn runs(self, ranks: u32, folder: &Path) -> Result<(String, Runs)> {
         let name = self.kind.get("name").and_then(|name| name.as_str()).unwrap_or("").to_owned();
         let kind = Kind::deserialize(self.kind)
-            .map_err(|e| Fault::new("program", e.message(), meant(e.message(), OF_PROGRAMS)))?;
+            .map_err(|e| Fault::new("program", e.message(), meant(e.message(), &has_keys())))?;
         kind.check()?;
         let computed = |us: f64| ns(us, "computing_us");
         let halo = |dimensions, steps, bytes, computing: f64, uneven: f64, seed, sum| -> Result<Halo> {

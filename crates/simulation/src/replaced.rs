@@ -7,7 +7,7 @@ use machine::{Fault, Result, nesting};
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use super::{File, Simulation, read_named};
+use super::{File, Simulation, has_keys, like_those, read_named};
 
 /// What a file says, before keys are replaced.
 #[derive(Debug, Clone)]
@@ -20,16 +20,16 @@ impl Original {
     /// # Errors
     /// The file cannot be read, is no regular one, or is no TOML.
     pub fn read(path: &Path) -> Result<Original> {
-        let text = read_named(path, "name a file like those of docs/whatif.md")?;
-        let next = "docs/whatif.md has each part with its keys";
+        let text = read_named(path, &like_those())?;
+        let next = has_keys();
         let table = nesting::read(|| {
             let table = toml::from_str::<Table>(&text).map_err(|e| {
                 let (line, _) = machine::fault::line_and_column(&text, e.span().map_or(0, |span| span.start));
-                Fault::new(format!("{}: line {line}", path.display()), e.message(), next)
+                Fault::new(format!("{}: line {line}", path.display()), e.message(), &next)
             })?;
             match table.values().all(|value| is_flat(value, DEEPEST)) {
                 true => Ok(table),
-                false => Err(Fault::new(path.display().to_string(), "its tables are nested too deeply", next)),
+                false => Err(Fault::new(path.display().to_string(), "its tables are nested too deeply", &next)),
             }
         })?;
         Ok(Original { path: path.to_owned(), table })
@@ -51,7 +51,7 @@ impl Original {
             let tables: Vec<&mut Table> = places.into_iter().flat_map(tables).collect();
             if tables.is_empty() {
                 let cause = format!("there is no '{above}' in {}", self.path.display());
-                return Err(Fault::new(format!("key {key}"), cause, "docs/whatif.md has each part with its keys"));
+                return Err(Fault::new(format!("key {key}"), cause, has_keys()));
             }
             for table in tables {
                 let value = typed(value, table.get(last));
@@ -62,7 +62,7 @@ impl Original {
             let keys: Vec<&str> = replaced.iter().map(|(key, _)| key.as_str()).collect();
             let subject = format!("{} with other {}", self.path.display(), keys.join(", "));
             let said = e.message().trim();
-            Fault::new(subject, said, meant(said, "docs/whatif.md has each part with its keys"))
+            Fault::new(subject, said, meant(said, &has_keys()))
         })?;
         let folder = self.path.parent().unwrap_or(Path::new("."));
         Simulation::of(file, folder).map_err(|fault| fault.within(self.path.display()))

@@ -10,7 +10,9 @@ use crate::limits::Limits;
 /// that has of these.
 const VALUES: usize = 32;
 
-const GUIDE: &str = "docs/wasm-abi.md says how an offcode is written";
+fn guide() -> String {
+    format!("{} says how an offcode is written", machine::page("docs/wasm-abi.md"))
+}
 
 /// The memory that an instance begins with. A fault unless the module imports nothing, exports what the host calls and
 /// keeps to the limits.
@@ -32,15 +34,15 @@ pub fn inspect(bytes: &[u8], limits: &Limits) -> Result<Bytes> {
         }
     }
     if !found.imports.is_empty() {
-        let next = format!("offcodes act only through their output area and import nothing; {GUIDE}");
+        let next = format!("offcodes act only through their output area and import nothing; {}", guide());
         return fault(format!("it imports {}", found.imports.join(", ")), &next);
     }
     if found.memory.is_none() {
-        return fault("it exports no memory named 'memory'".into(), GUIDE);
+        return fault("it exports no memory named 'memory'".into(), &guide());
     }
     for (name, parameters) in [(abi::DESCRIBE, 0), (abi::HANDLE, 1)] {
         let Some(&index) = found.exported.iter().find(|(export, _)| export == name).map(|(_, index)| index) else {
-            return fault(format!("it exports no function {name}"), GUIDE);
+            return fault(format!("it exports no function {name}"), &guide());
         };
         let i32s = |types: &[wasmparser::ValType]| types.iter().all(|t| *t == wasmparser::ValType::I32);
         let right = found.signature(index).is_some_and(|signature| {
@@ -50,7 +52,7 @@ pub fn inspect(bytes: &[u8], limits: &Limits) -> Result<Bytes> {
                 && i32s(signature.results())
         });
         if !right {
-            return fault(format!("its {name} does not take {parameters} i32 and return one i32"), GUIDE);
+            return fault(format!("its {name} does not take {parameters} i32 and return one i32"), &guide());
         }
     }
     Ok(found.initial)

@@ -166,7 +166,7 @@ fn pair(text: &str) -> Result<(String, String)> {
 const READY: Shipped = Shipped {
     folders: ["share/plimsoll/studies", "crates/experiment/studies"],
     noun: "ready study",
-    next: "name a file like those of docs/campaigns.md",
+    page: "docs/campaigns.md",
 };
 
 /// A study that was read.

@@ -10,8 +10,8 @@ pub struct Shipped {
     pub folders: [&'static str; 2],
     /// `testbed`.
     pub noun: &'static str,
-    /// What to do where there is none of a name.
-    pub next: &'static str,
+    /// The page that says how such a file is written.
+    pub page: &'static str,
 }
 
 impl Shipped {
@@ -29,13 +29,12 @@ impl Shipped {
         }
         let names: Vec<_> = known.iter().filter_map(|path| path.file_stem()?.to_str()).collect();
         let noun = self.noun;
+        let next = format!("name a file like those of {}", machine::page(self.page));
         let (cause, next) = match names.is_empty() {
-            true => {
-                (format!("there is no such file, and no {noun} is installed beside this program"), self.next.into())
-            }
+            true => (format!("there is no such file, and no {noun} is installed beside this program"), next),
             false => (
                 format!("there is no such file, and no {noun} has this name"),
-                format!("{}, or one of {}", self.next, names.join(", ")),
+                format!("{next}, or one of {}", names.join(", ")),
             ),
         };
         Err(Fault::new(word.display().to_string(), cause, next))

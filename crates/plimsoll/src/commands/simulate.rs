@@ -50,7 +50,7 @@ pub fn testbed(file: &Path) -> Result<PathBuf> {
 const TESTBEDS: Shipped = Shipped {
     folders: ["share/plimsoll/testbeds", "crates/simulation/testbeds"],
     noun: "testbed",
-    next: "name a file like those of docs/whatif.md",
+    page: "docs/whatif.md",
 };
 
 fn time(picoseconds: u64) -> String {

@@ -43,8 +43,8 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<AppFile> {
     let reader = Reader { text, path };
     nesting::read(|| {
         let file: written::File = toml::from_str(text).map_err(|error| {
-            let next = "docs/applications.md shows what can stand there";
-            let next = meant(error.message(), next);
+            let next = format!("{} shows what can stand there", machine::page("docs/applications.md"));
+            let next = meant(error.message(), &next);
             reader.fault(error.span().unwrap_or(0..0), error.message().replace('\n', " "), next)
         })?;
         reader.file(file)

@@ -28,7 +28,7 @@ pub struct Hook {
     /// It has a program that carries out calls.
     pub call: bool,
     /// Why no agent runs it at a driver hook of its host, and what to do; `None`: agents do.
-    pub no_guest: Option<(String, &'static str)>,
+    pub no_guest: Option<(String, String)>,
     /// All of its maps.
     pub maps: Vec<MapOutline>,
 }

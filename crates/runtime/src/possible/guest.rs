@@ -20,27 +20,28 @@ const HELPERS: [(i32, &str); 29] = [
 ];
 
 /// Why no agent runs an object whose body has this role, and what to do; `None`: agents do.
-pub(super) fn refusal(role: ProgramRole, outline: &Outline) -> Option<(String, &'static str)> {
+pub(super) fn refusal(role: ProgramRole, outline: &Outline) -> Option<(String, String)> {
     if role == ProgramRole::Producer {
         let why = "it makes frames by itself, and hooks of agents run on frames that arrive";
-        return Some((why.into(), "place it at a driver hook of this host, or at a core"));
+        return Some((why.into(), "place it at a driver hook of this host, or at a core".into()));
     }
     // Each is a descriptor of the agent's, and the verifier takes its time for each program.
     let (has, most) = (outline.maps().count() + outline.programs().len(), AGENT_OBJECT.each.count());
     if has > most {
         let why = format!("it has {has} maps and programs, and agents take {most} from one object");
-        return Some((why, "leave out what it does not need, or place it at a driver hook of this host"));
+        return Some((why, "leave out what it does not need, or place it at a driver hook of this host".into()));
     }
     for name in outline.maps() {
         match outline.map(name).map(|map| map.kind) {
             Some(Kind::Sockets) => {
                 let why =
                     format!("it hands frames on by its {name}, which only a process on the agent's host can read");
-                return Some((why, "send what is needed of them over OUT, or place it at a driver hook of this host"));
+                let next = "send what is needed of them over OUT, or place it at a driver hook of this host";
+                return Some((why, next.into()));
             }
             Some(Kind::Other) => {
                 let why = format!("its map {name} is of a kind that agents do not take from clients");
-                return Some((why, "use arrays, hashes and ring buffers"));
+                return Some((why, "use arrays, hashes and ring buffers".into()));
             }
             _ => {}
         }
@@ -49,14 +50,14 @@ pub(super) fn refusal(role: ProgramRole, outline: &Outline) -> Option<(String, &
         Reach::Helper(number) if HELPERS.iter().any(|(known, _)| known == number) => None,
         Reach::Helper(number) => {
             let why = format!("it calls the kernel's helper {number}, which reaches beyond its frames and its maps");
-            Some((
-                why,
-                "leave it out, or place it at a driver hook of this host; docs/agent.md lists what may be called",
-            ))
+            let page = machine::page("docs/agent.md");
+            let next =
+                format!("leave it out, or place it at a driver hook of this host; {page} lists what may be called");
+            Some((why, next))
         }
         Reach::Foreign => {
             let why = "it takes a function, a variable or a map that is not its own".to_owned();
-            Some((why, "leave it out, or place it at a driver hook of this host"))
+            Some((why, "leave it out, or place it at a driver hook of this host".into()))
         }
     })
 }

@@ -37,7 +37,8 @@ const MOST_MEMORY: Bytes = Bytes(1 << 30);
 /// It cannot be read, or says what cannot be; a word is given that it does not have, or one that it needs is not given.
 pub fn read(path: &Path, given: &[(String, String)]) -> Result<Campaign> {
     let text = std::fs::read_to_string(path).map_err(|error| {
-        let next = "name a study file (docs/campaigns.md), or a ready one that `plimsoll campaign plan` lists";
+        let page = machine::page("docs/campaigns.md");
+        let next = format!("name a study file ({page}), or a ready one that `plimsoll campaign plan` lists");
         Fault::because(format!("study file {}", path.display()), error, next)
     })?;
     let name = path.display().to_string();

@@ -1,0 +1,36 @@
+//! Pages for users, under the name by which this program's installation has them.
+
+use std::path::Path;
+
+/// Where the installation that this program is of has a page, which is named as in the source; else that name.
+pub fn page(name: &str) -> String {
+    let own = std::env::current_exe().ok();
+    own.and_then(|own| installed(&own, name)).unwrap_or_else(|| name.to_owned())
+}
+
+/// Below the prefix of PREFIX/bin/plimsoll or of PREFIX/lib/plimsoll/plimsoll-offcode.
+fn installed(program: &Path, name: &str) -> Option<String> {
+    let above = program.ancestors().skip(2).take(2);
+    let page = above.map(|prefix| prefix.join("share/doc/plimsoll").join(name)).find(|page| page.is_file())?;
+    Some(page.display().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_installed_program_names_installed_pages() {
+        let prefix = tempfile::tempdir().unwrap();
+        let pages = prefix.path().join("share/doc/plimsoll/docs");
+        std::fs::create_dir_all(&pages).unwrap();
+        std::fs::write(pages.join("whatif.md"), "").unwrap();
+        let expected = pages.join("whatif.md").display().to_string();
+        for program in ["bin/plimsoll", "lib/plimsoll/plimsoll-offcode"] {
+            let program = prefix.path().join(program);
+            assert_eq!(installed(&program, "docs/whatif.md").as_ref(), Some(&expected), "{}", program.display());
+            assert_eq!(installed(&program, "docs/nowhere"), None);
+        }
+        assert_eq!(page("docs/whatif.md"), "docs/whatif.md");
+    }
+}
