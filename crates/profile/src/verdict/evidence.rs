@@ -238,9 +238,8 @@ impl Evidence {
         if run <= 0.0 {
             return Vec::new();
         }
-        let calls: u64 = self.ranks.iter().map(|rank| rank.calls).sum();
-        let messages: u64 = self.ranks.iter().map(|rank| rank.messages).sum();
-        let bytes: u64 = self.ranks.iter().map(|rank| rank.bytes).sum();
+        let sum = |of: fn(&RankEvidence) -> u64| self.ranks.iter().map(of).fold(0, u64::saturating_add);
+        let (calls, messages, bytes) = (sum(|rank| rank.calls), sum(|rank| rank.messages), sum(|rank| rank.bytes));
         let mut words = vec![
             format!(
                 "{} ranks call MPI {} times a second, all together, and spend {} of the run in it",
