@@ -7,7 +7,7 @@ use machine::{Notice, Port, Result, Sent};
 use ports::shm::ShmPort;
 use slotmap::SlotMap;
 
-use super::client::{ENGINE, EVENTS, Ticket, Waiting};
+use super::client::{ENGINE, EVENTS};
 use super::protocol::Command;
 use crate::driver::Buffer;
 
