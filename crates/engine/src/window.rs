@@ -2,8 +2,8 @@
 
 const FIRST: f64 = 32.0;
 const LEAST: f64 = 4.0;
-/// What a loss leaves of the window, and packets that a round trip without loss adds: as kernel TCP has it (RFC 9438, section 4.3), so
-/// that streams of both share a link.
+/// What a loss leaves of the window, and packets that a round trip without loss adds: as kernel TCP has it (RFC 9438,
+/// section 4.3), so that streams of both share a link.
 const SHRINKAGE: f64 = 0.7;
 const GROWTH: f64 = 3.0 * (1.0 - SHRINKAGE) / (1.0 + SHRINKAGE);
 

@@ -218,7 +218,8 @@ impl Profile {
             if let Some(what) = impossible::by_its_time(rank, lived(header, until)) {
                 let damaged = doubt.map_or_else(String::new, |doubt| format!(" ({doubt})"));
                 notes.push(format!(
-                    "left out: rank {}, {}: its tables are damaged{damaged}, and by them {what}. Next: profile the program again",
+                    "left out: rank {}, {}: its tables are damaged{damaged}, and by them {what}. Next: profile the program \
+                     again",
                     header.rank, rank.file
                 ));
                 unread.push(*header);

@@ -23,8 +23,9 @@
 //! all transfer, since they return when their own work is done; probes, and tests in which nothing completed, are all
 //! wait; collectives of one rank wait for nobody.
 //!
-//! A large send may wait for its receiver every time, so that its shortest calls are waits as well. A message takes both of its ends
-//! about the same time: where the sends of a size take several times what the receives of that size do, that is what they take.
+//! A large send may wait for its receiver every time, so that its shortest calls are waits as well. A message takes both of
+//! its ends about the same time: where the shortest sends of a size take several times what the shortest receives of that
+//! size take, the receives' time stands for both.
 //!
 //! # What it gets wrong
 //! - Where every call of a kind waits, as in a program whose only two ranks always wait for a third party (a disk), the

@@ -1,5 +1,5 @@
-//! One program, one verdict: a recording judged with its timeline and without. What is told without it is no other hindrance and
-//! no narrower gain.
+//! One program, one verdict: a recording judged with its timeline and without. Both name the same hindrance, and the gain
+//! that is told without the timeline has room for the one that the timeline shows.
 
 use crate::synthetic::job;
 use profile::job::Job;

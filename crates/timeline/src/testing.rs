@@ -114,8 +114,8 @@ fn totals(lines: &Lines) -> Thread {
     totals
 }
 
-/// Samples of the host of ranks that were written, rank 0 of which was stopped between these times, ns since the start, as a look at
-/// the end of each finds. They end at `end`.
+/// Samples of the host of the ranks that were written. Rank 0 was stopped between these times, ns since the start, as a look
+/// at the end of each finds. Samples end at `end`.
 pub fn sample_stops(folder: &Path, ranks: u32, stops: &[(u64, u64)], end: u64) {
     let head = Head {
         host: "here".into(),

@@ -1,7 +1,5 @@
 //! Programs in closed form: what each rank did is written down, and what follows is known.
 
-use std::path::Path;
-
 use record::functions::named;
 use record::layout::Site;
 

@@ -9,6 +9,7 @@ use slotmap::SlotMap;
 
 use super::client::{ENGINE, EVENTS};
 use super::protocol::Command;
+use super::waiting::{Ticket, Waiting};
 use crate::driver::Buffer;
 
 /// How far a rank has come in leaving its engine.

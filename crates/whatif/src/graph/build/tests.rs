@@ -107,7 +107,7 @@ fn a_path_of_three_to_one_leads_through_late_receivers() {
     }
 }
 
-/// What a path has at each call site is what leads there: the same call is on it from one place and not from another.
+/// Rank 1 receives from rank 0, whose message comes late, and from rank 2, whose message is there before.
 #[test]
 fn a_path_goes_over_to_a_rank_whose_message_is_late_and_not_to_one_whose_is_early() {
     let (mut first, mut second, mut third) = (begin(), begin(), begin());
