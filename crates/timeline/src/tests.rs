@@ -2,7 +2,6 @@
 
 use record::functions::named;
 use record::layout::Site;
-
 use record::trace::{Call, Reference, peer, tag};
 use tempfile::TempDir;
 
