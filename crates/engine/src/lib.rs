@@ -32,6 +32,7 @@ mod slots;
 mod spares;
 mod stored;
 mod tag;
+mod window;
 mod wire;
 mod withdrawal;
 

@@ -9,6 +9,7 @@ use crate::config::ReliabilityConfig;
 use crate::request::SendKey;
 use crate::spares::Spares;
 use crate::stored::Stored;
+use crate::window::Window;
 use crate::wire::Sequencing;
 
 /// A packet counts as lost once one sent this many after it has arrived (TCP's duplicate threshold), or one sent a
@@ -21,12 +22,6 @@ const ACKNOWLEDGE_SOON: Nanoseconds = Nanoseconds(20_000);
 const UNACKNOWLEDGED_MOST: u32 = 64;
 /// Refusals in a row, nothing heard between, that prove a peer's process gone.
 const REFUSALS: u32 = 3;
-const FIRST_WINDOW: f64 = 32.0;
-const LEAST_WINDOW: f64 = 4.0;
-/// What a loss leaves of the window, and packets that a round trip without loss adds: as kernel TCP has it (RFC 9438, section 4.3), so
-/// that streams of both share a link.
-const SHRINKAGE: f64 = 0.7;
-const GROWTH: f64 = 3.0 * (1.0 - SHRINKAGE) / (1.0 + SHRINKAGE);
 /// A path that has lost packets is paced: packets leave at so many times the window a round trip, as Linux's TCP paces, in bursts of
 /// a quarter of a round trip, at least so many packets. A queue too short for a whole window holds such a burst. Who is seldom driven
 /// makes up for it by longer ones.
@@ -97,8 +92,7 @@ pub(crate) struct Reliability {
     /// The latest transmission known to have arrived, and when it was sent.
     latest_arrived: u64,
     latest_sent_at: Nanoseconds,
-    window: f64,
-    threshold: f64,
+    window: Window,
     /// When the latest packet left, and when it would have left without bursts.
     transmitted: Nanoseconds,
     paced: Nanoseconds,
@@ -131,7 +125,7 @@ impl Reliability {
     pub fn new(config: ReliabilityConfig) -> Self {
         let first = first_sequence(config.session);
         Reliability {
-            window: FIRST_WINDOW.min(config.window as f64),
+            window: Window::new(config.window),
             config,
             next: first,
             flight: VecDeque::new(),
@@ -141,7 +135,6 @@ impl Reliability {
             order: 0,
             latest_arrived: 0,
             latest_sent_at: Nanoseconds(0),
-            threshold: f64::INFINITY,
             transmitted: Nanoseconds(0),
             paced: Nanoseconds(0),
             late: 0.0,
@@ -182,16 +175,16 @@ impl Reliability {
     }
 
     fn has_room(&self) -> bool {
-        (self.outstanding as f64) < self.window
+        (self.outstanding as f64) < self.window.packets()
     }
 
     /// Time from one packet to the next, and by how much a burst may be ahead of it, ns; `None` of a path that has lost nothing.
     fn pace(&self) -> Option<(f64, f64)> {
-        if self.threshold.is_infinite() {
+        if !self.window.has_lost() {
             return None;
         }
         let (round_trip, _) = self.round_trip?;
-        let each = round_trip / (PACE * self.window);
+        let each = round_trip / (PACE * self.window.packets());
         let late = self.late.min(round_trip);
         Some((each, (BURST_OF_ROUND_TRIP * round_trip).max(BURST_LEAST * each).max(late)))
     }
@@ -258,7 +251,7 @@ impl Reliability {
 
     /// The window is full, and too small for the receiver to acknowledge it without being asked.
     fn waits_soon(&self) -> bool {
-        self.window < f64::from(UNACKNOWLEDGED_MOST) && !self.has_room()
+        self.window.packets() < f64::from(UNACKNOWLEDGED_MOST) && !self.has_room()
     }
 
     fn transmission(&mut self, now: Nanoseconds) -> u64 {
@@ -401,7 +394,7 @@ impl Reliability {
                 self.arrived_last(order, sent_at);
             }
             self.backoff = 0;
-            self.grow(news.packets);
+            self.window.grow(news.packets);
             self.find_losses();
         }
         if advanced > 0 || news.packets > 0 {
@@ -452,12 +445,6 @@ impl Reliability {
         });
     }
 
-    fn grow(&mut self, arrived: usize) {
-        let arrived = arrived as f64;
-        self.window += if self.window < self.threshold { arrived } else { GROWTH * arrived / self.window };
-        self.window = self.window.min(self.config.window as f64);
-    }
-
     fn find_losses(&mut self) {
         let latest = self.latest_arrived;
         let patience = self.usual_timeout();
@@ -480,14 +467,9 @@ impl Reliability {
             }
         }
         if newest_lost > self.recovery {
-            self.shrink();
+            self.recovery = self.order;
+            self.window.shrink();
         }
-    }
-
-    fn shrink(&mut self) {
-        self.recovery = self.order;
-        self.window = (self.window * SHRINKAGE).max(LEAST_WINDOW);
-        self.threshold = self.window;
     }
 
     /// Judges the packet after `header`. A held one is copied.

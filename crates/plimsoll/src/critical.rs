@@ -50,8 +50,8 @@ pub fn put(summary: &mut Summary, timeline: &Timeline, costs: &Costs) -> Result<
         elsewhere: seconds(elsewhere.time),
         costs: ways.map(|ways| {
             let way = if between { ways.between } else { ways.within };
-            let stranger = if recorded.is_of_mpi(&way) { "" } else { ", another MPI than the program's," };
-            format!("{way}{stranger}")
+            let foreign = if recorded.is_of_mpi(&way) { "" } else { ", another MPI than the program's," };
+            format!("{way}{foreign}")
         }),
     };
     let by_site = by_site.into_iter().map(|(site, of)| (site, shown(of))).collect();

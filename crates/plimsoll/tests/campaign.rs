@@ -1,10 +1,10 @@
 //! `plimsoll campaign plan | run | show | merge` as users run them: with real commands, kills, signals and a full disk.
 
-use crate::rehearsal;
+use crate::{rehearsal, started};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use experiment::campaign::results::Results;
@@ -15,18 +15,11 @@ use rustix::process::{Pid, Signal, kill_process};
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn command(place: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
-    command.arg("campaign").args(arguments).current_dir(place).stdin(Stdio::null());
-    for batch in ["SLURM_JOB_ID", "PBS_JOBID"] {
-        command.env_remove(batch);
-    }
-    command
+    started::command("campaign", place, arguments)
 }
 
 fn attempt(place: &Path, arguments: &[&str]) -> (i32, String, String) {
-    let Output { status, stdout, stderr } = command(place, arguments).output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (status.code().unwrap_or(-1), text(stdout), text(stderr))
+    started::ended(&mut command(place, arguments))
 }
 
 fn results(store: &Path) -> Results {

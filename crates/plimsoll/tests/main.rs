@@ -24,6 +24,7 @@ mod report;
 mod seats;
 mod serve;
 mod simulate;
+mod started;
 mod steer;
 mod stopped;
 mod study;

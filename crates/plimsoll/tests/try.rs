@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use experiment::ledger::{self, Kind, Ledger, Prediction};
@@ -13,21 +13,16 @@ use machine::Nanoseconds;
 use machine::costs::Interval;
 use testbed::Mpi;
 
+use crate::started;
+
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn command(place: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
-    command.arg("try").args(arguments).current_dir(place).stdin(Stdio::null());
-    for batch in ["SLURM_JOB_ID", "PBS_JOBID"] {
-        command.env_remove(batch);
-    }
-    command
+    started::command("try", place, arguments)
 }
 
 fn attempt(place: &Path, arguments: &[&str]) -> (i32, String, String) {
-    let Output { status, stdout, stderr } = command(place, arguments).output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (status.code().unwrap(), text(stdout), text(stderr))
+    started::ended(&mut command(place, arguments))
 }
 
 #[test]
@@ -50,9 +45,8 @@ fn the_slower_of_two_is_told_and_fails_where_it_is_to() {
 fn without_a_home_the_verdict_stands_and_nothing_is_kept_in_the_ledger() {
     let place = tempfile::tempdir().unwrap();
     let mut attempt = command(place.path(), &["--fail-if", "slower", "--", "true", "--", "sleep", "0.03"]);
-    let Output { status, stdout, stderr } = attempt.env_remove("HOME").env_remove("XDG_STATE_HOME").output().unwrap();
-    let (said, errors) = (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap());
-    assert_eq!(status.code(), Some(5), "{said}{errors}");
+    let (code, said, errors) = started::ended(attempt.env_remove("HOME").env_remove("XDG_STATE_HOME"));
+    assert_eq!(code, 5, "{said}{errors}");
     assert!(errors.contains("note: not in the ledger: folder of plimsoll's state: HOME is not set"), "{errors}");
 }
 
@@ -62,11 +56,7 @@ fn each_run_reads_the_file_that_is_standard_input_and_what_a_pipe_has_is_noted()
     let file = place.path().join("in");
     fs::write(&file, "1234567\n").unwrap();
     let arguments = ["--metric", "([0-9]+)", "--", "head", "-c", "4", "--", "head", "-c", "2"];
-    let read = |stdin: Stdio| {
-        let Output { status, stdout, stderr } = command(place.path(), &arguments).stdin(stdin).output().unwrap();
-        let text = |bytes| String::from_utf8(bytes).unwrap();
-        (status.code().unwrap(), text(stdout), text(stderr))
-    };
+    let read = |stdin: Stdio| started::ended(command(place.path(), &arguments).stdin(stdin));
     let (code, said, errors) = read(fs::File::open(&file).unwrap().into());
     assert_eq!(code, 0, "{said}{errors}");
     assert!(said.contains("  today\n     mean 1234 ± 0, min 1234, max 1234, median 1234\n"), "{said}");
@@ -416,9 +406,8 @@ fn time_between_init_and_finalize_settles_what_delays_predicted() {
     Ledger::at(&ledger).unwrap().predict(predicted).unwrap();
     let varied = ["-n", "2", "--vary", "carrier=vader,tcp", "--metric", "mpi", "--margin", "10", "--budget", "3m"];
     let mut attempt = command(place.path(), &[&varied[..], &["--", program]].concat());
-    let Output { status, stdout, stderr } = attempt.env("XDG_STATE_HOME", &state).output().unwrap();
-    let (said, errors) = (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap());
-    assert!(matches!(status.code(), Some(0 | 3)), "{said}{errors}");
+    let (code, said, errors) = started::ended(attempt.env("XDG_STATE_HOME", &state));
+    assert!(matches!(code, 0 | 3), "{said}{errors}");
     assert!(said.starts_with("time between MPI_Init and MPI_Finalize [s], less is better\n"), "{said}");
     assert!(said.contains("time over tcp against vader: "), "{said}{errors}");
     assert_eq!(Ledger::at(&ledger).unwrap().outcomes.len(), 1);

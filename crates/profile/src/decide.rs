@@ -90,12 +90,12 @@ fn messages_of_collective(group: u32) -> (f64, f64) {
 
 /// The part of the messages whose ends are in different halves of the ranks.
 fn crossing(summary: &Summary) -> f64 {
-    let (mut all, mut far) = (0, 0);
+    let (mut all, mut far) = (0u64, 0u64);
     for matrix in &summary.matrices {
         let half = u64::from(matrix.ranks.div_ceil(2));
         for [from, to, messages, ..] in &matrix.cells {
-            all += messages;
-            far += if (*from < half) == (*to < half) { 0 } else { *messages };
+            all = all.saturating_add(*messages);
+            far = far.saturating_add(if (*from < half) == (*to < half) { 0 } else { *messages });
         }
     }
     // Collective calls are in no matrix: half of all pairs of ranks are apart.

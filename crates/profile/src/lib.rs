@@ -9,6 +9,7 @@ pub mod critical;
 pub mod csv_tables;
 pub mod decide;
 pub mod export;
+mod impossible;
 pub mod injection;
 pub mod job;
 mod last_seen;

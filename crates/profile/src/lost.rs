@@ -44,6 +44,11 @@ const LOST: [(Count, Limit, &str); 10] = [
     (|d| d.phases, Limit::Memory, "phases are not known"),
 ];
 
+/// All that is counted.
+pub fn counts(dropped: &Dropped) -> impl Iterator<Item = u64> {
+    LOST.iter().map(|(count, ..)| count(dropped)).chain([dropped.peers, dropped.storage])
+}
+
 /// What helps a rank with this header.
 fn remedy(limit: Limit, header: &Header) -> &'static str {
     match limit {

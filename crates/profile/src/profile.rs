@@ -6,14 +6,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use machine::{Fault, Result, count};
 use record::folder::{self, rank_files};
-use record::layout::{Header, Thread, clock};
+use record::layout::{Header, clock};
 use record::rank::{left_out, placed};
 use record::worlds;
 pub use record::worlds::World;
 
 use crate::job::Job;
-use crate::tables::{Calls, Tables};
-use crate::{last_seen, lost};
+use crate::tables::Tables;
+use crate::{impossible, last_seen, lost};
 use timeline::Timeline;
 
 /// By which the clocks of hosts may differ, in seconds.
@@ -200,7 +200,7 @@ impl Profile {
         }
     }
 
-    /// Tables that do not agree with themselves are shown with that said, but for what cannot be by any clock.
+    /// Tables that do not agree with themselves are shown with that said, but for what no rank can have done.
     fn judge_doubts(&mut self, unread: &mut Vec<Header>) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(u64::MAX, |since| since.as_nanos() as u64);
         let (notes, until) = (&mut self.notes, self.job.ended.unwrap_or(now));
@@ -214,22 +214,18 @@ impl Profile {
                     header.rank
                 ));
             }
-            let Some(doubt) = &rank.doubt else { return true };
-            let lived = until.saturating_sub(header.started.realtime) as f64 / 1e9 + CLOCKS_APART;
-            let of_thread = |thread: &Thread| thread.ticks.iter().map(|ticks| rank.seconds(*ticks)).sum::<f64>();
-            let of_call = |calls: &Calls| rank.seconds(calls.cell.ticks).max(rank.seconds(calls.cell.most));
-            let longest = rank.threads.iter().map(|(_, thread)| of_thread(thread));
-            let longest = longest.chain(rank.calls.iter().map(of_call)).fold(0.0, f64::max);
-            if longest > lived {
-                let file = &rank.file;
+            let doubt = rank.doubt.as_deref();
+            if let Some(what) = impossible::by_its_time(rank, lived(header, until)) {
+                let damaged = doubt.map_or_else(String::new, |doubt| format!(" ({doubt})"));
                 notes.push(format!(
-                    "left out: rank {}, {file}: its tables are damaged ({doubt}), and by them it was in MPI for longer than \
-                     the job ran. Next: profile the program again",
-                    header.rank
+                    "left out: rank {}, {}: its tables are damaged{damaged}, and by them {what}. Next: profile the program \
+                     again",
+                    header.rank, rank.file
                 ));
                 unread.push(*header);
                 return false;
             }
+            let Some(doubt) = doubt else { return true };
             notes.push(format!(
                 "rank {}: its figures may be wrong, since its tables disagree ({doubt}): they were being written when they \
                  were read, or are damaged. Next: look again once the job has ended; if this is still said, profile it again",
@@ -282,6 +278,13 @@ impl Profile {
         let headers = self.ranks.iter().map(|rank| &rank.header);
         self.notes.extend(lost::notes(headers));
     }
+}
+
+/// For how long a rank was there at most, in seconds, by its own clock or by the others'.
+fn lived(header: &Header, until: u64) -> f64 {
+    let (from, to) = (header.started, header.latest);
+    let own = to.monotonic.saturating_sub(from.monotonic);
+    until.saturating_sub(from.realtime).max(own) as f64 / 1e9 + CLOCKS_APART
 }
 
 /// `0-3,7`: numbers that rise.

@@ -23,13 +23,16 @@
 //! all transfer, since they return when their own work is done; probes, and tests in which nothing completed, are all
 //! wait; collectives of one rank wait for nobody.
 //!
+//! A large send may wait for its receiver every time, so that its shortest calls are waits as well. A message takes both of
+//! its ends about the same time: where the shortest sends of a size take several times what the shortest receives of that
+//! size take, the receives' time stands for both.
+//!
 //! # What it gets wrong
 //! - Where every call of a kind waits, as in a program whose only two ranks always wait for a third party (a disk), the
 //!   shortest waits pass for work.
 //! - Where peers differ in distance, on the host and beyond it, the near ones set the measure and the slower wire to the far
 //!   ones counts as wait. The same holds for roles: the root of a broadcast returns before its leaves.
 //! - Copying and protocol inside `MPI_Wait` count as wait where most messages are complete when it is called.
-//!
 //! - A call in which the calling thread lost its core is long, and that time counts as wait, or as transfer where the calls only
 //!   begin something. Where the host was sampled it is taken out again, by class of function, and named `off_core`.
 //!
@@ -40,13 +43,19 @@ use std::collections::HashMap;
 use machine::Reading;
 use record::functions::{Class, Function, FunctionId, function};
 use record::layout::Cell;
-use record::scale::{TIME_CLASSES, time_floor};
+use record::scale::{TIME_CLASSES, size_floor, time_floor};
 
 use crate::summary::Split;
 use crate::tables::{Calls, Tables};
 
 /// Calls that must lie below the quantile.
 pub const FEWEST: f64 = 4.0;
+
+/// A send of so much may wait for its receiver, also every time: carriers send at once what is smaller.
+pub const RENDEZVOUS: u64 = 4 << 10;
+
+/// Sends that take so many times what receives of their size take have waited.
+const FAR_LONGER: f64 = 3.0;
 
 /// Calls of one kind: function, group, class of size.
 pub type Kind = (FunctionId, u32, usize);
@@ -163,7 +172,27 @@ impl Model {
                 merged.add(tick, &calls.cell);
             }
         }
-        Model { rules: merged.into_iter().map(|(kind, calls)| (kind, rule(kind, &calls))).collect() }
+        let mut model = Model { rules: merged.into_iter().map(|(kind, calls)| (kind, rule(kind, &calls))).collect() };
+        model.end_sends_with_receives();
+        model
+    }
+
+    /// Sends that wait for their receivers every time take what the receives take.
+    fn end_sends_with_receives(&mut self) {
+        let of_class = |kind: &Kind, class| function(kind.0).is_some_and(|function| function.class == class);
+        let mut received: HashMap<usize, Unhindered> = HashMap::new();
+        for (kind, rule) in self.rules.iter().filter(|(kind, _)| of_class(kind, Class::Receive)) {
+            let Rule::Beyond(unhindered) = rule else { continue };
+            let least = received.entry(kind.2).or_insert(*unhindered);
+            *least = if unhindered.mean < least.mean { *unhindered } else { *least };
+        }
+        for (kind, rule) in &mut self.rules {
+            let receives = received.get(&kind.2).filter(|_| size_floor(kind.2) >= RENDEZVOUS);
+            let (Rule::Beyond(sends), Some(receives)) = (&mut *rule, receives) else { continue };
+            if of_class(kind, Class::Send) && sends.mean > FAR_LONGER * receives.mean {
+                *sends = *receives;
+            }
+        }
     }
 
     pub fn rule(&self, kind: Kind) -> Option<&Rule> {

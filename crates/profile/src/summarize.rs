@@ -189,7 +189,7 @@ fn rank_summary(rank: &Tables, model: &Model, over: bool) -> RankSummary {
     let inside = threads().filter_map(|thread| {
         let id = u16::try_from(thread.inside.checked_sub(1)?).ok().map(record::functions::FunctionId)?;
         // MPI_Finalize comes after the run that is divided here.
-        (header.finalized == 0).then_some((id, to.saturating_sub(thread.since)))
+        (header.finalized == 0).then_some((id, to.saturating_sub(thread.since.max(from))))
     });
     let inside: Vec<_> = inside.collect();
     let unrecorded = all_ticks.saturating_sub(outside).saturating_sub(recorded);

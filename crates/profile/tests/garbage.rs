@@ -2,6 +2,7 @@
 //! a fact.
 
 use std::fs;
+use std::mem::offset_of;
 use std::path::Path;
 
 use crate::synthetic::{Rank, SECOND, job, write};
@@ -14,7 +15,9 @@ use profile::tables::Tables;
 use profile::terminal::{Screen, paper, render};
 use proptest::prelude::*;
 use record::folder;
-use record::layout::{DIRECTORY, FIRST_REGION, Header, Region};
+use record::functions::named;
+use record::layout::{Cell, DIRECTORY, FIRST_REGION, Header, Peer, Region, Site, Thread, kind};
+use record::scale::size_class;
 
 fn tables() -> Vec<u8> {
     let mut rank = Rank::new(1, 3, SECOND);
@@ -121,7 +124,7 @@ fn a_rank_with_overwritten_tables_is_named_and_left_out() {
 
     // Of one that was killed what does not agree is shown with that said, but for what cannot be.
     let mut bytes = fs::read(file(folder.path(), 2)).unwrap();
-    let thread = offset_of_kind(&bytes, record::layout::kind::THREAD) + 16;
+    let thread = offset_of_kind(&bytes, kind::THREAD) + 16;
     bytes[thread] ^= 1;
     fs::write(file(folder.path(), 2), &bytes).unwrap();
     let summary = shown(folder.path());
@@ -137,10 +140,70 @@ fn a_rank_with_overwritten_tables_is_named_and_left_out() {
 }
 
 fn offset_of_kind(bytes: &[u8], kind: u16) -> usize {
+    offset_of(bytes, |region| region.kind == kind)
+}
+
+fn offset_of(bytes: &[u8], is: impl Fn(&Region) -> bool) -> usize {
     use zerocopy::FromBytes;
     let entries = bytes[DIRECTORY..FIRST_REGION].chunks_exact(size_of::<Region>());
     let mut regions = entries.map(|entry| Region::read_from_bytes(entry).unwrap());
-    regions.find(|region| region.kind == kind).unwrap().offset as usize
+    regions.find(is).unwrap().offset as usize
+}
+
+/// Each count and time of a killed rank in turn is what none can be. What is summed of all ranks is of the others.
+#[test]
+fn a_rank_that_did_more_than_its_time_holds_is_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), &job(), &mut ranks());
+    let bytes = fs::read(file(folder.path(), 2)).unwrap();
+    let send = named("Send").unwrap().id.0;
+    let row = offset_of(&bytes, |region| region.kind == kind::ROW && region.function == send);
+    let cell = row + size_class(64) * size_of::<Cell>();
+    let thread = offset_of_kind(&bytes, kind::THREAD);
+    let peer = offset_of_kind(&bytes, kind::PEERS) + size_of::<Peer>();
+    let site = offset_of_kind(&bytes, kind::SITES);
+    let of_thread = [
+        offset_of!(Thread, calls),
+        offset_of!(Thread, messages),
+        offset_of!(Thread, bytes),
+        offset_of!(Thread, ticks) + 3 * 8,
+        offset_of!(Thread, injected),
+        offset_of!(Thread, injected) + 8,
+    ];
+    let of_cell = [
+        offset_of!(Cell, calls),
+        offset_of!(Cell, ticks),
+        offset_of!(Cell, bytes),
+        offset_of!(Cell, most),
+        offset_of!(Cell, histogram) + 5 * 8,
+    ];
+    let of_site = [offset_of!(Site, calls), offset_of!(Site, ticks), offset_of!(Site, most), offset_of!(Site, bytes)];
+    let of_peer = [0, 8, 16, 24];
+    let of_dropped = (0..11).map(|place| offset_of!(Header, dropped) + 8 * place);
+    let places = of_thread.map(|at| thread + at).into_iter().chain(of_cell.map(|at| cell + at));
+    let places = places.chain(of_site.map(|at| site + at)).chain(of_peer.map(|at| peer + at)).chain(of_dropped);
+    for place in places {
+        for value in [1 << 62, u64::MAX] {
+            let mut damaged = bytes.clone();
+            damaged[place..place + 8].copy_from_slice(&value.to_le_bytes());
+            is_left_out(folder.path(), &damaged, &format!("{value} at {place}"));
+        }
+    }
+    // In a call since a moment that is not yet.
+    let mut damaged = bytes.clone();
+    damaged[thread + offset_of!(Thread, inside)] = send as u8 + 1;
+    damaged[thread + offset_of!(Thread, since)..][..8].copy_from_slice(&u64::MAX.to_le_bytes());
+    is_left_out(folder.path(), &damaged, "since");
+}
+
+fn is_left_out(profile: &Path, third: &[u8], what: &str) {
+    fs::write(file(profile, 2), third).unwrap();
+    let summary = shown(profile);
+    let notes = &summary.job.notes;
+    assert_eq!(summary.ranks.iter().map(|rank| rank.rank).collect::<Vec<_>>(), [0, 1], "{what}: {notes:?}");
+    let named = notes.iter().filter(|note| note.starts_with("left out: rank 2, ") && note.contains("by them it "));
+    assert_eq!(named.count(), 1, "{what}: {notes:?}");
+    assert!(summary.totals.messages == 1000 && !summary.job.complete, "{what}: {:?}", summary.totals);
 }
 
 #[test]

@@ -13,3 +13,4 @@ mod sites;
 mod split;
 mod synthetic;
 mod verdict;
+mod views;

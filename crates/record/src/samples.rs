@@ -69,6 +69,22 @@ pub struct Origins {
     pub ranks: Reading<String>,
 }
 
+impl Origins {
+    /// Everything was measured, in this way.
+    pub fn measured(how: &str) -> Origins {
+        let how = || Reading::Measured(how.to_owned());
+        Origins {
+            softirq_counts: how(),
+            softirq_times: how(),
+            softirq_all: how(),
+            interrupts: how(),
+            load: how(),
+            energy: how(),
+            ranks: how(),
+        }
+    }
+}
+
 /// What a reader must know of the host to tell ranks' time from other work. Files of earlier versions of plimsoll have none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Accounting {

@@ -8,6 +8,7 @@ mod attributes;
 mod built;
 mod channels;
 mod closure;
+mod failing;
 mod first_offcode;
 mod gang;
 mod hook;

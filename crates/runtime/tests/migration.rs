@@ -5,18 +5,20 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use machine::{Bytes, CoreId, Fault, Result, Site};
+use machine::{Bytes, CoreId, Result, Site};
 use offcode::channel::{Buffers, Content, Policy};
 use offcode::{
-    Activity, Channel, ChannelId, Context, Delivery, Lifecycle, Map, Put, Registry, Specification, State, Written,
-    interface, offcode,
+    Activity, ChannelId, Context, Delivery, Lifecycle, Map, Put, Registry, Specification, State, Written, interface,
+    offcode,
 };
 use runtime::application::Opened;
 use runtime::migration::{Order, Step};
+use runtime::site::SiteDriver;
 use runtime::site::app::AppSite;
 use runtime::site::residents::{Log, Residents};
-use runtime::site::{Deployment, EndAt, Ends, Evidence, SiteDriver, Slot};
 use runtime::{Catalogue, OffcodeId, Pathway, Runtime, Wanted};
+
+use crate::failing::Failing;
 
 #[interface(guid = "7c1f0b57-1be3-4d3b-8c6e-2f2d1ea10001")]
 trait Count {
@@ -178,81 +180,6 @@ impl Note for Notes {
     }
 }
 impl Lifecycle for Notes {}
-
-/// Fails at the step at which `left` is 0, counted over all sites while `armed` is not negative.
-struct Failing {
-    inner: AppSite,
-    left: Arc<AtomicI64>,
-    failed: Arc<Mutex<BTreeSet<&'static str>>>,
-}
-
-impl Failing {
-    fn step(&self, name: &'static str) -> Result<()> {
-        if self.left.load(Ordering::Relaxed) < 0 || self.left.fetch_sub(1, Ordering::Relaxed) != 0 {
-            return Ok(());
-        }
-        self.failed.lock().unwrap().insert(name);
-        Err(Fault::new("injected", format!("{name} fails"), "count on"))
-    }
-}
-
-impl SiteDriver for Failing {
-    fn site(&self) -> &Site {
-        self.inner.site()
-    }
-    fn deploy(&mut self, deployment: Deployment) -> Result<Slot> {
-        self.step("deploy")?;
-        self.inner.deploy(deployment)
-    }
-    fn initialize(&mut self, slot: Slot) -> Result<()> {
-        self.step("initialize")?;
-        self.inner.initialize(slot)
-    }
-    fn start(&mut self, slot: Slot) -> Result<()> {
-        self.inner.start(slot)
-    }
-    fn connect(&mut self, slot: Slot, name: &str, specification: Specification) -> Result<Box<dyn Channel>> {
-        self.inner.connect(slot, name, specification)
-    }
-    fn adopt(&mut self, slot: Slot, name: &str, end: Box<dyn Channel>) -> Result<ChannelId> {
-        self.inner.adopt(slot, name, end)
-    }
-    fn set_attribute(&mut self, slot: Slot, name: &str, value: &str) -> Result<()> {
-        self.inner.set_attribute(slot, name, value)
-    }
-    fn remove(&mut self, slot: Slot) -> Result<()> {
-        self.inner.remove(slot)
-    }
-    fn suspend(&mut self, slot: Slot) -> Result<State> {
-        self.step("suspend")?;
-        self.inner.suspend(slot)
-    }
-    fn restore(&mut self, slot: Slot, state: &State) -> Result<()> {
-        self.step("restore")?;
-        self.inner.restore(slot, state)
-    }
-    fn resume(&mut self, slot: Slot) -> Result<()> {
-        self.step("resume")?;
-        self.inner.resume(slot)
-    }
-    fn ends(&mut self, slot: Slot) -> Result<Vec<EndAt>> {
-        self.inner.ends(slot)
-    }
-    fn surrender(&mut self, slot: Slot) -> Result<Ends> {
-        self.step("surrender")?;
-        self.inner.surrender(slot)
-    }
-    fn receive(&mut self, slot: Slot, ends: &mut Ends) -> Result<()> {
-        self.step("receive")?;
-        self.inner.receive(slot, ends)
-    }
-    fn evidence(&mut self, slot: Slot) -> Result<Evidence> {
-        self.inner.evidence(slot)
-    }
-    fn turn(&mut self) -> Result<Activity> {
-        self.inner.turn()
-    }
-}
 
 const FLOW: Specification = Specification {
     cast: offcode::Cast::Unicast,

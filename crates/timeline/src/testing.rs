@@ -3,14 +3,18 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use record::functions::named;
+use record::functions::{function, named};
 use record::image::Image;
 use record::layout::{Moment, Site, Thread, kind, text};
+use record::samples::{Head, Origins, ThreadStop, ThreadWork, Writer};
 use record::trace::{Call, Encoder, Header, Matched, Reference, block, tag};
 use tempfile::TempDir;
 
 /// Ticks are nanoseconds here.
 pub const STARTED: u64 = 1_000_000_000;
+const MONOTONIC: u64 = 5_000;
+/// When ranks began, ns since 1970.
+pub const REALTIME: u64 = 7_000_000_000;
 
 /// One rank's calls, thread by thread.
 pub struct Written {
@@ -95,14 +99,70 @@ pub fn profile(ranks: Vec<Lines>) -> TempDir {
     folder
 }
 
+/// What a thread counted of these calls.
+fn totals(lines: &Lines) -> Thread {
+    let mut totals = Thread::default();
+    for (call, ..) in &lines.calls {
+        let Some(function) = function(call.function) else { continue };
+        totals.calls += 1;
+        totals.ticks[function.class as usize] += call.left - call.entered;
+        if function.argument("dest").is_some() {
+            totals.messages += 1;
+            totals.bytes += call.bytes;
+        }
+    }
+    totals
+}
+
+/// Samples of the host of the ranks that were written. Rank 0 was stopped between these times, ns since the start, as a look
+/// at the end of each finds. Samples end at `end`.
+pub fn sample_stops(folder: &Path, ranks: u32, stops: &[(u64, u64)], end: u64) {
+    let head = Head {
+        host: "here".into(),
+        boot: "b".into(),
+        pid: 9,
+        monotonic: MONOTONIC,
+        realtime: REALTIME,
+        interval: 1,
+        for_ranks: Some(ranks),
+        cores: (0..ranks).map(|core| (core, 0)).collect(),
+        origins: Origins::measured("told"),
+    };
+    let mut file = Vec::new();
+    let mut writer = Writer::begin(&mut file, &head).unwrap();
+    let mut look = |since: u64, stopped: u64| {
+        for rank in 0..ranks {
+            let pid = 100 + rank;
+            let work = ThreadWork { core: 1 + u64::from(rank), ..ThreadWork::default() };
+            writer.thread_work(pid, 0, pid, &work).unwrap();
+            writer.thread_stop(pid, 0, pid, &ThreadStop { stopped: if rank == 0 { stopped } else { 0 } }).unwrap();
+        }
+        writer.end_work(MONOTONIC + since).unwrap();
+    };
+    look(0, 0);
+    let mut stopped = 0;
+    for (from, to) in stops {
+        look(*from, stopped);
+        stopped += to - from;
+        look(*to, stopped);
+    }
+    look(end, stopped);
+    writer.finish(MONOTONIC + end).unwrap();
+    std::fs::create_dir_all(folder.join(record::folder::HOSTS)).unwrap();
+    std::fs::write(record::folder::samples_file(folder, "here"), file).unwrap();
+}
+
 pub fn write(folder: &Path, size: u32, written: &Written, communicators: &[(u32, Vec<u32>)]) {
     let mut image = Image::default();
     let (rank, pid) = (written.rank, 100 + written.rank);
     let header = &mut image.header;
     (header.placed, header.rank, header.size, header.pid) = (1, rank, size, pid);
     header.clock = record::layout::clock::COUNTER;
-    header.started = Moment { ticks: STARTED, monotonic: 5_000, realtime: 7_000_000_000 };
-    header.latest = Moment { ticks: STARTED + 1_000_000, monotonic: 1_005_000, realtime: 7_001_000_000 };
+    header.started = Moment { ticks: STARTED, monotonic: MONOTONIC, realtime: REALTIME };
+    // A rank is there until its last call, and a millisecond at least.
+    let calls = || written.threads.iter().flat_map(|lines| &lines.calls);
+    let length = calls().map(|(call, ..)| call.left - STARTED).fold(1_000_000, u64::max);
+    header.latest = Moment { ticks: STARTED + length, monotonic: MONOTONIC + length, realtime: REALTIME + length };
     header.host = text("here");
     header.world = text("w");
     header.boot = text("b");
@@ -116,7 +176,7 @@ pub fn write(folder: &Path, size: u32, written: &Written, communicators: &[(u32,
     std::fs::create_dir_all(&ranks).unwrap();
     for lines in &written.threads {
         let file = lines.file(0);
-        let state = Thread { traced: file.len() as u64, ..Thread::default() };
+        let state = Thread { traced: file.len() as u64, ..totals(lines) };
         image.region(kind::THREAD, lines.thread, (0, 0), &[state]);
         image.region(kind::SITES, lines.thread, (0, 0), &lines.sites);
         // The tables have the same calls.
@@ -125,7 +185,7 @@ pub fn write(folder: &Path, size: u32, written: &Written, communicators: &[(u32,
             rows.entry(call.function).or_default().push((call.left - call.entered, call.bytes));
         }
         for (id, calls) in rows {
-            let collective = record::functions::function(id).unwrap().class == record::functions::Class::Collective;
+            let collective = function(id).unwrap().class == record::functions::Class::Collective;
             image.row(lines.thread, id, if collective { size } else { 0 }, calls);
         }
         // A window of the file is always ahead of what is complete.

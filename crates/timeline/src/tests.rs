@@ -1,14 +1,11 @@
 //! Programs in closed form: what each rank did is written down, and what follows is known.
 
-use std::path::Path;
-
 use record::functions::named;
 use record::layout::Site;
-use record::samples::{Head, Origins, ThreadStop, ThreadWork, Writer};
 use record::trace::{Call, Reference, peer, tag};
 use tempfile::TempDir;
 
-use super::testing::{Lines, STARTED, Written, profile, write};
+use super::testing::{Lines, STARTED, Written, profile, sample_stops, write};
 use super::*;
 
 fn open(folder: &TempDir) -> Timeline {
@@ -78,48 +75,9 @@ fn a_receive_waits_for_a_partner_that_is_away_if_it_is_not_over_before() {
     assert_eq!(waits_of(&timeline, 0, "Wait").away, 0.0);
 }
 
-/// Samples of a host whose rank 0 was stopped between these times, ns since the start, as a look at the end of each finds.
-pub(crate) fn sample_stops(folder: &Path, ranks: u32, stops: &[(u64, u64)]) {
-    let told = || machine::Reading::Measured("told".to_owned());
-    let origins = Origins {
-        softirq_counts: told(),
-        softirq_times: told(),
-        softirq_all: told(),
-        interrupts: told(),
-        load: told(),
-        energy: told(),
-        ranks: told(),
-    };
-    let (monotonic, realtime) = (5_000, 7_000_000_000);
-    let cores = vec![(0, 0), (1, 0)];
-    let (host, boot) = ("here".into(), "b".into());
-    let head = Head { host, boot, pid: 9, monotonic, realtime, interval: 1, for_ranks: Some(2), cores, origins };
-    let mut file = Vec::new();
-    let mut writer = Writer::begin(&mut file, &head).unwrap();
-    let mut look = |since: u64, stopped: u64| {
-        for rank in 0..ranks {
-            let pid = 100 + rank;
-            let work = ThreadWork { core: 1 + u64::from(rank), ..ThreadWork::default() };
-            writer.thread_work(pid, 0, pid, &work).unwrap();
-            writer.thread_stop(pid, 0, pid, &ThreadStop { stopped: if rank == 0 { stopped } else { 0 } }).unwrap();
-        }
-        writer.end_work(monotonic + since).unwrap();
-    };
-    look(0, 0);
-    let mut stopped = 0;
-    for (from, to) in stops {
-        look(*from, stopped);
-        stopped += to - from;
-        look(*to, stopped);
-    }
-    look(500_000_000, stopped);
-    writer.finish(monotonic + 500_000_000).unwrap();
-    let hosts = folder.join(record::folder::HOSTS);
-    std::fs::create_dir_all(hosts).unwrap();
-    std::fs::write(record::folder::samples_file(folder, "here"), file).unwrap();
-}
-
 const MS: u64 = 1_000_000;
+/// When samples end.
+const END: u64 = 500 * MS;
 
 /// Rank 0 comes first, and is stopped for half of the time until rank 1 comes.
 #[test]
@@ -128,7 +86,7 @@ fn a_rank_that_is_stopped_waits_for_nobody_meanwhile() {
     a.collective("Allreduce", (0, 100 * MS), NONE, 8);
     b.collective("Allreduce", (80 * MS, 100 * MS), NONE, 8);
     let folder = profile(vec![a, b]);
-    sample_stops(folder.path(), 2, &[(10 * MS, 50 * MS)]);
+    sample_stops(folder.path(), 2, &[(10 * MS, 50 * MS)], END);
     let waits = open(&folder).waits();
     let total = waits.ranks[0].total();
     assert!((total.wait() - 0.04).abs() < 1e-3 && (total.off_core - 0.04).abs() < 1e-3, "{total:?}");
@@ -152,7 +110,7 @@ fn a_rank_that_is_stopped_inside_mpi_holds_up_the_others_and_does_not_transfer()
     let transfer = |timeline: &Timeline, rank, name| (waits_of(timeline, rank, name).transfer() * 1e3).round();
     assert_eq!(transfer(&before, 1, "Recv"), 95.0, "without samples nothing is known of it");
 
-    sample_stops(folder.path(), 2, &[(10 * MS, 90 * MS), (210 * MS, 290 * MS)]);
+    sample_stops(folder.path(), 2, &[(10 * MS, 90 * MS), (210 * MS, 290 * MS)], END);
     let timeline = open(&folder);
     for name in ["Allreduce", "Wait"] {
         let own = waits_of(&timeline, 0, name);
@@ -178,7 +136,7 @@ fn a_stop_outside_of_mpi_is_no_absence() {
     a.complete("Wait", (101 * MS, 102 * MS), &[sent]);
     b.call("Recv", (MS, 103 * MS), (0, 7, 1 << 20));
     let folder = profile(vec![a, b]);
-    sample_stops(folder.path(), 2, &[(20 * MS, 90 * MS)]);
+    sample_stops(folder.path(), 2, &[(20 * MS, 90 * MS)], END);
     let waits = waits_of(&open(&folder), 1, "Recv");
     assert_eq!(((waits.away * 1e3).round(), (waits.kept_off * 1e3).round()), (30.0, 70.0));
 }
@@ -189,7 +147,7 @@ fn a_message_that_is_there_needs_nothing_of_a_sender_that_is_stopped() {
     a.call("Send", (0, MS), (1, 7, 1 << 16));
     b.call("Recv", (40 * MS, 41 * MS), (0, 7, 1 << 16));
     let folder = profile(vec![a, b]);
-    sample_stops(folder.path(), 2, &[(20 * MS, 90 * MS)]);
+    sample_stops(folder.path(), 2, &[(20 * MS, 90 * MS)], END);
     let waits = waits_of(&open(&folder), 1, "Recv");
     assert_eq!((waits.wait(), (waits.transfer() * 1e3).round()), (0.0, 1.0));
 }

@@ -7,6 +7,7 @@
 mod against;
 mod residuals;
 mod slack;
+mod walk;
 
 use std::borrow::Cow;
 
@@ -18,10 +19,10 @@ use crate::gradient::{Gradients, gradients};
 use crate::graph::{Graph, Lengths, Message, Reach};
 use crate::lever::mapping::{self, SAMPLED};
 use crate::lever::{Change, Lever, Mapping, Scale, Unknown};
-use crate::model::{Draw, Price, Prices, Ways};
+use crate::model::{Draw, Prices, Ways};
 use crate::path::{Path, critical};
 use crate::replay::{
-    Buffer, Conditions, Order, PS, Places, Progress, Receive, Replayed, Residuals, Softirqs, replay, replay_in, timed,
+    Buffer, Conditions, Order, PS, Places, Receive, Replayed, Residuals, Softirqs, replay, replay_in, timed,
 };
 use crate::work::Work;
 use residuals::{scaled, typical};
@@ -29,6 +30,7 @@ use residuals::{scaled, typical};
 pub use against::Against;
 pub use experiment::parallel::in_parallel;
 pub use slack::Slack;
+pub use walk::walk;
 
 /// Draws that are made: fewer, where calls are many.
 const DRAWS: std::ops::RangeInclusive<usize> = 8..=64;
@@ -427,18 +429,6 @@ impl Mapper<'_> {
         let graph = self.base.program.graph_of(&lever);
         self.base.time(&lever, &graph)
     }
-}
-
-/// The critical path as recorded: under `prices`, or as if messages took no time.
-///
-/// # Errors
-/// The recording contradicts itself.
-pub fn walk(graph: &Graph, prices: Option<Prices>, progress: Progress) -> Result<Path> {
-    let free = || Prices { kinds: vec![Price::default(); graph.kinds.len()] };
-    let prices = prices.unwrap_or_else(free);
-    let conditions = Conditions::of(graph, prices, progress);
-    let learned = replay(graph, &conditions, Residuals::Learn(&mut Vec::new()))?;
-    Ok(critical(graph, &conditions, &learned))
 }
 
 /// Where a time that is convex and that `at` gives with its slope reaches `recorded` and `more` of it (0.01 for 1 %); `None`:

@@ -17,6 +17,7 @@ use super::memory::RankMemory;
 use super::protocol::{Command, Event, INLINE, Place, fault_of, no_event};
 use super::remains::{Leaving, Remains, give_back, keep};
 use super::thread::{self, EngineThread};
+use super::waiting::{Ticket, Waiting};
 use super::{launch, rings};
 use crate::driver::{Buffer, Driver, TURNS_PER_NOTICE};
 use crate::endpoint::{Completion, Number, Request};
@@ -31,37 +32,6 @@ pub(super) const ENGINE: PeerIndex = PeerIndex(0);
 pub(super) const EVENTS: usize = 32;
 /// How long a question may stay unanswered.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
-
-slotmap::new_key_type! {
-    /// A request as the rank numbers it.
-    pub(crate) struct Ticket;
-}
-
-pub(super) struct Waiting<B> {
-    context: u64,
-    buffer: B,
-    /// Stands for a buffer that does not lie in one piece: what the engine's process reads or writes.
-    staging: Option<Vec<u8>>,
-}
-
-impl<B: Buffer> Waiting<B> {
-    /// Of a send, whose bytes are there, or of a receive.
-    fn new(context: u64, mut buffer: B, send: bool) -> Self {
-        let mut staging = None;
-        if buffer.length() > 0 && buffer.as_mut_slice().is_none() {
-            let mut bytes = vec![0; buffer.length()];
-            if send {
-                buffer.read(0, &mut bytes);
-            }
-            staging = Some(bytes);
-        }
-        Waiting { context, buffer, staging }
-    }
-
-    fn address(&self) -> u64 {
-        self.staging.as_ref().map_or_else(|| self.buffer.address(), |bytes| bytes.as_ptr() as u64)
-    }
-}
 
 /// An answer to a question.
 enum Answered {

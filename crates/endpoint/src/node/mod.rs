@@ -18,12 +18,14 @@ mod round;
 mod seat;
 mod server;
 mod thread;
+mod waiting;
 
-pub(crate) use client::{NodeClient, Ticket};
+pub(crate) use client::NodeClient;
 pub use launch::detach;
 pub(crate) use seat::ByName;
 pub use server::serve;
 pub(crate) use thread::EngineThread;
+pub(crate) use waiting::Ticket;
 
 use machine::CoreId;
 use ports::shm::{Geometry, ShmPort};

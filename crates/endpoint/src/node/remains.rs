@@ -7,8 +7,9 @@ use machine::{Notice, Port, Result, Sent};
 use ports::shm::ShmPort;
 use slotmap::SlotMap;
 
-use super::client::{ENGINE, EVENTS, Ticket, Waiting};
+use super::client::{ENGINE, EVENTS};
 use super::protocol::Command;
+use super::waiting::{Ticket, Waiting};
 use crate::driver::Buffer;
 
 /// How far a rank has come in leaving its engine.

@@ -10,6 +10,7 @@ mod ends;
 mod expectation;
 mod fortran;
 mod python;
+mod views;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

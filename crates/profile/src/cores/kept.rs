@@ -181,7 +181,6 @@ fn blocked(thread: &ThreadSamples, inside: &[(u64, f64)], span: Span) -> Option<
 
 #[cfg(test)]
 mod tests {
-    use machine::Reading;
     use record::image::Image;
     use record::layout::{Moment, clock};
     use record::rank::Rank;
@@ -206,16 +205,6 @@ mod tests {
 
     /// Ten steps, looked at where they begin and where they turn.
     fn kept(did: &Did) -> Kept {
-        let told = || Reading::Measured("told".to_owned());
-        let origins = Origins {
-            softirq_counts: told(),
-            softirq_times: told(),
-            softirq_all: told(),
-            interrupts: told(),
-            load: told(),
-            energy: told(),
-            ranks: told(),
-        };
         let head = Head {
             host: "h".into(),
             boot: "b".into(),
@@ -225,7 +214,7 @@ mod tests {
             interval: MS,
             for_ranks: None,
             cores: vec![(0, 0)],
-            origins,
+            origins: Origins::measured("told"),
         };
         let mut file = Vec::new();
         let mut writer = Writer::begin(&mut file, &head).unwrap();

@@ -27,8 +27,8 @@ pub fn figures(summary: &Summary) -> Vec<Figure> {
 }
 
 fn figure(id: &str, title: &str, count: Part, what: &str, rows: &[(u64, u64, u64)], caption: String) -> Option<Figure> {
-    let all: u64 = rows.iter().map(|row| row.1).sum();
-    let all_bytes: u64 = rows.iter().map(|row| row.2).sum();
+    let sum = |of: fn(&(u64, u64, u64)) -> u64| rows.iter().map(of).fold(0, u64::saturating_add);
+    let (all, all_bytes) = (sum(|row| row.1), sum(|row| row.2));
     let used = |row: &&(u64, u64, u64)| row.1 > 0;
     let (first, last) = (class(rows.iter().find(used)?.0), class(rows.iter().rfind(used)?.0));
     // Few classes are not stretched over the whole width.

@@ -249,7 +249,7 @@ fn clipped(text: &str, room: usize) -> String {
 }
 
 fn sizes(summary: &Summary) -> Option<Titled> {
-    let messages: u64 = summary.sizes.iter().map(|size| size.messages).sum();
+    let messages = summary.sizes.iter().map(|size| size.messages).fold(0, u64::saturating_add);
     let rows = summary.sizes.iter().map(|size| {
         let range = if size.floor < 2 {
             bytes(size.floor)

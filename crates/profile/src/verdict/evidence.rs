@@ -6,6 +6,7 @@ use machine::{Reading, count};
 
 use super::{Bounds, NOISE, amount, share};
 use crate::profile::ranges;
+use crate::split::RENDEZVOUS;
 use crate::summarize::ratio;
 use crate::summary::{FunctionSize, FunctionSummary, RankSummary, SiteSummary, Stall, Summary};
 use crate::terminal::place;
@@ -127,10 +128,6 @@ pub struct Evidence {
 /// Classes of calls whose unhindered part is the host's work for messages: they begin them or hand them over.
 const POSTING: [&str; 2] = ["post", "send"];
 
-/// A send of so much may wait for its receiver every time, so that not even its shortest calls show what it takes: carriers send at
-/// once what is smaller.
-const RENDEZVOUS: u64 = 4 << 10;
-
 /// Classes of calls that may wait for a message of which both halves have begun.
 const MAY_MISS: [&str; 4] = ["send", "receive", "exchange", "completion"];
 
@@ -238,9 +235,8 @@ impl Evidence {
         if run <= 0.0 {
             return Vec::new();
         }
-        let calls: u64 = self.ranks.iter().map(|rank| rank.calls).sum();
-        let messages: u64 = self.ranks.iter().map(|rank| rank.messages).sum();
-        let bytes: u64 = self.ranks.iter().map(|rank| rank.bytes).sum();
+        let sum = |of: fn(&RankEvidence) -> u64| self.ranks.iter().map(of).fold(0, u64::saturating_add);
+        let (calls, messages, bytes) = (sum(|rank| rank.calls), sum(|rank| rank.messages), sum(|rank| rank.bytes));
         let mut words = vec![
             format!(
                 "{} ranks call MPI {} times a second, all together, and spend {} of the run in it",
@@ -338,6 +334,7 @@ fn unhindered(summary: &Summary, class: &str) -> f64 {
     let sizes =
         || summary.functions.iter().filter(|function| function.class == class).flat_map(|function| &function.sizes);
     let seconds: f64 = sizes().map(|size| size.seconds).sum();
+    // Not even the shortest of such sends show what they take.
     let is_own = |size: &&FunctionSize| class != "send" || size.floor < RENDEZVOUS;
     if seconds > 0.0 { sizes().filter(is_own).filter_map(work).sum::<f64>() / seconds } else { 0.0 }
 }
@@ -352,13 +349,19 @@ fn sizes(summary: &Summary) -> Vec<SizeEvidence> {
     let counted = summary.functions.iter().filter(|function| function.counted);
     let of = |function: &FunctionSummary| {
         let class = function.class.clone();
+        // Where a timeline tells it, all sizes together take no more.
+        let all: f64 = function.sizes.iter().filter_map(work).sum();
+        let measured = match function.split.transfer {
+            Reading::Measured(transfer) if all > transfer => transfer / all,
+            _ => 1.0,
+        };
         let of_size = move |size: &FunctionSize| SizeEvidence {
             class: class.clone(),
             floor: size.floor,
             calls: size.calls,
             bytes: size.bytes,
             share: share(size.seconds),
-            work: share(work(size).unwrap_or(0.0)),
+            work: share(measured * work(size).unwrap_or(0.0)),
         };
         function.sizes.iter().map(of_size).collect::<Vec<_>>()
     };

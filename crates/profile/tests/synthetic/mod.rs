@@ -4,7 +4,6 @@
 use std::fs;
 use std::path::Path;
 
-use machine::Reading;
 use profile::job::Job;
 use record::folder;
 use record::functions::named;
@@ -126,7 +125,6 @@ impl Rank {
 
 /// Of samples of the ranks' host, where all is told.
 pub fn head() -> Head {
-    let told = || Reading::Measured("told".to_owned());
     Head {
         host: "node-a".into(),
         boot: "a-boot".into(),
@@ -136,15 +134,7 @@ pub fn head() -> Head {
         interval: SECOND / 50,
         for_ranks: Some(2),
         cores: vec![(0, 0), (1, 0)],
-        origins: Origins {
-            softirq_counts: told(),
-            softirq_times: told(),
-            softirq_all: told(),
-            interrupts: told(),
-            load: told(),
-            energy: told(),
-            ranks: told(),
-        },
+        origins: Origins::measured("told"),
     }
 }
 

@@ -204,13 +204,10 @@ impl Tail {
 mod tests {
     use std::io::Write;
 
-    use machine::Reading;
-
     use super::*;
     use crate::samples::{Origins, Samples, Writer};
 
     fn head_of() -> Head {
-        let how = || Reading::Measured("counted".to_owned());
         Head {
             host: "a".into(),
             boot: "b".into(),
@@ -220,15 +217,7 @@ mod tests {
             interval: 10,
             for_ranks: Some(2),
             cores: vec![(0, 0), (1, 0)],
-            origins: Origins {
-                softirq_counts: how(),
-                softirq_times: how(),
-                softirq_all: how(),
-                interrupts: how(),
-                load: how(),
-                energy: Reading::absent("none"),
-                ranks: how(),
-            },
+            origins: Origins::measured("counted"),
         }
     }
 

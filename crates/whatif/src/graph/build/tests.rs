@@ -79,6 +79,58 @@ fn a_path_of_three_to_one_is_three_to_one_however_it_is_waited() {
     }
 }
 
+/// Ranks compute in turn, 6 us and 2 us, and whoever sends meanwhile waits in its send for the receiver.
+#[test]
+fn a_path_of_three_to_one_leads_through_late_receivers() {
+    for (way, bytes) in [("Send", 1 << 20), ("Ssend", 8), ("Wait", 1 << 20)] {
+        let send = |lines: &mut Lines, (from, until): (u64, u64), to: i32| match way {
+            "Wait" => {
+                let begun = lines.call("Isend", (from, from + 10), (to, 1, bytes));
+                lines.complete("Wait", (from + 20, until), &[begun]);
+            }
+            _ => _ = lines.call(way, (from, until), (to, 1, bytes)),
+        };
+        let (mut first, mut second) = (begin(), begin());
+        for base in (0..ROUNDS).map(|round| BEGUN + 8_200 * round) {
+            send(&mut second, (base, base + 6_100), 0);
+            first.call("Recv", (base + 6_000, base + 6_100), (1, 1, bytes));
+            send(&mut first, (base + 6_100, base + 8_200), 1);
+            second.call("Recv", (base + 8_100, base + 8_200), (0, 1, bytes));
+        }
+        let end = BEGUN + 8_200 * ROUNDS;
+        first.call("Finalize", (end, end + 10), NOBODY);
+        second.call("Finalize", (end, end + 10), NOBODY);
+        let path = path(&profile(vec![first, second]));
+        let rounds = ROUNDS as i64;
+        assert_eq!(computing(&path, 2), [6_000 * rounds, 2_000 * rounds], "{way} {:?}", path.parts);
+        assert_eq!(path.parts.total(), 8_200 * rounds * PS, "{way}");
+    }
+}
+
+/// Rank 1 receives from rank 0, whose message comes late, and from rank 2, whose message is there before.
+#[test]
+fn a_path_goes_over_to_a_rank_whose_message_is_late_and_not_to_one_whose_is_early() {
+    let (mut first, mut second, mut third) = (begin(), begin(), begin());
+    for base in (0..ROUNDS).map(|round| BEGUN + 4_200 * round) {
+        // The first is late by 3 us; the third had sent long before.
+        first.call("Send", (base + 3_000, base + 3_050), (1, 1, 8));
+        third.call("Send", (base + 500, base + 550), (1, 2, 8));
+        second.call("Recv", (base, base + 3_100), (0, 1, 8));
+        second.call("Recv", (base + 4_100, base + 4_110), (2, 2, 8));
+        for (rank, lines) in [&mut first, &mut second, &mut third].into_iter().enumerate() {
+            let entered = base + [3_060, 4_110, 560][rank];
+            lines.collective("Barrier", (entered, base + 4_200), peer::NONE, 0);
+        }
+    }
+    let end = BEGUN + 4_200 * ROUNDS;
+    for lines in [&mut first, &mut second, &mut third] {
+        lines.call("Finalize", (end, end + 10), NOBODY);
+    }
+    let path = path(&profile(vec![first, second, third]));
+    let rounds = ROUNDS as i64;
+    assert_eq!(computing(&path, 3), [3_000 * rounds, 1_000 * rounds, 0], "{:?}", path.parts);
+}
+
 /// A thread of each rank exchanges while the main one waits for its end: the path leads through the slower rank's thread. With a
 /// call of the main thread before, the threads are started after it.
 #[test]

@@ -1,0 +1,34 @@
+//! Requests of the rank that its engine has, and their memory.
+
+use crate::driver::Buffer;
+
+slotmap::new_key_type! {
+    /// A request as the rank numbers it.
+    pub(crate) struct Ticket;
+}
+
+pub(super) struct Waiting<B> {
+    pub(super) context: u64,
+    pub(super) buffer: B,
+    /// Stands for a buffer that does not lie in one piece: what the engine's process reads or writes.
+    pub(super) staging: Option<Vec<u8>>,
+}
+
+impl<B: Buffer> Waiting<B> {
+    /// Of a send, whose bytes are there, or of a receive.
+    pub(super) fn new(context: u64, mut buffer: B, send: bool) -> Self {
+        let mut staging = None;
+        if buffer.length() > 0 && buffer.as_mut_slice().is_none() {
+            let mut bytes = vec![0; buffer.length()];
+            if send {
+                buffer.read(0, &mut bytes);
+            }
+            staging = Some(bytes);
+        }
+        Waiting { context, buffer, staging }
+    }
+
+    pub(super) fn address(&self) -> u64 {
+        self.staging.as_ref().map_or_else(|| self.buffer.address(), |bytes| bytes.as_ptr() as u64)
+    }
+}

@@ -1,0 +1,20 @@
+//! Commands of plimsoll, started in a folder as outside of any batch job.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+pub fn command(subcommand: &str, place: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    command.arg(subcommand).args(arguments).current_dir(place).stdin(Stdio::null());
+    for batch in ["SLURM_JOB_ID", "PBS_JOBID"] {
+        command.env_remove(batch);
+    }
+    command
+}
+
+/// Its exit status, -1 where a signal ended it, and what it printed.
+pub fn ended(command: &mut Command) -> (i32, String, String) {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (status.code().unwrap_or(-1), text(stdout), text(stderr))
+}
