@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use linux::{credentials, rendezvous};
 use machine::bounds::CONTROL_LINE;
-use machine::{Fault, FaultKind, Result, Site, printable};
+use machine::{Fault, FaultKind, Result, Site, SiteInMode, printable};
 use offcode::{Guid, Specification};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -41,8 +41,8 @@ pub enum Request {
     /// Ends one offcode, or the whole runtime. Here and below an offcode is given by its instance's name, or by its package's
     /// name or GUID where that fits one alone.
     Stop { offcode: Option<String> },
-    /// Moves an offcode, and those pulled to it.
-    Migrate { offcode: String, site: Site },
+    /// Moves an offcode, and those pulled to it. A driver hook has to run in the mode, where one is named.
+    Migrate { offcode: String, site: SiteInMode },
     /// Puts another version of an offcode, from a depot, in its place.
     Upgrade { offcode: String, depot: PathBuf },
     /// Sets an attribute.
@@ -289,7 +289,7 @@ fn report(whose: Whose, process: u32, patience: Duration) -> Result<Report> {
 }
 
 /// Moves an offcode of a process's runtime to another site.
-pub fn migrate_at(process: u32, offcode: &str, site: &Site) -> Result<Moved> {
+pub fn migrate_at(process: u32, offcode: &str, site: &SiteInMode) -> Result<Moved> {
     moved(process, &Request::Migrate { offcode: offcode.into(), site: site.clone() })
 }
 

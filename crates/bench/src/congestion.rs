@@ -356,14 +356,6 @@ fn check(status: Status) -> Result<()> {
     }
 }
 
-/// Reads a rate of a link: `200Mbit`, `1Gbit`.
-pub fn rate(text: &str) -> Result<BytesPerSecond> {
-    let bad = || Fault::new(format!("rate '{text}'"), "it is no rate from 1Mbit to 10Gbit", "write such as 200Mbit");
-    let unit = |suffix, bits: f64| Some(text.strip_suffix(suffix)?.parse::<f64>().ok()? * bits / 8.0);
-    let bytes = unit("Mbit", 1e6).or_else(|| unit("Gbit", 1e9)).ok_or_else(bad)?;
-    Some(BytesPerSecond(bytes)).filter(|rate| (1e6 / 8.0..=10e9 / 8.0).contains(&rate.0)).ok_or_else(bad)
-}
-
 impl Findings {
     /// What came of it, in words, in so many columns.
     pub fn page(&self, width: usize) -> String {
@@ -418,15 +410,6 @@ fn middle(values: &[f64]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn rates_are_of_links() {
-        assert_eq!(rate("200Mbit").unwrap().0, 25e6);
-        assert_eq!(rate("1Gbit").unwrap().0, 125e6);
-        for bad in ["", "200", "0Mbit", "20Gbit", "xMbit"] {
-            assert!(rate(bad).unwrap_err().to_string().contains("write such as 200Mbit"), "{bad}");
-        }
-    }
 
     #[test]
     #[ignore = "make check"]

@@ -1,8 +1,6 @@
 //! Instants and durations as a reader wants them.
 
-use std::time::Duration;
-
-use machine::{Nanoseconds, Result};
+use machine::Nanoseconds;
 
 /// `2026-11-21 02:14 UTC`, from nanoseconds since the Unix epoch.
 pub fn date(since_epoch: Nanoseconds) -> String {
@@ -33,15 +31,6 @@ pub fn duration(took: Nanoseconds) -> String {
         s if s < 5970.0 => format!("{} min {} s", s.round() as u64 / 60, s.round() as u64 % 60),
         s => format!("{} h {} min", (s / 60.0).round() as u64 / 60, (s / 60.0).round() as u64 % 60),
     }
-}
-
-/// A length of work that is waited for: a second at least, and about four months at most.
-///
-/// # Errors
-/// It is none.
-pub fn length(text: &str) -> Result<Duration> {
-    Nanoseconds::within(text, Nanoseconds::of_seconds(1), Nanoseconds::of_seconds(10_000_000))
-        .map(Nanoseconds::duration)
 }
 
 #[cfg(test)]

@@ -70,7 +70,7 @@ impl Wire {
                     ran.interface,
                     ran.queue,
                     ran.mode,
-                    linux::xdp::word(ran.hook),
+                    ran.hook,
                     counted.frames_sent,
                     kernel.packets_sent,
                     counted.burst_sent,
@@ -96,7 +96,7 @@ impl Wire {
 fn xdp_notes(port: &XdpPort) -> Vec<String> {
     let (counted, socket, interface) = (port.lane_counters(), port.counters(), port.interface().name());
     let proof = match port.prove() {
-        Ok(found) => format!("program {} in {} mode", found.id, linux::xdp::word(found.mode)),
+        Ok(found) => format!("program {} in {} mode", found.id, found.mode),
         Err(fault) => fault.to_string(),
     };
     let mut notes = vec![format!(

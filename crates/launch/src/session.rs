@@ -1,12 +1,11 @@
 //! One `plimsoll mpirun`: from the program's name to the summary.
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use linux::lab::{Lab, Options};
-use linux::output::{self, tell};
+use linux::output::{self, Destination, tell};
 use linux::relay::Relay;
 use machine::quota::Quota;
 use machine::seat::Seats;
@@ -50,7 +49,7 @@ pub struct Request {
     /// No summary, unless the engine did not carry the messages.
     pub quiet: bool,
     /// Where to write what the ranks reported, as JSON.
-    pub report: Option<PathBuf>,
+    pub report: Option<Destination>,
     /// The launcher's own options.
     pub options: Vec<String>,
     /// Further variables of the ranks' environment, beside those that this process has.
@@ -249,10 +248,9 @@ pub fn run(request: &Request, target: Target) -> Result<Ended> {
         dilation: request.dilation,
         code,
     };
-    if let Some(file) = &request.report {
+    if let Some(to) = &request.report {
         let text = serde_json::to_string_pretty(&reports).map_err(|e| Fault::because("reports", e, "report it"))?;
-        let written = fs::write(file, text + "\n");
-        written.map_err(|e| Fault::because(format!("file {}", file.display()), e, "choose another --report"))?;
+        to.write(&(text + "\n"))?;
     }
     if let Some(carrier) = &request.carrier {
         if let Some(proof) = proof {

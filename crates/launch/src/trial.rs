@@ -304,7 +304,7 @@ fn command(arm: &Arm, within: &[String], profiler: Option<&Path>, folder: &TempD
     }
     if arm.proven {
         // `plimsoll mpirun`, which says what carried the messages.
-        command.args(words.next()).arg("--report").arg(folder.path().join("report"));
+        command.args(words.next()).arg(format!("--json={}", folder.path().join("report").display()));
     }
     command.args(words).envs(arm.variables.iter().map(|(name, value)| (name, value)));
     Ok(command)

@@ -1,8 +1,9 @@
 //! Standard output, where a full disk is a fault and a closed pipe is not, and standard error, where neither is.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::{ErrorKind, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use machine::{Fault, Result, text};
 
@@ -68,6 +69,36 @@ pub fn print(text: &str) -> Result<()> {
             Err(Fault::unwritable("standard output", error, "choose another file"))
         }
         _ => Ok(()),
+    }
+}
+
+/// Where what is for a program goes: the value of `--json[=FILE]` and `--csv[=FILE]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Destination {
+    Stdout,
+    File(PathBuf),
+}
+
+impl Destination {
+    /// The value that stands for standard output.
+    pub const STDOUT: &str = "-";
+
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(&self, text: &str) -> Result<()> {
+        match self {
+            Destination::Stdout => print(text),
+            Destination::File(file) => {
+                let written = fs::write(file, text);
+                written.map_err(|e| Fault::unwritable(format!("file {}", file.display()), e, "name another file"))
+            }
+        }
+    }
+}
+
+impl From<OsString> for Destination {
+    fn from(word: OsString) -> Destination {
+        if word == Destination::STDOUT { Destination::Stdout } else { Destination::File(word.into()) }
     }
 }
 

@@ -182,7 +182,7 @@ table! {
         Count(256), Said("as offcodes"), "refused";
     CALLS_OPEN: "calls out of band without an answer yet", "an offcode",
         Count(1024), Said("as offcodes"), "refused";
-    CALLS_TRACED: "calls that `plimsoll ps --trace` keeps", "a caller",
+    CALLS_TRACED: "calls that `plimsoll ps --calls` keeps", "a caller",
         Count(1024), Said("as offcodes"), "the oldest are counted alone";
     CONTROL_CALLERS: "callers of a runtime's control socket",
         "a process of this user", NONE, Count(32), "turned away";

@@ -62,6 +62,11 @@ integer_quantity!(
 #[serde(transparent)]
 pub struct BytesPerSecond(pub f64);
 
+/// A transfer rate in bits a second, as links have it.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct BitsPerSecond(pub f64);
+
 macro_rules! real_quantity {
     ($(#[$meta:meta])* $name:ident) => {
         $(#[$meta])*
@@ -215,6 +220,48 @@ impl FromStr for Bytes {
     }
 }
 
+/// A number of 0 or more with a decimal multiple: `30`, `1.5k`, `2M`, `10G`.
+pub fn multiple(text: &str) -> Option<f64> {
+    let text = text.trim();
+    let units = [("k", 1e3), ("m", 1e6), ("g", 1e9)];
+    let lower = text.to_ascii_lowercase();
+    let known = units.iter().find_map(|(unit, scale)| Some((lower.strip_suffix(unit)?, scale)));
+    let (number, scale) = known.unwrap_or((&lower, &1.0));
+    let plain = number.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'_' | b' '));
+    number.trim().replace('_', "").parse::<f64>().ok().filter(|_| plain).map(|number| number * scale)
+}
+
+/// `200Mbit`, `2.5Gbit/s`, `10G`: decimal multiples of bits a second.
+impl FromStr for BitsPerSecond {
+    type Err = Fault;
+
+    fn from_str(text: &str) -> Result<Self, Fault> {
+        let lower = text.trim().to_ascii_lowercase();
+        let number = ["bit/s", "bps", "bit"].iter().find_map(|unit| lower.strip_suffix(unit)).unwrap_or(&lower);
+        let refused = || Fault::new(format!("rate '{text}'"), "it is no rate in bits", "write it like 200Mbit or 10G");
+        multiple(number).map(BitsPerSecond).ok_or_else(refused)
+    }
+}
+
+impl BitsPerSecond {
+    /// The same in bytes.
+    pub fn bytes(self) -> BytesPerSecond {
+        BytesPerSecond(self.0 / 8.0)
+    }
+}
+
+impl fmt::Display for BitsPerSecond {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self.0 {
+            b if b >= 1e9 => format!("{:.2} Gbit/s", b / 1e9),
+            b if b >= 1e6 => format!("{:.1} Mbit/s", b / 1e6),
+            b if b >= 1e3 => format!("{:.1} kbit/s", b / 1e3),
+            b => format!("{b:.1} bit/s"),
+        };
+        f.pad(&text)
+    }
+}
+
 /// A quantity in the unit that fits, padded as asked.
 macro_rules! displayed {
     ($name:ident, $steps:expr) => {
@@ -276,6 +323,18 @@ mod tests {
         for text in ["", "us", "0s", "-1us", "nan s", "1e30s", "1 hour", "1.2.3s"] {
             assert_eq!(time(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn rates_are_read_as_they_are_written() {
+        let rate = |text: &str| text.parse::<BitsPerSecond>().map(|rate| rate.0).ok();
+        for (text, is) in [("200Mbit", 2e8), ("2.5 Gbit/s", 2.5e9), ("10G", 1e10), ("64kbps", 64e3), ("1_000", 1e3)] {
+            assert_eq!(rate(text), Some(is), "{text}");
+        }
+        for text in ["", "bit", "-1Mbit", "NaNbit", "1e9", "1Tbit", "30kpps", "10 bits"] {
+            assert_eq!(rate(text), None, "{text}");
+        }
+        assert_eq!(BitsPerSecond(8e6).bytes(), BytesPerSecond(1e6));
     }
 
     #[test]

@@ -18,6 +18,16 @@ impl fmt::Display for CoreId {
     }
 }
 
+impl FromStr for CoreId {
+    type Err = Fault;
+
+    fn from_str(text: &str) -> Result<Self, Fault> {
+        let refused = || Fault::new(format!("core '{text}'"), "it is no number of a core", "write it like 3");
+        let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse().ok().filter(|_| digits).map(CoreId).ok_or_else(refused)
+    }
+}
+
 /// Where code runs. Written `app`, `core:N`, `xdp:IFACE`, `tc:IFACE`, `tc:IFACE/egress`, `agent:HOST`, `agent:HOST/core:N`,
 /// `agent:HOST/xdp:IFACE`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -156,6 +166,9 @@ impl FromStr for Site {
         match text.split_once(':') {
             None if text == "app" => Ok(Site::App),
             Some(("core", n)) => n.parse().map(|n| Site::Core(CoreId(n))).map_err(|_| bad("the core is not a number")),
+            Some(("xdp" | "tc", name)) if name.contains(':') => {
+                Err(bad("a mode of the driver hook has no meaning here"))
+            }
             Some(("xdp", name)) if !name.is_empty() => Ok(Site::Xdp(name.into())),
             Some(("tc", name)) => match name.split_once('/') {
                 None if !name.is_empty() => Ok(Site::Tc(name.into(), Direction::Ingress)),
@@ -188,7 +201,7 @@ impl From<Site> for String {
     }
 }
 
-/// How a driver hook runs a program. Always asked for explicitly.
+/// How a driver hook runs a program: native where nothing else is asked for, and never another than that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum XdpMode {
@@ -198,6 +211,95 @@ pub enum XdpMode {
     Generic,
     /// On the NIC.
     Hardware,
+}
+
+impl XdpMode {
+    /// As users write it.
+    pub fn word(self) -> &'static str {
+        match self {
+            XdpMode::Native => "native",
+            XdpMode::Generic => "generic",
+            XdpMode::Hardware => "hardware",
+        }
+    }
+}
+
+impl fmt::Display for XdpMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+impl FromStr for XdpMode {
+    type Err = Fault;
+
+    fn from_str(text: &str) -> Result<Self, Fault> {
+        let all = [XdpMode::Native, XdpMode::Generic, XdpMode::Hardware];
+        let refused =
+            || Fault::new(format!("mode '{text}'"), "a driver hook has none", "write native, generic or hardware");
+        all.into_iter().find(|mode| mode.word() == text).ok_or_else(refused)
+    }
+}
+
+/// A site that is used, with the mode of a driver hook. Written as a [`Site`], a driver hook also as `xdp:IFACE:MODE`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct SiteInMode {
+    /// The site.
+    pub site: Site,
+    /// The mode that is asked for: only at a driver hook, where nothing asks for another it is native.
+    pub mode: Option<XdpMode>,
+}
+
+impl SiteInMode {
+    /// The mode in which its program runs; `None` where it is no driver hook.
+    pub fn runs_in(&self) -> Option<XdpMode> {
+        (self.site.kind() == SiteKind::Xdp).then(|| self.mode.unwrap_or(XdpMode::Native))
+    }
+}
+
+impl FromStr for SiteInMode {
+    type Err = Fault;
+
+    fn from_str(text: &str) -> Result<Self, Fault> {
+        let parts = text.rsplit_once(':');
+        let hook = parts.and_then(|(site, mode)| Some((site.parse::<Site>().ok()?, mode)));
+        match hook.filter(|(site, _)| site.kind() == SiteKind::Xdp) {
+            Some((site, mode)) => {
+                let mode = mode.parse().map_err(|fault: Fault| fault.within(format!("site '{text}'")))?;
+                Ok(SiteInMode { site, mode: Some(mode) })
+            }
+            None => Ok(SiteInMode { site: text.parse()?, mode: None }),
+        }
+    }
+}
+
+impl TryFrom<String> for SiteInMode {
+    type Error = Fault;
+    fn try_from(text: String) -> Result<Self, Fault> {
+        text.parse()
+    }
+}
+
+impl From<SiteInMode> for String {
+    fn from(site: SiteInMode) -> String {
+        site.to_string()
+    }
+}
+
+impl From<Site> for SiteInMode {
+    fn from(site: Site) -> SiteInMode {
+        SiteInMode { site, mode: None }
+    }
+}
+
+impl fmt::Display for SiteInMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.mode {
+            Some(mode) => f.pad(&format!("{}:{mode}", self.site)),
+            None => self.site.fmt(f),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -232,9 +334,37 @@ mod tests {
             "agent:a/app",
             "agent:a/xdp:",
             "agent:a/tc:eth0",
+            "xdp:eth0:native",
         ] {
             assert!(text.parse::<Site>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_mode_is_one_of_a_driver_hook() {
+        let mode = |text: &str| text.parse::<SiteInMode>().map(|of| (of.site.to_string(), of.mode));
+        for (text, site, is) in [
+            ("app", "app", None),
+            ("core:3", "core:3", None),
+            ("xdp:eth0", "xdp:eth0", None),
+            ("xdp:eth0:generic", "xdp:eth0", Some(XdpMode::Generic)),
+            ("xdp:native", "xdp:native", None),
+            ("agent:dpu:99/xdp:eth0:native", "agent:dpu:99/xdp:eth0", Some(XdpMode::Native)),
+            ("agent:dpu:99", "agent:dpu:99", None),
+        ] {
+            assert_eq!(mode(text).unwrap(), (site.to_owned(), is), "{text}");
+            assert_eq!(text.parse::<SiteInMode>().unwrap().to_string(), text);
+        }
+        let refused = mode("xdp:eth0:fast").unwrap_err().to_string();
+        assert!(refused.contains("'xdp:eth0:fast'") && refused.contains("native, generic or hardware"), "{refused}");
+        for text in ["core:3:native", "tc:eth0:native:", "app:native", "xdp:", "xdp:a:b:native"] {
+            assert!(mode(text).is_err(), "{text}");
+        }
+        let runs_in = |text: &str| text.parse::<SiteInMode>().unwrap().runs_in();
+        assert_eq!(
+            [runs_in("xdp:a"), runs_in("xdp:a:generic"), runs_in("app")],
+            [Some(XdpMode::Native), Some(XdpMode::Generic), None]
+        );
     }
 
     #[test]

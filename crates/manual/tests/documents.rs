@@ -189,7 +189,7 @@ fn a_command_that_is_not_there_is_found() {
         "`plimsoll help bench mpi`",
         "`plimsoll offcode plan APP.toml --explain`",
         "```\nplimsoll plan APP.toml --explain      # why\nplimsoll carried it: 2 ranks\n```",
-        "`plimsoll agent keys --name HOST`",
+        "`plimsoll agent keys --host HOST`",
     ] {
         assert_eq!(unknown(&commands, text), Vec::<String>::new(), "{text}");
     }

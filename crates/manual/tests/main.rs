@@ -9,6 +9,7 @@ mod sections;
 mod build;
 mod documents;
 mod features;
+mod grammar;
 mod links;
 mod package;
 mod recipes;

@@ -90,7 +90,7 @@ pub trait Context {
     }
 
     /// Opens a map of this offcode ([`MAPS`]), which takes its memory at once; [`crate::Map`] has it with types. The same name
-    /// and shape again is the same map. `plimsoll ps --map OFFCODE/NAME` shows what is in it, and where a state goes along
+    /// and shape again is the same map. `plimsoll ps --entries OFFCODE/NAME` shows what is in it, and where a state goes along
     /// its entries do: it is opened in `initialize`, and has them before `restore`.
     ///
     /// # Errors

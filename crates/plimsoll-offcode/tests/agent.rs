@@ -17,7 +17,7 @@ fn plimsoll(arguments: &[&str]) -> Output {
 }
 
 fn make_keys(folder: &Path) -> String {
-    let made = plimsoll(&["agent", "keys", "--directory", folder.to_str().unwrap(), "--name", "127.0.0.1"]);
+    let made = plimsoll(&["agent", "keys", "--directory", folder.to_str().unwrap(), "--host", "127.0.0.1"]);
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     String::from_utf8(made.stdout).unwrap()
 }
@@ -97,7 +97,7 @@ fn an_agent_on_a_core_serves() {
     let folder = tempfile::tempdir().unwrap();
     make_keys(folder.path());
     let core = linux::affinity::allowed().unwrap().last().unwrap().0.to_string();
-    let agent = Agent::start(folder.path(), &["--core", &core, "--limit", "clients=1"]);
+    let agent = Agent::start(folder.path(), &["--cores", &core, "--limit", "clients=1"]);
     let site = AgentSite::connect(&agent.address.to_string(), folder.path()).unwrap();
     let fault = AgentSite::connect(&agent.address.to_string(), folder.path()).map(drop).unwrap_err().to_string();
     assert!(fault.contains("1 clients are served already"), "{fault}");
@@ -117,7 +117,7 @@ fn what_cannot_be_is_said() {
     refused(&["agent", "--limit", "nonsense=1"], "there is no such limit");
     refused(&["agent", "--limit", "clients"], "NAME=NUMBER");
     refused(&["agent", "--listen", "here"], "not a numeric address");
-    refused(&["agent", "--core", "4000", "--keys", "/nonexistent"], "core 4000");
+    refused(&["agent", "--cores", "4000", "--keys", "/nonexistent"], "core 4000");
     let keys = folder.path().to_str().unwrap();
-    refused(&["agent", "keys", "--directory", keys, "--name", "../x"], "no DNS name and no address");
+    refused(&["agent", "keys", "--directory", keys, "--host", "../x"], "no DNS name and no address");
 }

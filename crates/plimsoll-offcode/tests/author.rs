@@ -275,7 +275,7 @@ fn an_agent_takes_a_library_whose_hash_it_was_given() {
     let Some(place) = Place::new() else { return };
     place.does(".", "plimsoll offcode new far --bodies native");
     let packaged =
-        place.does("far", "plimsoll offcode package && plimsoll agent keys --directory keys --name 127.0.0.1");
+        place.does("far", "plimsoll offcode package && plimsoll agent keys --directory keys --host 127.0.0.1");
     let hash = packaged.split("--native ").nth(1).unwrap().split_whitespace().next().unwrap();
     let file = |agent: &Agent| {
         let text = "name = \"far\"\ndepots = [\"depot\"]\nsites = [\"agent:127.0.0.1\"]\nduration = \"200 ms\"\n\n[[offcode]]\ncreate = \"far\"\n";

@@ -213,7 +213,7 @@ fn an_application_runs_is_listed_and_is_stopped() {
     assert_eq!(json[0]["offcodes"].as_array().unwrap().len(), 2, "{json}");
 
     let map =
-        |name: &str| output(&lab, &["ps", "--process", &up.process(), "--map", &format!("example.frames/{name}")]);
+        |name: &str| output(&lab, &["ps", "--process", &up.process(), "--entries", &format!("example.frames/{name}")]);
     assert!(text(&map("frames").stdout).starts_with("frames: "), "{:?}", map("frames"));
     assert_eq!(text(&map("LIMIT").stdout), "LIMIT: 0\n");
     assert!(text(&map("NONE").stderr).contains("LIMIT, frames"), "{:?}", map("NONE"));
@@ -275,7 +275,7 @@ impl Agent {
 
     fn with(lab: &Lab, keys: &Path, more: &[&str]) -> Agent {
         let host = lab.address(Host::B).to_string();
-        let made = output(lab, &["agent", "keys", "--directory", keys.to_str().unwrap(), "--name", &host]);
+        let made = output(lab, &["agent", "keys", "--directory", keys.to_str().unwrap(), "--host", &host]);
         assert!(made.status.success(), "{}", text(&made.stderr));
         let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll-offcode"));
         command.args(["agent", "--listen", &host, "--keys"]).arg(keys.join(&host)).args(more).stdin(Stdio::null());

@@ -177,7 +177,7 @@ fn interfaces_of_this_host_are_used_as_stated_and_refused_where_others_depend_on
         assert!(!done && page.is_empty() && log.contains(why) && log.contains("Next: "), "{why}: {page}{log}");
     };
     refused(far, "--gap 500us --duration 61s", "longer");
-    refused(far, "--rate 2Gbit --sizes 1500", "at most 1.00 Gbit/s");
+    refused(far, "--rate 2Gbit --frame-sizes 1500", "at most 1.00 Gbit/s");
     refused(far, "--duration 1s", "a flood");
     refused("02:00:00:00:00:03", "--gap 500us", "has 02:00:00:00:00:02");
     refused("ff:ff:ff:ff:ff:ff", "--gap 500us", "broadcast");
@@ -302,7 +302,7 @@ fn the_far_end_may_be_on_another_host_which_counts() {
     refused(&near, &format!("interface {}: the TCP connection with {}", far.site, lab.address(Host::A)));
     refused(&format!("--duration 1s {really}"), "a flood");
     refused(&format!("--gap 500us --duration 61s {really}"), "longer");
-    refused(&format!("--gap 500us --receiver generic {really}"), "--hooks");
+    refused(&format!("--gap 500us --receiver-mode generic {really}"), "--hooks");
     refused(&format!("--gap 500us --site app {really}"), "kernel's routes");
     drop(far);
     let without = Far::start(&lab, false);

@@ -115,7 +115,7 @@ pub fn table(rows: &Calibration, judgement: &Judgement, width: usize) -> String 
     }
     page += "\nWhere the papers contradict themselves\n";
     page += &judgement.contradictions.iter().map(|of| contradiction(of, width)).collect::<String>();
-    page + "\nplimsoll claims ID explains a row; --power and --open are pages of their own.\n"
+    page + "\nplimsoll claims ID explains a row; power and open are pages of their own.\n"
 }
 
 fn contradiction(of: &Contradiction, width: usize) -> String {

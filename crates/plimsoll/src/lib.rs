@@ -85,8 +85,7 @@ fn program() -> clap::Command {
     guide::told(offcodes::beside(command()))
 }
 
-/// `words` of a command line as they are read, the program's name first: `help X` is `X --help`, and `whatif DIR` is
-/// `whatif replay DIR`.
+/// `words` of a command line as they are read, the program's name first, such as `help X`, which is `X --help`.
 pub fn whole(words: Vec<OsString>) -> Vec<OsString> {
     spelling::whole(&command(), words)
 }
@@ -102,6 +101,9 @@ pub fn main() -> ExitCode {
     let words = spelling::whole(&program, std::env::args_os().collect());
     let parsed = program.try_get_matches_from_mut(&words);
     let matches = parsed.unwrap_or_else(|error| spelling::meant(&program, &words, error).exit());
+    if let Some(error) = spelling::misplaced(&program, &matches) {
+        error.exit();
+    }
     if matches.subcommand().is_none() {
         return match linux::output::page(&guide::first()) {
             Ok(()) => ExitCode::SUCCESS,

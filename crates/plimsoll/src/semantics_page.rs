@@ -63,7 +63,7 @@ pub fn explained(outcome: &Outcome, asked: whatif::claims::statement::Interval, 
         &format!(
             "Which of the papers' gains do the semantics explain? With {}, queue pairs make the work of a message {:.2} times as \
              much ({:.2} .. {:.2}) where it is sent and {:.2} times ({:.2} .. {:.2}) where it is received, host and card together. \
-             The two runs of paper 004 ask for {:.2} times (plimsoll claims --open): the semantics are {low:.0} to {high:.0} % of \
+             The two runs of paper 004 ask for {:.2} times (plimsoll claims open): the semantics are {low:.0} to {high:.0} % of \
              that, by logarithms, at most, since a card does part of the work; the rest is one engine for all cores of a node. \
              Paper 000's gains of offload (A15 to A17) they do not explain: they make offload dearer.",
             count::of(peers.into(), "peer"),

@@ -161,12 +161,12 @@ fn the_capability_of_all_nodes_is_one_map_and_a_node_without_answer_has_its_reas
     assert!(once > 0 && cores(&map.cores[..once]) == cores(&map.cores[once..]), "{out}");
     assert_eq!((map.silent.len(), map.silent[0].host.as_str()), (1, "gone"));
     assert!(map.silent[0].reason.contains("node gone is down"), "{}", map.silent[0].reason);
-    let (page, _) = texts(&machine(&["--hosts", "gone,here"]));
+    let (page, _) = texts(&machine(&["--nodes", "gone,here"]));
     assert!(page.lines().any(|line| line.starts_with("gone  not looked at: ") && line.contains("is down")), "{page}");
 
     let refused = texts(&machine(&["--of", "1"])).1;
     assert!(refused.contains("a number is that of a process of one host") && refused.contains("--here"), "{refused}");
-    let refused = texts(&machine(&["--hosts", "other"])).1;
+    let refused = texts(&machine(&["--nodes", "other"])).1;
     assert!(refused.contains("it is no node of Slurm job 17"), "{refused}");
     let alone: CapabilityMap = serde_json::from_str(&texts(&machine(&["--json", "--here"])).0).unwrap();
     assert_eq!((alone.cores.len(), alone.silent.len()), (once, 0));

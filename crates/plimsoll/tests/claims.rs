@@ -28,7 +28,7 @@ fn the_table_reads_as_it_did() {
 #[test]
 #[ignore = "make check"]
 fn other_pages_read_as_they_did() {
-    let pages = [("a16", "A16"), ("b1", "b1"), ("power", "--power"), ("open", "--open"), ("mappings", "--mappings")];
+    let pages = [("a16", "A16"), ("b1", "b1"), ("power", "power"), ("open", "open"), ("mappings", "mappings")];
     pages.iter().for_each(|(name, argument)| read_as_it_did(name, &[argument]));
 }
 

@@ -128,7 +128,7 @@ fn the_capability_of_cores_is_of_this_host_and_of_a_time_that_passes() {
     for (arguments, wanted) in [
         (&["capability", "--here", "--of", "plimsoll no such"][..], "it does not run here"),
         (&["capability", "--here", "--for", "0"], "it is not from 100ms to 24h"),
-        (&["capability", "--hosts", "n1"], "no job of a batch system"),
+        (&["capability", "--nodes", "n1"], "no job of a batch system"),
         (&["--of", "1"], "did you mean `plimsoll machine capability --of`?"),
         (&["--capability"], "did you mean `plimsoll machine capability`?"),
     ] {

@@ -101,7 +101,7 @@ fn run(command: &mut Command) -> (Option<i32>, String, String) {
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
-/// Packets that arrived over ports whose name starts so, from the file of `--report`.
+/// Packets that arrived over ports whose name starts so, from the file of `--json`.
 fn packets(report: &Path, port: &str) -> u64 {
     let report: Value = serde_json::from_str(&fs::read_to_string(report).unwrap()).unwrap();
     let endpoints = report["endpoints"].as_array().unwrap();
@@ -164,7 +164,7 @@ fn a_program_is_carried_and_the_summary_proves_it() {
     let Some(program) = program() else { return };
     let folder = TempDir::new().unwrap();
     let report = folder.path().join("report.json");
-    let mut command = plimsoll(&["-n", "2", "--report", report.to_str().unwrap(), "--"]);
+    let mut command = plimsoll(&["-n", "2", &format!("--json={}", report.display()), "--"]);
     let (code, said, summary) = run(command.arg(program));
     assert_eq!(code, Some(0), "{summary}");
     let mut lines: Vec<&str> = said.lines().map(|line| line.split(" on ").next().unwrap()).collect();
@@ -233,7 +233,7 @@ fn two_hosts_are_made_and_the_network_carries() {
     }
     let folder = TempDir::new().unwrap();
     let report = folder.path().join("report.json");
-    let mut command = plimsoll(&["-n", "3", "--lab", "--report", report.to_str().unwrap(), "--"]);
+    let mut command = plimsoll(&["-n", "3", "--lab", &format!("--json={}", report.display()), "--"]);
     let (code, said, summary) = run(command.arg(program));
     assert_eq!(code, Some(0), "{summary}");
     let on = |host: &str| said.lines().filter(|line| line.ends_with(&format!(" on {host}"))).count();

@@ -41,8 +41,9 @@ fn what_is_missing_has_a_next_step() {
 fn a_command_is_measured_and_its_exit_code_kept() {
     let folder = tempfile::tempdir().unwrap();
     let samples = folder.path().join("samples.csv");
+    let csv = format!("--csv={}", samples.display());
     let source = "command,every=0.05,name=meter,covers=node,band=out: echo 40 W";
-    let arguments = ["--idle", "0.3", "--json", "--from", source, "--csv", samples.to_str().unwrap()];
+    let arguments = ["--idle", "0.3", "--json", "--from", source, &csv];
     let run = power(&[&arguments[..], &["--", "sh", "-c", "sleep 0.5; exit 7"]].concat());
     assert_eq!(run.status.code(), Some(7), "{}", text(&run.stderr));
     let json: Value = serde_json::from_slice(&run.stdout).unwrap();

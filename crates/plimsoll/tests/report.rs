@@ -39,7 +39,7 @@ fn each_way_of_showing_a_profile_has_its_figures() {
     let paper = printed(report(&["--paper"], folder.path()));
     assert!(paper.contains("TABLE II") && paper.contains("Sendrecv 100.00%"), "{paper}");
     let tables = folder.path().join("tables");
-    let listed = printed(report(&["--csv", tables.to_str().unwrap()], folder.path()));
+    let listed = printed(report(&[&format!("--csv={}", tables.display())], folder.path()));
     assert!(listed.contains("matrix.csv"), "{listed}");
     let matrix = fs::read_to_string(tables.join("matrix.csv")).unwrap();
     assert!(matrix.contains("0,0,1,500,2048000,0,0") && matrix.contains("0,1,0,500,2048000,0,0"), "{matrix}");
@@ -78,7 +78,7 @@ fn damaged_tables_are_named_and_no_figures_are_made_of_them() {
     assert!(page.contains("left out: rank 0, ") && page.contains("1 of 2 ranks"), "{page}");
     assert!(!page.contains(|c: char| c.is_control() && c != '\n'), "{page:?}");
     damage(&files[1]);
-    for arguments in [&[][..], &["--json"], &["--paper"], &["--csv", "tables"]] {
+    for arguments in [&[][..], &["--json"], &["--paper"], &["--csv=tables"]] {
         let nothing = report(arguments, folder.path());
         let said = String::from_utf8(nothing.stderr).unwrap();
         assert_eq!((nothing.status.code(), nothing.stdout.len()), (Some(1), 0), "{arguments:?}: {said}");
@@ -94,7 +94,7 @@ fn what_cannot_be_written_is_no_matter_of_space_unless_the_disk_is_full() {
     fs::write(&file, "").unwrap();
     let below = file.join("tables");
     for place in ["/proc/tables", below.to_str().unwrap()] {
-        let output = report(&["--csv", place], folder.path());
+        let output = report(&[&format!("--csv={place}")], folder.path());
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && said.contains("--csv"), "{said}");
         assert!(!said.contains("space"), "{said}");

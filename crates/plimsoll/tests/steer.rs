@@ -212,7 +212,7 @@ fn what_cannot_be_is_refused_with_its_next_step() {
         (&["no-such0", "--receive", "0", "--", "true"], "interface no-such0: "),
         (&["no-such0"], "interface no-such0: "),
         (&["lo", "--receive", "50000", "--", "true"], "core 50000: "),
-        (&["lo", "--receive", "x", "--", "true"], "not a list of cores"),
+        (&["lo", "--receive", "x", "--", "true"], "it is no list of cores"),
         (&["lo", "--receive", "0", "--by", "magic", "--", "true"], "there is no such means"),
     ] {
         let output = plimsoll(arguments).output().unwrap();

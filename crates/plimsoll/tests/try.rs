@@ -191,13 +191,13 @@ fn pages_are_numbered_and_earlier_trials_are_shown_again() {
     let entries = list.lines().filter(|line| line.ends_with("Keep A: it is the best.")).count();
     assert!(code == 0 && entries == 2 && list.contains("\n   B  echo took 2\n"), "{list}");
     let answer = |said: &str| said.split("Page: ").next().unwrap_or_default().to_owned();
-    for (number, given) in [(&["--show", "1"][..], &answers[0]), (&["--show"], &answers[1])] {
+    for (number, given) in [(&["--show", "--trial", "1"][..], &answers[0]), (&["--show"], &answers[1])] {
         let (code, said, errors) = attempt(place.path(), number);
         assert_eq!((code, said), (0, answer(given)), "with no page, which none asks for: {errors}");
     }
-    let (_, said, _) = attempt(place.path(), &["--show", "1", "--html", "try.html"]);
+    let (_, said, _) = attempt(place.path(), &["--show", "--trial", "1", "--html", "try.html"]);
     assert!(page(&said).ends_with("/try.html"), "the page of this trial: {said}");
-    let (code, _, errors) = attempt(place.path(), &["--show", "9"]);
+    let (code, _, errors) = attempt(place.path(), &["--show", "--trial", "9"]);
     assert!(code == 1 && errors.contains("it holds no trial 9. Next: see which it holds"), "{errors}");
 }
 

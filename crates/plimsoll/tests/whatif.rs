@@ -179,7 +179,7 @@ fn a_recorded_program_comes_back() {
     let (code, said, _) = plimsoll(place, &["whatif", "against", "run", "run", "--carried", "tcp"]);
     assert!(code == 0 && said.contains("Predicted") && said.contains("carried by tcp"), "{said}");
     // The same run as one at half the clock: nothing of its computing followed that.
-    let (code, said, errors) = plimsoll(place, &["whatif", "run", "--clock", "0.8", "--at", "0.5=run"]);
+    let (code, said, errors) = plimsoll(place, &["whatif", "run", "--clock", "0.8", "--recorded-at", "0.5=run"]);
     assert!(code == 0 && said.contains("of the computing 0 % follow the clock (0 .. 0 %)"), "{said} {errors}");
     let (code, said, _) = plimsoll(place, &["whatif", "run", "--best", "1"]);
     assert!(code == 0 && said.contains(&format!("plimsoll try -- mpirun -n 2 {program} -- plimsoll mpirun")), "{said}");
@@ -204,7 +204,7 @@ fn a_recorded_program_comes_back() {
     assert_eq!(asked(&["--buffer", "1GiB"])["time"]["high"], 1.0, "all finds room");
     let held = asked(&["--buffer", "16", "--recorded-buffer", "64"]);
     assert!(held["what"] == "buffer of 16 B" && held["time"]["low"].as_f64().unwrap() > 0.0, "{held}");
-    let slower = asked(&["--capability", "0=0.5,1=0.5"]);
+    let slower = asked(&["--rank-capability", "0=0.5,1=0.5"]);
     // However much of the time a crowded machine has the ranks wait.
     assert!(slower["time"]["low"].as_f64().unwrap() > 1.0, "{slower}");
     let refused = |words: &[&str], expected: &str| {
@@ -394,7 +394,7 @@ fn a_recording_on_other_hosts_is_predicted_by_its_mapping() {
             assert!(times["low"].as_f64() > Some(0.0) && times["high"].as_f64() >= times["low"].as_f64(), "{said}");
         }
     }
-    let (code, said, _) = plimsoll(place, &["whatif", "against", "two", "one", "--capability", "1=0.5"]);
+    let (code, said, _) = plimsoll(place, &["whatif", "against", "two", "one", "--rank-capability", "1=0.5"]);
     assert!(code == 0 && said.contains("Mapped          ") && said.contains("computing too as in one"), "{said}");
     let (code, _, errors) = plimsoll(place, &["whatif", "against", "two", "one", "--map", "0,1"]);
     assert!(code != 0 && errors.contains("its ranks were at 0/1, and not at 0,1"), "{errors}");
@@ -421,8 +421,8 @@ fn what_cannot_be_asked_is_refused() {
     refused(&["run", "--clock", "0"], &["factor '0'", "write it like 0.8"]);
     refused(&["run", "--buffer", "0"], &["buffer 0", "unlimited"]);
     refused(&["run", "--map", "0;1"], &["mapping '0;1'", "0-3/4-7"]);
-    refused(&["run", "--capability", "2"], &["capability '2'", "2=0.8"]);
-    refused(&["run", "--clock", "0.8", "--at", "run"], &["recording 'run'", "0.7=DIR"]);
+    refused(&["run", "--rank-capability", "2"], &["capability '2'", "2=0.8"]);
+    refused(&["run", "--clock", "0.8", "--recorded-at", "run"], &["recording 'run'", "0.7=DIR"]);
     refused(&["run", "--latency", "5"], &["change '5'", "+2us"]);
 }
 

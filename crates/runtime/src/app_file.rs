@@ -47,7 +47,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use machine::{Bytes, Fault, Result, Site, XdpMode};
+use machine::{Bytes, Fault, Result, Site, SiteInMode};
 use offcode::manifest::VersionReq;
 use offcode::{Attributes, Specification};
 
@@ -82,14 +82,7 @@ pub enum Sites {
     /// `app`, every core that this process may use, and the agents of the file. A driver hook has to be named, since a
     /// program there decides about the traffic of an interface that others may need.
     All,
-    Named(Vec<Chosen>),
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Chosen {
-    pub site: Site,
-    /// The mode at a driver hook, and only there.
-    pub mode: Option<XdpMode>,
+    Named(Vec<SiteInMode>),
 }
 
 /// An offcode that the application requires directly.
@@ -185,11 +178,11 @@ impl AppFile {
             );
         };
         let creation = self.entry(wanted).map_err(|fault| fault.within(format!("place '{text}'")))?;
-        let chosen = Chosen::read(at)?;
+        let chosen: SiteInMode = at.parse()?;
         self.offcodes[creation].pin = Some(chosen.site.clone());
         match &mut self.sites {
             Sites::Named(sites) => match sites.iter().find(|one| one.site == chosen.site) {
-                Some(one) if one.mode != chosen.mode => {
+                Some(one) if chosen.mode.is_some() && one.runs_in() != chosen.mode => {
                     return refuse("the file names this hook in another mode".into(), "change one of the two");
                 }
                 Some(_) => {}

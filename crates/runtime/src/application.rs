@@ -8,7 +8,7 @@ use attach::control::Running;
 use linux::contention::Excluded;
 use linux::doorbell::Sleep;
 use linux::xdp::SharedWords;
-use machine::{Costs, Fault, Result, Site, SiteKind};
+use machine::{Costs, Fault, Result, Site, SiteInMode, SiteKind};
 use offcode::channel::Content;
 use offcode::{Activity, Call, Channel, Guid, Specification};
 use serde::{Deserialize, Serialize};
@@ -146,6 +146,19 @@ impl Runtime {
         self.beside.extend(beside.map(|beside| (at, beside)));
         self.sites.push(driver);
         Ok((at, notes))
+    }
+
+    /// # Errors
+    /// The driver hook is open here in another mode.
+    pub(crate) fn check_mode(&self, wanted: &SiteInMode) -> Result<()> {
+        let open = self.sites.iter().find(|driver| *driver.site() == wanted.site).and_then(|open| open.ground().mode);
+        match open.zip(wanted.mode).filter(|(open, wanted)| open != wanted) {
+            Some((open, _)) => {
+                let cause = format!("this driver hook runs in mode {open}");
+                Err(Fault::new(wanted.to_string(), cause, format!("name it as {}:{open}", wanted.site)))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Closes the sites from number `first` on, unless an offcode is at one of them.

@@ -132,7 +132,8 @@ impl Control {
                     runtime.named(&wanted).and_then(|found| runtime.stop(found)).map(|()| Answer::Done)
                 }
                 Request::Migrate { offcode, site } => {
-                    runtime.named(&offcode).and_then(|found| runtime.migrate(found, &site)).map(Answer::Moved)
+                    let found = runtime.named(&offcode).and_then(|found| runtime.check_mode(&site).map(|()| found));
+                    found.and_then(|found| runtime.migrate(found, &site.site)).map(Answer::Moved)
                 }
                 Request::Upgrade { offcode, depot } => runtime
                     .named(&offcode)

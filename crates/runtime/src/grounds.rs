@@ -4,11 +4,11 @@ use linux::xdp::Point;
 use machine::choice::Choice;
 use machine::interface::{Interface, Xdp};
 use machine::site::Direction;
-use machine::{CoreId, Fault, Machine, Result, Site, SiteKind, XdpMode};
+use machine::{CoreId, Fault, Machine, Result, Site, SiteInMode, SiteKind, XdpMode};
 use placement::layout::Load;
 
 use crate::agent::Survey;
-use crate::app_file::{AppFile, Chosen, Sites};
+use crate::app_file::{AppFile, Sites};
 use crate::assembly;
 use crate::layout::Ground;
 
@@ -23,14 +23,14 @@ pub fn survey(app: &AppFile, machine: &Machine, usable: &[CoreId]) -> Vec<Ground
             let cores = choice.for_polling(machine.network_node()).into_iter().map(Site::Core);
             let agents = app.agents.keys().map(|host| Site::Agent(host.clone()));
             let all = std::iter::once(Site::App).chain(cores).chain(agents);
-            all.map(|site| Chosen { site, mode: None }).collect()
+            all.map(SiteInMode::from).collect()
         }
     };
     let mut grounds = vec![Ground { cores: Some(usable.to_vec()), ..Ground::of(Site::App) }];
     if !chosen.iter().any(|chosen| chosen.site == Site::App) {
         grounds[0].closed = Some("the application file does not name app among its sites".to_owned());
     }
-    for Chosen { site, mode } in chosen.into_iter().filter(|chosen| chosen.site != Site::App) {
+    for SiteInMode { site, mode } in chosen.into_iter().filter(|chosen| chosen.site != Site::App) {
         let closed = match (&site, mode) {
             (Site::Core(core), _) => core_closed(*core, usable),
             (Site::Xdp(interface), mode) => hook_closed(interface, mode.unwrap_or(XdpMode::Native), machine),

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use machine::{Bytes, CoreId, Site, XdpMode};
+use machine::{Bytes, CoreId, Site, SiteInMode, XdpMode};
 use offcode::channel::{Cast, Content, Delivery};
-use runtime::app_file::{AppFile, Capacity, Chosen, Party, Sites};
+use runtime::app_file::{AppFile, Capacity, Party, Sites};
 use runtime::objective::Objective;
 
 const EXAMPLE: &str = r#"name = "packets"
@@ -52,7 +52,7 @@ fn a_file_says_what_to_create_and_where() {
     let app = parse(EXAMPLE).unwrap();
     assert_eq!(app.name, "packets");
     assert_eq!(app.depots, [PathBuf::from("apps/depot"), PathBuf::from("/srv/depot")]);
-    let chosen = |site, mode| Chosen { site, mode };
+    let chosen = |site, mode| SiteInMode { site, mode };
     let sites = vec![
         chosen(Site::App, None),
         chosen(Site::Core(CoreId(1)), None),
@@ -139,7 +139,7 @@ fn each_mistake_is_explained_with_its_place() {
         ("no sites", "[\"app\", \"core:1\", \"xdp:veth0:native\", \"agent:dpu-1\"]", "[]"),
         ("a word for sites", "[\"app\", \"core:1\", \"xdp:veth0:native\", \"agent:dpu-1\"]", "\"every\""),
         ("a site that is none", "\"core:1\"", "\"gpu:1\""),
-        ("a driver hook without its mode", "xdp:veth0:native", "xdp:veth0"),
+        ("a driver hook in no mode", "xdp:veth0:native", "xdp:veth0:fast"),
         ("a site twice", "\"app\", \"core:1\"", "\"core:1\", \"core:1\""),
         ("an agent without its address", "agent:dpu-1", "agent:dpu-2"),
         ("a bad address", "192.0.2.7:7117", "192.0.2.7"),
@@ -156,12 +156,12 @@ fn each_mistake_is_explained_with_its_place() {
         ("a channel to itself", "from = \"application\"", "from = \"example.filter\""),
         ("buffers that are no power of two", "buffers = 128", "buffers = 100"),
         ("a size that is none", "2 KiB", "2 pages"),
-        ("a duration without its unit", "10 s", "10"),
+        ("a duration that is none", "10 s", "10 ticks"),
         ("a count of nothing", "count = 1000000", "count = 0"),
         ("an objective that is none", "count = 1000000", "objective = \"speed\""),
         ("an objective about another host", "count = 1000000", "objective = \"spare=agent:dpu-1\""),
         ("an agent's site that is no core and no driver hook", "agent:dpu-1", "agent:dpu-1/gpu:0"),
-        ("an agent's driver hook without a mode", "agent:dpu-1", "agent:dpu-1/xdp:eth0"),
+        ("an agent's driver hook in no mode", "agent:dpu-1", "agent:dpu-1/xdp:eth0:fast"),
         ("a load below nothing", "load = 0.8", "load = -0.8"),
         ("the capacity of another site", "capacities.\"core:1\"", "capacities.\"core:2\""),
     ];

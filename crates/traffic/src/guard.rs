@@ -1,10 +1,10 @@
 //! What keeps a stream between interfaces of hosts that others use from doing harm: all of it is decided before a frame
 //! leaves.
 
-use machine::{Fault, Nanoseconds, Result};
+use machine::{BitsPerSecond, Fault, Nanoseconds, Result};
 
 use crate::frame::MacAddress;
-use crate::profile::{BitsPerSecond, Profile, WIRE_OVERHEAD};
+use crate::profile::{Profile, WIRE_OVERHEAD};
 use crate::schedule::Schedule;
 
 /// The most of the link's speed that a stream may take unless its user states a rate.

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use machine::{Fault, Nanoseconds, Result};
+use machine::quantity::multiple;
+use machine::{BitsPerSecond, Fault, Nanoseconds, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::capture::Capture;
@@ -15,11 +16,6 @@ use crate::frame::Flow;
 pub const SHORTEST: u16 = 60;
 /// What a frame takes on the wire beyond its own bytes: preamble and start 8, check sequence 4, gap 12.
 pub const WIRE_OVERHEAD: u64 = 24;
-
-/// Bits a second.
-#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct BitsPerSecond(pub f64);
 
 /// How fast.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -203,44 +199,17 @@ pub(crate) fn refuse(subject: &str, cause: impl Into<String>, next: impl Into<St
     Fault::new(format!("traffic profile: {subject}"), cause, next)
 }
 
-/// A number with a decimal multiple and one of these units, which may be left out.
-fn decimal(text: &str, units: &[&str]) -> Option<f64> {
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(text.len());
-    let number: f64 = text[..digits].replace('_', "").parse().ok()?;
-    let suffix = text[digits..].trim();
-    let matches = |rest: &str| rest.is_empty() || units.iter().any(|unit| rest.eq_ignore_ascii_case(unit));
-    let multiple = match suffix.chars().next() {
-        _ if matches(suffix) => return Some(number),
-        Some('k' | 'K') => 1e3,
-        Some('m' | 'M') => 1e6,
-        Some('g' | 'G') => 1e9,
-        _ => return None,
-    };
-    matches(&suffix[1..]).then_some(number * multiple)
-}
-
-const BIT_UNITS: &[&str] = &["bit", "bit/s", "bps"];
-const PACKET_UNITS: &[&str] = &["pps", "packets/s"];
-
-impl FromStr for BitsPerSecond {
-    type Err = Fault;
-    fn from_str(text: &str) -> Result<Self> {
-        decimal(text, BIT_UNITS)
-            .map(BitsPerSecond)
-            .ok_or_else(|| Fault::new(format!("'{text}'"), "it is no speed", "write it like 100Mbit or 10G"))
-    }
-}
-
 impl FromStr for Rate {
     type Err = Fault;
 
     /// `30kpps`, `1.5Mpps`, `100Mbit`; the unit says which.
     fn from_str(text: &str) -> Result<Self> {
-        let ends = |units: &[&str]| units.iter().any(|unit| text.to_ascii_lowercase().ends_with(unit));
-        let rate = match () {
-            () if ends(PACKET_UNITS) => decimal(text, PACKET_UNITS).map(Rate::Packets),
-            () if ends(BIT_UNITS) => decimal(text, BIT_UNITS).map(|bits| Rate::Bits(BitsPerSecond(bits))),
-            () => None,
+        let lower = text.to_ascii_lowercase();
+        let packets = ["pps", "packets/s"].iter().find_map(|unit| lower.strip_suffix(unit));
+        let rate = match packets {
+            Some(number) => multiple(number).map(Rate::Packets),
+            None if lower.contains('b') => text.parse().map(Rate::Bits).ok(),
+            None => None,
         };
         rate.ok_or_else(|| {
             Fault::new(format!("rate '{text}'"), "it is no rate", "write it like 30kpps, 1.5Mpps or 100Mbit")
@@ -274,18 +243,6 @@ impl FromStr for Sizes {
             [(size, _)] => Ok(Sizes::Fixed(*size)),
             several => Ok(Sizes::Mix(several.to_vec())),
         }
-    }
-}
-
-impl fmt::Display for BitsPerSecond {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = match self.0 {
-            b if b >= 1e9 => format!("{:.2} Gbit/s", b / 1e9),
-            b if b >= 1e6 => format!("{:.1} Mbit/s", b / 1e6),
-            b if b >= 1e3 => format!("{:.1} kbit/s", b / 1e3),
-            b => format!("{b:.1} bit/s"),
-        };
-        f.pad(&text)
     }
 }
 

@@ -3,11 +3,11 @@
 use std::fmt::Write;
 
 use machine::count::{self, grouped};
-use machine::{Nanoseconds, Reading};
+use machine::{BitsPerSecond, Nanoseconds, Reading};
 use serde::Serialize;
 
 use crate::control::Progress;
-use crate::profile::{BitsPerSecond, Profile, Rate};
+use crate::profile::{Profile, Rate};
 use crate::receiver::{Arrivals, BANDS, Gaps};
 use crate::schedule::{LATE, Schedule};
 

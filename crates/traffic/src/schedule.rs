@@ -1,10 +1,10 @@
 //! A profile as a table of sizes and gaps, the same for every body and every run with the same seed.
 
-use machine::{Nanoseconds, Result};
+use machine::{BitsPerSecond, Nanoseconds, Result};
 
 use crate::capture::Capture;
 use crate::control::{Asked, Entry, Pacing, TABLE_ENTRIES};
-use crate::profile::{BitsPerSecond, Profile, Rate, Sizes, Timing, refuse};
+use crate::profile::{Profile, Rate, Sizes, Timing, refuse};
 
 /// Gaps of a table whose only purpose is to carry parts of a nanosecond over.
 const FRACTIONS: usize = 1000;

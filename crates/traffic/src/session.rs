@@ -8,7 +8,7 @@ use linux::accounting::BusyMeter;
 use linux::contention::Excluded;
 use linux::shield::Wanted as Protection;
 use linux::{affinity, clock};
-use machine::{CoreId, Fault, Nanoseconds, Reading, Result, Site, SiteKind, XdpMode, count};
+use machine::{BitsPerSecond, CoreId, Fault, Nanoseconds, Reading, Result, Site, SiteKind, XdpMode, count};
 use offcode::registry::Constructor;
 use ports::afxdp;
 use runtime::catalogue::Linked;
@@ -24,7 +24,7 @@ use crate::body::{FrameSender, OpenFrames, OpenSocket, SocketSender, Transmit, W
 use crate::control::{ControlBlock, Progress, State};
 use crate::hog::Hog;
 use crate::offcodes::{self, SenderProxy};
-use crate::profile::{BitsPerSecond, Profile};
+use crate::profile::Profile;
 use crate::receiver::{Arrivals, Expected};
 use crate::report::{Body, CoreLoad, Cores, Report};
 use crate::schedule::Schedule;

@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use linux::interface_usage::InterfaceUsage;
 use linux::lab::{Host, Lab};
-use machine::{Result, XdpMode};
+use machine::{BitsPerSecond, Result, XdpMode};
 use runtime::site::SiteDriver;
 use runtime::site::agent::Connection;
 use runtime::site::xdp::XdpSite;
 
 use crate::guard::End;
-use crate::profile::BitsPerSecond;
 
 /// Two ends, each in a network namespace of its own, in this process's, or on a host of its own.
 #[derive(Clone)]

@@ -243,7 +243,7 @@ static inline const uint8_t *offcode_words(const struct offcode_record *event, c
         } entries[most];                                                                                       \
     } name
 
-/* Tells the host where such a map is, once: `plimsoll ps --map` shows it from then on. */
+/* Tells the host where such a map is, once: `plimsoll ps --entries` shows it from then on. */
 #define offcode_open_map(map)                                                                                  \
     offcode_say_map(#map, &map, sizeof(map).entries / sizeof(map).entries[0], sizeof(map).entries[0].key,      \
                     sizeof(map).entries[0].value)

@@ -25,7 +25,7 @@ impl Attachment {
     /// Attaches, reads back what is in force, and compares. A fault where another program is there, where the driver does
     /// not have `mode`, or where what is in force is not what was asked for.
     pub fn new(program: &Program, interface: &Interface, mode: XdpMode) -> Result<Attachment> {
-        let subject = || format!("program {} at interface {}, {} mode", program.name(), interface.name(), word(mode));
+        let subject = || format!("program {} at interface {}, {} mode", program.name(), interface.name(), mode);
         if program.kind() != ProgramKind::Xdp {
             return Err(Fault::new(subject(), "it is no program for frames", "name one of SEC(\"xdp\")"));
         }
@@ -82,7 +82,7 @@ impl Attachment {
                 found.iter().map(in_words).collect::<Vec<_>>().join(" and ")
             ),
         };
-        let subject = format!("program {} at interface {}, {} mode", self.program, interface.name(), word(self.mode));
+        let subject = format!("program {} at interface {}, {} mode", self.program, interface.name(), self.mode);
         Err(Fault::new(subject, cause, "see who else attaches programs there: `ip link show`"))
     }
 }
@@ -97,17 +97,9 @@ impl Drop for Attachment {
     }
 }
 
-pub fn word(mode: XdpMode) -> &'static str {
-    match mode {
-        XdpMode::Native => "native",
-        XdpMode::Generic => "generic",
-        XdpMode::Hardware => "hardware",
-    }
-}
-
 fn in_words(attached: &Attached) -> String {
     let name = attached.name.as_deref().unwrap_or("of unknown name");
-    format!("program {} ({name}) in {} mode", attached.id, word(attached.mode))
+    format!("program {} ({name}) in {} mode", attached.id, attached.mode)
 }
 
 /// A fault, naming it, where a program is attached already.

@@ -28,7 +28,7 @@ mod typed;
 
 use std::io;
 
-pub use attachment::{Attachment, word};
+pub use attachment::Attachment;
 pub use chain::{Chain, Counts, Proof, Stage, TIMED_OF, counted, link};
 pub use dump::Dump;
 pub use interface::{Attached, Interface};

@@ -5,7 +5,6 @@ use std::fmt;
 use machine::XdpMode;
 use machine::site::Direction;
 
-use super::attachment::word;
 use super::program::ProgramKind;
 
 /// Where the programs of a [`super::Chain`] run.
@@ -20,7 +19,7 @@ pub enum Point {
 impl fmt::Display for Point {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Point::Xdp(mode) => write!(f, "{} mode", word(*mode)),
+            Point::Xdp(mode) => write!(f, "{} mode", mode),
             Point::Tc(direction) => write!(f, "tc {direction}"),
         }
     }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
 
-use machine::{CoreId, Fault, Machine, Result, Site, Source, XdpMode, count};
+use machine::{CoreId, Cores, Fault, Machine, Result, Site, SiteInMode, Source, XdpMode, count};
 use offcode::Registry;
 use offcode::manifest::Digest;
 use runtime::agent::{Agent, DEFAULT_PORT, Limits, Options, keys, sparing};
@@ -33,15 +33,15 @@ pub struct Arguments {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = address)]
     listen: SocketAddr,
     /// Folder that `plimsoll agent keys` made for this host [default: `agent` in the user's folder of keys]
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "DIR")]
     keys: Option<PathBuf>,
     /// Cores that run the offcodes, polling all the time, the first as agent:HOST and each as agent:HOST/core:N; without
     /// them they run in a thread that sleeps when idle
-    #[arg(long, alias = "core", value_name = "CORE", value_delimiter = ',')]
-    cores: Vec<u32>,
+    #[arg(long, value_name = "CORES")]
+    cores: Option<Cores>,
     /// Driver hooks that clients may use, each as agent:HOST/xdp:IFACE: whoever has a certificate then decides about all
     /// frames that arrive there, one client at a time. Mode native where none is said
-    #[arg(long, alias = "hook", value_name = "IFACE[:native|generic]", value_delimiter = ',', value_parser = hook)]
+    #[arg(long, value_name = "IFACE[:native|generic]", value_delimiter = ',', value_parser = hook)]
     hooks: Vec<(String, XdpMode)>,
     /// Bound to change, as NAME=NUMBER; may be repeated
     #[arg(long, value_name = "NAME=NUMBER", value_parser = limit, long_help = limits())]
@@ -64,11 +64,11 @@ enum Action {
 #[derive(clap::Args)]
 struct Keys {
     /// Folder to write to [default: `plimsoll` in the user's configuration folder]
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
     /// Name or address by which clients will reach a host that runs an agent; may be repeated
     #[arg(long, value_name = "HOST")]
-    name: Vec<String>,
+    host: Vec<String>,
 }
 
 fn address(text: &str) -> Result<SocketAddr> {
@@ -90,15 +90,13 @@ fn hook(text: &str) -> Result<(String, XdpMode)> {
             "write IFACE, IFACE:native or IFACE:generic, such as eth1:generic",
         ))
     };
-    let (interface, mode) = match text.split_once(':') {
-        None | Some((_, "native")) => (text.trim_end_matches(":native"), XdpMode::Native),
-        Some((interface, "generic")) => (interface, XdpMode::Generic),
-        Some(_) => return bad("an agent offers hooks in the modes native and generic"),
-    };
-    if interface.is_empty() {
-        return bad("it names no interface");
+    match format!("xdp:{text}").parse::<SiteInMode>() {
+        Ok(hook) if hook.mode == Some(XdpMode::Hardware) => {
+            bad("an agent offers hooks in the modes native and generic")
+        }
+        Ok(SiteInMode { site: Site::Xdp(interface), mode }) => Ok((interface, mode.unwrap_or(XdpMode::Native))),
+        _ => bad("it names no interface, or another mode than native and generic"),
     }
-    Ok((interface.to_owned(), mode))
 }
 
 fn limit(text: &str) -> Result<(String, u64)> {
@@ -127,7 +125,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
 
 fn make_keys(arguments: &Keys) -> Result<ExitCode> {
     let directory = arguments.directory.clone().map_or_else(keys::default_directory, Ok)?;
-    for made in keys::make(&directory, &arguments.name)? {
+    for made in keys::make(&directory, &arguments.host)? {
         let how = if made.renewed { "renewed" } else { "made" };
         print(&format!("{}: {how} for {}, good until {}\n", made.directory.display(), made.for_whom, made.until))?;
     }
@@ -150,11 +148,12 @@ fn serve(arguments: &Arguments) -> Result<ExitCode> {
     // What keeps this thread off the offcodes' core lives as long as the agent.
     let mut sites: Vec<Box<dyn SiteDriver>> = Vec::new();
     let mut excluded = Vec::new();
-    for (n, &core) in arguments.cores.iter().enumerate() {
-        if arguments.cores[..n].contains(&core) {
-            return Err(Fault::new(format!("core {core}"), "it is named twice", "name each core once"));
+    let cores = arguments.cores.as_ref().map_or(&[][..], |cores| &cores.0);
+    for (n, &core) in cores.iter().enumerate() {
+        if cores[..n].contains(&core) {
+            return Err(Fault::new(core.to_string(), "it is named twice", "name each core once"));
         }
-        let (site, off) = CoreSite::open(CoreId(core), origin, offcodes.clone())?;
+        let (site, off) = CoreSite::open(core, origin, offcodes.clone())?;
         for note in &site.placed().notes {
             log(note);
         }
@@ -180,7 +179,7 @@ fn serve(arguments: &Arguments) -> Result<ExitCode> {
     linux::shortage::raise_descriptor_limit();
     let options = Options { listen: arguments.listen, keys, limits };
     let agent = Agent::bind(&options, built_in(), sites, move |line| log(line))?;
-    let cores: Vec<String> = arguments.cores.iter().map(|core| CoreId(*core).to_string()).collect();
+    let cores: Vec<String> = cores.iter().map(CoreId::to_string).collect();
     let whereabouts = if cores.is_empty() { "in its own thread".into() } else { format!("on {}", cores.join(", ")) };
     let hooks: Vec<&str> = arguments.hooks.iter().map(|(interface, _)| interface.as_str()).collect();
     let hooks =

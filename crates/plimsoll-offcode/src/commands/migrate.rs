@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use attach::control;
 use attach::moved::Moved;
-use machine::{Result, Site};
+use machine::{Result, SiteInMode};
 
 use super::stop::runtime_of;
 use linux::output;
@@ -18,9 +18,9 @@ pub struct Arguments {
     /// An instance's name, or a package's name or GUID of which there is one
     #[arg(value_name = "INSTANCE")]
     offcode: String,
-    /// app, core:N, xdp:IFACE, tc:IFACE or agent:HOST
+    /// app, core:N, xdp:IFACE[:MODE], tc:IFACE or agent:HOST
     #[arg(value_name = "SITE")]
-    site: Site,
+    site: SiteInMode,
     /// Process of the runtime; needed only where several runtimes run
     #[arg(long, value_name = "PID")]
     process: Option<u32>,

@@ -20,7 +20,7 @@ use runtime::{Catalogue, costs, grounds};
 use serde::Serialize;
 
 use super::expected;
-use linux::output;
+use linux::output::{self, Destination};
 
 /// Says where the offcodes of an application would go, and why; creates nothing
 ///
@@ -38,12 +38,12 @@ pub struct Arguments {
     /// Prove that no assignment is cheaper, or state by how much one could be at most
     #[arg(long)]
     prove: bool,
-    /// Time to look for the proof
-    #[arg(long, value_name = "TIME", default_value = "10s", requires = "prove", value_parser = limit)]
-    limit: Nanoseconds,
-    /// Print layout, prices, plan and proof as JSON
-    #[arg(long, conflicts_with = "explain")]
-    json: bool,
+    /// Most time to look for the proof
+    #[arg(long, value_name = "TIME", default_value = "10s", requires = "prove", value_parser = budget)]
+    budget: Nanoseconds,
+    /// Print layout, prices, plan and proof as JSON, or write them to FILE
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = Destination::STDOUT, conflicts_with = "explain")]
+    json: Option<Destination>,
     /// Take costs from a model, not from what is kept of this machine and of earlier runs
     #[arg(long)]
     modelled: bool,
@@ -99,7 +99,7 @@ fn prices(grounds: &[Ground], costs: &Costs) -> Vec<Price> {
     pairs.map(price).collect()
 }
 
-fn limit(text: &str) -> Result<Nanoseconds> {
+fn budget(text: &str) -> Result<Nanoseconds> {
     Nanoseconds::within(text, Nanoseconds::of_seconds(1), Nanoseconds::of_seconds(86_400))
 }
 
@@ -133,7 +133,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     };
     let Draft { closure, laid } = at(&costs)?;
     let layout = &laid.layout;
-    let solved = solve(layout, arguments.prove.then(|| arguments.limit.duration()));
+    let solved = solve(layout, arguments.prove.then(|| arguments.budget.duration()));
     let (plan, proof, clash) = match &solved {
         Ok((plan, proof)) => (Some(plan), proof.as_ref(), None),
         Err(Unsolved::Clash(clash)) => (None, None, Some(clash)),
@@ -145,22 +145,23 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         Some(plan) => corners(plan, layout, |corner| Ok(at(&costs.clone().at(corner))?.laid.layout))?,
         None => Vec::new(),
     };
-    if arguments.json {
+    let as_json = arguments.json == Some(Destination::Stdout);
+    if let Some(to) = &arguments.json {
         let (application, works, rates) = (app.name.as_str(), laid.works.as_slice(), laid.rates.as_slice());
         let (prices, otherwise) = (prices.as_slice(), otherwise.as_slice());
         let page = Page { application, objective, works, rates, layout, prices, plan, proof, clash, otherwise };
         let text = serde_json::to_string_pretty(&page).map_err(|error| Fault::because("plan", error, "report this"))?;
-        output::print(&format!("{text}\n"))?;
+        to.write(&format!("{text}\n"))?;
     }
     let Some(plan) = plan else {
-        if let Some(clash) = clash.filter(|_| !arguments.json) {
+        if let Some(clash) = clash.filter(|_| !as_json) {
             eprintln!("plimsoll: {clash}");
         }
         return Ok(ExitCode::FAILURE);
     };
     if arguments.dot {
         output::print(&plan.dot(layout))?;
-    } else if !arguments.json {
+    } else if !as_json {
         let mut page = format!("application {}, objective {objective}\n", app.name);
         let judged = judged(objective, &laid, &grounds, &costs);
         let figures = |other: Option<&[SiteIndex]>| figures(&judged, plan, other);

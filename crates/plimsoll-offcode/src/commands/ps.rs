@@ -1,6 +1,5 @@
 //! `plimsoll ps`: what runs where, with what proves it, and what its channels carried and lost.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use attach::control::{self, Found, Report, Running};
@@ -8,7 +7,7 @@ use attach::watched::Carried;
 use machine::text::Table;
 use machine::{Fault, Nanoseconds, Result, count, figure};
 
-use linux::output;
+use linux::output::{self, Destination};
 
 mod metrics;
 mod trace;
@@ -25,19 +24,19 @@ pub struct Arguments {
     process: Option<u32>,
     /// Show what a map of an offcode holds, or a variable of a bpf body
     #[arg(long, value_name = "INSTANCE/NAME", conflicts_with = "json")]
-    map: Option<String>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    entries: Option<String>,
+    /// Print JSON, or write it to FILE
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = Destination::STDOUT)]
+    json: Option<Destination>,
     /// Print all figures in the text format of Prometheus; or write them to FILE, whole or not at all, for node_exporter's
     /// textfile collector
-    #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with_all = ["json", "map"])]
-    metrics: Option<Option<PathBuf>>,
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = Destination::STDOUT, conflicts_with_all = ["json", "entries"])]
+    metrics: Option<Destination>,
     /// Print the calls that an offcode gets, as they come, until Ctrl-C
-    #[arg(long, value_name = "INSTANCE", conflicts_with_all = ["json", "map", "metrics"])]
-    trace: Option<String>,
-    /// Seconds after which --trace ends
-    #[arg(long = "for", value_name = "TIME", requires = "trace")]
+    #[arg(long, value_name = "INSTANCE", conflicts_with_all = ["json", "entries", "metrics"])]
+    calls: Option<String>,
+    /// Time after which --calls ends
+    #[arg(long = "for", value_name = "TIME", requires = "calls")]
     time: Option<Nanoseconds>,
 }
 
@@ -49,10 +48,10 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if found.busy > 0 {
         eprintln!("plimsoll: {}", no_room(found.busy));
     }
-    if let Some(wanted) = &arguments.map {
+    if let Some(wanted) = &arguments.entries {
         return map(&found.own, wanted);
     }
-    if let Some(wanted) = &arguments.trace {
+    if let Some(wanted) = &arguments.calls {
         return trace::follow(&found.own, wanted, arguments.time.map(Nanoseconds::duration));
     }
     let mut reports = Vec::new();
@@ -66,7 +65,10 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     }
     if let Some(to) = &arguments.metrics {
         let text = metrics::text(&reports);
-        to.as_ref().map_or_else(|| output::print(&text), |file| output::replace(file, &text))?;
+        match to {
+            Destination::Stdout => output::print(&text)?,
+            Destination::File(file) => output::replace(file, &text)?,
+        }
         return Ok(ExitCode::SUCCESS);
     }
     // Others have no part in figures: what they say could spoil the whole file.
@@ -81,13 +83,15 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             }
         }
     }
-    let text = match arguments.json {
-        true => {
-            let json = serde_json::to_string_pretty(&reports);
-            json.map_err(|e| Fault::because("report of the runtimes", e, "report this as a defect"))? + "\n"
-        }
-        false if reports.is_empty() && found.busy > 0 => String::new(),
-        false if reports.is_empty() => "no runtime is up; start one with `plimsoll run APP.toml`\n".into(),
+    if let Some(to) = &arguments.json {
+        let json = serde_json::to_string_pretty(&reports);
+        let json = json.map_err(|e| Fault::because("report of the runtimes", e, "report this as a defect"))?;
+        to.write(&(json + "\n"))?;
+    }
+    let text = match reports.is_empty() {
+        _ if arguments.json == Some(Destination::Stdout) => return Ok(ExitCode::SUCCESS),
+        true if found.busy > 0 => String::new(),
+        true => "no runtime is up; start one with `plimsoll run APP.toml`\n".into(),
         false => reports.iter().map(|report| page(report) + &channels(report)).collect::<Vec<_>>().join("\n"),
     };
     output::print(&text)?;

@@ -12,18 +12,18 @@ use linux::lab::{Host, Lab, Options};
 use linux::shield::Wanted;
 use machine::choice::Choice;
 use machine::topology::Topology;
-use machine::{CoreId, Fault, Nanoseconds, Result, Site, SiteKind, XdpMode};
+use machine::{BitsPerSecond, CoreId, Fault, Nanoseconds, Result, Site, SiteKind, XdpMode};
 use runtime::site::agent::Connection;
 use runtime::site::residents::Log;
 use traffic::body::{Transmit, Waiting};
 use traffic::frame::{Flow, MacAddress};
 use traffic::guard::{self, End, Stated};
 use traffic::paper::Paper;
-use traffic::profile::{BitsPerSecond, Profile, Rate, Sizes, Timing};
+use traffic::profile::{Profile, Rate, Sizes, Timing};
 use traffic::session::{Place, Session};
 use traffic::wire::Wire;
 
-use linux::output;
+use linux::output::{self, Destination};
 
 /// UDP port of the stream: discard.
 const PORT: u16 = 9;
@@ -48,7 +48,7 @@ pub struct Arguments {
     /// Frame sizes in bytes, without the check sequence: one (64), a list with weights (64,590*4,1514), imix or
     /// pcap:FILE
     #[arg(long, default_value = "64", value_name = "SIZES")]
-    sizes: Sizes,
+    frame_sizes: Sizes,
     /// Number of frames to send
     #[arg(long, value_name = "FRAMES")]
     count: Option<u64>,
@@ -75,18 +75,18 @@ pub struct Arguments {
     shield: Wanted,
     /// Core of the application [default: the first that is free]
     #[arg(long, value_name = "CORE")]
-    application: Option<u32>,
+    application: Option<CoreId>,
     /// Core that runs the sender at xdp, in the place of a device [default: the free one nearest the application's]
     #[arg(long, value_name = "CORE")]
-    device: Option<u32>,
+    device: Option<CoreId>,
     /// Core on which to start a busy process beside the sender
     #[arg(long, value_name = "CORE")]
-    hog: Option<u32>,
+    hog: Option<CoreId>,
     /// Number of such processes
     #[arg(long, default_value_t = 1, requires = "hog", value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=64))]
     hogs: u8,
     /// Speed of the link, such as 100Mbit: a rate that it could not carry is refused
-    #[arg(long, value_name = "SPEED", conflicts_with = "interface")]
+    #[arg(long, value_name = "RATE", conflicts_with = "interface")]
     link: Option<BitsPerSecond>,
     /// Frames that are handed over together, for flood
     #[arg(long, default_value_t = 1, value_name = "FRAMES")]
@@ -94,9 +94,9 @@ pub struct Arguments {
     /// Seed of random gaps and sizes
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Mode of the receiver's XDP program; where the kernel does not have it the run is refused
-    #[arg(long, value_enum, default_value_t = Mode::Native)]
-    receiver: Mode,
+    /// Mode of the receiver's XDP program: native, generic or hardware; where the kernel does not have it the run is refused
+    #[arg(long, value_name = "MODE", default_value_t = XdpMode::Native)]
+    receiver_mode: XdpMode,
     /// Send from this interface of this host, for at most 60s and with a rate, in place of a lab. Refused: loopback, an
     /// interface that bonds, bridges or VLANs send over, and one that has a program
     #[arg(long, value_name = "IFACE", requires = "far", requires = "destination", conflicts_with = "paper")]
@@ -109,7 +109,7 @@ pub struct Arguments {
     #[arg(long, value_name = "ADDRESS", requires = "far")]
     address: Option<String>,
     /// Folder of the client's keys for that agent [default: the user's own]
-    #[arg(long, value_name = "FOLDER", requires = "far")]
+    #[arg(long, value_name = "DIR", requires = "far")]
     keys: Option<PathBuf>,
     /// Ethernet address of --far, which the frames are sent to
     #[arg(long, value_name = "MAC", requires = "interface")]
@@ -119,7 +119,7 @@ pub struct Arguments {
     #[arg(long, value_name = "IFACE", requires = "interface")]
     really: Vec<String>,
     /// Most bits a second that the stream may take of the link on average [default: 10 % of the link's speed]
-    #[arg(long, value_name = "SPEED", requires = "interface")]
+    #[arg(long, value_name = "RATE", requires = "interface")]
     max_rate: Option<BitsPerSecond>,
     /// Receive in a kernel thread instead of the sender's softirq
     #[arg(long, conflicts_with = "interface")]
@@ -128,11 +128,11 @@ pub struct Arguments {
     #[arg(long)]
     paper: bool,
     /// Most rounds for the ratios that --paper prints; it ends once they are decided
-    #[arg(long, default_value_t = 8, requires = "paper", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 8, requires = "paper", value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Print JSON
-    #[arg(long, conflicts_with = "paper")]
-    json: bool,
+    /// Print JSON, or write it to FILE
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = Destination::STDOUT, conflicts_with = "paper")]
+    json: Option<Destination>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -204,23 +204,6 @@ enum Hand {
     Gso,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Mode {
-    Native,
-    Generic,
-    Hardware,
-}
-
-impl Mode {
-    fn mode(self) -> XdpMode {
-        match self {
-            Mode::Native => XdpMode::Native,
-            Mode::Generic => XdpMode::Generic,
-            Mode::Hardware => XdpMode::Hardware,
-        }
-    }
-}
-
 impl Arguments {
     fn timing(&self) -> Result<Timing> {
         let needs = |what: &str| Fault::new("traffic", format!("{what} gaps need a rate"), "give --rate or --gap");
@@ -241,8 +224,7 @@ impl Arguments {
 
     fn cores(&self) -> Result<(CoreId, CoreId)> {
         let none = || Fault::new("cores", "this process may use none", "look at its affinity with taskset");
-        let named =
-            |core: Option<u32>| core.map(|core| affinity::check(CoreId(core)).map(|()| CoreId(core))).transpose();
+        let named = |core: Option<CoreId>| core.map(|core| affinity::check(core).map(|()| core)).transpose();
         let (application, device) = (named(self.application)?, named(self.device)?);
         let choice = Choice::among(Topology::live()?, affinity::allowed()?);
         let application = application.or_else(|| choice.clone().without(device).first(None)).or(device);
@@ -264,7 +246,7 @@ impl Arguments {
                 let address = self.address.as_deref().unwrap_or(host);
                 let agent = Connection::open(host, address, self.keys.as_deref())?;
                 // The far end as its own host sees it.
-                let far = End::of(&hook.to_string(), agent.hook(interface, self.receiver.mode())?.interface_usage()?);
+                let far = End::of(&hook.to_string(), agent.hook(interface, self.receiver_mode)?.interface_usage()?);
                 (far, Wire::Away { near: near.clone(), agent, interface: interface.to_owned() })
             }
         };
@@ -322,7 +304,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             (Wire::Lab(lab), flow)
         }
     };
-    let mut profile = Profile::new(flow, timing, arguments.sizes.clone());
+    let mut profile = Profile::new(flow, timing, arguments.frame_sizes.clone());
     profile.frames = arguments.count;
     profile.duration = arguments.duration;
     if profile.frames.is_none() && profile.duration.is_none() && timing != Timing::Capture {
@@ -334,14 +316,19 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if let Some(Named { near, far, stated, .. }) = &named {
         guard::admit(near, far, stated, &mut profile)?;
     }
-    let receiver = arguments.receiver.mode();
-    let hog = arguments.hog.map(|core| affinity::check(CoreId(core)).map(|()| CoreId(core))).transpose()?;
+    let receiver = arguments.receiver_mode;
+    let hog = arguments.hog.map(|core| affinity::check(core).map(|()| core)).transpose()?;
     let hogs = hog.map(|core| (core, usize::from(arguments.hogs)));
     let place = arguments.place(device);
     let guarded = named.is_some();
     let session = Session { wire, profile: &profile, place, application, hogs, receiver, guarded, log };
     let report = session.run()?;
-    output::print(&if arguments.json { report.json() + "\n" } else { report.text() })?;
+    if let Some(to) = &arguments.json {
+        to.write(&(report.json() + "\n"))?;
+    }
+    if arguments.json != Some(Destination::Stdout) {
+        output::print(&report.text())?;
+    }
     Ok(linux::signal::exit_status().map_or(ExitCode::SUCCESS, ExitCode::from))
 }
 

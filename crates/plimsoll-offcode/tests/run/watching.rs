@@ -169,7 +169,7 @@ fn what_channels_carried_and_lost_is_shown_with_its_place() {
     assert!(page.contains("16 full at the writer") && page.contains("another process"), "{page}");
 
     let file = place.path().join("metrics.prom");
-    let said = output(&lab, &["ps", "--process", &process, "--metrics", file.to_str().unwrap()]);
+    let said = output(&lab, &["ps", "--process", &process, &format!("--metrics={}", file.display())]);
     assert!(said.status.success() && said.stdout.is_empty(), "{said:?}");
     let metrics = Exposition::read(&fs::read_to_string(file).unwrap());
     assert_eq!(metrics.kinds["plimsoll_channel_lost_total"], "counter");
@@ -227,7 +227,7 @@ fn the_calls_of_one_that_is_watched_are_printed() {
     let Some(lab) = lab() else { return };
     let Some(place) = Place::new(&at_app()) else { return };
     let up = Up::start(&lab, &place.file());
-    let mut trace = plimsoll(&lab, &["ps", "--process", &up.process(), "--trace", "example.checksum"]);
+    let mut trace = plimsoll(&lab, &["ps", "--process", &up.process(), "--calls", "example.checksum"]);
     let mut trace = trace.stdout(Stdio::piped()).spawn().unwrap();
     let mut said = BufReader::new(trace.stdout.take().unwrap());
     let mut line = String::new();
@@ -265,7 +265,7 @@ fn the_calls_of_one_that_is_watched_are_printed() {
     );
     kill_process(Pid::from_child(&trace), Signal::INT).unwrap();
     assert!(trace.wait().unwrap().success());
-    let unknown = output(&lab, &["ps", "--process", &up.process(), "--trace", "example.nothing"]);
+    let unknown = output(&lab, &["ps", "--process", &up.process(), "--calls", "example.nothing"]);
     assert!(!unknown.status.success() && text(&unknown.stderr).contains("does not run here"), "{unknown:?}");
 }
 
@@ -360,7 +360,8 @@ fn the_map_of_an_offcode_is_seen() {
     fs::write(package.join("odf.xml"), PULSE).unwrap();
     fs::write(package.join("pulse.wasm"), module).unwrap();
     let up = Up::start(&lab, &place.file());
-    let map = |name: &str| output(&lab, &["ps", "--process", &up.process(), "--map", &format!("example.pulse/{name}")]);
+    let map =
+        |name: &str| output(&lab, &["ps", "--process", &up.process(), "--entries", &format!("example.pulse/{name}")]);
     // Beats at the level 0.
     let deadline = Instant::now() + PATIENCE;
     while !text(&map("levels").stdout).starts_with("0: ") {

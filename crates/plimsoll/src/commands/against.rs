@@ -11,6 +11,7 @@ use whatif::answer::{Against, Program};
 use whatif::lever::mapping::Hosts;
 
 use super::levers::{Changes, Recording, unsampled};
+use super::outputs::Json;
 use super::whatif::{CONTRADICTED, print};
 use crate::critical::Names;
 use crate::opened::Opened;
@@ -34,9 +35,8 @@ pub struct Arguments {
     changes: Changes,
     #[command(flatten)]
     recording: Recording,
-    /// Print everything as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: Json,
 }
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -71,7 +71,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let against = program.against(&other.graph, &lever).map_err(|fault| fault.within(path.display()))?;
     let page = Page { folder, other: path, carried, against: &against, names: &other.names(), notes: &notes };
     drop(working);
-    print(*json, || page.terminal(), || page.json())?;
+    print(json, || page.terminal(), || page.json())?;
     Ok(ExitCode::SUCCESS)
 }
 

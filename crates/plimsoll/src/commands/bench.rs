@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use linux::output;
 use machine::choice::for_polling_here;
-use machine::{CoreId, Fault, Result};
+use machine::{CoreId, Cores, Fault, Result};
 
 use super::bench_congestion;
 use super::bench_cores;
@@ -15,6 +15,7 @@ use super::bench_mpi;
 use super::bench_profiler;
 use super::bench_semantics;
 use super::bench_sweep;
+use super::outputs::{self, Json};
 
 /// Measures message paths, MPI's messages, semantics, and what the profiler, a mapping or slower protocol work costs
 #[derive(clap::Args)]
@@ -54,19 +55,14 @@ pub struct Measuring {
     /// Most rounds; what is decided before gets no more
     #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub rounds: u32,
-    /// Print all that was measured as JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    json: Json,
 }
 
 impl Measuring {
     /// What was found, to standard output.
     pub fn print(&self, found: &impl serde::Serialize, page: impl FnOnce() -> Result<String>) -> Result<()> {
-        if !self.json {
-            return output::page(&page()?);
-        }
-        let text = serde_json::to_string_pretty(found).map_err(|e| Fault::because("output", e, "report it"))?;
-        output::print(&(text + "\n"))
+        self.json.tell(|| outputs::json(found), || output::page(&page()?))
     }
 }
 
@@ -74,14 +70,22 @@ impl Measuring {
 #[derive(clap::Args)]
 pub struct TwoCores {
     /// Cores of both ends, like 0,1 [default: two that are near each other]
-    #[arg(long, value_name = "A,B", value_parser = cores)]
-    pub cores: Option<(CoreId, CoreId)>,
+    #[arg(long, value_name = "CORES")]
+    cores: Option<Cores>,
 }
 
 impl TwoCores {
+    /// Whether this machine has the cores shows later: the remote one may be another's.
+    ///
+    /// # Errors
+    /// They are not two.
+    pub fn named(&self) -> Result<Option<(CoreId, CoreId)>> {
+        self.cores.as_ref().map(two).transpose()
+    }
+
     /// Those that were named, or two that are near each other and no threads of one core.
     pub fn chosen(&self) -> Result<(CoreId, CoreId)> {
-        if let Some(cores) = self.cores {
+        if let Some(cores) = self.named()? {
             return Ok(cores);
         }
         match for_polling_here(&linux::affinity::allowed()?)?.as_slice() {
@@ -95,17 +99,17 @@ impl TwoCores {
     }
 }
 
-/// Whether this machine has the cores shows later: the remote one may be another's.
-pub fn cores(text: &str) -> Result<(CoreId, CoreId)> {
-    let bad = |cause: &str| Fault::new(format!("cores '{text}'"), cause, "write two like 0,1, or 0,0 for both on one");
-    let numbers: std::result::Result<Vec<CoreId>, _> = text.split(',').map(|n| n.trim().parse().map(CoreId)).collect();
-    match numbers.map_err(|_| bad("not two core numbers"))?[..] {
+/// # Errors
+/// They are not two.
+pub fn two(cores: &Cores) -> Result<(CoreId, CoreId)> {
+    let bad = |cause: &str| Fault::new(format!("cores '{cores}'"), cause, "write two like 0,1, or 0,0 for both on one");
+    match cores.0[..] {
         [local, remote] => Ok((local, remote)),
         [one] => {
             linux::affinity::check(one)?;
             Err(bad("one core, where the two ends of a path need one each"))
         }
-        _ => Err(bad("not two core numbers")),
+        _ => Err(bad("the two ends of a path need one each")),
     }
 }
 

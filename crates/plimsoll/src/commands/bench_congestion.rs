@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bench::congestion::{self, Request};
 use linux::lab::Wire;
-use machine::{BytesPerSecond, Fault, Nanoseconds, Result};
+use machine::{BitsPerSecond, Fault, Nanoseconds, Result};
 
 use super::bench::Measuring;
 
@@ -13,9 +13,9 @@ use super::bench::Measuring;
 /// loses, and two at once, by how they share it
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// The link's rate, from 1Mbit to 10Gbit. Above some 500Mbit two cores may be slower than it
-    #[arg(long, default_value = "200Mbit", value_parser = congestion::rate)]
-    rate: BytesPerSecond,
+    /// Rate of the link, from 1Mbit to 10Gbit. Above some 500Mbit two cores may be slower than it
+    #[arg(long, value_name = "RATE", default_value = "200Mbit", value_parser = link)]
+    link: BitsPerSecond,
     /// How long a packet may wait for the link: one that would wait longer is dropped
     #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = queue)]
     queue: Nanoseconds,
@@ -33,11 +33,14 @@ fn share(text: &str) -> Result<f64> {
     })
 }
 
+fn link(text: &str) -> Result<BitsPerSecond> {
+    let rate: BitsPerSecond = text.parse()?;
+    let bad = || Fault::new(format!("rate '{text}'"), "it is not from 1Mbit to 10Gbit", "write such as 200Mbit");
+    Some(rate).filter(|rate| (1e6..=10e9).contains(&rate.0)).ok_or_else(bad)
+}
+
 fn queue(text: &str) -> Result<Nanoseconds> {
-    let queue: Nanoseconds = text.parse()?;
-    Some(queue)
-        .filter(|queue| (100_000..=1_000_000_000).contains(&queue.0))
-        .ok_or_else(|| Fault::new(format!("queue '{text}'"), "it is not from 100us to 1s", "write such as 1ms or 10ms"))
+    Nanoseconds::within(text, Nanoseconds(100_000), Nanoseconds::of_seconds(1))
 }
 
 /// How long each stream is counted.
@@ -45,9 +48,9 @@ const COUNTED: Duration = Duration::from_millis(1000);
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     linux::signal::watch()?;
-    let Arguments { rate, queue, losses, measuring } = arguments;
+    let Arguments { link, queue, losses, measuring } = arguments;
     let rounds = measuring.rounds;
-    let request = Request { wire: Wire { rate, queue }, losses, counted: COUNTED, rounds };
+    let request = Request { wire: Wire { rate: link.bytes(), queue }, losses, counted: COUNTED, rounds };
     let begin = |takes: Duration| eprintln!("plimsoll: {rounds} rounds take {} s", takes.as_secs());
     let findings = congestion::measure(&request, begin)?;
     measuring.print(&findings, || Ok(findings.page(linux::output::width())))?;
@@ -60,6 +63,14 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_link_has_a_rate_within_bounds() {
+        assert_eq!([link("200Mbit").unwrap(), link("1Gbit").unwrap()], [BitsPerSecond(200e6), BitsPerSecond(1e9)]);
+        for text in ["", "200", "0Mbit", "20Gbit", "xMbit"] {
+            assert!(link(text).unwrap_err().to_string().contains("write"), "{text}");
+        }
+    }
 
     #[test]
     fn a_queue_is_a_time_within_bounds() {

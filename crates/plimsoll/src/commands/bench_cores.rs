@@ -20,29 +20,22 @@ pub struct Arguments {
     #[command(flatten)]
     messages: Messages,
     /// Core that does the kernel's receive processing
-    #[arg(long, value_name = "N")]
-    protocol_core: u32,
-    /// What the receiver does with each message: reads, works (computes on its data), or both in turns
-    #[arg(long, default_value = "reads", value_parser = receivers)]
-    receiver: Receivers,
+    #[arg(long, value_name = "CORE")]
+    protocol_core: CoreId,
+    /// What the receiver does with each message, in turns: reads, works (computes on its data)
+    #[arg(long, value_delimiter = ',', default_value = "reads")]
+    receiver: Vec<Receiver>,
     #[command(flatten)]
     measuring: Measuring,
-}
-
-#[derive(Clone)]
-struct Receivers(Vec<Receiver>);
-
-fn receivers(text: &str) -> Result<Receivers> {
-    if text == "both" { Ok(Receivers(Receiver::ALL.to_vec())) } else { text.parse().map(|one| Receivers(vec![one])) }
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let Arguments { messages, receiver, measuring, .. } = &arguments;
     messages.check()?;
     linux::signal::watch()?;
-    let protocol = CoreId(arguments.protocol_core);
+    let protocol = arguments.protocol_core;
     let between = Between { path: &Path::Lab, protocol_core: Some(protocol), far: &[] };
-    let mut measured = messages.points(&between, &receiver.0, &stops(protocol)?)?;
+    let mut measured = messages.points(&between, receiver, &stops(protocol)?)?;
     let mut bench = Bench::new(program()?);
     let end = measure(&mut bench, &mut measured, 1, measuring.rounds);
     bench.close();

@@ -7,7 +7,7 @@ use bench::session::Stretched;
 use experiment::clocks;
 use experiment::comparison::Paired;
 use experiment::findings::Interval;
-use experiment::point::{Path, Pattern, PointSpec, Receiver, Stack};
+use experiment::point::{Path, Pattern, PointSpec, Receiver, Stack, StackAt};
 use experiment::rounds::{self, Blocks, Plan, Series, difference};
 use experiment::sample::{Runner, Sample};
 use experiment::statistics::median;
@@ -29,9 +29,9 @@ pub struct Arguments {
     /// How many times as long protocol work takes, beside 1: 1.5,2,4
     #[arg(value_name = "K,..", value_delimiter = ',', required = true)]
     dilations: Vec<Dilation>,
-    /// Stack: engine-shm, engine-udp, engine-afxdp or engine-xdp
-    #[arg(long, default_value = "engine-shm")]
-    stack: Stack,
+    /// Stack: engine-shm, engine-udp, engine-afxdp[:IFACE] or engine-xdp[:IFACE]
+    #[arg(long, value_name = "STACK", default_value = "engine-shm")]
+    stack: StackAt,
     /// Message size
     #[arg(long, default_value = "8")]
     size: Bytes,
@@ -39,8 +39,8 @@ pub struct Arguments {
     #[arg(long, value_name = "SITE", default_value = "app", hide_default_value = true)]
     placement: Site,
     /// Core of the other end's engine, where --placement is core:N [default: a free one near its application]
-    #[arg(long, value_name = "N")]
-    peer_engine: Option<u32>,
+    #[arg(long, value_name = "CORE")]
+    peer_engine: Option<CoreId>,
     #[command(flatten)]
     cores: TwoCores,
     #[command(flatten)]
@@ -48,7 +48,11 @@ pub struct Arguments {
 }
 
 /// A core for each end's engine beside the two of the applications: the named one, or free ones.
-fn own_cores(named: &Site, peer: Option<u32>, (local, remote): (CoreId, CoreId)) -> Result<Option<(CoreId, CoreId)>> {
+fn own_cores(
+    named: &Site,
+    peer: Option<CoreId>,
+    (local, remote): (CoreId, CoreId),
+) -> Result<Option<(CoreId, CoreId)>> {
     let free: Vec<CoreId> = for_polling_here(&linux::affinity::allowed()?)?
         .as_slice()
         .iter()
@@ -58,7 +62,7 @@ fn own_cores(named: &Site, peer: Option<u32>, (local, remote): (CoreId, CoreId))
     Ok(match (named, &free[..]) {
         (Site::Core(core), _) => {
             let beside = match peer {
-                Some(peer) => CoreId(peer),
+                Some(peer) => peer,
                 None => bench::runner::peer_engine(*core, local, remote)?,
             };
             Some((*core, beside))
@@ -134,7 +138,15 @@ impl Blocks for Starts<'_> {
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
-    let Arguments { mut dilations, stack, size, placement, peer_engine, cores, measuring } = arguments;
+    let Arguments {
+        mut dilations,
+        stack: StackAt { stack, interface },
+        size,
+        placement,
+        peer_engine,
+        cores,
+        measuring,
+    } = arguments;
     let (local_core, remote_core) = cores.chosen()?;
     let own = own_cores(&placement, peer_engine, (local_core, remote_core))?;
     if !stack.is_engine() {
@@ -170,7 +182,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
                 protocol_core: None,
                 receiver: Receiver::Reads,
                 peer_engine,
-                interface: None,
+                interface: interface.clone(),
                 dilation: Some(*dilation).filter(|dilation| !dilation.is_none()),
             };
             specs.extend(dilations.iter().map(point));

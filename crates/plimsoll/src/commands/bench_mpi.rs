@@ -6,10 +6,10 @@ use bench::mpi::nodes::Nodes;
 use bench::mpi::pattern::Task;
 use bench::mpi::request::{self, Paths, Request};
 use launch::installation::Choice;
-use machine::{CoreId, Result, count};
+use machine::{CoreId, Cores, Result, count};
 use serde_json::json;
 
-use super::bench::{Measuring, cores, program};
+use super::bench::{Measuring, program, two};
 
 /// Measures MPI over plimsoll beside MPI's own transports, for each pair of cores and each placement of the engine, with each
 /// rank's CPU time split into application, MPI and protocol
@@ -31,11 +31,11 @@ pub struct Arguments {
     #[arg(long, value_name = "MPI", default_value = "openmpi", value_parser = library)]
     library: Choice,
     /// Cores of the two ranks, like 0,1 [default: a near and a far pair]
-    #[arg(long, value_name = "A,B", value_parser = cores)]
-    cores: Option<(CoreId, CoreId)>,
+    #[arg(long, value_name = "CORES")]
+    cores: Option<Cores>,
     /// Core that does the kernel's receive processing (lab only)
-    #[arg(long, value_name = "N")]
-    protocol_core: Option<u32>,
+    #[arg(long, value_name = "CORE")]
+    protocol_core: Option<CoreId>,
     #[command(flatten)]
     measuring: Measuring,
 }
@@ -62,8 +62,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         paths: arguments.hosts,
         tasks: arguments.tasks.into_iter().flat_map(|tasks| tasks.0).collect(),
         targets: arguments.targets,
-        cores: arguments.cores,
-        protocol_core: arguments.protocol_core.map(CoreId),
+        cores: arguments.cores.as_ref().map(two).transpose()?,
+        protocol_core: arguments.protocol_core,
         rounds: arguments.measuring.rounds,
         divided: !arguments.targets,
         only: None,

@@ -30,8 +30,8 @@ pub struct Arguments {
     #[command(flatten)]
     cores: TwoCores,
     /// Core that does the kernel's receive processing (lab only)
-    #[arg(long, value_name = "N")]
-    protocol_core: Option<u32>,
+    #[arg(long, value_name = "CORE")]
+    protocol_core: Option<CoreId>,
     /// What the receiver does with each message: reads, or works (computes on its data)
     #[arg(long, default_value = "reads")]
     receiver: Receiver,
@@ -43,14 +43,14 @@ pub struct Arguments {
 #[derive(clap::Args)]
 pub struct Messages {
     /// Stacks to compare: engine-shm, engine-udp, engine-afxdp[:IFACE], engine-xdp[:IFACE], tcp, udp, open-mpi
-    #[arg(long = "stack", value_name = "STACK,..", value_delimiter = ',', default_value = "tcp")]
+    #[arg(long = "stack", value_name = "STACK", value_delimiter = ',', default_value = "tcp")]
     pub stacks: Vec<StackAt>,
     /// Where the engine's work runs: app or core:N
     #[arg(long, value_name = "SITE", default_value = "app")]
     placement: Site,
     /// Core of the other end's engine, where --placement is core:N [default: a free one near its application]
-    #[arg(long, value_name = "N")]
-    peer_engine: Option<u32>,
+    #[arg(long, value_name = "CORE")]
+    peer_engine: Option<CoreId>,
     /// Pattern of messages: ping-pong, stream, stream-no-cache, bidirectional, window or message-rate
     #[arg(long, default_value = "ping-pong")]
     pub pattern: Pattern,
@@ -145,7 +145,7 @@ impl Messages {
     ) -> Result<Option<CoreId>> {
         let Site::Core(engine) = placement else { return Ok(None) };
         Ok(Some(match (self.peer_engine, far) {
-            (Some(named), _) => CoreId(named),
+            (Some(named), _) => named,
             (None, []) => bench::runner::peer_engine(*engine, local, remote)?,
             (None, far) => far.iter().copied().find(|core| *core != remote).unwrap_or(remote),
         }))
@@ -174,7 +174,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     };
     let mut bench = Bench::new(program()?).with(second).showing(key);
     let far = if let Path::Remote(host) = &path { bench.host_of(host)?.cores } else { Vec::new() };
-    let between = Between { path: &path, protocol_core: arguments.protocol_core.map(CoreId), far: &far };
+    let between = Between { path: &path, protocol_core: arguments.protocol_core, far: &far };
     let cores = application_cores(&arguments.cores, &far)?;
     let mut measured = messages.points(&between, &[arguments.receiver], &[cores])?;
     let compared = messages.stacks.len();
@@ -194,7 +194,7 @@ pub fn show(measured: &[Measured], measuring: &Measuring, page: impl FnOnce() ->
 
 /// Of both ends; `far` are the cores of a second host.
 fn application_cores(cores: &TwoCores, far: &[CoreId]) -> Result<(CoreId, CoreId)> {
-    match (cores.cores, far) {
+    match (cores.named()?, far) {
         (None, [remote, ..]) => {
             let here = for_polling_here(&linux::affinity::allowed()?)?;
             Ok((here.first().copied().unwrap_or(CoreId(0)), *remote))

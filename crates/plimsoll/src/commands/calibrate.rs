@@ -13,6 +13,7 @@ use machine::costs::store;
 use machine::costs::{Interval, Item, Row, how};
 use machine::{CoreId, Fault, Nanoseconds, Probe, Reading, Result, count};
 
+use super::outputs::{self, Json};
 use crate::progress::Working;
 
 /// Measures what messages cost on this machine, in under a minute, and keeps it for every command that decides
@@ -26,14 +27,13 @@ pub struct Arguments {
     #[arg(long, conflicts_with = "mpi")]
     quick: bool,
     /// The MPI: openmpi, mpich, or the PREFIX that one is installed in
-    #[arg(long, default_value = "openmpi", value_parser = mpi)]
+    #[arg(long, value_name = "MPI", default_value = "openmpi", value_parser = mpi)]
     mpi: Choice,
     /// Measure nothing, and show what is kept
     #[arg(long, conflicts_with_all = ["quick", "mpi"])]
     show: bool,
-    /// Print the costs as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: Json,
 }
 
 fn mpi(text: &str) -> Result<Choice> {
@@ -56,13 +56,9 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         return Ok(super::exit_code());
     }
     let known = store::live()?;
-    if arguments.json {
-        let text = serde_json::to_string_pretty(known.costs.rows());
-        output::print(&(text.map_err(|e| Fault::because("output", e, "report it"))? + "\n"))?;
-    } else {
-        let rows = known.costs.rows();
-        output::page(&format!("{}{}", state(rows, now()), page(rows)))?;
-    }
+    let rows = known.costs.rows();
+    let shown = || output::page(&format!("{}{}", state(rows, now()), page(rows)));
+    arguments.json.tell(|| outputs::json(&rows), shown)?;
     if let Some(note) = known.note {
         eprintln!("plimsoll: {note}");
     }

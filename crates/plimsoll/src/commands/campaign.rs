@@ -28,6 +28,7 @@ use linux::power::{self, Kind};
 use machine::{Fault, Nanoseconds, Result, Source, count, shell};
 
 use super::campaign_simulated::Testbeds;
+use super::outputs::{self, Csv, Json};
 use super::shipped::Shipped;
 
 /// Studies any program, as a file describes it: in shards, on clusters, at several clocks
@@ -75,8 +76,8 @@ struct RunArguments {
     #[arg(long, value_name = "FILE", conflicts_with = "shard")]
     points: Option<PathBuf>,
     /// Most time for all runs of the store: 90s, 10m, 2h [default: as the file says; less where a batch job ends before]
-    #[arg(long, value_name = "TIME", value_parser = chart::clock::length)]
-    budget: Option<Duration>,
+    #[arg(long, value_name = "TIME")]
+    budget: Option<Nanoseconds>,
     /// Run again what was left after failures
     #[arg(long)]
     retry: bool,
@@ -102,27 +103,41 @@ struct ShowArguments {
     /// The figure that tells performance [default: the first that is neither watts nor joules]
     #[arg(long, value_name = "NAME")]
     figure: Option<String>,
-    /// The axis of clocks
-    #[arg(long, value_name = "AXIS")]
-    clock: Option<String>,
-    /// The axis whose values are held against each other
-    #[arg(long, value_name = "AXIS")]
-    carrier: Option<String>,
-    /// The value of that axis that the others are held against [default: the first of the file]
+    /// Which axis is what: clock=AXIS, carrier=AXIS (its values are held against each other), nodes=AXIS; may be repeated
+    #[arg(long, value_name = "WHAT=AXIS", value_parser = axis)]
+    axis: Vec<(Role, String)>,
+    /// The value of the axis of carriers that the others are held against [default: the first of the file]
     #[arg(long, value_name = "VALUE")]
     baseline: Option<String>,
-    /// The axis of nodes
-    #[arg(long, value_name = "AXIS")]
-    scale: Option<String>,
     /// Write a page with figures to this file
     #[arg(long, value_name = "FILE")]
-    report: Option<PathBuf>,
-    /// Write all comparisons to this file, a row each
-    #[arg(long, value_name = "FILE")]
-    csv: Option<PathBuf>,
-    /// Write all that was found to this file
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    html: Option<PathBuf>,
+    /// The comparisons, a row each
+    #[command(flatten)]
+    csv: Csv,
+    #[command(flatten)]
+    json: Json,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Role {
+    Clock,
+    Carrier,
+    Nodes,
+}
+
+fn axis(text: &str) -> Result<(Role, String)> {
+    let role = |word| match word {
+        "clock" => Some(Role::Clock),
+        "carrier" => Some(Role::Carrier),
+        "nodes" => Some(Role::Nodes),
+        _ => None,
+    };
+    let read = text.split_once('=').and_then(|(word, axis)| Some((role(word)?, axis.to_owned())));
+    read.ok_or_else(|| {
+        let next = "write clock=AXIS, carrier=AXIS or nodes=AXIS";
+        Fault::new(format!("axis '{text}'"), "it does not say what an axis is", next)
+    })
 }
 
 /// Joins stores of one study file, of several machines or shards, into one. Joining again changes nothing
@@ -139,8 +154,8 @@ struct MergeArguments {
 const EXIT: &str = "Exit status: 0 every point has its runs, 3 the budget ended before, 4 points were left after failures or \
     cannot run here, 1 a fault.";
 
-const AXES: &str = "Axes are known by their names: clock or dilate; carrier, adapter, placement or network; nodes or ranks. The \
-    options name others.";
+const AXES: &str = "Axes are known by their names: clock or dilate; carrier, adapter, placement or network; nodes or ranks. \
+    --axis names others.";
 
 /// A study file and where its runs are kept.
 #[derive(clap::Args)]
@@ -349,7 +364,7 @@ fn carry_out(arguments: &RunArguments) -> Result<ExitCode> {
     let order = Order {
         campaign,
         mine: mine.clone(),
-        budget: arguments.budget.map(nanoseconds).or(campaign.stop.budget),
+        budget: arguments.budget.or(campaign.stop.budget),
         sitting: allocation.as_ref().and_then(Allocation::usable).map(nanoseconds),
         retry: arguments.retry,
         cores: arguments.jobs.map_or_else(cores, |jobs| jobs as usize),
@@ -415,29 +430,30 @@ fn show(arguments: &ShowArguments) -> Result<ExitCode> {
     };
     let store = Store::read(&path)?;
     let (name, results) = (&store.identity().name, store.results()?);
-    let ShowArguments { figure, clock, carrier, baseline, scale, report, csv, json, .. } = arguments;
+    let ShowArguments { figure, axis, baseline, html, csv, json, .. } = arguments;
+    let axis_of = |role| axis.iter().rev().find(|(of, _)| *of == role).map(|(_, axis)| axis.clone());
     let roles = Roles {
-        clock: clock.clone(),
-        carrier: carrier.clone(),
+        clock: axis_of(Role::Clock),
+        carrier: axis_of(Role::Carrier),
         baseline: baseline.clone(),
         first: first_point(&arguments.study, &store.identity().set),
-        scale: scale.clone(),
+        scale: axis_of(Role::Nodes),
         performance: figure.clone(),
     };
     let analysis = analyse(&results, &roles)?;
-    let write = |file: &Option<PathBuf>, text: &dyn Fn() -> String| match file {
-        None => Ok(()),
-        Some(file) => std::fs::write(file, text())
-            .map_err(|e| Fault::unwritable(format!("file {}", file.display()), e, "choose another file")),
-    };
-    write(report, &|| page(&analysis, name, vec!["study".into(), results.hosts.join(", ")]))?;
-    write(csv, &|| analysis::csv(&analysis))?;
-    write(json, &|| serde_json::to_string_pretty(&analysis).expect("own types always serialize") + "\n")?;
-    output::print(&shown(name, &results, &analysis))?;
-    if let Some(file) = report {
-        let path = std::path::absolute(file).unwrap_or_else(|_| file.clone());
-        output::print(&format!("\nReport: {}\n", shell::path(&path)))?;
+    if let Some(file) = html {
+        let page = page(&analysis, name, vec!["study".into(), results.hosts.join(", ")]);
+        let written = std::fs::write(file, page);
+        written.map_err(|e| Fault::unwritable(format!("file {}", file.display()), e, "choose another file"))?;
     }
+    let page = || {
+        output::print(&shown(name, &results, &analysis))?;
+        html.as_ref().map_or(Ok(()), |file| {
+            let path = std::path::absolute(file).unwrap_or_else(|_| file.clone());
+            output::print(&format!("\nReport: {}\n", shell::path(&path)))
+        })
+    };
+    csv.tell(|| Ok(analysis::csv(&analysis)), || json.tell(|| outputs::json(&analysis), page))?;
     Ok(ExitCode::SUCCESS)
 }
 

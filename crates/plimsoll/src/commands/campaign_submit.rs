@@ -44,14 +44,14 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME")]
     partition: Option<String>,
     /// Chunks of about this length: 30m, 2h [default: 1h, less where the partition ends jobs before]
-    #[arg(long, value_name = "TIME", value_parser = chart::clock::length, conflicts_with = "chunks")]
-    chunk_time: Option<Duration>,
+    #[arg(long, value_name = "TIME", value_parser = length, conflicts_with = "chunks")]
+    chunk_time: Option<Nanoseconds>,
     /// About so many chunks
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     chunks: Option<u32>,
     /// How long a run takes of which nothing is known: 30s, 10m [default: as the file limits it]
-    #[arg(long, value_name = "TIME", value_parser = chart::clock::length)]
-    run_time: Option<Duration>,
+    #[arg(long, value_name = "TIME", value_parser = length)]
+    run_time: Option<Nanoseconds>,
     /// Chunks of an array that run at once [default: all that Slurm finds nodes for]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     at_once: Option<u32>,
@@ -61,6 +61,11 @@ pub struct Arguments {
     /// Options that all scripts get: -- --account=NAME --qos=NAME
     #[arg(last = true, value_name = "SBATCH OPTION", value_parser = script::option)]
     options: Vec<String>,
+}
+
+/// Slurm counts minutes: less than a second is none of a job.
+fn length(text: &str) -> Result<Nanoseconds> {
+    Nanoseconds::within(text, Nanoseconds::of_seconds(1), Nanoseconds::of_seconds(10_000_000))
 }
 
 const CHUNKS: &str = "Each chunk is a job with a store of its own. Points that differ in `nodes` or `clock` are in different arrays; \
@@ -313,7 +318,7 @@ fn due(arguments: &Arguments, campaign: &Campaign, known: &[Known]) -> Due {
     if arguments.retry {
         known.iter_mut().for_each(|known| known.failures.clear());
     }
-    let given = arguments.run_time.map(|of| Nanoseconds(of.as_nanos() as u64));
+    let given = arguments.run_time;
     let usual = |point: usize| conduct::usual(campaign, &known, point).or(given).or(campaign.program(point).limit);
     let each = (0..campaign.points.len()).map(usual).collect();
     let plan = Plan::of(campaign, Shard::WHOLE, &known, vec![None; campaign.points.len()], &usual, 1);
@@ -385,7 +390,7 @@ fn divide(
         }
     }
     let most = partition.most_time.map(longest);
-    let within = arguments.chunk_time.map_or(CHUNK, |of| Nanoseconds(of.as_nanos() as u64));
+    let within = arguments.chunk_time.unwrap_or(CHUNK);
     let size = match arguments.chunks {
         Some(count) => Size::About(count),
         None => Size::Within(most.map_or(within, |most| most.min(within))),

@@ -14,7 +14,7 @@ use machine::capability::{CapabilityMap, SilentHost};
 use machine::quota::Watch;
 use machine::{Fault, Nanoseconds, Result, Source};
 
-use super::machine::json;
+use super::outputs::{self, Json};
 use crate::capability_page;
 
 /// How often it is looked where the job's threads are, as long as that takes no more than a part of the time.
@@ -35,13 +35,12 @@ pub struct Arguments {
     of: Vec<JobProcess>,
     /// Nodes of the batch system's job to look at, instead of all.
     #[arg(long, value_name = "NODE,..", value_delimiter = ',', conflicts_with = "here")]
-    hosts: Vec<String>,
+    nodes: Vec<String>,
     /// Look at this host alone, also inside a job of a batch system.
     #[arg(long)]
     here: bool,
-    /// Print JSON instead of a page.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: Json,
 }
 
 /// The kernel knows idle time to 10 ms, so that less than 0.1 s says nothing.
@@ -52,10 +51,8 @@ fn time(text: &str) -> Result<Nanoseconds> {
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let watch = Watch::begin(&Source::live(), linux::affinity::allowed()?.len());
     let map = arguments.map()?;
-    match arguments.json {
-        true => output::print(&json(&map)?)?,
-        false => output::page(&capability_page::page(&map, arguments.time.in_seconds(), output::width()))?,
-    }
+    let page = || output::page(&capability_page::page(&map, arguments.time.in_seconds(), output::width()));
+    arguments.json.tell(|| outputs::json(&map), page)?;
     if let Some(note) = watch.note(&Source::live()) {
         eprintln!("plimsoll: {note}");
     }
@@ -65,13 +62,13 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 impl Arguments {
     fn map(&self) -> Result<CapabilityMap> {
         linux::signal::watch()?;
-        match (allocation::around().filter(|_| !self.here), &self.hosts[..]) {
+        match (allocation::around().filter(|_| !self.here), &self.nodes[..]) {
             (None, []) => self.of_this_host(),
             (Some(allocation), asked) => self.of_nodes(&allocation, asked),
             (None, [first, ..]) => {
                 let next = "ask for nodes first (`salloc`, `qsub`), or run it on that host";
                 Err(Fault::new(
-                    format!("--hosts {first}"),
+                    format!("--nodes {first}"),
                     "there is no job of a batch system around this process",
                     next,
                 ))
@@ -96,7 +93,7 @@ impl Arguments {
         let (here, all) = (allocation.here(), allocation.hosts());
         if let Some(other) = asked.iter().find(|host| !all.contains(host)) {
             let next = format!("name some of {}", allocation.nodes);
-            return Err(Fault::new(format!("--hosts {other}"), format!("it is no node of {}", allocation.name), next));
+            return Err(Fault::new(format!("--nodes {other}"), format!("it is no node of {}", allocation.name), next));
         }
         let chosen = if asked.is_empty() { all } else { asked.to_vec() };
         let (mine, others): (Vec<_>, Vec<_>) = chosen.into_iter().partition(|host| *host == here);

@@ -10,8 +10,10 @@ use linux::output;
 use linux::relay::Relay;
 use machine::frequency::{Clock, ClockPolicy};
 use machine::topology::Topology;
-use machine::{CpuSet, Fault, Hertz, Reading, Result, Source};
+use machine::{Cores, CpuSet, Fault, Hertz, Reading, Result, Source};
 use serde::Serialize;
+
+use super::outputs::{self, Json};
 
 /// Sets the clock of cores while a command runs, and verifies it under load; alone, shows the clocks of this host.
 ///
@@ -23,16 +25,15 @@ pub struct Arguments {
     clock: Option<Hertz>,
     /// The cores, such as 0 or 2-3,8 [default: all of this host].
     #[arg(long, value_name = "CORES")]
-    cores: Option<CpuSet>,
+    cores: Option<Cores>,
     /// Set nothing: only say whether cores have that clock under load, then run the command.
     #[arg(long, requires = "clock")]
     verify: bool,
     /// Run the command only where the cores have that clock under load; else end with status 1
     #[arg(long, requires = "clock")]
     held: bool,
-    /// Print JSON instead of a page.
-    #[arg(long, conflicts_with_all = ["clock", "command"])]
-    json: bool,
+    #[command(flatten)]
+    json: Json,
     /// Show, or set, the copy of /sys below DIR instead of this host's: no core obeys it.
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
@@ -49,14 +50,15 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         })?,
     };
     let form = "write plimsoll clock 1.9GHz -- COMMAND";
+    let cores = arguments.cores.as_ref().map(Cores::set);
     match (arguments.clock, &arguments.command[..]) {
-        (None, []) => show(&root, arguments.cores.as_ref(), arguments.json),
+        (None, []) => show(&root, cores.as_ref(), &arguments.json),
         (None, _) => Err(Fault::new("clock", "it is not said which", form)),
         (Some(_), []) if !arguments.verify => {
             Err(Fault::new("clock", "say for which command; nothing stays changed", form))
         }
-        (Some(clock), words) if arguments.verify => verify(clock, arguments.cores.as_ref(), arguments.held, words),
-        (Some(clock), words) => set(&root, Request { clock, cores: arguments.cores }, arguments.held, words),
+        (Some(clock), words) if arguments.verify => verify(clock, cores.as_ref(), arguments.held, words),
+        (Some(clock), words) => set(&root, Request { clock, cores }, arguments.held, words),
     }
 }
 
@@ -156,7 +158,7 @@ struct Shown {
     slurm: Vec<String>,
 }
 
-fn show(root: &Path, cores: Option<&CpuSet>, json: bool) -> Result<ExitCode> {
+fn show(root: &Path, cores: Option<&CpuSet>, json: &Json) -> Result<ExitCode> {
     let live = root == Path::new("/");
     say(&restore_remains(root).unwrap_or_else(|fault| vec![fault.to_string()]));
     let source = source(root)?;
@@ -181,13 +183,7 @@ fn show(root: &Path, cores: Option<&CpuSet>, json: bool) -> Result<ExitCode> {
         .collect();
     let slurm = if srun_clock::job().is_some() { srun_clock::limits() } else { Vec::new() };
     let shown = Shown { policies, mode, boost, cores, slurm };
-    match json {
-        true => {
-            let json = serde_json::to_string_pretty(&shown);
-            output::print(&(json.map_err(|error| Fault::because("clocks", error, "report this as a defect"))? + "\n"))?;
-        }
-        false => output::page(&page(&shown))?,
-    }
+    json.tell(|| outputs::json(&shown), || output::page(&page(&shown)))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -8,6 +8,8 @@ use machine::text::Table;
 use machine::{Fault, Nanoseconds, Result, count};
 use mapping::decision;
 
+use super::outputs::{self, Json};
+
 /// Watches the MPI jobs that run here and moves ranks with slack onto cores of which others take a part.
 ///
 /// It moves only ranks that their launcher bound, within their control group and NUMA node, judges each move by what the
@@ -73,9 +75,8 @@ struct Folder {
 struct Show {
     #[command(flatten)]
     folder: Folder,
-    /// As JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: Json,
     /// Decisions to show, the last ones
     #[arg(long, value_name = "N", default_value_t = 10)]
     decisions: usize,
@@ -133,13 +134,7 @@ fn attend(run: Run) -> Result<ExitCode> {
 fn status(show: Show) -> Result<ExitCode> {
     let folder = show.folder.path()?;
     let shown = Shown::read(&folder, show.decisions)?;
-    if show.json {
-        let text = serde_json::to_string_pretty(&shown)
-            .map_err(|e| Fault::because("the status", e, "report this as a defect"))?;
-        output::print(&(text + "\n"))?;
-    } else {
-        output::page(&told(&shown, &folder, output::width()))?;
-    }
+    show.json.tell(|| outputs::json(&shown), || output::page(&told(&shown, &folder, output::width())))?;
     Ok(if shown.running { ExitCode::SUCCESS } else { ExitCode::from(3) })
 }
 

@@ -28,6 +28,7 @@ use record::perturbation::Perturbation;
 use tempfile::TempDir;
 use whatif::causal::{self, Design, Factor, Findings, Shown};
 
+use super::outputs::{self, Json};
 use crate::whatif_page::shell;
 
 /// Runs the program itself, delayed by known amounts, in turn with runs as it is: what it loses bounds what it gains where its
@@ -39,8 +40,8 @@ pub struct Arguments {
     #[arg(value_name = "FACTOR,..", value_delimiter = ',', required = true)]
     factors: Vec<Factor>,
     /// Most time for all runs but the first: 90s, 2min, 1h
-    #[arg(long, value_name = "TIME", default_value = "5min", value_parser = chart::clock::length)]
-    budget: Duration,
+    #[arg(long, value_name = "TIME", default_value = "5min")]
+    budget: Nanoseconds,
     /// The command runs over the first of these, which is the faster one: measure both (a network of plimsoll's, plimsoll itself on one
     /// host, or a carrier), and store in the ledger how much longer it takes over the other; `plimsoll try` settles it
     #[arg(long, value_name = "FROM,TO", value_parser = pair)]
@@ -48,9 +49,8 @@ pub struct Arguments {
     /// Most rounds, in each of which every delay is run once
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(i64::from(FIRST_LOOK)..))]
     rounds: u32,
-    /// Print everything as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: Json,
     /// The command, a launcher with its program
     #[arg(last = true, required = true)]
     command: Vec<String>,
@@ -79,7 +79,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     linux::signal::watch()?;
     let mut factors = arguments.factors.clone();
     factors.dedup();
-    let mut runs = Runs::new(&arguments.command, arguments.budget)?;
+    let mut runs = Runs::new(&arguments.command, arguments.budget.duration())?;
     eprintln!("plimsoll: a first run counts what there is to delay");
     let (first, took) = runs.first(&Design::counting(&factors))?;
     let design = Design::of(&factors, &first)?;
@@ -104,11 +104,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if linux::signal::interrupted() {
         eprintln!("plimsoll: a signal ended it before all rounds were measured");
     }
-    let page = match arguments.json {
-        true => serde_json::to_string_pretty(&findings).map_err(|e| Fault::because("output", e, "report it"))? + "\n",
-        false => causal::page(&findings),
-    };
-    output::print(&page)?;
+    arguments.json.tell(|| outputs::json(&findings), || output::print(&causal::page(&findings)))?;
     if let Some((from, to, dearer)) = &predicted {
         let expected = causal::expect(&findings, dearer, to)?;
         let prediction = Prediction {

@@ -3,7 +3,9 @@ use std::process::ExitCode;
 
 use doctor::Programs;
 use linux::output;
-use machine::{Fault, Result, Source};
+use machine::{Result, Source};
+
+use super::outputs::{self, Json};
 
 /// Says what of this machine can be used, and what each missing thing costs.
 ///
@@ -11,9 +13,8 @@ use machine::{Fault, Result, Source};
 /// status is 0 whatever is missing.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Print JSON instead of a page
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: Json,
     /// Judge the machine that `plimsoll machine --capture DIR` archived in DIR; an archive holds no programs
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
@@ -24,13 +25,6 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         Some(directory) => doctor::examine(&Source::open(directory)?, None)?,
         None => doctor::examine(&Source::live(), Some(&Programs::of_this_process()?))?,
     };
-    let text = match arguments.json {
-        true => {
-            let json = serde_json::to_string_pretty(&checkup);
-            json.map_err(|error| Fault::because("checkup", error, "report this as a defect"))? + "\n"
-        }
-        false => checkup.page(output::width()),
-    };
-    output::print(&text)?;
+    arguments.json.tell(|| outputs::json(&checkup), || output::print(&checkup.page(output::width())))?;
     Ok(ExitCode::SUCCESS)
 }

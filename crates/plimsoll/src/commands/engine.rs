@@ -8,8 +8,8 @@ use machine::{CoreId, Result};
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Core that the engine works on.
-    #[arg(long, value_name = "N")]
-    core: u32,
+    #[arg(long, value_name = "CORE")]
+    core: CoreId,
 
     /// Return once the engine runs, and leave it in the background.
     #[arg(long)]
@@ -17,7 +17,7 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
-    let core = CoreId(arguments.core);
+    let core = arguments.core;
     if arguments.detach {
         endpoint::node::detach(core)?
     } else {

@@ -8,6 +8,8 @@ use linux::output::{self, print};
 use machine::text::Table;
 use machine::{CoreId, Fault, Result, count};
 
+use super::outputs::{self, Json};
+
 /// Makes, uses and removes two hosts on this machine: network namespaces joined by a veth pair.
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -37,7 +39,7 @@ struct Up {
     name: Name,
     /// Core that does the receive processing of both hosts (RPS); without it the core on which the sender runs does.
     #[arg(long, value_name = "CORE")]
-    protocol_core: Option<u32>,
+    protocol_core: Option<CoreId>,
     /// MTU of the link: the largest packet in bytes, 1280 to 65535.
     #[arg(long, default_value_t = Options::default().mtu, value_parser = clap::value_parser!(u16).range(1280..))]
     mtu: u16,
@@ -73,9 +75,8 @@ struct Exec {
 struct Show {
     #[command(flatten)]
     name: Name,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: Json,
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
@@ -83,17 +84,13 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         Action::Up(up) => raise(up),
         Action::Down(down) => end(&down.name.name),
         Action::Exec(exec) => execute(exec),
-        Action::Status(show) => status(&show.name.name, show.json),
+        Action::Status(show) => status(&show.name.name, &show.json),
     }
 }
 
 fn raise(up: Up) -> Result<ExitCode> {
-    let options = Options {
-        mtu: up.mtu,
-        protocol_core: up.protocol_core.map(CoreId),
-        threaded_napi: up.threaded_napi,
-        gro: !up.no_gro,
-    };
+    let options =
+        Options { mtu: up.mtu, protocol_core: up.protocol_core, threaded_napi: up.threaded_napi, gro: !up.no_gro };
     let (lab, raised) = Lab::up(&up.name.name, &options)?;
     let how = match raised {
         Raised::Made => "up",
@@ -131,17 +128,14 @@ fn execute(exec: Exec) -> Result<ExitCode> {
     Ok(ExitCode::from(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }))
 }
 
-fn status(name: &str, json: bool) -> Result<ExitCode> {
+fn status(name: &str, json: &Json) -> Result<ExitCode> {
     let lab = Lab::find(name)?;
     let status = lab.as_ref().map(Lab::status).transpose()?;
-    let text = match (&status, json) {
-        (status, true) => {
-            serde_json::to_string_pretty(status).map_err(|error| Fault::because("lab status", error, "report it"))?
-        }
-        (Some(status), false) => format!("lab {name}: up\n{}", table(status).trim_end()),
-        (None, false) => format!("lab {name}: down; bring it up with `plimsoll lab up`"),
+    let text = match &status {
+        Some(status) => format!("lab {name}: up\n{}", table(status).trim_end()),
+        None => format!("lab {name}: down; bring it up with `plimsoll lab up`"),
     };
-    print(&format!("{text}\n"))?;
+    json.tell(|| outputs::json(&status), || print(&format!("{text}\n")))?;
     Ok(if status.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -5,6 +5,8 @@ use experiment::ledger::{self, Ledger};
 use linux::output;
 use machine::{Fault, Result};
 
+use super::outputs::{self, Json};
+
 /// Shows what plimsoll predicted beside what came: how often its intervals held, and which missed
 ///
 /// A prediction is stored before its run starts. Kept for each host in ~/.local/state/plimsoll (XDG_STATE_HOME).
@@ -13,9 +15,8 @@ pub struct Arguments {
     /// Write the ledger as an HTML page to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Print predictions and outcomes as JSON
-    #[arg(long, conflicts_with = "html")]
-    json: bool,
+    #[command(flatten)]
+    json: Json,
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
@@ -23,17 +24,14 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if let Some(note) = &ledger.note {
         eprintln!("plimsoll: {note}");
     }
-    if arguments.json {
-        let all = serde_json::json!({ "predictions": ledger.predictions, "outcomes": ledger.outcomes });
-        let text = serde_json::to_string_pretty(&all).map_err(|e| Fault::because("output", e, "report it"))?;
-        output::print(&(text + "\n"))?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    output::page(&ledger::terminal(&ledger))?;
+    let all = serde_json::json!({ "predictions": ledger.predictions, "outcomes": ledger.outcomes });
+    arguments.json.tell(|| outputs::json(&all), || output::page(&ledger::terminal(&ledger)))?;
     if let Some(file) = arguments.html {
         let written = std::fs::write(&file, ledger::page(&ledger));
         written.map_err(|e| Fault::unwritable(file.display().to_string(), e, "name another file with --html"))?;
-        output::print(&format!("page: {}\n", file.display()))?;
+        if !arguments.json.is_printed() {
+            output::print(&format!("page: {}\n", file.display()))?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -68,7 +68,7 @@ pub struct Recording {
     pub swap: Vec<(u32, u32)>,
     /// What the core of a rank computes over what the one does that it was recorded on: 2=0.8
     #[arg(long, value_name = "RANK=FACTOR", value_delimiter = ',', value_parser = capable)]
-    pub capability: Vec<(u32, f64)>,
+    pub rank_capability: Vec<(u32, f64)>,
     /// What a connection takes in before its receiver takes it out: 64KiB, unlimited
     #[arg(long, value_name = "SIZE")]
     pub buffer: Option<Buffer>,
@@ -107,7 +107,7 @@ impl Recording {
         ways: &Ways,
         summary: &Summary,
     ) -> Result<Option<Mapping>> {
-        let Recording { map, swap, capability, .. } = self;
+        let Recording { map, swap, rank_capability: capability, .. } = self;
         let like = other.filter(|_| swap.is_empty()).and_then(|other| Mapping::like(graph, other));
         if map.is_none() && swap.is_empty() && capability.is_empty() && like.is_none() {
             return Ok(None);

@@ -2,9 +2,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use machine::source::write_archive;
-use machine::{Fault, Machine, Result, Source, count};
+use machine::{Machine, Result, Source, count};
 
 use super::capability;
+use super::outputs::{self, Json};
 use crate::machine_page;
 use linux::output;
 
@@ -14,9 +15,8 @@ use linux::output;
 pub struct Arguments {
     #[command(subcommand)]
     what: Option<What>,
-    /// Print JSON instead of a page.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: Json,
     /// Archive every file that was read; DIR must be new or empty, and `--root DIR` reads the archive.
     #[arg(long, value_name = "DIR")]
     capture: Option<PathBuf>,
@@ -39,24 +39,15 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         None => Source::live(),
     };
     let machine = Machine::read(&source)?;
-    let mut text = match arguments.json {
-        true => json(&machine)?,
-        false => machine_page::page(&machine, output::width()),
-    };
     if let Some(directory) = &arguments.capture {
         let archive = source.captured();
         let file = write_archive(&archive, directory)?;
         eprintln!("captured {} to {}", count::of(archive.len() as u64, "answer"), file.display());
-        if !arguments.json {
-            text.clear();
-        }
     }
-    output::print(&text)?;
+    let page = || match &arguments.capture {
+        Some(_) => Ok(()),
+        None => output::print(&machine_page::page(&machine, output::width())),
+    };
+    arguments.json.tell(|| outputs::json(&machine), page)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// `of`, as its reader's programs take it.
-pub fn json(of: &impl serde::Serialize) -> Result<String> {
-    let text = serde_json::to_string_pretty(of);
-    Ok(text.map_err(|error| Fault::because("machine description", error, "report this as a defect"))? + "\n")
 }

@@ -23,6 +23,7 @@ use whatif::answer::Program;
 use whatif::lever::Lever;
 use whatif::replay::Buffer;
 
+use super::outputs::Json;
 use super::simulate::testbed;
 use super::whatif::{CONTRADICTED, MOST_OUTSIDE, expectation, of_job, print};
 use crate::map_page::{Page, Steered};
@@ -65,9 +66,8 @@ pub struct Arguments {
     /// Run the job as it was and with the proposed mapping in turn (plimsoll try), with what is expected in the ledger
     #[arg(long, requires = "folder", conflicts_with = "json")]
     run: bool,
-    /// Print everything as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: Json,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -115,7 +115,7 @@ fn recorded(path: &Path, arguments: &Arguments) -> Result<ExitCode> {
     let line = proposed.as_ref().map(|proposed| &proposed.line);
     drop(working);
     print(
-        arguments.json,
+        &arguments.json,
         || page.terminal(output::width()),
         || {
             let mut json = page.json();
@@ -129,12 +129,12 @@ fn recorded(path: &Path, arguments: &Arguments) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     };
-    if !arguments.json {
+    if !arguments.json.is_printed() {
         output::print(&proposed.words(path))?;
     }
     if arguments.verify {
         let ranks = proposed.verify()?;
-        if !arguments.json {
+        if !arguments.json.is_printed() {
             output::print(&format!("Read back: {ranks} where they are to be.\n"))?;
         }
     }
@@ -394,7 +394,7 @@ fn simulated(file: &Path, arguments: &Arguments) -> Result<ExitCode> {
         notes: &[],
     };
     drop(working);
-    print(arguments.json, || page.terminal(output::width()), || page.json())?;
+    print(&arguments.json, || page.terminal(output::width()), || page.json())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -33,6 +33,7 @@ mod levers;
 pub mod machine;
 pub mod map;
 pub mod mpirun;
+mod outputs;
 mod path;
 pub mod peer;
 pub mod power;

@@ -9,7 +9,7 @@ use launch::carrier::{self, Network, Semantics};
 use launch::carriers::{self, Carrier};
 use launch::installation::Choice;
 use launch::session::{self, Request, Target};
-use linux::output::tell;
+use linux::output::{Destination, tell};
 use machine::seat::Seats;
 use machine::{Dilation, Fault, Result, Site};
 
@@ -20,24 +20,24 @@ use machine::{Dilation, Fault, Result, Site};
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Number of ranks
-    #[arg(short = 'n', long = "ranks", visible_alias = "np", default_value_t = 2)]
+    #[arg(short = 'n', long = "ranks", visible_alias = "np", value_name = "N", default_value_t = 2)]
     ranks: u32,
     /// Where the engine's work runs: app, core:N, or auto: chosen by this machine's costs (plimsoll calibrate) and what
     /// the program sends, by --profile or an earlier run; what is expected of it goes to the ledger
-    #[arg(long, default_value = "app", value_parser = placement)]
+    #[arg(long, value_name = "SITE", default_value = "app", value_parser = placement)]
     placement: Placement,
     /// With --placement auto: what the program sends, as `plimsoll profile -o DIR` recorded it
     #[arg(long, value_name = "DIR")]
     profile: Option<PathBuf>,
     /// What carries the messages instead of plimsoll: a transport of the MPI, like vader, ucx or tcp
-    #[arg(long, value_name = "NAME", value_parser = carriers::named, conflicts_with_all = ["placement", "network", "report", "oversubscribe", "lab"])]
+    #[arg(long, value_name = "NAME", value_parser = carriers::named, conflicts_with_all = ["placement", "network", "json", "oversubscribe", "lab"])]
     carrier: Option<Carrier>,
     /// With --carrier: run once with the MPI saying what it uses, and fail where that is something else; what the program
     /// writes is not shown
     #[arg(long, requires = "carrier")]
     prove: bool,
     /// What carries messages between hosts: udp, afxdp:IFACE or xdp:IFACE
-    #[arg(long)]
+    #[arg(long, value_name = "NETWORK")]
     network: Option<Network>,
     /// What stands between messages and packets: matched (the engine), or queue-pair or queue-pair-shared: Verbs, with an
     /// emulated adapter (docs/claims.md)
@@ -49,7 +49,7 @@ pub struct Arguments {
     dilate: Dilation,
     /// The MPI, where the program does not tell or you want another: openmpi, mpich, or the PREFIX that one is
     /// installed in
-    #[arg(long, value_parser = mpi)]
+    #[arg(long, value_name = "MPI", value_parser = mpi)]
     mpi: Option<Choice>,
     /// Run on two hosts made for this run (network namespaces), half of the ranks on each; needs root
     #[arg(long)]
@@ -67,9 +67,9 @@ pub struct Arguments {
     /// Print no summary, unless plimsoll did not carry the messages
     #[arg(long, short)]
     quiet: bool,
-    /// Write what each rank reported to FILE, as JSON
-    #[arg(long, value_name = "FILE")]
-    report: Option<PathBuf>,
+    /// Print what each rank reported as JSON, or write it to FILE
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = Destination::STDOUT)]
+    json: Option<Destination>,
     /// Options for mpirun itself, as one argument; they win over what plimsoll sets
     #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true, value_parser = options)]
     mpirun_args: Option<Options>,
@@ -137,7 +137,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         seats: arguments.seats,
         oversubscribe: arguments.oversubscribe,
         quiet: arguments.quiet,
-        report: arguments.report,
+        report: arguments.json,
         options: arguments.mpirun_args.map_or(Vec::new(), |options| options.0),
         variables: Vec::new(),
         program: program.next().unwrap_or_default(),

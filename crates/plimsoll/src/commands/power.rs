@@ -1,15 +1,16 @@
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-use linux::output;
+use linux::output::{self, Destination};
 use linux::power::{Listing, Look, Meter, Settings, Source};
 use linux::relay::Relay;
 use machine::power::{Offset, total};
 use machine::{Fault, Nanoseconds, Reading, Result};
 
+use super::outputs::{Csv, Json};
 use crate::power_page;
 
 /// Says which sensors tell power here, or what a command draws: joules, mean watts, what is above idleness.
@@ -23,9 +24,9 @@ pub struct Arguments {
     /// watts; options stand before the colon [default: all]
     #[arg(long = "from", value_name = "SOURCE")]
     from: Vec<Source>,
-    /// Looks a second at the machine's own sensors; commands have every=SECONDS
-    #[arg(long, value_name = "HERTZ", default_value_t = 10.0, value_parser = rate)]
-    rate: f64,
+    /// Interval of looks at the machine's own sensors; commands have every=SECONDS
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = interval)]
+    interval: Nanoseconds,
     /// Time before the command, in which the idle floor is measured; 0: none
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = time)]
     idle: Nanoseconds,
@@ -33,12 +34,10 @@ pub struct Arguments {
     /// at most by so much
     #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "10s", value_parser = time)]
     fit_offset: Option<Nanoseconds>,
-    /// Write every sample to this file: nanoseconds of CLOCK_MONOTONIC, sensor, value, unit, and why it has none
-    #[arg(long, value_name = "FILE", requires = "command")]
-    csv: Option<PathBuf>,
-    /// Print what was drawn as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    csv: Csv,
+    #[command(flatten)]
+    json: Json,
     /// List the sensors of the machine archived in DIR, or of the copy of /sys under it
     #[arg(long, value_name = "DIR", conflicts_with_all = ["command", "from"])]
     root: Option<PathBuf>,
@@ -51,7 +50,7 @@ const EXAMPLES: &str = "Examples:
   plimsoll power
   plimsoll power -- mpirun -n 4 ./a
   plimsoll power --from rapl --from 'command,covers=node,band=out: ipmitool dcmi power reading' -- ./a
-  plimsoll power --from csv,at=time,value=watts,offset=-0.8:/shared/pdu.csv --csv samples.csv -- ./a
+  plimsoll power --from csv,at=time,value=watts,offset=-0.8:/shared/pdu.csv --csv=samples.csv -- ./a
   plimsoll power --fit-offset --from csv:/shared/pdu.csv -- ./a
 
 Options of commands and files, each as ,NAME=VALUE before the colon:
@@ -62,11 +61,8 @@ Options of commands and files, each as ,NAME=VALUE before the colon:
   every       seconds from one look to the next [default: 1]; timeout: most that a run takes [default: 5]
   name, covers (node, package, cores, memory, device), band (in, out)   what is shown of it";
 
-fn rate(text: &str) -> std::result::Result<f64, String> {
-    match text.parse() {
-        Ok(rate) if (0.1..=1000.0).contains(&rate) => Ok(rate),
-        _ => Err("it is no number from 0.1 to 1000".into()),
-    }
+fn interval(text: &str) -> Result<Nanoseconds> {
+    Nanoseconds::within(text, Nanoseconds(1_000_000), Nanoseconds::of_seconds(10))
 }
 
 fn time(text: &str) -> Result<Nanoseconds> {
@@ -91,10 +87,8 @@ fn list(arguments: &Arguments) -> Result<ExitCode> {
     let of_meter = named.iter().flat_map(Meter::sensors);
     let known: Vec<_> = of_meter.filter(|sensor| !listing.sensors.contains(sensor)).collect();
     listing.sensors.extend(known);
-    match arguments.json {
-        true => output::print(&power_page::listing_json(&listing)?)?,
-        false => output::page(&power_page::listing(&listing, output::width()))?,
-    }
+    let page = || output::page(&power_page::listing(&listing, output::width()));
+    arguments.json.tell(|| power_page::listing_json(&listing), page)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -104,10 +98,10 @@ fn measure(arguments: &Arguments) -> Result<ExitCode> {
         true => vec![Source::all()],
         false => arguments.from.clone(),
     };
-    let period = Nanoseconds((1e9 / arguments.rate) as u64);
-    let settings = Settings { period, keeps_looks: arguments.csv.is_some(), ..Settings::default() };
+    let settings =
+        Settings { period: arguments.interval, keeps_looks: arguments.csv.csv.is_some(), ..Settings::default() };
     let mut meter = Meter::with(&sources, &settings)?;
-    let mut samples = arguments.csv.as_ref().map(|path| Samples::create(path.clone(), &meter)).transpose()?;
+    let mut samples = arguments.csv.csv.as_ref().map(|to| Samples::create(to, &meter)).transpose()?;
     let mut ended = 0;
     if let Some(most) = arguments.fit_offset {
         eprintln!("plimsoll: all cores are kept busy in a pattern, to find the sensors' clocks by it");
@@ -135,14 +129,14 @@ fn measure(arguments: &Arguments) -> Result<ExitCode> {
         ended = samples.add(meter.drain())?;
     }
     let parts = total(&drawn, "rapl:");
-    if arguments.json {
-        output::print(&power_page::json(&drawn, &parts, elapsed, &meter.notes())?)?;
-    } else {
+    let page = || {
         let refused = if arguments.from.is_empty() { meter.refused() } else { &[] };
         eprint!("{}", power_page::page(&drawn, &parts, elapsed, &meter.notes(), refused, output::width()));
         eprintln!("looking took {:.2} % of a core", 100.0 * share);
-    }
-    if let (Some(path), true) = (&arguments.csv, ended > 0) {
+        Ok(())
+    };
+    arguments.json.tell(|| power_page::json(&drawn, &parts, elapsed, &meter.notes()), page)?;
+    if let (Some(Destination::File(path)), true) = (&arguments.csv.csv, ended > 0) {
         eprintln!("{ended} samples are in {}", path.display());
     }
     Ok(ExitCode::from(launch::running::exit_code(status)))
@@ -163,24 +157,29 @@ fn told(offset: &Reading<Offset>) -> String {
     }
 }
 
-/// The file of samples.
+fn unwritten(error: io::Error) -> Fault {
+    Fault::unwritable("samples", error, "name another file: --csv=FILE")
+}
+
+/// Every sample: nanoseconds of CLOCK_MONOTONIC, sensor, value, unit, and why it has none.
 struct Samples {
-    path: PathBuf,
-    file: BufWriter<File>,
+    file: BufWriter<Box<dyn Write>>,
     sensors: Vec<machine::power::Sensor>,
 }
 
 impl Samples {
-    fn create(path: PathBuf, meter: &Meter) -> Result<Samples> {
-        let unwritten = |e| Fault::unwritable(path.display().to_string(), e, "name another file by --csv");
-        let mut file = BufWriter::new(File::create(&path).map_err(unwritten)?);
+    fn create(to: &Destination, meter: &Meter) -> Result<Samples> {
+        let file: Box<dyn Write> = match to {
+            Destination::Stdout => Box::new(io::stdout()),
+            Destination::File(path) => Box::new(File::create(path).map_err(unwritten)?),
+        };
+        let mut file = BufWriter::new(file);
         writeln!(file, "monotonic_ns,sensor,value,unit,stopped").map_err(unwritten)?;
-        Ok(Samples { file, sensors: meter.sensors(), path })
+        Ok(Samples { file, sensors: meter.sensors() })
     }
 
     /// Returns how many there are.
     fn add(&mut self, looks: Vec<(usize, Look)>) -> Result<usize> {
-        let unwritten = |e| Fault::unwritable(self.path.display().to_string(), e, "name another file by --csv");
         let count = looks.len();
         for (place, look) in looks {
             let sensor = &self.sensors[place];

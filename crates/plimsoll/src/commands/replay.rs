@@ -17,6 +17,7 @@ use whatif::lever::{Change, Lever};
 use whatif::replay::Progress;
 
 use super::levers::{Changes, Recording, factor, unsampled};
+use super::outputs::Json;
 use super::whatif::{CONTRADICTED, MOST_OUTSIDE, expectation, of_job, print};
 use crate::opened::Opened;
 use crate::progress::Working;
@@ -37,20 +38,19 @@ pub struct Arguments {
     changes: Changes,
     /// The program recorded again in DIR, at this share of the clock: narrows how much of its computing follows the clock
     #[arg(long, value_name = "CLOCK=DIR", requires = "clock", value_parser = at)]
-    at: Vec<(f64, PathBuf)>,
+    recorded_at: Vec<(f64, PathBuf)>,
     #[command(flatten)]
     recording: Recording,
     /// Print the commands of the N best that can be run here, and keep in the ledger what is expected of them
     #[arg(long, value_name = "N")]
     best: Option<usize>,
-    /// Print everything as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: Json,
 }
 
 const EXAMPLES: &str = "Examples:
   plimsoll whatif run --carried tcp
-  plimsoll whatif run --clock 0.8 --at 0.7=run-at-a-lower-clock
+  plimsoll whatif run --clock 0.8 --recorded-at 0.7=run-at-a-lower-clock
   plimsoll whatif run --best 3";
 
 fn at(text: &str) -> Result<(f64, PathBuf)> {
@@ -67,12 +67,12 @@ const TOLERANCES: [f64; 3] = [0.01, 0.02, 0.05];
 const SLACK: f64 = 0.01;
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let Arguments { folder, carried, changes, at, recording, best, json } = arguments;
+    let Arguments { folder, carried, changes, recorded_at: at, recording, best, json } = arguments;
     let known = live()?;
     let named = recording.recorded.as_deref();
     let opened = Opened::priced(folder, recording.world, &known.costs, named)?;
     let carried = carried.as_deref();
-    answer(&opened, &known, &Request { named, carried, changes, at, recording, best: *best, json: *json })
+    answer(&opened, &known, &Request { named, carried, changes, at, recording, best: *best, json })
 }
 
 /// What is replayed, and under which changes.
@@ -86,7 +86,7 @@ pub struct Request<'a> {
     pub at: &'a [(f64, PathBuf)],
     pub recording: &'a Recording,
     pub best: Option<usize>,
-    pub json: bool,
+    pub json: &'a Json,
 }
 
 /// Replays what was opened, and prints what it says.
@@ -208,7 +208,7 @@ fn questions(request: &Request, mut lever: Lever, candidates: &[Candidate]) -> R
     );
     words.extend(recording.map.as_ref().map(|hosts| format!("ranks at {hosts}")));
     words.extend(recording.swap.iter().map(|(one, other)| format!("ranks {one} and {other} swapped")));
-    words.extend(recording.capability.iter().map(|(rank, factor)| format!("core of rank {rank} x{factor}")));
+    words.extend(recording.rank_capability.iter().map(|(rank, factor)| format!("core of rank {rank} x{factor}")));
     words.extend(buffer.map(|buffer| format!("buffer {buffer}")));
     words.extend(clock.map(|factor| format!("clock x{factor}")));
     let candidate = candidate.filter(|_| words.len() == 1);

@@ -16,6 +16,7 @@ use timeline::Timeline;
 
 use linux::output;
 
+use super::outputs::Json;
 use super::top;
 use crate::critical;
 
@@ -28,18 +29,17 @@ pub struct Arguments {
     /// Folder of a profile; with --paper there may be several
     #[arg(value_name = "DIR", required = true)]
     folders: Vec<PathBuf>,
-    /// Print all figures as JSON
-    #[arg(long, conflicts_with_all = ["csv", "paper"])]
-    json: bool,
-    /// Write each table to a CSV file in this folder
-    #[arg(long, value_name = "FOLDER", conflicts_with = "paper")]
+    #[command(flatten)]
+    json: Json,
+    /// Write each table to a CSV file in the folder DIR
+    #[arg(long, value_name = "DIR", require_equals = true, conflicts_with_all = ["json", "paper"])]
     csv: Option<PathBuf>,
     /// Write the HTML report here, and not to DIR/report.html
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "csv", "paper", "export"])]
     html: Option<PathBuf>,
     /// Print Tables I and II of Dosanjh, Grant, Bridges and Brightwell, 'Re-evaluating Network Onload vs. Offload'
     /// (section IV.B.2), for these programs, and the figures in its text
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     paper: bool,
     /// Write the timeline for another program: for ui.perfetto.dev, or as the schedule that LogGOPSim simulates
     #[arg(long, value_name = "FORMAT", conflicts_with_all = ["json", "csv", "paper"])]
@@ -52,7 +52,7 @@ pub struct Arguments {
     output: Option<PathBuf>,
     /// Number of call sites to show; also the most functions and ranks
     #[arg(long, value_name = "N", default_value_t = 12)]
-    sites: usize,
+    call_sites: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -101,16 +101,18 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    if arguments.json {
-        output::print(&(json(summary)? + "\n"))?;
-        return Ok(ExitCode::SUCCESS);
-    }
+    arguments.json.tell(|| Ok(json(summary)? + "\n"), || shown(summary, &arguments))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The tables, and the page.
+fn shown(summary: &Summary, arguments: &Arguments) -> Result<()> {
     let colour = output::colour(&std::io::stdout());
-    let screen = Screen { width: output::width(), colour, sites: arguments.sites };
+    let screen = Screen { width: output::width(), colour, sites: arguments.call_sites };
     output::print(&terminal::render(summary, screen))?;
     let page = page::render(summary);
     let asked = arguments.html.is_some();
-    let file = arguments.html.unwrap_or_else(|| arguments.folders[0].join("report.html"));
+    let file = arguments.html.clone().unwrap_or_else(|| arguments.folders[0].join("report.html"));
     match std::fs::write(&file, page) {
         Ok(()) => output::print(&format!("\nReport: {}\n", shell::path(&file)))?,
         Err(e) => {
@@ -123,7 +125,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             eprintln!("plimsoll: {fault}");
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// By the costs of the host that ran its first rank, with the critical path where there is a timeline.

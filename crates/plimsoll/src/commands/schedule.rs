@@ -13,6 +13,7 @@ use whatif::simulate::loggops::{Finished, Parameters};
 use whatif::simulate::{self, goal};
 
 use super::levers::{Changes, Recording};
+use super::outputs::Json;
 use super::replay::{self, Request};
 use super::whatif::print;
 use crate::opened::{Opened, priced_schedule};
@@ -46,9 +47,8 @@ pub struct Arguments {
     loss: f64,
     #[command(flatten)]
     changes: Changes,
-    /// Print everything as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: Json,
 }
 
 const EXAMPLES: &str = "Examples:
@@ -65,7 +65,7 @@ pub fn read(file: &Path) -> Result<goal::Schedule> {
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let Arguments { file, changes, json, .. } = arguments;
-    let (name, json) = (file.display().to_string(), *json);
+    let name = file.display().to_string();
     if let Some(named) = arguments.carried.as_deref() {
         return replayed(arguments, named);
     }
@@ -93,7 +93,7 @@ fn replayed(arguments: &Arguments, named: &str) -> Result<ExitCode> {
     priced_schedule(&known.costs, Some(named))?;
     let opened = Opened::schedule(&arguments.file, arguments.ranks_per_host)?;
     let recording = Recording::default();
-    let (changes, json) = (&arguments.changes, arguments.json);
+    let (changes, json) = (&arguments.changes, &arguments.json);
     let request =
         Request { named: Some(named), carried: None, changes, at: &[], recording: &recording, best: None, json };
     replay::answer(&opened, &known, &request)
@@ -144,7 +144,7 @@ fn over_engines(
     schedule: &goal::Schedule,
     site: &Site,
     arguments: &Arguments,
-    json: bool,
+    json: &Json,
 ) -> Result<ExitCode> {
     let placement = match site {
         Site::App => Placement::App,

@@ -18,7 +18,7 @@ use machine::{Fault, Result};
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Address to listen on, with or without a port; port 0 takes a free one
-    #[arg(long, default_value = "127.0.0.1", value_parser = address)]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = address)]
     listen: SocketAddr,
     /// File (mode 0600) with a secret word of 16 bytes or more: clients that do not know it are refused; they name a copy of
     /// the file with their own --key

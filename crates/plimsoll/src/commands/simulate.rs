@@ -13,6 +13,7 @@ use whatif::simulate::cluster::power::Joules;
 use whatif::simulate::cluster::profile::Place;
 use whatif::simulate::cluster::{Busy, Cluster, Finished, Split};
 
+use super::outputs::Json;
 use super::schedule::{counted, counters};
 use super::shipped::Shipped;
 use super::whatif::print;
@@ -23,9 +24,8 @@ pub struct Arguments {
     /// The file, or the name of an installed testbed
     #[arg(value_name = "FILE|NAME")]
     file: PathBuf,
-    /// Print everything as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    json: Json,
 }
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -33,7 +33,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let simulation = Simulation::read(file)?;
     let program = simulation.program.clone();
     let (cluster, outcome) = simulation.run().map_err(|fault| fault.within(file.display()))?;
-    print(arguments.json, || page(&program, &cluster, &outcome), || all(&program, &cluster, &outcome))?;
+    print(&arguments.json, || page(&program, &cluster, &outcome), || all(&program, &cluster, &outcome))?;
     Ok(ExitCode::SUCCESS)
 }
 

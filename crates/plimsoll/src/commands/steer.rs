@@ -10,9 +10,10 @@ use linux::interface_usage::check_shown;
 use linux::output;
 use linux::relay::Relay;
 use linux::steering::{Means, Request, Steered, restore_remains};
-use machine::{CoreId, CpuSet, Fault, Reading, Result, Source, Steering};
+use machine::{CoreId, Cores, Fault, Reading, Result, Source, Steering};
 use serde::Serialize;
 
+use super::outputs::{self, Json};
 use crate::steering_page;
 
 /// Steers the receive work of an interface to cores while a command runs; alone, shows where it goes.
@@ -25,20 +26,19 @@ pub struct Arguments {
     interface: Option<String>,
     /// Cores for its receive work, such as 0 or 2-3,8.
     #[arg(long, value_name = "CORES")]
-    receive: Option<CpuSet>,
+    receive: Option<Cores>,
     /// By the affinity of its interrupts, by handing packets on to other cores, or by the device's table of queues:
     /// irq, rps or rss; without it, irq where its interrupts can be set, else rps.
     #[arg(long, value_name = "MEANS", requires = "receive")]
     by: Option<Means>,
     /// Cores that its transmit queues are dealt to (XPS).
     #[arg(long, value_name = "CORES")]
-    xps: Option<CpuSet>,
+    xps: Option<Cores>,
     /// Whether packets follow the thread that reads them (RFS), which overrides --receive: on or off.
     #[arg(long, value_name = "on|off", hide_possible_values = true, value_parser = clap::builder::BoolishValueParser::new())]
     rfs: Option<bool>,
-    /// Print JSON instead of a page.
-    #[arg(long, conflicts_with_all = ["receive", "xps", "rfs", "command"])]
-    json: bool,
+    #[command(flatten)]
+    json: Json,
     /// Show the machine archived in DIR, or the copy of /sys and /proc under it, instead of this host.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["receive", "xps", "rfs", "command"])]
     root: Option<PathBuf>,
@@ -58,7 +58,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         (true, false, None) => refused("it is not said which interface", form),
         (true, false, Some(interface)) => {
             let Arguments { receive, by, xps, rfs, .. } = &arguments;
-            let (receive, xps) = (receive.clone(), xps.clone());
+            let (receive, xps) = (receive.as_ref().map(Cores::set), xps.as_ref().map(Cores::set));
             let request = Request { interface: interface.clone(), receive, by: *by, xps, flows: *rfs };
             steer(&request, &arguments.command)
         }
@@ -98,15 +98,8 @@ fn show(arguments: &Arguments) -> Result<ExitCode> {
     };
     let rss_entries = steering.interfaces.iter().map(|of| (of.interface.clone(), rss(&of.interface))).collect();
     let shown = Shown { steering, rss_entries };
-    match arguments.json {
-        true => {
-            let json = serde_json::to_string_pretty(&shown);
-            output::print(
-                &(json.map_err(|error| Fault::because("steering", error, "report this as a defect"))? + "\n"),
-            )?;
-        }
-        false => output::page(&steering_page::page(&shown.steering, &shown.rss_entries))?,
-    }
+    let page = || output::page(&steering_page::page(&shown.steering, &shown.rss_entries));
+    arguments.json.tell(|| outputs::json(&shown), page)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -22,11 +22,11 @@ use launch::allocation::{self, Allocation};
 use linux::lab::{Lab, Options};
 use machine::choice::Distance;
 use machine::costs::store as costs;
-use machine::{CoreId, CpuSet, Fault, Machine, Nanoseconds, Result, Source, count};
+use machine::{CoreId, Cores, CpuSet, Fault, Machine, Nanoseconds, Result, Source, count};
 
 use super::path::{self, Ends, second_host};
 use crate::progress::Display;
-use linux::output;
+use linux::output::{self, Destination};
 
 /// Finds where message processing should run on this machine.
 ///
@@ -67,12 +67,12 @@ pub struct Arguments {
     /// Networks of the engine to compare between hosts: udp, afxdp (past the kernel's network stack), xdp (received at the
     /// driver's hook), at the interface of each host that leads to the other; afxdp:IFACE and xdp:IFACE refuse any other
     /// here [default: all that can be had there]
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = engine_network, conflicts_with = "reading")]
+    #[arg(long, value_name = "NETWORK", value_delimiter = ',', value_parser = engine_network, conflicts_with = "reading")]
     network: Option<Vec<StackAt>>,
     /// Cores to use: those of the two applications, then those of their dedicated engines; with a second host first the
     /// application's, then the engine's, and there those that its server may use
-    #[arg(long, value_name = "A,B,...", value_delimiter = ',', value_parser = core, conflicts_with = "reading")]
-    cores: Option<Vec<CoreId>>,
+    #[arg(long, value_name = "CORES", conflicts_with = "reading")]
+    cores: Option<Cores>,
     /// Measure nothing; print a study's verdict
     #[arg(long, conflicts_with_all = ["csv", "json"])]
     show: bool,
@@ -80,11 +80,11 @@ pub struct Arguments {
     #[arg(long, conflicts_with_all = ["csv", "json"])]
     why: bool,
     /// Measure nothing; write a study's raw samples as CSV [default: to standard output]
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, conflicts_with = "json")]
-    csv: Option<Option<PathBuf>>,
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = Destination::STDOUT, conflicts_with = "json")]
+    csv: Option<Destination>,
     /// Measure nothing; write a study's raw samples as JSON [default: to standard output]
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
-    json: Option<Option<PathBuf>>,
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = Destination::STDOUT)]
+    json: Option<Destination>,
     /// The number of the study to show or export [default: the latest that finished]
     #[arg(long, value_name = "N", requires = "reading")]
     study: Option<i64>,
@@ -96,15 +96,10 @@ const BUDGETS: std::ops::RangeInclusive<u64> = 1..=86_400;
 /// The report's file where a study ends and none was named.
 const PAGE: &str = "report.html";
 
-fn core(text: &str) -> Result<CoreId> {
-    let number = text.trim().parse();
-    number.map(CoreId).map_err(|_| Fault::new(format!("core '{text}'"), "not a core number", "write cores like 0,1,2"))
-}
-
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     for (file, format) in [(&arguments.csv, Format::Csv), (&arguments.json, Format::Json)] {
         if let Some(file) = file {
-            return write_samples(&arguments, file.as_deref(), format);
+            return write_samples(&arguments, file, format);
         }
     }
     if arguments.show || arguments.why {
@@ -198,7 +193,7 @@ fn grounds(
 ) -> Result<(Grounds, Vec<String>)> {
     let mut remarks = Vec::new();
     let cores = match &arguments.cores {
-        Some(cores) => {
+        Some(Cores(cores)) => {
             for core in cores {
                 machine.core(*core)?;
             }
@@ -364,8 +359,8 @@ fn stored(arguments: &Arguments) -> Result<(Store, Study)> {
 /// So many are named.
 const OTHERS: usize = 5;
 
-fn write_samples(arguments: &Arguments, file: Option<&FilePath>, format: Format) -> Result<ExitCode> {
-    let Some(path) = file else {
+fn write_samples(arguments: &Arguments, to: &Destination, format: Format) -> Result<ExitCode> {
+    let Destination::File(path) = to else {
         output::not_to_a_terminal("an export", "--csv=FILE or --json=FILE")?;
         let (store, study) = stored(arguments)?;
         let mut text = Vec::new();

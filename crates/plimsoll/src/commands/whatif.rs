@@ -6,9 +6,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use experiment::ledger::{Kind, Prediction, Subject};
 use linux::output;
 use machine::costs::Interval;
-use machine::{Fault, Nanoseconds, Result};
+use machine::{Nanoseconds, Result};
 use serde_json::Value;
 
+use super::outputs::{self, Json};
 use super::{against, delay, replay, schedule, simulate};
 
 /// Predicts what a program would take under another placement, carrier, wire, mapping or clock, with an interval
@@ -50,12 +51,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
 }
 
 /// To standard output, as text or as JSON.
-pub fn print(as_json: bool, terminal: impl FnOnce() -> String, json: impl FnOnce() -> Value) -> Result<()> {
-    if !as_json {
-        return output::page(&terminal());
-    }
-    let text = serde_json::to_string_pretty(&json()).map_err(|e| Fault::because("output", e, "report it"))?;
-    output::print(&(text + "\n"))
+pub fn print(to: &Json, terminal: impl FnOnce() -> String, json: impl FnOnce() -> Value) -> Result<()> {
+    to.tell(|| outputs::json(&json()), || output::page(&terminal()))
 }
 
 /// What is noted where the costs that were measured contradict a recording.

@@ -168,7 +168,7 @@ fn functions(summary: &Summary, screen: Screen) -> Option<Titled> {
     let remark = "ranks: of the communicator of a collective call; wait: share of the function's time, a range or - where calls are too few to tell";
     let remark = match more {
         0 => remark.into(),
-        more => format!("{remark}; {} more: --sites {}", count::of(more as u64, "row"), counted.len()),
+        more => format!("{remark}; {} more: --call-sites {}", count::of(more as u64, "row"), counted.len()),
     };
     (!counted.is_empty()).then(|| ("Functions, all ranks".into(), Some(remark), table(&header, &[0], rows)))
 }
@@ -203,7 +203,7 @@ fn sites(summary: &Summary, screen: Screen) -> Option<Titled> {
     why.dedup();
     let mut remark: Vec<String> = why.into_iter().map(str::to_owned).collect();
     if all.len() > screen.sites {
-        remark.push(format!("{} of {}: --sites N shows more", screen.sites, count::of(all.len() as u64, "site")));
+        remark.push(format!("{} of {}: --call-sites N shows more", screen.sites, count::of(all.len() as u64, "site")));
     }
     let remark = (!remark.is_empty()).then(|| remark.join("; "));
     (!all.is_empty()).then(|| ("Call sites, all ranks".into(), remark, table(&header, &[0, header.len() - 1], rows)))

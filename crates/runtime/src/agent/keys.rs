@@ -256,7 +256,7 @@ fn put(path: &Path, text: &str) -> Result<()> {
     write().map_err(|e| Fault::because(path.display().to_string(), e, "choose a folder that you may write"))
 }
 
-const MAKE: &str = "make it with `plimsoll agent keys --name HOST` and name its folder with --keys";
+const MAKE: &str = "make it with `plimsoll agent keys --host HOST` and name its folder with --keys";
 
 fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).map_err(|e| Fault::because(path.display().to_string(), e, MAKE))

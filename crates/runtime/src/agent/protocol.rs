@@ -15,7 +15,7 @@
 //! `Hello`, `Welcome` and `Refused` keep their numbers and shapes in every version.
 
 use linux::interface_usage::InterfaceUsage;
-use linux::xdp::{Dump, word};
+use linux::xdp::Dump;
 use machine::{Bytes, Fault, Nanoseconds, Site, XdpMode};
 use offcode::manifest::Digest;
 use offcode::{Guid, Manifest, Service, Specification};
@@ -188,7 +188,7 @@ pub struct Survey {
 
 /// How a survey lists a site.
 pub(crate) fn listed(site: &Site, mode: Option<XdpMode>) -> String {
-    mode.map_or_else(|| site.to_string(), |mode| format!("{site}:{}", word(mode)))
+    mode.map_or_else(|| site.to_string(), |mode| format!("{site}:{mode}"))
 }
 
 impl Survey {
@@ -199,7 +199,7 @@ impl Survey {
     pub fn number(&self, part: Option<&str>, mode: Option<XdpMode>) -> Result<usize, Fault> {
         let Some(part) = part else { return Ok(0) };
         let mode = part.starts_with("xdp:").then_some(mode.unwrap_or(XdpMode::Native));
-        let wanted = mode.map_or_else(|| part.to_owned(), |mode| format!("{part}:{}", word(mode)));
+        let wanted = mode.map_or_else(|| part.to_owned(), |mode| format!("{part}:{mode}"));
         self.sites.iter().position(|offered| *offered == wanted).ok_or_else(|| {
             let option = match part.split_once(':') {
                 Some(("xdp", _)) => format!("--hooks {}", wanted.trim_start_matches("xdp:")),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use machine::fault::line_and_column;
 use machine::spelling::meant;
-use machine::{Bytes, Fault, Result, Site, SiteKind, XdpMode, nesting};
+use machine::{Bytes, Fault, Nanoseconds, Result, Site, SiteInMode, nesting};
 use offcode::channel::{Buffers, Cast};
 use offcode::{Attributes, Specification};
 use toml::Spanned;
@@ -16,7 +16,7 @@ use toml::Spanned;
 use super::super::closure;
 use super::super::layout::APPLICATION;
 use super::super::objective::Objective;
-use super::{Agent, AppFile, Capacity, Chosen, Creation, LARGEST, NamedChannel, Party, Sites, written};
+use super::{Agent, AppFile, Capacity, Creation, LARGEST, NamedChannel, Party, Sites, written};
 
 /// Sites of a list at most: more than a machine and its agents have.
 const MOST_SITES: usize = 4096;
@@ -120,7 +120,7 @@ impl Reader<'_> {
         let mut capacities = BTreeMap::new();
         for (site, capacity) in &file.capacities {
             let parsed: Site = self.at(site.span(), site.get_ref().parse())?;
-            if !sites.may_hold(&parsed) {
+            if !sites.may_hold(&parsed.clone().into()) {
                 let cause = format!("{parsed} is none of the sites that may be used");
                 return Err(self.fault(site.span(), cause, "add it to sites, or leave its capacity out"));
             }
@@ -167,9 +167,9 @@ impl Reader<'_> {
             let cause = format!("there are {} sites, at most {MOST_SITES} are looked at", list.len());
             return Err(self.fault(sites.span(), cause, "leave some out, or write \"all\""));
         }
-        let mut chosen: Vec<Chosen> = Vec::new();
+        let mut chosen: Vec<SiteInMode> = Vec::new();
         for site in list {
-            let one = self.chosen(site)?;
+            let one: SiteInMode = self.at(site.span(), site.get_ref().parse())?;
             if let Some((host, _)) = one.site.agent()
                 && !agents.contains_key(host)
             {
@@ -192,14 +192,6 @@ impl Reader<'_> {
         Ok(Sites::Named(chosen))
     }
 
-    fn chosen(&self, site: &Spanned<String>) -> Result<Chosen> {
-        let chosen = Chosen::read(site.get_ref());
-        chosen.map_err(|fault| match site.get_ref().contains("xdp:") {
-            true => self.fault(site.span(), fault.cause(), fault.next()),
-            false => self.fault(site.span(), format!("{}: {}", fault.subject(), fault.cause()), fault.next()),
-        })
-    }
-
     fn creation(&self, offcode: &written::Offcode, sites: &Sites) -> Result<Creation> {
         let mut attributes = Attributes::default();
         for (name, value) in &offcode.attributes {
@@ -208,12 +200,12 @@ impl Reader<'_> {
         let pin = match &offcode.at {
             None => None,
             Some(at) => {
-                let site: Site = self.at(at.span(), at.get_ref().parse())?;
-                if !sites.may_hold(&site) {
-                    let cause = format!("{site} is none of the sites that may be used");
+                let chosen: SiteInMode = self.at(at.span(), at.get_ref().parse())?;
+                if !sites.may_hold(&chosen) {
+                    let cause = format!("{chosen} is none of the sites that may be used");
                     return Err(self.fault(at.span(), cause, "add it to sites, or choose one of these"));
                 }
-                Some(site)
+                Some(chosen.site)
             }
         };
         if let Some(name) = &offcode.instance
@@ -315,58 +307,18 @@ impl Reader<'_> {
     }
 
     fn duration(&self, text: &Spanned<String>) -> Result<Duration> {
-        let written = text.get_ref().trim();
-        let digits = written.bytes().take_while(u8::is_ascii_digit).count();
-        let unit = match written[digits..].trim() {
-            "ms" => Some(1),
-            "s" => Some(1000),
-            "min" => Some(60_000),
-            "h" => Some(3_600_000),
-            _ => None,
-        };
-        let milliseconds = written[..digits].parse::<u64>().ok().zip(unit).and_then(|(n, unit)| n.checked_mul(unit));
-        milliseconds.filter(|n| *n > 0).map(Duration::from_millis).ok_or_else(|| {
-            let cause = format!("'{}' is no duration", text.get_ref());
-            self.fault(text.span(), cause, "write a whole number of ms, s, min or h, such as \"10 s\"")
-        })
-    }
-}
-
-impl Chosen {
-    /// A site as files and command lines write it: `app`, `core:1`, `xdp:eth0:native`, `tc:eth0`, `agent:dpu-1/xdp:eth0:native`.
-    pub(super) fn read(text: &str) -> Result<Chosen> {
-        let hook = text.starts_with("xdp:") || text.starts_with("agent:") && text.contains("/xdp:");
-        if !hook {
-            return Ok(Chosen { site: text.parse()?, mode: None });
-        }
-        let mode = text.rsplit_once(':').and_then(|(site, mode)| {
-            let mode = match mode {
-                "native" => XdpMode::Native,
-                "generic" => XdpMode::Generic,
-                "hardware" => XdpMode::Hardware,
-                _ => return None,
-            };
-            Some((site.parse::<Site>().ok().filter(|site| site.kind() == SiteKind::Xdp)?, mode))
-        });
-        let Some((site, mode)) = mode else {
-            let cause = format!("'{text}' does not say in which mode the driver hook runs");
-            let next = match text.split_once("/xdp:") {
-                // Agents offer these two.
-                Some((host, _)) => format!("write {host}/xdp:IFACE:native or {host}/xdp:IFACE:generic"),
-                None => "write xdp:IFACE:native, xdp:IFACE:generic or xdp:IFACE:hardware".to_owned(),
-            };
-            return Err(Fault::new(format!("site '{text}'"), cause, next));
-        };
-        Ok(Chosen { site, mode: Some(mode) })
+        self.at(text.span(), text.get_ref().parse().map(Nanoseconds::duration))
     }
 }
 
 impl Sites {
     /// Whether a site is among them, as far as the file tells.
-    fn may_hold(&self, site: &Site) -> bool {
+    fn may_hold(&self, wanted: &SiteInMode) -> bool {
+        let fits =
+            |one: &SiteInMode| one.site == wanted.site && (wanted.mode.is_none() || one.runs_in() == wanted.mode);
         match self {
-            Sites::All => !site.kind().is_hook(),
-            Sites::Named(chosen) => chosen.iter().any(|chosen| chosen.site == *site),
+            Sites::All => !wanted.site.kind().is_hook(),
+            Sites::Named(sites) => sites.iter().any(fits),
         }
     }
 }

@@ -226,8 +226,7 @@ fn check_baselines(campaign: &Campaign, source: Source) -> Result<()> {
 /// `90s`, `10m`, `2h`.
 fn length(entry: &Entry) -> Result<Nanoseconds> {
     let word = entry.word().unwrap_or_default();
-    let length = chart::clock::length(&word);
-    length.map(|of| Nanoseconds(of.as_nanos() as u64)).map_err(|fault| entry.fault(fault.to_string(), fault.next()))
+    word.parse().map_err(|fault: Fault| entry.fault(fault.to_string(), fault.next()))
 }
 
 /// The value of an axis.

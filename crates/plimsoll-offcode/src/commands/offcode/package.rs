@@ -17,7 +17,7 @@ pub struct Arguments {
     #[command(flatten)]
     build: build::Arguments,
     /// Folder of packages
-    #[arg(long, value_name = "FOLDER", default_value = "depot")]
+    #[arg(long, value_name = "DIR", default_value = "depot")]
     depot: PathBuf,
 }
 

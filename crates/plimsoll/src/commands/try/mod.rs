@@ -44,7 +44,7 @@ pub struct Arguments {
     #[arg(short = 'L', long = "parameter-list", num_args = 2, value_names = ["NAME", "A,B,.."])]
     lists: Vec<String>,
     /// Ranks of an MPI program, which is then started by `plimsoll mpirun`
-    #[arg(short = 'n', long = "ranks", visible_alias = "np", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'n', long = "ranks", visible_alias = "np", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     ranks: Option<u32>,
     /// With -n: more options of `plimsoll mpirun`, like '--lab' or '--profile DIR'
     #[arg(long, value_name = "OPTIONS", requires = "ranks", allow_hyphen_values = true, value_parser = super::mpirun::options)]
@@ -59,7 +59,7 @@ pub struct Arguments {
     #[arg(long, requires = "ranks")]
     prove: bool,
     /// Most time for all runs, with what is run beside them [default: 10m, less where a batch job ends before]
-    #[arg(long, value_name = "TIME", value_parser = str::parse::<Nanoseconds>)]
+    #[arg(long, value_name = "TIME")]
     budget: Option<Nanoseconds>,
     /// Differences within this do not count, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 2.0, value_parser = percent)]
@@ -82,9 +82,12 @@ pub struct Arguments {
     /// List the trials that the store holds
     #[arg(long, conflicts_with_all = ["show", "commands"])]
     list: bool,
-    /// Print the latest trial of the store again, or trial N
-    #[arg(long, value_name = "N", conflicts_with = "commands")]
-    show: Option<Option<i64>>,
+    /// Print a trial of the store again
+    #[arg(long, conflicts_with = "commands")]
+    show: bool,
+    /// The number of the trial to show [default: the latest]
+    #[arg(long, value_name = "N", requires = "show")]
+    trial: Option<i64>,
     /// Run this before the first run of each arm; the time of such a command never counts, and one that fails ends the trial
     #[arg(long, value_name = "CMD", help_heading = BESIDE)]
     setup: Option<String>,
@@ -114,7 +117,7 @@ const BESIDE: &str = "Around the runs";
 
 const USAGE: &str = "plimsoll try [OPTIONS] -- COMMAND.. -- COMMAND..
        plimsoll try [OPTIONS] --vary NAME=A,B,.. -- COMMAND..
-       plimsoll try --list | --show [N]";
+       plimsoll try --list | --show [--trial N]";
 
 const EXAMPLES: &str = "Examples:
   plimsoll try -- ./old in.dat -- ./new in.dat
@@ -151,8 +154,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if arguments.list {
         return earlier::list(&arguments.store);
     }
-    if let Some(number) = arguments.show {
-        return earlier::show(&arguments.store, number, outputs);
+    if arguments.show {
+        return earlier::show(&arguments.store, arguments.trial, outputs);
     }
     let (budget, nodes) = budget(arguments.budget);
     let input = input(arguments.input.as_deref())?;

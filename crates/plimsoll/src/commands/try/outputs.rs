@@ -8,7 +8,7 @@ use experiment::trial::export::{self, Format};
 use experiment::trial::judgement::Judgement;
 use experiment::trial::store::Trial;
 use experiment::trial::{page, terminal};
-use linux::output;
+use linux::output::{self, Destination};
 use machine::{Fault, Result};
 
 #[derive(clap::Args)]
@@ -16,30 +16,27 @@ use machine::{Fault, Result};
 #[command(next_help_heading = "Output")]
 pub struct Outputs {
     /// Write every run as JSON to FILE, or to standard output
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = STDOUT)]
-    json: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = Destination::STDOUT)]
+    json: Option<Destination>,
     /// Write every run as CSV to FILE, or to standard output
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = STDOUT)]
-    csv: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = Destination::STDOUT)]
+    csv: Option<Destination>,
     /// Write the arms and every run as tables in Markdown to FILE, or to standard output
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = STDOUT)]
-    markdown: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = Destination::STDOUT)]
+    markdown: Option<Destination>,
     /// Write the page to this file; beside the page of another trial it gets a number [default: try.html; none with --show]
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 }
 
-/// Stands for standard output.
-const STDOUT: &str = "-";
-
 impl Outputs {
-    fn files(&self) -> impl Iterator<Item = (Format, &Path)> {
+    fn files(&self) -> impl Iterator<Item = (Format, &Destination)> {
         let all = [(Format::Json, &self.json), (Format::Csv, &self.csv), (Format::Markdown, &self.markdown)];
-        all.into_iter().filter_map(|(format, file)| Some((format, file.as_deref()?)))
+        all.into_iter().filter_map(|(format, file)| Some((format, file.as_ref()?)))
     }
 
     fn on_stdout(&self) -> usize {
-        self.files().filter(|(_, file)| *file == Path::new(STDOUT)).count()
+        self.files().filter(|(_, to)| **to == Destination::Stdout).count()
     }
 
     /// # Errors
@@ -78,15 +75,10 @@ impl Outputs {
             let path = std::path::absolute(&place).unwrap_or(place);
             text += &format!("Page: {}\n", machine::shell::path(&path));
         }
-        for (format, file) in self.files() {
-            let exported = export::render(format, trial, runs, judgement);
-            if file == Path::new(STDOUT) {
-                output::print(&exported)?;
-                continue;
-            }
+        for (format, to) in self.files() {
+            let written = to.write(&export::render(format, trial, runs, judgement));
             let next = "choose another file; the runs are kept: plimsoll try --show";
-            let written = std::fs::write(file, exported);
-            written.map_err(|e| Fault::unwritable(format!("file {}", file.display()), e, next))?;
+            written.map_err(|fault| Fault::new(fault.subject(), fault.cause(), next))?;
         }
         self.say(&text)
     }

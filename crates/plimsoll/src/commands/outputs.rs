@@ -1,0 +1,57 @@
+//! The options by which an answer becomes a file for a program: spelt alike in all commands.
+
+use linux::output::Destination;
+use machine::{Fault, Result};
+
+#[derive(clap::Args)]
+#[group(skip)]
+pub struct Json {
+    /// Print JSON instead, or write it to FILE as well
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = Destination::STDOUT)]
+    json: Option<Destination>,
+}
+
+impl Json {
+    /// Whether standard output is for a program.
+    pub fn is_printed(&self) -> bool {
+        self.json == Some(Destination::Stdout)
+    }
+
+    /// As of [`tell`].
+    pub fn tell(&self, found: impl FnOnce() -> Result<String>, page: impl FnOnce() -> Result<()>) -> Result<()> {
+        tell(self.json.as_ref(), found, page)
+    }
+}
+
+#[derive(clap::Args)]
+#[group(skip)]
+pub struct Csv {
+    /// Print CSV instead, or write it to FILE as well
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = Destination::STDOUT)]
+    pub csv: Option<Destination>,
+}
+
+impl Csv {
+    /// As of [`tell`].
+    pub fn tell(&self, found: impl FnOnce() -> Result<String>, page: impl FnOnce() -> Result<()>) -> Result<()> {
+        tell(self.csv.as_ref(), found, page)
+    }
+}
+
+/// Writes what was `found` where that is asked for, and shows the page, unless it would be beside that on standard output.
+fn tell(
+    to: Option<&Destination>,
+    found: impl FnOnce() -> Result<String>,
+    page: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    if let Some(to) = to {
+        to.write(&found()?)?;
+    }
+    if to == Some(&Destination::Stdout) { Ok(()) } else { page() }
+}
+
+/// `of`, as its reader's programs take it.
+pub fn json(of: &impl serde::Serialize) -> Result<String> {
+    let text = serde_json::to_string_pretty(of);
+    Ok(text.map_err(|error| Fault::because("output", error, "report this as a defect"))? + "\n")
+}
