@@ -9,8 +9,8 @@ use std::time::Instant;
 use machine::{Bytes, CoreId, Result, Site};
 use offcode::channel::{Buffers, Content, Policy};
 use offcode::{
-    Activity, ChannelId, Context, Delivery, Lifecycle, Map, Put, Registry, Specification, State, Written, interface,
-    offcode,
+    Activity, Channel, ChannelId, Context, Delivery, Lifecycle, Map, Put, Registry, Specification, State, Written,
+    interface, offcode,
 };
 use runtime::application::Opened;
 use runtime::migration::{Order, Step};
