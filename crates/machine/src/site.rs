@@ -236,7 +236,7 @@ impl FromStr for XdpMode {
     fn from_str(text: &str) -> Result<Self, Fault> {
         let all = [XdpMode::Native, XdpMode::Generic, XdpMode::Hardware];
         let refused =
-            || Fault::new(format!("mode '{text}'"), "a driver hook has none", "write native, generic or hardware");
+            || Fault::new(format!("mode '{text}'"), "there is no such mode", "write native, generic or hardware");
         all.into_iter().find(|mode| mode.word() == text).ok_or_else(refused)
     }
 }
