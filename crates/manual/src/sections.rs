@@ -45,11 +45,11 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
 ];
 
 /// Commands that go by what messages cost on this machine.
-const COSTED: &[&str] = &["calibrate", "report", "whatif", "map", "mpirun", "plan", "run"];
+const COSTED: &[&str] = &["calibrate", "report", "whatif", "map", "mpirun", "plan", "run", "tune"];
 /// Commands that store predictions, or show them.
-const PREDICTING: &[&str] = &["ledger", "whatif", "map", "try", "mpirun", "run"];
+const PREDICTING: &[&str] = &["ledger", "whatif", "map", "try", "tune", "mpirun", "run"];
 /// Commands that know carriers besides the engine.
-const CARRYING: &[&str] = &["mpirun", "bench", "try"];
+const CARRYING: &[&str] = &["mpirun", "bench", "try", "tune"];
 /// Commands of offcodes that show or read certificates.
 const KEYED: &[&str] = &["agent", "plan", "run"];
 /// Commands that use the nodes of a batch system's job.
@@ -58,6 +58,9 @@ const ALLOCATED: &[&str] = &["mpirun", "bench", "machine"];
 pub const FILES: &[Entry] = &[
     entry(".plimsoll/study.sqlite", "The measurements of this folder's study", &["study"]),
     entry(".plimsoll/try.sqlite", "The runs of this folder's trials", &["try"]),
+    entry(".plimsoll/tune.json", "What was found last in this folder", &["tune"]),
+    entry(".plimsoll/tune.sqlite", "The runs of its trial", &["tune"]),
+    entry(".plimsoll/tune-profile", "The profile of the program", &["tune"]),
     entry(".plimsoll/NAME.runs.sqlite", "The runs of the campaign in NAME.toml", &["campaign"]),
     entry("plimsoll-profile-N", "The folder of a profile where -o names none", &["profile", "report", "top"]),
     entry("~/.local/state/plimsoll/costs-HOST.json", "What messages cost on a host", COSTED),
@@ -91,6 +94,7 @@ pub const ENVIRONMENT: &[Entry] = &[
 /// The document of each command, below share/doc/plimsoll/docs.
 pub const DOCUMENTS: &[(&str, &[&str])] = &[
     ("recipes.md", &["study", "doctor", "calibrate", "machine", "lab", "serve", "bench"]),
+    ("tune.md", &["tune"]),
     ("profiling.md", &["profile", "report", "top"]),
     ("try.md", &["try"]),
     ("mapping.md", &["map", "steer", "daemon"]),

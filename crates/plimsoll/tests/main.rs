@@ -8,6 +8,7 @@ mod campaign_submit;
 mod causal;
 mod claims;
 mod clock;
+mod costs;
 mod daemon;
 mod engine;
 mod golden;

@@ -1,13 +1,11 @@
 //! `plimsoll map` as users run it: the papers' testbeds, and a program of Open MPI that is recorded, mapped and read back.
 
-use crate::golden;
+use crate::{costs, golden};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use launch::installation::Family;
 use launch::this_host;
-use machine::costs::{Interval, Item, Row, Way, store};
-use machine::{Bytes, Nanoseconds, Reading, SiteKind};
 use serde_json::Value;
 use testbed::Mpi;
 use testbed::unequal::{Hog, UNEQUAL};
@@ -40,24 +38,6 @@ fn plimsoll(place: &Path, words: &[&str]) -> (i32, String, String) {
     let output = command.output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
-}
-
-fn keep_costs(place: &Path, mpi: &Mpi) {
-    let way =
-        Way { carrier: "vader".into(), mpi: mpi.installation.to_string(), placement: SiteKind::App, network: None };
-    let taken = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
-    let row = |item, size, ns| Row {
-        item,
-        size: Some(Bytes(size)),
-        cost: Reading::Measured(Interval::between(ns * 0.9, ns * 1.1)),
-        source: "test".into(),
-        taken: Nanoseconds(taken),
-    };
-    let rows = [8, 65_536].into_iter().flat_map(|size| {
-        let trip = 400.0 + size as f64 * 0.2;
-        [row(Item::HalfTrip(way.clone()), size, trip), row(Item::Message(way.clone()), size, trip / 3.0)]
-    });
-    store::keep_below(&place.join("plimsoll"), rows.collect()).unwrap();
 }
 
 #[test]
@@ -103,7 +83,7 @@ fn a_recorded_program_is_mapped_and_its_launch_line_read_back() {
     record();
     let (code, _, errors) = plimsoll(place, &["map", "run"]);
     assert!(code != 0 && errors.contains("plimsoll calibrate"), "{errors}");
-    keep_costs(place, &mpi);
+    costs::keep(place, &mpi);
     // What others take is said, so that the load of this machine decides nothing.
     let shares = |own: f64, other: f64| {
         let (_, said, _) = plimsoll(place, &["report", "run", "--json"]);
@@ -167,7 +147,7 @@ fn a_mapping_is_proposed_tried_and_held_against_what_was_expected() {
     let program = mpi.compile_text(UNEQUAL, &Path::new(env!("CARGO_TARGET_TMPDIR")).join("map/unequal"));
     let place = tempfile::tempdir().unwrap();
     let (place, program) = (place.path(), program.to_str().unwrap());
-    keep_costs(place, &mpi);
+    costs::keep(place, &mpi);
     // Where Open MPI puts the rank that computes.
     let _hog = Hog::on(cores[0]);
     let profile = ["profile", "--trace", "-o", "run", "--", "mpirun", "-n", "2", "--bind-to", "core", program, "50"];

@@ -11,12 +11,14 @@ use launch::installation::Family;
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use testbed::Mpi;
 
+use crate::costs;
 use crate::tutorial::{run, shell};
 
 const RECIPES: &str = include_str!("../../../docs/recipes.md");
 
 /// Lines that are not run here, each with the reason.
-const LEFT_OUT: [(&str, &str); 2] = [
+const LEFT_OUT: [(&str, &str); 3] = [
+    ("plimsoll calibrate", "minutes; the tutorial's test runs it, and other costs are kept here"),
     (
         "plimsoll campaign submit lammps --set input=in.melt --slurm --dry-run",
         "a batch system; `campaign_submit` has one",
@@ -25,7 +27,10 @@ const LEFT_OUT: [(&str, &str); 2] = [
 ];
 
 /// Lines that are run with less time than they take by themselves.
-const SHORTER: [(&str, &str); 1] = [("plimsoll study", "plimsoll study --budget 50s")];
+const SHORTER: [(&str, &str); 2] = [
+    ("plimsoll study", "plimsoll study --budget 50s"),
+    ("plimsoll tune -- mpirun -n 4 ./prog", "plimsoll tune --budget 1m -- mpirun -n 4 ./prog"),
+];
 
 /// A machine with fewer cores than a recipe has ranks is to run them all the same, under Open MPI 4 and 5.
 const OVERSUBSCRIBED: &str = "OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe";
@@ -70,7 +75,7 @@ fn expected(line: &str) -> &'static [&'static str] {
         ["study", ..] => &["Where should message processing run"],
         ["mpirun", ..] => &["plimsoll carried it: 4 ranks"],
         ["try", ..] => &["Page: "],
-        ["calibrate"] => &["kept in "],
+        ["tune", ..] => &["What limits it today: "],
         ["map", ..] => &["apping"],
         ["doctor"] => &["cores and network"],
         ["campaign", "plan", ..] => &["clocks: 18 points"],
@@ -82,7 +87,7 @@ fn expected(line: &str) -> &'static [&'static str] {
 /// Whether a line may end with this.
 fn may_end(line: &str, code: i32, said: &str) -> bool {
     // A trial may end undecided in the time that it has, and a machine may have no sensor of power.
-    let undecided = line.starts_with("plimsoll try ") && code == 3;
+    let undecided = (line.starts_with("plimsoll try ") || line.starts_with("plimsoll tune ")) && code == 3;
     let unsensed = line.starts_with("plimsoll power ") && said.contains("plimsoll: power: ") && said.contains("Next: ");
     code == 0 || undecided || unsensed
 }
@@ -109,6 +114,7 @@ fn follow(need: &str) {
     let _turn = skip::turn();
     let place = tempfile::tempdir().unwrap();
     mpi.compile_text(PROGRAM, &place.path().join("prog"));
+    costs::keep(&place.path().join("state"), &mpi);
     for (name, seconds) in [("old", "0.3"), ("new", "0.1")] {
         let path = place.path().join(name);
         fs::write(&path, format!("#!/bin/sh\nsleep {seconds}\n")).unwrap();

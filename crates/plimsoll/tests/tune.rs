@@ -5,10 +5,10 @@ use std::process::{Command, Stdio};
 
 use experiment::ledger::{self, Ledger};
 use launch::installation::Family;
-use machine::costs::{Interval, Item, Row, Way, store};
-use machine::{Bytes, Nanoseconds, Reading, SiteKind};
 use testbed::Mpi;
 use testbed::unequal::{Hog, UNEQUAL};
+
+use crate::costs;
 
 /// Two ranks. `trips N`: messages go to and fro, and it fails over UCX. `late N`: a message of 16 KiB waits for its receiver.
 /// `compute A B`: rank 0 computes A ms of processor time, rank 1 B ms, in ten steps.
@@ -70,23 +70,7 @@ fn place() -> Option<Place> {
     }
     let program = mpi.compile_text(PLANTED, &Path::new(env!("CARGO_TARGET_TMPDIR")).join("tune/planted"));
     let folder = tempfile::tempdir().unwrap();
-    let taken = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
-    let rows = [("vader", 400.0), ("tcp", 12_000.0)].into_iter().flat_map(|(carrier, least)| {
-        let way =
-            Way { carrier: carrier.into(), mpi: mpi.installation.to_string(), placement: SiteKind::App, network: None };
-        let row = |item, size, ns| Row {
-            item,
-            size: Some(Bytes(size)),
-            cost: Reading::Measured(Interval::between(ns * 0.9, ns * 1.1)),
-            source: "test".into(),
-            taken: Nanoseconds(taken),
-        };
-        [8, 65_536].into_iter().flat_map(move |size| {
-            let trip = least + size as f64 * 0.2;
-            [row(Item::HalfTrip(way.clone()), size, trip), row(Item::Message(way.clone()), size, trip / 3.0)]
-        })
-    });
-    store::keep_below(&folder.path().join("plimsoll"), rows.collect()).unwrap();
+    costs::keep(folder.path(), &mpi);
     Some(Place { folder, program })
 }
 

@@ -1,6 +1,5 @@
 //! Offcodes move while numbered messages and calls are under way: each arrives once and in order, whatever step fails.
 
-use offcode::Channel;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};

@@ -451,10 +451,10 @@ rate sent         1.000 Mpps
 throughput        479.0 Mbit/s
 frames            1,000 sent, 999 received, 2 lost, 1 duplicated, 0 reordered
 gap               1.00 us +- 0.06 us (asked 1.00 us)
-within            64 ns 99.9 %, 128 ns 99.9 %, 256 ns 99.9 %, 512 ns 99.9 %, 1000 ns 99.9 %
+within            64 ns 99.9 %, 128 ns 99.9 %, 256 ns 99.9 %, 512 ns 99.9 %, 1 us 99.9 %
 bursts            0.0 %
                   p50 1.01 us, p99 1.01 us, p99.9 3.00 us, max 3.00 us
-missed deadlines  3 by more than 1000 ns, the latest by 2500 ns
+missed deadlines  3 by more than 1 us, the latest by 2.5 us
 application's CPU 2.1 % of core 0
 device's CPU      not permitted: no root. Next: be root
 ";

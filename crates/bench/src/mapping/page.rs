@@ -101,10 +101,10 @@ fn notes(findings: &Findings) -> String {
         let _ = writeln!(page, "  {middle:.0} ns one way between the cores beside the starts ({low:.0} .. {high:.0})");
     }
     let CoreId(other) = findings.cores[1];
-    let _ = write!(
+    let _ = writeln!(
         page,
         "  not shown: both hosts are on the same cores, so that the other host's sender runs on core {other} and no core is without a \
-         rank; a core of the protocol's socket without the protocol (the paper's core 2), and another socket, need four cores\n",
+         rank; a core of the protocol's socket without the protocol (the paper's core 2), and another socket, need four cores",
     );
     let failures = findings.mappings.iter().flat_map(|of| &of.series.failures);
     for line in findings.notes.iter().chain(failures) {

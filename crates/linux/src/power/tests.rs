@@ -175,7 +175,7 @@ fn a_meter_that_failed_and_a_counter_that_stands_have_no_reading() {
     let ground = Ground::new();
     ground.write("sys/class/hwmon/hwmon1/power1_average", "4294967295000");
     for (source, name, cause) in
-        [("hwmon", "hwmon:power_meter:power1", "it told 4295 kW"), ("rapl", "rapl:package-1/dram", "did not move in")]
+        [("hwmon", "hwmon:power_meter:power1", "it told 4.295 MW"), ("rapl", "rapl:package-1/dram", "did not move in")]
     {
         let mut meter = ground.meter(source);
         meter.measure_floor(Duration::from_millis(1));

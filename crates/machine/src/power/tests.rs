@@ -263,7 +263,7 @@ fn more_than_its_kind_can_draw_is_no_power() {
     };
     for covers in Covers::WORDS.map(|(covers, _)| covers) {
         let always = of(covers, 1);
-        let cause = "it told 4295 kW, all ones in 32 bits: its reading failed";
+        let cause = "it told 4.295 MW, all ones in 32 bits: its reading failed";
         assert_eq!((always.watts, always.coverage), (Reading::absent(cause), 0.0));
         let third = of(covers, 3);
         assert_eq!(third.watts, Reading::Measured(Watts(100.0)), "the rest is as it is");

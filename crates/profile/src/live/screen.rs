@@ -378,12 +378,12 @@ mod tests {
             "55.0 %",
             "BLOCKED",
             "rank",
-            "in MPI_Wait for 3.20 s",
+            "in MPI_Wait for 3.2 s",
             "killed",
             "MPI_Allreduce, 8 ranks",
             "waiting",
             "6-7",
-            "9.60 k",
+            "9.6 k",
         ] {
             assert!(text.contains(said), "{said} in\n{text}");
         }

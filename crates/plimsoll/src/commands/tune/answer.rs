@@ -125,7 +125,9 @@ pub fn render(found: &Found, tried: Option<&Tried>, width: usize) -> String {
     }
     text += &folded("What limits it today: ", &found.limits, 2, width);
     if let Some(tried) = tried {
-        text += &format!("\n{}", table(found, tried).text(width));
+        let rounds = count::of(tried.runs.measured(0).count() as u64, "round");
+        text += &format!("\n{rounds} in {}:\n", clock::duration(tried.runs.spent));
+        text += &table(found, tried).text(width);
     }
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for LeftOut { name, why } in &found.left_out {

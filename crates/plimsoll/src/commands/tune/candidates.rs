@@ -71,9 +71,11 @@ struct Possible {
 }
 
 impl Candidates {
+    /// `every`: also what a replay predicts to be slower.
+    ///
     /// # Errors
     /// A file of carriers says what cannot be.
-    pub fn of(today: &Today, opened: &Opened, known: &Known, folder: &Path) -> Result<Candidates> {
+    pub fn of(today: &Today, opened: &Opened, known: &Known, folder: &Path, every: bool) -> Result<Candidates> {
         let recorded = opened.recorded();
         let mut all = Candidates { tried: Vec::new(), left_out: Vec::new(), notes: Vec::new() };
         let ways = recorded.ways(&known.costs, None);
@@ -90,7 +92,7 @@ impl Candidates {
             let time = lever.and_then(|_| times.next());
             // Start and end may take half as long under another carrier, or twice.
             let predicted = time.filter(|_| outside <= MOST_OUTSIDE).map(|time| of_job(&time, outside, (0.5, 2.0)));
-            match time.filter(|time| time.low > most) {
+            match time.filter(|time| time.low > most && !every) {
                 Some(time) => all.leave_out(&arm.name, format!("a replay predicts {}", ratio(&faster(&time)))),
                 None => all.tried.push(Candidate { arm, predicted, verified }),
             }

@@ -55,6 +55,9 @@ pub struct Arguments {
     /// The file that each run reads as its standard input [default: this command's, where that is a file]
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
+    /// Try also what a replay predicts to be slower
+    #[arg(long)]
+    all: bool,
     /// Begin a new trial, even where an unfinished one could go on
     #[arg(long)]
     fresh: bool,
@@ -125,7 +128,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     }
     let opened = Opened::profile(folder, 0).map_err(|fault| unrecorded(fault, folder))?;
     let whole = opened.seconds.unwrap_or_default();
-    let Candidates { mut tried, left_out, notes } = Candidates::of(&today, &opened, &known, folder)?;
+    let Candidates { mut tried, left_out, notes } = Candidates::of(&today, &opened, &known, folder, arguments.all)?;
     let mut found = Found {
         today: shell::words(&today.words),
         trial: None,
