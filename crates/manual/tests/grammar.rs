@@ -7,8 +7,7 @@ use clap::{Arg, Command};
 use crate::documents::commands;
 
 /// Options whose values differ between commands all the same, with the reason.
-const EXCEPTIONS: [(&str, &str); 7] = [
-    ("capability", "`map` names a core by its host, since ranks are what it moves"),
+const EXCEPTIONS: [(&str, &str); 6] = [
     ("csv", "`report` writes many tables, each to a file of a folder"),
     ("metrics", "the daemon replaces a file after each window, and has nothing to print"),
     ("network", "`mpirun` is told the interface, `study` finds one, and a schedule has none"),

@@ -96,7 +96,7 @@ pub fn misplaced(program: &Command, matches: &ArgMatches) -> Option<Error> {
     let programs = words.split(|word| Some(word) == separator).filter_map(|program| program.first());
     let unknown = programs.into_iter().find(|word| word.len() > 1 && word.starts_with('-'))?;
     let option = unknown.split('=').next().unwrap_or(unknown);
-    let longs = command.get_opts().filter_map(Arg::get_long_and_visible_aliases).flatten();
+    let longs = command.get_arguments().filter_map(Arg::get_long_and_visible_aliases).flatten();
     let longs: Vec<String> = longs.map(|long| format!("--{long}")).collect();
     let tip = match nearest(option, &longs.iter().map(String::as_str).collect::<Vec<_>>()) {
         Some(near) if near == option => format!("write '{near}' before the command and its '--'"),
