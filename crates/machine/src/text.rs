@@ -276,7 +276,7 @@ mod tests {
 
         #[test]
         fn tables_of_any_words_fit_any_width(
-            rows in prop::collection::vec(prop::collection::vec("([a-z]{1,12} ?){0,6}", 4), 0..5), width in 40usize..120
+            rows in prop::collection::vec(prop::collection::vec("([a-z]{1,12} ){0,6}", 4), 0..5), width in 40usize..120
         ) {
             let mut table = Table::new(["one", "two", "", "four words of name"]).right([1]);
             rows.iter().for_each(|row| table.row(row));

@@ -271,7 +271,7 @@ fn more_than_its_kind_can_draw_is_no_power() {
     }
     let mut track = gauge();
     track.push(at(0.0), 3_100_000_000);
-    assert_eq!(track.stopped().map(|(_, cause)| cause), Some("it told 3100 W, more than the 3000 W it can be"));
+    assert_eq!(track.stopped().map(|(_, cause)| cause), Some("it told 3.1 kW, more than the 3 kW it can be"));
     track.push(at(1.0), 3_000_000_000);
     assert_eq!((track.len(), track.stopped()), (1, None));
 }
