@@ -29,6 +29,11 @@ pub fn width() -> usize {
     asked().unwrap_or(100)
 }
 
+/// The same of a page whose tables are wide.
+pub fn wide() -> usize {
+    asked().unwrap_or(120)
+}
+
 /// Whether `stream` may have bold and colour: a terminal that knows them, of a reader who did not refuse them.
 pub fn colour(stream: &impl IsTerminal) -> bool {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|refusal| !refusal.is_empty());

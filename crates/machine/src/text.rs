@@ -2,8 +2,8 @@
 
 use crate::printable;
 
-/// Columns between two cells.
-const GAP: usize = 2;
+/// Columns of space between two of a table: the less, where they would not fit otherwise.
+const GAPS: [usize; 2] = [2, 1];
 
 /// `text` behind `head` in lines of at most `width` columns, those after the first behind `indent` spaces. Only a word that is
 /// longer is longer. Whatever could drive a terminal is replaced.
@@ -117,8 +117,8 @@ impl Table {
 
     /// Lines of at most `width` columns, each with its end. Only a word that is longer is longer.
     pub fn text(&self, width: usize) -> String {
-        let widths = self.widths(width);
-        let lines = widths.map_or_else(|| self.stacked(width), |widths| self.columns(&widths));
+        let columns = |gap: usize| self.widths(width, gap).map(|widths| self.columns(&widths, gap));
+        let lines = GAPS.into_iter().find_map(columns).unwrap_or_else(|| self.stacked(width));
         lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
     }
 
@@ -128,7 +128,7 @@ impl Table {
     }
 
     /// How wide each column is; `None` where they cannot stand side by side.
-    fn widths(&self, width: usize) -> Option<Vec<usize>> {
+    fn widths(&self, width: usize, gap: usize) -> Option<Vec<usize>> {
         let most = |of: fn(&str) -> usize, column: usize| self.shown().map(|row| of(&row[column])).max().unwrap_or(0);
         let least = |column: usize| {
             let cells = self.rows.iter().filter(|_| self.right.contains(&column));
@@ -137,7 +137,7 @@ impl Table {
         };
         let mut widths: Vec<usize> = (0..self.header.len()).map(|column| most(widest_line, column)).collect();
         let least: Vec<usize> = (0..self.header.len()).map(least).collect();
-        let between = 1 + GAP * self.header.len().saturating_sub(1);
+        let between = 1 + gap * self.header.len().saturating_sub(1);
         while widths.iter().sum::<usize>() + between > width {
             let breakable = (0..widths.len()).filter(|column| widths[*column] > least[*column]);
             let widest = breakable.max_by_key(|column| widths[*column])?;
@@ -146,7 +146,7 @@ impl Table {
         Some(widths)
     }
 
-    fn columns(&self, widths: &[usize]) -> Vec<String> {
+    fn columns(&self, widths: &[usize], gap: usize) -> Vec<String> {
         let mut lines = Vec::new();
         for row in self.shown() {
             let broken: Vec<Vec<String>> = row.iter().zip(widths).map(|(cell, width)| broken(cell, *width)).collect();
@@ -158,7 +158,7 @@ impl Table {
                         true => format!("{cell:>width$}"),
                         false => format!("{cell:<width$}"),
                     };
-                    line += &" ".repeat(GAP);
+                    line += &" ".repeat(gap);
                 }
                 lines.push(line);
             }

@@ -24,7 +24,7 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
-    let (rows, sweep, width) = (Calibration::of_papers(), Sweep::default(), output::width());
+    let (rows, sweep, width) = (Calibration::of_papers(), Sweep::default(), output::wide());
     match arguments.page.as_deref() {
         Some("power") => {
             let (curves, knee) = (power::curves(&rows, sweep)?, stream::knee(&rows, sweep)?);
