@@ -445,6 +445,20 @@ fn a_run_counts_that_ends_with_an_ignored_status() {
 }
 
 #[test]
+fn an_arm_that_was_only_proposed_is_left_out_where_it_cannot_run() {
+    let says = |arm: &str, _| ("x".to_owned(), (arm == "2").then(|| "exit code 3: it says so".to_owned()));
+    let with = |proposed, arms: &[&str]| {
+        let conditions = Conditions { proposed, ..Conditions::default() };
+        let mut machine = Simulated { says, ..Simulated::new(1, 0.01) };
+        carry_out(Design { conditions, ..design(arms) }, &mut machine, 600)
+    };
+    let Conducted { end, judgement, .. } = with(true, &["1", "2", "0.5"]).unwrap();
+    assert_eq!((end, &judgement.best), (End::Settled, &Best::One(2)));
+    assert!(judgement.arms[1].left_out.as_ref().is_some_and(|why| why.contains("exit code 3")), "{judgement:?}");
+    assert!(with(false, &["1", "2", "0.5"]).is_err() && with(true, &["2", "1"]).is_err());
+}
+
+#[test]
 fn too_few_rounds_give_no_interval() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = Store::open(&folder.path().join("try.sqlite")).unwrap();

@@ -168,7 +168,10 @@ impl Starter {
         let [user, system] = times_of_children();
         let (user, system) = (user - cpu[0], system - cpu[1]);
         let read = |name: &str| read(&folder.path().join(name));
-        let (said, complained) = (read("output")?, read("errors")?);
+        let (said, mut complained) = (read("output")?, read("errors")?);
+        if manner.profiler.is_some() {
+            complained.truncate(without_account(&complained).len());
+        }
         let carried = if arm.proven { not_carried(&folder.path().join("report"), &arm.command) } else { None };
         // A signal, and what shells end with where there is no such program, are no results.
         let code = status.code().and_then(|code| u8::try_from(code).ok()).filter(|code| (1..=125).contains(code));
@@ -356,6 +359,14 @@ pub(crate) fn why(complained: &str, said: &str) -> String {
     last(complained).or_else(|| last(said)).unwrap_or_else(|| "it said nothing".to_owned())
 }
 
+/// What a run complained, without the account of a profiler behind it.
+fn without_account(complained: &str) -> &str {
+    let counts = |rest: &str| rest.starts_with("no rank recorded") || rest.starts_with(|c: char| c.is_ascii_digit());
+    let is_account = |line: &&str| line.strip_prefix("plimsoll: ").is_some_and(counts);
+    let own = complained.split_inclusive('\n').take_while(|line| !is_account(line));
+    &complained[..own.map(str::len).sum()]
+}
+
 /// What a `plimsoll mpirun` among the words is told by `option`.
 fn told<T: FromStr>(words: &[String], option: &str) -> Option<T> {
     let mut own = words.iter().take_while(|word| *word != "--").skip_while(|word| *word != option);
@@ -449,6 +460,15 @@ fn digest_of(path: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_profilers_account_is_not_why_a_run_failed() {
+        let said =
+            "plimsoll: no such carrier\nbad input\nplimsoll: 2 ranks, 7 MPI calls\nplimsoll: now: plimsoll report x\n";
+        assert_eq!(why(without_account(said), ""), "bad input");
+        assert_eq!(without_account("bad input\nplimsoll: no rank recorded anything\n"), "bad input\n");
+        assert_eq!(without_account("bad input\n"), "bad input\n");
+    }
 
     #[test]
     fn a_line_break_in_the_folder_hides_no_process_from_the_warden() {

@@ -288,7 +288,7 @@ impl Sitting for Conducted<'_> {
                 self.runs.done[arm].push(run);
             }
             // What cannot be run at all shows at once.
-            Err(fault) if round.is_none() => {
+            Err(fault) if round.is_none() && (arm == 0 || !self.design.conditions.proposed) => {
                 return Err(fault.within(format!("{}, {}", letter(arm), self.design.arms[arm].name)));
             }
             Err(fault) => {

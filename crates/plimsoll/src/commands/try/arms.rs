@@ -55,6 +55,7 @@ pub fn design(arguments: &Arguments, nodes: String, input: Option<&Input>) -> Re
             input: input.map(|input| input.file.0.clone()),
             shell: shell.map(machine::shell::words),
             ignored: arguments.ignore_failure.clone().unwrap_or_default(),
+            proposed: false,
             aside,
         },
     };

@@ -26,6 +26,8 @@ use crate::opened::Opened;
 /// A command that may be faster than today's.
 pub struct Candidate {
     pub arm: Arm,
+    /// The time between MPI_Init and MPI_Finalize over today's; `None`: no replay can tell.
+    pub replayed: Option<Interval>,
     /// The time of the whole job over today's; `None`: no replay can tell.
     pub predicted: Option<Interval>,
     verified: Verified,
@@ -92,13 +94,14 @@ impl Candidates {
             let time = lever.and_then(|_| times.next());
             // Start and end may take half as long under another carrier, or twice.
             let predicted = time.filter(|_| outside <= MOST_OUTSIDE).map(|time| of_job(&time, outside, (0.5, 2.0)));
+            let replayed = time;
             match time.filter(|time| time.low > most && !every) {
                 Some(time) => all.leave_out(&arm.name, format!("a replay predicts {}", ratio(&faster(&time)))),
-                None => all.tried.push(Candidate { arm, predicted, verified }),
+                None => all.tried.push(Candidate { arm, replayed, predicted, verified }),
             }
         }
         all.map(opened, known, folder);
-        let expected = |candidate: &Candidate| candidate.predicted.map_or(1.0, |time| time.middle);
+        let expected = |candidate: &Candidate| candidate.replayed.map_or(1.0, |time| time.middle);
         all.tried.sort_by(|one, other| expected(one).total_cmp(&expected(other)));
         Ok(all)
     }
@@ -203,7 +206,12 @@ impl Candidates {
                 let arm = arm("mapping", words, variables, None);
                 let outside = outside(opened);
                 let predicted = (outside <= MOST_OUTSIDE).then(|| of_job(&time, outside, (0.9, 1.1)));
-                self.tried.push(Candidate { arm, predicted, verified: Verified::Seats(Box::new(proposed)) });
+                self.tried.push(Candidate {
+                    arm,
+                    replayed: Some(time),
+                    predicted,
+                    verified: Verified::Seats(Box::new(proposed)),
+                });
             }
         }
     }

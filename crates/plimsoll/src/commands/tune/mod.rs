@@ -146,7 +146,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     }
     let left = budget.0.saturating_sub(begun.elapsed().as_nanos() as u64);
     let beyond = tried.split_off(affordable(whole, Nanoseconds(left), folder)?.min(tried.len()));
-    let expected = |of: &Candidate| of.predicted.map_or(1.0, |time| time.middle);
+    let expected = |of: &Candidate| of.replayed.map_or(1.0, |time| time.middle);
     found.left_out.extend(beyond.iter().map(|of| {
         let why =
             format!("the budget does not reach for it; it is expected to take {:.2}x of today's time", expected(of));
@@ -162,7 +162,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     };
     let design = design(&today, &tried, merit, &arguments, nodes, whole, input.as_ref())?;
     predict(&design, &tried, folder);
-    found.predicted = std::iter::once(None).chain(tried.iter().map(|of| of.predicted)).collect();
+    let predicted = |of: &Candidate| if design.merit.mpi { of.replayed } else { of.predicted };
+    found.predicted = std::iter::once(None).chain(tried.iter().map(predicted)).collect();
     let left = Nanoseconds(budget.0.saturating_sub(begun.elapsed().as_nanos() as u64));
     let names: Vec<&str> = tried.iter().map(|of| of.arm.name.as_str()).collect();
     output::tell(&format!("Trying {}, at most {}\n", names.join(", "), clock::duration(left)));
@@ -293,7 +294,11 @@ fn design(
         folder: folder.display().to_string(),
         programs: files,
         nodes,
-        conditions: Conditions { input: input.map(|input| input.file.0.clone()), ..Conditions::default() },
+        conditions: Conditions {
+            input: input.map(|input| input.file.0.clone()),
+            proposed: true,
+            ..Conditions::default()
+        },
     };
     design.checked()
 }

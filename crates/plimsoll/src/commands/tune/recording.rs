@@ -65,11 +65,12 @@ pub fn profile(words: &[String], folder: &Path, input: Option<&Path>) -> Result<
     Ok(true)
 }
 
-/// The line that says why: the first that a launcher frames, else the last of the program.
+/// The line that says why: the last before what a launcher frames, else the first of that.
 fn why(text: &str) -> &str {
     let is_words = |line: &&str| line.chars().any(char::is_alphanumeric) && !line.starts_with("plimsoll: ");
-    let framed = text.lines().skip_while(|line| !line.starts_with("-----")).find(is_words);
-    framed.or_else(|| text.lines().rfind(is_words)).map_or("it said nothing", str::trim)
+    let framed = text.lines().position(|line| line.starts_with("-----")).unwrap_or(usize::MAX);
+    let own = text.lines().take(framed).filter(is_words).last();
+    own.or_else(|| text.lines().find(is_words)).map_or("it said nothing", str::trim)
 }
 
 /// Runs a command of plimsoll to its end; a signal to this process goes on to it.
@@ -95,8 +96,9 @@ mod tests {
 
     #[test]
     fn why_a_run_failed_is_in_the_words_of_the_launcher_or_the_program() {
-        let launcher = "usage\n------\nmpirun has found no slots\nmore\n------\nplimsoll: no rank recorded anything\n";
+        let launcher = "------\nmpirun has found no slots\nmore\n------\nplimsoll: no rank recorded anything\n";
         assert_eq!(why(launcher), "mpirun has found no slots");
+        assert_eq!(why(&format!("say what to do\n{launcher}")), "say what to do");
         assert_eq!(why("reading in.dat\n  no such input\n\nplimsoll: the command ended with 1\n"), "no such input");
         assert_eq!(why("\n"), "it said nothing");
     }
