@@ -517,11 +517,11 @@ mod tests {
             let has = |setting: &&Setting| setting.variables(&of, carrier, oversubscribed).is_some();
             settings.iter().filter(has).map(|setting| setting.name.as_str()).collect::<Vec<_>>()
         };
-        assert_eq!(names("vader", false, "4.1.4"), ["eager limit 32 KiB"]);
+        assert_eq!(names("vader", false, "4.1.4"), [""; 0]);
         assert_eq!(names("tcp", true, "4.1.4"), ["eager limit 256 KiB", "yield when idle"]);
-        let variables = settings[0].variables(&installation(Family::OpenMpi, "5.0.1"), "vader", false).unwrap();
-        assert_eq!(variables, [("OMPI_MCA_btl_sm_eager_limit".to_owned(), "32768".into())]);
-        assert_eq!(settings[0].eager, Some(Bytes(32768)));
+        let variables = settings[1].variables(&installation(Family::OpenMpi, "5.0.1"), "ucx", false).unwrap();
+        assert_eq!(variables, [("UCX_RNDV_THRESH".to_owned(), "262144".into())]);
+        assert_eq!(settings[1].eager, Some(Bytes(262_144)));
         let mpich = installation(Family::Mpich, "4.0");
         assert!(settings.iter().all(|setting| setting.variables(&mpich, "mpich-shm", true).is_none()));
     }

@@ -20,7 +20,7 @@ pub fn keep(state: &Path, mpi: &Mpi) {
             source: "test".into(),
             taken: Nanoseconds(taken),
         };
-        let rows = [8, 65_536].map(|size| {
+        let rows = [8, 65_536, 1 << 20].map(|size| {
             let trip = least + size as f64 * 0.2;
             [row(Item::HalfTrip(way.clone()), size, trip), row(Item::Message(way.clone()), size, trip / 3.0)]
         });

@@ -17,7 +17,8 @@ pub struct Conditions {
     pub shell: Option<String>,
     /// Exit statuses other than 0 with which a run counts.
     pub ignored: Ignored,
-    /// Whether an arm beside the first that cannot run at all is left out, in place of the end of the trial.
+    /// Whether arms beside the first are proposals: one that cannot run at all is left out, and the trial ends once it is told
+    /// which to take, or that none gains much (`Judgement::suffices`).
     pub proposed: bool,
     /// By arm; empty where no arm has any.
     pub aside: Vec<Aside>,

@@ -219,7 +219,7 @@ impl Sitting for Conducted<'_> {
         let rounds = self.rounds(&judgement, &course.beaten);
         // Between two looks nothing is decided.
         if rounds >= course.look as usize || course.tries >= MOST_TRIES * course.look as usize {
-            if judgement.is_settled() {
+            if judgement.is_settled() || self.design.conditions.proposed && judgement.suffices() {
                 self.end = End::Settled;
                 return Ok(Vec::new());
             }

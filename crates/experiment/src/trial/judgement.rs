@@ -14,6 +14,12 @@ const APART: f64 = 3.0;
 /// And never more than this apart by their number alone, in seconds.
 const ALWAYS_TOGETHER: f64 = 60.0;
 
+/// A gain for which nobody changes a launch line: nothing is told of the first arm beyond that no other gains as much.
+pub const SLIGHT: f64 = 0.05;
+
+/// Arms that so many rounds cannot tell apart are taken to be alike.
+const ALIKE: usize = 18;
+
 /// What is known of an arm.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Standing {
@@ -61,6 +67,20 @@ impl Judgement {
     pub fn is_settled(&self) -> bool {
         let told = |standing: &Standing| standing.left_out.is_some() || standing.says != Says::CannotTell;
         self.arms[1..].iter().all(told) && !matches!(self.best, Best::CannotTell(_))
+    }
+
+    /// Whether it is told that another arm is to take the place of the first, whichever of those that are alike; or that none
+    /// is faster by more than [`SLIGHT`].
+    pub fn suffices(&self) -> bool {
+        let told = |arm: &usize| self.arms[*arm].told();
+        match &self.best {
+            Best::CannotTell(of) if of.contains(&0) => of
+                .iter()
+                .filter(|arm| **arm != 0)
+                .all(|arm| told(arm).is_some_and(|found| found.high <= SLIGHT.ln_1p())),
+            Best::CannotTell(of) => of.iter().all(|arm| told(arm).is_some_and(|found| found.rounds >= ALIKE)),
+            Best::One(_) | Best::Either(_) => true,
+        }
     }
 
     /// Rounds in which the arm could be held against the first.

@@ -65,25 +65,32 @@ pub struct Tried<'a> {
 }
 
 /// What to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Decision {
     /// This arm is faster than today's; others may be as fast.
     Take(usize, Vec<usize>),
-    Keep,
+    /// No other is faster by more than this share.
+    Keep(f64),
     CannotTell,
     /// Today's command fails.
     Nothing(String),
 }
 
 impl Decision {
-    pub fn of(judgement: &Judgement) -> Decision {
+    /// `margin`: a share below which differences do not count.
+    pub fn of(judgement: &Judgement, margin: f64) -> Decision {
         if let Some(why) = &judgement.arms[0].left_out {
             return Decision::Nothing(why.clone());
         }
         match &judgement.best {
-            Best::One(0) => Decision::Keep,
+            Best::One(0) => Decision::Keep(margin),
             Best::One(arm) => Decision::Take(*arm, Vec::new()),
-            Best::Either(of) if of.contains(&0) => Decision::Keep,
+            Best::Either(of) if of.contains(&0) => Decision::Keep(margin),
+            Best::CannotTell(of) if of.contains(&0) && judgement.suffices() => {
+                let others = of.iter().filter(|arm| **arm != 0);
+                let gains = others.filter_map(|arm| judgement.arms[*arm].told()).map(|told| told.high.exp_m1());
+                Decision::Keep(gains.fold(margin, f64::max))
+            }
             Best::CannotTell(of) if of.contains(&0) => Decision::CannotTell,
             Best::Either(of) | Best::CannotTell(of) => {
                 let middle = |arm: &usize| judgement.arms[*arm].told().map_or(0.0, |found| found.middle);
@@ -158,11 +165,10 @@ fn decided(tried: &Tried) -> String {
     let design = &trial.design;
     let (rounds, spent) = (runs.measured(0).count() as u64, clock::duration(runs.spent));
     let others = count::of(design.arms.len() as u64 - 1, "other way");
-    let margin = format!("{:.0} %", 100.0 * design.margin);
     let cut = if *end == End::Interrupted { "So far: " } else { "" };
     let line = |arm: usize| format!("  {}\n", design.arms[arm].line);
     let by = if design.merit.pattern.is_none() { "faster" } else { "better" };
-    match Decision::of(judgement) {
+    match Decision::of(judgement, design.margin) {
         Decision::Take(arm, alike) => {
             let how = judgement.arms[arm].told().map_or_else(String::new, |told| format!(", {}", speed(&told)));
             let names: Vec<&str> = alike.iter().map(|arm| design.arms[*arm].name.as_str()).collect();
@@ -173,8 +179,9 @@ fn decided(tried: &Tried) -> String {
             let name = &design.arms[arm].name;
             format!("{cut}Fastest: {name}{how} {by} than today{alike}. Paste this:\n{}", line(arm))
         }
-        Decision::Keep => {
-            format!("{cut}Keep what you have: none of {others} is {by} by more than {margin}.\n{}", line(0))
+        Decision::Keep(most) => {
+            let most = 100.0 * most;
+            format!("{cut}Keep what you have: none of {others} is {by} by more than {most:.0} %.\n{}", line(0))
         }
         Decision::CannotTell => {
             let rounds = count::of(rounds, "round");
@@ -229,16 +236,18 @@ mod tests {
 
     #[test]
     fn the_fastest_is_taken_and_todays_is_kept_unless_another_beats_it() {
-        let of = |best| Decision::of(&judged(&[0.0, 0.2, 0.3], best));
-        assert_eq!(of(Best::One(0)), Decision::Keep);
+        let of = |best| Decision::of(&judged(&[0.0, 0.2, 0.3], best), 0.02);
+        assert_eq!(of(Best::One(0)), Decision::Keep(0.02));
         assert_eq!(of(Best::One(1)), Decision::Take(1, vec![]));
-        assert_eq!(of(Best::Either(vec![0, 1])), Decision::Keep);
+        assert_eq!(of(Best::Either(vec![0, 1])), Decision::Keep(0.02));
         assert_eq!(of(Best::Either(vec![1, 2])), Decision::Take(2, vec![1]));
         assert_eq!(of(Best::CannotTell(vec![1, 2])), Decision::Take(2, vec![1]));
         assert_eq!(of(Best::CannotTell(vec![0, 2])), Decision::CannotTell);
+        let slight = judged(&[0.0, -0.02, -0.2], Best::CannotTell(vec![0, 1]));
+        assert_eq!(Decision::of(&slight, 0.02), Decision::Keep((-0.02_f64 + 0.05).exp_m1()));
         let mut failed = judged(&[0.0, 0.2], Best::One(1));
         failed.arms[0].left_out = Some("failed: exit code 1".to_owned());
-        assert_eq!(Decision::of(&failed), Decision::Nothing("failed: exit code 1".to_owned()));
+        assert_eq!(Decision::of(&failed, 0.02), Decision::Nothing("failed: exit code 1".to_owned()));
     }
 
     #[test]

@@ -174,7 +174,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     };
     let Compared { trial, runs, end } = r#try::compare(&place, design, input.as_ref(), left, &mut began)?;
     let judgement = judge(&trial.design, &runs);
-    let decision = Decision::of(&judgement);
+    let decision = Decision::of(&judgement, MARGIN);
     if let (Decision::Take(arm, _), true) = (&decision, whole <= LONG && end != End::Interrupted) {
         match tried[arm - 1].verify(file) {
             Ok(verified) => found.verified = verified,
@@ -193,7 +193,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         output::print(&format!("Of the predictions {held} of {} held: plimsoll ledger\n", settled.len()))?;
     }
     Ok(match decision {
-        Decision::Take(..) | Decision::Keep => ExitCode::SUCCESS,
+        Decision::Take(..) | Decision::Keep(_) => ExitCode::SUCCESS,
         Decision::CannotTell => ExitCode::from(CANNOT_TELL),
         Decision::Nothing(_) => ExitCode::FAILURE,
     })
