@@ -207,7 +207,8 @@ fn state(rows: &[Row], now: Nanoseconds) -> String {
     };
     let trip =
         |between: bool| move |item: &Item| matches!(item, Item::HalfTrip(way) if way.network.is_some() == between);
-    let parts: [(&str, &dyn Fn(&Item) -> bool); 5] = [
+    type Is<'a> = &'a dyn Fn(&Item) -> bool;
+    let parts: [(&str, Is); 5] = [
         ("the way between two cores", &|item| *item == Item::Handover),
         ("messages within the host", &trip(false)),
         ("messages between hosts", &trip(true)),

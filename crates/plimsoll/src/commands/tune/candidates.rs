@@ -36,7 +36,7 @@ pub struct Candidate {
 /// How it can be seen that a command does what it is to do, beside its runs.
 enum Verified {
     /// The MPI says what carries its messages.
-    Says(Carrier, Proof),
+    Says(Box<(Carrier, Proof)>),
     /// Its ranks read back where they are.
     Seats(Box<Proposed>),
     /// Each run proves it, or nothing can.
@@ -176,7 +176,7 @@ impl Candidates {
             let costs = priced.iter().find(|of| of.ways.between.carrier == carrier.name);
             let lever = costs.map(|of| Lever { ways: Some(of.ways.clone()), ..Lever::default() });
             let proof = carrier.proof(installation).cloned();
-            let verified = proof.map_or(Verified::Otherwise, |proof| Verified::Says(carrier, proof));
+            let verified = proof.map_or(Verified::Otherwise, |proof| Verified::Says(Box::new((carrier, proof))));
             possible.push(Possible { arm, lever, verified, most: CLEARLY_SLOWER });
         }
         let crowded = ranks as usize > allowed.len();
@@ -228,7 +228,8 @@ impl Candidate {
             Verified::Seats(proposed) => {
                 Ok(Some(format!("{} read back that they are in their seats", proposed.verify()?)))
             }
-            Verified::Says(carrier, proof) => {
+            Verified::Says(how) => {
+                let (carrier, proof) = &**how;
                 let mut command = Command::new(&self.arm.command[0]);
                 command.args(&self.arm.command[1..]).envs(self.arm.variables.iter().map(|(name, value)| (name, value)));
                 let failed = |e| Fault::because(shell::words(&self.arm.command), e, "run it again");
