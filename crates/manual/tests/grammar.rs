@@ -77,9 +77,10 @@ fn an_option_has_one_meaning_in_all_commands() {
 #[test]
 fn two_meanings_are_found() {
     let option = |name: &'static str| Arg::new(name).long(name);
-    let program = Command::new("a")
-        .subcommand(Command::new("b").arg(option("at").value_name("TIME")).arg(option("quick").short('q')))
-        .subcommand(Command::new("c").arg(option("at").value_name("SITE")).arg(option("quiet").short('q')));
+    let named = |name: &'static str| Command::new(name);
+    let program = named("a")
+        .subcommand(named("b").arg(option("at").value_name("TIME")).arg(option("quick").short('q')))
+        .subcommand(named("c").arg(option("at").value_name("SITE")).arg(option("quiet").short('q')));
     let (mut longs, mut shorts) = (Meanings::new(), Meanings::new());
     walk(&program, "", &mut longs, &mut shorts);
     assert_eq!(several(&longs).into_keys().collect::<Vec<_>>(), ["at"]);

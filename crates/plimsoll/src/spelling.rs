@@ -101,6 +101,7 @@ pub fn misplaced(program: &Command, matches: &ArgMatches) -> Option<Error> {
     let tip = match nearest(option, &longs.iter().map(String::as_str).collect::<Vec<_>>()) {
         Some(near) if near == option => format!("write '{near}' before the command and its '--'"),
         Some(near) => format!("did you mean '{near}'?"),
+        None if command.get_name() == "mpirun" => "options of the MPI's own launcher go into --mpirun-args".to_owned(),
         None => "a command is expected here; a file whose name begins with '-' is ./-NAME".to_owned(),
     };
     let words = format!("unexpected argument '{unknown}' found\n\n  tip: {tip}\n");

@@ -313,10 +313,7 @@ fn refused(arguments: &[&str], why: &str) {
 fn what_cannot_run_is_refused_with_the_next_step() {
     refused(&["--", "/bin/sh"], "it is not linked with an MPI that is known");
     refused(&["--", "./no-such-program"], "there is no such file");
-    refused(
-        &["-bind-to", "core", "true"],
-        "option -bind-to: plimsoll does not know it. Next: see --help; options of mpirun",
-    );
+    refused(&["-bind-to", "core", "true"], "options of the MPI's own launcher go into --mpirun-args");
     refused(&["--", "no-such-program-at-all"], "no folder of PATH has it");
     refused(&["--placement", "xdp:lab0", "--", "x"], "write app or core:N");
     refused(&["--placement", "moon", "--", "x"], "write app or core:N");
