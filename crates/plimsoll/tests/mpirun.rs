@@ -13,7 +13,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use testbed::Mpi;
 
-const LIMIT: Duration = Duration::from_secs(100);
+const LIMIT: Duration = Duration::from_secs(400);
 
 /// Ranks that swap messages in a ring and then do as their argument says.
 const PROGRAM: &str = r#"

@@ -212,7 +212,7 @@ fn plan(arguments: &Arguments, today: &Today, known: &Known, budget: Nanoseconds
         Ok(installation) if arguments.profile.is_none() && is_due(today, known) => {
             let why = if known.old { "are old" } else { "are not known" };
             steps.push(format!(
-                "measure what messages cost here: costs under {installation} {why} (calibrate, once, 2 to 5 minutes)"
+                "measure what messages cost here: costs under {installation} {why} (calibrate, once, about a minute)"
             ));
         }
         _ => {}
