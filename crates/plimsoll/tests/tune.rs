@@ -172,7 +172,7 @@ fn a_program_that_gains_from_nothing_is_kept_and_told_what_limits_it() {
     let Some(place) = place() else { return };
     let tuned = |first: &str, second: &str| {
         let command = ["mpirun", "-n", "2", "PLANTED", "compute", first, second];
-        let (code, said, errors) = place.tune(&["--fresh", "--budget", "1m", "--metric", "mpi"], &command);
+        let (code, said, errors) = place.tune(&["--fresh", "--budget", "40s", "--metric", "mpi"], &command);
         assert!(code == 0 || code == 3, "{said}{errors}");
         assert!(!said.starts_with("Fastest"), "{said}");
         said
