@@ -96,6 +96,22 @@ struct Burdened {
     _turn: skip::Turn,
 }
 
+fn crowded_out(core: CoreId) {
+    skip::test(format!("other work takes core {}, so that no rank has a reason to move there", core.0));
+}
+
+/// Whether other work takes a part of the core while nothing of the test runs there, so that no move would help; then the test is
+/// left out.
+pub fn is_taken(core: CoreId) -> bool {
+    let (begun, before) = (Instant::now(), idled(core));
+    std::thread::sleep(Duration::from_secs(1));
+    let taken = idled(core) - before < 0.8 * begun.elapsed().as_secs_f64();
+    if taken {
+        crowded_out(core);
+    }
+    taken
+}
+
 /// Seconds that a core has idled.
 fn idled(core: CoreId) -> f64 {
     let text = fs::read_to_string("/proc/stat").unwrap();
@@ -131,7 +147,7 @@ impl Burdened {
         let passed = begun.elapsed().as_secs_f64();
         let crowded = passed > 10.0 && idled(core) - before < passed / 5.0;
         if crowded {
-            skip::test(format!("other work takes core {}, so that no rank has a reason to move there", core.0));
+            crowded_out(core);
         }
         crowded
     }
