@@ -176,7 +176,7 @@ fn a_mapping_is_found_where_other_work_takes_a_core() {
 fn a_program_that_gains_from_nothing_is_kept_and_told_what_limits_it() {
     let _turn = skip::turn().before_all();
     let Some(place) = place() else { return };
-    let options = ["--budget", "90s", "--metric", "mpi"];
+    let options = ["--budget", "1m", "--metric", "mpi"];
     let (code, said, errors) = place.tune(&options, &["mpirun", "-n", "2", "PLANTED", "compute", "20", "70"]);
     assert!(code == 0 || code == 3, "{said}{errors}");
     assert!(!said.starts_with("Fastest") && said.contains("What limits it today: Rank 1 "), "{said}");

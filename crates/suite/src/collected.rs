@@ -13,7 +13,7 @@ use std::time::Duration;
 pub const MODE: &str = "collect";
 
 /// A program that runs longer hangs: it is ended, and fails.
-pub const LIMIT: Duration = Duration::from_secs(1200);
+pub const LIMIT: Duration = Duration::from_secs(1800);
 
 #[derive(Debug)]
 pub struct Program {
