@@ -170,7 +170,7 @@ fn a_study_is_of_the_host_that_is_served() {
     let output = study(&path);
     let (out, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{said}");
-    assert!(out.contains(&format!("Where should message processing run?, to {path},")), "{out}{said}");
+    assert!(out.contains(&format!("Where should message processing run? to {path},")), "{out}{said}");
     drop(server);
     let said = String::from_utf8_lossy(&study(&path).stderr).into_owned();
     assert!(said.contains("Next: start 'plimsoll serve --listen ADDRESS' there"), "{said}");

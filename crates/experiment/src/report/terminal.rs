@@ -30,8 +30,9 @@ pub fn render(findings: &Findings, screen: Screen, report: Option<&Path>) -> Str
         0,
         0,
         &format!(
-            "{}, {}, {}, took {}",
+            "{}{} {}, {}, took {}",
             findings.title,
+            if findings.title.ends_with('?') { "" } else { "," },
             wording::path(&findings.path),
             clock::date(findings.started),
             clock::duration(findings.took)
