@@ -45,8 +45,10 @@ fn every_line_works_and_the_story_ends_in_the_ledger() {
         return skip::test("NetPIPE is not installed");
     }
     let place = tempfile::tempdir().unwrap();
+    let _turn = skip::turn();
     let commands = commands();
     assert_eq!(commands.len(), 8, "{commands:?}");
+    let mut expects = true;
     for line in commands {
         let (code, said) = run(line, place.path());
         let words: Vec<&str> = line.split_whitespace().take(2).collect();
@@ -63,10 +65,12 @@ fn every_line_works_and_the_story_ends_in_the_ledger() {
             ["plimsoll", "whatif"] => {
                 &["Critical path", "carried by app", "plimsoll mpirun -n 2 --placement app NPopenmpi"]
             }
+            ["plimsoll", "try"] if line.contains("--placement app") && !expects => &["Page: "],
             ["plimsoll", "try"] if line.contains("--placement app") => {
                 &["time of `plimsoll mpirun -n 2 --placement app"]
             }
             ["plimsoll", "try"] => &["carrier plimsoll", "carrier vader"],
+            ["plimsoll", "ledger"] if !expects => &["messages of a run: "],
             ["plimsoll", "ledger"] => &["messages of a run: ", "what if: "],
             _ => panic!("a command that this test does not know: {line}"),
         };
@@ -77,6 +81,8 @@ fn every_line_works_and_the_story_ends_in_the_ledger() {
         for expected in expected.iter().filter(|_| !undecided) {
             assert!(said.contains(expected), "{line} did not say '{expected}':\n{said}");
         }
+        // Where start and end of the job are most of it, nothing is expected of its time.
+        expects &= !said.contains("Nothing is kept in the ledger");
     }
     let state = place.path().join("state/plimsoll");
     let ledger = fs::read_dir(&state).unwrap().map(|entry| entry.unwrap().path());

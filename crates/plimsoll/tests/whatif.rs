@@ -167,7 +167,9 @@ fn a_recorded_program_comes_back() {
     assert!((sum - all["recorded_ns"].as_f64().unwrap()).abs() < 1.0, "{said}");
     let asked = all["asked"].as_array().unwrap();
     let time = |what: &str| asked.iter().find(|of| of["what"] == what).unwrap()["time"]["middle"].as_f64().unwrap();
-    assert!(time("carried by tcp") > time("carried by ucx") && time("half the latency") <= 1.0, "{said}");
+    let (tcp, ucx, half) = (time("carried by tcp"), time("carried by ucx"), time("half the latency"));
+    // A receive from any sender may take another one's message.
+    assert!(tcp > ucx && half < 1.01, "tcp {tcp}, ucx {ucx}, half the latency {half}\n{said}");
     // Every call is followed but those that ask in vain.
     assert!(!said.contains("not modelled"), "{said}");
     // Held against itself: all its calls are known, and its own time is what it took.
@@ -230,7 +232,7 @@ fn a_recorded_program_comes_back() {
     let replayed: Value = serde_json::from_str(&said).unwrap();
     let asked = replayed["asked"].as_array().unwrap();
     let time = |what: &str| asked.iter().find(|of| of["what"] == what).unwrap()["time"]["middle"].as_f64().unwrap();
-    assert!(time("carried by tcp") > 1.0 && time("half the latency") <= 1.0, "{said}");
+    assert!(time("carried by tcp") > 1.0 && time("half the latency") < 1.01, "{said}");
     assert!(replayed["gradients"][0]["right"]["trips"].as_u64() > Some(0), "{said}");
     let (code, _, errors) = plimsoll(place, &["whatif", "schedule", "run.goal", "--latency", "+1us"]);
     assert!(code != 0 && errors.contains("--carried"), "{errors}");

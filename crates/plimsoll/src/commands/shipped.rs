@@ -4,6 +4,9 @@ use std::path::{Path, PathBuf};
 
 use machine::{Fault, Result};
 
+/// For a build whose target folder is not in its source.
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
 /// Files of one kind.
 pub struct Shipped {
     /// Where they are installed, and in the source of a build.
@@ -46,6 +49,7 @@ impl Shipped {
             .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;
         // PREFIX/bin/plimsoll, or target/release/plimsoll, or a test's target/debug/deps/plimsoll.
         let above = own.ancestors().skip(1).take(4);
+        let above = above.chain([Path::new(SOURCE)]);
         let folder = above.flat_map(|above| self.folders.map(|of| above.join(of))).find(|folder| folder.is_dir());
         let found = folder.iter().flat_map(std::fs::read_dir).flatten().flatten().map(|entry| entry.path());
         let mut known: Vec<PathBuf> = found.filter(|path| path.extension().is_some_and(|of| of == "toml")).collect();
