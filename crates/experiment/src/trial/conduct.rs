@@ -232,7 +232,7 @@ impl Sitting for Conducted<'_> {
             return Ok(Vec::new());
         }
         if let Some(why) = self.commands.changed(self.design) {
-            return Err(Fault::new("the trial", why, "begin anew: `plimsoll try --fresh`, with the same arguments"));
+            return Err(Fault::new("the trial", why, "begin anew: the same command with --fresh"));
         }
         let turns = turns(&[arms], self.trial.seed, course.round).into_iter();
         let turn = |turn: order::Turn| Turn { arm: turn.member, round: Some(course.round), order: turn.order };
