@@ -8,7 +8,8 @@ use crate::abi::object::{AtomicOps, FidDomain, FidEndpoint};
 use crate::abi::trigger::DeferredWork;
 use crate::abi::{Address, Iovec, Signed};
 use crate::arithmetic::{Datatype, Operator};
-use crate::endpoint::{Endpoint, State};
+use crate::alias::{SENDS, Shell};
+use crate::endpoint::State;
 use crate::memory::{Memory, wish};
 use crate::offer::{PIECES, UNKEPT};
 use crate::refuse::signed;
@@ -136,9 +137,43 @@ impl State {
 unsafe fn start(ep: *mut FidEndpoint, call: Call) -> Signed {
     // SAFETY: the caller's promise; the domain is entered before the state is touched.
     unsafe {
-        let endpoint = Endpoint::of(ep);
+        if let (Manner::Usual(context), Some(flags)) = (call.manner, Shell::of(ep).flags(SENDS)) {
+            let call = Call { manner: Manner::Given(context, flags), ..call };
+            return start_given(ep, call, (context, flags), None);
+        }
+        let endpoint = Shell::endpoint(ep);
         let _entered = endpoint.domain.enter();
         endpoint.state().operate(&call)
+    }
+}
+
+/// The same with flags of its own, which may have it wait for a counter.
+///
+/// # Safety
+/// As for [`start`]; the work is as fi_trigger(3) wants it.
+unsafe fn start_given(
+    ep: *mut FidEndpoint,
+    call: Call,
+    (context, flags): (Context, u64),
+    work: Option<&DeferredWork>,
+) -> Signed {
+    if flags & UNKEPT != 0 {
+        return signed(FI_EBADFLAGS);
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        if flags & FI_TRIGGER == 0 {
+            return start(ep, call);
+        }
+        let Call { form, place, datatype, operator, manner, .. } = call;
+        let Some((known, operation)) = operation(form, datatype, operator) else { return signed(FI_EOPNOTSUPP) };
+        let kind = Action::Atomic { datatype: known, operator: operation, fetch: form != Form::Plain }.flags();
+        let lists = [call.operands, call.comparands, call.results].map(<[Elements]>::to_vec);
+        let post = move |state: &mut State| {
+            let [operands, comparands, results] = &lists;
+            state.operate(&Call { form, place, datatype, operator, operands, comparands, results, manner })
+        };
+        trigger::wait(ep, &Asked { to: place.peer, context, flags, kind, work }, post)
     }
 }
 
@@ -217,9 +252,6 @@ pub unsafe fn start_message(
     flags: u64,
     work: Option<&DeferredWork>,
 ) -> Signed {
-    if flags & UNKEPT != 0 {
-        return signed(FI_EBADFLAGS);
-    }
     let form = match (comparands, results) {
         (Some(_), _) => Form::Compare,
         (None, Some(_)) => Form::Fetch,
@@ -238,23 +270,12 @@ pub unsafe fn start_message(
         else {
             return signed(FI_EINVAL);
         };
-        let (to, context) = (message.addr, message.context);
-        let place = Place { peer: to, address: remote.addr, key: remote.key };
+        let context = message.context;
+        let place = Place { peer: message.addr, address: remote.addr, key: remote.key };
         let (datatype, operator) = (message.datatype, message.op);
         let manner = Manner::Given(context, flags);
         let call = Call { form, place, datatype, operator, operands, comparands, results, manner };
-        if flags & FI_TRIGGER == 0 {
-            return start(ep, call);
-        }
-        let Some((datatype, operator)) = operation(form, datatype, operator) else { return signed(FI_EOPNOTSUPP) };
-        let kind = Action::Atomic { datatype, operator, fetch: form != Form::Plain }.flags();
-        let lists = [operands, comparands, results].map(<[Elements]>::to_vec);
-        let (datatype, operator) = (message.datatype, message.op);
-        let post = move |state: &mut State| {
-            let [operands, comparands, results] = &lists;
-            state.operate(&Call { form, place, datatype, operator, operands, comparands, results, manner })
-        };
-        trigger::wait(ep, &Asked { to, context, flags, kind, work }, post)
+        start_given(ep, call, (context, flags), work)
     }
 }
 

@@ -370,7 +370,7 @@ pub unsafe fn give_name(name: &Name, into: *mut c_void, length: *mut usize) -> c
 unsafe extern "C" fn getname(fid: *mut Fid, into: *mut c_void, length: *mut usize) -> c_int {
     // SAFETY: libfabric's contract: `into` holds `*length` bytes.
     unsafe {
-        let Some(endpoint) = object::of::<Endpoint>(fid) else { return -FI_EINVAL };
+        let Some(endpoint) = Endpoint::given(fid) else { return -FI_EINVAL };
         let _entered = endpoint.domain.enter();
         match endpoint.state().appear(&endpoint.domain) {
             Ok(engine) => give_name(&engine.name(), into, length),
@@ -382,7 +382,7 @@ unsafe extern "C" fn getname(fid: *mut Fid, into: *mut c_void, length: *mut usiz
 unsafe extern "C" fn setname(fid: *mut Fid, address: *mut c_void, length: usize) -> c_int {
     // SAFETY: libfabric's contract: `address` holds `length` bytes.
     unsafe {
-        let Some(endpoint) = object::of::<Endpoint>(fid) else { return -FI_EINVAL };
+        let Some(endpoint) = Endpoint::given(fid) else { return -FI_EINVAL };
         let Some(source) = service::given(address, length).and_then(Service::read) else { return -FI_EINVAL };
         let _entered = endpoint.domain.enter();
         endpoint.state().place(source).map_or_else(|error| -error, |()| 0)
@@ -392,7 +392,7 @@ unsafe extern "C" fn setname(fid: *mut Fid, address: *mut c_void, length: usize)
 unsafe extern "C" fn getpeer(ep: *mut FidEndpoint, into: *mut c_void, length: *mut usize) -> c_int {
     // SAFETY: libfabric's contract: `into` holds `*length` bytes.
     unsafe {
-        let Some(endpoint) = object::of::<Endpoint>(ep.cast()) else { return -FI_EINVAL };
+        let Some(endpoint) = Endpoint::given(ep.cast()) else { return -FI_EINVAL };
         let _entered = endpoint.domain.enter();
         let Some(connection) = &endpoint.state().connection else { return -FI_ENOSYS };
         match &connection.name {
@@ -412,7 +412,7 @@ unsafe fn begin(
 ) -> c_int {
     // SAFETY: the caller's promise.
     unsafe {
-        let Some(endpoint) = object::of::<Endpoint>(ep.cast()) else { return -FI_EINVAL };
+        let Some(endpoint) = Endpoint::given(ep.cast()) else { return -FI_EINVAL };
         let _entered = endpoint.domain.enter();
         let state = endpoint.state();
         match &state.connection {
@@ -484,7 +484,7 @@ unsafe extern "C" fn accept(ep: *mut FidEndpoint, data: *const c_void, length: u
 unsafe extern "C" fn shutdown(ep: *mut FidEndpoint, flags: u64) -> c_int {
     // SAFETY: libfabric's contract.
     unsafe {
-        let Some(endpoint) = object::of::<Endpoint>(ep.cast()) else { return -FI_EINVAL };
+        let Some(endpoint) = Endpoint::given(ep.cast()) else { return -FI_EINVAL };
         if flags != 0 {
             return -FI_EINVAL;
         }

@@ -10,14 +10,15 @@ use crate::abi::constants::*;
 use crate::abi::object::{FidEndpoint, MessageOps};
 use crate::abi::transfer::Message;
 use crate::abi::{Address, Iovec, Signed};
-use crate::endpoint::{Endpoint, State};
+use crate::alias::{SENDS, Shell};
+use crate::endpoint::State;
 use crate::memory::{Memory, wish};
 use crate::object::Context;
 use crate::offer::UNKEPT;
 use crate::progress::sent;
 use crate::refuse::signed;
 use crate::remote::{own, role};
-use crate::send::{self, data_of, flat, pieces, total};
+use crate::send::{self, Flags, data_of, flat, pieces, total};
 
 /// Bytes of the longest: with the engine's headers and those of UDP over IPv6 they fit a packet of Ethernet.
 pub const LONGEST: usize = 1400;
@@ -78,8 +79,6 @@ impl State {
     }
 }
 
-/// `flags` from the endpoint's own flags and those that always hold.
-///
 /// # Safety
 /// libfabric's contract: an open endpoint and good pieces.
 unsafe fn start(
@@ -88,25 +87,29 @@ unsafe fn start(
     to: Address,
     data: Option<u64>,
     context: Context,
-    flags: impl FnOnce(&State) -> u64,
+    flags: Flags,
 ) -> Signed {
     let Some(pieces) = pieces else { return signed(FI_EINVAL) };
     // SAFETY: the caller's promise; the domain is entered before the state is touched.
     unsafe {
-        let endpoint = Endpoint::of(ep);
+        let flags = match (flags, Shell::of(ep).flags(SENDS)) {
+            (Flags::Usual, Some(flags)) => Flags::Given(flags),
+            (flags, _) => flags,
+        };
+        if let Flags::Given(flags) = flags {
+            if flags & UNKEPT != 0 {
+                return signed(FI_EBADFLAGS);
+            }
+            if flags & FI_TRIGGER != 0 {
+                return signed(FI_EINVAL);
+            }
+        }
+        let endpoint = Shell::endpoint(ep);
         let _entered = endpoint.domain.enter();
         let state = endpoint.state();
-        let flags = flags(state);
+        let flags = flags.in_all(state);
         state.send_datagram(pieces, to, data, context, flags)
     }
-}
-
-fn usual(state: &State) -> u64 {
-    state.send_flags
-}
-
-fn inject_flags(_: &State) -> u64 {
-    FI_INJECT
 }
 
 unsafe extern "C" fn send_one(
@@ -118,7 +121,7 @@ unsafe extern "C" fn send_one(
     context: *mut c_void,
 ) -> Signed {
     // SAFETY: libfabric's contract, as in all below.
-    unsafe { start(ep, Some(&flat(buffer, length)), to, None, context, usual) }
+    unsafe { start(ep, Some(&flat(buffer, length)), to, None, context, Flags::Usual) }
 }
 
 unsafe extern "C" fn sendv(
@@ -130,27 +133,21 @@ unsafe extern "C" fn sendv(
     context: *mut c_void,
 ) -> Signed {
     // SAFETY: as above.
-    unsafe { start(ep, pieces(list, count), to, None, context, usual) }
+    unsafe { start(ep, pieces(list, count), to, None, context, Flags::Usual) }
 }
 
 unsafe extern "C" fn sendmsg(ep: *mut FidEndpoint, message: *const Message, flags: u64) -> Signed {
     // SAFETY: as above.
     unsafe {
         let Some(message) = message.as_ref() else { return signed(FI_EINVAL) };
-        if flags & UNKEPT != 0 {
-            return signed(FI_EBADFLAGS);
-        }
-        if flags & FI_TRIGGER != 0 {
-            return signed(FI_EINVAL);
-        }
         let (pieces, data) = (pieces(message.iov, message.iov_count), data_of(flags, message.data));
-        start(ep, pieces, message.addr, data, message.context, |state| flags | state.always_sent)
+        start(ep, pieces, message.addr, data, message.context, Flags::Given(flags))
     }
 }
 
 unsafe extern "C" fn inject(ep: *mut FidEndpoint, buffer: *const c_void, length: usize, to: Address) -> Signed {
     // SAFETY: as above.
-    unsafe { start(ep, Some(&flat(buffer, length)), to, None, std::ptr::null_mut(), inject_flags) }
+    unsafe { start(ep, Some(&flat(buffer, length)), to, None, std::ptr::null_mut(), Flags::Inject) }
 }
 
 unsafe extern "C" fn senddata(
@@ -163,7 +160,7 @@ unsafe extern "C" fn senddata(
     context: *mut c_void,
 ) -> Signed {
     // SAFETY: as above.
-    unsafe { start(ep, Some(&flat(buffer, length)), to, Some(data), context, usual) }
+    unsafe { start(ep, Some(&flat(buffer, length)), to, Some(data), context, Flags::Usual) }
 }
 
 unsafe extern "C" fn injectdata(
@@ -174,5 +171,5 @@ unsafe extern "C" fn injectdata(
     to: Address,
 ) -> Signed {
     // SAFETY: as above.
-    unsafe { start(ep, Some(&flat(buffer, length)), to, Some(data), std::ptr::null_mut(), inject_flags) }
+    unsafe { start(ep, Some(&flat(buffer, length)), to, Some(data), std::ptr::null_mut(), Flags::Inject) }
 }

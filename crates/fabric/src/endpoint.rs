@@ -14,6 +14,7 @@ use crate::abi::object::{ConnectionOps, EndpointOps, Fid, FidDomain, FidEndpoint
 use crate::abi::{Address, Signed};
 use crate::account::Account;
 use crate::address_vector::AddressVector;
+use crate::alias::Shell;
 use crate::completion_queue::{CompletionQueue, Reader};
 use crate::connection::{self, CONNECTION, Connection};
 use crate::counter::Counter;
@@ -40,8 +41,7 @@ const MIN_MULTI_RECV: usize = 64;
 
 #[repr(C)]
 pub struct Endpoint {
-    fid: FidEndpoint,
-    users: AtomicUsize,
+    shell: Shell,
     pub domain: Used<Domain>,
     state: Guarded<State>,
 }
@@ -51,7 +51,7 @@ unsafe impl Object for Endpoint {
     const CLASS: usize = FI_CLASS_EP;
 
     fn users(&self) -> &AtomicUsize {
-        &self.users
+        self.shell.users()
     }
 }
 
@@ -187,7 +187,7 @@ pub unsafe extern "C" fn open(
     }
     let mut endpoint = Endpoint::new(fid, (&OPS, &CONNECTION), domain, state);
     if kind == FI_EP_DGRAM {
-        endpoint.fid.msg = &datagram::MESSAGE;
+        endpoint.shell.fid.msg = &datagram::MESSAGE;
     }
     // SAFETY: as above.
     unsafe { object::open(endpoint, into) }
@@ -210,15 +210,24 @@ impl Endpoint {
             atomic: &atomic::OPS,
             collective: std::ptr::null(),
         };
-        Endpoint { fid, users: AtomicUsize::new(0), domain, state: Guarded::new(state) }
+        Endpoint { shell: Shell::new(fid), domain, state: Guarded::new(state) }
     }
 
     /// # Safety
-    /// `fid` is an open endpoint.
-    #[inline]
+    /// `fid` is an open endpoint, or an alias or a shared context, as which it is served.
+    #[inline(always)]
     pub unsafe fn of<'a>(fid: *mut FidEndpoint) -> &'a Endpoint {
-        // SAFETY: libfabric's calls go through the tables of this very endpoint.
-        unsafe { &*fid.cast::<Endpoint>() }
+        // SAFETY: libfabric's calls go through the tables of this very object.
+        unsafe { Shell::endpoint(fid) }
+    }
+
+    /// The endpoint, behind an alias or not; `None` where it is no endpoint.
+    ///
+    /// # Safety
+    /// `fid` is NULL or any open object.
+    pub unsafe fn given<'a>(fid: *const Fid) -> Option<&'a Endpoint> {
+        // SAFETY: the caller's promise: an object of this class is an endpoint or an alias.
+        unsafe { object::of::<Shell>(fid).map(|_| Shell::endpoint(fid.cast())) }
     }
 
     /// # Safety
@@ -453,8 +462,12 @@ fn put<T: Copy>(table: &mut Vec<T>, at: usize, value: T, nothing: T) {
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     // SAFETY: libfabric's contract: an open endpoint, used no more.
     unsafe {
-        let Some(endpoint) = object::of::<Endpoint>(fid) else { return -FI_EINVAL };
-        if endpoint.users.load(std::sync::atomic::Ordering::Acquire) > 0 {
+        let Some(shell) = object::of::<Shell>(fid) else { return -FI_EINVAL };
+        if shell.is_alias() {
+            return object::close::<Shell>(fid);
+        }
+        let endpoint = Shell::endpoint(fid.cast());
+        if endpoint.users().load(std::sync::atomic::Ordering::Acquire) > 0 {
             return -FI_EBUSY;
         }
         let domain = endpoint.domain.clone();
@@ -507,7 +520,7 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
 unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
     // SAFETY: libfabric's contract: two open objects of one domain.
     unsafe {
-        let Some(endpoint) = object::of::<Endpoint>(fid) else { return -FI_EINVAL };
+        let Some(endpoint) = Endpoint::given(fid) else { return -FI_EINVAL };
         if other.is_null() {
             return -FI_EINVAL;
         }
@@ -565,22 +578,26 @@ unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
 unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_void) -> c_int {
     // SAFETY: libfabric's contract; the argument of the flag commands is a number.
     unsafe {
-        let Some(endpoint) = object::of::<Endpoint>(fid) else { return -FI_EINVAL };
+        let Some(shell) = object::of::<Shell>(fid) else { return -FI_EINVAL };
+        let endpoint = Shell::endpoint(fid.cast());
         let _entered = endpoint.domain.enter();
         let state = endpoint.state();
         match command {
             FI_ENABLE => endpoint.enable(state).map_or_else(|error| -error, |()| 0),
-            FI_ALIAS => alias::open(endpoint, [state.send_flags, state.receive_flags], argument.cast()),
+            FI_ALIAS => shell.open_alias(endpoint, [state.send_flags, state.receive_flags], argument.cast()),
             FI_GETOPSFLAG | FI_SETOPSFLAG => {
                 let Some(flags) = argument.cast::<u64>().as_mut() else { return -FI_EINVAL };
+                let Some(which) = alias::direction(*flags) else { return -FI_EINVAL };
+                if shell.control_flags(command, which, flags) {
+                    return 0;
+                }
                 // Only an alias has these: calls that have no flags of their own need not look for them then.
                 if command == FI_SETOPSFLAG && *flags & (FI_TRIGGER | offer::UNKEPT) != 0 {
                     return -FI_EBADFLAGS;
                 }
-                let (set, always) = match *flags & (FI_SEND | FI_RECV) {
-                    FI_SEND => (&mut state.send_flags, state.always_sent),
-                    FI_RECV => (&mut state.receive_flags, state.always_received),
-                    _ => return -FI_EINVAL,
+                let (set, always) = match which {
+                    alias::SENDS => (&mut state.send_flags, state.always_sent),
+                    _ => (&mut state.receive_flags, state.always_received),
                 };
                 if command == FI_GETOPSFLAG {
                     *flags = *set;

@@ -10,7 +10,6 @@ pub mod abi;
 mod account;
 mod address_vector;
 mod alias;
-mod alias_calls;
 mod arithmetic;
 mod atomic;
 mod completion_queue;

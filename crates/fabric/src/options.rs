@@ -17,7 +17,7 @@ pub unsafe extern "C" fn getopt(
 ) -> c_int {
     // SAFETY: libfabric's contract: `into` holds `*length` bytes.
     unsafe {
-        let Some(endpoint) = object::of::<Endpoint>(fid) else { return -FI_EINVAL };
+        let Some(endpoint) = Endpoint::given(fid) else { return -FI_EINVAL };
         if level != FI_OPT_ENDPOINT {
             return -FI_ENOPROTOOPT;
         }
@@ -55,7 +55,7 @@ pub unsafe extern "C" fn setopt(
 ) -> c_int {
     // SAFETY: libfabric's contract: `from` holds `length` bytes.
     unsafe {
-        let Some(endpoint) = object::of::<Endpoint>(fid) else { return -FI_EINVAL };
+        let Some(endpoint) = Endpoint::given(fid) else { return -FI_EINVAL };
         if level != FI_OPT_ENDPOINT || option != FI_OPT_MIN_MULTI_RECV {
             return -FI_ENOPROTOOPT;
         }

@@ -10,6 +10,7 @@ use crate::abi::object::{Fid, FidEndpoint};
 use crate::abi::transfer::{Message, TaggedMessage};
 use crate::abi::trigger::DeferredWork;
 use crate::abi::{Address, Iovec, Signed};
+use crate::alias::{RECEIVES, Shell};
 use crate::endpoint::{Endpoint, NOBODY, Sources, State};
 use crate::memory::{Memory, wish};
 use crate::object::{self, Context};
@@ -103,11 +104,39 @@ unsafe fn start(
 ) -> Signed {
     // SAFETY: the caller's promise; the domain is entered before the state is touched.
     unsafe {
-        let endpoint = Endpoint::of(ep);
+        if let (None, Some(flags)) = (flags, Shell::of(ep).flags(RECEIVES)) {
+            return start_of_alias(ep, pieces, from, selector, context, flags);
+        }
+        let endpoint = Shell::endpoint(ep);
         let _entered = endpoint.domain.enter();
         let state = endpoint.state();
         let flags = flags.map_or(state.receive_flags, |flags| flags | state.always_received);
         state.receive(pieces, from, selector, context, wishes, flags)
+    }
+}
+
+/// A receive with the flags of an alias, as a message with flags.
+///
+/// # Safety
+/// As for [`start`].
+#[cold]
+#[inline(never)]
+unsafe fn start_of_alias(
+    ep: *mut FidEndpoint,
+    pieces: &[Iovec],
+    addr: Address,
+    selector: TagSelector,
+    context: Context,
+    flags: u64,
+) -> Signed {
+    let (iov, iov_count, desc, data) = (pieces.as_ptr(), pieces.len(), std::ptr::null_mut(), 0);
+    // SAFETY: the caller's promise.
+    unsafe {
+        if selector.space() != Space::Tagged {
+            return receive_message(ep, &Message { iov, desc, iov_count, addr, context, data }, flags, None);
+        }
+        let (tag, ignore) = (selector.tag(), !selector.mask());
+        receive_tagged(ep, &TaggedMessage { iov, desc, iov_count, addr, tag, ignore, context, data }, flags, None)
     }
 }
 
@@ -291,7 +320,7 @@ pub unsafe extern "C" fn recvmsg(ep: *mut FidEndpoint, message: *const Message, 
 pub unsafe extern "C" fn cancel(fid: *mut Fid, context: *mut c_void) -> Signed {
     // SAFETY: as above.
     unsafe {
-        let Some(endpoint) = object::of::<Endpoint>(fid) else { return signed(FI_EINVAL) };
+        let Some(endpoint) = Endpoint::given(fid) else { return signed(FI_EINVAL) };
         let _entered = endpoint.domain.enter();
         if endpoint.domain.triggers.cancel(NonNull::from(endpoint), context) {
             return 0;

@@ -7,13 +7,14 @@ use crate::abi::object::{FidEndpoint, RemoteOps};
 use crate::abi::transfer::RemoteMessage;
 use crate::abi::trigger::DeferredWork;
 use crate::abi::{Address, Iovec, Signed};
-use crate::endpoint::{Endpoint, State};
+use crate::alias::{SENDS, Shell};
+use crate::endpoint::State;
 use crate::memory::{Memory, wish};
 use crate::object::Context;
 use crate::offer::{INJECT, LONGEST, UNKEPT};
 use crate::refuse::signed;
 use crate::remote::{Action, Wanted};
-use crate::send::{pieces, total};
+use crate::send::{data_of, flat, pieces, total};
 use crate::trigger::{self, Asked};
 
 pub static OPS: RemoteOps = RemoteOps {
@@ -104,9 +105,45 @@ unsafe fn start(
 ) -> Signed {
     // SAFETY: the caller's promise; the domain is entered before the state is touched.
     unsafe {
-        let endpoint = Endpoint::of(ep);
+        if let (Manner::Usual(context), Some(flags)) = (manner, Shell::of(ep).flags(SENDS)) {
+            return start_given(ep, pieces, place, action, data, (context, flags), None);
+        }
+        let endpoint = Shell::endpoint(ep);
         let _entered = endpoint.domain.enter();
         endpoint.state().access(pieces, place, action, data, manner)
+    }
+}
+
+/// The same with flags of its own, which may have it wait for a counter.
+///
+/// # Safety
+/// As for `start`; the work is as fi_trigger(3) wants it.
+unsafe fn start_given(
+    ep: *mut FidEndpoint,
+    pieces: &[Iovec],
+    place: Place,
+    action: Action,
+    data: Option<u64>,
+    (context, flags): (Context, u64),
+    work: Option<&DeferredWork>,
+) -> Signed {
+    if flags & UNKEPT != 0 {
+        return signed(FI_EBADFLAGS);
+    }
+    // What is yet to be read is not copied.
+    let flags = if matches!(action, Action::Read) { flags & !FI_INJECT } else { flags };
+    let manner = Manner::Given(context, flags);
+    // SAFETY: the caller's promise.
+    unsafe {
+        if flags & FI_TRIGGER == 0 {
+            return start(ep, pieces, place, action, data, manner);
+        }
+        if total(pieces).is_none() {
+            return signed(FI_EINVAL);
+        }
+        let (to, kind, pieces) = (place.peer, action.flags(), pieces.to_vec());
+        let post = move |state: &mut State| state.access(&pieces, place, action, data, manner);
+        trigger::wait(ep, &Asked { to, context, flags, kind, work }, post)
     }
 }
 
@@ -121,9 +158,6 @@ unsafe fn start_message(
 ) -> Signed {
     // SAFETY: the caller's promise.
     unsafe {
-        if flags & UNKEPT != 0 {
-            return signed(FI_EBADFLAGS);
-        }
         let Some(pieces) = pieces(message.iov, message.iov_count) else { return signed(FI_EINVAL) };
         let (Some(remote), 1) = (message.remote_iov.as_ref(), message.remote_iov_count) else {
             return signed(FI_EINVAL);
@@ -132,15 +166,8 @@ unsafe fn start_message(
             return signed(FI_EINVAL);
         }
         let place = Place { peer: message.addr, address: remote.addr, key: remote.key };
-        let data = (flags & FI_REMOTE_CQ_DATA != 0).then_some(message.data);
-        let (to, context) = (message.addr, message.context);
-        let manner = Manner::Given(context, flags);
-        if flags & FI_TRIGGER == 0 {
-            return start(ep, pieces, place, action, data, manner);
-        }
-        let pieces = pieces.to_vec();
-        let post = move |state: &mut State| state.access(&pieces, place, action, data, manner);
-        trigger::wait(ep, &Asked { to, context, flags, kind: action.flags(), work }, post)
+        let data = data_of(flags, message.data);
+        start_given(ep, pieces, place, action, data, (message.context, flags), work)
     }
 }
 
@@ -152,10 +179,10 @@ pub unsafe fn read_message(
     flags: u64,
     work: Option<&DeferredWork>,
 ) -> Signed {
-    // What is yet to be read is not copied, and brings no data along.
+    // A read brings no data along.
     //
     // SAFETY: the caller's promise.
-    unsafe { start_message(ep, message, flags & !(FI_INJECT | FI_REMOTE_CQ_DATA), Action::Read, work) }
+    unsafe { start_message(ep, message, flags & !FI_REMOTE_CQ_DATA, Action::Read, work) }
 }
 
 /// # Safety
@@ -168,10 +195,6 @@ pub unsafe fn write_message(
 ) -> Signed {
     // SAFETY: the caller's promise.
     unsafe { start_message(ep, message, flags, Action::Write, work) }
-}
-
-fn flat(buffer: *const c_void, length: usize) -> [Iovec; 1] {
-    [Iovec { base: buffer.cast_mut(), length }]
 }
 
 unsafe extern "C" fn read(

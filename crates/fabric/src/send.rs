@@ -9,7 +9,8 @@ use crate::abi::object::{FidEndpoint, MessageOps, TaggedOps};
 use crate::abi::transfer::{Message, TaggedMessage};
 use crate::abi::trigger::DeferredWork;
 use crate::abi::{Address, Iovec, Signed};
-use crate::endpoint::{Endpoint, State};
+use crate::alias::{SENDS, Shell};
+use crate::endpoint::State;
 use crate::memory::{Memory, wish};
 use crate::object::Context;
 use crate::offer::{INJECT, LONGEST, PIECES, UNKEPT};
@@ -142,13 +143,25 @@ impl State {
 }
 
 /// Which flags a call has.
-enum Flags {
-    /// The endpoint's own.
+pub enum Flags {
+    /// The endpoint's own, or the alias's.
     Usual,
     /// An inject: none, and no completion.
     Inject,
     /// Those given.
     Given(u64),
+}
+
+impl Flags {
+    /// With those that always hold.
+    #[inline(always)]
+    pub fn in_all(self, state: &State) -> u64 {
+        match self {
+            Flags::Usual => state.send_flags,
+            Flags::Inject => FI_INJECT,
+            Flags::Given(flags) => flags | state.always_sent,
+        }
+    }
 }
 
 /// # Safety
@@ -164,14 +177,13 @@ unsafe fn start(
 ) -> Signed {
     // SAFETY: the caller's promise; the domain is entered before the state is touched.
     unsafe {
-        let endpoint = Endpoint::of(ep);
+        if let (Flags::Usual, Some(flags)) = (&flags, Shell::of(ep).flags(SENDS)) {
+            return start_of_alias(ep, pieces, to, label, context, flags);
+        }
+        let endpoint = Shell::endpoint(ep);
         let _entered = endpoint.domain.enter();
         let state = endpoint.state();
-        let flags = match flags {
-            Flags::Usual => state.send_flags,
-            Flags::Inject => FI_INJECT,
-            Flags::Given(flags) => flags | state.always_sent,
-        };
+        let flags = flags.in_all(state);
         state.send(pieces, to, label, context, flags)
     }
 }
@@ -197,6 +209,22 @@ unsafe fn start_given(
         }
         start(ep, pieces, to, label, context, Flags::Given(flags))
     }
+}
+
+/// # Safety
+/// As for [`start_given`].
+#[cold]
+#[inline(never)]
+unsafe fn start_of_alias(
+    ep: *mut FidEndpoint,
+    pieces: &[Iovec],
+    to: Address,
+    label: Label,
+    context: Context,
+    flags: u64,
+) -> Signed {
+    // SAFETY: the caller's promise.
+    unsafe { start_given(ep, pieces, to, label, context, flags, None) }
 }
 
 /// # Safety

@@ -16,7 +16,6 @@ use crate::abi::constants::*;
 use crate::abi::object::{Fid, FidCounter, FidEndpoint};
 use crate::abi::trigger::{DeferredWork, TriggeredContext};
 use crate::abi::{Address, Signed};
-use crate::alias;
 use crate::counter::Counter;
 use crate::domain::Domain;
 use crate::endpoint::{Endpoint, Sources, State};
@@ -497,7 +496,7 @@ unsafe fn queue(domain: &Domain, work: &DeferredWork) -> Signed {
             return queue_count(domain, work);
         }
         // All operations begin with their endpoint.
-        let ep = match alias::endpoint_of(*work.op.any.cast::<*mut FidEndpoint>()) {
+        let ep = match Endpoint::given(*work.op.any.cast::<*mut Fid>()) {
             Some(endpoint) if std::ptr::eq(&*endpoint.domain, domain) => {
                 std::ptr::from_ref(endpoint).cast_mut().cast::<FidEndpoint>()
             }

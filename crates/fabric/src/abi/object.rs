@@ -13,6 +13,7 @@ use super::{Address, Iovec, Signed};
 
 /// `struct fid`, the beginning of every object.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct Fid {
     pub class: usize,
     pub context: *mut c_void,
@@ -37,6 +38,7 @@ macro_rules! object {
     ($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty,)* }) => {
         $(#[$doc])*
         #[repr(C)]
+        #[derive(Clone, Copy)]
         pub struct $name {
             pub fid: Fid,
             $(pub $field: $type,)*
