@@ -20,7 +20,7 @@ use crate::event_queue::EventQueue;
 use crate::handshake::{DATA, LABEL, LONGEST, Word, selector};
 use crate::listener::{ConnectionRequest, Listener};
 use crate::memory::{Memory, wish};
-use crate::object::{self, Context, Used};
+use crate::object::{Context, Used};
 use crate::refuse::{refused, signed};
 use crate::remote::{own, role};
 use crate::service::{self, Service};

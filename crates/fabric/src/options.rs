@@ -6,7 +6,6 @@ use crate::abi::constants::*;
 use crate::abi::object::Fid;
 use crate::endpoint::Endpoint;
 use crate::handshake;
-use crate::object;
 
 pub unsafe extern "C" fn getopt(
     fid: *mut Fid,

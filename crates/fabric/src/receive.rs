@@ -13,7 +13,7 @@ use crate::abi::{Address, Iovec, Signed};
 use crate::alias::{RECEIVES, Shell};
 use crate::endpoint::{Endpoint, NOBODY, Sources, State};
 use crate::memory::{Memory, wish};
-use crate::object::{self, Context};
+use crate::object::Context;
 use crate::offer::LONGEST;
 use crate::refuse::signed;
 use crate::send::{pieces, total};

@@ -301,6 +301,31 @@ static void alias(void) {
     meet(end);
     CHECK_EQUAL(set.bytes[128], 5);
 
+    /* A receiving alias looks, where its flags say so, and an alias has the flags of what it was made of. */
+    struct fid_ep *looks = NULL, *again = NULL;
+    struct fi_context2 here;
+    struct fi_cq_err_entry error = {0};
+    MUST(fi_ep_alias(tells, &looks, FI_RECV | FI_PEEK));
+    ssize_t looked = AGAIN(end, fi_trecv(looks, NULL, 0, NULL, FI_ADDR_UNSPEC, 77, 0, &here));
+    CHECK(looked == -FI_ENOMSG || (looked == 0 && take(end, end->received, &entry, &error) == FI_ENOMSG));
+    CHECK_EQUAL(fi_recv(looks, in[0], LENGTH, NULL, FI_ADDR_UNSPEC, in[0]), -FI_EBADFLAGS);
+    MUST(fi_ep_alias(looks, &again, FI_TRANSMIT | FI_FENCE));
+    flags = FI_RECV;
+    MUST(fi_control(&again->fid, FI_GETOPSFLAG, &flags));
+    CHECK_EQUAL(flags, FI_PEEK);
+    CHECK_EQUAL(fi_tsend(again, out, LENGTH, NULL, end->peer, 6, out), -FI_EBADFLAGS);
+    CHECK_EQUAL(fi_write(again, out, LENGTH, NULL, end->peer, set.base, set.key, out), -FI_EBADFLAGS);
+    CHECK_EQUAL(fi_atomic(again, &operand, 1, NULL, end->peer, set.base, set.key, FI_UINT64, FI_SUM, out), -FI_EBADFLAGS);
+    MUST(fi_close(&again->fid));
+    MUST(fi_close(&looks->fid));
+    /* What is read is not copied, whatever the flags say. */
+    flags = FI_TRANSMIT | FI_INJECT | FI_COMPLETION;
+    MUST(fi_control(&waits->fid, FI_SETOPSFLAG, &flags));
+    static char fetched_bytes[LENGTH];
+    MUST(AGAIN(end, fi_read(waits, fetched_bytes, LENGTH / 2, NULL, end->peer, set.base + 512, set.key, fetched_bytes)));
+    EXPECT(end, end->sent, fetched_bytes);
+    meet(end);
+
     /* The endpoint stays until its last alias is closed. */
     CHECK_EQUAL(fi_close(&end->ep->fid), -FI_EBUSY);
     CHECK_EQUAL(fi_close(&waits->fid), 0);
