@@ -267,6 +267,31 @@ fn a_planted_flip_changes_no_verdict() {
     }
 }
 
+/// Cores that move within nearly every round: all rounds are compared, and what they add is width alone.
+#[test]
+fn a_machine_that_never_stands_still_is_answered_too() {
+    let moves = |clock: u64| match (Random::new(clock / (SECOND / 2)).unit() * 4.0) as u64 {
+        0 => (25_000, 1.0),
+        1 => (50_000, 1.1),
+        2 => (130_000, 1.2),
+        _ => (300_000, 1.4),
+    };
+    let (mut alarms, mut found) = (0, 0);
+    for seed in 0..40 {
+        let best = |other| {
+            let mut machine = Simulated { machine: moves, ..Simulated::new(seed, 0.02) };
+            let Conducted { trial, runs, judgement, end, .. } =
+                carry_out(design(&["1", other]), &mut machine, 80).unwrap();
+            let said = terminal::render(&trial.design, &runs, &judgement, end);
+            assert!(said.contains(" rounds; all rounds are compared"), "{said}");
+            judgement.best
+        };
+        alarms += usize::from(matches!(best("1"), Best::One(_)));
+        found += usize::from(best("0.5") == Best::One(1));
+    }
+    assert!(alarms <= 4 && found >= 38, "{alarms} false alarms, {found} found");
+}
+
 #[test]
 fn a_faster_wrong_answer_is_refused() {
     let says = |command: &str, _| (format!("Energy: {}\n", if command == "0.5" { -4.61 } else { -4.70 }), None);

@@ -126,18 +126,41 @@ pub fn judge(design: &Design, runs: &Runs) -> Judgement {
     Judgement { arms: standings, best }
 }
 
-/// `ln(one / other)` of each round that both ran side by side, above 0 where `one` is better.
+/// `ln(one / other)` of each round that both ran side by side, above 0 where `one` is better. Rounds within which the cores moved
+/// or changed their clock are left out, unless most do: the order within rounds is random, so that they cost width alone.
 pub fn differences(design: &Design, runs: &Runs, one: usize, other: usize) -> Vec<f64> {
+    let (calm, all) = side_by_side(design, runs, one, other);
+    if is_enough(calm.len(), all.len()) { calm } else { all }
+}
+
+/// Rounds that both ran side by side, of which so few met the same cores that all are compared: how many did not.
+pub fn moved(design: &Design, runs: &Runs, one: usize, other: usize) -> usize {
+    let (calm, all) = side_by_side(design, runs, one, other);
+    if is_enough(calm.len(), all.len()) { 0 } else { all.len() - calm.len() }
+}
+
+fn is_enough(calm: usize, all: usize) -> bool {
+    2 * calm >= all
+}
+
+/// The same of the rounds in which both met the same cores, and of all.
+fn side_by_side(design: &Design, runs: &Runs, one: usize, other: usize) -> (Vec<f64>, Vec<f64>) {
     let others: std::collections::HashMap<u32, &Run> =
         runs.measured(other).filter_map(|run| Some((run.round?, run))).collect();
     let lengths: Vec<f64> = [one, other].iter().flat_map(|&arm| runs.measured(arm)).map(seconds).collect();
     let apart = ALWAYS_TOGETHER.max(APART * median(&lengths).unwrap_or(0.0) * design.arms.len() as f64);
     let ratio = |x: &Run, y: &Run| if design.merit.more_is_better { x.value / y.value } else { y.value / x.value };
-    runs.measured(one)
-        .filter_map(|x| Some((x, *others.get(&x.round?)?)))
-        .filter(|(x, y)| x.started.0.abs_diff(y.started.0) as f64 / 1e9 <= apart && met_the_same(x, y))
-        .map(|(x, y)| ratio(x, y).ln())
-        .collect()
+    let together = |x: &Run, y: &Run| x.started.0.abs_diff(y.started.0) as f64 / 1e9 <= apart;
+    let pairs = runs.measured(one).filter_map(|x| Some((x, *others.get(&x.round?)?)));
+    let (mut calm, mut all) = (Vec::new(), Vec::new());
+    for (x, y) in pairs.filter(|(x, y)| together(x, y)) {
+        let difference = ratio(x, y).ln();
+        all.push(difference);
+        if met_the_same(x, y) {
+            calm.push(difference);
+        }
+    }
+    (calm, all)
 }
 
 fn seconds(run: &Run) -> f64 {

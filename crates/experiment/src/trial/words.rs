@@ -7,7 +7,7 @@ use super::Runs;
 use super::check::Check;
 use super::conduct::End;
 use super::design::{Design, letter};
-use super::judgement::{Best, Judgement, Standing, rounds_needed};
+use super::judgement::{Best, Judgement, Standing, moved, rounds_needed};
 use super::spread::Spread;
 use crate::clocks::changes;
 use crate::contrast::{Estimate, FIRST_LOOK, Says};
@@ -189,6 +189,12 @@ pub fn notes(design: &Design, runs: &Runs, judgement: &Judgement, end: End) -> V
     if lost > 0 && compared > 0 {
         notes.push(format!(
             "{lost} of {rounds} rounds are not compared: the cores moved or changed their clock within them, or a run was lost"
+        ));
+    }
+    let moved_in = (1..design.arms.len()).map(|arm| moved(design, runs, arm, 0)).max().unwrap_or(0);
+    if moved_in > 0 {
+        notes.push(format!(
+            "the cores moved or changed their clock within {moved_in} of {rounds} rounds; all rounds are compared, which widens the intervals"
         ));
     }
     notes.extend(changes(runs.done.iter().flatten().flat_map(|run| &run.clocks)));
