@@ -64,7 +64,7 @@ offcodes:
 # qemu-user. It compiles everything once more.
 ARM = aarch64-unknown-linux-gnu
 ARM_TESTS = --package offcode --package wasm
-# In 64 GiB of addresses, which are used again: QEMU keeps some bytes for each page that was ever reserved, and a body of wasm reserves 4 GiB.
+# QEMU keeps some bytes for each page that was ever reserved, and each body of wasm reserves 4 GiB: -R bounds the addresses to 64 GiB, which are used again.
 QEMU = qemu-aarch64 -R 0x1000000000 -L /usr/aarch64-linux-gnu
 aarch64: export CC_aarch64_unknown_linux_gnu = aarch64-linux-gnu-gcc
 aarch64: export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER = aarch64-linux-gnu-gcc

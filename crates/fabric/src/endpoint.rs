@@ -214,7 +214,7 @@ impl Endpoint {
     }
 
     /// # Safety
-    /// `fid` is an open endpoint, or an alias or a shared context, as which it is served.
+    /// `fid` is an open endpoint, alias or shared context.
     #[inline(always)]
     pub unsafe fn of<'a>(fid: *mut FidEndpoint) -> &'a Endpoint {
         // SAFETY: libfabric's calls go through the tables of this very object.

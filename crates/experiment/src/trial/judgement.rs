@@ -127,13 +127,14 @@ pub fn judge(design: &Design, runs: &Runs) -> Judgement {
 }
 
 /// `ln(one / other)` of each round that both ran side by side, above 0 where `one` is better. Rounds within which the cores moved
-/// or changed their clock are left out, unless most do: the order within rounds is random, so that they cost width alone.
+/// or changed their clock are left out, unless most are such. The order within rounds is random: such rounds widen the interval
+/// and do not shift it.
 pub fn differences(design: &Design, runs: &Runs, one: usize, other: usize) -> Vec<f64> {
     let (calm, all) = side_by_side(design, runs, one, other);
     if is_enough(calm.len(), all.len()) { calm } else { all }
 }
 
-/// Rounds that both ran side by side, of which so few met the same cores that all are compared: how many did not.
+/// How many of the compared rounds saw the cores move or change their clock: 0 where those are left out.
 pub fn moved(design: &Design, runs: &Runs, one: usize, other: usize) -> usize {
     let (calm, all) = side_by_side(design, runs, one, other);
     if is_enough(calm.len(), all.len()) { 0 } else { all.len() - calm.len() }
@@ -143,7 +144,7 @@ fn is_enough(calm: usize, all: usize) -> bool {
     2 * calm >= all
 }
 
-/// The same of the rounds in which both met the same cores, and of all.
+/// The differences of the rounds in which both met the same cores, and those of all rounds.
 fn side_by_side(design: &Design, runs: &Runs, one: usize, other: usize) -> (Vec<f64>, Vec<f64>) {
     let others: std::collections::HashMap<u32, &Run> =
         runs.measured(other).filter_map(|run| Some((run.round?, run))).collect();

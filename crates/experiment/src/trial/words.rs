@@ -197,7 +197,7 @@ pub fn notes(design: &Design, runs: &Runs, judgement: &Judgement, end: End) -> V
             "the cores moved or changed their clock within {moved_in} of {rounds} rounds; all rounds are compared, which widens the intervals"
         ));
     }
-    // What that leaves to compare is said above.
+    // The notes above say which rounds are compared.
     let changes = changes(runs.done.iter().flatten().flat_map(|run| &run.clocks));
     notes.extend(changes.iter().filter_map(|said| said.split("; blocks are held").next()).map(str::to_owned));
     let slow = |arm: usize| {
