@@ -143,14 +143,14 @@ fn a_rank_that_is_not_where_it_was_said_to_be_is_not_delayed() {
 fn a_threads_share_is_never_passed() {
     for mpi in Mpi::all() {
         let place = Place::new();
-        // Far more than a tenth, also where a round waits for a core.
-        let recording = delayed(&place, &mpi, 10 * ROUNDS).perturb("send=2ms", None);
+        // Who waits for nobody is delayed by far more than a tenth, however long others have its core.
+        let recording = delayed(&place, &mpi, 5000).arguments(&["alone"]).perturb("send=100us", None);
         let recordings = recording.run(&place, "profile", LIMIT).well(&mpi);
         for rank in recordings.ranks() {
             assert!(rank.header.perturbed & perturbed::STOPPED != 0, "{mpi}");
             let sends = given(&rank, injected::SEND).0;
-            assert!(sends > 0 && sends < 10 * MESSAGES, "{mpi}: {sends}");
-            within_its_share(&rank, [2e6, 0.0]);
+            assert!(sends > 0 && sends < 20_000, "{mpi}: {sends}");
+            within_its_share(&rank, [100_000.0, 0.0]);
         }
         assert!(recordings.account.contains("a tenth"), "{}", recordings.account);
     }
