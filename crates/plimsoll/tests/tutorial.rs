@@ -45,7 +45,7 @@ fn every_line_works_and_the_story_ends_in_the_ledger() {
         return skip::test("NetPIPE is not installed");
     }
     let place = tempfile::tempdir().unwrap();
-    let _turn = skip::turn();
+    let _turn = skip::turn().before_all();
     let commands = commands();
     assert_eq!(commands.len(), 8, "{commands:?}");
     let mut expects = true;
