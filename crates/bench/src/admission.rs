@@ -1,7 +1,5 @@
 //! Whom a `plimsoll serve` answers, and what it may be asked for.
 
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
 use machine::{Fault, Result};
@@ -67,35 +65,14 @@ impl Admission {
     }
 }
 
-/// What a server may be asked for beside patterns over sockets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Grant {
-    /// An engine on a core of its own.
-    Cores,
-    /// An engine at the driver's hook of an interface.
-    Hooks,
-}
-
-impl Grant {
-    pub const ALL: [Grant; 2] = [Grant::Cores, Grant::Hooks];
-}
-
-impl fmt::Display for Grant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Grant::Cores => "cores",
-            Grant::Hooks => "hooks",
-        })
-    }
-}
-
-impl FromStr for Grant {
-    type Err = Fault;
-
-    fn from_str(text: &str) -> Result<Grant> {
-        Grant::ALL.into_iter().find(|grant| grant.to_string() == text).ok_or_else(|| {
-            Fault::new(format!("'{text}'"), "a server has none of that name to allow", "choose cores, hooks or both")
-        })
+machine::named! {
+    /// What a server may be asked for beside patterns over sockets.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Grant ("grant") {
+        /// An engine on a core of its own.
+        Cores = "cores",
+        /// An engine at the driver's hook of an interface.
+        Hooks = "hooks",
     }
 }

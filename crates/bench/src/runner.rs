@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use experiment::clocks::Clocks;
 use experiment::point::{Path, Pattern, PointSpec, Receiver, Stack};
@@ -289,7 +289,7 @@ impl Bench {
         // The path has rested since its last block.
         self.worker(spec)?.run(&[job(spec, spec.size.0 as usize, messages_in(TRIAL / 2, pace))])?;
         let jobs = block_jobs(spec, block_messages(pace));
-        let started = since_epoch();
+        let started = machine::here::now();
         self.meter.as_mut().map(HostMeter::begin).transpose()?;
         let worker = self.worker(spec)?;
         let block = worker.run(&jobs)?;
@@ -366,7 +366,7 @@ impl Bench {
         mut notes: Vec<String>,
     ) -> Result<Sample> {
         let known = (spec.pattern, spec.size.0);
-        let started = since_epoch();
+        let started = machine::here::now();
         let reference = netpipe::measure(spec, self.reference_pace.get(&known).copied())?;
         let elapsed = reference.elapsed.as_nanos() as f64;
         self.reference_pace.insert(known, elapsed / reference.messages as f64);
@@ -410,10 +410,6 @@ type Known = (Pattern, u64, Receiver);
 
 fn known(spec: &PointSpec) -> (SessionKey, Known) {
     (SessionKey::of(spec), (spec.pattern, spec.size.0, spec.receiver))
-}
-
-fn since_epoch() -> Nanoseconds {
-    Nanoseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64)
 }
 
 fn shares_a_core(spec: &PointSpec) -> bool {

@@ -395,7 +395,7 @@ pub struct Host {
 
 impl Host {
     pub fn here() -> Host {
-        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned();
+        let boot = machine::here::boot().unwrap_or_default();
         let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
         Host { name, boot, pid_namespace: linux::accounting::pid_namespace() }
     }

@@ -4,25 +4,16 @@ use machine::Fault;
 use machine::availability::Availability;
 use serde::Serialize;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum State {
-    Yes,
-    No,
-    /// It is there, but not for this user.
-    NotPermitted,
-    /// It can be told neither by reading nor by trying.
-    Unknown,
-}
-
-impl State {
-    pub fn word(self) -> &'static str {
-        match self {
-            State::Yes => "yes",
-            State::No => "no",
-            State::NotPermitted => "not permitted",
-            State::Unknown => "unknown",
-        }
+machine::named! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum State {
+        Yes = "yes",
+        No = "no",
+        /// It is there, but not for this user.
+        NotPermitted = "not permitted",
+        /// It can be told neither by reading nor by trying.
+        Unknown = "unknown",
     }
 }
 

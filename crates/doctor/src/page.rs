@@ -15,7 +15,7 @@ impl Checkup {
         for Section { title, checks } in &self.sections {
             page += &format!("\n{title}\n");
             for check in checks {
-                let head = format!("  {:<NAME$}{:<WORD$}", check.name, check.state.word());
+                let head = format!("  {:<NAME$}{:<WORD$}", check.name, check.state.name());
                 page += &folded(&head, &text(check), head.chars().count(), width);
             }
         }

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use linux::answer;
-use machine::{Fault, Result};
+use machine::Result;
 
 /// Some programs ask a server that may not answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -25,8 +25,7 @@ impl Programs {
     /// # Errors
     /// The system does not tell where this program's own file is.
     pub fn of_this_process() -> Result<Programs> {
-        let command = env::current_exe()
-            .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;
+        let command = machine::here::program()?;
         let folders = env::var_os("PATH").map(|folders| env::split_paths(&folders).collect()).unwrap_or_default();
         Ok(Programs { folders, command })
     }

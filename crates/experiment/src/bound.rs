@@ -22,26 +22,17 @@ impl fmt::Display for Bound {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// The whole interval is on the right side.
-    Met,
-    Missed,
-    /// The interval has the bound in it.
-    CannotTell,
-    /// There is no interval.
-    NotMeasured,
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Verdict::Met => "met",
-            Verdict::Missed => "missed",
-            Verdict::CannotTell => "cannot tell",
-            Verdict::NotMeasured => "not measured",
-        })
+machine::named! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Verdict {
+        /// The whole interval is on the right side.
+        Met = "met",
+        Missed = "missed",
+        /// The interval has the bound in it.
+        CannotTell = "cannot tell",
+        /// There is no interval.
+        NotMeasured = "not measured",
     }
 }
 

@@ -71,12 +71,10 @@ pub fn said<'a>(all: impl IntoIterator<Item = &'a Clocks>) -> Vec<String> {
         match other {
             0 => format!("effective clock of core {core}: {} in {probes}", Hertz(middle)),
             other => format!(
-                "effective clock of core {core} changed: {} mostly, {} to {} in {other} of {probes}; blocks are held against \
-                 those at the same clock (within {:.0} %) alone",
+                "effective clock of core {core} changed: {} mostly, {} to {} in {other} of {probes}",
                 Hertz(middle),
                 Hertz(slow),
-                Hertz(fast),
-                100.0 * STEADY
+                Hertz(fast)
             ),
         }
     };

@@ -19,8 +19,6 @@ pub struct Layout {
     /// In `PRAGMA application_id`.
     pub application: i64,
     pub tables: &'static str,
-    /// What brings a store of each earlier layout to the next, from layout 1 on: columns alone, which may be empty.
-    pub changes: &'static [&'static str],
     /// "study".
     pub what: &'static str,
     /// The command that fills it.
@@ -33,8 +31,6 @@ const MOST_COPIED: u64 = 1 << 30;
 /// An open store.
 pub struct Database {
     layout: &'static Layout,
-    /// The layout of the file: an earlier one only for a reader.
-    number: i64,
     connection: Connection,
     path: PathBuf,
     /// Held for as long as this measures; `None` for a reader.
@@ -46,7 +42,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 const IN_USE: &str = "wait until that one ends, or give another place with --store FILE";
 
 impl Database {
-    /// Opens the store at `path` to measure into, or makes it. Faults where it is corrupt, foreign, newer, measured into
+    /// Opens the store at `path` to measure into, or makes it. Faults where it is corrupt, foreign, of another layout, measured into
     /// by another process or not writable; the file is left as it is.
     pub fn open(path: &FilePath, layout: &'static Layout) -> Result<Database> {
         if let Some(folder) = path.parent().filter(|f| !f.as_os_str().is_empty()) {
@@ -66,8 +62,7 @@ impl Database {
         let lock = Lock::take(&beside(path), &format!("store {}", path.display()), PATIENCE, IN_USE)?;
         let fail = |error| fault(path, layout, error);
         let connection = connect(path.as_os_str(), OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(fail)?;
-        let number = layout.number;
-        let mut database = Database { layout, number, connection, path: path.to_path_buf(), _measures: Some(lock) };
+        let database = Database { layout, connection, path: path.to_path_buf(), _measures: Some(lock) };
         database.check(true)?;
         // A commit is in the log, hence in the kernel, before it returns: kill -9 loses nothing; NORMAL keeps fsync out of
         // the time between two blocks.
@@ -90,13 +85,12 @@ impl Database {
             None => with_its_log(&there),
         };
         let connection = connection.map_err(|error| unread(path, layout, error))?;
-        let number = layout.number;
-        let mut database = Database { layout, number, connection, path: path.to_path_buf(), _measures: None };
+        let database = Database { layout, connection, path: path.to_path_buf(), _measures: None };
         database.check(false)?;
         Ok(database)
     }
 
-    fn check(&mut self, may_make: bool) -> Result<()> {
+    fn check(&self, may_make: bool) -> Result<()> {
         let verdict: String = self.try_to(|c| c.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0)))?;
         if verdict != "ok" {
             return Err(corrupt(&self.path, self.layout, &verdict));
@@ -113,12 +107,9 @@ impl Database {
                 ))
             }),
             (application, number) if (application, number) == (self.layout.application, self.layout.number) => Ok(()),
-            (application, older) if application == self.layout.application && (1..self.layout.number).contains(&older) => {
-                if may_make { self.bring_up(older) } else { self.number = older; Ok(()) }
-            }
-            (application, newer) if application == self.layout.application => Err(Fault::new(
+            (application, other) if application == self.layout.application => Err(Fault::new(
                 self.subject(),
-                format!("it has layout {newer}; this version knows layout {}", self.layout.number),
+                format!("it has layout {other}; this version knows layout {}", self.layout.number),
                 "use the version that wrote it, or give another place with --store FILE",
             )),
             _ => Err(Fault::new(
@@ -127,17 +118,6 @@ impl Database {
                 "give another place with --store FILE",
             )),
         }
-    }
-
-    fn bring_up(&self, older: i64) -> Result<()> {
-        let Layout { number, changes, .. } = self.layout;
-        let changes = changes[older as usize - 1..].concat();
-        self.try_to(|c| c.execute_batch(&format!("BEGIN IMMEDIATE; {changes} PRAGMA user_version = {number}; COMMIT;")))
-    }
-
-    /// The name of a column that layout `since` has and earlier ones lack, for a query: there it is empty.
-    pub fn column(&self, name: &'static str, since: i64) -> &'static str {
-        if self.number < since { "NULL" } else { name }
     }
 
     pub fn try_to<T>(&self, act: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
@@ -304,7 +284,6 @@ mod tests {
         number: 1,
         application: 7,
         tables: "CREATE TABLE t(x INTEGER, bytes BLOB);",
-        changes: &[],
         what: "study",
         command: "plimsoll study",
     };

@@ -9,29 +9,21 @@ use crate::comparison::Standing;
 use crate::point::{Contender, Path, Pattern, PointKey, PointSpec, Receiver, Stack};
 use crate::sample::Sample;
 
-/// What a comparison answers. Stacks that are no alternatives for one another never meet in one comparison.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Question {
-    /// Both ends on this host: the engine over shared memory, TCP over loopback, Open MPI as a reference.
-    SameHost,
-    /// The ends on two hosts (lab or remote; loopback stands in where there is no lab): the engine over UDP, AF_XDP or the driver's hook, TCP.
-    BetweenHosts,
-    /// Which core the process should have while the kernel's receive processing is pinned to one (paper 002 §5.1).
-    ProtocolCore,
+machine::named! {
+    /// What a comparison answers. Stacks that are no alternatives for one another never meet in one comparison.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Question {
+        /// Both ends on this host: the engine over shared memory, TCP over loopback, Open MPI as a reference.
+        SameHost = "Within this host",
+        /// The ends on two hosts (lab or remote; loopback stands in where there is no lab): the engine over UDP, AF_XDP or the driver's hook, TCP.
+        BetweenHosts = "Between hosts",
+        /// Which core the process should have while the kernel's receive processing is pinned to one (paper 002 §5.1).
+        ProtocolCore = "Which core, when one does the protocol's work",
+    }
 }
 
 impl Question {
-    pub const ALL: [Question; 3] = [Question::SameHost, Question::BetweenHosts, Question::ProtocolCore];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Question::SameHost => "same-host",
-            Question::BetweenHosts => "between-hosts",
-            Question::ProtocolCore => "protocol-core",
-        }
-    }
-
     /// The question as a heading.
     pub fn title(self) -> &'static str {
         match self {
@@ -57,12 +49,6 @@ impl Question {
             }
             Question::ProtocolCore => steered,
         }
-    }
-}
-
-impl fmt::Display for Question {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
     }
 }
 

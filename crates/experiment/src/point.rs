@@ -7,24 +7,26 @@ use machine::{Bytes, CoreId, Dilation, Fault, Site};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// What moves the messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Stack {
-    /// plimsoll's engine over the `shm` port.
-    EngineShm,
-    /// plimsoll's engine over the `udp` port.
-    EngineUdp,
-    /// plimsoll's engine over the `afxdp` port: frames past the kernel's network stack.
-    EngineAfxdp,
-    /// plimsoll's engine over the `xdp` port: packets are received by a program at the driver's hook.
-    EngineXdp,
-    /// The kernel's TCP through sockets.
-    Tcp,
-    /// The kernel's UDP through sockets (unreliable: lost datagrams are counted).
-    Udp,
-    /// Open MPI through NetPIPE's `NPopenmpi`: an outside reference.
-    OpenMpi,
+machine::named! {
+    /// What moves the messages.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Stack ("stack") {
+        /// plimsoll's engine over the `shm` port.
+        EngineShm = "engine-shm",
+        /// plimsoll's engine over the `udp` port.
+        EngineUdp = "engine-udp",
+        /// plimsoll's engine over the `afxdp` port: frames past the kernel's network stack.
+        EngineAfxdp = "engine-afxdp",
+        /// plimsoll's engine over the `xdp` port: packets are received by a program at the driver's hook.
+        EngineXdp = "engine-xdp",
+        /// The kernel's TCP through sockets.
+        Tcp = "tcp",
+        /// The kernel's UDP through sockets (unreliable: lost datagrams are counted).
+        Udp = "udp",
+        /// Open MPI through NetPIPE's `NPopenmpi`: an outside reference.
+        OpenMpi = "open-mpi",
+    }
 }
 
 impl Stack {
@@ -52,69 +54,29 @@ impl Stack {
     pub fn passes_between_hosts(self) -> bool {
         !matches!(self, Stack::EngineShm | Stack::OpenMpi)
     }
-
-    pub const ALL: [Stack; 7] = [
-        Stack::EngineShm,
-        Stack::EngineUdp,
-        Stack::EngineAfxdp,
-        Stack::EngineXdp,
-        Stack::Tcp,
-        Stack::Udp,
-        Stack::OpenMpi,
-    ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Stack::EngineShm => "engine-shm",
-            Stack::EngineUdp => "engine-udp",
-            Stack::EngineAfxdp => "engine-afxdp",
-            Stack::EngineXdp => "engine-xdp",
-            Stack::Tcp => "tcp",
-            Stack::Udp => "udp",
-            Stack::OpenMpi => "open-mpi",
-        }
-    }
 }
 
-/// How messages follow one another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Pattern {
-    /// Ping-pong: half the round trip (paper 000 Fig. 5, paper 002 Fig. 5).
-    PingPong,
-    /// NetPIPE's stream: one way, acknowledged once at the end (paper 000 Fig. 2).
-    Stream,
-    /// The same with buffers that rotate over more than the last-level cache (paper 000 Fig. 3).
-    StreamNoCache,
-    /// Both ways at once with preposted receives (paper 000 Fig. 4).
-    Bidirectional,
-    /// OSU's bandwidth: windows of 64 messages, each window acknowledged (paper 002 Fig. 2).
-    Window,
-    /// OSU's message rate: as `Window`, counted in messages.
-    MessageRate,
+machine::named! {
+    /// How messages follow one another.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Pattern ("pattern") {
+        /// Ping-pong: half the round trip (paper 000 Fig. 5, paper 002 Fig. 5).
+        PingPong = "ping-pong",
+        /// NetPIPE's stream: one way, acknowledged once at the end (paper 000 Fig. 2).
+        Stream = "stream",
+        /// The same with buffers that rotate over more than the last-level cache (paper 000 Fig. 3).
+        StreamNoCache = "stream-no-cache",
+        /// Both ways at once with preposted receives (paper 000 Fig. 4).
+        Bidirectional = "bidirectional",
+        /// OSU's bandwidth: windows of 64 messages, each window acknowledged (paper 002 Fig. 2).
+        Window = "window",
+        /// OSU's message rate: as `Window`, counted in messages.
+        MessageRate = "message-rate",
+    }
 }
 
 impl Pattern {
-    pub const ALL: [Pattern; 6] = [
-        Pattern::PingPong,
-        Pattern::Stream,
-        Pattern::StreamNoCache,
-        Pattern::Bidirectional,
-        Pattern::Window,
-        Pattern::MessageRate,
-    ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Pattern::PingPong => "ping-pong",
-            Pattern::Stream => "stream",
-            Pattern::StreamNoCache => "stream-no-cache",
-            Pattern::Bidirectional => "bidirectional",
-            Pattern::Window => "window",
-            Pattern::MessageRate => "message-rate",
-        }
-    }
-
     /// The unit of [`crate::sample::Sample::value`] and whether more is better.
     pub fn metric(self) -> Metric {
         match self {
@@ -224,52 +186,15 @@ impl TryFrom<String> for StackAt {
     }
 }
 
-/// What the receiver does with a message (paper 002 §5.1: the two differ on the protocol's core).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Receiver {
-    /// Only takes it.
-    Reads,
-    /// Touches and computes on every byte.
-    Works,
-}
-
-macro_rules! named {
-    ($type:ident, $what:literal) => {
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(self.name())
-            }
-        }
-
-        impl FromStr for $type {
-            type Err = Fault;
-
-            fn from_str(text: &str) -> Result<Self, Fault> {
-                $type::ALL.into_iter().find(|x| x.name() == text).ok_or_else(|| {
-                    let names: Vec<_> = $type::ALL.iter().map(|x| x.name()).collect();
-                    Fault::new(
-                        format!(concat!($what, " '{}'"), text),
-                        concat!("there is no such ", $what),
-                        format!("choose one of {}", names.join(", ")),
-                    )
-                })
-            }
-        }
-    };
-}
-named!(Stack, "stack");
-named!(Pattern, "pattern");
-named!(Receiver, "receiver");
-
-impl Receiver {
-    pub const ALL: [Receiver; 2] = [Receiver::Reads, Receiver::Works];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Receiver::Reads => "reads",
-            Receiver::Works => "works",
-        }
+machine::named! {
+    /// What the receiver does with a message (paper 002 §5.1: the two differ on the protocol's core).
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Receiver ("receiver") {
+        /// Only takes it.
+        Reads = "reads",
+        /// Touches and computes on every byte.
+        Works = "works",
     }
 }
 

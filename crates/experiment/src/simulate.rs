@@ -4,8 +4,6 @@
 //! Each study has two contenders or more and goes on as a real one does, look by look, until it is decided or [`MOST_ROUNDS`] are
 //! measured; its blocks pass through the same code as measured ones.
 
-use std::fmt;
-
 use machine::{Nanoseconds, Probe};
 
 use crate::clocks::Clocks;
@@ -26,35 +24,15 @@ const TRUTHS: [f64; 4] = [1.0, 1.02, 1.03, 1.10];
 pub const LEAST_COVERED: f64 = 0.94;
 pub const MOST_WRONG: f64 = 0.05;
 
-/// What the machine does to blocks beside their noise.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Disturbance {
-    Calm,
-    Drift,
-    Flips,
-    Autocorrelation,
-    SlowBlocks,
-}
-
-impl Disturbance {
-    pub const ALL: [Disturbance; 5] = [
-        Disturbance::Calm,
-        Disturbance::Drift,
-        Disturbance::Flips,
-        Disturbance::Autocorrelation,
-        Disturbance::SlowBlocks,
-    ];
-}
-
-impl fmt::Display for Disturbance {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Disturbance::Calm => "noise of 2 % a block alone",
-            Disturbance::Drift => "drift of 1 % a round",
-            Disturbance::Flips => "cores that flip: far is 2x slower",
-            Disturbance::Autocorrelation => "noise that stays: AR(1) of 0.5",
-            Disturbance::SlowBlocks => "one block in ten 3x slower",
-        })
+machine::named! {
+    /// What the machine does to blocks beside their noise.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Disturbance {
+        Calm = "noise of 2 % a block alone",
+        Drift = "drift of 1 % a round",
+        Flips = "cores that flip: far is 2x slower",
+        Autocorrelation = "noise that stays: AR(1) of 0.5",
+        SlowBlocks = "one block in ten 3x slower",
     }
 }
 

@@ -21,7 +21,6 @@ const LAYOUT: Layout = Layout {
     // "plim".
     application: 0x706c_696d,
     tables: TABLES,
-    changes: &["ALTER TABLE sample ADD COLUMN clocks TEXT;"],
     what: "study",
     command: "plimsoll study",
 };
@@ -327,13 +326,12 @@ impl Store {
 
     /// Every block of a study.
     pub fn contents(&self, study: &Study) -> Result<Contents> {
-        let clocks = self.0.column("clocks", 2);
         let rows = self.0.try_to(|c| {
-            let mut statement = c.prepare(&format!(
+            let mut statement = c.prepare(
                 "SELECT point, round, place, started_ns, took_ns, messages, elapsed_ns, value, lost, probe_ps,
-                        accounting, notes, {clocks}
+                        accounting, notes, clocks
                  FROM sample WHERE study = ?1 ORDER BY point, round",
-            ))?;
+            )?;
             let rows = statement.query_map([study.id], |row| {
                 let sample = Sample {
                     round: row.get(1)?,

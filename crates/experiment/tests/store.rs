@@ -7,14 +7,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::simulated::{Silent, Simulated, duel, grounds, plausible};
-use experiment::clocks::Clocks;
 use experiment::conduct::conduct;
 use experiment::design::Design;
 use experiment::point::PointKey;
-use experiment::sample::Sample;
 use experiment::sitting::End;
 use experiment::store::{Beginning, Contents, Store, Study};
-use machine::{CoreId, Fault, Hertz, Nanoseconds, Reading};
+use machine::{Fault, Nanoseconds};
 
 /// Tells a child of this test binary where its store is.
 const STORE: &str = "PLIMSOLL_TEST_STORE";
@@ -253,48 +251,17 @@ fn a_lock_that_is_let_go_at_once_is_waited_for() {
 }
 
 #[test]
-fn a_foreign_or_newer_store_is_refused() {
+fn a_foreign_store_and_one_of_another_layout_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let foreign = folder.path().join("foreign.sqlite");
     rusqlite::Connection::open(&foreign).unwrap().execute_batch("CREATE TABLE a (b)").unwrap();
     assert!(refusal(&foreign).cause().contains("another program"));
-    let newer = folder.path().join("newer.sqlite");
-    drop(Store::open(&newer).unwrap());
-    rusqlite::Connection::open(&newer).unwrap().pragma_update(None, "user_version", 99).unwrap();
-    assert!(refusal(&newer).cause().contains("layout 99"));
-}
-
-#[test]
-fn a_store_without_clocks_is_read_as_it_is_and_brought_up_to_measure_into() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("study.sqlite");
-    let design = Design::of(grounds()).unwrap();
-    let measured = {
-        let mut store = Store::open(&path).unwrap();
-        let mut study = take_up(&mut store, &design);
-        conduct(&mut store, &mut study, &mut Simulated::new(plausible, 1), &mut Silent, &|| false).unwrap();
-        store.contents(&study).unwrap()
-    };
-    let raw = rusqlite::Connection::open(&path).unwrap();
-    raw.execute_batch("ALTER TABLE sample DROP COLUMN clocks; PRAGMA user_version = 1;").unwrap();
-    drop(raw);
-    let before = std::fs::read(&path).unwrap();
-    let earlier = Store::read(&path).unwrap();
-    let study = earlier.study_to_show(None).unwrap();
-    assert_eq!(earlier.contents(&study).unwrap().samples, measured.samples);
-    drop(earlier);
-    assert_eq!(std::fs::read(&path).unwrap(), before, "a reader changes nothing");
-    // Measuring into it adds the column, which holds clocks from then on.
-    let mut store = Store::open(&path).unwrap();
-    let clocks = Clocks::of([(CoreId(1), Reading::Measured(Hertz(2_450_000_000)))]);
-    let spec = (*design.points().first().unwrap()).clone();
-    let sample = Sample { round: 9_999, clocks: clocks.clone(), ..measured.samples[&spec.key()][0].clone() };
-    store.keep(&study, &spec, &sample, Nanoseconds(1), Nanoseconds(1)).unwrap();
-    drop(store);
-    let store = Store::read(&path).unwrap();
-    let now = store.contents(&study).unwrap();
-    assert_eq!(now.samples[&spec.key()].last().unwrap().clocks, clocks);
-    assert!(now.samples[&spec.key()][0].clocks.is_empty());
+    let other = folder.path().join("other.sqlite");
+    drop(Store::open(&other).unwrap());
+    for layout in [1, 99] {
+        rusqlite::Connection::open(&other).unwrap().pragma_update(None, "user_version", layout).unwrap();
+        assert!(refusal(&other).cause().contains(&format!("layout {layout}; this version knows layout ")));
+    }
 }
 
 #[test]

@@ -598,31 +598,6 @@ fn earlier_trials_are_listed_and_found_by_their_number() {
     assert!(entry.ends_with("\n   A  3\n   B  4\n"), "{entry}");
 }
 
-/// As the version before exit statuses were stored left it.
-#[test]
-fn a_store_of_the_layout_before_is_read_and_gone_on_with() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("try.sqlite");
-    let mut store = Store::open(&path).unwrap();
-    let trial = store.begin(design(&["1", "2"]), 1, "host", "0", Nanoseconds(0)).unwrap();
-    let stop = || false;
-    let mut machine = Simulated::new(1, 0.01);
-    let budget = Nanoseconds(600 * SECOND);
-    let (runs, _) = conduct(&mut store, &trial, &mut machine, &mut Notes::default(), budget, &stop).unwrap();
-    drop(store);
-    let old = rusqlite::Connection::open(&path).unwrap();
-    let older = "ALTER TABLE run DROP COLUMN status; ALTER TABLE run DROP COLUMN system_ns; PRAGMA user_version = 2;";
-    old.execute_batch(older).unwrap();
-    drop(old);
-    let known = |store: Store| {
-        let read = store.runs(&store.trial(None).unwrap()).unwrap();
-        assert_eq!(read.done[0].len(), runs.done[0].len());
-        read.done[0].iter().filter(|run| run.status.is_some() || run.system.is_some()).count()
-    };
-    assert_eq!(known(Store::read(&path).unwrap()), 0);
-    assert_eq!(known(Store::open(&path).unwrap()), 0);
-}
-
 #[test]
 fn there_must_be_something_to_compare() {
     for (arms, why) in [(vec![], "no command"), (vec!["1"], "one command alone"), (vec!["1"; 13], "13 are more")] {

@@ -3,7 +3,7 @@
 
 use std::io::Read;
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use experiment::contrast::{ERROR, Estimate};
 use experiment::ledger::{Kind, Ledger, Outcome, Prediction, Run, Subject};
@@ -300,7 +300,7 @@ impl Chosen {
         let mut predict = |kind, quantity: String, expected: Interval| {
             predictions.push(Prediction {
                 id: 0,
-                made: now(),
+                made: machine::here::now(),
                 kind,
                 subject: subject.clone(),
                 quantity,
@@ -396,7 +396,7 @@ fn shown(subject: &Subject, placement: &str, ranks: u32, elapsed: Duration, repo
     }
     Some(Run {
         subject: subject.clone(),
-        at: now(),
+        at: machine::here::now(),
         placement: placement.to_owned(),
         ranks,
         elapsed: Nanoseconds(elapsed.as_nanos() as u64),
@@ -426,16 +426,17 @@ fn settle_placements(ledger: &mut Ledger, subject: &Subject) -> Result<Vec<Strin
         }
         let Some(Estimate { middle, low, high, .. }) = Estimate::of(&pairs, ERROR) else { continue };
         let interval = Some((low.exp(), high.exp()));
-        let outcome =
-            Outcome { id: 0, came: now(), value: middle.exp(), interval, source: "runs in the ledger".into() };
+        let outcome = Outcome {
+            id: 0,
+            came: machine::here::now(),
+            value: middle.exp(),
+            interval,
+            source: "runs in the ledger".into(),
+        };
         let settled = ledger.settle(subject, &prediction.quantity, &outcome)?;
         said.extend(settled.last().map(|prediction| prediction.against(outcome.value)));
     }
     Ok(said)
-}
-
-fn now() -> Nanoseconds {
-    Nanoseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64)
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use experiment::axes::{Axes, Value};
 use experiment::campaign::cause::{Cause, Failure};
@@ -80,8 +79,7 @@ impl Jobs {
         before: &BTreeMap<String, String>,
         instruments: Box<dyn Instruments>,
     ) -> Result<Jobs> {
-        let own = std::env::current_exe()
-            .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;
+        let own = machine::here::program()?;
         let (plain, profiled) = (Starter::new()?, Starter::new()?.profiled(own.clone()));
         let folder = folder.display().to_string();
         let mut jobs = Jobs { plain, profiled, own, folder, programs: BTreeMap::new(), instruments };
@@ -253,7 +251,7 @@ impl Runs for Jobs {
     }
 
     fn wall(&self) -> Nanoseconds {
-        Nanoseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64)
+        machine::here::now()
     }
 
     fn changed(&mut self) -> Option<String> {

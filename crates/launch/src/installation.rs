@@ -14,23 +14,15 @@ use machine::{Fault, FaultKind, Result};
 use crate::program::{self, Linkage};
 use crate::transports;
 
-/// MPIs that are started and steered alike.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Family {
-    OpenMpi,
-    /// MPICH and what is built from it with its launcher, hydra.
-    Mpich,
-    /// An MPICH with variables of its own.
-    IntelMpi,
-}
-
-impl fmt::Display for Family {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Family::OpenMpi => "Open MPI",
-            Family::Mpich => "MPICH",
-            Family::IntelMpi => "Intel MPI",
-        })
+machine::named! {
+    /// MPIs that are started and steered alike.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub enum Family {
+        OpenMpi = "build the program with an Open MPI that has libfabric",
+        /// MPICH and what is built from it with its launcher, hydra.
+        Mpich = "install it: `apt-get install libmpich-dev`",
+        /// An MPICH with variables of its own.
+        IntelMpi = "install its development package",
     }
 }
 

@@ -69,7 +69,7 @@ impl Here {
         // A step of Slurm sets its own, and verifies it.
         let Some((request, Way::Cpufreq)) = self.asked(axes).map_err(refused)? else { return Ok(()) };
         let keeper = || {
-            let own = std::env::current_exe().map_err(|error| Fault::because("this program", error, "mount /proc"))?;
+            let own = machine::here::program()?;
             let mut keeper = Command::new(own);
             keeper.arg("clock-keeper");
             Ok(keeper)

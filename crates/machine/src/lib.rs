@@ -21,11 +21,13 @@ mod dilation;
 pub mod fault;
 pub mod figure;
 pub mod frequency;
+pub mod here;
 pub mod interface;
 #[cfg(unix)]
 pub mod lock;
 mod logical;
 mod minimax;
+pub mod named;
 pub mod nesting;
 pub mod optional;
 mod page;

@@ -4,8 +4,7 @@ use std::path::Path;
 
 /// Where the installation that this program is of has a page, which is named as in the source; else that name.
 pub fn page(name: &str) -> String {
-    let own = std::env::current_exe().ok();
-    own.and_then(|own| installed(&own, name)).unwrap_or_else(|| name.to_owned())
+    crate::here::program().ok().and_then(|own| installed(&own, name)).unwrap_or_else(|| name.to_owned())
 }
 
 /// Below the prefix of PREFIX/bin/plimsoll or of PREFIX/lib/plimsoll/plimsoll-offcode.

@@ -45,39 +45,34 @@ pub enum Site {
     Agent(String),
 }
 
-/// Which packets of an interface a tc hook sees.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Direction {
-    /// Those that were received, before the kernel's protocols see them.
-    Ingress,
-    /// Those that are to be sent.
-    Egress,
-}
-
-impl fmt::Display for Direction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Direction::Ingress => "ingress",
-            Direction::Egress => "egress",
-        })
+crate::named! {
+    /// Which packets of an interface a tc hook sees.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Direction {
+        /// Those that were received, before the kernel's protocols see them.
+        Ingress = "ingress",
+        /// Those that are to be sent.
+        Egress = "egress",
     }
 }
 
-/// A site without its particulars: what a manifest can ask for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SiteKind {
-    /// The caller's own thread.
-    App,
-    /// A dedicated core.
-    Core,
-    /// The driver hook of an interface.
-    Xdp,
-    /// The tc hook of an interface.
-    Tc,
-    /// Another host, through its agent.
-    Agent,
+crate::named! {
+    /// A site without its particulars: what a manifest can ask for.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum SiteKind {
+        /// The caller's own thread.
+        App = "app",
+        /// A dedicated core.
+        Core = "core",
+        /// The driver hook of an interface.
+        Xdp = "xdp",
+        /// The tc hook of an interface.
+        Tc = "tc",
+        /// Another host, through its agent.
+        Agent = "agent",
+    }
 }
 
 impl SiteKind {
@@ -89,18 +84,6 @@ impl SiteKind {
     /// Whether it is a hook of the kernel, which runs bpf bodies and nothing else.
     pub fn is_hook(self) -> bool {
         matches!(self, SiteKind::Xdp | SiteKind::Tc)
-    }
-}
-
-impl fmt::Display for SiteKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            SiteKind::App => "app",
-            SiteKind::Core => "core",
-            SiteKind::Xdp => "xdp",
-            SiteKind::Tc => "tc",
-            SiteKind::Agent => "agent",
-        })
     }
 }
 
@@ -201,43 +184,17 @@ impl From<Site> for String {
     }
 }
 
-/// How a driver hook runs a program: native where nothing else is asked for, and never another than that.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum XdpMode {
-    /// In the driver, before the kernel's own buffers exist.
-    Native,
-    /// In the kernel's receive path, after them.
-    Generic,
-    /// On the NIC.
-    Hardware,
-}
-
-impl XdpMode {
-    /// As users write it.
-    pub fn word(self) -> &'static str {
-        match self {
-            XdpMode::Native => "native",
-            XdpMode::Generic => "generic",
-            XdpMode::Hardware => "hardware",
-        }
-    }
-}
-
-impl fmt::Display for XdpMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.word())
-    }
-}
-
-impl FromStr for XdpMode {
-    type Err = Fault;
-
-    fn from_str(text: &str) -> Result<Self, Fault> {
-        let all = [XdpMode::Native, XdpMode::Generic, XdpMode::Hardware];
-        let refused =
-            || Fault::new(format!("mode '{text}'"), "there is no such mode", "write native, generic or hardware");
-        all.into_iter().find(|mode| mode.word() == text).ok_or_else(refused)
+crate::named! {
+    /// How a driver hook runs a program: native where nothing else is asked for, and never another than that.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum XdpMode ("mode") {
+        /// In the driver, before the kernel's own buffers exist.
+        Native = "native",
+        /// In the kernel's receive path, after them.
+        Generic = "generic",
+        /// On the NIC.
+        Hardware = "hardware",
     }
 }
 

@@ -93,28 +93,19 @@ pub struct Work {
     pub cores: Reading<CpuSet>,
 }
 
-/// What decides on which core received packets are worked on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum By {
-    /// The mask of each receive queue (RPS).
-    Rps,
-    /// The affinity of the device's interrupts.
-    Interrupts,
-    /// The scheduler, which places the interface's kernel threads (threaded NAPI).
-    Threads,
-    /// Whoever hands packets over: the sender for loopback and veth, the interface beneath for bridges, bonds and VLANs.
-    Handover,
-}
-
-impl fmt::Display for By {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            By::Rps => "RPS",
-            By::Interrupts => "interrupts",
-            By::Threads => "kernel threads",
-            By::Handover => "handover",
-        })
+crate::named! {
+    /// What decides on which core received packets are worked on.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum By {
+        /// The mask of each receive queue (RPS).
+        Rps = "RPS",
+        /// The affinity of the device's interrupts.
+        Interrupts = "interrupts",
+        /// The scheduler, which places the interface's kernel threads (threaded NAPI).
+        Threads = "kernel threads",
+        /// Whoever hands packets over: the sender for loopback and veth, the interface beneath for bridges, bonds and VLANs.
+        Handover = "handover",
     }
 }
 

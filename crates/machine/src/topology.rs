@@ -18,26 +18,17 @@ use crate::source::Source;
 const CPU: &str = "/sys/devices/system/cpu";
 const NODE: &str = "/sys/devices/system/node";
 
-/// What sort of core, on a machine that mixes them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CoreKind {
-    /// The faster kind.
-    Performance,
-    /// The kind that takes less power.
-    Efficient,
-    /// The kind that takes least, on machines with three.
-    LowPower,
-}
-
-impl CoreKind {
-    /// The kind in words, for the user.
-    pub fn name(self) -> &'static str {
-        match self {
-            CoreKind::Performance => "performance core",
-            CoreKind::Efficient => "efficient core",
-            CoreKind::LowPower => "low-power efficient core",
-        }
+crate::named! {
+    /// What sort of core, on a machine that mixes them.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum CoreKind {
+        /// The faster kind.
+        Performance = "performance core",
+        /// The kind that takes less power.
+        Efficient = "efficient core",
+        /// The kind that takes least, on machines with three.
+        LowPower = "low-power efficient core",
     }
 }
 

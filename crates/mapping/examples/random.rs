@@ -102,7 +102,7 @@ fn list(what: &str, proofs: &[Proof], figure: impl Fn(&Proof) -> f64) {
     for (seed, Proof { name, advice, expected, found, best, .. }) in worst.into_iter().take(10) {
         println!(
             "  seed {seed}, {name}: {}, found {found:.3}, expected {:.3} ({:.3} .. {:.3}), best {best:.3}",
-            advice.word(),
+            advice.name(),
             expected.middle,
             expected.low,
             expected.high

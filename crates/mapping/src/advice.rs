@@ -5,15 +5,17 @@ use machine::costs::Interval;
 use crate::problem::Problem;
 use crate::search::Found;
 
-/// An answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Advice {
-    /// The mapping that was found is better.
-    Move,
-    /// None is better by as much as counts.
-    Keep,
-    /// Whether it is better is not known.
-    CannotTell,
+machine::named! {
+    /// An answer.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Advice {
+        /// The mapping that was found is better.
+        Move = "move",
+        /// None is better by as much as counts.
+        Keep = "keep",
+        /// Whether it is better is not known.
+        CannotTell = "cannot tell",
+    }
 }
 
 /// A gain of less than this is none.
@@ -32,15 +34,6 @@ impl Advice {
             () if time.middle > 1.0 - LEAST => Advice::Keep,
             () if time.high < 1.0 && time.middle < 1.0 - EXPECTED => Advice::Move,
             () => Advice::CannotTell,
-        }
-    }
-
-    /// `move`, `keep`, `cannot tell`.
-    pub fn word(self) -> &'static str {
-        match self {
-            Advice::Move => "move",
-            Advice::Keep => "keep",
-            Advice::CannotTell => "cannot tell",
         }
     }
 }

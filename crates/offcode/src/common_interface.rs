@@ -27,25 +27,40 @@ pub trait Offcode: Send {
     fn interfaces(&self) -> &[Guid];
 
     /// First phase: acquires local resources. Peers may not exist yet, so no channel works.
-    fn initialize(&mut self, context: &mut dyn Context) -> Result<()>;
+    fn initialize(&mut self, context: &mut dyn Context) -> Result<()> {
+        let _ = context;
+        Ok(())
+    }
 
     /// Second phase: every peer has initialized and can be reached.
-    fn start(&mut self, context: &mut dyn Context) -> Result<()>;
+    fn start(&mut self, context: &mut dyn Context) -> Result<()> {
+        let _ = context;
+        Ok(())
+    }
 
     /// Carries out one call and appends its result to `reply`.
     fn call(&mut self, call: Incoming<'_>, reply: &mut Vec<u8>, context: &mut dyn Context) -> Result<(), Refusal>;
 
     /// The result of a call that this offcode sent over `channel` with this `id`.
-    fn answered(&mut self, channel: ChannelId, id: u32, result: Result<&[u8], &Refusal>, context: &mut dyn Context);
+    fn answered(&mut self, channel: ChannelId, id: u32, result: Result<&[u8], &Refusal>, context: &mut dyn Context) {
+        let _ = (channel, id, result, context);
+    }
 
     /// A specialized channel is now available under this name.
-    fn attached(&mut self, channel: ChannelId, name: &str, context: &mut dyn Context);
+    fn attached(&mut self, channel: ChannelId, name: &str, context: &mut dyn Context) {
+        let _ = (channel, name, context);
+    }
 
     /// Dispatch handler: a message that is no call arrived on a specialized channel.
-    fn message(&mut self, channel: ChannelId, message: &[u8], context: &mut dyn Context);
+    fn message(&mut self, channel: ChannelId, message: &[u8], context: &mut dyn Context) {
+        let _ = (channel, message, context);
+    }
 
     /// Work of its own, asked for again and again by the site's loop.
-    fn turn(&mut self, context: &mut dyn Context) -> Activity;
+    fn turn(&mut self, context: &mut dyn Context) -> Activity {
+        let _ = context;
+        Activity::Idle
+    }
 
     /// A timer is due; see [`crate::Lifecycle::timer`].
     fn timer(&mut self, timer: u8, context: &mut dyn Context) {
@@ -87,7 +102,9 @@ pub trait Offcode: Send {
     }
 
     /// Releases what was acquired. Nothing is called after it.
-    fn stop(&mut self, context: &mut dyn Context);
+    fn stop(&mut self, context: &mut dyn Context) {
+        let _ = context;
+    }
 
     /// Why the offcode can work no more, where that is so: a sandboxed body that trapped, or a stand-in whose other
     /// half is gone. Calls are refused from then on and all else does nothing.

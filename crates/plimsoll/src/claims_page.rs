@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use machine::costs::Interval;
 use machine::text::{Table, folded};
 use machine::{Fault, Result};
 use whatif::claims::Calibration;
@@ -10,7 +11,7 @@ use whatif::claims::judge::{Against, Judged, Judgement};
 use whatif::claims::open::{BreakEven, CORES, Scaling};
 use whatif::claims::power::Trade;
 use whatif::claims::rows::{Contradiction, Published, Range, Row};
-use whatif::claims::statement::{Interval, Null, Statement};
+use whatif::claims::statement::{Null, Statement};
 
 fn number(value: f64) -> String {
     match value.abs() {

@@ -115,7 +115,7 @@ impl Page<'_> {
         };
         json!({
             "subject": self.subject,
-            "advice": self.advice().word(),
+            "advice": self.advice().name(),
             "time": self.time,
             "judged": self.found.judged,
             "all": self.found.all,

@@ -1,6 +1,5 @@
 //! The commands that another program, `plimsoll-offcode`, carries out, as git and cargo delegate theirs.
 
-use std::env;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 
@@ -37,9 +36,7 @@ pub fn has(name: &str) -> bool {
 
 /// Replaces this process by that program, which gets these words, the program's name first. Returns only where that fails.
 pub fn become_it(words: &[OsString]) -> Fault {
-    let found = env::current_exe()
-        .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))
-        .and_then(|command| Companion::Offcodes.find(&command));
+    let found = machine::here::program().and_then(|command| Companion::Offcodes.find(&command));
     match found {
         Ok(program) => {
             let error = std::process::Command::new(&program).args(words.iter().skip(1)).exec();

@@ -20,7 +20,7 @@ pub fn page(outcome: &Outcome, semantics: &[Semantics], width: usize) -> String 
         cores.0.0,
         cores.1.0
     );
-    for &quantity in Quantity::ALL {
+    for quantity in Quantity::ALL {
         let table = quantities(outcome, semantics, quantity);
         if !table.is_empty() {
             page += &format!("\n{}\n{}", title(quantity), table.text(width));
@@ -47,7 +47,7 @@ pub fn page(outcome: &Outcome, semantics: &[Semantics], width: usize) -> String 
 
 /// How much of the papers' gains the semantics alone explain, by the work of a message at most peers. `asked` is how much dearer
 /// the two runs of paper 004 make the protocol's work ([`whatif::claims::open::scaling`]). Empty where that was not measured.
-pub fn explained(outcome: &Outcome, asked: whatif::claims::statement::Interval, width: usize) -> String {
+pub fn explained(outcome: &Outcome, asked: machine::costs::Interval, width: usize) -> String {
     let dearer = |quantity: Quantity| {
         let place = outcome.places(quantity).into_iter().max_by_key(|(peers, _)| *peers)?;
         let over = outcome.over(Semantics::Matched, Semantics::QueuePair, place, quantity)?.interval()?;

@@ -92,7 +92,7 @@ fn summary((id, group): (FunctionId, u32), sum: Sum, model: &Model, totals: &Tot
     };
     FunctionSummary {
         name: name(id),
-        class: function(id).map_or("unknown", |function| function.class.word()).into(),
+        class: function(id).map_or("unknown", |function| function.class.name()).into(),
         group,
         counted,
         ranks: sum.ranks,

@@ -94,7 +94,7 @@ fn split(waits: &FunctionWaits, whole: f64, sampled: bool) -> Split {
 
 fn by_class(seen: &RankWaits) -> BTreeMap<&'static str, FunctionWaits> {
     let mut classes: BTreeMap<&'static str, FunctionWaits> = BTreeMap::new();
-    let of = |id: &FunctionId| function(*id).map(|function| function.class.word());
+    let of = |id: &FunctionId| function(*id).map(|function| function.class.name());
     for ((id, _), waits) in seen.functions.iter().filter(|((id, _), _)| counted(*id)) {
         if let Some(class) = of(id) {
             classes.entry(class).or_default().add(waits);

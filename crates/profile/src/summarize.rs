@@ -175,7 +175,7 @@ fn rank_summary(rank: &Tables, model: &Model, over: bool) -> RankSummary {
         calls = calls.saturating_add(row.cell.calls);
         let divided = model.divide(rank.tick, row);
         parts.add(divided);
-        let class = function(row.function).map_or("unknown", |function| function.class.word());
+        let class = function(row.function).map_or("unknown", |function| function.class.name());
         let (sum, class_parts) = classes.entry(class.into()).or_default();
         sum.calls = sum.calls.saturating_add(row.cell.calls);
         sum.seconds += rank.seconds(row.cell.ticks);

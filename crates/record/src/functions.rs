@@ -1,76 +1,37 @@
 //! The MPI calls that are recorded: one table for the library that records, for the shim that its build generates, and
 //! for all who read.
 
-use std::fmt;
 use std::sync::LazyLock;
 
 /// A function's place in [`functions`], which is what the files say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FunctionId(pub u16);
 
-/// What a call is for, which decides what of its time may be waiting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum Class {
-    /// A blocking send.
-    Send,
-    /// A blocking receive.
-    Receive,
-    /// A blocking send and receive in one.
-    Exchange,
-    /// Begins an operation and returns.
-    Post,
-    /// Waits or asks for operations begun before.
-    Completion,
-    Probe,
-    /// Makes, frees or cancels requests.
-    Request,
-    Collective,
-    Neighbour,
-    OneSided,
-    /// Of windows.
-    Synchronization,
-    /// Start, end, communicators, windows.
-    Management,
-}
-
-impl Class {
-    pub const ALL: [Class; 12] = [
-        Class::Send,
-        Class::Receive,
-        Class::Exchange,
-        Class::Post,
-        Class::Completion,
-        Class::Probe,
-        Class::Request,
-        Class::Collective,
-        Class::Neighbour,
-        Class::OneSided,
-        Class::Synchronization,
-        Class::Management,
-    ];
-
-    pub fn word(self) -> &'static str {
-        match self {
-            Class::Send => "send",
-            Class::Receive => "receive",
-            Class::Exchange => "exchange",
-            Class::Post => "post",
-            Class::Completion => "completion",
-            Class::Probe => "probe",
-            Class::Request => "request",
-            Class::Collective => "collective",
-            Class::Neighbour => "neighbour",
-            Class::OneSided => "one-sided",
-            Class::Synchronization => "synchronization",
-            Class::Management => "management",
-        }
-    }
-}
-
-impl fmt::Display for Class {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.pad(self.word())
+machine::named! {
+    /// What a call is for, which decides what of its time may be waiting.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[repr(u8)]
+    pub enum Class {
+        /// A blocking send.
+        Send = "send",
+        /// A blocking receive.
+        Receive = "receive",
+        /// A blocking send and receive in one.
+        Exchange = "exchange",
+        /// Begins an operation and returns.
+        Post = "post",
+        /// Waits or asks for operations begun before.
+        Completion = "completion",
+        Probe = "probe",
+        /// Makes, frees or cancels requests.
+        Request = "request",
+        Collective = "collective",
+        Neighbour = "neighbour",
+        OneSided = "one-sided",
+        /// Of windows.
+        Synchronization = "synchronization",
+        /// Start, end, communicators, windows.
+        Management = "management",
     }
 }
 
@@ -148,7 +109,7 @@ fn parse(id: u16, line: &'static str) -> Option<Function> {
     };
     Some(Function {
         id: FunctionId(id),
-        class: Class::ALL.into_iter().find(|known| known.word() == class)?,
+        class: Class::ALL.into_iter().find(|known| known.name() == class)?,
         name: name.trim_end_matches('+'),
         large_counts: name.ends_with('+'),
         arguments: arguments.split(", ").filter(|text| !text.is_empty()).map(argument).collect(),

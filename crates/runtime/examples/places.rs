@@ -59,16 +59,10 @@ impl<const N: usize> Offcode for Stage<N> {
     fn interfaces(&self) -> &[Guid] {
         &[]
     }
-    fn initialize(&mut self, _: &mut dyn Context) -> Result<()> {
-        Ok(())
-    }
-    fn start(&mut self, _: &mut dyn Context) -> Result<()> {
-        Ok(())
-    }
+
     fn call(&mut self, _: Incoming<'_>, _: &mut Vec<u8>, _: &mut dyn Context) -> Result<(), Refusal> {
         Err(Refusal("it takes messages".into()))
     }
-    fn answered(&mut self, _: ChannelId, _: u32, _: Result<&[u8], &Refusal>, _: &mut dyn Context) {}
     fn attached(&mut self, channel: ChannelId, name: &str, _: &mut dyn Context) {
         if name == channel_name(N + 1) {
             self.next = Some(channel);
@@ -93,10 +87,6 @@ impl<const N: usize> Offcode for Stage<N> {
             }
         }
     }
-    fn turn(&mut self, _: &mut dyn Context) -> Activity {
-        Activity::Idle
-    }
-    fn stop(&mut self, _: &mut dyn Context) {}
 }
 
 impl<const N: usize> Described for Stage<N> {

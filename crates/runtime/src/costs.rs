@@ -2,12 +2,12 @@
 
 mod entries;
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use linux::affinity;
 use machine::costs::store;
 use machine::costs::{Interval, Item, Row};
-use machine::{BodyKind, Costs, Nanoseconds, Probe, Reading, Result, SiteKind};
+use machine::{BodyKind, Costs, Probe, Reading, Result, SiteKind};
 use offcode::{Channel, Specification};
 use ports::channel;
 use ports::probe;
@@ -42,7 +42,7 @@ pub fn known() -> Result<(Costs, Option<String>)> {
 /// # Errors
 /// No memory for a channel.
 pub fn measure() -> Result<Vec<Row>> {
-    let taken = Nanoseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64);
+    let taken = machine::here::now();
     let row = |item, cost, source: &str| Row { item, size: None, cost, source: source.to_owned(), taken };
     let through = format!("a message of {MESSAGE} B through a channel");
     let channel = |item, interval| row(item, Reading::Measured(interval), &through);

@@ -14,7 +14,7 @@ use runtime::site::residents::Residents;
 use runtime::site::{Code, Deployment, SiteDriver};
 
 #[interface(guid = "5e1b6a52-1d11-4f0c-8f4e-7b8b0c9d1001", encoding = "fixed")]
-trait Sum {
+pub trait Sum {
     fn sum(&mut self, one: u32, other: u32) -> u64;
 }
 
@@ -27,7 +27,7 @@ trait Sum {
     sites(app, core, agent)
 )]
 #[derive(Default)]
-struct Echo {
+pub struct Echo {
     unsent: Vec<(ChannelId, Vec<u8>)>,
 }
 
@@ -50,7 +50,7 @@ impl Lifecycle for Echo {
     }
 }
 
-fn subject() -> Subject {
+pub fn subject() -> Subject {
     Subject {
         deployment: Deployment {
             name: "test.echo".into(),
@@ -76,7 +76,7 @@ fn probes() -> Vec<Code> {
     module.into_iter().chain(library).collect()
 }
 
-fn quiet() -> runtime::site::residents::Log {
+pub fn quiet() -> runtime::site::residents::Log {
     Arc::new(|_| {})
 }
 

@@ -22,9 +22,9 @@ fn main() -> Result<()> {
         cores: (cores[0], *cores.get(1).unwrap_or(&cores[0])),
     };
     let outcome = measure(&request, carrier.messages_of_block(), &|| false)?;
-    for &quantity in Quantity::ALL {
+    for quantity in Quantity::ALL {
         for &peers in &peers {
-            for &order in Order::ALL {
+            for order in Order::ALL {
                 let of = |semantics| median(&outcome.values(semantics, (peers, order), quantity)).unwrap_or(f64::NAN);
                 let over = |other| {
                     let over = outcome.over(Semantics::Matched, other, (peers, order), quantity);

@@ -16,12 +16,9 @@ mod used;
 mod wiring;
 mod work;
 
-use std::fmt;
-use std::str::FromStr;
-
 use experiment::comparison::Paired;
 use experiment::rounds::Series;
-use machine::{CoreId, Fault, Result};
+use machine::CoreId;
 use serde::{Deserialize, Serialize};
 
 pub use endpoint::Semantics;
@@ -31,83 +28,38 @@ pub use measure::measure;
 pub use order::Order;
 pub use used::{Used, used};
 
-/// What carries the packets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Carrier {
-    /// Queues inside this process, one for each end, as at a network card.
-    Memory,
-    /// Rings in shared memory, one for each peer and direction.
-    Shm,
-    /// Sockets on loopback.
-    Udp,
+machine::named! {
+    /// What carries the packets.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Carrier ("port") {
+        /// Queues inside this process, one for each end, as at a network card.
+        Memory = "memory",
+        /// Rings in shared memory, one for each peer and direction.
+        Shm = "shm",
+        /// Sockets on loopback.
+        Udp = "udp",
+    }
 }
 
-macro_rules! named {
-    ($type:ty, $what:literal, [$(($variant:ident, $name:literal)),+]) => {
-        impl $type {
-            pub const ALL: &[$type] = &[$(<$type>::$variant),+];
-
-            pub fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $name),+
-                }
-            }
-        }
-
-        impl fmt::Display for $type {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(self.name())
-            }
-        }
-
-        impl FromStr for $type {
-            type Err = Fault;
-
-            fn from_str(text: &str) -> Result<Self> {
-                let all = Self::ALL;
-                all.iter().find(|one| one.name() == text).copied().ok_or_else(|| {
-                    let names: Vec<_> = all.iter().map(|one| one.name()).collect();
-                    Fault::new(format!("{} '{text}'", $what), "there is no such", format!("choose {}", names.join(", ")))
-                })
-            }
-        }
-    };
+machine::named! {
+    /// What a block measures; all of it in nanoseconds but the rates.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Quantity {
+        /// Work of the hub for a message it sends, and for one it receives. Nobody waits in these runs.
+        SendWork = "send work",
+        ReceiveWork = "receive work",
+        /// Messages a second that the hub receives from and sends to all leaves, which another core drives.
+        ReceiveRate = "receive rate",
+        SendRate = "send rate",
+        /// CPU time of the hub's thread for a message in those runs, waiting included.
+        ReceiveCpu = "receive CPU",
+        SendCpu = "send CPU",
+        /// Half a round trip with one leaf after another.
+        HalfRoundTrip = "half round trip",
+    }
 }
-pub(crate) use named;
-
-named!(Carrier, "port", [(Memory, "memory"), (Shm, "shm"), (Udp, "udp")]);
-
-/// What a block measures; all of it in nanoseconds but the rates.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Quantity {
-    /// Work of the hub for a message it sends, and for one it receives. Nobody waits in these runs.
-    SendWork,
-    ReceiveWork,
-    /// Messages a second that the hub receives from and sends to all leaves, which another core drives.
-    ReceiveRate,
-    SendRate,
-    /// CPU time of the hub's thread for a message in those runs, waiting included.
-    ReceiveCpu,
-    SendCpu,
-    /// Half a round trip with one leaf after another.
-    HalfRoundTrip,
-}
-
-named!(
-    Quantity,
-    "quantity",
-    [
-        (SendWork, "send work"),
-        (ReceiveWork, "receive work"),
-        (ReceiveRate, "receive rate"),
-        (SendRate, "send rate"),
-        (ReceiveCpu, "receive CPU"),
-        (SendCpu, "send CPU"),
-        (HalfRoundTrip, "half round trip")
-    ]
-);
 
 impl Quantity {
     pub fn more_is_better(self) -> bool {

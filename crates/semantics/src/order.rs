@@ -1,24 +1,18 @@
 //! In which order the hub deals with its peers.
 
-use std::fmt;
-use std::str::FromStr;
-
 use experiment::random::Random;
-use machine::{Fault, Result};
 use serde::{Deserialize, Serialize};
 
-use super::named;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Order {
-    /// Peer after peer, again and again.
-    RoundRobin,
-    /// The same peers as often, shuffled.
-    Random,
+machine::named! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Order ("order") {
+        /// Peer after peer, again and again.
+        RoundRobin = "round-robin",
+        /// The same peers as often, shuffled.
+        Random = "random",
+    }
 }
-
-named!(Order, "order", [(RoundRobin, "round-robin"), (Random, "random")]);
 
 impl Order {
     /// `each` messages of every peer.

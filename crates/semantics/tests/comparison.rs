@@ -25,8 +25,8 @@ fn measures_all(carrier: Carrier, peers: &[u32]) {
     let outcome = measure(&request, 200, &|| false).unwrap();
     for semantics in Semantics::ALL {
         for &peers in peers {
-            for &order in Order::ALL {
-                for &quantity in Quantity::ALL {
+            for order in Order::ALL {
+                for quantity in Quantity::ALL {
                     let values = outcome.values(semantics, (peers, order), quantity);
                     assert_eq!(values.len(), 1, "{semantics} {peers} {order} {quantity}");
                     assert!(values[0] > 0.0, "{semantics} {peers} {order} {quantity}");

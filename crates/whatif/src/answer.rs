@@ -292,14 +292,6 @@ impl<'a> Program<'a> {
         Ok(Mapper { base: Base::of(self, &self.draws[0])? })
     }
 
-    /// The same in each of the draws that fit best, at most so many.
-    ///
-    /// # Errors
-    /// A cost was never measured here.
-    pub fn mappers(&self, most: usize) -> Result<Vec<Mapper<'_>>> {
-        in_parallel(&self.draws[..most.clamp(1, self.draws.len())], |draw| Ok(Mapper { base: Base::of(self, draw)? }))
-    }
-
     /// The share of the run that its threads are in calls.
     pub fn in_calls(&self) -> f64 {
         let sum = |lengths: &Lengths| (0..lengths.len() as u32).map(|call| lengths.get(call)).sum::<i64>() as f64;

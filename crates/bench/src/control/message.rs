@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 
 use machine::accounting::{CoreCost, ThreadCost};
 use machine::choice::for_polling_here;
-use machine::{CoreId, Fault, Reading, Result, Source};
+use machine::{CoreId, Fault, Reading, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::admission::Grant;
@@ -94,7 +94,7 @@ impl Serving {
     /// # Errors
     /// Its topology cannot be read.
     pub fn here(allows: &[Grant]) -> Result<Serving> {
-        let boot = Source::live().word("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let boot = machine::here::boot().unwrap_or_default();
         let cores = for_polling_here(&linux::affinity::allowed()?)?;
         // Others need not know what else bears its number.
         Ok(Serving { machine: digest(&boot), cores, allows: allows.to_vec() })

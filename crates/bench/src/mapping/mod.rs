@@ -22,30 +22,22 @@ use start::Starts;
 
 pub use page::page;
 
-/// Which ranks are on a core that does receive work. With two cores there is no core without a rank: what one is spared the
-/// other bears.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Mapping {
-    /// Both, each on the core of its own host's receive work.
-    On,
-    /// Each on the core of the other host's receive work: equal too, but off its own.
-    Off,
-    /// Rank 0 on the core of both hosts' receive work, rank 1 on the other.
-    Mismatched,
+machine::named! {
+    /// Which ranks are on a core that does receive work. With two cores there is no core without a rank: what one is spared the
+    /// other bears.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Mapping {
+        /// Both, each on the core of its own host's receive work.
+        On = "both on",
+        /// Each on the core of the other host's receive work: equal too, but off its own.
+        Off = "both off",
+        /// Rank 0 on the core of both hosts' receive work, rank 1 on the other.
+        Mismatched = "one on, one off",
+    }
 }
 
 impl Mapping {
-    pub const ALL: [Mapping; 3] = [Mapping::On, Mapping::Off, Mapping::Mismatched];
-
-    pub fn word(self) -> &'static str {
-        match self {
-            Mapping::On => "both on",
-            Mapping::Off => "both off",
-            Mapping::Mismatched => "one on, one off",
-        }
-    }
-
     /// The core of each host's receive work, where rank 0 is on the first of `cores` and rank 1 on the second.
     fn steering(self, (one, other): (CoreId, CoreId)) -> [CoreId; 2] {
         match self {
@@ -234,7 +226,7 @@ impl<P: FnMut(&str)> Blocks for Measuring<'_, P> {
 
     fn block(&mut self, mapping: usize, round: u32) -> Result<Block> {
         let (mapping, rounds) = (Mapping::ALL[mapping], self.starts.request.rounds);
-        (self.progress)(&format!("{}, round {} of {rounds}", mapping.word(), round + 1));
+        (self.progress)(&format!("{}, round {} of {rounds}", mapping.name(), round + 1));
         self.starts.run(mapping)
     }
 

@@ -21,7 +21,7 @@ pub fn page(findings: &Findings, width: usize) -> String {
     for Measured { mapping, steered: [a, b], series } in &findings.mappings {
         let on = median(&series.values(|block| block.received_on(one)));
         let share = on.map_or_else(|| "not counted".into(), |share| format!("{:.0} % of the time", 100.0 * share));
-        table.row([mapping.word(), &format!("{a}, {b}"), &share]);
+        table.row([mapping.name(), &format!("{a}, {b}"), &share]);
     }
     page += &table.text(width);
     for (pattern, title) in [(Pattern::Stream, "stream"), (Pattern::PingPong, "ping-pong, half a round trip")] {
@@ -63,7 +63,7 @@ fn exchange(findings: &Findings, imbalance: f64, width: usize) -> String {
                 let value = |block: &Block| Some(of(&block.exchange(imbalance)?.ranks[rank]));
                 median(&findings.of(mapping).values(value)).map_or_else(|| "-".into(), figure::nanoseconds)
             };
-            let name = if rank == 0 { mapping.word() } else { "" };
+            let name = if rank == 0 { mapping.name() } else { "" };
             let parts = [part(|of| of.computing), part(|of| of.sending), part(|of| of.waiting), part(Times::total)];
             table.row([name.to_owned(), rank.to_string()].into_iter().chain(parts));
         }
@@ -77,7 +77,7 @@ fn exchange(findings: &Findings, imbalance: f64, width: usize) -> String {
         let _ = writeln!(
             page,
             "  one on, one off over {}: communication {}, step {}",
-            matched.word(),
+            matched.name(),
             over(Times::communication),
             over(Times::total)
         );

@@ -43,7 +43,7 @@ impl<'a> Starts<'a> {
         let Request { installation, cores, imbalances, command, .. } = self.request;
         let failed = |cause: String| {
             let next = "see what it says with `plimsoll mpirun --lab --carrier tcp -- PROGRAM`";
-            Fault::new(format!("ranks under {installation}, {}", mapping.word()), cause, next)
+            Fault::new(format!("ranks under {installation}, {}", mapping.name()), cause, next)
         };
         if !self.lab.steer_each(mapping.steering(*cores).map(Some))?.holds() {
             return Err(failed("the kernel did not keep the mask of receive processing".into()));

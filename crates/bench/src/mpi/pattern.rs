@@ -1,10 +1,9 @@
 //! What the ranks do, and what is measured of it.
 
 use std::fmt;
-use std::str::FromStr;
 
 use experiment::point::Receiver;
-use machine::{Bytes, BytesPerSecond, Fault, Result, figure};
+use machine::{Bytes, BytesPerSecond, figure};
 use serde::{Deserialize, Serialize};
 
 use super::result::Figures;
@@ -12,29 +11,31 @@ use super::result::Figures;
 /// Messages of a window: OSU's number.
 pub const WINDOW: u64 = 64;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Pattern {
-    /// One message to and fro; half a round trip in ns.
-    Latency,
-    /// Windows of messages one way; bytes a second.
-    Bandwidth,
-    /// The same through 64 MiB at either end, which no cache of a core's own holds.
-    ColdBandwidth,
-    /// Windows of messages one way; messages a second.
-    Rate,
-    /// Compute, and swap a border meanwhile; ns a step.
-    Exchange,
-    /// A transfer each way while rank 0 computes for as long, and rank 1 waits; the share of the transfer that computing hides.
-    Overlap,
-    /// All ranks pass a message on to the next; ns a step.
-    Ring,
-    /// All ranks wait for each other; ns.
-    Barrier,
-    /// Each rank has a message of the size for each other; ns.
-    AllToAll,
-    /// The largest of each number over all ranks; ns.
-    AllReduce,
+machine::named! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Pattern ("pattern") {
+        /// One message to and fro; half a round trip in ns.
+        Latency = "latency",
+        /// Windows of messages one way; bytes a second.
+        Bandwidth = "bandwidth",
+        /// The same through 64 MiB at either end, which no cache of a core's own holds.
+        ColdBandwidth = "cold-bandwidth",
+        /// Windows of messages one way; messages a second.
+        Rate = "rate",
+        /// Compute, and swap a border meanwhile; ns a step.
+        Exchange = "exchange",
+        /// A transfer each way while rank 0 computes for as long, and rank 1 waits; the share of the transfer that computing hides.
+        Overlap = "overlap",
+        /// All ranks pass a message on to the next; ns a step.
+        Ring = "ring",
+        /// All ranks wait for each other; ns.
+        Barrier = "barrier",
+        /// Each rank has a message of the size for each other; ns.
+        AllToAll = "alltoall",
+        /// The largest of each number over all ranks; ns.
+        AllReduce = "allreduce",
+    }
 }
 
 /// Messages a second, for readers.
@@ -43,34 +44,6 @@ pub fn rate(a_second: f64) -> String {
 }
 
 impl Pattern {
-    pub const ALL: [Pattern; 10] = [
-        Pattern::Latency,
-        Pattern::Bandwidth,
-        Pattern::ColdBandwidth,
-        Pattern::Rate,
-        Pattern::Exchange,
-        Pattern::Overlap,
-        Pattern::Ring,
-        Pattern::Barrier,
-        Pattern::AllToAll,
-        Pattern::AllReduce,
-    ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Pattern::Latency => "latency",
-            Pattern::Bandwidth => "bandwidth",
-            Pattern::ColdBandwidth => "cold-bandwidth",
-            Pattern::Rate => "rate",
-            Pattern::Exchange => "exchange",
-            Pattern::Overlap => "overlap",
-            Pattern::Ring => "ring",
-            Pattern::Barrier => "barrier",
-            Pattern::AllToAll => "alltoall",
-            Pattern::AllReduce => "allreduce",
-        }
-    }
-
     pub fn more_is_better(self) -> bool {
         matches!(self, Pattern::Bandwidth | Pattern::ColdBandwidth | Pattern::Rate | Pattern::Overlap)
     }
@@ -125,23 +98,6 @@ impl Pattern {
             Pattern::Barrier => &[0],
             Pattern::AllToAll | Pattern::AllReduce => &[8],
         }
-    }
-}
-
-impl fmt::Display for Pattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Pattern {
-    type Err = Fault;
-
-    fn from_str(text: &str) -> Result<Pattern> {
-        Pattern::ALL.into_iter().find(|pattern| pattern.name() == text).ok_or_else(|| {
-            let next = "choose latency, bandwidth, cold-bandwidth, rate, exchange, overlap, ring, barrier, alltoall or allreduce";
-            Fault::new(format!("pattern '{text}'"), "ranks of an MPI program have no such pattern", next)
-        })
     }
 }
 

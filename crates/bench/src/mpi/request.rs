@@ -1,7 +1,6 @@
 //! What a `plimsoll bench mpi` is to measure, from its arguments to a plan.
 
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use experiment::point::Receiver;
 use launch::carriers::{self, Carrier, Reach};
@@ -26,29 +25,17 @@ const CROWDS: [u32; 3] = [4, 8, 32];
 /// The interface of each host of a lab.
 const INTERFACE: &str = "lab0";
 
-/// Where the ranks are to be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Paths {
-    One,
-    Lab,
-    /// Two nodes of a batch system's job.
-    Nodes,
-    /// One host and, in a job of two nodes, these, or else the lab.
-    #[default]
-    Both,
-}
-
-impl FromStr for Paths {
-    type Err = Fault;
-
-    fn from_str(text: &str) -> Result<Paths> {
-        match text {
-            "one" => Ok(Paths::One),
-            "lab" => Ok(Paths::Lab),
-            "nodes" => Ok(Paths::Nodes),
-            "both" => Ok(Paths::Both),
-            _ => Err(Fault::new(format!("hosts '{text}'"), "there is no such choice", "write one, lab, nodes or both")),
-        }
+machine::named! {
+    /// Where the ranks are to be.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub enum Paths ("hosts") {
+        One = "one",
+        Lab = "lab",
+        /// Two nodes of a batch system's job.
+        Nodes = "nodes",
+        /// One host and, in a job of two nodes, these, or else the lab.
+        #[default]
+        Both = "both",
     }
 }
 

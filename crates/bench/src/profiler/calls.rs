@@ -79,7 +79,7 @@ impl<P: FnMut(&str)> Blocks for Starts<'_, P> {
 
     fn block(&mut self, mode: usize, round: u32) -> Result<Run> {
         let (mode, rounds) = (Mode::ALL[mode], self.request.rounds);
-        (self.progress)(&format!("{}, {}, round {} of {rounds}", self.installation, mode.word(), round + 1));
+        (self.progress)(&format!("{}, {}, round {} of {rounds}", self.installation, mode.name(), round + 1));
         run(self.request, self.installation, self.program, mode, self.library)
     }
 
@@ -109,7 +109,7 @@ fn run(request: &Request, installation: &Installation, program: &Program, mode: 
     };
     let failed = |cause: String| {
         let next = "run it by hand with `plimsoll profile -- mpirun -n 1 PROGRAM`";
-        Fault::new(format!("MPI_Send under {installation}, {}", mode.word()), cause, next)
+        Fault::new(format!("MPI_Send under {installation}, {}", mode.name()), cause, next)
     };
     let mut running = Running::start(&job, Scratch::new()?, Streams::Kept, None)?;
     let status = running.wait(LIMIT, None::<&File>, |_| Ok(()))?;

@@ -64,14 +64,14 @@ impl<P: FnMut(&str)> Blocks for Starts<'_, P> {
 
     fn block(&mut self, mode: usize, round: u32) -> Result<f64> {
         let (mode, rounds) = (Mode::ALL[mode], self.request.rounds);
-        (self.progress)(&format!("NetPIPE, {}, round {} of {rounds}", mode.word(), round + 1));
+        (self.progress)(&format!("NetPIPE, {}, round {} of {rounds}", mode.name(), round + 1));
         let profiled = Profiled::new(mode, self.library)?;
         let reference = netpipe::measure_with(&self.spec, None, &profiled.variables)?;
         let (sends, _) = profiled.recorded()?;
         if (sends > 0) != (mode != Mode::Bare) {
             let cause = format!("{sends} sends were recorded");
             let next = "run it by hand with `plimsoll profile -- mpirun -n 2 NPopenmpi`";
-            return Err(Fault::new(format!("NetPIPE, {}", mode.word()), cause, next));
+            return Err(Fault::new(format!("NetPIPE, {}", mode.name()), cause, next));
         }
         Ok(reference.value)
     }

@@ -20,26 +20,16 @@ pub use page::page;
 
 use crate::scratch::Scratch;
 
-/// What runs beside the program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Mode {
-    Bare,
-    /// Counters, histograms and call sites.
-    Tables,
-    /// The same, and every call in a timeline.
-    Timeline,
-}
-
-impl Mode {
-    pub const ALL: [Mode; 3] = [Mode::Bare, Mode::Tables, Mode::Timeline];
-
-    pub fn word(self) -> &'static str {
-        match self {
-            Mode::Bare => "bare",
-            Mode::Tables => "tables",
-            Mode::Timeline => "tables and timeline",
-        }
+machine::named! {
+    /// What runs beside the program.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Mode {
+        Bare = "bare",
+        /// Counters, histograms and call sites.
+        Tables = "tables",
+        /// The same, and every call in a timeline.
+        Timeline = "tables and timeline",
     }
 }
 

@@ -48,7 +48,7 @@ pub fn detach(core: CoreId) -> Result<()> {
     let name = meeting_name(core);
     linux::affinity::unbind()?;
     linux::affinity::check(core)?;
-    let program = std::env::current_exe().map_err(|e| Fault::because("this program", e, "mount /proc"))?;
+    let program = machine::here::program()?;
     let mut engine = Command::new(&program)
         .args(["engine", "--core", &core.0.to_string()])
         .stdin(Stdio::null())

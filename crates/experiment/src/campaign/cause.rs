@@ -1,7 +1,6 @@
 //! Why a run does not count.
 
 use std::fmt;
-use std::str::FromStr;
 
 /// A run that failed, was cut short, or met another machine than it should have.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -10,51 +9,24 @@ pub struct Failure {
     pub words: String,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Cause {
-    SetupFailed,
-    ProgramFailed,
-    /// It did not end in time.
-    TimedOut,
-    CheckFailed,
-    /// What it printed does not have what is looked for.
-    FigureMissing,
-    NodeLost,
-    SensorStopped,
-    DiskFull,
-    ClockChanged,
-    /// It cannot be set, or cores do not run at it.
-    ClockNotSet,
-    /// This process was told to end.
-    Preempted,
-}
-
-const NAMES: [(Cause, &str); 11] = [
-    (Cause::SetupFailed, "set-up failed"),
-    (Cause::ProgramFailed, "program failed"),
-    (Cause::TimedOut, "out of time"),
-    (Cause::CheckFailed, "check failed"),
-    (Cause::FigureMissing, "figure missing"),
-    (Cause::NodeLost, "node lost"),
-    (Cause::SensorStopped, "sensor stopped"),
-    (Cause::DiskFull, "disk full"),
-    (Cause::ClockChanged, "clock changed"),
-    (Cause::ClockNotSet, "clock not set"),
-    (Cause::Preempted, "preempted"),
-];
-
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = NAMES.iter().find(|(cause, _)| cause == self).map_or("", |(_, name)| name);
-        f.pad(name)
-    }
-}
-
-impl FromStr for Cause {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Cause, ()> {
-        NAMES.iter().find(|(_, name)| *name == text).map(|(cause, _)| *cause).ok_or(())
+machine::named! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Cause ("cause") {
+        SetupFailed = "set-up failed",
+        ProgramFailed = "program failed",
+        /// It did not end in time.
+        TimedOut = "out of time",
+        CheckFailed = "check failed",
+        /// What it printed does not have what is looked for.
+        FigureMissing = "figure missing",
+        NodeLost = "node lost",
+        SensorStopped = "sensor stopped",
+        DiskFull = "disk full",
+        ClockChanged = "clock changed",
+        /// It cannot be set, or cores do not run at it.
+        ClockNotSet = "clock not set",
+        /// This process was told to end.
+        Preempted = "preempted",
     }
 }
 
@@ -124,9 +96,8 @@ mod tests {
 
     #[test]
     fn names_are_read_back() {
-        for (cause, name) in NAMES {
-            assert_eq!(name.parse(), Ok(cause));
-            assert_eq!(cause.to_string(), name);
+        for cause in Cause::ALL {
+            assert_eq!(cause.to_string().parse().ok(), Some(cause));
         }
         assert!("".parse::<Cause>().is_err());
     }

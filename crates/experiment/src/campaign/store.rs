@@ -70,7 +70,6 @@ CREATE TABLE failure (
     PRIMARY KEY (session, point, round, place, started_ns)
 ) WITHOUT ROWID;
 ",
-    changes: &[],
     what: "study",
     command: "plimsoll campaign run",
 };

@@ -2,31 +2,22 @@
 
 use serde::{Deserialize, Serialize};
 
-/// When such a command is run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
-    /// Once, before the first run of the arm.
-    Setup,
-    /// Before each run.
-    Prepare,
-    /// After each run.
-    Conclude,
-    /// Once, after all runs.
-    Cleanup,
+machine::named! {
+    /// When such a command is run.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Stage {
+        /// Once, before the first run of the arm.
+        Setup = "setup",
+        /// Before each run.
+        Prepare = "prepare",
+        /// After each run.
+        Conclude = "conclude",
+        /// Once, after all runs.
+        Cleanup = "cleanup",
+    }
 }
 
 impl Stage {
-    pub const ALL: [Stage; 4] = [Stage::Setup, Stage::Prepare, Stage::Conclude, Stage::Cleanup];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Stage::Setup => "setup",
-            Stage::Prepare => "prepare",
-            Stage::Conclude => "conclude",
-            Stage::Cleanup => "cleanup",
-        }
-    }
-
     /// Whether it is run after an interruption too.
     pub fn tidies(self) -> bool {
         matches!(self, Stage::Conclude | Stage::Cleanup)

@@ -1,5 +1,6 @@
 //! A trial with every run, for programs (JSON, CSV) and for a text (Markdown).
 
+use machine::costs::Interval;
 use machine::{Nanoseconds, Probe};
 use serde::Serialize;
 
@@ -93,13 +94,6 @@ struct ExportedArm<'a> {
     maximum: Option<f64>,
     median: Option<f64>,
     failures: &'a [String],
-}
-
-#[derive(Serialize)]
-struct Interval {
-    low: f64,
-    middle: f64,
-    high: f64,
 }
 
 #[derive(Serialize)]

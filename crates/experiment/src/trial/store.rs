@@ -62,10 +62,6 @@ CREATE TABLE failure (
     fault TEXT NOT NULL
 );
 ",
-    changes: &[
-        "ALTER TABLE run ADD COLUMN clocks TEXT;",
-        "ALTER TABLE run ADD COLUMN status INTEGER; ALTER TABLE run ADD COLUMN system_ns INTEGER;",
-    ],
     what: "trial",
     command: "plimsoll try",
 };
@@ -236,14 +232,12 @@ impl Store {
     pub fn runs(&self, trial: &Trial) -> Result<Runs> {
         let mut runs = Runs::of(trial.design.arms.len());
         let probe = |ps: Option<i64>| ps.map(|ps| Probe { half_round_trip_ps: ps as u64 });
-        let clocks = self.0.column("clocks", 2);
-        let (status, system) = (self.0.column("status", 3), self.0.column("system_ns", 3));
         let done: Vec<(usize, Run, Option<String>)> = self.0.try_to(|c| {
-            let mut statement = c.prepare(&format!(
+            let mut statement = c.prepare(
                 "SELECT arm, round, place, started_ns, elapsed_ns, cpu_ns, value, probe_before_ps, probe_after_ps,
-                        {clocks}, {status}, {system}
+                        clocks, status, system_ns
                  FROM run WHERE trial = ?1 ORDER BY id",
-            ))?;
+            )?;
             let rows = statement.query_map([trial.id], |row| {
                 let run = Run {
                     round: row.get(1)?,

@@ -197,9 +197,7 @@ pub fn notes(design: &Design, runs: &Runs, judgement: &Judgement, end: End) -> V
             "the cores moved or changed their clock within {moved_in} of {rounds} rounds; all rounds are compared, which widens the intervals"
         ));
     }
-    // The notes above say which rounds are compared.
-    let changes = changes(runs.done.iter().flatten().flat_map(|run| &run.clocks));
-    notes.extend(changes.iter().filter_map(|said| said.split("; blocks are held").next()).map(str::to_owned));
+    notes.extend(changes(runs.done.iter().flatten().flat_map(|run| &run.clocks)));
     let slow = |arm: usize| {
         let median = judgement.arms[arm].median().unwrap_or(f64::INFINITY);
         let worse = |value: f64| if design.merit.more_is_better { median / value } else { value / median };

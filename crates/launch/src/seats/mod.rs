@@ -39,30 +39,20 @@ use crate::profiled::{self, Program};
 pub(crate) use form::{Told, by_host, renamed, write};
 pub use verified::{PATIENCE, of_this_process, threads_elsewhere, verify};
 
-/// What starts ranks, by how it is told where.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Launcher {
-    /// Up to version 4: a rankfile in the kernel's numbers.
-    OpenMpi4,
-    /// From version 5 on (PRRTE): a rankfile in hwloc's numbers.
-    OpenMpi5,
-    /// hydra: a list of cores for the ranks of every host; where hosts differ, each rank binds itself.
-    Mpich,
-    /// `srun`: the same, with a file of hosts.
-    Slurm,
-    /// `plimsoll mpirun`: a file of seats.
-    Plimsoll,
-}
-
-impl fmt::Display for Launcher {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Launcher::OpenMpi4 => "Open MPI 4",
-            Launcher::OpenMpi5 => "Open MPI 5",
-            Launcher::Mpich => "MPICH",
-            Launcher::Slurm => "Slurm",
-            Launcher::Plimsoll => "plimsoll mpirun",
-        })
+machine::named! {
+    /// What starts ranks, by how it is told where.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Launcher {
+        /// Up to version 4: a rankfile in the kernel's numbers.
+        OpenMpi4 = "Open MPI 4",
+        /// From version 5 on (PRRTE): a rankfile in hwloc's numbers.
+        OpenMpi5 = "Open MPI 5",
+        /// hydra: a list of cores for the ranks of every host; where hosts differ, each rank binds itself.
+        Mpich = "MPICH",
+        /// `srun`: the same, with a file of hosts.
+        Slurm = "Slurm",
+        /// `plimsoll mpirun`: a file of seats.
+        Plimsoll = "plimsoll mpirun",
     }
 }
 

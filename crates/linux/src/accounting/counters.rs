@@ -8,13 +8,15 @@ use std::path::Path;
 use machine::{CoreId, Reading};
 use rustix::io::Errno;
 
-/// What to count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CounterKind {
-    Cycles,
-    Instructions,
-    /// Misses of the last-level cache.
-    CacheMisses,
+machine::named! {
+    /// What to count.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum CounterKind {
+        Cycles = "cycles",
+        Instructions = "instructions",
+        /// Misses of the last-level cache.
+        CacheMisses = "cache misses",
+    }
 }
 
 impl CounterKind {
@@ -24,14 +26,6 @@ impl CounterKind {
             CounterKind::Cycles => 0,
             CounterKind::Instructions => 1,
             CounterKind::CacheMisses => 3,
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            CounterKind::Cycles => "cycles",
-            CounterKind::Instructions => "instructions",
-            CounterKind::CacheMisses => "cache misses",
         }
     }
 }

@@ -20,7 +20,6 @@ mod tests;
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::str::FromStr;
 use std::time::Duration;
 
 use machine::lock::Lock;
@@ -35,43 +34,16 @@ pub use group::{cores_of, remove_remains};
 /// A process that this one has just started holds its locks too, until it becomes another program.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// What to protect a core with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
-    /// The best that this machine and this user have: a cpuset, else deadline scheduling, else nothing.
-    Best,
-    Cpuset,
-    Deadline,
-    /// The thread is only pinned, and so may others be: nobody owns the core.
-    Nothing,
-}
-
-impl FromStr for Wanted {
-    type Err = Fault;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "best" => Ok(Wanted::Best),
-            "cpuset" => Ok(Wanted::Cpuset),
-            "deadline" => Ok(Wanted::Deadline),
-            "nothing" => Ok(Wanted::Nothing),
-            _ => Err(Fault::new(
-                format!("shield '{text}'"),
-                "there is no such means",
-                "write best, cpuset, deadline or nothing",
-            )),
-        }
-    }
-}
-
-impl fmt::Display for Wanted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Wanted::Best => "best",
-            Wanted::Cpuset => "cpuset",
-            Wanted::Deadline => "deadline",
-            Wanted::Nothing => "nothing",
-        })
+machine::named! {
+    /// What to protect a core with.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Wanted ("means") {
+        /// The best that this machine and this user have: a cpuset, else deadline scheduling, else nothing.
+        Best = "best",
+        Cpuset = "cpuset",
+        Deadline = "deadline",
+        /// The thread is only pinned, and so may others be: nobody owns the core.
+        Nothing = "nothing",
     }
 }
 

@@ -12,7 +12,6 @@ use std::fmt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
-use std::str::FromStr;
 
 use machine::steering::{self, Undoing};
 use machine::{CoreId, CpuSet, Fault, Result, Source};
@@ -22,37 +21,16 @@ use crate::journal::{self, Journal, Knob as _};
 use crate::warden::Warden;
 pub use knob::{Knob, Value};
 
-/// What sends receive work to a core.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Means {
-    /// The affinity of the interface's interrupt lines.
-    Irq,
-    /// The kernel hands packets on to other cores (RPS).
-    Rps,
-    /// The device spreads flows over those receive queues whose lines go to the cores (RSS).
-    Rss,
-}
-
-impl fmt::Display for Means {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Means::Irq => "irq",
-            Means::Rps => "rps",
-            Means::Rss => "rss",
-        })
-    }
-}
-
-impl FromStr for Means {
-    type Err = Fault;
-
-    fn from_str(text: &str) -> Result<Self> {
-        match text {
-            "irq" => Ok(Means::Irq),
-            "rps" => Ok(Means::Rps),
-            "rss" => Ok(Means::Rss),
-            _ => Err(Fault::new(format!("means '{text}'"), "there is no such means", "write irq, rps or rss")),
-        }
+machine::named! {
+    /// What sends receive work to a core.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Means ("means") {
+        /// The affinity of the interface's interrupt lines.
+        Irq = "irq",
+        /// The kernel hands packets on to other cores (RPS).
+        Rps = "rps",
+        /// The device spreads flows over those receive queues whose lines go to the cores (RSS).
+        Rss = "rss",
     }
 }
 

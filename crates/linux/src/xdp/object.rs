@@ -295,10 +295,6 @@ impl Object {
         &self.name
     }
 
-    pub fn has_map(&self, name: &str) -> bool {
-        self.maps.contains_key(name)
-    }
-
     pub fn map(&self, name: &str) -> Result<&Map> {
         self.maps.get(name).ok_or_else(|| self.lacks("map", name, self.maps.keys()))
     }

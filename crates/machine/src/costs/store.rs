@@ -251,7 +251,7 @@ fn read(folder: &Path, host: &str, unseen: &mut Vec<String>) -> Result<Option<Ke
 }
 
 fn boot() -> String {
-    Source::live().word("/proc/sys/kernel/random/boot_id").unwrap_or_else(|| "unknown".into())
+    crate::here::boot().unwrap_or_else(|| "unknown".into())
 }
 
 fn now() -> Duration {

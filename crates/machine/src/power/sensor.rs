@@ -52,25 +52,17 @@ impl fmt::Display for Covers {
     }
 }
 
-/// Who measures: the host's own parts, at the cost of its time, or something beside it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Band {
-    /// The processor, or a program on the host.
-    In,
-    /// A controller, a power supply or a meter of its own.
-    Out,
-    /// Whoever named the source did not say.
-    Unstated,
-}
-
-impl fmt::Display for Band {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Band::In => "in-band",
-            Band::Out => "out-of-band",
-            Band::Unstated => "not stated",
-        })
+crate::named! {
+    /// Who measures: the host's own parts, at the cost of its time, or something beside it.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Band {
+        /// The processor, or a program on the host.
+        In = "in-band",
+        /// A controller, a power supply or a meter of its own.
+        Out = "out-of-band",
+        /// Whoever named the source did not say.
+        Unstated = "not stated",
     }
 }
 

@@ -2,7 +2,6 @@
 //! earlier runs tell a plan by it.
 
 use std::collections::HashSet;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use attach::control::Report;
 use experiment::ledger::{Kind, Ledger, Outcome, Prediction, Subject};
@@ -152,7 +151,7 @@ fn subject(application: &str, build: &Build) -> Subject {
 }
 
 fn now() -> Nanoseconds {
-    Nanoseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64)
+    machine::here::now()
 }
 
 #[cfg(test)]

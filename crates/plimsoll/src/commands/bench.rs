@@ -1,6 +1,5 @@
 //! `plimsoll bench`: what is measured, a subcommand each.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use linux::output;
@@ -111,10 +110,4 @@ pub fn two(cores: &Cores) -> Result<(CoreId, CoreId)> {
         }
         _ => Err(bad("the two ends of a path need one each")),
     }
-}
-
-/// This program, which starts the other end.
-pub fn program() -> Result<PathBuf> {
-    std::env::current_exe()
-        .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))
 }

@@ -9,7 +9,7 @@ use machine::choice::Choice;
 use machine::topology::Topology;
 use machine::{CoreId, Result};
 
-use super::bench::{Measuring, program};
+use super::bench::Measuring;
 use super::bench_sweep::{Between, Messages, measure, show};
 use crate::sweep_page;
 
@@ -36,7 +36,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let protocol = arguments.protocol_core;
     let between = Between { path: &Path::Lab, protocol_core: Some(protocol), far: &[] };
     let mut measured = messages.points(&between, receiver, &stops(protocol)?)?;
-    let mut bench = Bench::new(program()?);
+    let mut bench = Bench::new(machine::here::program()?);
     let end = measure(&mut bench, &mut measured, 1, measuring.rounds);
     bench.close();
     show(&measured, measuring, || sweep_page::page(&measured, measuring.rounds, linux::output::width()))?;

@@ -16,7 +16,7 @@ use machine::text::Table;
 use machine::{Bytes, CoreId, Dilation, Fault, Probe, Result, Site, figure};
 use serde::Serialize;
 
-use super::bench::{Measuring, TwoCores, program};
+use super::bench::{Measuring, TwoCores};
 
 const SEED: u64 = 0x0051_1A11_0000_0008;
 const PATTERNS: [Pattern; 2] = [Pattern::PingPong, Pattern::MessageRate];
@@ -191,7 +191,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         }
     }
     let plan = Plan { groups: vec![dilations.len(); groups.len()], rounds: measuring.rounds, seed: SEED };
-    let mut bench = Bench::new(program()?);
+    let mut bench = Bench::new(machine::here::program()?);
     let mut starts = Starts { bench: &mut bench, specs, order: 0, fault: None };
     let (all, _) = rounds::conduct(&mut starts, &plan, |_, _| true);
     let fault = starts.fault.take();

@@ -6,7 +6,7 @@ use bench::mapping::{self, Request};
 use launch::installation::{Family, Installation};
 use machine::{Fault, Result};
 
-use super::bench::{Measuring, TwoCores, program};
+use super::bench::{Measuring, TwoCores};
 
 /// Measures two ranks on two hosts of a lab (root) under three mappings, in turns: both on the cores of their hosts' receive
 /// work, both off them, one on and one off. Stream, ping-pong, and an exchange between computing (paper 002)
@@ -33,7 +33,8 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let cores = cores.chosen()?;
     linux::signal::watch()?;
     let installation = Installation::in_path(Family::OpenMpi)?;
-    let request = Request { installation, rounds: measuring.rounds, cores, imbalances, command: program()? };
+    let request =
+        Request { installation, rounds: measuring.rounds, cores, imbalances, command: machine::here::program()? };
     let findings = mapping::measure(&request, |start| eprintln!("plimsoll: {start}"))?;
     measuring.print(&findings, || Ok(mapping::page(&findings, linux::output::width())))?;
     if linux::signal::interrupted() {

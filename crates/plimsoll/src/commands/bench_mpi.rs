@@ -9,7 +9,7 @@ use launch::installation::Choice;
 use machine::{CoreId, Cores, Result, count};
 use serde_json::json;
 
-use super::bench::{Measuring, program, two};
+use super::bench::{Measuring, two};
 
 /// Measures MPI over plimsoll beside MPI's own transports, for each pair of cores and each placement of the engine, with each
 /// rank's CPU time split into application, MPI and protocol
@@ -67,7 +67,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         rounds: arguments.measuring.rounds,
         divided: !arguments.targets,
         only: None,
-        command: program()?,
+        command: machine::here::program()?,
     };
     let nodes = nodes(&request)?;
     let (findings, end) = request::run(&request, nodes, |starts| {

@@ -6,7 +6,7 @@ use bench::profiler::{self, Request};
 use launch::installation::{Choice, Installation};
 use machine::{Fault, Result};
 
-use super::bench::{Measuring, TwoCores, program};
+use super::bench::{Measuring, TwoCores};
 
 /// Measures what profiling adds to an MPI call and to a message of NetPIPE: without it, with tables, and with the timeline, in
 /// turns
@@ -41,7 +41,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             "install libopenmpi-dev or libmpich-dev, or name a prefix by --libraries",
         ));
     }
-    let request = Request { installations, rounds: measuring.rounds, cores, command: program()? };
+    let request = Request { installations, rounds: measuring.rounds, cores, command: machine::here::program()? };
     let findings = profiler::measure(&request, |start| eprintln!("plimsoll: {start}"))?;
     measuring.print(&findings, || Ok(profiler::page(&findings, linux::output::width())))?;
     if linux::signal::interrupted() {

@@ -11,7 +11,7 @@ use experiment::sample::{Runner, Sample};
 use machine::choice::for_polling_here;
 use machine::{Bytes, CoreId, Fault, Probe, Result, Site, count};
 
-use super::bench::{Measuring, TwoCores, program};
+use super::bench::{Measuring, TwoCores};
 use super::path::{self, Ends, second_host};
 use crate::bench_page::{self, Measured};
 
@@ -172,7 +172,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         (_, Some(second)) => Path::Remote(second.node().to_owned()),
         (_, None) => Path::Loopback,
     };
-    let mut bench = Bench::new(program()?).with(second).showing(key);
+    let mut bench = Bench::new(machine::here::program()?).with(second).showing(key);
     let far = if let Path::Remote(host) = &path { bench.host_of(host)?.cores } else { Vec::new() };
     let between = Between { path: &path, protocol_core: arguments.protocol_core, far: &far };
     let cores = application_cores(&arguments.cores, &far)?;

@@ -1,7 +1,7 @@
 use std::fmt::Write;
 use std::path::Path;
 use std::process::{Command, ExitCode};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use bench::mpi::costs;
 use bench::mpi::request::{self, Paths, Request};
@@ -57,7 +57,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     }
     let known = store::live()?;
     let rows = known.costs.rows();
-    let shown = || output::page(&format!("{}{}", state(rows, now()), page(rows)));
+    let shown = || output::page(&format!("{}{}", state(rows, machine::here::now()), page(rows)));
     arguments.json.tell(|| outputs::json(&rows), shown)?;
     if let Some(note) = known.note {
         eprintln!("plimsoll: {note}");
@@ -65,17 +65,12 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     Ok(super::exit_code())
 }
 
-fn now() -> Nanoseconds {
-    Nanoseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64)
-}
-
 /// False where a signal cut it short: then nothing of it is kept.
 fn measure(arguments: &Arguments) -> Result<bool> {
     linux::signal::watch()?;
     let begun = Instant::now();
-    let command = std::env::current_exe()
-        .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;
-    let taken = now();
+    let command = machine::here::program()?;
+    let taken = machine::here::now();
     if let Some(others) = others() {
         eprintln!("plimsoll: {others}");
     }

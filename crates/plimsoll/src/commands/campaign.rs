@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use experiment::axes::Axes;
 use experiment::campaign::analysis::{self, Analysis, Named as Roles, analyse, page};
@@ -25,7 +25,7 @@ use launch::slurm::clock::SetByStep;
 use linux::clock_setting::restore_remains;
 use linux::output;
 use linux::power::{self, Kind};
-use machine::{Fault, Nanoseconds, Result, Source, count, shell};
+use machine::{Fault, Nanoseconds, Result, count, shell};
 
 use super::campaign_simulated::Testbeds;
 use super::outputs::{self, Csv, Json};
@@ -402,7 +402,7 @@ fn carry_out(arguments: &RunArguments) -> Result<ExitCode> {
 const MOST_SHOWN: usize = 40;
 
 fn session(arguments: &RunArguments, host: &str, allocation: Option<&Allocation>, jobs: &Jobs) -> Session {
-    let boot = Source::live().word("/proc/sys/kernel/random/boot_id").unwrap_or_else(|| "unknown boot".into());
+    let boot = machine::here::boot().unwrap_or_else(|| "unknown boot".into());
     Session {
         host: host.to_owned(),
         boot,
@@ -410,7 +410,7 @@ fn session(arguments: &RunArguments, host: &str, allocation: Option<&Allocation>
         shard: arguments.shard.to_string(),
         nodes: allocation.map_or(String::new(), |of| of.nodes.clone()),
         programs: jobs.programs().clone(),
-        started: Nanoseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64),
+        started: machine::here::now(),
         process: std::process::id(),
     }
 }

@@ -146,8 +146,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 
     let (store, file) = (absolute(&opened.store)?, absolute(&opened.path)?);
     let work = absolute(Path::new("."))?;
-    let program = std::env::current_exe()
-        .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;
+    let program = machine::here::program()?;
     let submission = Submission {
         name: &name,
         partition: &partition.name,
@@ -222,8 +221,7 @@ fn absolute(path: &Path) -> Result<PathBuf> {
 
 /// A word that no other submission has.
 fn probe() -> String {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    format!("{:x}-{:x}", now.as_nanos(), std::process::id())
+    format!("{:x}-{:x}", machine::here::now().0, std::process::id())
 }
 
 /// Of the jobs, as Slurm shows it and finds them by.

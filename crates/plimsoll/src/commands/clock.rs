@@ -71,7 +71,7 @@ fn source(root: &Path) -> Result<Source> {
 }
 
 fn set(root: &Path, request: Request, held: bool, words: &[OsString]) -> Result<ExitCode> {
-    let plimsoll = std::env::current_exe().map_err(|error| Fault::because("this program", error, "mount /proc"))?;
+    let plimsoll = machine::here::program()?;
     if let Way::Step { job } = srun_clock::way(root)? {
         if let Some(cores) = &request.cores {
             let cause = "a step of Slurm has one clock on all of its cores";

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use bench::mpi::comparison;
 use bench::mpi::pattern::{Pattern, Task};
@@ -109,7 +109,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         let expected = causal::expect(&findings, dearer, to)?;
         let prediction = Prediction {
             id: 0,
-            made: Nanoseconds(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)),
+            made: machine::here::now(),
             kind: Kind::Causal,
             subject: subject(&arguments.command)?,
             quantity: carriers_quantity(from, to),
@@ -223,8 +223,7 @@ struct Runs<'a> {
 
 impl<'a> Runs<'a> {
     fn new(command: &'a [String], budget: Duration) -> Result<Runs<'a>> {
-        let own = std::env::current_exe()
-            .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;
+        let own = machine::here::program()?;
         let place = tempfile::Builder::new().prefix("plimsoll-whatif-").tempdir();
         let place = place.map_err(|e| Fault::because("folder for profiles", e, "free space in TMPDIR"))?;
         let warden = Warden::over_marked(MARK, &trial::mark(place.path()), place.path())?;

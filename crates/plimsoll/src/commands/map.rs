@@ -279,7 +279,7 @@ impl Proposed {
     /// # Errors
     /// One is elsewhere, or the line starts nothing.
     pub fn verify(&self) -> Result<String> {
-        let own = std::env::current_exe().map_err(|e| Fault::because("this program's own file", e, "reinstall it"))?;
+        let own = machine::here::program()?;
         let seats = seats::verify(&self.line, &self.seats, &own, seats::PATIENCE)?;
         Ok(count::of(seats.0.len() as u64, "rank"))
     }

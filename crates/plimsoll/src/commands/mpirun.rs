@@ -108,8 +108,7 @@ fn seats(path: &str) -> Result<Seats> {
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
-    let command = std::env::current_exe()
-        .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;
+    let command = machine::here::program()?;
     let auto = arguments.placement == Placement::Auto;
     if arguments.profile.is_some() && !auto {
         let next = "add --placement auto, or leave --profile out";

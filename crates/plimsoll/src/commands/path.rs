@@ -80,8 +80,7 @@ pub fn second_host(asked: Option<&Ends>) -> Result<Option<SecondHost>> {
 
 fn between_nodes(allocation: &Allocation) -> Result<SecondHost> {
     let (here, next) = allocation.pair()?;
-    let program = std::env::current_exe()
-        .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;
+    let program = machine::here::program()?;
     let second = SecondHost::start(allocation, &next, &program)?;
     eprintln!("Between {here} and {next} of {}.", allocation.name);
     Ok(second)

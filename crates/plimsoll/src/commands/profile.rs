@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use launch::profiled::{self, Request};
-use machine::{Bytes, Fault, Nanoseconds, Result};
+use machine::{Bytes, Nanoseconds, Result};
 use record::perturbation::Perturbation;
 
 /// Records what an MPI program does, and what the cores do meanwhile. The program need not be changed.
@@ -51,8 +51,7 @@ fn interval(text: &str) -> Result<Nanoseconds> {
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
-    let command = std::env::current_exe()
-        .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;
+    let command = machine::here::program()?;
     let code = profiled::run(&Request {
         folder: arguments.folder,
         trace: arguments.trace.map_or(0, |limit| limit.0),

@@ -45,8 +45,7 @@ impl Shipped {
 
     /// All of them, by name.
     pub fn all(&self) -> Result<Vec<PathBuf>> {
-        let own = std::env::current_exe()
-            .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;
+        let own = machine::here::program()?;
         // PREFIX/bin/plimsoll, or target/release/plimsoll, or a test's target/debug/deps/plimsoll.
         let above = own.ancestors().skip(1).take(4);
         let above = above.chain([Path::new(SOURCE)]);

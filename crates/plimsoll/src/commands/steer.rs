@@ -115,7 +115,7 @@ fn rss_entries(interface: &str) -> Reading<usize> {
 }
 
 fn steer(request: &Request, words: &[OsString]) -> Result<ExitCode> {
-    let plimsoll = std::env::current_exe().map_err(|error| Fault::because("this program", error, "mount /proc"))?;
+    let plimsoll = machine::here::program()?;
     let mut keeper = Command::new(plimsoll);
     keeper.arg("steering-keeper");
     say(&restore_remains()?);

@@ -2,7 +2,6 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path as FilePath, PathBuf};
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use bench::admission::Grant;
 use bench::runner::Bench;
@@ -22,7 +21,7 @@ use launch::allocation::{self, Allocation};
 use linux::lab::{Lab, Options};
 use machine::choice::Distance;
 use machine::costs::store as costs;
-use machine::{CoreId, Cores, CpuSet, Fault, Machine, Nanoseconds, Result, Source, count};
+use machine::{CoreId, Cores, CpuSet, Fault, Machine, Nanoseconds, Result, Source, count, here};
 
 use super::path::{self, Ends, second_host};
 use crate::progress::Display;
@@ -116,14 +115,13 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         (Some(Ends::Path(path)), _) => Some(path.clone()),
         (_, second) => second.as_ref().map(|second| Path::Remote(second.node().to_owned())),
     };
-    let program = std::env::current_exe()
-        .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;
+    let program = here::program()?;
     let mut bench = Bench::new(program).with(second).showing(key);
     let (grounds, mut remarks) = grounds(&arguments, &machine, asked, &bench)?;
     let (design, left_out) = with_networks(Design::of(grounds)?, &mut bench, arguments.network.is_some())?;
     remarks.extend(left_out);
     let mut store = Store::open(&arguments.store)?;
-    let mut study = open(&mut store, &design, &arguments, &machine, &source)?;
+    let mut study = open(&mut store, &design, &arguments, &machine)?;
     for remark in &remarks {
         eprintln!("note: {remark}");
     }
@@ -141,7 +139,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         );
         return Ok(super::exit_code());
     }
-    store.finish(&mut study, now())?;
+    store.finish(&mut study, here::now())?;
     // Neither is what the study is for: where there is no room for them, it still shows what it found.
     if let Err(fault) = refine(&store, &study) {
         eprintln!("note: costs and ledger are as before: {fault}");
@@ -287,15 +285,9 @@ fn siblings(cores: &[CoreId], machine: &Machine) -> Option<String> {
 }
 
 /// Goes on with an unfinished study of this design on this boot of this machine, or begins one.
-fn open(
-    store: &mut Store,
-    design: &Design,
-    arguments: &Arguments,
-    machine: &Machine,
-    source: &Source,
-) -> Result<Study> {
+fn open(store: &mut Store, design: &Design, arguments: &Arguments, machine: &Machine) -> Result<Study> {
     // Another boot may be another machine: other memory, other neighbours on the host.
-    let host = source.word("/proc/sys/kernel/random/boot_id").unwrap_or_else(|| "unknown boot".into());
+    let host = here::boot().unwrap_or_else(|| "unknown boot".into());
     if !arguments.fresh
         && let Some(study) = store.unfinished(design, &host)?
     {
@@ -304,24 +296,20 @@ fn open(
         eprintln!("Going on with the study in {} ({blocks} measured).", arguments.store.display());
         return Ok(study);
     }
-    let now = now();
+    let now = here::now();
     let facts: Vec<Fact> = machine.facts().into_iter().map(|(name, value)| Fact { name, value }).collect();
     store.begin(&Beginning { design, seed: now.0, host: &host, version: env!("CARGO_PKG_VERSION"), facts: &facts, now })
-}
-
-fn now() -> Nanoseconds {
-    Nanoseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64)
 }
 
 /// Leaves what was measured to those who decide, and holds the answers against those of earlier studies.
 fn refine(store: &Store, study: &Study) -> Result<()> {
     let findings = experiment::analysis::findings(study, &store.contents(study)?);
     let source = format!("plimsoll study {}", study.id);
-    let rows = refine::rows(&findings, &source, now());
+    let rows = refine::rows(&findings, &source, here::now());
     if !rows.is_empty() {
         costs::keep(rows)?;
     }
-    refine::hold(&mut Ledger::open()?, &findings, &source, now())
+    refine::hold(&mut Ledger::open()?, &findings, &source, here::now())
 }
 
 /// Writes the page, where there is to be one, and prints the verdict.

@@ -60,7 +60,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
 /// This host.
 pub(super) fn here() -> Here<'static> {
     Here {
-        boot: std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned(),
+        boot: machine::here::boot().unwrap_or_default(),
         monotonic: &|| linux::clock::monotonic().0,
         pid_namespace: linux::accounting::pid_namespace(),
         is_alive: &linux::accounting::is_there,

@@ -1,12 +1,11 @@
 //! `plimsoll whatif`: what a program would take, a subcommand for each way to know it.
 
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use experiment::ledger::{Kind, Prediction, Subject};
 use linux::output;
+use machine::Result;
 use machine::costs::Interval;
-use machine::{Nanoseconds, Result};
 use serde_json::Value;
 
 use super::outputs::{self, Json};
@@ -70,10 +69,9 @@ pub fn of_job(time: &Interval, outside: f64, becomes: (f64, f64)) -> Interval {
 
 /// What the ledger keeps of a command that is expected to take `expected` of the time of `now`.
 pub fn expectation(folder: &str, command: &str, now: &str, expected: Interval) -> Prediction {
-    let made = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Prediction {
         id: 0,
-        made: Nanoseconds(made.as_nanos() as u64),
+        made: machine::here::now(),
         kind: Kind::WhatIf,
         subject: subject(now),
         quantity: over(command, now),

@@ -21,7 +21,6 @@ mod umem;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::sync::Arc;
 
 use machine::{Fault, Result};
@@ -41,21 +40,14 @@ pub use socket::{InForce, Statistics};
 use socket::{Refused, Sizes, Socket};
 use umem::Umem;
 
-/// How frames get between our memory and the device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
-    /// The device reads and writes our memory.
-    ZeroCopy,
-    /// The kernel copies. Every driver has it.
-    Copy,
-}
-
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Mode::ZeroCopy => "zero copy",
-            Mode::Copy => "copy mode",
-        })
+machine::named! {
+    /// How frames get between our memory and the device.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Mode {
+        /// The device reads and writes our memory.
+        ZeroCopy = "zero copy",
+        /// The kernel copies. Every driver has it.
+        Copy = "copy mode",
     }
 }
 

@@ -244,11 +244,6 @@ impl ShmPort {
         Ok(())
     }
 
-    /// Whether there is a way out to this peer.
-    pub fn is_reached(&self, peer: PeerIndex) -> bool {
-        self.peers.get(peer.0 as usize).is_some_and(|peer| peer.outgoing.is_some())
-    }
-
     /// Whether there is a way in from this peer.
     pub fn is_heard(&self, peer: PeerIndex) -> bool {
         self.peers.get(peer.0 as usize).is_some_and(|peer| peer.incoming.is_some())

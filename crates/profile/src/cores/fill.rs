@@ -137,7 +137,7 @@ fn off_core(rank: &mut RankSummary, kept: &Reading<Kept>) -> Option<[f64; CLASSE
     let mut taken = [0.0; CLASSES];
     for class in Class::ALL {
         let seconds = kept.inside[class as usize];
-        if let Some(of_class) = rank.classes.get_mut(class.word()) {
+        if let Some(of_class) = rank.classes.get_mut(class.name()) {
             of_class.split = std::mem::take(&mut of_class.split).apart(seconds);
             taken[class as usize] = of_class.split.off_core.value().copied().unwrap_or(0.0);
         }
@@ -151,7 +151,7 @@ fn off_core(rank: &mut RankSummary, kept: &Reading<Kept>) -> Option<[f64; CLASSE
 fn apart(functions: &mut [FunctionSummary], inside: &[f64; CLASSES]) {
     for class in Class::ALL {
         let is_of = |function: &&mut FunctionSummary| {
-            function.counted && function.class == class.word() && function.split.off_core.value().is_none()
+            function.counted && function.class == class.name() && function.split.off_core.value().is_none()
         };
         let waiting =
             |function: &FunctionSummary| function.split.wait.value().copied().unwrap_or(0.0) + function.split.undivided;

@@ -93,7 +93,7 @@ pub fn perfetto(timeline: &Timeline, series: Option<(&Series, u64)>, out: &mut i
 fn call<W: Write>(events: &mut Events<W>, timeline: &Timeline, place: usize, step: &Step) -> io::Result<()> {
     let call = &step.event.call;
     let known = function(call.function);
-    let (name, class) = known.map_or(("?", "?"), |f| (f.name, f.class.word()));
+    let (name, class) = known.map_or(("?", "?"), |f| (f.name, f.class.name()));
     let mut arguments = String::new();
     let mut argument = |text: fmt::Arguments| {
         use fmt::Write;

@@ -7,35 +7,24 @@ use crate::page::words;
 use crate::printable::printable;
 use crate::summary::Stall;
 
-/// What ranks are sorted by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sort {
-    Rank,
-    Wait,
-    Mpi,
-    Calls,
-    Bytes,
-    /// Who is in one call for longest.
-    Since,
+machine::named! {
+    /// What ranks are sorted by.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Sort {
+        Rank = "rank",
+        Wait = "wait",
+        Mpi = "MPI",
+        Calls = "calls/s",
+        Bytes = "bytes/s",
+        /// Who is in one call for longest.
+        Since = "time in a call",
+    }
 }
 
 impl Sort {
-    const ALL: [Sort; 6] = [Sort::Rank, Sort::Wait, Sort::Mpi, Sort::Calls, Sort::Bytes, Sort::Since];
-
     pub fn next(self) -> Sort {
         let place = Sort::ALL.iter().position(|sort| *sort == self).unwrap_or(0);
         Sort::ALL[(place + 1) % Sort::ALL.len()]
-    }
-
-    pub fn word(self) -> &'static str {
-        match self {
-            Sort::Rank => "rank",
-            Sort::Wait => "wait",
-            Sort::Mpi => "MPI",
-            Sort::Calls => "calls/s",
-            Sort::Bytes => "bytes/s",
-            Sort::Since => "time in a call",
-        }
     }
 }
 
@@ -127,7 +116,7 @@ pub fn lines(look: &Look, window: Window) -> Vec<String> {
             true => format!(" · ranks {} to {} of {}", scroll + 1, (scroll + shown).min(order.len()), order.len()),
             false => String::new(),
         };
-        out.push(styled(QUIET, format!("q quit · s sorted by {} · arrows scroll{more}", window.sort.word())));
+        out.push(styled(QUIET, format!("q quit · s sorted by {} · arrows scroll{more}", window.sort.name())));
     }
     out
 }

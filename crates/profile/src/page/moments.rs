@@ -263,7 +263,7 @@ fn blocks(summary: &Summary, timeline: &Timeline) -> Option<Figure> {
 
 fn class_of(name: &str) -> &'static str {
     let bare = name.strip_prefix("MPI_").unwrap_or(name);
-    record::functions::named(bare).map_or("management", |function| function.class.word())
+    record::functions::named(bare).map_or("management", |function| function.class.name())
 }
 
 /// Equal neighbours as one, with how many they are.

@@ -17,8 +17,6 @@ mod mapping;
 mod offload;
 mod shape;
 
-use std::fmt;
-
 use machine::Costs;
 use serde::{Deserialize, Serialize};
 
@@ -29,21 +27,13 @@ pub use hindrance::{Cause, Hindrance};
 /// Runs of one program differ by this share of their time: 'below 1 % of the mean in 80 % of the runs' (claim A13).
 pub const NOISE: f64 = 0.01;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Choice {
-    Offload,
-    DedicatedCore,
-    Mapping,
-}
-
-impl fmt::Display for Choice {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str(match self {
-            Choice::Offload => "offload",
-            Choice::DedicatedCore => "a dedicated core",
-            Choice::Mapping => "another mapping",
-        })
+machine::named! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Choice {
+        Offload = "a network device that does the work of messages",
+        DedicatedCore = "a core of its own for the work of messages",
+        Mapping = "other cores for its ranks",
     }
 }
 

@@ -2,7 +2,6 @@
 //! one that says how many were left out.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -14,56 +13,36 @@ use crate::site::residents::Log;
 /// Lines in one second about refusals for one reason, and of all offcodes.
 const LINES_A_SECOND: u32 = AGENT_LOG.total.count() as u32;
 
-/// Why a connection or a request was refused, or ended by the agent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Reason {
-    /// The bytes are not TLS 1.3: plain text, garbage, an older version, a broken record.
-    NotTls,
-    NoCertificate,
-    /// A certificate of another authority, for another use, or damaged.
-    WrongCertificate,
-    Expired,
-    /// Did not authenticate in time, or went away before.
-    Handshake,
-    /// Too many unauthenticated connections: this one gave way.
-    Crowded,
-    /// Too many clients, or too many of its address.
-    Clients,
-    Oversized,
-    /// Inside TLS: no frame of the protocol, or not at this moment.
-    Protocol,
-    Version,
-    /// Beyond a limit on offcodes, channels, buffers, code or requests.
-    Limit,
-    /// Silent for too long.
-    Idle,
-    /// Does not read its answers.
-    Backlog,
-    /// Packets on a channel that were not made with its key.
-    Forged,
-    /// Packets on a channel that had come before.
-    Replayed,
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Reason::NotTls => "not TLS 1.3",
-            Reason::NoCertificate => "no certificate",
-            Reason::WrongCertificate => "wrong certificate",
-            Reason::Expired => "expired certificate",
-            Reason::Handshake => "no handshake",
-            Reason::Crowded => "crowded",
-            Reason::Clients => "too many clients",
-            Reason::Oversized => "oversized",
-            Reason::Protocol => "not the protocol",
-            Reason::Version => "other version",
-            Reason::Limit => "beyond a limit",
-            Reason::Idle => "silent",
-            Reason::Backlog => "does not read",
-            Reason::Forged => "forged",
-            Reason::Replayed => "replayed",
-        })
+machine::named! {
+    /// Why a connection or a request was refused, or ended by the agent.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Reason {
+        /// The bytes are not TLS 1.3: plain text, garbage, an older version, a broken record.
+        NotTls = "not TLS 1.3",
+        NoCertificate = "no certificate",
+        /// A certificate of another authority, for another use, or damaged.
+        WrongCertificate = "wrong certificate",
+        Expired = "expired certificate",
+        /// Did not authenticate in time, or went away before.
+        Handshake = "no handshake",
+        /// Too many unauthenticated connections: this one gave way.
+        Crowded = "crowded",
+        /// Too many clients, or too many of its address.
+        Clients = "too many clients",
+        Oversized = "oversized",
+        /// Inside TLS: no frame of the protocol, or not at this moment.
+        Protocol = "not the protocol",
+        Version = "other version",
+        /// Beyond a limit on offcodes, channels, buffers, code or requests.
+        Limit = "beyond a limit",
+        /// Silent for too long.
+        Idle = "silent",
+        /// Does not read its answers.
+        Backlog = "does not read",
+        /// Packets on a channel that were not made with its key.
+        Forged = "forged",
+        /// Packets on a channel that had come before.
+        Replayed = "replayed",
     }
 }
 

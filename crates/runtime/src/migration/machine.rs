@@ -31,11 +31,6 @@ impl Machine {
         self.order
     }
 
-    /// Whether the new bodies are those that work.
-    pub fn is_committed(&self) -> bool {
-        matches!(self.order, Order::Do(Step::Release) | Order::Moved)
-    }
-
     /// What was ordered has come out so.
     pub fn came(&mut self, well: bool) {
         self.order = match self.order {
@@ -97,6 +92,5 @@ mod tests {
         assert_eq!(machine.order(), Order::Back);
         machine.came(true);
         assert_eq!(machine.order(), Order::Back);
-        assert!(!machine.is_committed());
     }
 }

@@ -13,7 +13,7 @@ use machine::{BodyKind, CoreId, Result, Site};
 use offcode::manifest::{self, Package, Program, ProgramRole, Software};
 use offcode::registry::Described;
 use offcode::service::MEMORY;
-use offcode::{Activity, Attributes, ChannelId, Context, Incoming, Offcode, Refusal, Registry, Written};
+use offcode::{Activity, Attributes, Context, Incoming, Offcode, Refusal, Registry, Written};
 
 use super::*;
 use crate::agent::{Agent, Limits, Options, keys};
@@ -42,18 +42,11 @@ impl Offcode for Talker {
     fn interfaces(&self) -> &[Guid] {
         &[]
     }
-    fn initialize(&mut self, _: &mut dyn Context) -> Result<()> {
-        Ok(())
-    }
-    fn start(&mut self, _: &mut dyn Context) -> Result<()> {
-        Ok(())
-    }
+
     fn call(&mut self, _: Incoming<'_>, _: &mut Vec<u8>, _: &mut dyn Context) -> Result<(), Refusal> {
         Ok(())
     }
-    fn answered(&mut self, _: ChannelId, _: u32, _: Result<&[u8], &Refusal>, _: &mut dyn Context) {}
-    fn attached(&mut self, _: ChannelId, _: &str, _: &mut dyn Context) {}
-    fn message(&mut self, _: ChannelId, _: &[u8], _: &mut dyn Context) {}
+
     fn turn(&mut self, context: &mut dyn Context) -> Activity {
         let Some(channel) = context.channel("out").filter(|_| self.0 < MESSAGES) else { return Activity::Idle };
         if context.write(channel, b"m") == Written::Taken {
@@ -61,7 +54,6 @@ impl Offcode for Talker {
         }
         Activity::Worked
     }
-    fn stop(&mut self, _: &mut dyn Context) {}
 }
 
 fn manifest(name: &str, kind: BodyKind, program: Option<&str>) -> Arc<Manifest> {

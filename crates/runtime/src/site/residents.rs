@@ -341,9 +341,6 @@ mod tests {
         fn interfaces(&self) -> &[Guid] {
             &[]
         }
-        fn initialize(&mut self, _: &mut dyn Context) -> Result<()> {
-            Ok(())
-        }
         /// A timer, where its manifest asks for any.
         fn start(&mut self, context: &mut dyn Context) -> Result<()> {
             let soon = Nanoseconds(context.now().0 + 20_000_000);
@@ -353,13 +350,6 @@ mod tests {
         fn call(&mut self, _: Incoming<'_>, _: &mut Vec<u8>, _: &mut dyn Context) -> Result<(), Refusal> {
             Ok(())
         }
-        fn answered(&mut self, _: ChannelId, _: u32, _: Result<&[u8], &Refusal>, _: &mut dyn Context) {}
-        fn attached(&mut self, _: ChannelId, _: &str, _: &mut dyn Context) {}
-        fn message(&mut self, _: ChannelId, _: &[u8], _: &mut dyn Context) {}
-        fn turn(&mut self, _: &mut dyn Context) -> Activity {
-            Activity::Idle
-        }
-        fn stop(&mut self, _: &mut dyn Context) {}
     }
 
     fn deployment() -> Deployment {
@@ -429,24 +419,16 @@ mod tests {
         fn interfaces(&self) -> &[Guid] {
             &[]
         }
-        fn initialize(&mut self, _: &mut dyn Context) -> Result<()> {
-            Ok(())
-        }
-        fn start(&mut self, _: &mut dyn Context) -> Result<()> {
-            Ok(())
-        }
+
         fn call(&mut self, _: Incoming<'_>, _: &mut Vec<u8>, _: &mut dyn Context) -> Result<(), Refusal> {
             Ok(())
         }
-        fn answered(&mut self, _: ChannelId, _: u32, _: Result<&[u8], &Refusal>, _: &mut dyn Context) {}
-        fn attached(&mut self, _: ChannelId, _: &str, _: &mut dyn Context) {}
-        fn message(&mut self, _: ChannelId, _: &[u8], _: &mut dyn Context) {}
+
         fn turn(&mut self, _: &mut dyn Context) -> Activity {
             let begun = Instant::now();
             while begun.elapsed() < std::time::Duration::from_micros(50) {}
             Activity::Worked
         }
-        fn stop(&mut self, _: &mut dyn Context) {}
     }
 
     fn counted(residents: &mut Residents, slot: Slot, name: &str) -> u64 {

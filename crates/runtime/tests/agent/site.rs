@@ -45,10 +45,6 @@ impl Offcode for Echo {
         &[]
     }
 
-    fn initialize(&mut self, _: &mut dyn Context) -> Result<()> {
-        Ok(())
-    }
-
     fn start(&mut self, context: &mut dyn Context) -> Result<()> {
         if context.attribute("refuse").is_some() {
             return Err(Fault::new("echo", "it was told to refuse", "tell it something else"));
@@ -61,18 +57,10 @@ impl Offcode for Echo {
         Ok(())
     }
 
-    fn answered(&mut self, _: ChannelId, _: u32, _: Result<&[u8], &Refusal>, _: &mut dyn Context) {}
-
-    fn attached(&mut self, _: ChannelId, _: &str, _: &mut dyn Context) {}
-
     fn message(&mut self, channel: ChannelId, message: &[u8], context: &mut dyn Context) {
         self.messages += 1;
         let to = context.channel("out").unwrap_or(channel);
         let _ = context.write(to, message);
-    }
-
-    fn turn(&mut self, _: &mut dyn Context) -> Activity {
-        Activity::Idle
     }
 
     fn stop(&mut self, _: &mut dyn Context) {

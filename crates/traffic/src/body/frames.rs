@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use linux::clock;
 use machine::Result;
-use offcode::{Activity, ChannelId, Context, Guid, Incoming, Interface, Offcode, Refusal};
+use offcode::{Activity, Context, Guid, Incoming, Interface, Offcode, Refusal};
 use ports::afxdp;
 
 use super::{FRAMES_A_TURN, NEAR, fault};
@@ -139,19 +139,9 @@ impl Offcode for FrameSender {
         Ok(())
     }
 
-    fn start(&mut self, _: &mut dyn Context) -> Result<()> {
-        Ok(())
-    }
-
     fn call(&mut self, call: Incoming<'_>, reply: &mut Vec<u8>, context: &mut dyn Context) -> Result<(), Refusal> {
         <dyn offcodes::Sender>::dispatch(self, call, reply, context)
     }
-
-    fn answered(&mut self, _: ChannelId, _: u32, _: Result<&[u8], &Refusal>, _: &mut dyn Context) {}
-
-    fn attached(&mut self, _: ChannelId, _: &str, _: &mut dyn Context) {}
-
-    fn message(&mut self, _: ChannelId, _: &[u8], _: &mut dyn Context) {}
 
     fn turn(&mut self, context: &mut dyn Context) -> Activity {
         if !self.begun {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use linux::{clock, datagrams};
 use machine::{Nanoseconds, Result};
-use offcode::{Activity, ChannelId, Context, Guid, Incoming, Interface, Offcode, Refusal};
+use offcode::{Activity, Context, Guid, Incoming, Interface, Offcode, Refusal};
 
 use super::{FRAMES_A_TURN, NEAR, addresses, fault};
 use crate::control::{ControlBlock, Sender, State, Step};
@@ -297,10 +297,6 @@ impl Offcode for SocketSender {
         &offcodes::INTERFACES
     }
 
-    fn initialize(&mut self, _: &mut dyn Context) -> Result<()> {
-        Ok(())
-    }
-
     fn start(&mut self, _: &mut dyn Context) -> Result<()> {
         match self.waiting {
             Waiting::AbsoluteSleep => clock::set_timer_slack(Some(Nanoseconds(1))),
@@ -311,12 +307,6 @@ impl Offcode for SocketSender {
     fn call(&mut self, call: Incoming<'_>, reply: &mut Vec<u8>, context: &mut dyn Context) -> Result<(), Refusal> {
         <dyn offcodes::Sender>::dispatch(self, call, reply, context)
     }
-
-    fn answered(&mut self, _: ChannelId, _: u32, _: Result<&[u8], &Refusal>, _: &mut dyn Context) {}
-
-    fn attached(&mut self, _: ChannelId, _: &str, _: &mut dyn Context) {}
-
-    fn message(&mut self, _: ChannelId, _: &[u8], _: &mut dyn Context) {}
 
     fn turn(&mut self, context: &mut dyn Context) -> Activity {
         if !self.begun {

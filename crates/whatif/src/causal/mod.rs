@@ -9,9 +9,6 @@ mod design;
 mod page;
 mod predict;
 
-use std::fmt;
-use std::str::FromStr;
-
 use experiment::clocks::at_one_clock;
 use experiment::findings::Interval;
 use experiment::nearness::at_one_place;
@@ -30,32 +27,23 @@ pub use design::{Arm, Design};
 pub use page::render as page;
 pub use predict::{Expected, expect};
 
-/// What is delayed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Factor {
-    /// The sender's work for a message.
-    Send,
-    /// The receiver's.
-    Receive,
-    /// The sender's work for a byte.
-    Byte,
-    /// What the program does between its calls.
-    Compute,
+machine::named! {
+    /// What is delayed.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Factor ("factor") {
+        /// The sender's work for a message.
+        Send = "send",
+        /// The receiver's.
+        Receive = "receive",
+        /// The sender's work for a byte.
+        Byte = "byte",
+        /// What the program does between its calls.
+        Compute = "compute",
+    }
 }
 
 impl Factor {
-    pub const ALL: [Factor; 4] = [Factor::Send, Factor::Receive, Factor::Byte, Factor::Compute];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Factor::Send => "send",
-            Factor::Receive => "receive",
-            Factor::Byte => "byte",
-            Factor::Compute => "compute",
-        }
-    }
-
     /// Place of its delays in a thread's record.
     fn kind(self) -> usize {
         match self {
@@ -63,23 +51,6 @@ impl Factor {
             Factor::Receive => injected::RECEIVE,
             Factor::Compute => injected::COMPUTE,
         }
-    }
-}
-
-impl fmt::Display for Factor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Factor {
-    type Err = Fault;
-
-    fn from_str(text: &str) -> Result<Factor> {
-        Factor::ALL.into_iter().find(|factor| factor.name() == text).ok_or_else(|| {
-            let subject = format!("factor '{}'", text.escape_debug());
-            Fault::new(subject, "there is none of this name", "choose of send, receive, byte and compute")
-        })
     }
 }
 

@@ -1,9 +1,9 @@
 //! What is not known, swept: a low-discrepancy sequence, so that a prediction is the same in every run.
 
 use machine::Result;
+use machine::costs::Interval;
 
 use super::rows::{Calibration, Range};
-use super::statement::Interval;
 
 /// A parameter that no row fixes: the range in which it is swept, and why that range.
 #[derive(Debug, Clone, Copy)]

@@ -1,10 +1,11 @@
 //! Predictions held against the rows that only judge.
 
+use machine::costs::Interval;
 use machine::{Fault, Result};
 use serde::Serialize;
 
 use super::rows::{Checks, Contradiction, Published, Row};
-use super::statement::{Interval, Null, Prediction, Statement};
+use super::statement::{Null, Prediction, Statement};
 
 /// Of an interval of 95 %: a miss of one unit counts 2 / 0.05 times as much as a unit of width.
 const MISS: f64 = 2.0 / 0.05;

@@ -1,8 +1,10 @@
 //! A model: its equation, its parameters, the rows that it reads.
 
+use machine::costs::Interval;
+
 use super::draws::{Unknown, interval};
 use super::rows::Range;
-use super::statement::{Interval, Null, Parameter, Prediction, Statement};
+use super::statement::{Null, Parameter, Prediction, Statement};
 
 /// What predictions of one form have in common.
 #[derive(Debug, Clone)]

@@ -1,11 +1,11 @@
 //! What the papers leave open, as far as closed forms answer it. Modelled, not measured.
 
 use machine::Result;
+use machine::costs::Interval;
 use serde::Serialize;
 
 use super::draws::{Sweep, interval, swept};
 use super::rows::Calibration;
-use super::statement::Interval;
 use super::stream::{FULL, Offload, Onload};
 
 /// Dilations f0 / f: the clocks of paper 000, then cores slower than it could set.

@@ -8,12 +8,13 @@
 //! it in proportion. Both cards sit in the same processor, so that n is one for both.
 
 use machine::Result;
+use machine::costs::Interval;
 use serde::Serialize;
 
 use super::draws::{Draw, Sweep, Unknown, interval, swept};
 use super::model::{Model, fitted};
 use super::rows::{Calibration, Range};
-use super::statement::{Interval, Parameter, Prediction};
+use super::statement::{Parameter, Prediction};
 use super::stream::{CLOCKS, FULL, Offload, Onload};
 
 /// How watts follow the clock.

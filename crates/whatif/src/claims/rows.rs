@@ -5,28 +5,19 @@ use std::collections::BTreeMap;
 use machine::{Fault, Result};
 use serde::{Deserialize, Serialize};
 
-/// What a row may be used for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Use {
-    /// Feeds fits.
-    Calibrate,
-    /// Describes a program.
-    Input,
-    /// Stands beside; it may be read, and is judged by nothing.
-    Reference,
-    /// Only judges.
-    Check,
-}
-
-impl std::fmt::Display for Use {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        f.write_str(match self {
-            Use::Calibrate => "calibrate",
-            Use::Input => "input",
-            Use::Reference => "reference",
-            Use::Check => "check",
-        })
+machine::named! {
+    /// What a row may be used for.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Use {
+        /// Feeds fits.
+        Calibrate = "calibrate",
+        /// Describes a program.
+        Input = "input",
+        /// Stands beside; it may be read, and is judged by nothing.
+        Reference = "reference",
+        /// Only judges.
+        Check = "check",
     }
 }
 

@@ -2,22 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use machine::costs::Interval;
 use serde::{Deserialize, Serialize};
 
 use super::rows::Range;
-
-/// The median and the central 95 % of the draws.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Interval {
-    pub middle: f64,
-    pub low: f64,
-    pub high: f64,
-}
 
 /// What is predicted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Statement {
+    /// The median and the central 95 % of the draws.
     Number(Interval),
     /// A sign, an order or a shape: how often the draws say each, as shares that sum to 1.
     Words(BTreeMap<String, f64>),
@@ -40,7 +34,7 @@ impl Statement {
 
     /// A number without width.
     pub fn exactly(value: f64) -> Statement {
-        Interval { middle: value, low: value, high: value }.into()
+        Interval::exactly(value).into()
     }
 }
 

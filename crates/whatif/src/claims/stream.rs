@@ -8,11 +8,12 @@
 //! The larger of wire and core is the bottleneck, since they work at the same time on different bytes.
 
 use machine::Result;
+use machine::costs::Interval;
 
 use super::draws::{Draw, Sweep, interval, swept};
 use super::model::{Model, fitted};
 use super::rows::Calibration;
-use super::statement::{Interval, Prediction, Statement};
+use super::statement::{Prediction, Statement};
 
 /// GHz: full clock of paper 000's processor.
 pub const FULL: f64 = 3.8;

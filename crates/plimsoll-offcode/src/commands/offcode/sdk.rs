@@ -25,8 +25,7 @@ pub fn find(given: Option<&Path>) -> Result<PathBuf> {
             false => Err(Fault::new(given.display().to_string(), format!("it has no {MARK}"), next)),
         };
     }
-    let own = std::env::current_exe()
-        .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))?;
+    let own = machine::here::program()?;
     // PREFIX/lib/plimsoll/plimsoll-offcode, or target/release/plimsoll-offcode.
     let beside = own.ancestors().skip(1).take(4).flat_map(|above| FOLDERS.map(|folder| above.join(folder)));
     let source = Path::new(BUILT_FROM).parent().map(PathBuf::from);

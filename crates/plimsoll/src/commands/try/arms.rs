@@ -1,7 +1,5 @@
 //! The design of a trial, from the command line.
 
-use std::path::PathBuf;
-
 use experiment::axes::{Axes, Value};
 use experiment::trial::aside::{Aside, Stage};
 use experiment::trial::conditions::Conditions;
@@ -142,7 +140,7 @@ fn arm(
     let mut name = shown.clone();
     if let Some(ranks) = ranks {
         axes = axes.with("ranks", Value::Number(ranks.into()));
-        let own = own()?;
+        let own = machine::here::program()?;
         let start = ["mpirun".to_owned(), "--quiet".to_owned(), "-n".to_owned(), ranks.to_string()];
         words.push(own.display().to_string());
         words.extend(start.iter().chain(&options).cloned());
@@ -207,12 +205,6 @@ fn split(option: &str, text: &str) -> Result<Vec<String>> {
         let cause = "it has no words, or a quote or a backslash is not finished";
         Fault::new(format!("{option} '{text}'"), cause, "write it as for a shell, like 'make clean'")
     })
-}
-
-/// This program.
-pub fn own() -> Result<PathBuf> {
-    std::env::current_exe()
-        .map_err(|e| Fault::because("this program's own file", e, "run it from where it is installed"))
 }
 
 fn quoted(word: &str) -> Result<String> {

@@ -10,7 +10,7 @@ mod varied;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use experiment::contrast::Says;
 use experiment::trial::Runs;
@@ -21,7 +21,7 @@ use experiment::trial::judgement::{Best, judge};
 use experiment::trial::store::{Store, Trial};
 use launch::allocation::{self, Allocation};
 use launch::trial::{Input, Starter, is_piped};
-use machine::{Fault, Nanoseconds, Result, Source};
+use machine::{Fault, Nanoseconds, Result, here};
 
 use display::Display;
 use judging::Judging;
@@ -252,20 +252,20 @@ pub(super) fn compare(
     began: &mut dyn FnMut(i64) -> Result<()>,
 ) -> Result<Compared> {
     let mut store = Store::open(kept.store)?;
-    let host = Source::live().word("/proc/sys/kernel/random/boot_id").unwrap_or_else(|| "unknown boot".into());
+    let host = here::boot().unwrap_or_else(|| "unknown boot".into());
     let unfinished = if kept.fresh { None } else { store.unfinished(&design, &host)? };
     let mut trial = match unfinished {
         Some(trial) => {
             eprintln!("Going on with the trial in {} (--fresh begins anew).", kept.store.display());
             trial
         }
-        None => store.begin(design, now().0, &host, env!("CARGO_PKG_VERSION"), now())?,
+        None => store.begin(design, here::now().0, &host, env!("CARGO_PKG_VERSION"), here::now())?,
     };
     began(trial.id)?;
     let mut display = Display::new(&trial.design);
     let mut starter = Starter::new()?;
     if trial.design.merit.mpi {
-        starter = starter.profiled(arms::own()?);
+        starter = starter.profiled(here::program()?);
     }
     if let Some(input) = input {
         starter = starter.reading(input);
@@ -274,7 +274,7 @@ pub(super) fn compare(
     display.close();
     let (runs, end) = conducted?;
     if end == End::Settled {
-        let finished = now();
+        let finished = here::now();
         store.finish(&trial, finished)?;
         trial.finished = Some(finished);
     }
@@ -299,8 +299,4 @@ fn prove(nth: usize, arm: &Arm) -> Result<()> {
     }
     eprintln!("{}: {}", subject(), last.trim_start_matches("plimsoll: "));
     Ok(())
-}
-
-pub(super) fn now() -> Nanoseconds {
-    Nanoseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64)
 }

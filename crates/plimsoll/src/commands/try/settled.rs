@@ -41,7 +41,7 @@ pub fn settle(design: &Design, judgement: &Judgement) -> Result<Vec<Settled>> {
         let Some(found) = standing.told() else { continue };
         let value = (-found.middle).exp();
         let interval = Some(((-found.high).exp(), (-found.low).exp()));
-        let outcome = Outcome { id: 0, came: super::now(), value, interval, source: "plimsoll try".to_owned() };
+        let outcome = Outcome { id: 0, came: machine::here::now(), value, interval, source: "plimsoll try".to_owned() };
         let (of, quantity) = if of_times {
             (whatif::subject(&first.line), whatif::over(&arm.line, &first.line))
         } else {

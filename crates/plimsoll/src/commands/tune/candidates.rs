@@ -19,7 +19,6 @@ use whatif::replay::Buffer;
 
 use super::today::{Today, arm};
 use crate::commands::map::{Asked, Judged, Proposed};
-use crate::commands::r#try::arms::own;
 use crate::commands::whatif::{MOST_OUTSIDE, of_job};
 use crate::opened::Opened;
 
@@ -126,7 +125,7 @@ impl Candidates {
         let carried = ways.as_ref().map(|ways| if recorded.between { &ways.between } else { &ways.within });
         let carried = carried.map(|way| way.carrier.clone());
         let mut possible = Vec::new();
-        let own = own()?.display().to_string();
+        let own = machine::here::program()?.display().to_string();
         for candidate in priced.iter().filter(|of| of.ways.between.carrier == ENGINE) {
             let name = format!("plimsoll {}", candidate.name);
             let refused = recorded.refused(candidate).or(no_core.clone().filter(|_| candidate.is_on_core()));

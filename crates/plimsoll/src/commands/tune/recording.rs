@@ -10,14 +10,12 @@ use launch::installation::Installation;
 use machine::{Fault, Result, shell};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::commands::r#try::arms::own;
-
 /// Measures what messages cost here under that MPI. False where a signal came meanwhile.
 ///
 /// # Errors
 /// Nothing was measured.
 pub fn calibrate(installation: &Installation) -> Result<bool> {
-    let mut command = Command::new(own()?);
+    let mut command = Command::new(machine::here::program()?);
     command.args(["calibrate", "--mpi", &installation.option()]).stdin(Stdio::null()).stdout(Stdio::null());
     let status = run(&mut command)?;
     match linux::signal::interrupted() {
@@ -45,7 +43,7 @@ pub fn profile(words: &[String], folder: &Path, input: Option<&Path>) -> Result<
         Some(input) => Stdio::from(File::open(input).map_err(|e| Fault::because("standard input", e, "name a file"))?),
         None => Stdio::null(),
     };
-    let mut command = Command::new(own()?);
+    let mut command = Command::new(machine::here::program()?);
     command.args(["profile", "--trace", "-o"]).arg(folder).arg("--").args(words).stdin(stdin);
     command.stdout(file.try_clone().map_err(unmade)?).stderr(file);
     let status = run(&mut command)?;

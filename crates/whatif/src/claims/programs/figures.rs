@@ -1,6 +1,7 @@
 //! Figures 7, 8, 11 and 12 of paper 002: where ranks' time goes under each mapping, and what a mapping gains.
 
 use machine::Result;
+use machine::costs::Interval;
 use serde::Serialize;
 
 use super::{
@@ -9,7 +10,6 @@ use super::{
 };
 use crate::claims::draws::{Sweep, interval, swept};
 use crate::claims::rows::Calibration;
-use crate::claims::statement::Interval;
 use crate::simulate::cluster::Split;
 use crate::simulate::cluster::profile::{Cost, Place, Profile};
 use crate::simulate::programs::Phases;
