@@ -15,11 +15,11 @@ machine::named! {
     #[serde(rename_all = "kebab-case")]
     pub enum Question {
         /// Both ends on this host: the engine over shared memory, TCP over loopback, Open MPI as a reference.
-        SameHost = "Within this host",
+        SameHost = "same-host",
         /// The ends on two hosts (lab or remote; loopback stands in where there is no lab): the engine over UDP, AF_XDP or the driver's hook, TCP.
-        BetweenHosts = "Between hosts",
+        BetweenHosts = "between-hosts",
         /// Which core the process should have while the kernel's receive processing is pinned to one (paper 002 §5.1).
-        ProtocolCore = "Which core, when one does the protocol's work",
+        ProtocolCore = "protocol-core",
     }
 }
 

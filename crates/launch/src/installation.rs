@@ -18,11 +18,11 @@ machine::named! {
     /// MPIs that are started and steered alike.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub enum Family {
-        OpenMpi = "build the program with an Open MPI that has libfabric",
+        OpenMpi = "Open MPI",
         /// MPICH and what is built from it with its launcher, hydra.
-        Mpich = "install it: `apt-get install libmpich-dev`",
+        Mpich = "MPICH",
         /// An MPICH with variables of its own.
-        IntelMpi = "install its development package",
+        IntelMpi = "Intel MPI",
     }
 }
 

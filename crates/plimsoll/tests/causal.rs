@@ -93,7 +93,7 @@ fn what_cannot_be_measured_is_said_before_the_rounds() {
     let program = program.to_str().unwrap();
     let ranks = |rounds: &'static str| ["mpirun.openmpi", "-n", "2", program, rounds];
     for (words, command, why) in [
-        (vec!["latency"], ranks("1"), "choose of send, receive, byte and compute"),
+        (vec!["latency"], ranks("1"), "choose send, receive, byte or compute"),
         (vec!["byte", "--budget", "1s"], ranks("20000"), "--budget"),
         (vec!["send", "--predict", "vader,wire"], ranks("20000"), "choose of plimsoll, "),
         (vec!["send"], ["sh", "-c", "exit 3", "a", "b"], "exit code 3"),

@@ -317,7 +317,7 @@ fn what_cannot_run_is_refused_with_the_next_step() {
     refused(&["--", "no-such-program-at-all"], "no folder of PATH has it");
     refused(&["--placement", "xdp:lab0", "--", "x"], "write app or core:N");
     refused(&["--placement", "moon", "--", "x"], "write app or core:N");
-    refused(&["--semantics", "verbs", "--", "x"], "choose matched, queue-pair, queue-pair-shared");
+    refused(&["--semantics", "verbs", "--", "x"], "choose matched, queue-pair or queue-pair-shared");
     refused(&["--network", "tcp", "--", "x"], "write udp, afxdp:IFACE or xdp:IFACE");
     refused(&["--mpi", "/no/such/prefix", "--", "x"], "write openmpi, mpich or the PREFIX");
     refused(&["--mpirun-args", "--map-by 'core", "--", "x"], "a quote or a backslash is not finished");

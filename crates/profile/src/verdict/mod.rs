@@ -31,9 +31,9 @@ machine::named! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum Choice {
-        Offload = "a network device that does the work of messages",
-        DedicatedCore = "a core of its own for the work of messages",
-        Mapping = "other cores for its ranks",
+        Offload = "offload",
+        DedicatedCore = "a dedicated core",
+        Mapping = "another mapping",
     }
 }
 
