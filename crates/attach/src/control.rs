@@ -111,7 +111,7 @@ fn broken(e: impl std::error::Error + Send + Sync + 'static) -> Fault {
     Fault::because("control connection", e, "look whether the other end still runs")
 }
 
-/// One line.
+/// Sends `what` as one line of JSON.
 pub fn say<T: Serialize>(mut stream: &UnixStream, what: &T) -> Result<()> {
     let mut line = serde_json::to_vec(what)
         .map_err(|e| Fault::because("control connection", e, "report this message as a defect"))?;

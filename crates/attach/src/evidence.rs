@@ -11,7 +11,7 @@ pub struct Evidence {
     pub counters: Vec<Counter>,
     /// Calls, messages and packets that reached it: while this stands still, nobody uses it.
     pub uses: u64,
-    /// Those of them that were timed; `None`: none was.
+    /// Times of those that were timed; `None`: none was.
     pub timed: Option<Timed>,
     /// How many of them came on each channel, where the site tells them apart; the empty name: calls out of band.
     pub received: Vec<(String, u64)>,

@@ -94,7 +94,7 @@ impl Application {
     /// The calling end of an interface of one of its offcodes.
     ///
     /// # Errors
-    /// Those of [`Application::channel`]; the offcode does not serve the interface.
+    /// The errors of [`Application::channel`]; the offcode does not serve the interface.
     pub fn caller<I: Interface + ?Sized>(&self, offcode: &str) -> Result<Client<I>> {
         let specification = Specification { content: Content::Calls, ..Specification::default() };
         let (offcode, interface) = (offcode.to_owned(), Some(I::GUID));

@@ -56,7 +56,7 @@ impl fmt::Display for Stack {
 
 /// What TCP's streams are controlled by here.
 struct Controls {
-    /// That of programs that ask for none.
+    /// The algorithm of programs that ask for none.
     default: String,
     available: Vec<String>,
 }

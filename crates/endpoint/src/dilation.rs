@@ -14,7 +14,7 @@ pub struct Dilated {
     pub asked: Dilation,
     /// Ticks in which the engine worked, empty turns included.
     pub worked: u64,
-    /// Those of them that moved a message.
+    /// Ticks among them of turns that moved a message.
     pub busy: u64,
     /// Ticks that were spun.
     pub spun: u64,

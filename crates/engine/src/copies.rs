@@ -26,7 +26,7 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
-    /// Those of a new link, which are taken to be fast until they were timed.
+    /// Copies of a new link: taken to be fast until they are timed.
     pub const NEW: Copies = Copies { rate: 8.0, fast: true, untimed: 0, announced: 0 };
 
     /// Whether a message that may be eager where copies are fast should be so now.

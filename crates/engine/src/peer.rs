@@ -81,7 +81,7 @@ pub(crate) struct Peer {
     pub copies: Copies,
     /// The first message waits for credit.
     pub starved: bool,
-    /// Those of `messages` that are in other spaces than [`Space::Tagged`].
+    /// Messages among them of other spaces than [`Space::Tagged`].
     pub untagged: u32,
 
     // Incoming.

@@ -26,7 +26,7 @@ const PATIENCE: usize = 2;
 pub struct Plan {
     /// Contenders of each group.
     pub groups: Vec<usize>,
-    /// At most.
+    /// Most rounds.
     pub rounds: u32,
     /// The same seed gives the same order.
     pub seed: u64,
@@ -58,9 +58,9 @@ pub trait Blocks {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Taken<B> {
     pub round: u32,
-    /// Before and after it.
+    /// Distance of the cores before and after the block.
     pub probes: [Option<Probe>; 2],
-    /// Before and after it.
+    /// Clocks before and after the block.
     #[serde(skip_serializing_if = "no_clocks")]
     pub clocks: [Clocks; 2],
     #[serde(flatten)]
@@ -167,9 +167,9 @@ struct Comparison<'a, R: Blocks, F> {
     runner: &'a mut R,
     plan: &'a Plan,
     is_open: F,
-    /// Groups that are.
+    /// Whether each group is still measured.
     open: Vec<bool>,
-    /// The next.
+    /// Number of the next round.
     round: u32,
     all: Vec<Series<R::Block>>,
 }

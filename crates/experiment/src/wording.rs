@@ -206,7 +206,7 @@ fn short(value: f64) -> String {
     }
 }
 
-/// One word.
+/// A pattern in one word.
 fn name(pattern: Pattern) -> &'static str {
     match pattern {
         Pattern::PingPong => "latency",

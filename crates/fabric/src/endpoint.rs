@@ -62,9 +62,9 @@ pub const NOBODY: u32 = u32::MAX;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sources {
     Anybody,
-    /// Those of the source that they are given (FI_DIRECTED_RECV).
+    /// Messages of the source that the receive names (FI_DIRECTED_RECV).
     Given,
-    /// Those of the one peer.
+    /// Messages of the one peer.
     Connected,
 }
 

@@ -211,7 +211,7 @@ pub fn known() -> Result<Vec<Carrier>> {
 /// The settings that these files know.
 ///
 /// # Errors
-/// As of [`known`].
+/// The errors of [`known`].
 pub fn settings() -> Result<Vec<Setting>> {
     Ok(catalogue()?.settings)
 }
@@ -246,7 +246,7 @@ fn beside(path: &Path, unseen: &mut Vec<String>) -> io::Result<Option<String>> {
     optional::read(path, unseen)?.map(text).transpose()
 }
 
-/// Those of one more file, unless there are some of their names.
+/// Adds the carriers of one more file, but for names that are there.
 fn add(all: &mut Catalogue, text: &str, path: &Path) -> Result<()> {
     let Catalogue { carriers, settings } = read(text, path)?;
     for carrier in carriers {

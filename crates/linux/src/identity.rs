@@ -131,7 +131,7 @@ fn by_number(number: Pid, socket: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>>
     match pidfd_open(number, PidfdFlags::empty()) {
         // Where its end is closed it may have ended before, and this be another.
         Ok(descriptor) => Ok((!has_hung_up(socket)).then_some(descriptor)),
-        // That of a thread was a process's before.
+        // A thread's number was a process's before.
         Err(Errno::SRCH | Errno::INVAL) => Ok(None),
         Err(e) => Err(e.into()),
     }

@@ -89,7 +89,7 @@ pub(crate) struct Journal<K: Knob> {
 }
 
 impl<K: Knob> Journal<K> {
-    /// That of `name`, with what is left in it; `subject` says what it is of.
+    /// The journal `name`, with what is left in it; `subject` says what it is of.
     pub fn open(root: &Path, name: &str, subject: &str) -> Result<Journal<K>> {
         let fault =
             |error| Fault::unwritable(format!("{subject}: its journal in /{}", K::FOLDER), error, "run as root");

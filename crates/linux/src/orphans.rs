@@ -63,7 +63,7 @@ impl Drop for Awaited {
     }
 }
 
-/// Those of one run.
+/// Orphans of one run.
 #[derive(Debug)]
 pub(crate) struct Orphans {
     /// The children of this process when it began.

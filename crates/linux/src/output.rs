@@ -43,7 +43,7 @@ pub fn colour(stream: &impl IsTerminal) -> bool {
 /// Prints a page to standard output, its lines broken where a reader asked for fewer columns: where a program reads, a line is whole.
 ///
 /// # Errors
-/// As of [`print`].
+/// The errors of [`print`].
 pub fn page(page: &str) -> Result<()> {
     match asked() {
         Some(width) => print(&text::fitted(page, width)),

@@ -224,7 +224,7 @@ fn check_holder(name: &str, stream: &UnixStream) -> Result<()> {
 /// Who holds names.
 #[derive(Debug, Default)]
 pub struct Holders {
-    /// Those of this user.
+    /// Names of this user.
     pub own: Vec<String>,
     /// For root: those of others, with their users.
     pub others: Vec<(String, u32)>,

@@ -64,7 +64,7 @@ pub struct Warden {
     shell: Child,
     /// It is no orphan of a run that begins before it.
     _awaited: Awaited,
-    /// Those of the run that it watches over, where this process takes them.
+    /// Orphans of the run that it watches over, where this process takes them.
     orphans: Option<Orphans>,
 }
 

@@ -16,7 +16,7 @@ pub struct Budget {
 pub enum Exhausted {
     /// The budget itself.
     Own,
-    /// That of which it is a part: others have drawn the rest.
+    /// The budget of which it is a part: others have drawn the rest.
     Whole,
 }
 

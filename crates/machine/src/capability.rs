@@ -19,7 +19,7 @@ pub use time::{CoreTime, sibling};
 pub struct CoreCapability {
     /// Name.
     pub host: String,
-    /// Its number there.
+    /// The core's number on its host.
     pub core: CoreId,
     /// Share busy with other than the job's ranks, interruptions of ranks included. A busy-waiting rank has its core:
     /// that is the job's own.

@@ -12,7 +12,7 @@ const STACK: usize = 128 << 20;
 /// deep.
 ///
 /// # Errors
-/// Those of the reader; no thread can be started.
+/// The errors of the reader; no thread can be started.
 pub fn read<T: Send>(reader: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     scope(|scope| {
         let failed = |e| Fault::because("thread of a reader", e, "raise the limits on processes and memory (ulimit)");

@@ -50,9 +50,9 @@ crate::named! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "lowercase")]
     pub enum Direction {
-        /// Those that were received, before the kernel's protocols see them.
+        /// Received packets, before the kernel's protocols see them.
         Ingress = "ingress",
-        /// Those that are to be sent.
+        /// Packets to be sent.
         Egress = "egress",
     }
 }

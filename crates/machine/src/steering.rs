@@ -193,7 +193,7 @@ impl Steering {
         Steering { irqbalance, flow_entries, interfaces }
     }
 
-    /// That of one interface.
+    /// Steering of one interface.
     pub fn of(&self, interface: &str) -> Option<&Steered> {
         self.interfaces.iter().find(|steered| steered.interface == interface)
     }

@@ -52,7 +52,7 @@ const SLOWEST: usize = 128;
 /// Searches `problem`.
 ///
 /// # Errors
-/// Those of the judge.
+/// The errors of the judge.
 pub fn search(problem: &Problem, judge: &dyn Judge) -> Result<Found> {
     let classes = problem.classes();
     // The recorded one takes what it takes.

@@ -27,7 +27,7 @@ const TRIED: usize = 3;
 /// gains are left out.
 ///
 /// # Errors
-/// Those of the judge.
+/// The errors of the judge.
 pub fn steerings(
     problem: &Problem,
     judge: impl Fn(&Steering) -> Result<f64> + Sync,

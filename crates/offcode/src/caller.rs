@@ -134,7 +134,7 @@ impl<C: Channel> Caller<C> {
     /// Sends `call`, trying for up to `limit` while the channel has no room, with `between` run between the attempts.
     ///
     /// # Errors
-    /// Those of [`Caller::try_send`]; no room within the limit.
+    /// The errors of [`Caller::try_send`]; no room within the limit.
     #[inline]
     pub fn send<R>(&mut self, call: &Call<R>, limit: Nanoseconds, mut between: impl FnMut()) -> Result<Pending<R>> {
         let mut patience = Patience::new(limit);
@@ -234,7 +234,7 @@ impl<C: Channel> Caller<C> {
     /// Sends `call` and waits for its result, both within `limit` each.
     ///
     /// # Errors
-    /// Those of [`Caller::send`] and [`Caller::wait`].
+    /// The errors of [`Caller::send`] and [`Caller::wait`].
     #[inline]
     pub fn call<R>(&mut self, call: &Call<R>, limit: Nanoseconds, mut between: impl FnMut()) -> Result<R> {
         let pending = self.send(call, limit, &mut between)?;
@@ -249,7 +249,7 @@ impl<C: Channel> Caller<C> {
     /// Reads what has arrived without waiting for any of it: answers are parked, the rest goes to the handler.
     ///
     /// # Errors
-    /// Those of [`Channel::read_with`].
+    /// The errors of [`Channel::read_with`].
     pub fn sort(&mut self) -> Result<()> {
         while self.receive(0, |_| ())?.is_some() {}
         Ok(())
@@ -421,7 +421,7 @@ impl<R> Call<R> {
     /// Sends the call over one channel.
     ///
     /// # Errors
-    /// Those of [`Caller::try_send`]; a channel without room: [`Caller::send`] waits for room.
+    /// The errors of [`Caller::try_send`]; a channel without room: [`Caller::send`] waits for room.
     #[inline]
     pub fn over<C: Channel>(&self, caller: &mut Caller<C>) -> Result<Pending<R>> {
         match caller.try_send(self)? {

@@ -110,7 +110,7 @@ pub trait Context {
     /// Puts an entry into a map, or another value under its key.
     ///
     /// # Errors
-    /// As of [`Context::map_get`]. A map without room is none: [`Put::Full`].
+    /// The errors of [`Context::map_get`]. A map without room is none: [`Put::Full`].
     fn map_put(&mut self, map: MapId, key: &[u8], value: &[u8]) -> Result<Put> {
         self.maps().ok_or_else(|| MAPS.not_asked())?.table(map)?.put(key, value)
     }
@@ -118,7 +118,7 @@ pub trait Context {
     /// Takes an entry out of a map. False: there is none.
     ///
     /// # Errors
-    /// As of [`Context::map_get`].
+    /// The errors of [`Context::map_get`].
     fn map_remove(&mut self, map: MapId, key: &[u8]) -> Result<bool> {
         self.maps().ok_or_else(|| MAPS.not_asked())?.table(map)?.remove(key)
     }

@@ -174,7 +174,7 @@ impl<K: Fixed, V: Fixed> Map<K, V> {
     /// [`Context::open_map`].
     ///
     /// # Errors
-    /// The same.
+    /// The errors of that call.
     pub fn open(context: &mut dyn Context, name: &str, entries: u32) -> Result<Self> {
         let id = context.open_map(name, Shape::of::<K, V>(entries))?;
         let (key, value) = (Vec::with_capacity(K::LENGTH), vec![0; V::LENGTH]);

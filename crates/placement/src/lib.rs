@@ -79,7 +79,7 @@ pub fn solve(layout: &Layout, effort: &Effort) -> Result<Plan, Unsolved> {
 /// plan.
 ///
 /// # Errors
-/// Those of [`solve`].
+/// The errors of [`solve`].
 pub fn solve_and_prove(layout: &Layout, effort: &Effort, proof: &Effort) -> Result<(Plan, Proof), Unsolved> {
     let mut answer = solve(layout, effort)?;
     let mut proven = prove(layout, &answer, proof);

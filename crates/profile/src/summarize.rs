@@ -262,7 +262,7 @@ fn matrices(profile: &Profile) -> Vec<Matrix> {
     profile.worlds.iter().enumerate().map(matrix).collect()
 }
 
-/// Those of the first rank of each world.
+/// Phases of the first rank of each world.
 fn phases(profile: &Profile) -> Vec<PhaseSummary> {
     let started = origin(profile) as f64;
     let since = |rank: &Tables, ticks| (rank.realtime(ticks) - started) / 1e9;

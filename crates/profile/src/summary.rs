@@ -102,17 +102,17 @@ pub struct HostSummary {
 /// Of all ranks, between MPI_Init's return and MPI_Finalize's call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Totals {
-    /// Of the longest rank.
+    /// Time of the longest rank.
     pub seconds: f64,
-    /// Of all threads that called MPI: what shares refer to.
+    /// Time of all threads that called MPI: what shares refer to.
     pub thread_seconds: f64,
-    /// Of counted functions.
+    /// Calls of counted functions.
     pub calls: u64,
-    /// Over `seconds`.
+    /// `calls` over `seconds`.
     pub calls_per_second: f64,
     /// Time inside MPI.
     pub mpi: f64,
-    /// Over `thread_seconds`.
+    /// `mpi` over `thread_seconds`.
     pub mpi_share: f64,
     /// Time outside MPI.
     pub compute: f64,
@@ -122,7 +122,7 @@ pub struct Totals {
     pub split: Split,
     /// Messages begun to other ranks.
     pub messages: u64,
-    /// Of those messages.
+    /// Bytes of those messages.
     pub bytes: u64,
     /// What recording added to a call, at most.
     pub recording: Reading<f64>,
@@ -188,11 +188,11 @@ pub struct RankSummary {
     pub seconds: f64,
     /// The same, of all its threads.
     pub thread_seconds: f64,
-    /// In MPI_Init; in no other figure.
+    /// Time in MPI_Init; in no other figure.
     pub startup: f64,
-    /// In MPI_Finalize; in no other figure.
+    /// Time in MPI_Finalize; in no other figure.
     pub shutdown: f64,
-    /// Of counted functions.
+    /// Calls of counted functions.
     pub calls: u64,
     /// Time inside MPI.
     pub mpi: f64,
@@ -202,7 +202,7 @@ pub struct RankSummary {
     pub split: Split,
     /// Messages begun to other ranks.
     pub messages: u64,
-    /// Of those messages.
+    /// Bytes of those messages.
     pub bytes: u64,
     /// Network softirqs on its cores while it was there, shared cores too.
     pub softirq: Reading<f64>,
@@ -259,9 +259,9 @@ fn unsampled() -> Reading<f64> {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClassSummary {
-    /// Of the class.
+    /// Calls of functions of the class.
     pub calls: u64,
-    /// Of those calls.
+    /// Time in those calls.
     pub seconds: f64,
     /// `seconds`, divided.
     pub split: Split,
@@ -269,25 +269,25 @@ pub struct ClassSummary {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WaitsFor {
-    /// Place in `ranks`.
+    /// The awaited rank, a place in `ranks`.
     pub rank: usize,
-    /// Waiting for it.
+    /// Time spent waiting for it.
     pub seconds: f64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Inside {
-    /// With `MPI_`.
+    /// The function, with `MPI_`.
     pub function: String,
-    /// From entry to the last moment noted.
+    /// Time from entry to the last moment noted.
     pub seconds: f64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FunctionSummary {
-    /// With `MPI_`.
+    /// The function, with `MPI_`.
     pub name: String,
-    /// One of those under Words.
+    /// Class, one of those under Words.
     pub class: String,
     /// Ranks of a collective's communicator; else 0.
     pub group: u32,
@@ -295,53 +295,53 @@ pub struct FunctionSummary {
     pub counted: bool,
     /// Ranks that called it.
     pub ranks: usize,
-    /// By all ranks.
+    /// Calls of all ranks.
     pub calls: u64,
-    /// Of all calls.
+    /// `calls` over all calls.
     pub calls_share: f64,
-    /// Of all ranks.
+    /// Time of all ranks in it.
     pub seconds: f64,
-    /// Of the time in MPI.
+    /// `seconds` over the time in MPI.
     pub time_share: f64,
-    /// Of a call's durations.
+    /// Mean duration of a call.
     pub mean: f64,
-    /// Shortest.
+    /// Shortest call.
     pub least: f64,
-    /// Longest.
+    /// Longest call.
     pub most: f64,
-    /// Median, to about a tenth.
+    /// Median duration, to about a tenth.
     pub p50: f64,
-    /// 99th percentile, to about a tenth.
+    /// 99th percentile of durations, to about a tenth.
     pub p99: f64,
-    /// Of all calls.
+    /// Bytes of all calls.
     pub bytes: u64,
     /// `seconds`, divided.
     pub split: Split,
-    /// By size class.
+    /// Calls by size class.
     pub sizes: Vec<FunctionSize>,
-    /// By duration, four classes a factor of two.
+    /// Calls by duration, four classes a factor of two.
     pub times: Vec<TimeClass>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FunctionSize {
-    /// Smallest size.
+    /// Smallest size of the class.
     pub floor: u64,
-    /// Of the class.
+    /// Calls of the class.
     pub calls: u64,
-    /// Of those calls.
+    /// Bytes of those calls.
     pub bytes: u64,
-    /// Of those calls.
+    /// Time in those calls.
     pub seconds: f64,
-    /// Of a call when nobody is late.
+    /// Duration of a call when nobody is late.
     pub unhindered: Reading<f64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TimeClass {
-    /// Shortest duration.
+    /// Shortest duration of the class.
     pub floor: f64,
-    /// Of the class.
+    /// Calls of the class.
     pub calls: u64,
 }
 
@@ -351,7 +351,7 @@ pub struct SizeSummary {
     pub floor: u64,
     /// Calls that send, without started persistent requests; MPI_PROC_NULL counts as 0 bytes.
     pub messages: u64,
-    /// Of those calls.
+    /// Bytes of those calls.
     pub bytes: u64,
     /// Calls of collectives.
     pub collectives: u64,
@@ -363,7 +363,7 @@ pub struct SizeSummary {
 pub struct Matrix {
     /// Tells worlds apart.
     pub world: String,
-    /// Their number.
+    /// Number of ranks.
     pub ranks: u32,
     /// `[from, to, messages, bytes, operations, operation_bytes]` of pairs with traffic; operations are one-sided.
     pub cells: Vec<[u64; 6]>,
@@ -371,7 +371,7 @@ pub struct Matrix {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SiteSummary {
-    /// With `MPI_`.
+    /// The function, with `MPI_`.
     pub function: String,
     /// As [`FunctionSummary::counted`].
     pub counted: bool,
@@ -379,22 +379,22 @@ pub struct SiteSummary {
     pub frames: Vec<Frame>,
     /// File of code.
     pub module: String,
-    /// Hexadecimal; empty where it has none.
+    /// Build id of `module`, hexadecimal; empty where it has none.
     #[serde(default)]
     pub build_id: String,
-    /// Of the return address in `module`.
+    /// Offset of the return address in `module`.
     pub offset: u64,
     /// Ranks that called here.
     pub ranks: usize,
-    /// By all ranks.
+    /// Calls of all ranks.
     pub calls: u64,
-    /// Of those calls.
+    /// Time in those calls.
     pub seconds: f64,
-    /// Of the time in MPI; 0 where not `counted`.
+    /// `seconds` over the time in MPI; 0 where not `counted`.
     pub time_share: f64,
     /// Longest call.
     pub most: f64,
-    /// Of all calls.
+    /// Bytes of all calls.
     pub bytes: u64,
     /// `None` without a timeline with call sites.
     #[serde(default)]
@@ -436,29 +436,29 @@ pub struct OnPath {
 pub struct Frame {
     /// Function; without debug information, symbol and distance.
     pub name: Option<String>,
-    /// As the compiler was given it.
+    /// Source file, as the compiler was given it.
     pub file: Option<String>,
-    /// In that file.
+    /// Line in that file.
     pub line: Option<u32>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CoreSummary {
-    /// Name.
+    /// Name of the host.
     pub host: String,
-    /// Its number there.
+    /// Number of the core on its host.
     pub core: u32,
-    /// Share not idle.
+    /// Share of time not idle.
     pub busy: Reading<f64>,
-    /// Receiving (NET_RX), their number.
+    /// Softirqs that receive (NET_RX).
     pub softirq_rx: Reading<f64>,
-    /// Time in those.
+    /// Time in softirqs that receive.
     pub softirq_rx_seconds: Reading<f64>,
-    /// Sending (NET_TX), their number.
+    /// Softirqs that send (NET_TX).
     pub softirq_tx: Reading<f64>,
-    /// Time in those.
+    /// Time in softirqs that send.
     pub softirq_tx_seconds: Reading<f64>,
-    /// Of hardware.
+    /// Hardware interrupts.
     pub interrupts: Reading<f64>,
     /// Places in `ranks`: a hundredth of their time or more here.
     pub ranks: Vec<usize>,
@@ -473,16 +473,16 @@ pub struct CoreSummary {
 pub struct PhaseSummary {
     /// Place in `matrices`.
     pub world: usize,
-    /// Given to MPI_Pcontrol.
+    /// Level given to MPI_Pcontrol.
     pub level: i32,
-    /// Moment.
+    /// Begin.
     pub from: f64,
-    /// Moment.
+    /// End.
     pub to: f64,
-    /// Where cores were sampled.
+    /// Cores, where they were sampled.
     #[serde(default)]
     pub cores: Vec<PhaseCore>,
-    /// Where sampled: between the rank's own calls of the same phases.
+    /// Ranks, where they were sampled: between their own calls of the same phases.
     #[serde(default)]
     pub ranks: Vec<PhaseRank>,
 }
@@ -491,13 +491,13 @@ pub struct PhaseSummary {
 pub struct PhaseCore {
     /// Place in `cores`.
     pub core: usize,
-    /// Share not idle.
+    /// Share of time not idle.
     pub busy: Reading<f64>,
-    /// Of the network, both ways.
+    /// Network softirqs, both ways.
     pub softirqs: Reading<f64>,
-    /// Time in those.
+    /// Time in those softirqs.
     pub softirq_seconds: Reading<f64>,
-    /// Of hardware.
+    /// Hardware interrupts.
     pub interrupts: Reading<f64>,
 }
 
@@ -505,9 +505,9 @@ pub struct PhaseCore {
 pub struct PhaseRank {
     /// Place in `ranks`.
     pub rank: usize,
-    /// Between its own calls.
+    /// Time between its own calls.
     pub seconds: f64,
-    /// Of all its threads.
+    /// Time inside MPI of all its threads.
     pub mpi: Reading<f64>,
     /// Network softirqs on its cores while it was there.
     pub softirq: Reading<f64>,
@@ -518,31 +518,31 @@ pub struct PhaseRank {
 /// Columns of equal length; null without a sample.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Series {
-    /// Of the first column.
+    /// Begin of the first column.
     pub from: f64,
     /// Seconds a column.
     pub step: f64,
-    /// Their number.
+    /// Number of columns.
     pub columns: usize,
-    /// Rows.
+    /// One row a core.
     pub cores: Vec<CoreSeries>,
-    /// Rows.
+    /// One row a rank.
     pub ranks: Vec<RankSeries>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CoreSeries {
-    /// Name.
+    /// Name of the host.
     pub host: String,
-    /// Its number there.
+    /// Number of the core on its host.
     pub core: u32,
-    /// Share not idle.
+    /// Share of time not idle.
     pub busy: Vec<Option<f32>>,
     /// Share in network softirqs.
     pub softirq: Vec<Option<f32>>,
     /// Network softirqs a second.
     pub softirqs: Vec<Option<f32>>,
-    /// Of hardware a second.
+    /// Hardware interrupts a second.
     pub interrupts: Vec<Option<f32>>,
 }
 
@@ -552,24 +552,24 @@ pub struct RankSeries {
     pub rank: usize,
     /// Share inside MPI.
     pub mpi: Vec<Option<f32>>,
-    /// A second.
+    /// Calls a second.
     pub calls: Vec<Option<f32>>,
-    /// Where it was.
+    /// The core it was on.
     pub core: Vec<Option<u32>>,
 }
 
 /// Coarse enough to draw; `plimsoll report DIR --export` has all.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timeline {
-    /// Of the first column.
+    /// Begin of the first column.
     pub from: f64,
     /// Seconds a column.
     pub step: f64,
-    /// Their number.
+    /// Number of columns.
     pub columns: usize,
     /// Functions, with `MPI_`, to which lanes refer by place.
     pub names: Vec<String>,
-    /// Each a rank's thread.
+    /// Threads of ranks, one a lane.
     pub lanes: Vec<Lane>,
 }
 

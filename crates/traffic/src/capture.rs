@@ -43,7 +43,7 @@ impl Capture {
     /// Reads a file.
     ///
     /// # Errors
-    /// Those of [`Capture::read`]; a file that cannot be opened.
+    /// The errors of [`Capture::read`]; a file that cannot be opened.
     pub fn open(path: &Path) -> Result<Capture> {
         let subject = format!("capture {}", path.display());
         let file = std::fs::File::open(path)

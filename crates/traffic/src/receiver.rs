@@ -128,7 +128,7 @@ impl Arrivals {
     /// may be in some figures and not yet in others: ask after the sender has finished.
     ///
     /// # Errors
-    /// Those of `call`.
+    /// The errors of `call`.
     pub fn ask(
         expected: &Expected,
         mut call: impl FnMut(&Call<[u64; PART]>) -> Result<[u64; PART]>,

@@ -36,7 +36,7 @@ pub struct Schedule {
 
 impl Schedule {
     /// # Errors
-    /// Those of [`Profile::check`]; gaps shorter than the frames' wire time; a gap of more than 3 days; a mix or bursts
+    /// The errors of [`Profile::check`]; gaps shorter than the frames' wire time; a gap of more than 3 days; a mix or bursts
     /// that do not fit a table.
     pub fn of(profile: &Profile) -> Result<Schedule> {
         profile.check()?;
@@ -94,7 +94,7 @@ impl Schedule {
     /// What goes into a control block for a run that starts at `start` (CLOCK_MONOTONIC).
     ///
     /// # Errors
-    /// Those of [`crate::frame::Flow::template`].
+    /// The errors of [`crate::frame::Flow::template`].
     pub fn asked(&self, profile: &Profile, tag: u16, start: Nanoseconds) -> Result<Asked> {
         let longest = self.entries.iter().map(|entry| entry.length).max().unwrap_or(0);
         Ok(Asked {

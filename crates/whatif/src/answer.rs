@@ -126,7 +126,7 @@ impl<'a> Program<'a> {
     /// One whose connections took in no more than `buffer` when it was recorded.
     ///
     /// # Errors
-    /// As of [`Program::new`].
+    /// The errors of [`Program::new`].
     pub fn over(graph: &'a Graph, costs: &'a Costs, ways: Ways, buffer: Buffer) -> Result<Program<'a>> {
         Program::beside(graph, costs, ways, buffer, None)
     }
@@ -134,7 +134,7 @@ impl<'a> Program<'a> {
     /// One beside which softirqs were sampled on its cores.
     ///
     /// # Errors
-    /// As of [`Program::new`].
+    /// The errors of [`Program::new`].
     pub fn beside(
         graph: &'a Graph,
         costs: &'a Costs,
@@ -302,7 +302,7 @@ impl<'a> Program<'a> {
     /// How much more latency a trip could have for so much more time, each of `more`.
     ///
     /// # Errors
-    /// As of [`Program::ask`].
+    /// The errors of [`Program::ask`].
     pub fn tolerances(&self, more: &[f64]) -> Result<Vec<Tolerance>> {
         let mut before = self.conditions(&self.draws[0])?;
         let (residuals, learned) = self.learn_in(&mut before)?;

@@ -217,7 +217,7 @@ pub fn replay(graph: &Graph, conditions: &Conditions, residuals: Residuals) -> R
 /// The same where only the time is asked for: without what paths are made of.
 ///
 /// # Errors
-/// As of [`replay`].
+/// The errors of [`replay`].
 pub fn timed(graph: &Graph, conditions: &Conditions, residuals: Residuals) -> Result<Replayed> {
     Replay::of(None, false, graph, conditions, residuals).run()
 }
@@ -225,7 +225,7 @@ pub fn timed(graph: &Graph, conditions: &Conditions, residuals: Residuals) -> Re
 /// The same, where servers keep an order.
 ///
 /// # Errors
-/// As of [`replay`], and an order that this program cannot have.
+/// The errors of [`replay`], and an order that this program cannot have.
 pub fn replay_in(
     order: Option<Order>,
     graph: &Graph,

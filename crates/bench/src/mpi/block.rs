@@ -42,7 +42,7 @@ pub struct Outcome {
     pub ranks: [Figures; 2],
     /// Network softirqs by core, of this machine: of both hosts, unless one is another machine.
     pub cores: Vec<CoreCost>,
-    /// Those of the other machine, where there is one.
+    /// Softirqs of the other machine, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remote_cores: Option<Reading<Vec<CoreCost>>>,
 }

@@ -188,7 +188,7 @@ fn softirqs(here: &[&Measured], tasks: &[Task]) -> String {
     let mut text = String::new();
     for task in tasks {
         for measured in here {
-            // Those of a second machine last.
+            // Cores of a second machine last.
             let mut cores: BTreeMap<(bool, CoreId), Vec<f64>> = BTreeMap::new();
             for outcome in measured.series.blocks.iter().filter_map(|taken| taken.block.of(task)) {
                 let there = outcome.remote_cores.iter().filter_map(Reading::value).flatten();

@@ -272,7 +272,7 @@ fn ends_within_a_line(file: &File) -> io::Result<bool> {
     Ok(last[0] != b'\n')
 }
 
-/// That of this host in a folder; the host's name is one component of the path, whatever its kernel says.
+/// The ledger of this host in a folder; the host's name is one component of the path, whatever its kernel says.
 pub fn file(folder: &Path) -> PathBuf {
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_') { c } else { '_' };
     let host: String = store::Key::live().host.chars().map(plain).collect();

@@ -168,7 +168,7 @@ struct Conducted<'a> {
 
 /// Where the rounds stand that count.
 struct Course {
-    /// The next.
+    /// Number of the next round.
     round: u32,
     /// Rounds that were tried at this sitting.
     tries: usize,

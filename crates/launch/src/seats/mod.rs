@@ -252,7 +252,7 @@ pub(crate) fn check(seats: &Seats) -> Result<()> {
     }
     let of_cpuset = linux::affinity::reachable()?;
     for (rank, seat) in seats.0.iter().enumerate() {
-        // Those of a profile are whatever its hosts called themselves.
+        // Hosts of a profile have whatever names they gave themselves.
         if !is_host_name(&seat.host) {
             let cause = format!("its seat is on '{}', which is no name of a host", seat.host);
             return Err(Fault::new(format!("rank {rank}"), cause, "name hosts as their launcher knows them"));

@@ -115,7 +115,7 @@ pub(super) struct PmuEvent {
     config: u64,
 }
 
-/// That of the PMU whose folder in sysfs is `pmu`; `None` where it has none.
+/// The event of the PMU whose folder in sysfs is `pmu`; `None` where it has none.
 pub(super) fn pmu_event(pmu: &Path, event: &str) -> Option<PmuEvent> {
     let kind = fs::read_to_string(pmu.join("type")).ok()?.trim().parse().ok()?;
     let text = fs::read_to_string(pmu.join("events").join(event)).ok()?;

@@ -39,7 +39,7 @@ struct Snapshot {
 pub struct Switches {
     /// Switches because the thread waited for something.
     pub voluntary: u64,
-    /// Because another was to run.
+    /// Switches because another thread was to run.
     pub involuntary: u64,
 }
 

@@ -103,7 +103,7 @@ fn wanted(host: Host) -> Vec<IpAddr> {
     [host.ipv4(0).into()].into_iter().chain(v6).collect()
 }
 
-/// Those of the host's addresses that the calling thread's namespace has: only these can be bound to.
+/// Addresses of the host that the calling thread's namespace has: only these can be bound to.
 fn addresses(host: Host) -> Vec<IpAddr> {
     wanted(host).into_iter().filter(|address| UdpSocket::bind((*address, 0)).is_ok()).collect()
 }

@@ -25,7 +25,7 @@ impl Pattern {
         Pattern((0..=2 * TIMES as usize).map(|nth| Nanoseconds(unit + unit * shares[nth % shares.len()] / 9)).collect())
     }
 
-    /// All of it.
+    /// Sum of its times.
     pub fn length(&self) -> Nanoseconds {
         self.0.iter().copied().sum()
     }

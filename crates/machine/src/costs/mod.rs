@@ -191,7 +191,7 @@ pub struct Row {
 pub struct Cost {
     /// In nanoseconds.
     pub reading: Reading<Interval>,
-    /// What gave it.
+    /// The command, paper or claim that gave it.
     pub source: String,
 }
 

@@ -41,7 +41,7 @@ pub struct Gap {
     pub from: Nanoseconds,
     /// On the clock of the samples.
     pub to: Nanoseconds,
-    /// Why.
+    /// Why there is a gap.
     pub cause: String,
 }
 

@@ -56,7 +56,7 @@ pub enum Action {
     },
     /// Nothing is moved.
     Keep {
-        /// Why.
+        /// Why nothing is moved.
         reason: String,
     },
 }

@@ -195,7 +195,7 @@ impl Maps {
     /// As of [`crate::Context::open_map`], in memory that nobody else counts.
     ///
     /// # Errors
-    /// The same.
+    /// The errors of [`crate::Context::open_map`].
     pub fn open(&mut self, name: &str, shape: Shape) -> Result<MapId> {
         if let Some(id) = self.opened(name, shape)? {
             return Ok(id);
@@ -240,7 +240,7 @@ impl Maps {
     /// [`crate::Context::map_get`].
     ///
     /// # Errors
-    /// The same.
+    /// The errors of that call.
     #[inline]
     pub fn get(&mut self, map: MapId, key: &[u8], value: &mut [u8]) -> Result<bool> {
         let table = self.table(map)?;
@@ -255,7 +255,7 @@ impl Maps {
     /// [`crate::Context::map_visit`].
     ///
     /// # Errors
-    /// The same.
+    /// The errors of that call.
     pub fn visit(&mut self, map: MapId, each: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
         let _ = self.table(map)?.entries().all(|(key, value)| each(key, value));
         Ok(())

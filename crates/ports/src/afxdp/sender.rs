@@ -23,7 +23,7 @@ pub struct Sent {
     pub dropped: u64,
     /// System calls made for sending.
     pub kicks: u64,
-    /// Those of these that stopped early with frames left.
+    /// Kicks that stopped early with frames left.
     pub stopped: u64,
 }
 

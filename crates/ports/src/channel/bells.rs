@@ -27,7 +27,7 @@ pub(super) struct Bells {
 pub(super) type Both = Arc<[Bells; 2]>;
 
 impl Bells {
-    /// Those of an end that came over `stream`.
+    /// The bells of an end that came over `stream`.
     pub fn over(stream: &UnixStream) -> Result<Both> {
         let own = || {
             let outside = stream.try_clone().map(Some);

@@ -15,7 +15,7 @@ const INLINE: usize = super::track::INLINE / 8;
 /// How often in a row a reader may be lapped before it gives up for this time.
 const ATTEMPTS: u32 = 16;
 
-/// One line.
+/// A slot of one cache line.
 #[repr(C, align(64))]
 pub(super) struct Slot {
     word: Word,

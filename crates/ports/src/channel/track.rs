@@ -16,7 +16,7 @@ use crate::sync::{AtomicU64, Ordering, UnsafeCell};
 /// Bytes that travel in the slot itself.
 pub(super) const INLINE: usize = 48;
 
-/// One line.
+/// A slot of one cache line.
 #[repr(C, align(64))]
 pub(super) struct Slot {
     word: Word,

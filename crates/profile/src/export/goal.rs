@@ -60,7 +60,7 @@ struct Writer<'t, W> {
 /// Writes the schedule of one MPI_COMM_WORLD, given by its place in [`Timeline::worlds`], rank by rank.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn goal(timeline: &Timeline, world: usize, out: &mut impl Write) -> io::Result<Goal> {
     let mut places: BTreeMap<u32, usize> = BTreeMap::new();
     for (place, rank) in timeline.ranks.iter().enumerate().filter(|(_, rank)| rank.world == world) {

@@ -56,7 +56,7 @@ impl<W: Write> Events<'_, W> {
 /// 1970, that it counts from.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn perfetto(timeline: &Timeline, series: Option<(&Series, u64)>, out: &mut impl Write) -> io::Result<Perfetto> {
     let mut done = Perfetto::default();
     out.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;

@@ -94,7 +94,7 @@ impl Memory {
     }
 
     /// # Errors
-    /// As of [`offcode::Context::share`].
+    /// The errors of [`offcode::Context::share`].
     pub fn share(&mut self, offcode: &str, name: &str, count: u32) -> Result<()> {
         self.asked()?;
         service::check_name(name)?;
@@ -140,7 +140,7 @@ impl Memory {
     }
 
     /// # Errors
-    /// As of [`offcode::Context::store`].
+    /// The errors of [`offcode::Context::store`].
     pub fn store(&mut self, name: &str, at: u32, values: &[u64]) -> Result<()> {
         self.asked()?;
         let own = self.own.iter().find(|(own, _)| own == name).ok_or_else(|| service::not_shared(name))?.1.words();
@@ -150,7 +150,7 @@ impl Memory {
     }
 
     /// # Errors
-    /// As of [`offcode::Context::load`].
+    /// The errors of [`offcode::Context::load`].
     pub fn load(&self, name: &str, at: u32, values: &mut [u64]) -> Result<bool> {
         self.asked()?;
         let own = self.own.iter().find(|(own, _)| own == name).map(|(_, words)| words.clone());

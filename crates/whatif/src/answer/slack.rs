@@ -25,7 +25,7 @@ impl Program<'_> {
     /// allows.
     ///
     /// # Errors
-    /// As of [`Program::ask`].
+    /// The errors of [`Program::ask`].
     pub fn slack(&self, more: f64) -> Result<Vec<Slack>> {
         let graph = self.graph;
         let mut before = self.conditions(&self.draws[0])?;

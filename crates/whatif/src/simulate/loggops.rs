@@ -243,7 +243,7 @@ struct Engine<'p> {
 /// Runs a program from time 0 to its end.
 ///
 /// # Errors
-/// As of [`super::run`].
+/// The errors of [`super::run`].
 pub fn simulate(program: &mut dyn Program, parameters: &Parameters) -> Result<Finished> {
     Engine::of(program, *parameters).run()
 }

@@ -90,7 +90,7 @@ impl<P: Phases> Program for Lazy<P> {
 /// Writes a program as GOAL.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write(program: &impl Phases, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "num_ranks {}", program.ranks())?;
     let mut operations = Vec::new();

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::axes::Value;
 
-/// One word.
+/// A word with names in braces.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Template(String);

@@ -80,7 +80,7 @@ pub struct AfxdpCounters {
     pub full: u64,
     /// Packets from addresses that are no peers.
     pub unknown_senders: u64,
-    /// Those of them that were dropped because too many waited.
+    /// Packets of unknown senders dropped because too many waited.
     pub unknown_senders_dropped: u64,
 }
 

@@ -120,7 +120,7 @@ pub struct Nic {
     /// Goes up with every change of a neighbour.
     generation: AtomicU64,
     counters: SharedWords,
-    /// Those of the counters that are in use.
+    /// Counters in use.
     queues: usize,
     in_force: NicInForce,
     // In this order: no frame is redirected to a socket that is being closed.
