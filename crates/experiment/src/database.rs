@@ -42,8 +42,8 @@ const PATIENCE: Duration = Duration::from_millis(200);
 const IN_USE: &str = "wait until that one ends, or give another place with --store FILE";
 
 impl Database {
-    /// Opens the store at `path` to measure into, or makes it. Faults where it is corrupt, foreign, of another layout, measured into
-    /// by another process or not writable; the file is left as it is.
+    /// Opens the store at `path` to measure into, or makes it. Faults where it is corrupt, foreign, of another layout,
+    /// measured into by another process or not writable; the file is left as it is.
     pub fn open(path: &FilePath, layout: &'static Layout) -> Result<Database> {
         if let Some(folder) = path.parent().filter(|f| !f.as_os_str().is_empty()) {
             std::fs::create_dir_all(folder).map_err(|error| {

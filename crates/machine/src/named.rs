@@ -1,6 +1,7 @@
 //! Enumerations whose variants users see by name.
 
-/// Declares one: `ALL` in order, `name()` and `Display`; with words in parentheses, which say what they are, `FromStr` too.
+/// Declares one, with `ALL` in order, `name()` and `Display`. A description in parentheses adds `FromStr`, whose fault names
+/// the choices.
 ///
 /// ```
 /// machine::named! {
