@@ -17,12 +17,18 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// Held until it is dropped, or the process ends in whatever way. Its file stays, empty.
 #[derive(Debug)]
 pub struct Lock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for Lock {
+    /// Also for a process that this one has just started, which has the same open file until it becomes another program.
+    fn drop(&mut self) {
+        let _ = self.file.unlock();
+    }
 }
 
 impl Lock {
-    /// Takes the lock in the file at `path`, which guards `subject`, within `patience`. A process that this one has just
-    /// started holds it too, until it becomes another program.
+    /// Takes the lock in the file at `path`, which guards `subject`, within `patience`.
     ///
     /// # Errors
     /// Another process has it, which is named; `next` says what to do then. The file cannot be written.
@@ -37,7 +43,7 @@ impl Lock {
         let until = Instant::now() + patience;
         loop {
             match file.try_lock() {
-                Ok(()) => return Ok(Lock { _file: file }),
+                Ok(()) => return Ok(Lock { file }),
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
                 Err(TryLockError::WouldBlock) if Instant::now() < until => thread::sleep(PAUSE),
                 Err(TryLockError::WouldBlock) => {
@@ -127,6 +133,17 @@ mod tests {
             drop(lock);
             waiting.join().unwrap().unwrap();
         });
+    }
+
+    #[test]
+    fn a_lock_that_is_given_back_is_free_also_where_a_new_process_has_its_file_open() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = beside(&folder.path().join("guarded"));
+        let lock = Lock::take(&path, "subject", Duration::ZERO, "next").unwrap();
+        let as_after_a_fork = lock.file.try_clone().unwrap();
+        drop(lock);
+        assert!(!is_held(&path).unwrap());
+        drop(as_after_a_fork);
     }
 
     #[test]
