@@ -2,9 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use whatif::simulate::goal::read;
-use whatif::simulate::loggops::Parameters;
-use whatif::simulate::run;
+use whatif::goal::read;
+use simulate::loggops::Parameters;
+use simulate::run;
 
 fuzz_target!(|input: &[u8]| {
     match read(input) {

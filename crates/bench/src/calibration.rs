@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use experiment::point::{Metric, Pattern, PointSpec};
 use machine::{Bytes, Fault, Result};
+use rounds::point::{Metric, Pattern, PointSpec};
 
 use exchange::endpoint::{Job, Outcome};
 
@@ -120,8 +120,8 @@ pub fn weigh(pattern: Pattern, jobs: &[Job], local: &[Outcome], remote: &[Outcom
 
 #[cfg(test)]
 mod tests {
-    use experiment::point::{Path, Receiver, Stack};
     use machine::{CoreId, Site};
+    use rounds::point::{Path, Receiver, Stack};
 
     use super::*;
 

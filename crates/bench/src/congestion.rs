@@ -10,10 +10,10 @@ use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 use endpoint::{Endpoint, Paths, Settings, Source, Status, TagSelector};
-use experiment::rounds::{self, Blocks, Plan, Series};
 use linux::lab::{Host, Lab, Options, Switched, Wire};
 use machine::text::Table;
 use machine::{Bytes, BytesPerSecond, Fault, Nanoseconds, PeerIndex, Probe, Result, figure};
+use rounds::blocks::{self, Blocks, Plan, Series};
 use serde::Serialize;
 
 /// Bytes of a message, and messages under way.
@@ -134,7 +134,7 @@ pub fn measure(request: &Request, begin: impl FnOnce(Duration)) -> Result<Findin
     begin(request.rounds * round);
     let plan = Plan { groups: vec![settings.len()], rounds: request.rounds, seed: 18 };
     let mut streams = Streams { switched: &switched, settings: &settings, counted: request.counted };
-    let (series, whole) = rounds::conduct(&mut streams, &plan, |_, _| true);
+    let (series, whole) = blocks::conduct(&mut streams, &plan, |_, _| true);
     if let Some(why) = series.iter().find(|of| of.blocks.is_empty()).and_then(|of| of.failures.first()) {
         return Err(Fault::new("streams over a lab", why.clone(), "run it again; report it if it stays"));
     }
@@ -388,7 +388,7 @@ impl Findings {
             let [one, other] = &setting.streams[..] else { continue };
             let of = |nth: usize| move |block: &Block| block.goodput.get(nth).map(|rate| rate.0);
             let share = |block: &Block| Some(100.0 * block.goodput[0].0 / (block.goodput[0].0 + block.goodput[1].0));
-            let share = match rounds::difference(&series.values(share)) {
+            let share = match blocks::difference(&series.values(share)) {
                 Some(of) => format!("{:.0} % ({})", of.median, of.range(|end| format!("{:.0}", end.clamp(0.0, 100.0)))),
                 None => "too few rounds".to_owned(),
             };
@@ -404,7 +404,7 @@ impl Findings {
 }
 
 fn middle(values: &[f64]) -> String {
-    experiment::statistics::median(values).map_or("-".to_owned(), |value| figure::digits(value * 8.0 / 1e6) + " Mbit/s")
+    rounds::statistics::median(values).map_or("-".to_owned(), |value| figure::digits(value * 8.0 / 1e6) + " Mbit/s")
 }
 
 #[cfg(test)]

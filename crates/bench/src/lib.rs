@@ -27,8 +27,8 @@ pub mod session;
 mod worker;
 
 /// How fast cores of this host are just now. Cores that this process may not run on are left out.
-fn clocks(cores: impl IntoIterator<Item = machine::CoreId>) -> experiment::clocks::Clocks {
-    experiment::clocks::Clocks::of(linux::accounting::effective_clocks(cores))
+fn clocks(cores: impl IntoIterator<Item = machine::CoreId>) -> rounds::clocks::Clocks {
+    rounds::clocks::Clocks::of(linux::accounting::effective_clocks(cores))
 }
 
 /// How far apart two cores are just now.

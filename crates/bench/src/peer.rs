@@ -5,11 +5,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use experiment::point::Stack as StackName;
 use linux::accounting::HostMeter;
 use linux::affinity;
 use machine::budget::{Exhausted, Share};
 use machine::{Budget, Bytes, Fault, Reading, Result, Site};
+use rounds::point::Stack as StackName;
 
 use crate::admission::{Admission, Grant};
 use crate::cache;

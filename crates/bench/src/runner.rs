@@ -6,9 +6,6 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use experiment::clocks::Clocks;
-use experiment::point::{Path, Pattern, PointSpec, Receiver, Stack};
-use experiment::sample::{Runner, Sample};
 use linux::accounting::HostMeter;
 use linux::affinity;
 use linux::lab::{Host, Lab, Options};
@@ -17,6 +14,9 @@ use machine::bounds::{BENCH_INBOX, BENCH_SESSIONS};
 use machine::choice::Choice;
 use machine::topology::Topology;
 use machine::{CoreId, Dilation, Fault, Nanoseconds, Probe, Reading, Result, Site};
+use rounds::clocks::Clocks;
+use rounds::point::{Path, Pattern, PointSpec, Receiver, Stack};
+use rounds::sample::{Runner, Sample};
 
 use crate::cache;
 use crate::calibration::{

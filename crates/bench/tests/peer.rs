@@ -12,8 +12,8 @@ use bench::peer::{Limits, respond};
 use bench::session::Session;
 use exchange::endpoint::Job;
 use exchange::stack::Prepare;
-use experiment::point::{Pattern, Receiver, Stack};
 use machine::{Budget, Bytes, Reading, Result, Site};
+use rounds::point::{Pattern, Receiver, Stack};
 
 /// A session with a peer in a thread, which may have `buffers`.
 fn session(sessions: &Arc<Budget>, buffers: Arc<Budget>) -> (Result<Session>, JoinHandle<Result<()>>) {

@@ -3,8 +3,8 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use experiment::point::{Pattern, Receiver};
 use machine::{Fault, Result};
+use rounds::point::{Pattern, Receiver};
 use serde::{Deserialize, Serialize};
 
 use crate::buffer::{Pool, digest, fill, first_difference};

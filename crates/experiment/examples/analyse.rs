@@ -5,8 +5,8 @@ use std::time::Instant;
 use experiment::axes::{Axes, Value};
 use experiment::campaign::analysis::{Named, analyse, csv, page};
 use experiment::campaign::results::{Figure, Results, Run};
-use experiment::random::Random;
 use machine::Nanoseconds;
+use rounds::random::Random;
 
 fn main() -> machine::Result<()> {
     let runs = std::env::args().nth(1).and_then(|word| word.parse::<usize>().ok()).unwrap_or(1_000_000);

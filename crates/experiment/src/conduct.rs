@@ -2,21 +2,21 @@
 //!
 //! The budget is planned before it is spent. A first round calibrates: it tells what a block of each point costs. What
 //! does not fit with the first look's rounds is then left out, whole groups at a time; after that look, rounds go where
-//! a group is open (see [`crate::contrast::looks`]), and there to candidates that no other is told to be better than. A
+//! a group is open (see [`rounds::contrast::looks`]), and there to candidates that no other is told to be better than. A
 //! round in which the machine changed between two contenders is asked again.
 
 use std::collections::{BTreeMap, HashSet};
 
 use machine::{Fault, Nanoseconds, Result};
 
-use crate::contrast::FIRST_LOOK;
 use crate::design::{Group, too_short};
-use crate::order::{Turn, by_kind, turns};
-use crate::point::{PointKey, PointSpec};
-use crate::sample::{Runner, Sample};
-use crate::sitting::{End, Sitting, sit};
 use crate::store::{Contents, Store, Study};
 use crate::tally::{FAILURES, Tally, most_tries};
+use rounds::contrast::FIRST_LOOK;
+use rounds::order::{Turn, by_kind, turns};
+use rounds::point::{PointKey, PointSpec};
+use rounds::sample::{Runner, Sample};
+use rounds::sitting::{End, Sitting, sit};
 
 /// So many blocks that fail one after the other, and none that worked, end the study: it is not about one point.
 const HOPELESS: usize = 12;

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use machine::{Bytes, Minimax, Site, costs, minimax};
 
-use crate::comparison::{Paired, leader};
-use crate::contrast::EQUALITY;
-use crate::findings::{Decision, Interval, Loss, PointFindings, Question};
-use crate::point::{Contender, Pattern, Stack};
-use crate::sample::Sample;
+use crate::findings::{Decision, Loss, PointFindings, Question};
+use rounds::comparison::{Paired, leader};
+use rounds::contrast::EQUALITY;
+use rounds::interval::Interval;
+use rounds::point::{Contender, Pattern, Stack};
+use rounds::sample::Sample;
 
 /// Messages up to this size are short.
 const SHORT: Bytes = Bytes(64);

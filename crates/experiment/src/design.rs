@@ -7,10 +7,10 @@ use machine::{Bytes, CoreId, Fault, Nanoseconds, Result, Site};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::contrast::FIRST_LOOK;
 use crate::findings::Question;
-use crate::point::{Path, Pattern, PointSpec, Receiver, Stack, StackAt};
 use crate::sweep::sender;
+use rounds::contrast::FIRST_LOOK;
+use rounds::point::{Path, Pattern, PointSpec, Receiver, Stack, StackAt};
 
 /// Rounds that every comparison gets before any is decided.
 pub const MINIMUM_ROUNDS: u32 = FIRST_LOOK;

@@ -5,11 +5,11 @@ use std::io::Write;
 use machine::{Fault, Result};
 use serde::Serialize;
 
-use crate::cost::cpu_per_message;
 use crate::findings::{Fact, Question};
-use crate::point::{Metric, PointKey, PointSpec};
-use crate::sample::Sample;
 use crate::store::{Contents, Study};
+use rounds::cost::cpu_per_message;
+use rounds::point::{Metric, PointKey, PointSpec};
+use rounds::sample::Sample;
 
 /// How samples are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,11 +3,12 @@
 use std::fmt;
 
 use machine::{Bytes, CoreId, Nanoseconds, Reading};
+use rounds::interval::Interval;
 use serde::{Deserialize, Serialize};
 
-use crate::comparison::Standing;
-use crate::point::{Contender, Path, Pattern, PointKey, PointSpec, Receiver, Stack};
-use crate::sample::Sample;
+use rounds::comparison::Standing;
+use rounds::point::{Contender, Path, Pattern, PointKey, PointSpec, Receiver, Stack};
+use rounds::sample::Sample;
 
 machine::named! {
     /// What a comparison answers. Stacks that are no alternatives for one another never meet in one comparison.
@@ -49,46 +50,6 @@ impl Question {
             }
             Question::ProtocolCore => steered,
         }
-    }
-}
-
-/// A median with its 95 % interval.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Interval {
-    pub median: f64,
-    pub low: f64,
-    pub high: f64,
-    /// Samples behind it.
-    pub samples: usize,
-}
-
-impl Interval {
-    /// Of fewer values there is no interval of 95 %.
-    pub const FEWEST: usize = 6;
-
-    /// The ends of a ratio as words, to so many decimals: `0.98 .. 1.07`. An end far away is as good as open.
-    pub fn ends(&self, decimals: usize) -> String {
-        let (least, most) = (0.1_f64.powi(decimals as i32), (10.0 * self.median).max(100.0));
-        let end = |end: f64| match end {
-            end if end >= most => format!(">{most:.0}"),
-            end if end < 0.5 * least => format!("<{least:.decimals$}"),
-            end => format!("{end:.decimals$}"),
-        };
-        self.range(end)
-    }
-
-    /// A ratio with its ends: `1.02x (0.98 .. 1.07)`.
-    pub fn ratio(&self, decimals: usize, unit: &str) -> String {
-        format!("{:.decimals$}{unit} ({})", self.median, self.ends(decimals))
-    }
-
-    /// The ends as `write` has them; too few rounds have none, and those that are written alike say so.
-    pub fn range(&self, write: impl Fn(f64) -> String) -> String {
-        if self.samples < Interval::FEWEST {
-            return format!("cannot tell: {} of {} rounds", self.samples, Interval::FEWEST);
-        }
-        let (low, high) = (write(self.low), write(self.high));
-        if low == high { "all digits hold".to_owned() } else { format!("{low} .. {high}") }
     }
 }
 
@@ -307,7 +268,7 @@ pub struct Findings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rounds::difference;
+    use rounds::blocks::difference;
 
     #[test]
     fn ends_that_say_nothing_are_cut_short() {

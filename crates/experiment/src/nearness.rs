@@ -1,52 +1,13 @@
-//! How near the two application cores were to each other while blocks ran.
-//!
-//! What is near differs by machine, so that there is no figure for it here. A machine that shows its topology says which
-//! caches two cores share. Where they move, as a virtual machine's may, the probes beside the blocks show it: those of
-//! one place lie close together, those of another place a step away.
+//! How near the application cores of a study were to each other while its blocks ran.
 
 use std::collections::BTreeMap;
 
 use machine::choice::Distance;
 use machine::{CoreId, Probe};
+use rounds::nearness::parted;
+use rounds::statistics::median_interval;
 
 use crate::findings::{Nearness, PointFindings};
-use crate::statistics::{median, median_interval};
-
-/// Cores whose distances differ by no more than this factor are as near as each other: the steps between places that a
-/// virtual machine moves them to are larger, those of one place are smaller.
-const AS_NEAR: f64 = 1.5;
-
-/// Of the probes of a pair of cores: a place has more than these, a step between two places fewer.
-const FEW: f64 = 0.02;
-
-/// Whether the cores were as near beside one block as beside another.
-pub fn as_near(one: Probe, other: Probe) -> bool {
-    let (one, other) = (one.half_round_trip_ps as f64, other.half_round_trip_ps as f64);
-    one <= AS_NEAR * other && other <= AS_NEAR * one
-}
-
-/// Whether the cores were as near beside each of some blocks, as far as was probed.
-pub fn at_one_place(probes: impl IntoIterator<Item = Probe>) -> bool {
-    let mut probes = probes.into_iter();
-    let Some(first) = probes.next() else { return true };
-    let (least, most) = probes.fold((first, first), |(least, most), probe| (least.min(probe), most.max(probe)));
-    as_near(least, most)
-}
-
-/// The longest probe of the near place, where the probes of one pair of cores are of two places or more; `None` where all
-/// are of one.
-pub fn parted(probes: &[Probe]) -> Option<Probe> {
-    let mut sorted: Vec<u64> = probes.iter().map(|probe| probe.half_round_trip_ps).collect();
-    sorted.sort_unstable();
-    let few = (FEW * sorted.len() as f64) as usize;
-    let step = |at: usize| {
-        let beyond = sorted.partition_point(|other| *other as f64 <= AS_NEAR * sorted[at] as f64);
-        let (near, between, far) = (at + 1, beyond - at - 1, sorted.len() - beyond);
-        (near > few.max(1) && far > few.max(1) && between <= few / 2).then_some((between, at))
-    };
-    let (_, at) = (0..sorted.len()).filter_map(step).min()?;
-    Some(Probe { half_round_trip_ps: sorted[at] })
-}
 
 /// Probes of each pair of application cores.
 type ByPair = BTreeMap<(CoreId, CoreId), Vec<Probe>>;
@@ -58,24 +19,6 @@ fn by_pair(points: &[PointFindings]) -> ByPair {
         pairs.entry((point.spec.local_core, point.spec.remote_core)).or_default().extend(probes);
     }
     pairs
-}
-
-/// `47 ns one way between cores 0 and 1 (median), near in 20 of 60`: a sentence for each pair of cores.
-pub fn said(probes: impl IntoIterator<Item = ((CoreId, CoreId), Probe)>) -> Vec<String> {
-    let mut pairs = ByPair::new();
-    for (cores, probe) in probes {
-        pairs.entry(cores).or_default().push(probe);
-    }
-    let sentence = |((one, other), probes): ((CoreId, CoreId), Vec<Probe>)| {
-        let ns: Vec<f64> = probes.iter().map(|probe| probe.nanoseconds()).collect();
-        let where_ = match parted(&probes) {
-            Some(limit) => format!("near in {} of {}", probes.iter().filter(|p| **p <= limit).count(), probes.len()),
-            None => format!("at one distance in all {}", probes.len()),
-        };
-        let middle = median(&ns)?;
-        Some(format!("{middle:.0} ns one way between cores {} and {} (median), {where_}", one.0, other.0))
-    };
-    pairs.into_iter().filter_map(sentence).collect()
 }
 
 /// Of the pair that most blocks ran on: where its probes part, for a chart.
@@ -101,46 +44,4 @@ pub fn of(points: &[PointFindings], distance: Option<Distance>) -> Option<Nearne
         None => (None, "one distance throughout"),
     };
     Some(Nearness { one_way_ns, near_share, note: note.into() })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn probes(ns: impl IntoIterator<Item = u64>) -> Vec<Probe> {
-        ns.into_iter().map(|ns| Probe { half_round_trip_ps: ns * 1000 }).collect()
-    }
-
-    /// The same shape on a machine where everything takes `factor` times as long.
-    fn scaled(probes: &[Probe], factor: u64) -> Vec<Probe> {
-        probes.iter().map(|probe| Probe { half_round_trip_ps: probe.half_round_trip_ps * factor }).collect()
-    }
-
-    #[test]
-    fn places_are_told_by_the_steps_between_probes_on_machines_of_any_speed() {
-        let one = probes((0..200).map(|n| 40 + n % 17));
-        let two = probes((0..200).map(|n| if n % 3 == 0 { 110 + n % 30 } else { 40 + n % 17 }));
-        for factor in [1, 2, 5] {
-            assert_eq!(parted(&scaled(&one, factor)), None, "{factor}");
-            let limit = parted(&scaled(&two, factor)).unwrap().half_round_trip_ps;
-            assert_eq!(limit, 56_000 * factor);
-        }
-    }
-
-    #[test]
-    fn a_few_probes_that_were_held_up_are_no_place() {
-        let held_up = probes((0..300).map(|n| if n % 100 == 7 { 400 } else { 50 + n % 9 }));
-        assert_eq!(parted(&held_up), None);
-        assert_eq!(parted(&probes([50, 400])), None);
-        assert_eq!(parted(&[]), None);
-        // Nor do a few between two places make them one.
-        let between = probes((0..300).map(|n| if n == 5 { 70 } else { [45, 120][n as usize % 2] }));
-        assert_eq!(parted(&between).unwrap().half_round_trip_ps, 45_000);
-    }
-
-    #[test]
-    fn probes_are_as_near_within_a_factor() {
-        let [a, b, c] = [40, 60, 61].map(|ns| Probe { half_round_trip_ps: ns * 1000 });
-        assert!(as_near(a, b) && as_near(b, a) && !as_near(a, c));
-    }
 }

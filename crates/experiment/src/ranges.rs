@@ -2,12 +2,13 @@
 
 use machine::{Bytes, CoreId, Reading, Site};
 
-use crate::comparison::{Answer, Paired, Standing, alike, answer, leader};
-use crate::contrast::EQUALITY;
-use crate::findings::{Choice, Interval, PointFindings, Question, Reference, Rejected, SizeRange};
-use crate::point::{Contender, Metric, Path, Pattern, PointSpec, Stack};
-use crate::sample::Sample;
-use crate::statistics::median_interval;
+use crate::findings::{Choice, PointFindings, Question, Reference, Rejected, SizeRange};
+use rounds::comparison::{Answer, Paired, Standing, alike, answer, leader};
+use rounds::contrast::EQUALITY;
+use rounds::interval::Interval;
+use rounds::point::{Contender, Metric, Path, Pattern, PointSpec, Stack};
+use rounds::sample::Sample;
+use rounds::statistics::median_interval;
 
 /// What one size of one pattern calls for.
 struct Decision<'a> {
@@ -212,7 +213,7 @@ fn over_the_next_best(
 
 fn pooled_cost(run: &[Decision], held: &Contender) -> Reading<Interval> {
     let points: Vec<&PointFindings> = run.iter().filter_map(|d| find(d, held)).collect();
-    let costs = points.iter().flat_map(|p| &p.samples).map(crate::cost::cpu_per_message);
+    let costs = points.iter().flat_map(|p| &p.samples).map(rounds::cost::cpu_per_message);
     collect_interval(costs)
 }
 

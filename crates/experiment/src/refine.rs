@@ -3,13 +3,14 @@
 use machine::costs::{self, ENGINE, Item, Row, Way};
 use machine::{Nanoseconds, Reading, Result, Site};
 
-use crate::comparison::Paired;
-use crate::contrast::FIRST_LOOK;
-use crate::findings::{Findings, Interval, PointFindings};
+use crate::findings::{Findings, PointFindings};
 use crate::ledger::{Kind, Ledger, Outcome, Prediction, Subject};
-use crate::point::{Metric, Path, Pattern, PointSpec, Stack};
 use crate::ranges::shares;
-use crate::statistics::predictive_interval;
+use rounds::comparison::Paired;
+use rounds::contrast::FIRST_LOOK;
+use rounds::interval::Interval;
+use rounds::point::{Metric, Path, Pattern, PointSpec, Stack};
+use rounds::statistics::predictive_interval;
 
 /// What stands for the MPI of a way that no MPI is above.
 const NO_MPI: &str = "no MPI";

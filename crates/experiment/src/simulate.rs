@@ -6,13 +6,13 @@
 
 use machine::{Nanoseconds, Probe};
 
-use crate::clocks::Clocks;
-use crate::comparison::{Answer, Paired, answer, is_open};
-use crate::contrast::{EQUALITY, looks};
-use crate::point::Metric;
-use crate::random::Random;
-use crate::sample::Sample;
-use crate::statistics::median;
+use rounds::clocks::Clocks;
+use rounds::comparison::{Answer, Paired, answer, is_open};
+use rounds::contrast::{EQUALITY, looks};
+use rounds::point::Metric;
+use rounds::random::Random;
+use rounds::sample::Sample;
+use rounds::statistics::median;
 
 /// Noise of one block, as a share of its value.
 const NOISE: f64 = 0.02;

@@ -9,12 +9,12 @@ use chart::clock;
 use machine::{Fault, Nanoseconds, Probe, Result, count};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::clocks::Clocks;
 use crate::database::{Database, Layout, json, nanoseconds};
 use crate::design::Design;
 use crate::findings::Fact;
-use crate::point::{PointKey, PointSpec};
-use crate::sample::Sample;
+use rounds::clocks::Clocks;
+use rounds::point::{PointKey, PointSpec};
+use rounds::sample::Sample;
 
 const LAYOUT: Layout = Layout {
     number: 2,

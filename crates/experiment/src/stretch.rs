@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use machine::{Bytes, CoreId, Site};
 
-use crate::point::{Contender, Stack};
+use rounds::point::{Contender, Stack};
 
 /// Sizes in a row for which one answer does.
 #[derive(Debug, Clone, PartialEq)]

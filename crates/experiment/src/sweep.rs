@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use machine::{CoreId, Reading};
 
-use crate::comparison::{Paired, SETTLED, Standing};
-use crate::cost::{receive_softirqs_per_message, softirq_time};
 use crate::findings::{PointFindings, Question, SweepRow};
-use crate::point::PointSpec;
 use crate::ranges::collect_interval;
-use crate::sample::Sample;
-use crate::statistics::median;
+use rounds::comparison::{Paired, SETTLED, Standing};
+use rounds::cost::{receive_softirqs_per_message, softirq_time};
+use rounds::point::PointSpec;
+use rounds::sample::Sample;
+use rounds::statistics::median;
 
 /// The sender's core while the receiving process is on `process`: another one, if there is one, and not the protocol's,
 /// if there are three.

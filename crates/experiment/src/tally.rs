@@ -4,16 +4,16 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use machine::{Bytes, Nanoseconds};
 
-use crate::clocks;
-use crate::comparison::{even_rounds, is_beaten, is_open};
-use crate::contrast::looks;
 use crate::design::{Design, Group, REFERENCE_ROUNDS, places, too_short};
 use crate::findings::Question;
-use crate::point::{Contender, Pattern, PointKey, PointSpec};
-use crate::sample::Sample;
-use crate::statistics::median;
 use crate::store::Contents;
 use crate::sweep;
+use rounds::clocks;
+use rounds::comparison::{even_rounds, is_beaten, is_open};
+use rounds::contrast::looks;
+use rounds::point::{Contender, Pattern, PointKey, PointSpec};
+use rounds::sample::Sample;
+use rounds::statistics::median;
 
 /// A point that failed this often is left out of the rest of the study.
 pub const FAILURES: usize = 2;

@@ -5,15 +5,15 @@ use std::collections::BTreeSet;
 use machine::choice::Distance;
 use machine::count;
 
-use crate::cost::softirqs_missing;
 use crate::decision::decisions;
 use crate::findings::{Nearness, PointFindings, Question, Verdict};
 use crate::nearness;
-use crate::point::Path;
 use crate::ranges::{ranges, shares};
-use crate::statistics::relative_spread;
 use crate::sweep;
 use crate::wording::lines;
+use rounds::cost::softirqs_missing;
+use rounds::point::Path;
+use rounds::statistics::relative_spread;
 
 /// Points whose blocks spread by more than this are called noisy.
 const NOISY: f64 = 0.25;

@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 
 use machine::Bytes;
 
-use crate::comparison::Standing;
-use crate::contrast::EQUALITY;
-use crate::findings::{Choice, Decision, Interval, Line, Loss, Question, SizeRange, SweepRow};
-use crate::point::{Contender, Pattern, Receiver};
+use crate::findings::{Choice, Decision, Line, Loss, Question, SizeRange, SweepRow};
 use crate::stretch::{Answer, Gain, Place, Stretch, joined};
 use crate::sweep::{Side, side};
+use rounds::comparison::Standing;
+use rounds::contrast::EQUALITY;
+use rounds::interval::Interval;
+use rounds::point::{Contender, Pattern, Receiver};
 
 /// Patterns that ask for the same thing, the one that runs at every size first.
 const AIMS: [&[Pattern]; 3] = [
@@ -278,7 +279,7 @@ mod tests {
     use machine::{CoreId, Reading, Site};
 
     use super::*;
-    use crate::point::{Path, PointKey, Stack};
+    use rounds::point::{Path, PointKey, Stack};
 
     const SIZES: [u64; 5] = [2, 512, 16 << 10, 256 << 10, 1 << 20];
 

@@ -3,12 +3,12 @@
 use experiment::analysis::findings;
 use experiment::decision::{command, decisions};
 use experiment::findings::{Decision, PointFindings, Question};
-use experiment::point::{Contender, Path, Pattern, PointSpec, Receiver, Stack};
 use experiment::report::terminal::{Screen, render};
-use experiment::sample::Sample;
-use experiment::statistics::median_interval;
 use machine::{Bytes, CoreId, Nanoseconds, Reading, Result, Site};
 use proptest::prelude::*;
+use rounds::point::{Contender, Path, Pattern, PointSpec, Receiver, Stack};
+use rounds::sample::Sample;
+use rounds::statistics::median_interval;
 
 use crate::simulated::{Simulated, duel, run};
 

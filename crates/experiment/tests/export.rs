@@ -4,10 +4,10 @@ use crate::simulated::{Silent, Simulated, duel, plausible};
 use experiment::conduct::conduct;
 use experiment::export::{Format, export};
 use experiment::findings::Fact;
-use experiment::point::PointSpec;
-use experiment::sitting::End;
 use experiment::store::{Beginning, Store};
 use machine::{Nanoseconds, Result};
+use rounds::point::PointSpec;
+use rounds::sitting::End;
 
 fn exported(format: Format) -> String {
     let folder = tempfile::tempdir().unwrap();
@@ -41,8 +41,8 @@ fn json() {
 #[test]
 fn csv_quotes_what_needs_it() -> Result<()> {
     struct Talkative(Simulated);
-    impl experiment::sample::Runner for Talkative {
-        fn run_block(&mut self, spec: &PointSpec, round: u32, order: u32) -> Result<experiment::sample::Sample> {
+    impl rounds::sample::Runner for Talkative {
+        fn run_block(&mut self, spec: &PointSpec, round: u32, order: u32) -> Result<rounds::sample::Sample> {
             let mut sample = self.0.run_block(spec, round, order)?;
             sample.notes = vec!["engine yields, \"core 1\" is the peer's".into(), "a second\nline".into()];
             Ok(sample)

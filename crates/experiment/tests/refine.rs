@@ -3,9 +3,9 @@
 #[allow(dead_code, reason = "shared by several tests")]
 use crate::fixture;
 use experiment::ledger::{Ledger, tallies};
-use experiment::point::{Path, Pattern};
 use experiment::refine;
 use machine::Nanoseconds;
+use rounds::point::{Path, Pattern};
 
 #[test]
 fn the_next_study_is_held_against_the_one_before() {

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use crate::simulated::{Silent, Simulated, duel, grounds, plausible};
 use experiment::conduct::conduct;
 use experiment::design::Design;
-use experiment::point::PointKey;
-use experiment::sitting::End;
 use experiment::store::{Beginning, Contents, Store, Study};
 use machine::{Fault, Nanoseconds};
+use rounds::point::PointKey;
+use rounds::sitting::End;
 
 /// Tells a child of this test binary where its store is.
 const STORE: &str = "PLIMSOLL_TEST_STORE";

@@ -1,9 +1,6 @@
 //! Trials of commands whose truth is known, on a simulated machine.
 
 use experiment::axes::{Axes, Value};
-use experiment::clocks::Clocks;
-use experiment::contrast::{Says, looks};
-use experiment::random::Random;
 use experiment::trial::Runs;
 use experiment::trial::aside::{Aside, Stage};
 use experiment::trial::check::Check;
@@ -17,6 +14,9 @@ use experiment::trial::page;
 use experiment::trial::store::{Store, Trial};
 use experiment::trial::terminal;
 use machine::{CoreId, Hertz, Nanoseconds, Probe, Reading, Result};
+use rounds::clocks::Clocks;
+use rounds::contrast::{Says, looks};
+use rounds::random::Random;
 
 const SECOND: u64 = 1_000_000_000;
 

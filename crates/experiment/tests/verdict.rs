@@ -6,10 +6,10 @@ use experiment::analysis::findings;
 use experiment::conduct::conduct;
 use experiment::design::Design;
 use experiment::findings::{Choice, Findings, Question};
-use experiment::point::{Contender, Path, Pattern, PointSpec, Receiver, Stack};
-use experiment::sample::Runner;
 use experiment::store::{Beginning, Store};
 use machine::{Bytes, Nanoseconds, Site};
+use rounds::point::{Contender, Path, Pattern, PointSpec, Receiver, Stack};
+use rounds::sample::Runner;
 
 fn run(design: &Design, runner: &mut dyn Runner, seed: u64) -> Findings {
     let (study, contents) = simulated::run(design, runner, seed);

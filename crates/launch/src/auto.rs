@@ -5,10 +5,7 @@ use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
-use experiment::contrast::{ERROR, Estimate};
 use experiment::ledger::{Kind, Ledger, Outcome, Prediction, Run, Subject};
-use experiment::nearness::as_near;
-use experiment::statistics::{median, predictive_interval};
 use machine::choice::Choice;
 use machine::costs::{ENGINE, Interval, Item, Way, store};
 use machine::topology::Topology;
@@ -16,6 +13,9 @@ use machine::{Bytes, CoreId, Costs, Fault, Nanoseconds, Probe, Reading, Result, 
 use profile::decide::{Candidate, Decision, Judged, Traffic, WORTH, decide, in_general};
 use profile::profile::Profile;
 use profile::summary::Summary;
+use rounds::contrast::{ERROR, Estimate};
+use rounds::nearness::as_near;
+use rounds::statistics::{median, predictive_interval};
 use sha2::{Digest, Sha256};
 
 use crate::carrier::Network;

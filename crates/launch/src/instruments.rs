@@ -6,12 +6,12 @@ use std::process::Command;
 
 use experiment::axes::{Axes, Value};
 use experiment::campaign::cause::{Cause, Failure};
-use experiment::clocks::as_fast;
 use linux::accounting::clock_under_load;
 use linux::clock_setting::{self, ClockSet, Request, not_held};
 use linux::power::{Meter, Source};
 use machine::power::{Covers, Drawn, total};
 use machine::{CoreId, Fault, Hertz, Joules, Reading, Result};
+use rounds::clocks::as_fast;
 
 use crate::campaign::{Instruments, Readings};
 use crate::srun_clock::{self, Way};

@@ -11,7 +11,6 @@ use std::process::{Command, Stdio};
 use std::str::FromStr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use experiment::clocks::Clocks;
 use experiment::ledger::Subject;
 use experiment::trial::aside::Stage;
 use experiment::trial::conduct::{Commands, NOT_ENDED, Ran};
@@ -24,6 +23,7 @@ use linux::warden::Warden;
 use machine::quota::Watch;
 use machine::{CoreId, Dilation, Fault, Nanoseconds, Probe, Result};
 use profile::profile::Profile;
+use rounds::clocks::Clocks;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;

@@ -2,11 +2,11 @@
 
 use machine::Result;
 use machine::costs::Interval;
+use simulate::cluster::costs::measure;
+use simulate::cluster::random::Case;
+use simulate::programs::Lazy;
 use whatif::answer::Program;
 use whatif::lever::Lever;
-use whatif::simulate::cluster::costs::measure;
-use whatif::simulate::cluster::random::Case;
-use whatif::simulate::programs::Lazy;
 
 use crate::advice::Advice;
 use crate::missed::{self, Missed};

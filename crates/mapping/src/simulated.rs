@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use machine::Result;
-use whatif::simulate::cluster::profile::Place;
-use whatif::simulate::cluster::{Cluster, Finished, Seat, simulate};
-use whatif::simulate::{Kind, Operation, Program};
+use simulate::cluster::profile::Place;
+use simulate::cluster::{Cluster, Finished, Seat, simulate};
+use simulate::{Kind, Operation, Program};
 
 use crate::problem::{Load, Problem, Spot, Talk};
 use crate::search::Judge;
@@ -31,10 +31,10 @@ impl<'p> Simulated<'p> {
     pub fn of(cluster: Cluster, start: impl Fn() -> Box<dyn Program + 'p> + Sync + 'p) -> Result<Simulated<'p>> {
         let mut counted = Counted { program: start(), sent: BTreeMap::new() };
         let finished = simulate(&mut counted, &cluster)?;
-        let engine = |host: &whatif::simulate::cluster::Host, core: &usize| {
+        let engine = |host: &simulate::cluster::Host, core: &usize| {
             cluster.profile.place == Place::Engine && host.engines.contains(core)
         };
-        let cores = |(at, host): (usize, &whatif::simulate::cluster::Host)| {
+        let cores = |(at, host): (usize, &simulate::cluster::Host)| {
             (0..host.cores.len())
                 .filter(|core| !engine(host, core))
                 .map(|core| Seat { host: at, core })
@@ -60,7 +60,7 @@ impl<'p> Simulated<'p> {
         let spots: Vec<Spot> = self.seats.iter().map(spot).collect();
         let place = |seat: &Seat| self.seats.iter().position(|of| of == seat).unwrap_or(0) as u32;
         let seats: Vec<u32> = cluster.seats.iter().map(place).collect();
-        let load = |(split, seat): (&whatif::simulate::cluster::Split, &u32)| {
+        let load = |(split, seat): (&simulate::cluster::Split, &u32)| {
             let [computing, sending, _] =
                 [split.computing, split.sending, split.waiting].map(|time| time as f64 / total);
             Load { computing: computing / spots[*seat as usize].dilation(), fixed: sending }

@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use experiment::clocks;
-use experiment::comparison::Paired;
-use experiment::cost::cpu_per_message;
-use experiment::nearness;
-use experiment::point::{Metric, PointSpec};
-use experiment::sample::Sample;
-use experiment::statistics::median_interval;
 use machine::text::Table;
 use machine::{Reading, count, figure};
+use rounds::clocks;
+use rounds::comparison::Paired;
+use rounds::cost::cpu_per_message;
+use rounds::nearness;
+use rounds::point::{Metric, PointSpec};
+use rounds::sample::Sample;
+use rounds::statistics::median_interval;
 use serde::Serialize;
 
 /// A point and its blocks so far.

@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use claims::Calibration;
+use claims::judge::{Against, Judged, Judgement};
+use claims::open::{BreakEven, CORES, Scaling};
+use claims::power::Trade;
+use claims::rows::{Contradiction, Published, Range, Row};
+use claims::statement::{Null, Statement};
 use machine::costs::Interval;
 use machine::text::{Table, folded};
 use machine::{Fault, Result};
-use whatif::claims::Calibration;
-use whatif::claims::judge::{Against, Judged, Judgement};
-use whatif::claims::open::{BreakEven, CORES, Scaling};
-use whatif::claims::power::Trade;
-use whatif::claims::rows::{Contradiction, Published, Range, Row};
-use whatif::claims::statement::{Null, Statement};
 
 fn number(value: f64) -> String {
     match value.abs() {

@@ -1,8 +1,8 @@
 //! The programs of paper 002 under its mappings, for a terminal.
 
+use claims::programs::figures::{Application, FAR, Mapped, Shares, Under};
 use machine::costs::Interval;
 use machine::text::{Table, folded};
-use whatif::claims::programs::figures::{Application, FAR, Mapped, Shares, Under};
 
 /// Figures 7, 8, 11 and 12.
 pub fn page(applications: &[Application], width: usize) -> String {

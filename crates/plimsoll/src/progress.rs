@@ -6,10 +6,10 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use experiment::conduct::{Observer, Progress};
-use experiment::point::PointSpec;
-use experiment::sample::Sample;
 use indicatif::{ProgressBar, ProgressStyle};
 use machine::{Nanoseconds, count};
+use rounds::point::PointSpec;
+use rounds::sample::Sample;
 
 /// Between two lines where no terminal shows a bar.
 const LINE: Duration = Duration::from_secs(10);

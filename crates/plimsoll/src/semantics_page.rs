@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use experiment::nearness;
-use experiment::statistics::median_interval;
 use machine::text::{Table, folded};
 use machine::{Bytes, Reading, count, figure};
+use rounds::nearness;
+use rounds::statistics::median_interval;
 use semantics::{Carrier, Footprint, Outcome, Quantity, Semantics, Used};
 
 /// What an idle peer of the engine may take at most, at [`MANY`] peers.
@@ -46,7 +46,7 @@ pub fn page(outcome: &Outcome, semantics: &[Semantics], width: usize) -> String 
 }
 
 /// How much of the papers' gains the semantics alone explain, by the work of a message at most peers. `asked` is how much dearer
-/// the two runs of paper 004 make the protocol's work ([`whatif::claims::open::scaling`]). Empty where that was not measured.
+/// the two runs of paper 004 make the protocol's work ([`claims::open::scaling`]). Empty where that was not measured.
 pub fn explained(outcome: &Outcome, asked: machine::costs::Interval, width: usize) -> String {
     let dearer = |quantity: Quantity| {
         let place = outcome.places(quantity).into_iter().max_by_key(|(peers, _)| *peers)?;

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use experiment::cost::{cpu_per_message, interrupts_per_message};
 use experiment::findings::{PointFindings, Question, SweepRow};
 use experiment::ranges::collect_interval;
-use experiment::statistics::median_interval;
 use experiment::sweep;
 use machine::text::Table;
 use machine::{Reading, figure};
+use rounds::cost::{cpu_per_message, interrupts_per_message};
+use rounds::statistics::median_interval;
 
 use crate::bench_page::{Measured, measure_of, notes, quantity, rounds_done};
 

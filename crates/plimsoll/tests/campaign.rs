@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use experiment::campaign::results::Results;
 use experiment::campaign::store::Store;
-use experiment::random::Random;
+use rounds::random::Random;
 use rustix::process::{Pid, Signal, kill_process};
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -320,7 +320,7 @@ fn watts_and_joules_are_of_each_run_and_a_sensor_that_stops_costs_it() {
     assert!(code == 4 && errors.contains("p cannot run here: power"), "{errors}");
 }
 
-const TESTBEDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../simulation/testbeds");
+const TESTBEDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../simulate/testbeds");
 
 const SIMULATED: &str = "[set]\ntestbeds = \"\"\n[axes]\nclock = [1.4, 1.9, 3.8]\ncard = [\"onload\", \"offload\"]\n\"program.bytes\" = [1024, 65536]\n\
     [[figure]]\nname = \"time\"\n[[figure]]\nname = \"watts\"\n[[figure]]\nname = \"bytes\"\n\

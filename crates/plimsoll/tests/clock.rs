@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::rehearsal::{BEFORE, limits, tree};
-use experiment::random::Random;
+use rounds::random::Random;
 use rustix::process::{Pid, Signal, kill_process};
 
 const SET: [&str; 2] = ["1900000", "1900000"];

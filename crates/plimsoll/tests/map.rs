@@ -47,7 +47,7 @@ fn the_papers_testbeds_are_mapped_as_they_were() {
     let _turn = skip::turn();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/map");
     let simulate = |name: &str, more: &[&str]| {
-        let file = format!("{}/../simulation/testbeds/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+        let file = format!("{}/../simulate/testbeds/{name}.toml", env!("CARGO_MANIFEST_DIR"));
         plimsoll(Path::new("/"), &[&["map", "--simulate", &file], more].concat())
     };
     for name in ["gromacs-a", "gromacs-b", "lammps-a", "lammps-b"] {

@@ -9,9 +9,9 @@ use bench::control::{Connection, Reply, Request, VERSION};
 use bench::key::Key;
 use exchange::endpoint::Job;
 use exchange::stack::Prepare;
-use experiment::point::{Pattern, Receiver, Stack};
 use linux::lab::{Host, Lab, Options};
 use machine::{Bytes, CoreId, Site};
+use rounds::point::{Pattern, Receiver, Stack};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::NamedTempFile;
 

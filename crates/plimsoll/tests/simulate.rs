@@ -13,7 +13,7 @@ fn simulate(file: &Path, more: &[&str]) -> Output {
 }
 
 fn testbeds() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../simulation/testbeds")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../simulate/testbeds")
 }
 
 #[test]

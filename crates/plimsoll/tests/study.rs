@@ -6,10 +6,10 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use experiment::design::{Design, Grounds};
-use experiment::point;
-use experiment::sample::Sample;
 use experiment::store::{Beginning, Store};
 use machine::{CoreId, Nanoseconds};
+use rounds::point;
+use rounds::sample::Sample;
 use rustix::process::{Pid, Signal, kill_process};
 
 const LIMIT: Duration = Duration::from_secs(60);

@@ -289,7 +289,7 @@ fn an_exported_schedule_replays_as_its_recording() {
     let Some(()) = recorded_messages(place) else { return };
     let (code, _, errors) = plimsoll(place, &["report", "run", "--export", "goal", "-o", "run.goal"]);
     assert_eq!(code, 0, "{errors}");
-    let schedule = whatif::simulate::goal::read(&fs::read(place.join("run.goal")).unwrap()).unwrap();
+    let schedule = whatif::goal::read(&fs::read(place.join("run.goal")).unwrap()).unwrap();
     let graphs = [graph(place), Graph::of_schedule(&schedule, u32::MAX).unwrap()];
     let begun = graphs[0].lanes.iter().map(|lane| lane.begun);
     let apart = (begun.clone().max().unwrap() - begun.min().unwrap()) * PS;

@@ -22,7 +22,7 @@ mod writer;
 use machine::Reading;
 
 pub use power::PowerSamples;
-pub use reader::{CoreSamples, RankSamples, Samples, ThreadSamples};
+pub use reader::{CoreSamples, MISSED, RankSamples, Samples, ThreadSamples};
 pub use series::{Series, Totals};
 pub use tail::Tail;
 pub use writer::Writer;

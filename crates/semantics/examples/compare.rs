@@ -1,8 +1,8 @@
 //! The comparison of semantics without the command: `cargo run --release -p semantics --example compare -- [PORT [PEERS]]`
 //! prints, for each quantity, the medians and how much better matched messages do than queue pairs.
 
-use experiment::statistics::median;
 use machine::{Fault, Result};
+use rounds::statistics::median;
 use semantics::{Carrier, Order, Quantity, Request, Semantics, measure};
 
 fn main() -> Result<()> {

@@ -16,9 +16,9 @@ mod used;
 mod wiring;
 mod work;
 
-use experiment::comparison::Paired;
-use experiment::rounds::Series;
 use machine::CoreId;
+use rounds::blocks::Series;
+use rounds::comparison::Paired;
 use serde::{Deserialize, Serialize};
 
 pub use endpoint::Semantics;

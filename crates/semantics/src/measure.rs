@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use endpoint::Driver;
-use experiment::clocks::Clocks;
-use experiment::rounds::{self, Blocks, Plan};
 use machine::{Fault, Probe, Result};
 use queue_pair::Endpoint;
+use rounds::blocks::{self, Blocks, Plan};
+use rounds::clocks::Clocks;
 
 use super::layer::{Layer, Message};
 use super::pace::Pace;
@@ -237,7 +237,7 @@ pub fn measure(request: &Request, messages: u64, stop: &dyn Fn() -> bool) -> Res
         let each = (most / peers).clamp(1, EACH_MOST);
         for (&order, kind) in request.orders.iter().flat_map(|order| BLOCKS.map(|kind| (order, kind))) {
             let mut beside = Beside { request, worlds: &mut worlds, peers, order, kind, messages, each, stop };
-            let (series, whole) = rounds::conduct(&mut beside, &plan, |_, all| {
+            let (series, whole) = blocks::conduct(&mut beside, &plan, |_, all| {
                 all[1..].iter().any(|other| all[0].over(other, |gave| gave.of(kind)).is_open())
             });
             let measured = request.semantics.iter().zip(series);

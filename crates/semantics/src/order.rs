@@ -1,6 +1,6 @@
 //! In which order the hub deals with its peers.
 
-use experiment::random::Random;
+use rounds::random::Random;
 use serde::{Deserialize, Serialize};
 
 machine::named! {

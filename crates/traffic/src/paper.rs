@@ -3,13 +3,13 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use experiment::bound::{Bound, Verdict};
-use experiment::findings::Interval;
-use experiment::rounds::{self, Blocks, Plan, Series};
-use experiment::statistics::{median, median_interval};
 use linux::lab::Lab;
 use linux::shield::Wanted;
 use machine::{CoreId, Fault, Nanoseconds, Probe, Result, XdpMode, count};
+use rounds::blocks::{self, Blocks, Plan, Series};
+use rounds::bound::{Bound, Verdict};
+use rounds::interval::Interval;
+use rounds::statistics::{median, median_interval};
 use runtime::site::residents::Log;
 
 use crate::body::{Transmit, Waiting};
@@ -183,7 +183,7 @@ impl Paper<'_> {
         block: &dyn Fn(Place) -> Result<Paced>,
     ) -> Result<(String, Vec<Series<Paced>>)> {
         let plan = Plan { groups: vec![bodies.len()], rounds: self.rounds, seed: 3 };
-        let (all, whole) = rounds::conduct(&mut Bodies { paper: self, bodies, block }, &plan, |_, all| {
+        let (all, whole) = blocks::conduct(&mut Bodies { paper: self, bodies, block }, &plan, |_, all| {
             targets.iter().any(|target| target.judge(all).1 == Verdict::CannotTell)
         });
         if !whole {
@@ -307,7 +307,7 @@ fn ended() -> Fault {
 
 #[cfg(test)]
 mod tests {
-    use experiment::rounds::Taken;
+    use rounds::blocks::Taken;
 
     use super::*;
 

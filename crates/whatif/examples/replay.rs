@@ -5,10 +5,10 @@
 
 use std::time::Instant;
 
-use experiment::random::Random;
 use machine::costs::{Interval, Item, Row, Way};
 use machine::{Bytes, Costs, Nanoseconds, Reading, SiteKind};
 use record::functions::named;
+use rounds::random::Random;
 use timeline::Collective;
 use whatif::answer::Program;
 use whatif::graph::{Adding, Builder, Graph, Kind, Reach, Step};

@@ -11,9 +11,9 @@ mod walk;
 
 use std::borrow::Cow;
 
-use experiment::random::Random;
 use machine::costs::Interval;
 use machine::{Costs, Result};
+use rounds::random::Random;
 
 use crate::gradient::{Gradients, gradients};
 use crate::graph::{Graph, Lengths, Message, Reach};
@@ -28,7 +28,7 @@ use crate::work::Work;
 use residuals::{scaled, typical};
 
 pub use against::Against;
-pub use experiment::parallel::in_parallel;
+pub use rounds::parallel::in_parallel;
 pub use slack::Slack;
 pub use walk::walk;
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use record::functions::FunctionId;
 use timeline::Collective;
 
-pub(crate) use builder::called;
+pub use builder::called;
 pub use builder::{Adding, Builder};
 
 /// Place of a call in [`Graph::calls`].

@@ -4,20 +4,18 @@
 //! the costs of a [`model`]; what the model does not explain of a call is its residual, which stays. A [`lever`] changes the
 //! costs; an [`answer`] is the difference of two replays, over all that is not known. [`path`] walks back along what was
 //! waited for, [`gradient`] says what a small change of costs does, [`work`] sums what messages cost by what does it. [`causal`]
-//! delays the program itself and measures what that costs; [`simulate`] runs what nobody recorded; [`claims`] predicts the
-//! papers' figures from those that may feed a fit.
+//! delays the program itself and measures what that costs. [`goal`] reads a program that nobody recorded.
 #![forbid(unsafe_code)]
 
 pub mod answer;
 pub mod candidate;
 pub mod causal;
-pub mod claims;
 pub mod clock;
+pub mod goal;
 pub mod gradient;
 pub mod graph;
 pub mod lever;
 pub mod model;
 pub mod path;
 pub mod replay;
-pub mod simulate;
 pub mod work;

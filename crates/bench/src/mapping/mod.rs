@@ -8,14 +8,14 @@ mod start;
 
 use std::path::PathBuf;
 
-use experiment::clocks::Clocks;
-use experiment::findings::Interval;
-use experiment::rounds::{self, Blocks, Plan, Series};
-use experiment::statistics::median_interval;
 use launch::installation::Installation;
 use linux::lab::{Lab, Options};
 use machine::accounting::CoreCost;
 use machine::{Bytes, CoreId, Fault, Probe, Result};
+use rounds::blocks::{self, Blocks, Plan, Series};
+use rounds::clocks::Clocks;
+use rounds::interval::Interval;
+use rounds::statistics::median_interval;
 use serde::Serialize;
 
 use start::Starts;
@@ -195,7 +195,7 @@ pub fn measure(request: &Request, progress: impl FnMut(&str)) -> Result<Findings
     let lab = Lab::owned(&Options::default())?;
     let mut starts = Measuring { starts: Starts::new(request, &lab)?, progress };
     let plan = Plan { groups: vec![Mapping::ALL.len()], rounds: request.rounds, seed: SEED };
-    let (all, _) = rounds::conduct(&mut starts, &plan, |_, _| true);
+    let (all, _) = blocks::conduct(&mut starts, &plan, |_, _| true);
     if all.iter().all(|series| series.blocks.is_empty() && series.failures.is_empty()) {
         let cause = "a signal ended it before anything was measured";
         return Err(Fault::new("plimsoll bench mapping", cause, "run it again"));

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use experiment::findings::Interval;
-use experiment::statistics::median;
 use machine::text::{Table, folded};
 use machine::{BytesPerSecond, CoreId, count, figure};
+use rounds::interval::Interval;
+use rounds::statistics::median;
 
 use super::{Block, Exchange, Findings, Mapping, Measured, Pattern, SIZES, Task, Times};
 
@@ -115,9 +115,9 @@ fn notes(findings: &Findings) -> String {
 
 #[cfg(test)]
 mod tests {
-    use experiment::rounds::{Series, Taken};
     use machine::accounting::{CoreCost, Softirq};
     use machine::{Bytes, Nanoseconds, Probe, Reading};
+    use rounds::blocks::{Series, Taken};
 
     use super::*;
 

@@ -1,10 +1,10 @@
 //! Ratios of what was measured at about the same time, on cores as near; nothing else is compared.
 
-use experiment::comparison::Paired;
-use experiment::findings::Interval;
-use experiment::nearness::parted;
-use experiment::rounds::Taken;
-use experiment::statistics::{median, median_interval};
+use rounds::blocks::Taken;
+use rounds::comparison::Paired;
+use rounds::interval::Interval;
+use rounds::nearness::parted;
+use rounds::statistics::{median, median_interval};
 
 use machine::Probe;
 
@@ -69,11 +69,11 @@ pub fn ratios_by_place(of: &Measured, peer: &Measured, task: &Task) -> Option<[O
 
 #[cfg(test)]
 pub(super) mod tests {
-    use experiment::point::Receiver;
-    use experiment::rounds::Series;
     use launch::carriers::named;
     use launch::report::Reports;
     use machine::{Bytes, CoreId, Nanoseconds, Site};
+    use rounds::blocks::Series;
+    use rounds::point::Receiver;
 
     use super::super::block::{Block, Outcome};
     use super::super::contender::{Contender, Hosts, Seats};

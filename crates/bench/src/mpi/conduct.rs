@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use experiment::bound::Verdict;
-use experiment::clocks::Clocks;
-use experiment::rounds::{self, Blocks, Series, Taken};
 use machine::{Fault, Probe, Result, count};
+use rounds::blocks::{self, Blocks, Series, Taken};
+use rounds::bound::Verdict;
+use rounds::clocks::Clocks;
 use serde::Serialize;
 
 use super::block::{Bench, Block};
@@ -96,9 +96,9 @@ pub fn conduct(bench: &mut Bench, plan: &Plan) -> (Vec<Measured>, Result<()>) {
     // Places in turn: steering the lab's receive processing again and again would be part of the measurement.
     let groups: Vec<usize> = plan.places.iter().map(|(_, contenders)| contenders.len()).collect();
     let starts = of_places().map(|(seats, one)| (seats, one, plan.tasks_of(seats, one).collect())).collect();
-    let whole = rounds::Plan { groups: groups.clone(), rounds: plan.rounds, seed: SEED };
+    let whole = blocks::Plan { groups: groups.clone(), rounds: plan.rounds, seed: SEED };
     let mut runner = Starts { bench, starts, accounted: false };
-    let (series, mut ended) = rounds::conduct(&mut runner, &whole, is_open);
+    let (series, mut ended) = blocks::conduct(&mut runner, &whole, is_open);
     let mut all = named(of_places(), series);
     if ended && plan.accounted_rounds > 0 {
         // What gave no block without timed calls gives none with them.
@@ -117,8 +117,8 @@ pub fn conduct(bench: &mut Bench, plan: &Plan) -> (Vec<Measured>, Result<()>) {
             of.iter().filter(|nth| here.contains(nth)).count()
         });
         let groups = groups.collect();
-        let timed = rounds::Plan { groups, rounds: plan.accounted_rounds, seed: SEED + 1 };
-        let (series, rest) = rounds::conduct(&mut runner, &timed, |_, _| true);
+        let timed = blocks::Plan { groups, rounds: plan.accounted_rounds, seed: SEED + 1 };
+        let (series, rest) = blocks::conduct(&mut runner, &timed, |_, _| true);
         ended = rest;
         for (nth, series) in series.into_iter().enumerate() {
             let of = &mut all[of[nth]];

@@ -184,8 +184,8 @@ pub fn usual(
 
 #[cfg(test)]
 mod tests {
-    use experiment::point::Receiver;
     use machine::Bytes;
+    use rounds::point::Receiver;
 
     use super::*;
 

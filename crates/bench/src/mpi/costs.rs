@@ -3,8 +3,8 @@
 use machine::costs::{ENGINE, Interval, Item, Row, Way};
 use machine::{Bytes, Nanoseconds, Reading, Site, SiteKind};
 
-use experiment::point::Receiver;
-use experiment::statistics::predictive_interval;
+use rounds::point::Receiver;
+use rounds::statistics::predictive_interval;
 
 use super::block::Outcome;
 use super::contender::{Contender, Hosts, Seats};

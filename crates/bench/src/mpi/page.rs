@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use experiment::clocks;
-use experiment::findings::Interval;
-use experiment::nearness;
-use experiment::rounds::Taken;
-use experiment::statistics::median;
 use machine::text::Table;
 use machine::{CoreId, Probe, Reading, count};
+use rounds::blocks::Taken;
+use rounds::clocks;
+use rounds::interval::Interval;
+use rounds::nearness;
+use rounds::statistics::median;
 
 use super::block::{Block, Outcome};
 use super::comparison::{best, difference, ratio, value};

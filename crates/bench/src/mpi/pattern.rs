@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use experiment::point::Receiver;
 use machine::{Bytes, BytesPerSecond, figure};
+use rounds::point::Receiver;
 use serde::{Deserialize, Serialize};
 
 use super::result::Figures;

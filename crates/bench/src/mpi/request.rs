@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use experiment::point::Receiver;
 use launch::carriers::{self, Carrier, Reach};
 use launch::installation::{Choice, Installation};
 use machine::choice::for_polling_here;
 use machine::topology::Topology;
 use machine::{Bytes, CoreId, CpuSet, Fault, Result, count};
+use rounds::point::Receiver;
 use serde::Serialize;
 
 use super::block::Bench;

@@ -1,7 +1,7 @@
 //! Where a rank's CPU goes: application, MPI, protocol. Each value says how it was got.
 
-use experiment::statistics::median;
 use machine::Reading;
+use rounds::statistics::median;
 use serde::Serialize;
 
 use super::block::{Block, Outcome};

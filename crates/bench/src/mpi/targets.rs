@@ -1,9 +1,9 @@
 //! Targets of Open MPI over the engine, as ratios to the best peer in the same run.
 
-use experiment::bound::{Bound, Verdict};
-use experiment::findings::Interval;
-use experiment::point::Receiver;
 use machine::Bytes;
+use rounds::bound::{Bound, Verdict};
+use rounds::interval::Interval;
+use rounds::point::Receiver;
 use serde::Serialize;
 
 use super::comparison::{best, ratio, ratios_by_place};

@@ -4,14 +4,14 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
-use experiment::bound::{Bound, Verdict};
-use experiment::findings::Interval;
-use experiment::rounds::{self, Blocks, Plan, Series, difference};
-use experiment::statistics::{median, median_interval};
 use launch::installation::Installation;
 use launch::job::{Job, Place};
 use launch::running::{Running, Scratch, Streams, exit_code};
 use machine::{Fault, Probe, Result};
+use rounds::blocks::{self, Blocks, Plan, Series, difference};
+use rounds::bound::{Bound, Verdict};
+use rounds::interval::Interval;
+use rounds::statistics::{median, median_interval};
 
 use super::{Call, Mode, Profiled, Request, TABLES_NANOSECONDS, TIMELINE_NANOSECONDS};
 use crate::mpi::program::Program;
@@ -42,7 +42,7 @@ pub fn measure(
     let program = Program::compile(installation, "calls", include_str!("calls.c"), &std::env::temp_dir())?;
     let mut starts = Starts { request, installation, program: &program, library, progress };
     let plan = Plan { groups: vec![Mode::ALL.len()], rounds: request.rounds, seed: SEED };
-    let (all, _) = rounds::conduct(&mut starts, &plan, |_, all| {
+    let (all, _) = blocks::conduct(&mut starts, &plan, |_, all| {
         let [_, tables, timeline] = all else { return false };
         let open = |of, most| Bound::AtMost(most).judge(adds(of)) == Verdict::CannotTell;
         open(tables, TABLES_NANOSECONDS) || open(timeline, TIMELINE_NANOSECONDS)

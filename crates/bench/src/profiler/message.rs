@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use experiment::bound::{Bound, Verdict};
-use experiment::clocks::Clocks;
-use experiment::findings::Interval;
-use experiment::point::{self, Pattern, PointSpec, Receiver, Stack};
-use experiment::rounds::{self, Blocks, Plan, Series};
-use experiment::statistics::median_interval;
 use machine::{Bytes, Fault, Probe, Result, Site};
+use rounds::blocks::{self, Blocks, Plan, Series};
+use rounds::bound::{Bound, Verdict};
+use rounds::clocks::Clocks;
+use rounds::interval::Interval;
+use rounds::point::{self, Pattern, PointSpec, Receiver, Stack};
+use rounds::statistics::median_interval;
 
 use super::{MESSAGE_RATIO, Message, Mode, Profiled, Request};
 use crate::reference::netpipe;
@@ -33,7 +33,7 @@ pub fn measure(request: &Request, library: &Path, progress: &mut impl FnMut(&str
     };
     let plan = Plan { groups: vec![Mode::ALL.len()], rounds: request.rounds, seed: SEED };
     let mut starts = Starts { request, spec, library, progress };
-    let (all, _) = rounds::conduct(&mut starts, &plan, |_, all| {
+    let (all, _) = blocks::conduct(&mut starts, &plan, |_, all| {
         let [bare, tables, _] = all else { return false };
         Bound::AtMost(MESSAGE_RATIO).judge(ratio(tables, bare)) == Verdict::CannotTell
     });

@@ -7,13 +7,13 @@ mod page;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use experiment::findings::Interval;
 use launch::carrier::Variables;
 use launch::installation::Installation;
 use launch::preload;
 use machine::{CoreId, Fault, Probe, Result};
 use record::folder;
 use record::rank::Rank;
+use rounds::interval::Interval;
 use serde::Serialize;
 
 pub use page::page;

@@ -1,10 +1,10 @@
 //! The findings as text.
 
-use experiment::bound::Bound;
-use experiment::findings::Interval;
-use experiment::statistics::median;
 use machine::text::Table;
 use machine::{count, figure};
+use rounds::bound::Bound;
+use rounds::interval::Interval;
+use rounds::statistics::median;
 
 use super::{Findings, MESSAGE_RATIO, Message, TABLES_NANOSECONDS, TIMELINE_NANOSECONDS};
 

@@ -7,13 +7,13 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
-use experiment::point::{Metric, Path, Pattern, PointSpec, Receiver};
 use launch::carrier::Variables;
 use launch::carriers::{Reach, named};
 use launch::installation::{Family, Installation};
 use launch::job::{Job, Place};
 use launch::running::{Running, Scratch, Streams};
 use machine::{Fault, Result};
+use rounds::point::{Metric, Path, Pattern, PointSpec, Receiver};
 
 /// For one run of all trials of one size; starting the processes takes about a second of it.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -192,8 +192,8 @@ fn refused(spec: &PointSpec, cause: &str, next: &str) -> Fault {
 
 #[cfg(test)]
 mod tests {
-    use experiment::point::Stack;
     use machine::{Bytes, CoreId, Site};
+    use rounds::point::Stack;
 
     use super::*;
 

@@ -4,8 +4,8 @@
 
 use std::time::Instant;
 
-use experiment::point::Pattern;
 use machine::{Bytes, Result};
+use rounds::point::Pattern;
 
 use crate::buffer::{Pool, Reuse};
 use crate::endpoint::{Endpoint, Job, Outcome, Role, Watch};

@@ -7,10 +7,10 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use endpoint::{Dilated, Direction, Endpoint, Network, NetworkPath, Source, Status, TagSelector, shm_links};
-use experiment::point::Stack as StackName;
 use linux::rendezvous::{self, Meeting};
 use machine::{Dilation, Fault, PeerIndex, Port, Result, Site};
 use ports::shm::{Role, ShmPort};
+use rounds::point::Stack as StackName;
 
 use super::tcp::token;
 use super::{Completion, MEETING_TIME, Offer, Stack};

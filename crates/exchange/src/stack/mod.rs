@@ -5,9 +5,9 @@ use std::time::Duration;
 
 pub use endpoint::Dilated;
 use endpoint::NetworkPath;
-use experiment::point::Stack as StackName;
 use machine::{CoreId, Dilation, Fault, Result, Site};
 use ports::shm::ShmPort;
+use rounds::point::Stack as StackName;
 use serde::{Deserialize, Serialize};
 
 use crate::buffer::Buffer;

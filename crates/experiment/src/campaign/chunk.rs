@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use machine::{Hertz, Nanoseconds};
 
-use crate::random::Random;
+use rounds::random::Random;
 
 /// What a job must be given for a point.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -9,9 +9,9 @@ use super::definition::Campaign;
 use super::simulated::{self, Simulator};
 use super::stop::settled;
 use super::store::{Done, Kept, Known, Outcome, Store};
-use crate::order::turns;
-use crate::sitting::{self, Sitting, sit};
-use crate::statistics::median;
+use rounds::order::turns;
+use rounds::sitting::{self, Sitting, sit};
+use rounds::statistics::median;
 
 /// A run takes so many times as long as usual before it is ended.
 const PATIENCE: u64 = 10;

@@ -9,8 +9,8 @@ use sha2::{Digest, Sha256};
 use super::file::template::Template;
 use super::results::Figure;
 use crate::axes::{Axes, Value};
-use crate::random::Random;
 use crate::trial::merit::Merit;
+use rounds::random::Random;
 
 /// The axis that names the program of a point.
 pub const PROGRAM: &str = "program";

@@ -5,7 +5,7 @@ use machine::Nanoseconds;
 use super::conduct::{is_simulated, left_out};
 use super::definition::{Campaign, Shard};
 use super::store::Known;
-use crate::order::turns;
+use rounds::order::turns;
 
 /// What is known of a study before it is run.
 #[derive(Debug, Clone, PartialEq)]

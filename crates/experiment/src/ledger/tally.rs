@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use machine::costs::Interval;
 
 use super::{Kind, Ledger, Outcome, Prediction};
-use crate::statistics::median;
+use rounds::statistics::median;
 
 /// A prediction with its outcome.
 #[derive(Debug, Clone, Copy)]

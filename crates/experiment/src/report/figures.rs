@@ -7,9 +7,10 @@ use machine::{Bytes, CoreId};
 
 use super::look::Looks;
 use super::wording;
-use crate::findings::{Findings, Interval, PointFindings, Question};
+use crate::findings::{Findings, PointFindings, Question};
 use crate::nearness;
-use crate::point::{Contender, Metric, Pattern, Receiver};
+use rounds::interval::Interval;
+use rounds::point::{Contender, Metric, Pattern, Receiver};
 
 /// The points of one contender along the sizes.
 pub struct Line<'a> {

@@ -13,11 +13,11 @@ use super::look::Looks;
 use super::ruler::{Ruler, Segment, Track, untold_swatch};
 use super::strip::strip;
 use super::{softirqs, sweep, wording};
-use crate::contrast::looks;
 use crate::decision::command;
 use crate::findings::{Choice, Decision, Fact, Findings, Line, PointFindings, Question, SizeRange};
-use crate::point::{Pattern, PointKey};
 use crate::wording::{decision, largest_losses};
+use rounds::contrast::looks;
+use rounds::point::{Pattern, PointKey};
 
 /// Renders the page.
 pub fn render(findings: &Findings) -> String {

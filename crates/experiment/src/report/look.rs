@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use chart::{Look, Shape};
 
 use crate::findings::Findings;
-use crate::point::{Contender, Stack};
+use rounds::point::{Contender, Stack};
 
 /// One look for each contender, the same on every chart of a report.
 pub struct Looks(BTreeMap<Contender, Look>);

@@ -9,7 +9,7 @@ use machine::{CoreId, Reading};
 use super::figures::{Line, lines};
 use super::look::Looks;
 use crate::findings::{Findings, PointFindings, Question};
-use crate::point::Pattern;
+use rounds::point::Pattern;
 
 /// At most so many cores on a chart; the busiest are kept and the rest are named.
 const CORES: usize = 8;

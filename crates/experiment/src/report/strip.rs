@@ -2,7 +2,7 @@
 
 use chart::{Frame, Placed, Scale, Svg};
 
-use crate::findings::Interval;
+use rounds::interval::Interval;
 
 /// On the point's own extent: it shows spread and outliers, not size. `None` where there is no finite sample.
 pub fn strip(id: &str, description: &str, samples: &[f64], interval: &Interval) -> Option<String> {

@@ -9,9 +9,9 @@ use machine::{Bytes, CoreId, Reading};
 use super::figures::sentence;
 use super::look::Looks;
 use super::wording;
-use crate::cost::interrupts_per_message;
 use crate::findings::{Findings, PointFindings, SweepRow};
-use crate::point::{Contender, Metric, Pattern, Receiver};
+use rounds::cost::interrupts_per_message;
+use rounds::point::{Contender, Metric, Pattern, Receiver};
 
 /// Rows that differ only in the process's core and in what the receiver does.
 type Family = (Pattern, Bytes, CoreId, Option<Contender>);

@@ -5,8 +5,9 @@ use std::borrow::Cow;
 use chart::number::{digits, nanoseconds, scaled};
 use machine::{Bytes, count};
 
-use crate::findings::{Choice, Interval, PointFindings, SizeRange, Verdict};
-use crate::point::{Metric, Path, Pattern, PointSpec, Receiver};
+use crate::findings::{Choice, PointFindings, SizeRange, Verdict};
+use rounds::interval::Interval;
+use rounds::point::{Metric, Path, Pattern, PointSpec, Receiver};
 
 /// The value with the unit of its metric.
 pub fn value(metric: Metric, value: f64) -> String {

@@ -11,11 +11,11 @@ use super::design::{Arm, Design, letter};
 use super::judgement::{Judgement, judge};
 use super::store::{Store, Trial};
 use super::{Run, Runs};
-use crate::clocks::Clocks;
-use crate::contrast::{FIRST_LOOK, looks};
-use crate::order::{self, turns};
-use crate::sitting::{self, Sitting, sit};
-use crate::statistics::median;
+use rounds::clocks::Clocks;
+use rounds::contrast::{FIRST_LOOK, looks};
+use rounds::order::{self, turns};
+use rounds::sitting::{self, Sitting, sit};
+use rounds::statistics::median;
 
 /// A run takes so many times as long as usual before it is ended.
 const PATIENCE: u64 = 10;

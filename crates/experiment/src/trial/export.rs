@@ -11,8 +11,8 @@ use super::spread::Spread;
 use super::store::Trial;
 use super::words::{self, Figures};
 use super::{Run, Runs};
-use crate::clocks::Clocks;
-use crate::contrast::{Estimate, Says};
+use rounds::clocks::Clocks;
+use rounds::contrast::{Estimate, Says};
 
 /// How a trial is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,10 +3,10 @@
 use super::design::Design;
 use super::spread::Spread;
 use super::{Run, Runs};
-use crate::clocks::at_one_clock;
-use crate::contrast::{ERROR, Estimate, FIRST_LOOK, Says};
-use crate::nearness::at_one_place;
-use crate::statistics::median;
+use rounds::clocks::at_one_clock;
+use rounds::contrast::{ERROR, Estimate, FIRST_LOOK, Says};
+use rounds::nearness::at_one_place;
+use rounds::statistics::median;
 
 /// Runs of one round that began further apart than so many of their lengths were cut apart: drift does not cancel.
 const APART: f64 = 3.0;

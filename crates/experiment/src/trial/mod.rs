@@ -1,7 +1,7 @@
 //! Trials: whole runs of commands, interleaved, until it can be told which does better.
 //!
 //! A trial has arms, the first of which is what is used today. Each round runs every arm once, so that what changes on the
-//! machine meets all alike; [`crate::contrast`] decides.
+//! machine meets all alike; [`rounds::contrast`] decides.
 
 pub mod aside;
 pub mod check;
@@ -20,7 +20,7 @@ mod words;
 use machine::{Nanoseconds, Probe};
 use serde::{Deserialize, Serialize};
 
-use crate::clocks::Clocks;
+use rounds::clocks::Clocks;
 
 /// One run of an arm that came to its end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

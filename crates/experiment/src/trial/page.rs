@@ -15,7 +15,7 @@ use super::judgement::{Judgement, differences};
 use super::store::Trial;
 use super::words::{self, Figures};
 use super::{Run, Runs};
-use crate::contrast::{ERROR, Estimate, FIRST_LOOK, looks};
+use rounds::contrast::{ERROR, Estimate, FIRST_LOOK, looks};
 
 #[derive(Template)]
 #[template(path = "trial.html")]
@@ -142,7 +142,7 @@ fn conditions(design: &Design) -> Vec<(&'static str, String)> {
 fn cpu(runs: &Runs, arm: usize) -> String {
     let middle = |of: fn(&Run) -> Option<Nanoseconds>| {
         let values: Vec<f64> = runs.measured(arm).filter_map(|run| Some(of(run)?.0 as f64 / 1e9)).collect();
-        crate::statistics::median(&values).map(seconds)
+        rounds::statistics::median(&values).map(seconds)
     };
     match (middle(|run| run.cpu), middle(|run| run.system)) {
         (Some(all), Some(system)) => format!("{all}, {system} of it in the kernel"),

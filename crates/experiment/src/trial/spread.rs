@@ -1,6 +1,6 @@
 //! How the figures of an arm are spread.
 
-use crate::statistics::median;
+use rounds::statistics::median;
 
 /// Of the runs that count.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -9,8 +9,8 @@ use super::conduct::End;
 use super::design::{Design, letter};
 use super::judgement::{Best, Judgement, Standing, moved, rounds_needed};
 use super::spread::Spread;
-use crate::clocks::changes;
-use crate::contrast::{Estimate, FIRST_LOOK, Says};
+use rounds::clocks::changes;
+use rounds::contrast::{Estimate, FIRST_LOOK, Says};
 
 /// `5.3 % faster`, `2.1x slower`, `0.4 % more`: how a difference in logarithms, above 0 for better, is said.
 pub fn difference(design: &Design, better: f64) -> String {

@@ -4,13 +4,13 @@
 use experiment::conduct::{Observer, Progress, conduct};
 use experiment::design::{Design, Grounds, Group, MINIMUM_ROUNDS};
 use experiment::findings::Question;
-use experiment::point::{Path, Pattern, PointSpec, Receiver, Stack};
-use experiment::random::Random;
-use experiment::sample::{Runner, Sample};
-use experiment::sitting::End;
 use experiment::store::{Beginning, Contents, Store, Study};
 use machine::accounting::{Accounting, CoreCost, Softirq, ThreadCost};
 use machine::{Bytes, CoreId, Fault, Nanoseconds, Probe, Reading, Result, Site};
+use rounds::point::{Path, Pattern, PointSpec, Receiver, Stack};
+use rounds::random::Random;
+use rounds::sample::{Runner, Sample};
+use rounds::sitting::End;
 
 /// Value and CPU nanoseconds per message of a point, before noise.
 pub type Truth = fn(&PointSpec) -> Result<(f64, f64)>;

@@ -159,7 +159,13 @@ impl<'a> Recorded<'a> {
             job.notes.push(format!("ranks found no room for their tables. Next: {}", outcome::FREE));
         } else if outcome.ranks == 0 && past.is_empty() {
             let files = [self.library.as_path(), self.place.path()];
-            job.notes.extend(refusal::of_silence(&self.request.words, &self.line, files, exit_code(status)));
+            job.notes.extend(refusal::of_silence(
+                &self.request.words,
+                &self.line,
+                files,
+                std::env::var_os(preload::PRELOAD),
+                exit_code(status),
+            ));
         }
         job.notes.extend(past);
         let unwritten = job.write(self.place.path()).err().or(unwritten);

@@ -76,9 +76,15 @@ pub fn of_place(line: &Line, words: &[OsString], environment: impl Fn(&str) -> O
     ))
 }
 
-/// Why no rank left anything, as far as the command and the environment tell: sentences, the most likely first. Ranks
-/// needed `files`.
-pub fn of_silence(words: &[OsString], line: &Line, files: [&Path; 2], code: u8) -> Vec<String> {
+/// Why no rank left anything, as far as the command and what is preloaded `already` tell: sentences, the most likely first.
+/// Ranks needed `files`.
+pub fn of_silence(
+    words: &[OsString],
+    line: &Line,
+    files: [&Path; 2],
+    already: Option<OsString>,
+    code: u8,
+) -> Vec<String> {
     let mut causes = Vec::new();
     for program in &line.programs {
         let name = program.path.file_name().unwrap_or_default();
@@ -100,7 +106,7 @@ pub fn of_silence(words: &[OsString], line: &Line, files: [&Path; 2], code: u8) 
         }
     }
     causes.extend(dropped_environment(words, line));
-    if let Some(theirs) = std::env::var_os(PRELOAD).filter(|theirs| !theirs.is_empty()) {
+    if let Some(theirs) = already.filter(|theirs| !theirs.is_empty()) {
         causes.push(format!(
             "{PRELOAD} has {} already: another tool there may take the MPI calls first. Next: leave it out",
             theirs.display()
@@ -209,7 +215,7 @@ mod tests {
         let mut line = line(None);
         let path = std::path::PathBuf::from("/usr/bin/apptainer");
         line.programs.push(super::super::line::Program { path, at: 3, certain: true });
-        let causes = of_silence(&words("mpirun -n 2 apptainer exec a.sif ./a"), &line, FILES.map(Path::new), 0);
+        let causes = of_silence(&words("mpirun -n 2 apptainer exec a.sif ./a"), &line, FILES.map(Path::new), None, 0);
         let [cause] = &causes[..] else { panic!("{causes:?}") };
         assert!(FILES.iter().all(|file| cause.contains(file)) && cause.contains("Next: bind both"), "{cause}");
     }
@@ -245,9 +251,11 @@ mod tests {
             ("./a", None, 3, "ended with 3"),
             ("./a", None, 0, "directly before the launcher"),
         ] {
-            let causes = of_silence(&words(text), &line(launcher), FILES.map(Path::new), code);
+            let causes = of_silence(&words(text), &line(launcher), FILES.map(Path::new), None, code);
             assert!(causes[0].contains(wanted) && causes[0].contains("Next: "), "{text}: {causes:?}");
         }
+        let causes = of_silence(&words("./a"), &line(None), FILES.map(Path::new), Some("/opt/lib/other.so".into()), 0);
+        assert!(causes[0].contains("has /opt/lib/other.so already"), "{causes:?}");
         let shell = program::find("sh".as_ref()).unwrap();
         assert!(interprets(&shell) && interprets(Path::new("/usr/bin/python3.11")) && !interprets(Path::new("ship")));
     }

@@ -4,8 +4,8 @@ use std::env;
 
 use experiment::axes::{Axes, Value};
 use experiment::campaign::cause::Failure;
-use experiment::clocks::as_fast;
 use machine::Hertz;
+use rounds::clocks::as_fast;
 
 use crate::campaign::{Instruments, Readings};
 

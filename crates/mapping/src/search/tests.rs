@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use machine::CoreId;
 use proptest::prelude::*;
-use simulation::Simulation;
+use simulate::file::Simulation;
 
 use super::*;
 use crate::problem::{Load, Spot, Talk};
@@ -126,7 +126,7 @@ fn talkative_partners_come_near_where_capability_allows() {
 #[test]
 #[ignore = "make check"]
 fn the_papers_mappings_are_found_on_their_simulated_testbeds() {
-    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../simulation/testbeds"));
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../simulate/testbeds"));
     for (from, to) in [
         ("gromacs-a", "gromacs-a-swapped"),
         ("gromacs-b", "gromacs-b-swapped"),

@@ -5,9 +5,9 @@ use std::collections::HashSet;
 
 use attach::control::Report;
 use experiment::ledger::{Kind, Ledger, Outcome, Prediction, Subject};
-use experiment::statistics::predictive_interval;
 use machine::costs::Interval;
 use machine::{Nanoseconds, Result, Site};
+use rounds::statistics::predictive_interval;
 use runtime::expectation::Expectation;
 use runtime::measured::{Build, RATE, Told, rate_on, time_at, work_at};
 use runtime::site::Evidence;

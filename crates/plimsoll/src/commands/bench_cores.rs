@@ -3,11 +3,11 @@
 use std::process::ExitCode;
 
 use bench::runner::Bench;
-use experiment::point::{Path, Receiver};
 use experiment::sweep::sender;
 use machine::choice::Choice;
 use machine::topology::Topology;
 use machine::{CoreId, Result};
+use rounds::point::{Path, Receiver};
 
 use super::bench::Measuring;
 use super::bench_sweep::{Between, Messages, measure, show};

@@ -4,16 +4,16 @@ use std::process::ExitCode;
 
 use bench::runner::Bench;
 use bench::session::Stretched;
-use experiment::clocks;
-use experiment::comparison::Paired;
-use experiment::findings::Interval;
-use experiment::point::{Path, Pattern, PointSpec, Receiver, Stack, StackAt};
-use experiment::rounds::{self, Blocks, Plan, Series, difference};
-use experiment::sample::{Runner, Sample};
-use experiment::statistics::median;
 use machine::choice::for_polling_here;
 use machine::text::Table;
 use machine::{Bytes, CoreId, Dilation, Fault, Probe, Result, Site, figure};
+use rounds::blocks::{self, Blocks, Plan, Series, difference};
+use rounds::clocks;
+use rounds::comparison::Paired;
+use rounds::interval::Interval;
+use rounds::point::{Path, Pattern, PointSpec, Receiver, Stack, StackAt};
+use rounds::sample::{Runner, Sample};
+use rounds::statistics::median;
 use serde::Serialize;
 
 use super::bench::{Measuring, TwoCores};
@@ -193,7 +193,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let plan = Plan { groups: vec![dilations.len(); groups.len()], rounds: measuring.rounds, seed: SEED };
     let mut bench = Bench::new(machine::here::program()?);
     let mut starts = Starts { bench: &mut bench, specs, order: 0, fault: None };
-    let (all, _) = rounds::conduct(&mut starts, &plan, |_, _| true);
+    let (all, _) = blocks::conduct(&mut starts, &plan, |_, _| true);
     let fault = starts.fault.take();
     bench.close();
     let mut all = all.into_iter();
@@ -297,7 +297,7 @@ fn fits(group: &Group) -> Vec<(f64, f64)> {
     let of_round = |round: u32| -> Option<(f64, f64)> {
         let blocks: Vec<_> = group.series.iter().map(|of| beside(of, round)).collect::<Option<_>>()?;
         let samples = || blocks.iter().map(|taken| &taken.block.sample);
-        let near = experiment::nearness::at_one_place(samples().filter_map(|sample| sample.probe));
+        let near = rounds::nearness::at_one_place(samples().filter_map(|sample| sample.probe));
         if !near || !clocks::at_one_clock(samples().map(|sample| &sample.clocks)) {
             return None;
         }
@@ -320,7 +320,7 @@ fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
 
 #[cfg(test)]
 mod tests {
-    use experiment::random::Random;
+    use rounds::random::Random;
 
     use super::*;
 

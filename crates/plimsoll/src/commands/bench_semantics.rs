@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
+use claims::{Calibration, Sweep, open};
 use machine::{Fault, Result, count};
 use semantics::{Carrier, Order, Request, Semantics, measure};
-use whatif::claims::{Calibration, Sweep, open};
 
 use super::bench::{Measuring, TwoCores};
 use crate::semantics_page;

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use bench::runner::Bench;
-use experiment::comparison::Paired;
-use experiment::point::{Path, Pattern, PointSpec, Receiver, StackAt};
-use experiment::rounds::{self, Blocks, Plan, Series};
-use experiment::sample::{Runner, Sample};
 use machine::choice::for_polling_here;
 use machine::{Bytes, CoreId, Fault, Probe, Result, Site, count};
+use rounds::blocks::{self, Blocks, Plan, Series};
+use rounds::comparison::Paired;
+use rounds::point::{Path, Pattern, PointSpec, Receiver, StackAt};
+use rounds::sample::{Runner, Sample};
 
 use super::bench::{Measuring, TwoCores};
 use super::path::{self, Ends, second_host};
@@ -249,7 +249,7 @@ pub fn measure(bench: &mut Bench, measured: &mut [Measured], compared: usize, ro
     let specs: Vec<PointSpec> = measured.iter().map(|point| point.spec.clone()).collect();
     let mut points = Points { bench, specs, order: (0, 0), done: 0, fault: None };
     let metric = measured.first().map(|point| point.spec.pattern.metric());
-    let (all, whole) = rounds::conduct(&mut points, &plan, |_, all| {
+    let (all, whole) = blocks::conduct(&mut points, &plan, |_, all| {
         let samples: Vec<Vec<Sample>> = all.iter().map(samples).collect();
         let is_open = |metric| samples[1..].iter().any(|of| Paired::performance(of, &samples[0], metric).is_open());
         compared == 1 || metric.is_some_and(is_open)

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use bench::mpi::costs;
 use bench::mpi::request::{self, Paths, Request};
-use experiment::statistics::predictive_interval;
 use launch::companion::Companion;
 use launch::installation::Choice;
 use linux::output;
 use machine::costs::store;
 use machine::costs::{Interval, Item, Row, how};
 use machine::{CoreId, Fault, Nanoseconds, Probe, Reading, Result, count};
+use rounds::statistics::predictive_interval;
 
 use super::outputs::{self, Json};
 use crate::progress::Working;

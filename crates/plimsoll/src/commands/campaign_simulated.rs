@@ -9,9 +9,9 @@ use experiment::campaign::definition::{Campaign, Reading, Work};
 use experiment::campaign::simulated::Simulator;
 use launch::campaign::word;
 use machine::{Fault, Result};
-use simulation::Simulation;
-use simulation::replaced::Original;
-use whatif::simulate::cluster::power::Joules;
+use simulate::cluster::power::Joules;
+use simulate::file::Simulation;
+use simulate::file::replaced::Original;
 
 /// Reads each file once.
 pub struct Testbeds {

@@ -1,9 +1,9 @@
 use std::process::ExitCode;
 
+use claims::programs::figures::figures;
+use claims::{Calibration, Sweep, judge, open, power, predict, stream};
 use linux::output;
 use machine::Result;
-use whatif::claims::programs::figures::figures;
-use whatif::claims::{Calibration, Sweep, judge, open, power, predict, stream};
 
 use super::outputs::{self, Json};
 use crate::{claims_page, mappings_page};

@@ -18,7 +18,7 @@ use mapping::search::{Found, search};
 use mapping::simulated::Simulated;
 use mapping::steering::steerings;
 use profile::printable::printable;
-use simulation::Simulation;
+use simulate::file::Simulation;
 use whatif::answer::Program;
 use whatif::lever::Lever;
 use whatif::replay::Buffer;

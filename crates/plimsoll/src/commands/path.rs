@@ -5,9 +5,9 @@ use std::str::FromStr;
 
 use bench::key::Key;
 use bench::second_host::SecondHost;
-use experiment::point::Path;
 use launch::allocation::{self, Allocation};
 use machine::{Fault, Result};
+use rounds::point::Path;
 
 /// What `--path` names.
 #[derive(Debug, Clone, PartialEq, Eq)]

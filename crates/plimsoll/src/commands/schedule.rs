@@ -7,10 +7,11 @@ use chart::number::nanoseconds;
 use machine::costs::store;
 use machine::{Costs, Fault, Result, Site, count};
 use serde_json::json;
+use simulate::engines::{self, Outcome, Placement, Settings};
+use simulate::loggops::{Finished, Parameters};
+use simulate::running::Running;
+use whatif::goal;
 use whatif::lever::Lever;
-use whatif::simulate::engines::{Outcome, Placement, Settings, simulate};
-use whatif::simulate::loggops::{Finished, Parameters};
-use whatif::simulate::{self, goal};
 
 use super::levers::{Changes, Recording};
 use super::outputs::Json;
@@ -159,7 +160,7 @@ fn over_engines(
     let run = |costs: &Costs, place: f64| {
         let mut settings = Settings::of(costs, placement, per_host, &arguments.network, place);
         settings.between.loss = arguments.loss;
-        simulate(&mut goal::Running::of(schedule), &settings)
+        engines::simulate(&mut Running::of(schedule), &settings)
     };
     let outcomes = PLACES.iter().map(|place| run(&known.costs, *place)).collect::<Result<Vec<Outcome>>>()?;
     let totals: Vec<f64> = outcomes.iter().map(|outcome| outcome.total() as f64 / 1e3).collect();

@@ -8,10 +8,10 @@ use chart::number::{digits, nanoseconds};
 use machine::costs::how;
 use machine::{Result, count};
 use serde_json::{Value, json};
-use simulation::{Outcome, Simulation};
-use whatif::simulate::cluster::power::Joules;
-use whatif::simulate::cluster::profile::Place;
-use whatif::simulate::cluster::{Busy, Cluster, Finished, Split};
+use simulate::cluster::power::Joules;
+use simulate::cluster::profile::Place;
+use simulate::cluster::{Busy, Cluster, Finished, Split};
+use simulate::file::{Outcome, Simulation};
 
 use super::outputs::Json;
 use super::schedule::{counted, counters};
@@ -48,7 +48,7 @@ pub fn testbed(file: &Path) -> Result<PathBuf> {
 
 /// The papers' testbeds.
 const TESTBEDS: Shipped = Shipped {
-    folders: ["share/plimsoll/testbeds", "crates/simulation/testbeds"],
+    folders: ["share/plimsoll/testbeds", "crates/simulate/testbeds"],
     noun: "testbed",
     page: "docs/whatif.md",
 };
@@ -152,8 +152,8 @@ fn all(program: &str, cluster: &Cluster, outcome: &Outcome) -> Value {
         json!({ "rank": rank, "host": host.name, "core": host.cores[seat.core].id.0, "end_ps": finished.ranks[rank],
             "computing_ps": split.computing, "sending_ps": split.sending, "waiting_ps": split.waiting })
     };
-    let host = |(at, host): (usize, &whatif::simulate::cluster::Host)| {
-        let core = |(core, busy): (&whatif::simulate::cluster::Core, &Busy)| {
+    let host = |(at, host): (usize, &simulate::cluster::Host)| {
+        let core = |(core, busy): (&simulate::cluster::Core, &Busy)| {
             json!({ "core": core.id.0, "clock_of_full": 1.0 / core.dilation, "computing_ps": busy.computing,
                 "messages_ps": busy.messages, "protocol_ps": busy.protocol,
                 "idle_ps": finished.total().saturating_sub(busy.total()) })
@@ -166,7 +166,7 @@ fn all(program: &str, cluster: &Cluster, outcome: &Outcome) -> Value {
         let cores: Vec<Value> = host.cores.iter().zip(&finished.cores[at]).map(core).collect();
         json!({ "host": host.name, "cores": cores, "device_ps": finished.devices[at], "energy": energy })
     };
-    let constant = |of: &whatif::simulate::cluster::profile::Constant| json!({ "name": of.name, "value": of.value, "unit": of.unit, "source": of.source });
+    let constant = |of: &simulate::cluster::profile::Constant| json!({ "name": of.name, "value": of.value, "unit": of.unit, "source": of.source });
     json!({
         "program": program,
         "profile": cluster.profile.name,

@@ -8,16 +8,13 @@
 //! - Time blocked is outside as often as looks found the thread blocked there. What no look finds blocked was not: interrupts and
 //!   hypervisors take time that the kernel counts for nobody.
 
-use record::samples::{ThreadBlocked, ThreadSamples};
+use record::samples::{MISSED, ThreadBlocked, ThreadSamples};
 
 use super::presence::{Presence, grown, sum};
 use super::{CLASSES, Span};
 
 /// A scheduler leaves a thread its core for longer, on the average, ns.
 const TURN: f64 = 500_000.0;
-
-/// Looks are a sample: of the time that they find blocked, at most so much more was.
-const MISSED: f64 = 2.0;
 
 /// Seconds, of all threads.
 #[derive(Debug, Clone, PartialEq)]

@@ -67,6 +67,33 @@ pub struct ThreadSamples {
     pub blocked: Series<ThreadBlocked>,
 }
 
+/// Of the time that the looks find a thread off its core, at most so much more it was: the hypervisor and interrupts take time
+/// that the kernel counts for nobody.
+pub const MISSED: f64 = 2.0;
+
+impl ThreadSamples {
+    /// The kernel counts exactly how long a thread was on a core and how long it was runnable; the rest it was stopped or blocked.
+    /// Looks tell these apart, and come late where the sampler waits for a core itself: stops are lengthened, or shortened, by
+    /// what all that the looks found lacks of the rest.
+    fn correct_stops(&mut self) {
+        let (Some((from, _)), Some((to, _))) = (self.ran.first(), self.ran.last()) else { return };
+        let (from, to) = (*from, *to);
+        let found = |of: fn(&ThreadBlocked) -> u64| self.blocked.between(from, to, of);
+        let found = || {
+            Some(self.stop.between(from, to, |stop| stop.stopped)? + found(|of| of.outside)? + found(|of| of.inside)?)
+        };
+        let counted = || {
+            let ran = self.ran.between(from, to, |ran| ran.ran)?;
+            Some((to - from) as f64 - ran - self.delay.between(from, to, |delay| delay.delayed)?)
+        };
+        let (Some(found), Some(rest)) = (found(), counted()) else { return };
+        if found > 0.0 {
+            let missed = (rest.max(0.0) / found).min(MISSED);
+            self.stop.change(|stop| stop.stopped = (stop.stopped as f64 * missed) as u64);
+        }
+    }
+}
+
 impl Samples {
     /// Every file of samples of a profile, by name. None where the cores were left out.
     pub fn files(profile: &Path) -> Vec<PathBuf> {
@@ -337,6 +364,8 @@ impl Progress {
                 push(&mut self.samples, track, self.last[class], &track.values);
             }
         }
+        let ranks = self.samples.ranks.values_mut();
+        ranks.flat_map(|rank| rank.threads.values_mut()).for_each(ThreadSamples::correct_stops);
         self.samples
     }
 }

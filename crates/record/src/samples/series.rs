@@ -98,6 +98,11 @@ impl<T: Totals> Series<T> {
         }
     }
 
+    /// Changes the totals of every point.
+    pub(super) fn change(&mut self, change: impl Fn(&mut T)) {
+        self.points.iter_mut().for_each(|(_, totals)| change(totals));
+    }
+
     pub fn first(&self) -> Option<&(u64, T)> {
         self.points.first()
     }

@@ -100,6 +100,32 @@ fn what_stood_still_grew_only_when_it_did() {
     assert_eq!(series.known(1029).unwrap().net_rx, 5);
 }
 
+/// A thread that ran for 200 ms of a second and was runnable for 300 ms.
+#[test]
+fn stops_take_what_the_kernel_counts_for_nothing_else() {
+    const MS: u64 = 1_000_000;
+    let stopped = |found: u64, blocked: u64| {
+        let file = written(|writer| {
+            for (time, part) in [(0, 0), (1000 * MS, 1)] {
+                writer.thread_stop(9, 0, 9, &ThreadStop { stopped: part * found * MS }).unwrap();
+                let outside = part * blocked * MS;
+                writer.thread_blocked(9, 0, 9, &ThreadBlocked { outside, ..ThreadBlocked::default() }).unwrap();
+                writer.end_work(MS + time).unwrap();
+                writer.thread_ran(9, 0, 9, &ThreadRan { ran: part * 200 * MS }).unwrap();
+                writer.thread_delay(9, 0, 9, &ThreadDelay { delayed: part * 300 * MS }).unwrap();
+                writer.end_load(MS + time).unwrap();
+            }
+        });
+        let samples = Samples::read(&file).unwrap();
+        samples.ranks[&9].threads[&0].stop.last().unwrap().1.stopped / MS
+    };
+    assert_eq!(stopped(300, 0), 500, "looks came late");
+    assert_eq!(stopped(800, 0), 500, "or too early");
+    assert_eq!(stopped(300, 300), 250);
+    assert_eq!(stopped(100, 0), 200, "the rest was taken from it");
+    assert_eq!(stopped(0, 100), 0);
+}
+
 #[test]
 fn subjects_are_kept_apart() {
     let file = written(|writer| {

@@ -3,17 +3,12 @@
 //! Where a run's structure stays, its time is convex in every cost and never falls as one grows: it is a maximum of sums. So
 //! the slope at today's costs bounds from above what a lower cost gives back, and from below what a higher one takes.
 //! The runs of a round are one block: a round gives one slope, by least squares on the delays as they were recorded, and the
-//! rounds' slopes give the interval ([`experiment::contrast`]).
+//! rounds' slopes give the interval ([`rounds::contrast`]).
 
 mod design;
 mod page;
 mod predict;
 
-use experiment::clocks::at_one_clock;
-use experiment::findings::Interval;
-use experiment::nearness::at_one_place;
-use experiment::rounds::{Series, Taken, difference};
-use experiment::statistics::median;
 use machine::{Bytes, Fault, Result};
 use profile::injection::Injection;
 use profile::profile::Profile;
@@ -21,6 +16,11 @@ use profile::summary::Totals;
 use record::functions::{Class, function};
 use record::layout::{injected, perturbed};
 use record::scale::size_floor;
+use rounds::blocks::{Series, Taken, difference};
+use rounds::clocks::at_one_clock;
+use rounds::interval::Interval;
+use rounds::nearness::at_one_place;
+use rounds::statistics::median;
 use serde::Serialize;
 
 pub use design::{Arm, Design};

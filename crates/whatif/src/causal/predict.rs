@@ -1,7 +1,7 @@
 //! From slopes over one carrier to a run over another: what its messages cost more, as far as it counts.
 
-use experiment::findings::Interval;
 use machine::{Bytes, Fault, Result, costs};
+use rounds::interval::Interval;
 
 use super::{Factor, Findings};
 

@@ -330,7 +330,7 @@ fn hull(points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
 
 #[cfg(test)]
 mod tests {
-    use experiment::random::Random;
+    use rounds::random::Random;
 
     use super::*;
 

@@ -27,7 +27,7 @@ pub struct Adding {
 }
 
 /// The function that does such steps.
-pub(crate) fn called(steps: &[Step]) -> FunctionId {
+pub fn called(steps: &[Step]) -> FunctionId {
     let count = |of: fn(&Step) -> bool| steps.iter().filter(|step| of(step)).count();
     let sends = count(|step| matches!(step, Step::Send(_)));
     let posts = count(|step| matches!(step, Step::Post(_)));

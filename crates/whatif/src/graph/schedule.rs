@@ -21,8 +21,7 @@ use timeline::Collective;
 
 use super::builder::called;
 use super::{Adding, Builder, Graph, Kind, MOST, ORDER, Reach, Step};
-use crate::simulate::goal::Schedule;
-use crate::simulate::{ANY, Kind as Sort, Operation};
+use crate::goal::{ANY, Kind as Sort, Operation, Schedule};
 
 impl Graph {
     /// `per_host` ranks are on the first host, as many on the next, and so on.

@@ -526,7 +526,7 @@ proptest! {
     fn a_schedule_is_the_program_that_it_was_written_of(program in programs(), costs: Four) {
         let messages = |(deed, _): &(Deed, u8)| matches!(deed, Deed::Message { .. });
         let program = Program { deeds: program.deeds.into_iter().filter(messages).collect(), ..program };
-        let schedule = crate::simulate::goal::read(goal(&program, 1_000).as_bytes()).unwrap();
+        let schedule = crate::goal::read(goal(&program, 1_000).as_bytes()).unwrap();
         let (written, read) = (graph(&program, 1_000, None), Graph::of_schedule(&schedule, u32::MAX).unwrap());
         let [written, read] = [written, read].map(|graph| {
             let conditions = prices(&graph, 1_000_000, costs);

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::campaign::results::Run;
-use crate::contrast::{ERROR, Estimate};
+use rounds::contrast::{ERROR, Estimate};
 
 /// A host and one of its rounds.
 type Round = (u32, u32);

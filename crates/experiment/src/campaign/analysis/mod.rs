@@ -30,8 +30,8 @@ pub use trade::{Curve, Front, Knee, Step};
 
 use super::results::Results;
 use crate::axes::Value;
-use crate::parallel::in_parallel;
 use change::Series;
+use rounds::parallel::in_parallel;
 
 /// Everything that an analysis found, as it is printed, drawn and exported.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -115,7 +115,7 @@ pub fn analyse(results: &Results, named: &Named) -> Result<Analysis> {
     let (trade_plans, gain_plans) = (trade::plans(&points, &roles), gain::plans(&points, &roles));
     let comparisons = trade_plans.iter().map(trade::Plan::comparisons).sum::<usize>()
         + gain_plans.iter().map(gain::Plan::comparisons).sum::<usize>();
-    let error = crate::contrast::ERROR / comparisons.max(1) as f64;
+    let error = rounds::contrast::ERROR / comparisons.max(1) as f64;
     let trades = in_parallel(&trade_plans, |plan| Ok(trade::curve(plan, &points, error)))?;
     let gains = in_parallel(&gain_plans, |plan| Ok(gain::gain(plan, &points, error)))?;
     let notes = notes(results, &roles, &cells);

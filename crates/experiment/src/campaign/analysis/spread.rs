@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::{Place, Point};
 use crate::axes::Axes;
 use crate::campaign::results::{Results, Run};
-use crate::statistics::mean_interval;
+use rounds::statistics::mean_interval;
 
 /// Mean of a figure at a point.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]

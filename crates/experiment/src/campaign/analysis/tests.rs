@@ -3,7 +3,7 @@ use machine::Nanoseconds;
 use super::*;
 use crate::axes::Axes;
 use crate::campaign::results::{Figure, Run};
-use crate::random::Random;
+use rounds::random::Random;
 
 const CLOCKS: [&str; 4] = ["1.9GHz", "3.8GHz", "2.9GHz", "2.4GHz"];
 

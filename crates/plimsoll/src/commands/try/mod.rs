@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use experiment::contrast::Says;
 use experiment::trial::Runs;
 use experiment::trial::conditions::Ignored;
 use experiment::trial::conduct::{End, conduct};
@@ -22,6 +21,7 @@ use experiment::trial::store::{Store, Trial};
 use launch::allocation::{self, Allocation};
 use launch::trial::{Input, Starter, is_piped};
 use machine::{Fault, Nanoseconds, Result, here};
+use rounds::contrast::Says;
 
 use display::Display;
 use judging::Judging;

@@ -4,7 +4,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use chart::clock;
-use experiment::contrast::{Estimate, FIRST_LOOK};
 use experiment::trial::Runs;
 use experiment::trial::conduct::End;
 use experiment::trial::judgement::{Best, Judgement, judge};
@@ -13,6 +12,7 @@ use linux::output;
 use machine::costs::Interval;
 use machine::text::{Table, folded};
 use machine::{Fault, Result, count, shell};
+use rounds::contrast::{Estimate, FIRST_LOOK};
 use serde::{Deserialize, Serialize};
 
 use super::candidates::{LeftOut, faster, ratio};
@@ -218,8 +218,8 @@ fn speed(told: &Estimate) -> String {
 
 #[cfg(test)]
 mod tests {
-    use experiment::contrast::Says;
     use experiment::trial::judgement::Standing;
+    use rounds::contrast::Says;
 
     use super::*;
 

@@ -10,7 +10,6 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use chart::clock;
-use experiment::contrast::FIRST_LOOK;
 use experiment::ledger::Ledger;
 use experiment::trial::conditions::Conditions;
 use experiment::trial::conduct::End;
@@ -23,6 +22,7 @@ use machine::costs::store::{self, Known};
 use machine::{Fault, Nanoseconds, Result, shell};
 use profile::job::Job;
 use profile::verdict::{Evidence, Verdict};
+use rounds::contrast::FIRST_LOOK;
 
 use super::r#try::judging::Judging;
 use super::r#try::{self, CANNOT_TELL, Compared, settled};

@@ -1,0 +1,141 @@
+//! Figures 7, 8, 11 and 12 of paper 002: where ranks' time goes under each mapping, and what a mapping gains.
+
+use machine::Result;
+use machine::costs::Interval;
+use serde::Serialize;
+
+use super::{
+    GROMACS, GROMACS_COMPUTE, IDLE, LAMMPS, LAMMPS_COMPUTE, Mapping, PULSE, RANKS, SKIPPED, communication, gromacs,
+    lammps, mean, profile, splits, total,
+};
+use crate::draws::{Sweep, interval, swept};
+use crate::rows::Calibration;
+use simulate::cluster::Split;
+use simulate::cluster::profile::{Cost, Place, Profile};
+use simulate::programs::Phases;
+
+const NAMES: [&str; 4] = ["A", "A'", "B", "B'"];
+
+/// Partners that run out of phase take longer by more than this; what takes part of a core alone does not.
+pub const FAR: f64 = 1.5;
+
+/// Shares of a rank's time, per cent, the mean of all draws.
+#[derive(Debug, Clone, Serialize)]
+pub struct Shares {
+    pub computing: f64,
+    pub sending: f64,
+    pub waiting: f64,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Mapped {
+    pub name: &'static str,
+    /// Ranks by core, of the first host and of the second. Core 0 takes the interrupts.
+    pub cores: Mapping,
+    /// By rank.
+    pub ranks: Vec<Shares>,
+}
+
+/// What a time is before a mapping changes over what it is after.
+#[derive(Debug, Clone, Serialize)]
+pub struct Gain {
+    pub from: &'static str,
+    pub to: &'static str,
+    pub times: Interval,
+    /// Draws in which it is more than [`FAR`].
+    pub far: usize,
+}
+
+/// One protocol.
+#[derive(Debug, Clone, Serialize)]
+pub struct Under {
+    pub mappings: Vec<Mapped>,
+    pub gains: Vec<Gain>,
+    /// Deviation of the time over the four mappings, per cent of its mean.
+    pub deviation: Interval,
+}
+
+/// One of the two programs.
+#[derive(Debug, Clone, Serialize)]
+pub struct Application {
+    pub name: &'static str,
+    pub figures: &'static str,
+    /// Which time is compared between mappings.
+    pub compared: &'static str,
+    pub draws: usize,
+    pub tcp: Under,
+    /// As TCP, but for a device that does what the interrupt core does, and memory that is as near to each core: as iWARP has it.
+    pub device: Under,
+}
+
+/// Where each rank's time went, by mapping.
+type Run = Vec<Vec<Split>>;
+
+/// # Errors
+/// A figure that a model reads and no row has.
+pub fn figures(rows: &Calibration, sweep: Sweep) -> Result<Vec<Application>> {
+    let of_gromacs = swept(sweep.replays, |draw| {
+        let profile = profile(rows, draw)?;
+        let program = gromacs(draw.of(&GROMACS_COMPUTE), draw.of(&PULSE) as u64, draw.of(&IDLE));
+        both(&GROMACS, program, &profile, 2 * SKIPPED)
+    });
+    let of_lammps = swept(sweep.replays, |draw| {
+        let profile = profile(rows, draw)?;
+        both(&LAMMPS, lammps(draw.of(&LAMMPS_COMPUTE)), &profile, SKIPPED)
+    });
+    let draws = sweep.replays;
+    let application =
+        |name, figures, compared, mappings: &[Mapping; 4], time: fn(&Split) -> f64, runs: Vec<Result<_>>| {
+            let (tcp, device): (Vec<Run>, Vec<Run>) = runs.into_iter().collect::<Result<Vec<_>>>()?.into_iter().unzip();
+            let [tcp, device] = [tcp, device].map(|runs| Under::of(mappings, time, &runs));
+            Ok(Application { name, figures, compared, draws, tcp, device })
+        };
+    Ok(vec![
+        application("GROMACS", "7 and 8", "time", &GROMACS, total, of_gromacs)?,
+        application("LAMMPS", "11 and 12", "communication time", &LAMMPS, communication, of_lammps)?,
+    ])
+}
+
+/// Over TCP, and over a device.
+fn both(mappings: &[Mapping], program: impl Phases + Copy, tcp: &Profile, skipped: usize) -> Result<(Run, Run)> {
+    let device = Profile { place: Place::Device, acknowledge: Cost::default(), far: [1.0; 2], ..tcp.clone() };
+    let run =
+        |profile| mappings.iter().map(|mapping| splits(mapping, program, profile, skipped)).collect::<Result<Run>>();
+    Ok((run(tcp)?, run(&device)?))
+}
+
+impl Under {
+    fn of(mappings: &[Mapping; 4], time: fn(&Split) -> f64, runs: &[Run]) -> Under {
+        let share = |mapping: usize, rank: usize, of: fn(&Split) -> u64| {
+            let splits = runs.iter().map(|run| &run[mapping][rank]);
+            mean(splits.map(|split| 100.0 * of(split) as f64 / total(split)))
+        };
+        let shares = |mapping: usize, rank: usize| Shares {
+            computing: share(mapping, rank, |split| split.computing),
+            sending: share(mapping, rank, |split| split.sending),
+            waiting: share(mapping, rank, |split| split.waiting),
+        };
+        let mapped = |at: usize| Mapped {
+            name: NAMES[at],
+            cores: mappings[at],
+            ranks: (0..RANKS).map(|rank| shares(at, rank)).collect(),
+        };
+        let times = |run: &Run| [0, 1, 2, 3].map(|mapping| mean(run[mapping].iter().map(time)));
+        let gain = |from: usize| {
+            let ratio = |run: &Run| times(run)[from] / times(run)[from + 1];
+            let ratios: Vec<f64> = runs.iter().map(ratio).collect();
+            let far = ratios.iter().filter(|ratio| **ratio > FAR).count();
+            Gain { from: NAMES[from], to: NAMES[from + 1], times: interval(ratios), far }
+        };
+        let deviation = |run: &Run| {
+            let times = times(run);
+            let middle = mean(times.into_iter());
+            100.0 * mean(times.into_iter().map(|time| (time - middle).powi(2))).sqrt() / middle
+        };
+        Under {
+            mappings: (0..NAMES.len()).map(mapped).collect(),
+            gains: vec![gain(0), gain(2)],
+            deviation: interval(runs.iter().map(deviation).collect()),
+        }
+    }
+}

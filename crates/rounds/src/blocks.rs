@@ -1,0 +1,334 @@
+//! Contenders measured in rounds: each once a round, side by side with the others of its group. Only blocks that ran on cores as
+//! near and as fast are held against each other, of one round or of rounds next to each other; a group that is decided gets no more
+//! rounds.
+
+use std::ops::Range;
+
+use machine::{Probe, Result};
+use serde::Serialize;
+
+use crate::clocks::{Clocks, at_one_clock};
+use crate::comparison::Paired;
+use crate::contrast::{ERROR, Estimate, looks};
+use crate::interval::Interval;
+use crate::nearness::at_one_place;
+use crate::order::{Turn, turns};
+use crate::sitting::{End, Sitting, sit};
+
+/// Blocks that are further apart, in rounds, are not held against each other: the machine drifts.
+const APART: u32 = 3;
+
+/// Blocks that may fail before a contender is left out of the rest.
+const PATIENCE: usize = 2;
+
+/// What is to be measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// Contenders of each group.
+    pub groups: Vec<usize>,
+    /// Most rounds.
+    pub rounds: u32,
+    /// The same seed gives the same order.
+    pub seed: u64,
+}
+
+/// Measures blocks.
+pub trait Blocks {
+    type Block;
+
+    /// One block of a contender, by its place in the plan.
+    ///
+    /// # Errors
+    /// It could not be measured; it is tried again in the next round, once.
+    fn block(&mut self, contender: usize, round: u32) -> Result<Self::Block>;
+
+    /// How near the contender's cores are just now.
+    fn probe(&mut self, contender: usize) -> Option<Probe>;
+
+    /// How fast the contender's cores are just now; nothing where its blocks hold that, or its cores are others' too.
+    fn clocks(&mut self, _contender: usize) -> Clocks {
+        Clocks::default()
+    }
+
+    /// Whether to end now: what a block said that failed meanwhile does not count.
+    fn stopped(&self) -> bool;
+}
+
+/// A block as it was taken.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Taken<B> {
+    pub round: u32,
+    /// Distance of the cores before and after the block.
+    pub probes: [Option<Probe>; 2],
+    /// Clocks before and after the block.
+    #[serde(skip_serializing_if = "no_clocks")]
+    pub clocks: [Clocks; 2],
+    #[serde(flatten)]
+    pub block: B,
+}
+
+fn no_clocks(clocks: &[Clocks; 2]) -> bool {
+    clocks.iter().all(Clocks::is_empty)
+}
+
+/// All that was taken of a contender.
+#[derive(Debug, Clone, Serialize)]
+pub struct Series<B> {
+    pub blocks: Vec<Taken<B>>,
+    /// Why blocks failed; what was taken before is kept.
+    pub failures: Vec<String>,
+}
+
+impl<B> Default for Series<B> {
+    fn default() -> Series<B> {
+        Series { blocks: Vec::new(), failures: Vec::new() }
+    }
+}
+
+impl<B> Series<B> {
+    /// Where `value` gives one, in the order of the rounds.
+    pub fn values(&self, value: impl Fn(&B) -> Option<f64>) -> Vec<f64> {
+        self.blocks.iter().filter_map(|taken| value(&taken.block)).collect()
+    }
+
+    /// `value` here over that of `other`, pair by pair ([`Series::beside`]).
+    pub fn over(&self, other: &Series<B>, value: impl Fn(&B) -> Option<f64>) -> Paired {
+        let value = |taken: &Taken<B>| Some((taken.probes, value(&taken.block)?));
+        Paired::ratios(self.beside(other, value))
+    }
+
+    /// Pairs of values, here and of `other`, each of two blocks that ran on cores as near and as fast: those of one round first, then
+    /// of what is left those of rounds at most [`APART`], the closest first. No block is in two pairs. `of` gives the probes beside a
+    /// value, and the value.
+    pub fn beside(
+        &self,
+        other: &Series<B>,
+        of: impl Fn(&Taken<B>) -> Option<([Option<Probe>; 2], f64)>,
+    ) -> Vec<(f64, f64)> {
+        let values = |series: &Series<B>| -> Vec<Beside> {
+            let beside = |taken: &Taken<B>| {
+                let (probes, value) = of(taken)?;
+                Some(Beside { round: taken.round, probes, clocks: taken.clocks.clone(), value })
+            };
+            series.blocks.iter().filter_map(beside).collect()
+        };
+        let (mut ours, mut theirs) = (values(self), values(other));
+        let mut pairs = Vec::new();
+        for apart in 0..=APART {
+            ours.retain(|one| {
+                let found = theirs.iter().position(|two| one.round.abs_diff(two.round) == apart && one.fits(two));
+                pairs.extend(found.map(|at| (one.round, (one.value, theirs.remove(at).value))));
+                found.is_none()
+            });
+        }
+        // In the order of the rounds: an interval is wider where neighbours resemble each other.
+        pairs.sort_by_key(|(round, _)| *round);
+        pairs.into_iter().map(|(_, pair)| pair).collect()
+    }
+}
+
+/// A value with what decides which others it may be held against.
+struct Beside {
+    round: u32,
+    probes: [Option<Probe>; 2],
+    clocks: [Clocks; 2],
+    value: f64,
+}
+
+impl Beside {
+    fn fits(&self, other: &Beside) -> bool {
+        at_one_place(self.probes.into_iter().chain(other.probes).flatten())
+            && at_one_clock(self.clocks.iter().chain(&other.clocks))
+    }
+}
+
+/// The middle of differences, a value a round, with an interval that holds however often it was looked at; `None` of fewer than
+/// two.
+pub fn difference(values: &[f64]) -> Option<Interval> {
+    let Estimate { middle, low, high, rounds } = Estimate::of(values, ERROR)?;
+    Some(Interval { median: middle, low, high, samples: rounds })
+}
+
+/// Measures `plan`. At each look `is_open` says whether more rounds could tell something new of a group: of the contenders in
+/// its range, whose series so far it gets. False where the runner was stopped; what was measured before comes back all the same.
+pub fn conduct<R: Blocks>(
+    runner: &mut R,
+    plan: &Plan,
+    is_open: impl Fn(Range<usize>, &[Series<R::Block>]) -> bool,
+) -> (Vec<Series<R::Block>>, bool) {
+    let series = plan.groups.iter().sum();
+    let all = (0..series).map(|_| Series::default()).collect();
+    let mut comparison = Comparison { runner, plan, is_open, open: vec![true; plan.groups.len()], round: 0, all };
+    let end = sit(&mut comparison).expect("failures are kept as such");
+    (comparison.all, end == End::Finished)
+}
+
+struct Comparison<'a, R: Blocks, F> {
+    runner: &'a mut R,
+    plan: &'a Plan,
+    is_open: F,
+    /// Whether each group is still measured.
+    open: Vec<bool>,
+    /// Number of the next round.
+    round: u32,
+    all: Vec<Series<R::Block>>,
+}
+
+impl<R: Blocks, F> Comparison<'_, R, F> {
+    /// The contenders of a group.
+    fn group(&self, group: usize) -> Range<usize> {
+        let start = self.plan.groups[..group].iter().sum();
+        start..start + self.plan.groups[group]
+    }
+
+    fn contender(&self, turn: &Turn) -> usize {
+        self.group(turn.group).start + turn.member
+    }
+}
+
+impl<R: Blocks, F: Fn(Range<usize>, &[Series<R::Block>]) -> bool> Sitting for Comparison<'_, R, F> {
+    type Turn = Turn;
+    type Block = Taken<R::Block>;
+
+    fn next_round(&mut self) -> Result<Vec<Turn>> {
+        let round = self.round;
+        if round == self.plan.rounds {
+            return Ok(Vec::new());
+        }
+        if looks().take_while(|look| *look <= round).any(|look| look == round) {
+            for group in 0..self.open.len() {
+                let of = self.group(group);
+                self.open[group] = self.open[group] && (self.is_open)(of.clone(), &self.all[of]);
+            }
+        }
+        self.round += 1;
+        let turns = turns(&self.plan.groups, self.plan.seed, round);
+        Ok(turns.into_iter().filter(|turn| self.open[turn.group]).collect())
+    }
+
+    fn is_due(&self, turn: &Turn) -> bool {
+        self.all[self.contender(turn)].failures.len() < PATIENCE
+    }
+
+    fn block(&mut self, turn: &Turn) -> Result<Taken<R::Block>> {
+        let (contender, round) = (self.contender(turn), self.round - 1);
+        let before = (self.runner.probe(contender), self.runner.clocks(contender));
+        let block = self.runner.block(contender, round)?;
+        let after = (self.runner.probe(contender), self.runner.clocks(contender));
+        Ok(Taken { round, probes: [before.0, after.0], clocks: [before.1, after.1], block })
+    }
+
+    fn keep(&mut self, turn: Turn, outcome: Result<Taken<R::Block>>) -> Result<()> {
+        let contender = self.contender(&turn);
+        match outcome {
+            Ok(taken) => self.all[contender].blocks.push(taken),
+            Err(fault) => self.all[contender].failures.push(fault.to_string()),
+        }
+        Ok(())
+    }
+
+    fn stopped(&self) -> bool {
+        self.runner.stopped()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use machine::Fault;
+
+    use super::*;
+    use crate::contrast::{EQUALITY, Says};
+
+    /// Two contenders, the first twice as fast; `distance` says of each block how far the cores are, or that it fails.
+    struct Fake<F: FnMut(usize, u32) -> Result<u64>> {
+        distance: F,
+        now: Result<u64>,
+        began: Vec<(usize, u32)>,
+        most: usize,
+    }
+
+    impl<F: FnMut(usize, u32) -> Result<u64>> Blocks for Fake<F> {
+        type Block = f64;
+
+        fn block(&mut self, contender: usize, round: u32) -> Result<f64> {
+            self.began.push((contender, round));
+            let ns = std::mem::replace(&mut self.now, Ok(50))?;
+            let noise = 1.0 + f64::from(round % 3) / 1000.0;
+            Ok([100.0, 200.0][contender % 2] * noise * ns as f64 / 50.0)
+        }
+
+        fn probe(&mut self, contender: usize) -> Option<Probe> {
+            let round = self.began.iter().filter(|(of, _)| *of == contender).count() as u32;
+            self.now = (self.distance)(contender, round);
+            Some(Probe { half_round_trip_ps: 1000 * *self.now.as_ref().unwrap_or(&50) })
+        }
+
+        fn stopped(&self) -> bool {
+            self.began.len() >= self.most
+        }
+    }
+
+    fn fake<F: FnMut(usize, u32) -> Result<u64>>(distance: F) -> Fake<F> {
+        Fake { distance, now: Ok(50), began: Vec::new(), most: usize::MAX }
+    }
+
+    const PLAN: Plan = Plan { groups: Vec::new(), rounds: 40, seed: 1 };
+
+    fn plan(groups: &[usize]) -> Plan {
+        Plan { groups: groups.to_vec(), ..PLAN }
+    }
+
+    fn never(_: Range<usize>, _: &[Series<f64>]) -> bool {
+        true
+    }
+
+    #[test]
+    fn a_planted_flip_changes_no_ratio() {
+        // Before every third round the cores come to be far for the first contender alone, which takes three times as long.
+        let mut fake = fake(|contender, round| Ok(if contender == 0 && round % 3 == 1 { 150 } else { 50 }));
+        let (all, whole) = conduct(&mut fake, &plan(&[2]), never);
+        let paired = all[0].over(&all[1], |value| Some(*value));
+        let found = paired.interval().unwrap();
+        assert!(whole && found.low > 0.49 && found.high < 0.51, "{found:?}");
+        assert_eq!(paired.ratios.len(), 13);
+    }
+
+    #[test]
+    fn blocks_of_rounds_next_to_each_other_are_paired_once_each() {
+        // The second contender's cores are far in even rounds, the first one's in odd ones.
+        let mut fake = fake(|contender, round| Ok(if contender as u32 % 2 == round / 2 % 2 { 150 } else { 50 }));
+        let (all, _) = conduct(&mut fake, &plan(&[2]), never);
+        let paired = all[0].over(&all[1], |value| Some(*value));
+        let found = paired.interval().unwrap();
+        assert!(paired.ratios.len() > 10 && paired.ratios.len() <= 40, "{}", paired.ratios.len());
+        assert!(found.low > 0.49 && found.high < 0.51, "{found:?}");
+    }
+
+    #[test]
+    fn a_group_that_is_decided_gets_no_more_rounds() {
+        let undecided = |_: Range<usize>, group: &[Series<f64>]| {
+            let ratio = |of: &Series<f64>| of.over(&group[0], |value| Some(*value)).ratios;
+            let says = |of: &Series<f64>| {
+                let logarithms: Vec<f64> = ratio(of).iter().map(|ratio| ratio.ln()).collect();
+                Estimate::of(&logarithms, ERROR).map(|found| found.says(EQUALITY))
+            };
+            group[1..].iter().any(|of| says(of) == Some(Says::CannotTell))
+        };
+        let first = |group: Range<usize>, all: &[Series<f64>]| group.start > 0 || undecided(group, all);
+        let (all, _) = conduct(&mut fake(|_, _| Ok(50)), &plan(&[2, 1]), first);
+        assert_eq!(all.iter().map(|of| of.blocks.len()).collect::<Vec<_>>(), [6, 6, 40]);
+    }
+
+    #[test]
+    fn a_contender_that_fails_twice_is_left_out_and_a_stop_keeps_what_there_is() {
+        let failing = |contender, _| match contender {
+            1 => Err(Fault::new("the second", "fails", "leave it out")),
+            _ => Ok(50),
+        };
+        let (all, whole) = conduct(&mut fake(failing), &plan(&[2]), never);
+        assert!(whole && all[0].blocks.len() == 40 && all[1].blocks.is_empty() && all[1].failures.len() == 2);
+        let mut stopped = Fake { most: 5, ..fake(|_, _| Ok(50)) };
+        let (all, whole) = conduct(&mut stopped, &plan(&[2]), never);
+        assert!(!whole && all[0].blocks.len() + all[1].blocks.len() == 5);
+    }
+}

@@ -1,0 +1,68 @@
+//! What a measured value is held to, and how it came out.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::interval::Interval;
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Bound {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Bound::AtMost(bound) => f.pad(&format!("at most {bound:.1}x")),
+            Bound::AtLeast(bound) => f.pad(&format!("at least {bound:.1}x")),
+        }
+    }
+}
+
+machine::named! {
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Verdict {
+        /// The whole interval is on the right side.
+        Met = "met",
+        Missed = "missed",
+        /// The interval has the bound in it.
+        CannotTell = "cannot tell",
+        /// There is no interval.
+        NotMeasured = "not measured",
+    }
+}
+
+impl Bound {
+    pub fn judge(self, interval: Option<Interval>) -> Verdict {
+        let Some(Interval { low, high, .. }) = interval else { return Verdict::NotMeasured };
+        let (met, missed) = match self {
+            Bound::AtMost(bound) => (high <= bound, low > bound),
+            Bound::AtLeast(bound) => (low >= bound, high < bound),
+        };
+        match (met, missed) {
+            (true, _) => Verdict::Met,
+            (_, true) => Verdict::Missed,
+            _ => Verdict::CannotTell,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_within_the_interval_is_not_decided() {
+        let interval = |low, high| Some(Interval { median: (low + high) / 2.0, low, high, samples: 7 });
+        assert_eq!(Bound::AtMost(1.0).judge(interval(0.8, 0.9)), Verdict::Met);
+        assert_eq!(Bound::AtMost(1.0).judge(interval(0.9, 1.1)), Verdict::CannotTell);
+        assert_eq!(Bound::AtMost(1.0).judge(interval(1.1, 1.2)), Verdict::Missed);
+        assert_eq!(Bound::AtLeast(4.0).judge(interval(4.0, 5.0)), Verdict::Met);
+        assert_eq!(Bound::AtLeast(4.0).judge(interval(3.0, 3.9)), Verdict::Missed);
+        assert_eq!(Bound::AtLeast(4.0).judge(None), Verdict::NotMeasured);
+    }
+}
