@@ -120,26 +120,15 @@ pub fn weigh(pattern: Pattern, jobs: &[Job], local: &[Outcome], remote: &[Outcom
 
 #[cfg(test)]
 mod tests {
-    use machine::{CoreId, Site};
-    use rounds::point::{Path, Receiver, Stack};
+    use machine::CoreId;
+    use rounds::point::Stack;
 
     use super::*;
 
     fn spec(size: u64, perturbation: u64) -> PointSpec {
         PointSpec {
-            stack: Stack::Tcp,
-            placement: Site::App,
-            pattern: Pattern::PingPong,
-            size: Bytes(size),
             perturbation: Bytes(perturbation),
-            path: Path::Loopback,
-            local_core: CoreId(0),
-            remote_core: CoreId(1),
-            protocol_core: None,
-            receiver: Receiver::Reads,
-            peer_engine: None,
-            interface: None,
-            dilation: None,
+            ..PointSpec::plain(Stack::Tcp, Pattern::PingPong, size, (CoreId(0), CoreId(1)))
         }
     }
 

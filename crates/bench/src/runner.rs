@@ -537,25 +537,13 @@ pub(crate) fn connect(address: SocketAddr, named: &str) -> Result<Connection> {
 
 #[cfg(test)]
 mod tests {
-    use machine::Bytes;
-
     use super::*;
 
     fn key(stack: Stack, path: Path, interface: Option<&str>) -> SessionKey {
         SessionKey::of(&PointSpec {
-            stack,
-            placement: Site::App,
-            pattern: Pattern::PingPong,
-            size: Bytes(8),
-            perturbation: Bytes(0),
             path,
-            local_core: CoreId(0),
-            remote_core: CoreId(1),
-            protocol_core: None,
-            receiver: Receiver::Reads,
-            peer_engine: None,
             interface: interface.map(str::to_owned),
-            dilation: None,
+            ..PointSpec::plain(stack, Pattern::PingPong, 8, (CoreId(0), CoreId(1)))
         })
     }
 

@@ -243,19 +243,11 @@ impl Design {
         let placed = |stack, dedicated: bool, path: &Path| {
             let seats = self.grounds.seats(path)?;
             Some(PointSpec {
-                stack,
                 placement: if dedicated { Site::Core(seats.engine) } else { Site::App },
-                pattern,
-                size,
                 perturbation: perturbation(size),
                 path: path.clone(),
-                local_core: seats.local,
-                remote_core: seats.remote,
-                protocol_core: None,
-                receiver: Receiver::Reads,
                 peer_engine: dedicated.then_some(seats.peer_engine),
-                interface: None,
-                dilation: None,
+                ..PointSpec::plain(stack, pattern, size.0, (seats.local, seats.remote))
             })
         };
         let host = Path::Loopback;
@@ -310,19 +302,10 @@ impl Design {
         for (nth, size) in SWEEP.into_iter().enumerate() {
             for receiver in Receiver::ALL {
                 let points = visited.iter().map(|&process| PointSpec {
-                    stack: Stack::Tcp,
-                    placement: Site::App,
-                    pattern: Pattern::Stream,
-                    size: Bytes(size),
-                    perturbation: Bytes(0),
                     path: self.grounds.network.clone(),
-                    local_core: sender(&cores, process, protocol),
-                    remote_core: process,
                     protocol_core: Some(protocol),
                     receiver,
-                    peer_engine: None,
-                    interface: None,
-                    dilation: None,
+                    ..PointSpec::plain(Stack::Tcp, Pattern::Stream, size, (sender(&cores, process, protocol), process))
                 });
                 let group = Group {
                     questions: vec![Question::ProtocolCore],

@@ -6,7 +6,7 @@ use experiment::findings::{Decision, PointFindings, Question};
 use experiment::report::terminal::{Screen, render};
 use machine::{Bytes, CoreId, Nanoseconds, Reading, Result, Site};
 use proptest::prelude::*;
-use rounds::point::{Contender, Path, Pattern, PointSpec, Receiver, Stack};
+use rounds::point::{Contender, Path, Pattern, PointSpec, Stack};
 use rounds::sample::Sample;
 use rounds::statistics::median_interval;
 
@@ -18,21 +18,8 @@ const ROUNDS: u32 = 8;
 
 /// Half round trips of one stack at one size, which vary a little from round to round.
 fn point(stack: Stack, size: u64, nanoseconds: f64) -> PointFindings {
-    let spec = PointSpec {
-        stack,
-        placement: Site::App,
-        pattern: Pattern::PingPong,
-        size: Bytes(size),
-        perturbation: Bytes(0),
-        path: Path::Lab,
-        local_core: CoreId(0),
-        remote_core: CoreId(1),
-        protocol_core: None,
-        receiver: Receiver::Reads,
-        peer_engine: None,
-        interface: None,
-        dilation: None,
-    };
+    let spec =
+        PointSpec { path: Path::Lab, ..PointSpec::plain(stack, Pattern::PingPong, size, (CoreId(0), CoreId(1))) };
     let step = STACKS.iter().position(|of| *of == stack).unwrap() as u32 + 1;
     let sample = |round: u32| Sample {
         round,

@@ -236,6 +236,25 @@ pub struct PointSpec {
 pub struct PointKey(pub String);
 
 impl PointSpec {
+    /// A point as studies have most: on this host, between two cores, with nothing steered, dilated or perturbed.
+    pub fn plain(stack: Stack, pattern: Pattern, size: u64, (local_core, remote_core): (CoreId, CoreId)) -> PointSpec {
+        PointSpec {
+            stack,
+            placement: Site::App,
+            pattern,
+            size: Bytes(size),
+            perturbation: Bytes(0),
+            path: Path::Loopback,
+            local_core,
+            remote_core,
+            protocol_core: None,
+            receiver: Receiver::Reads,
+            peer_engine: None,
+            interface: None,
+            dilation: None,
+        }
+    }
+
     pub fn key(&self) -> PointKey {
         let canonical = serde_json::to_vec(self).expect("a point always serializes");
         let digest = Sha256::digest(canonical);

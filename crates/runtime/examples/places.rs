@@ -326,7 +326,7 @@ fn compare(
     let mut near = true;
     for objective in [Objective::HostCpu, Objective::Latency, Objective::Spare(Site::App)] {
         let know = Knowledge { costs: &costs, build: &build(&catalogue), earlier: &earlier, objective: &objective };
-        let Draft { laid, .. } = draft(&catalogue, &grounds, &know, &file.wanted(), &file.channels, &[])?;
+        let Draft { laid, .. } = draft(&catalogue, &grounds, &know, &file.offcodes, &file.channels, &[])?;
         let plan = placement::solve(&laid.layout, &Effort::default())?;
         let index = |site: &Site| SiteIndex(grounds.iter().position(|ground| ground.site == *site).unwrap_or(0));
         let predicted = |place: &[Site]| {

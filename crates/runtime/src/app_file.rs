@@ -48,7 +48,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use machine::{Bytes, Fault, Result, Site, SiteInMode};
-use offcode::manifest::VersionReq;
 use offcode::{Attributes, Specification};
 
 use crate::create::Wanted;
@@ -65,7 +64,8 @@ pub struct AppFile {
     /// Resolved against the file's folder.
     pub depots: Vec<PathBuf>,
     pub sites: Sites,
-    pub offcodes: Vec<Creation>,
+    /// What it asks a runtime for.
+    pub offcodes: Vec<Wanted>,
     pub channels: Vec<NamedChannel>,
     pub agents: BTreeMap<String, Agent>,
     pub capacities: BTreeMap<Site, Capacity>,
@@ -83,26 +83,6 @@ pub enum Sites {
     /// program there decides about the traffic of an interface that others may need.
     All,
     Named(Vec<SiteInMode>),
-}
-
-/// An offcode that the application requires directly.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Creation {
-    /// Package name or GUID.
-    pub offcode: String,
-    /// The instance's name; `None`: the package's.
-    pub instance: Option<String>,
-    /// The versions that will do.
-    pub version: Option<VersionReq>,
-    /// Names of peers that the manifest requires, and of the instances that meet them.
-    pub peers: Vec<(String, String)>,
-    pub attributes: Vec<(String, String)>,
-    /// Where each attribute is written, by its name: 'APP.toml:9:21'.
-    pub places: Vec<(String, String)>,
-    /// The user's own choice.
-    pub pin: Option<Site>,
-    /// Calls a second by the application; 0: unknown.
-    pub rate: u64,
 }
 
 /// A specialized channel (HYDRA section 1.3.1).
@@ -148,21 +128,6 @@ impl AppFile {
     /// The file cannot be read, or the first mistake in it, with its line and column.
     pub fn open(path: &Path) -> Result<AppFile> {
         read::open(path)
-    }
-
-    /// What it asks a runtime for.
-    pub fn wanted(&self) -> Vec<Wanted> {
-        let wanted = |creation: &Creation| Wanted {
-            offcode: creation.offcode.clone(),
-            instance: creation.instance.clone(),
-            version: creation.version.clone(),
-            peers: creation.peers.clone(),
-            attributes: creation.attributes.clone(),
-            places: creation.places.clone(),
-            pin: creation.pin.clone(),
-            rate: creation.rate,
-        };
-        self.offcodes.iter().map(wanted).collect()
     }
 
     /// Places an instance that the file creates: 'INSTANCE=SITE', with the site as the file would write it.
@@ -215,7 +180,7 @@ impl AppFile {
             return Err(Fault::new(outer(), cause, "name one of its [[offcode]] entries, then the attribute"));
         };
         let entry = self.entry(instance).map_err(|fault| fault.within(outer()))?;
-        let Creation { attributes: set, places, .. } = &mut self.offcodes[entry];
+        let Wanted { attributes: set, places, .. } = &mut self.offcodes[entry];
         let mut attributes = Attributes::default();
         for (name, value) in set.iter().map(|(name, value)| (name.as_str(), value.as_str())).chain([(name, value)]) {
             attributes.set(name, value).map_err(|fault| fault.within(outer()))?;
@@ -235,7 +200,7 @@ impl AppFile {
         match fitting.as_slice() {
             [one] => Ok(*one),
             [] => {
-                let names: Vec<&str> = self.offcodes.iter().map(Creation::name).collect();
+                let names: Vec<&str> = self.offcodes.iter().map(Wanted::name).collect();
                 let cause = format!("the file creates no such instance; it creates {}", instance::listed(&names));
                 Err(Fault::new(format!("offcode {wanted}"), cause, "name one of its [[offcode]] entries"))
             }
@@ -253,7 +218,7 @@ impl AppFile {
     }
 }
 
-impl Creation {
+impl Wanted {
     /// The instance's name, as far as the file tells it: of one without a name of its own what it creates.
     pub fn name(&self) -> &str {
         self.instance.as_ref().unwrap_or(&self.offcode)

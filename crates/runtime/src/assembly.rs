@@ -72,7 +72,7 @@ pub fn plan<'a>(file: &'a AppFile, registry: Registry, objective: &Objective, ea
     let mut grounds = grounds::survey(file, &Machine::read(&Source::live())?, &usable);
     grounds::ask(file, &mut grounds);
     let (costs, uncertain) = costs::known()?;
-    let mut wanted: Vec<Wanted> = file.wanted();
+    let mut wanted: Vec<Wanted> = file.offcodes.clone();
     let build = build(&catalogue);
     let know = Knowledge { costs: &costs, build: &build, earlier, objective };
     let drafted = draft(&catalogue, &grounds, &know, &wanted, &file.channels, &[])?;

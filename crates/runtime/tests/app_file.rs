@@ -95,7 +95,7 @@ fn instances_of_one_offcode_are_told_apart() {
     let mut app = parse(&text).unwrap();
     let names: Vec<&str> = app.offcodes.iter().map(|creation| creation.name()).collect();
     assert_eq!(names, ["example.filter", "left", "left.two", "0b9d6c4e-3f52-4bb1-8a53-7d9c1e0f2a11"]);
-    let wanted = app.wanted();
+    let wanted = &app.offcodes;
     assert_eq!((&*wanted[1].offcode, wanted[1].instance.as_deref()), ("example.filter", Some("left")));
     assert_eq!(wanted[1].version, Some(">=1.2, <2".parse().unwrap()));
     assert_eq!(wanted[1].peers, [("reporter".to_owned(), "left-report".to_owned())]);

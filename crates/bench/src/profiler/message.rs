@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use machine::{Bytes, Fault, Probe, Result, Site};
+use machine::{Fault, Probe, Result};
 use rounds::blocks::{self, Blocks, Plan, Series};
 use rounds::bound::{Bound, Verdict};
 use rounds::clocks::Clocks;
 use rounds::interval::Interval;
-use rounds::point::{self, Pattern, PointSpec, Receiver, Stack};
+use rounds::point::{Pattern, PointSpec, Stack};
 use rounds::statistics::median_interval;
 
 use super::{MESSAGE_RATIO, Message, Mode, Profiled, Request};
@@ -16,21 +16,7 @@ use crate::reference::netpipe;
 const SEED: u64 = 0x0051_1A11_0000_0006;
 
 pub fn measure(request: &Request, library: &Path, progress: &mut impl FnMut(&str)) -> Message {
-    let spec = PointSpec {
-        stack: Stack::OpenMpi,
-        placement: Site::App,
-        pattern: Pattern::PingPong,
-        size: Bytes(8),
-        perturbation: Bytes(0),
-        path: point::Path::Loopback,
-        local_core: request.cores.0,
-        remote_core: request.cores.1,
-        protocol_core: None,
-        receiver: Receiver::Reads,
-        peer_engine: None,
-        interface: None,
-        dilation: None,
-    };
+    let spec = PointSpec::plain(Stack::OpenMpi, Pattern::PingPong, 8, request.cores);
     let plan = Plan { groups: vec![Mode::ALL.len()], rounds: request.rounds, seed: SEED };
     let mut starts = Starts { request, spec, library, progress };
     let (all, _) = blocks::conduct(&mut starts, &plan, |_, all| {

@@ -192,27 +192,13 @@ fn refused(spec: &PointSpec, cause: &str, next: &str) -> Fault {
 
 #[cfg(test)]
 mod tests {
-    use machine::{Bytes, CoreId, Site};
+    use machine::{Bytes, CoreId};
     use rounds::point::Stack;
 
     use super::*;
 
     fn spec(pattern: Pattern, size: u64) -> PointSpec {
-        PointSpec {
-            stack: Stack::OpenMpi,
-            placement: Site::App,
-            pattern,
-            size: Bytes(size),
-            perturbation: Bytes(3),
-            path: Path::Loopback,
-            local_core: CoreId(0),
-            remote_core: CoreId(1),
-            protocol_core: None,
-            receiver: Receiver::Reads,
-            peer_engine: None,
-            interface: None,
-            dilation: None,
-        }
+        PointSpec { perturbation: Bytes(3), ..PointSpec::plain(Stack::OpenMpi, pattern, size, (CoreId(0), CoreId(1))) }
     }
 
     /// Printed by NetPIPE 3.7.2 (`-2 -a -l 65536 -u 65539 -p 3`).

@@ -51,10 +51,14 @@ pub trait Stack {
     fn begin(&mut self, job: u64) -> Result<()>;
 
     /// No traffic until the next block: threads of the stack's own stop spinning.
-    fn idle(&mut self) -> Result<()>;
+    fn idle(&mut self) -> Result<()> {
+        Ok(())
+    }
 
     /// A block begins: threads of the stack's own wake, and have woken when this returns.
-    fn resume(&mut self) -> Result<()>;
+    fn resume(&mut self) -> Result<()> {
+        Ok(())
+    }
 
     /// Threads of the stack's own, as the kernel numbers them, with what each does (`engine`).
     fn threads(&self) -> Vec<(String, i32)> {
@@ -67,7 +71,9 @@ pub trait Stack {
     }
 
     /// What ran otherwise than asked, or needs a word.
-    fn notes(&self) -> Vec<String>;
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// What both ends of a session are told.

@@ -144,18 +144,6 @@ impl Stack for Tcp {
     fn begin(&mut self, _job: u64) -> Result<()> {
         Ok(())
     }
-
-    fn idle(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    fn resume(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    fn notes(&self) -> Vec<String> {
-        Vec::new()
-    }
 }
 
 fn gone(cause: &str) -> Fault {

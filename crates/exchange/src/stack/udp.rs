@@ -391,14 +391,6 @@ impl Stack for Udp {
         Ok(())
     }
 
-    fn idle(&mut self) -> Result<()> {
-        Ok(())
-    }
-
-    fn resume(&mut self) -> Result<()> {
-        Ok(())
-    }
-
     fn notes(&self) -> Vec<String> {
         self.notes.clone()
     }

@@ -149,19 +149,9 @@ pub fn grounds() -> Grounds {
 /// One comparison: the engine over UDP at `app` and the kernel's TCP, 8 B ping-pong in the lab.
 pub fn duel() -> Design {
     let point = |stack| PointSpec {
-        stack,
-        placement: Site::App,
-        pattern: Pattern::PingPong,
-        size: Bytes(8),
         perturbation: Bytes(3),
         path: Path::Lab,
-        local_core: CoreId(0),
-        remote_core: CoreId(1),
-        protocol_core: None,
-        receiver: Receiver::Reads,
-        peer_engine: None,
-        interface: None,
-        dilation: None,
+        ..PointSpec::plain(stack, Pattern::PingPong, 8, (CoreId(0), CoreId(1)))
     };
     Design {
         grounds: grounds(),

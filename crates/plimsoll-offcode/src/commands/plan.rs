@@ -129,7 +129,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let build = build(&catalogue);
     let at = |costs: &Costs| -> Result<Draft> {
         let know = Knowledge { costs, build: &build, earlier: &earlier, objective };
-        draft(&catalogue, &grounds, &know, &app.wanted(), &app.channels, &[])
+        draft(&catalogue, &grounds, &know, &app.offcodes, &app.channels, &[])
     };
     let Draft { closure, laid } = at(&costs)?;
     let layout = &laid.layout;

@@ -11,7 +11,7 @@ use rounds::blocks::{self, Blocks, Plan, Series, difference};
 use rounds::clocks;
 use rounds::comparison::Paired;
 use rounds::interval::Interval;
-use rounds::point::{Path, Pattern, PointSpec, Receiver, Stack, StackAt};
+use rounds::point::{Pattern, PointSpec, Stack, StackAt};
 use rounds::sample::{Runner, Sample};
 use rounds::statistics::median;
 use serde::Serialize;
@@ -171,19 +171,11 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     for (placement, peer_engine) in placements.into_iter().flatten() {
         for pattern in PATTERNS {
             let point = |dilation: &Dilation| PointSpec {
-                stack,
                 placement: placement.clone(),
-                pattern,
-                size,
-                perturbation: Bytes(0),
-                path: Path::Loopback,
-                local_core,
-                remote_core,
-                protocol_core: None,
-                receiver: Receiver::Reads,
                 peer_engine,
                 interface: interface.clone(),
                 dilation: Some(*dilation).filter(|dilation| !dilation.is_none()),
+                ..PointSpec::plain(stack, pattern, size.0, (local_core, remote_core))
             };
             specs.extend(dilations.iter().map(point));
             let series = Vec::new();

@@ -9,6 +9,7 @@ use super::UdpCounters;
 use super::address::RawAddress;
 use super::control;
 use super::pages::Pages;
+use super::refusals::may_be_earlier;
 use super::socket::last_errno;
 use super::unknown_senders::UnknownSenders;
 
@@ -119,17 +120,7 @@ impl ReceiveQueue {
                         break;
                     }
                     Err(Errno::INTR) => {}
-                    Err(
-                        Errno::CONNREFUSED
-                        | Errno::HOSTUNREACH
-                        | Errno::NETUNREACH
-                        | Errno::HOSTDOWN
-                        | Errno::PROTO
-                        | Errno::NOPROTOOPT
-                        | Errno::ACCESS
-                        | Errno::MSGSIZE
-                        | Errno::OPNOTSUPP,
-                    ) => {
+                    Err(errno) if may_be_earlier(errno) => {
                         errors = true;
                         patience -= 1;
                         if patience == 0 {

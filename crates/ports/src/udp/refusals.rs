@@ -2,6 +2,8 @@
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use rustix::io::Errno;
+
 use super::address::RawAddress;
 use super::control;
 
@@ -9,6 +11,22 @@ use super::control;
 const CONTROL: usize = 128;
 /// Entries read at a time: a flood of ICMP must not hold the caller.
 const AT_ONCE: usize = 64;
+
+/// Whether an error may be of an earlier packet: the kernel reports it to whichever call comes next.
+pub(super) fn may_be_earlier(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::CONNREFUSED
+            | Errno::HOSTUNREACH
+            | Errno::NETUNREACH
+            | Errno::HOSTDOWN
+            | Errno::PROTO
+            | Errno::NOPROTOOPT
+            | Errno::ACCESS
+            | Errno::MSGSIZE
+            | Errno::OPNOTSUPP
+    )
+}
 
 /// Reads what waits in the error queue and calls `refused` with the address that each refused packet was sent to.
 /// Returns how many entries told of anything else.

@@ -11,6 +11,7 @@ use rustix::net::SendFlags;
 use super::address::RawAddress;
 use super::control::SegmentControl;
 use super::pages::Pages;
+use super::refusals::may_be_earlier;
 use super::socket::last_errno;
 use super::{Peer, UdpCounters};
 
@@ -205,34 +206,13 @@ impl SendQueue {
                     peers[first.peer.0 as usize].segment_limit = 0;
                     counters.segmentation_refused += 1;
                 }
-                // An error of an earlier packet is reported to whichever call comes next: this packet is unhurt.
-                Errno::CONNREFUSED
-                | Errno::HOSTUNREACH
-                | Errno::NETUNREACH
-                | Errno::HOSTDOWN
-                | Errno::PROTO
-                | Errno::NOPROTOOPT
-                | Errno::ACCESS
-                | Errno::MSGSIZE
-                | Errno::OPNOTSUPP
-                    if patience > 0 =>
-                {
+                // This packet is unhurt.
+                errno if may_be_earlier(errno) && patience > 0 => {
                     patience -= 1;
                     outcome.errors = true;
                 }
                 // No way to this peer now: lost as on the wire, and the engine's matter. Other peers' packets go on.
-                Errno::CONNREFUSED
-                | Errno::HOSTUNREACH
-                | Errno::NETUNREACH
-                | Errno::HOSTDOWN
-                | Errno::PROTO
-                | Errno::NOPROTOOPT
-                | Errno::ACCESS
-                | Errno::MSGSIZE
-                | Errno::OPNOTSUPP
-                | Errno::PERM
-                | Errno::NETDOWN
-                | Errno::INVAL => {
+                errno if may_be_earlier(errno) || matches!(errno, Errno::PERM | Errno::NETDOWN | Errno::INVAL) => {
                     counters.unsendable += first.packets() as u64;
                     self.head += 1;
                     patience = PATIENCE;

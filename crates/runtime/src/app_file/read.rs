@@ -14,9 +14,10 @@ use offcode::{Attributes, Specification};
 use toml::Spanned;
 
 use super::super::closure;
+use super::super::create::Wanted;
 use super::super::layout::APPLICATION;
 use super::super::objective::Objective;
-use super::{Agent, AppFile, Capacity, Creation, LARGEST, NamedChannel, Party, Sites, written};
+use super::{Agent, AppFile, Capacity, LARGEST, NamedChannel, Party, Sites, written};
 
 /// Sites of a list at most: more than a machine and its agents have.
 const MOST_SITES: usize = 4096;
@@ -192,7 +193,7 @@ impl Reader<'_> {
         Ok(Sites::Named(chosen))
     }
 
-    fn creation(&self, offcode: &written::Offcode, sites: &Sites) -> Result<Creation> {
+    fn creation(&self, offcode: &written::Offcode, sites: &Sites) -> Result<Wanted> {
         let mut attributes = Attributes::default();
         for (name, value) in &offcode.attributes {
             self.at(value.span(), attributes.set(name, &value.get_ref().text()))?;
@@ -217,7 +218,7 @@ impl Reader<'_> {
         }
         let versions = |text: &Spanned<String>| self.at(text.span(), closure::versions(text.get_ref()));
         let peers = offcode.peers.iter().map(|(peer, instance)| Ok((peer.clone(), self.offcode(instance)?)));
-        Ok(Creation {
+        Ok(Wanted {
             offcode: self.offcode(&offcode.create)?,
             instance: offcode.instance.as_ref().map(|name| name.get_ref().clone()),
             version: offcode.version.as_ref().map(versions).transpose()?,
