@@ -7,7 +7,7 @@
 //! missed  = ln(simulated / middle) / scale
 //! ```
 //! The figures are quantiles of `missed` over mappings that promise a gain, of programs that nothing else is judged by:
-//! `cargo run --release -p mapping --example random -- 1000 --calibrate --within`, and `-- 300 --calibrate`.
+//! `cargo bench -p mapping --bench random -- 1000 --calibrate --within`, and `-- 300 --calibrate`.
 
 use machine::costs::Interval;
 

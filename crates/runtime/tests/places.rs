@@ -1,7 +1,7 @@
 //! The example that compares places runs the pipeline at each of them, and says of each what was predicted and measured.
 
 #[allow(dead_code)]
-#[path = "../examples/places.rs"]
+#[path = "../benches/places.rs"]
 mod example;
 
 use std::process::Command;

@@ -1,6 +1,6 @@
 //! What the daemon costs: a move, to the rank that is moved, and its own share of a core with 64 ranks watched.
 //!
-//! `cargo run --release -p daemon --example cost`. The ranks are this program again: one that does nothing but read the
+//! `cargo bench -p daemon --bench cost`. The ranks are this program again: one that does nothing but read the
 //! clock and keeps each gap between two readings, and 64 that sleep. Where there is an MPI, 64 ranks of a real program
 //! follow, under `plimsoll profile`: they mostly sleep, and exchange with their neighbours some dozen times a second.
 

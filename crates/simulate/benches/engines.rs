@@ -1,4 +1,4 @@
-//! Programs over plimsoll's own engine in the simulator: `cargo run -p simulate --example engines -- ...`
+//! Programs over plimsoll's own engine in the simulator: `cargo bench -p simulate --bench engines -- ...`
 //!
 //! ```text
 //! (nothing)       to how many ranks a host placement core:N scales, by the size of messages and the credit
@@ -19,7 +19,7 @@ const HOSTS: u32 = 4;
 const NETWORK: &str = "udp";
 
 fn main() -> Result<()> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     let known = store::live()?;
     if let Some(note) = known.note {
         println!("{note}");

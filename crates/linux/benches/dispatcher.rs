@@ -1,4 +1,4 @@
-//! What a stage of a hook takes, for 1 to 8 programs that do nothing: `cargo run --release -p linux --example dispatcher`
+//! What a stage of a hook takes, for 1 to 8 programs that do nothing: `cargo bench -p linux --bench dispatcher`
 //!
 //! Beside it libxdp's own dispatcher, where its object is installed (Debian: libxdp1), with as many of its stubs, which
 //! programs of type EXT would replace by a jump. `LIBXDP_OBJECT` names another object. Needs root.

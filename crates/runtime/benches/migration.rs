@@ -1,7 +1,7 @@
 //! Prints how long offcodes pause while they move: median and 99th percentile of 200 moves of each kind, and how long the
 //! longest gap in a stream of messages was beside that of a stream without moves.
 //!
-//! `cargo run --release -p runtime --example migration [MOVES]`. It wants two cores and nothing else on the machine,
+//! `cargo bench -p runtime --bench migration -- [MOVES]`. It wants two cores and nothing else on the machine,
 //! and root for moves to hooks.
 
 use std::sync::Arc;
@@ -103,7 +103,8 @@ impl Lifecycle for Mirror {
 }
 
 fn main() {
-    let moves = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(200);
+    let moves =
+        std::env::args().skip(1).find(|word| word != "--bench").and_then(|text| text.parse().ok()).unwrap_or(200);
     if let Err(fault) = all(moves) {
         eprintln!("{fault}");
         std::process::exit(1);

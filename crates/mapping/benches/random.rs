@@ -1,6 +1,6 @@
 //! The mapper over random simulated programs whose best mapping is known.
 //!
-//! `cargo run --release -p mapping --example random -- [PROGRAMS] [FIRST SEED] [--within]`; with `--calibrate` what replays miss of programs
+//! `cargo bench -p mapping --bench random -- [PROGRAMS] [FIRST SEED] [--within]`; with `--calibrate` what replays miss of programs
 //! of other seeds, which [`mapping::missed`] holds.
 
 use machine::costs::Interval;
@@ -13,7 +13,7 @@ use whatif::answer::in_parallel;
 const CALIBRATED: u64 = 10_000;
 
 fn main() -> machine::Result<()> {
-    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     let has = |word: &str| words.iter().any(|of| of == word);
     let (within, calibrates) = (has("--within"), has("--calibrate"));
     let numbers: Vec<u64> = words.iter().filter_map(|word| word.parse().ok()).collect();

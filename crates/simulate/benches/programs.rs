@@ -1,4 +1,4 @@
-//! How fast programs are simulated, and in what memory: `cargo run --release -p simulate --example simulate -- ...`
+//! How fast programs are simulated, and in what memory: `cargo bench -p simulate --bench programs -- ...`
 //!
 //! ```text
 //! (nothing)                     a 4-D halo of 8, 64, 1,000 and 8,000 ranks, the last step's sum over all included, under LogGOPS,
@@ -66,7 +66,7 @@ fn report(finished: &Finished, cpu: f64, wall: f64) {
 }
 
 fn main() -> Result<()> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let number = |text: &str| {
         text.parse::<u32>().map_err(|error| Fault::because(text, error, "give the numbers of ranks and of steps"))

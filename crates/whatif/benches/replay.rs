@@ -1,4 +1,4 @@
-//! How fast a recorded program is replayed, and what memory it takes: `cargo run --release -p whatif --example replay -- [CALLS]`.
+//! How fast a recorded program is replayed, and what memory it takes: `cargo bench -p whatif --bench replay -- [CALLS]`.
 //!
 //! The program is a ring of 64 ranks on 8 hosts that swap borders with both neighbours and sum a number every tenth step; its
 //! lengths are uneven, so that ranks wait for each other.
@@ -20,7 +20,10 @@ use whatif::replay::{Conditions, Progress, Residuals, replay};
 const RANKS: u32 = 64;
 
 fn main() {
-    let calls: u64 = std::env::args().nth(1).map_or(10_000_000, |text| text.parse().expect("a number of calls"));
+    let calls: u64 = std::env::args()
+        .skip(1)
+        .find(|word| word != "--bench")
+        .map_or(10_000_000, |text| text.parse().expect("a number of calls"));
     let steps = (calls / u64::from(RANKS) / 6).max(1) as u32;
     let begun = Instant::now();
     let graph = ring(steps);

@@ -1,6 +1,6 @@
 //! What 20,000 small messages over the UDP port cost, core by core and thread by thread.
 //!
-//! `cargo run --release -p linux --example accounting`: two threads on two cores play ping-pong over loopback. As root
+//! `cargo bench -p ports --bench accounting`: two threads on two cores play ping-pong over loopback. As root
 //! the time inside softirqs is measured; otherwise the counts are there and the reason why the time is not.
 
 use std::thread;

@@ -1,4 +1,4 @@
-//! The comparison of semantics without the command: `cargo run --release -p semantics --example compare -- [PORT [PEERS]]`
+//! The comparison of semantics without the command: `cargo bench -p semantics --bench compare -- [PORT [PEERS]]`
 //! prints, for each quantity, the medians and how much better matched messages do than queue pairs.
 
 use machine::{Fault, Result};
@@ -6,7 +6,7 @@ use rounds::statistics::median;
 use semantics::{Carrier, Order, Quantity, Request, Semantics, measure};
 
 fn main() -> Result<()> {
-    let mut arguments = std::env::args().skip(1);
+    let mut arguments = std::env::args().skip(1).filter(|word| word != "--bench");
     let carrier: Carrier = arguments.next().map_or(Ok(Carrier::Memory), |text| text.parse())?;
     let bad = |_| Fault::new("peers", "not a list of numbers", "write them like 2,128");
     let peers = arguments.next().unwrap_or("2,128,1000".into());

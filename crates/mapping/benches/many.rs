@@ -1,6 +1,6 @@
 //! What a mapping of many ranks takes beside a long timeline: 256 ranks on 256 cores of 8 hosts, a million calls.
 //!
-//! `cargo run --release -p mapping --example many -- [CALLS]`
+//! `cargo bench -p mapping --bench many -- [CALLS]`
 
 use std::time::Instant;
 
@@ -27,7 +27,11 @@ const BYTES: u64 = 4096;
 const TRIP: i64 = 12_000;
 
 fn main() -> Result<()> {
-    let calls = std::env::args().nth(1).and_then(|word| word.parse().ok()).unwrap_or(1_000_000u32);
+    let calls = std::env::args()
+        .skip(1)
+        .find(|word| word != "--bench")
+        .and_then(|word| word.parse().ok())
+        .unwrap_or(1_000_000u32);
     let steps = calls / RANKS / 2;
     let graph = ring(steps);
     let problem = problem();

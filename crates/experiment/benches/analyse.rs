@@ -1,4 +1,4 @@
-//! How long the analysis of many runs takes: `cargo run --release -p experiment --example analyse -- [RUNS]`
+//! How long the analysis of many runs takes: `cargo bench -p experiment --bench analyse -- [RUNS]`
 
 use std::time::Instant;
 
@@ -9,7 +9,11 @@ use machine::Nanoseconds;
 use rounds::random::Random;
 
 fn main() -> machine::Result<()> {
-    let runs = std::env::args().nth(1).and_then(|word| word.parse::<usize>().ok()).unwrap_or(1_000_000);
+    let runs = std::env::args()
+        .skip(1)
+        .find(|word| word != "--bench")
+        .and_then(|word| word.parse::<usize>().ok())
+        .unwrap_or(1_000_000);
     let figure = |name: &str, unit: &str| Figure { name: name.into(), unit: unit.into(), more_is_better: false };
     let hosts = (0..4).map(|host| format!("node{host}")).collect();
     let figures = vec![figure("time", "s"), figure("watts", "W")];

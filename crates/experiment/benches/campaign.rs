@@ -1,4 +1,4 @@
-//! Speeds of a study file's store: `cargo run --release -p experiment --example campaign`.
+//! Speeds of a study file's store: `cargo bench -p experiment --bench campaign`.
 
 use std::collections::BTreeMap;
 use std::path::Path;

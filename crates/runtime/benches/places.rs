@@ -1,5 +1,5 @@
 //! A pipeline of three offcodes at each of its places: what is predicted of the place, and what is measured there.
-//! `cargo run --release -p runtime --example places [RATE]`, where nothing else runs. Exits with 1 where under an
+//! `cargo bench -p runtime --bench places -- [RATE]`, where nothing else runs. Exits with 1 where under an
 //! objective the place that a plan chooses is more than 10 % worse than the best that was measured.
 
 use std::collections::HashMap;
@@ -364,7 +364,8 @@ fn compare(
 }
 
 fn main() -> Result<ExitCode> {
-    let rate = std::env::args().nth(1).and_then(|rate| rate.parse().ok()).unwrap_or(20_000);
+    let rate =
+        std::env::args().skip(1).find(|word| word != "--bench").and_then(|rate| rate.parse().ok()).unwrap_or(20_000);
     let settings = Settings { rate, time: Duration::from_secs(1), alone: 2000, rounds: 3 };
     let (page, near) = run(&settings)?;
     print!("{page}");

@@ -1,5 +1,5 @@
 //! How often the intervals of simulated studies cover the truth, and how often their verdicts are wrong:
-//! `cargo run --release -p experiment --example coverage -- [STUDIES]`
+//! `cargo bench -p experiment --bench coverage -- [STUDIES]`
 
 use experiment::simulate::{simulate, table};
 
@@ -7,6 +7,10 @@ use experiment::simulate::{simulate, table};
 const SEED: u64 = 1;
 
 fn main() {
-    let studies = std::env::args().nth(1).and_then(|word| word.parse::<usize>().ok()).unwrap_or(2000);
+    let studies = std::env::args()
+        .skip(1)
+        .find(|word| word != "--bench")
+        .and_then(|word| word.parse::<usize>().ok())
+        .unwrap_or(2000);
     print!("{}", table(&simulate(studies, SEED)));
 }
