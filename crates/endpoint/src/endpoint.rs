@@ -2,9 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use engine::{
-    Claim, Counters, Direction, Envelope, Label, LinkConfig, RequestId, Source, StandIn, Status, TagSelector,
-};
+use engine::{Claim, Counters, Envelope, Label, LinkConfig, RequestId, Source, StandIn, TagSelector};
 use linux::contention::Excluded;
 use machine::{CoreId, Dilation, Fault, PeerIndex, Port, Result, Site};
 
@@ -27,16 +25,7 @@ pub(crate) enum Number {
 }
 
 /// A request that has ended, with its buffer.
-#[derive(Debug)]
-pub struct Completion<B> {
-    pub request: Request,
-    /// What the application passed when it made the request.
-    pub context: u64,
-    pub direction: Direction,
-    pub envelope: Envelope,
-    pub status: Status,
-    pub buffer: B,
-}
+pub type Completion<B> = engine::Completion<B, Request>;
 
 pub(crate) enum Place<P, B> {
     App(Box<Driver<P, B>>),
@@ -188,24 +177,24 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         match &mut self.place {
             Place::App(driver) => {
                 if let Some(done) = driver.next_completion() {
-                    return Ok(Some(translate(done)));
+                    return Ok(Some(done.named(of_engine)));
                 }
                 driver.turn_now::<false>(&mut |_, _, _| false)?;
-                Ok(driver.next_completion().map(translate))
+                Ok(driver.next_completion().map(|done| done.named(of_engine)))
             }
             Place::Dilated(driver) => {
                 if let Some(done) = driver.next_completion() {
-                    return Ok(Some(translate(done)));
+                    return Ok(Some(done.named(of_engine)));
                 }
                 driver.turn()?;
-                Ok(driver.next_completion().map(translate))
+                Ok(driver.next_completion().map(|done| done.named(of_engine)))
             }
             Place::Node(node) => node.poll(),
             Place::QueuePairs(pairs) => {
                 if !pairs.end.has_ended() {
                     pairs.turn()?;
                 }
-                Ok(pairs.end.take_ended().map(translate_work))
+                Ok(pairs.end.take_ended().map(|done| done.named(of_pairs)))
             }
         }
     }
@@ -245,9 +234,9 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     #[inline]
     pub fn take_ended(&mut self) -> Result<Option<Completion<B>>> {
         match &mut self.place {
-            Place::App(driver) | Place::Dilated(driver) => Ok(driver.next_completion().map(translate)),
+            Place::App(driver) | Place::Dilated(driver) => Ok(driver.next_completion().map(|done| done.named(of_engine))),
             Place::Node(node) => Ok(node.take_ended()),
-            Place::QueuePairs(pairs) => Ok(pairs.end.take_ended().map(translate_work)),
+            Place::QueuePairs(pairs) => Ok(pairs.end.take_ended().map(|done| done.named(of_pairs))),
         }
     }
 
@@ -321,7 +310,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     }
 
     /// Receives the claimed message. Where it was received or discarded already: a fault, or at `core:N` a request that ends
-    /// as [`Status::Cancelled`].
+    /// as [`engine::Status::Cancelled`].
     pub fn receive_claimed(&mut self, claim: Claim, buffer: B, context: u64) -> Result<Request> {
         Ok(Request(match &mut self.place {
             Place::App(driver) | Place::Dilated(driver) => Number::App(driver.receive_claimed(claim, buffer, context)?),
@@ -343,7 +332,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     }
 
     /// Withdraws a receive that has no message yet, or a send of which nothing has left; it completes as
-    /// [`Status::Cancelled`]. False if it is too late.
+    /// [`engine::Status::Cancelled`]. False if it is too late.
     pub fn cancel(&mut self, request: Request) -> Result<bool> {
         match (&mut self.place, request.0) {
             (Place::App(driver) | Place::Dilated(driver), Number::App(request)) => Ok(driver.engine.cancel(request)),
@@ -499,26 +488,10 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     }
 }
 
-#[inline]
-fn translate<B>(done: engine::Completion<B>) -> Completion<B> {
-    Completion {
-        request: Request(Number::App(done.request)),
-        context: done.context,
-        direction: done.direction,
-        envelope: done.envelope,
-        status: done.status,
-        buffer: done.buffer,
-    }
+fn of_engine(request: RequestId) -> Request {
+    Request(Number::App(request))
 }
 
-#[inline]
-fn translate_work<B>(done: queue_pair::Completion<B>) -> Completion<B> {
-    Completion {
-        request: Request(Number::QueuePair(done.request)),
-        context: done.context,
-        direction: done.direction,
-        envelope: done.envelope,
-        status: done.status,
-        buffer: done.buffer,
-    }
+fn of_pairs(request: queue_pair::Request) -> Request {
+    Request(Number::QueuePair(request))
 }

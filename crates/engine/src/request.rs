@@ -49,11 +49,11 @@ pub enum Status {
     Withdrawn,
 }
 
-/// A request that has ended, with its buffer.
+/// A request that has ended, with its buffer. `R` names it.
 #[derive(Debug)]
-pub struct Completion<B> {
+pub struct Completion<B, R = RequestId> {
     /// The request that ended.
-    pub request: RequestId,
+    pub request: R,
     /// What the application passed when it made the request.
     pub context: u64,
     /// Whether it was a send or a receive.
@@ -64,6 +64,15 @@ pub struct Completion<B> {
     pub status: Status,
     /// The buffer that the application gave with the request.
     pub buffer: B,
+}
+
+impl<B, R> Completion<B, R> {
+    /// The same with the name that an outer layer gave the request.
+    #[inline]
+    pub fn named<S>(self, name: impl FnOnce(R) -> S) -> Completion<B, S> {
+        let Completion { request, context, direction, envelope, status, buffer } = self;
+        Completion { request: name(request), context, direction, envelope, status, buffer }
+    }
 }
 
 /// A send that has not ended.

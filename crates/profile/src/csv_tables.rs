@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use machine::{Fault, Reading, Result};
 
 use crate::printable::printable;
-use crate::summary::{OnPath, Split, Summary};
+use crate::summary::{OnPath, SiteSummary, Summary};
 
-type Rows = Vec<Vec<String>>;
+/// Name of the file, its columns, its rows.
+type Table = (&'static str, Vec<&'static str>, Vec<Vec<String>>);
 
 /// Writes the tables to `folder`, which is made where it is missing; returns the files. A value that is not there is an
 /// empty field; `plimsoll report DIR --json` says why.
@@ -31,7 +32,7 @@ pub fn write(summary: &Summary, folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn lines(header: Vec<&'static str>, rows: Rows) -> Vec<u8> {
+fn lines(header: Vec<&'static str>, rows: Vec<Vec<String>>) -> Vec<u8> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     let header = header.into_iter().map(str::to_owned).collect();
     for record in std::iter::once(header).chain(rows) {
@@ -41,7 +42,7 @@ fn lines(header: Vec<&'static str>, rows: Rows) -> Vec<u8> {
     writer.into_inner().expect("memory takes all")
 }
 
-fn tables(summary: &Summary) -> Vec<(&'static str, Vec<&'static str>, Rows)> {
+fn tables(summary: &Summary) -> Vec<Table> {
     vec![
         ranks(summary),
         functions(summary),
@@ -58,238 +59,154 @@ fn field<T: ToString>(reading: &Reading<T>) -> String {
     reading.value().map_or_else(String::new, ToString::to_string)
 }
 
-fn parts(split: &Split) -> [String; 4] {
-    [field(&split.transfer), field(&split.wait), split.undivided.to_string(), field(&split.off_core)]
+/// A table of a row for each of `$all`, its columns with their cells.
+macro_rules! table {
+    ($name:literal, $all:expr, |$of:pat_param| $(let $let:ident = $value:expr;)* { $($column:literal: $cell:expr,)* }) => {
+        ($name, vec![$($column),*], $all.map(|$of| { $(let $let = $value;)* vec![$($cell.to_string()),*] }).collect())
+    };
 }
 
-macro_rules! row {
-    ($($cell:expr),* $(,)?) => { vec![$($cell.to_string()),*] };
+fn ranks(summary: &Summary) -> Table {
+    table!("ranks", summary.ranks.iter(), |rank|
+        let state = serde_json::to_value(rank.state).unwrap_or_default();
+    {
+        "world": rank.world,
+        "rank": rank.rank,
+        "host": rank.host,
+        "pid": rank.pid,
+        "state": state.as_str().unwrap_or_default(),
+        "threads": rank.threads,
+        "seconds": rank.seconds,
+        "thread_seconds": rank.thread_seconds,
+        "startup_seconds": rank.startup,
+        "shutdown_seconds": rank.shutdown,
+        "calls": rank.calls,
+        "mpi_seconds": rank.mpi,
+        "compute_seconds": rank.compute,
+        "messages": rank.messages,
+        "bytes": rank.bytes,
+        "softirq_seconds": field(&rank.softirq),
+        "involuntary_switches": field(&rank.involuntary),
+        "stopped_seconds": field(&rank.stopped),
+        "run_delay_seconds": field(&rank.run_delay),
+        "stolen_seconds": field(&rank.stolen),
+        "compute_off_core_seconds": field(&rank.compute_off_core),
+        "transfer_seconds": field(&rank.split.transfer),
+        "wait_seconds": field(&rank.split.wait),
+        "undivided_seconds": rank.split.undivided,
+        "off_core_seconds": field(&rank.split.off_core),
+        "yielded_seconds": field(&rank.yielded),
+        "on_core_seconds": field(&rank.outside.on_core),
+        "blocked_seconds": field(&rank.outside.blocked),
+        "sleep_seconds": field(&rank.outside.sleep),
+        "lock_seconds": field(&rank.outside.lock),
+        "storage_seconds": field(&rank.outside.storage),
+    })
 }
 
-fn ranks(summary: &Summary) -> (&'static str, Vec<&'static str>, Rows) {
-    let header = vec![
-        "world",
-        "rank",
-        "host",
-        "pid",
-        "state",
-        "threads",
-        "seconds",
-        "thread_seconds",
-        "startup_seconds",
-        "shutdown_seconds",
-        "calls",
-        "mpi_seconds",
-        "compute_seconds",
-        "messages",
-        "bytes",
-        "softirq_seconds",
-        "involuntary_switches",
-        "stopped_seconds",
-        "run_delay_seconds",
-        "stolen_seconds",
-        "compute_off_core_seconds",
-        "transfer_seconds",
-        "wait_seconds",
-        "undivided_seconds",
-        "off_core_seconds",
-        "yielded_seconds",
-        "on_core_seconds",
-        "blocked_seconds",
-        "sleep_seconds",
-        "lock_seconds",
-        "storage_seconds",
-    ];
-    let rows = summary.ranks.iter().map(|rank| {
-        let state = serde_json::to_value(rank.state).ok().and_then(|state| Some(state.as_str()?.to_owned()));
-        let mut row = row![
-            rank.world,
-            rank.rank,
-            rank.host,
-            rank.pid,
-            state.unwrap_or_default(),
-            rank.threads,
-            rank.seconds,
-            rank.thread_seconds,
-            rank.startup,
-            rank.shutdown,
-            rank.calls,
-            rank.mpi,
-            rank.compute,
-            rank.messages,
-            rank.bytes,
-            field(&rank.softirq),
-            field(&rank.involuntary),
-            field(&rank.stopped),
-            field(&rank.run_delay),
-            field(&rank.stolen),
-            field(&rank.compute_off_core),
-        ];
-        row.extend(parts(&rank.split));
-        let outside = &rank.outside;
-        row.extend(row![
-            field(&rank.yielded),
-            field(&outside.on_core),
-            field(&outside.blocked),
-            field(&outside.sleep),
-            field(&outside.lock),
-            field(&outside.storage),
-        ]);
-        row
-    });
-    ("ranks", header, rows.collect())
+fn functions(summary: &Summary) -> Table {
+    table!("functions", summary.functions.iter(), |f| {
+        "function": f.name,
+        "class": f.class,
+        "group_ranks": f.group,
+        "counted": f.counted,
+        "ranks": f.ranks,
+        "calls": f.calls,
+        "calls_share": f.calls_share,
+        "seconds": f.seconds,
+        "time_share": f.time_share,
+        "mean_seconds": f.mean,
+        "least_seconds": f.least,
+        "most_seconds": f.most,
+        "p50_seconds": f.p50,
+        "p99_seconds": f.p99,
+        "bytes": f.bytes,
+        "transfer_seconds": field(&f.split.transfer),
+        "wait_seconds": field(&f.split.wait),
+        "undivided_seconds": f.split.undivided,
+        "off_core_seconds": field(&f.split.off_core),
+    })
 }
 
-fn functions(summary: &Summary) -> (&'static str, Vec<&'static str>, Rows) {
-    let header = vec![
-        "function",
-        "class",
-        "group_ranks",
-        "counted",
-        "ranks",
-        "calls",
-        "calls_share",
-        "seconds",
-        "time_share",
-        "mean_seconds",
-        "least_seconds",
-        "most_seconds",
-        "p50_seconds",
-        "p99_seconds",
-        "bytes",
-        "transfer_seconds",
-        "wait_seconds",
-        "undivided_seconds",
-        "off_core_seconds",
-    ];
-    let rows = summary.functions.iter().map(|f| {
-        let mut row = row![
-            f.name,
-            f.class,
-            f.group,
-            f.counted,
-            f.ranks,
-            f.calls,
-            f.calls_share,
-            f.seconds,
-            f.time_share,
-            f.mean,
-            f.least,
-            f.most,
-            f.p50,
-            f.p99,
-            f.bytes,
-        ];
-        row.extend(parts(&f.split));
-        row
-    });
-    ("functions", header, rows.collect())
+fn function_sizes(summary: &Summary) -> Table {
+    table!("function-sizes", summary.functions.iter().flat_map(|f| f.sizes.iter().map(move |size| (f, size))), |(f, size)| {
+        "function": f.name,
+        "group_ranks": f.group,
+        "floor_bytes": size.floor,
+        "calls": size.calls,
+        "bytes": size.bytes,
+        "seconds": size.seconds,
+        "unhindered_seconds_per_call": field(&size.unhindered),
+    })
 }
 
-fn function_sizes(summary: &Summary) -> (&'static str, Vec<&'static str>, Rows) {
-    let header =
-        vec!["function", "group_ranks", "floor_bytes", "calls", "bytes", "seconds", "unhindered_seconds_per_call"];
-    let rows = summary.functions.iter().flat_map(|f| {
-        f.sizes.iter().map(|size| {
-            row![f.name, f.group, size.floor, size.calls, size.bytes, size.seconds, field(&size.unhindered)]
-        })
-    });
-    ("function-sizes", header, rows.collect())
+fn sizes(summary: &Summary) -> Table {
+    table!("sizes", summary.sizes.iter(), |size| {
+        "floor_bytes": size.floor,
+        "messages": size.messages,
+        "bytes": size.bytes,
+        "collective_calls": size.collectives,
+        "collective_bytes": size.collective_bytes,
+    })
 }
 
-fn sizes(summary: &Summary) -> (&'static str, Vec<&'static str>, Rows) {
-    let header = vec!["floor_bytes", "messages", "bytes", "collective_calls", "collective_bytes"];
-    let rows = summary.sizes.iter();
-    let rows = rows.map(|size| row![size.floor, size.messages, size.bytes, size.collectives, size.collective_bytes]);
-    ("sizes", header, rows.collect())
+fn matrix(summary: &Summary) -> Table {
+    let cells = summary.matrices.iter().enumerate();
+    let cells = cells.flat_map(|(world, matrix)| matrix.cells.iter().map(move |cell| (world, cell)));
+    table!("matrix", cells, |(world, [from, to, messages, bytes, operations, operation_bytes])| {
+        "world": world,
+        "from_rank": from,
+        "to_rank": to,
+        "messages": messages,
+        "bytes": bytes,
+        "operations": operations,
+        "operation_bytes": operation_bytes,
+    })
 }
 
-fn matrix(summary: &Summary) -> (&'static str, Vec<&'static str>, Rows) {
-    let header = vec!["world", "from_rank", "to_rank", "messages", "bytes", "operations", "operation_bytes"];
-    let rows = summary.matrices.iter().enumerate().flat_map(|(world, matrix)| {
-        matrix.cells.iter().map(move |[from, to, messages, bytes, operations, operation_bytes]| {
-            row![world, from, to, messages, bytes, operations, operation_bytes]
-        })
-    });
-    ("matrix", header, rows.collect())
-}
-
-fn sites(summary: &Summary) -> (&'static str, Vec<&'static str>, Rows) {
-    let header = vec![
-        "function",
-        "caller",
-        "file",
-        "line",
-        "module",
-        "offset",
-        "ranks",
-        "calls",
-        "seconds",
-        "time_share",
-        "most_seconds",
-        "bytes",
-        "critical_calls",
-        "critical_trips",
-        "critical_seconds",
-        "critical_compute_seconds",
-        "note",
-    ];
-    let rows = summary.sites.iter().map(|site| {
-        let names: Vec<&str> = site.frames.iter().filter_map(|frame| frame.name.as_deref()).collect();
+fn sites(summary: &Summary) -> Table {
+    table!("sites", summary.sites.iter(), |site|
+        let names = site.frames.iter().filter_map(|frame| frame.name.as_deref()).collect::<Vec<_>>();
         let first = site.frames.first();
-        let critical = |value: fn(&OnPath) -> String| site.critical.as_ref().map_or_else(String::new, value);
-        row![
-            site.function,
-            names.join(" < "),
-            first.and_then(|frame| frame.file.clone()).unwrap_or_default(),
-            first.and_then(|frame| frame.line).map_or_else(String::new, |line| line.to_string()),
-            site.module,
-            format!("{:#x}", site.offset),
-            site.ranks,
-            site.calls,
-            site.seconds,
-            site.time_share,
-            site.most,
-            site.bytes,
-            critical(|of| of.calls.to_string()),
-            critical(|of| of.trips.to_string()),
-            critical(|of| of.seconds.to_string()),
-            critical(|of| of.compute.to_string()),
-            site.note.as_deref().unwrap_or_default(),
-        ]
-    });
-    ("sites", header, rows.collect())
+    {
+        "function": site.function,
+        "caller": names.join(" < "),
+        "file": first.and_then(|frame| frame.file.clone()).unwrap_or_default(),
+        "line": first.and_then(|frame| frame.line).map_or_else(String::new, |line| line.to_string()),
+        "module": site.module,
+        "offset": format!("{:#x}", site.offset),
+        "ranks": site.ranks,
+        "calls": site.calls,
+        "seconds": site.seconds,
+        "time_share": site.time_share,
+        "most_seconds": site.most,
+        "bytes": site.bytes,
+        "critical_calls": critical(site, |of| of.calls.to_string()),
+        "critical_trips": critical(site, |of| of.trips.to_string()),
+        "critical_seconds": critical(site, |of| of.seconds.to_string()),
+        "critical_compute_seconds": critical(site, |of| of.compute.to_string()),
+        "note": site.note.as_deref().unwrap_or_default(),
+    })
 }
 
-fn cores(summary: &Summary) -> (&'static str, Vec<&'static str>, Rows) {
-    let header = vec![
-        "host",
-        "core",
-        "busy_share",
-        "net_rx_softirqs",
-        "net_rx_seconds",
-        "net_tx_softirqs",
-        "net_tx_seconds",
-        "interrupts",
-        "ranks",
-        "wait_share",
-        "energy_joules",
-    ];
-    let rows = summary.cores.iter().map(|core| {
-        let ranks: Vec<String> = core.ranks.iter().map(usize::to_string).collect();
-        row![
-            core.host,
-            core.core,
-            field(&core.busy),
-            field(&core.softirq_rx),
-            field(&core.softirq_rx_seconds),
-            field(&core.softirq_tx),
-            field(&core.softirq_tx_seconds),
-            field(&core.interrupts),
-            ranks.join(" "),
-            field(&core.wait_share),
-            field(&core.energy),
-        ]
-    });
-    ("cores", header, rows.collect())
+fn critical(site: &SiteSummary, value: fn(&OnPath) -> String) -> String {
+    site.critical.as_ref().map_or_else(String::new, value)
+}
+
+fn cores(summary: &Summary) -> Table {
+    table!("cores", summary.cores.iter(), |core|
+        let ranks = core.ranks.iter().map(usize::to_string).collect::<Vec<_>>();
+    {
+        "host": core.host,
+        "core": core.core,
+        "busy_share": field(&core.busy),
+        "net_rx_softirqs": field(&core.softirq_rx),
+        "net_rx_seconds": field(&core.softirq_rx_seconds),
+        "net_tx_softirqs": field(&core.softirq_tx),
+        "net_tx_seconds": field(&core.softirq_tx_seconds),
+        "interrupts": field(&core.interrupts),
+        "ranks": ranks.join(" "),
+        "wait_share": field(&core.wait_share),
+        "energy_joules": field(&core.energy),
+    })
 }

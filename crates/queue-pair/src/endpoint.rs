@@ -46,15 +46,7 @@ pub(crate) enum Number {
 }
 
 /// A request that has ended, with its buffer.
-#[derive(Debug)]
-pub struct Completion<B> {
-    pub request: Request,
-    pub context: u64,
-    pub direction: Direction,
-    pub envelope: Envelope,
-    pub status: Status,
-    pub buffer: B,
-}
+pub type Completion<B> = engine::Completion<B, Request>;
 
 /// What the MPI layer has seen, beside the adapter's counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
