@@ -389,7 +389,7 @@ impl Findings {
             let of = |nth: usize| move |block: &Block| block.goodput.get(nth).map(|rate| rate.0);
             let share = |block: &Block| Some(100.0 * block.goodput[0].0 / (block.goodput[0].0 + block.goodput[1].0));
             let share = match blocks::difference(&series.values(share)) {
-                Some(of) => format!("{:.0} % ({})", of.median, of.range(|end| format!("{:.0}", end.clamp(0.0, 100.0)))),
+                Some(of) => format!("{:.0} % ({})", of.middle, of.range(|end| format!("{:.0}", end.clamp(0.0, 100.0)))),
                 None => "too few rounds".to_owned(),
             };
             let values = |nth| middle(&series.values(of(nth)));

@@ -234,7 +234,9 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     #[inline]
     pub fn take_ended(&mut self) -> Result<Option<Completion<B>>> {
         match &mut self.place {
-            Place::App(driver) | Place::Dilated(driver) => Ok(driver.next_completion().map(|done| done.named(of_engine))),
+            Place::App(driver) | Place::Dilated(driver) => {
+                Ok(driver.next_completion().map(|done| done.named(of_engine)))
+            }
             Place::Node(node) => Ok(node.take_ended()),
             Place::QueuePairs(pairs) => Ok(pairs.end.take_ended().map(|done| done.named(of_pairs))),
         }

@@ -7,7 +7,7 @@ use machine::{Bytes, Minimax, Site, costs, minimax};
 use crate::findings::{Decision, Loss, PointFindings, Question};
 use rounds::comparison::{Paired, leader};
 use rounds::contrast::EQUALITY;
-use rounds::interval::Interval;
+use rounds::estimate::Estimate;
 use rounds::point::{Contender, Pattern, Stack};
 use rounds::sample::Sample;
 
@@ -33,9 +33,8 @@ fn decide(question: Question, points: &[PointFindings]) -> Option<Decision> {
     let everywhere = |of: &Contender| cases.values().all(|points| of_contender(points, of).is_some());
     let contenders: Vec<Contender> = first.iter().map(|point| point.spec.contender()).filter(everywhere).collect();
     let losses = losses(&cases, &contenders);
-    let as_costs = |of: &Interval| costs::Interval { low: of.low, middle: of.median, high: of.high };
     let table: Vec<Vec<costs::Interval>> =
-        losses.iter().map(|losses| losses.iter().map(|loss| as_costs(&loss.loss)).collect()).collect();
+        losses.iter().map(|losses| losses.iter().map(|loss| loss.loss.interval()).collect()).collect();
     let Minimax { choice, worst, open } = minimax(&table).filter(|_| contenders.len() > 1)?;
     let (held, (most, case)) = (&contenders[choice], worst[choice]);
     let at = &losses[choice][case];
@@ -46,7 +45,7 @@ fn decide(question: Question, points: &[PointFindings]) -> Option<Decision> {
         choice: held.clone(),
         tie: !open.is_empty() && open.iter().chain([&choice]).all(equal),
         open: open.iter().map(|at| contenders[*at].clone()).collect(),
-        loses: Interval { median: most.middle, low: most.low, high: most.high, samples: at.loss.samples },
+        loses: Estimate { middle: most.middle, low: most.low, high: most.high, samples: at.loss.samples },
         at: (at.pattern, at.size),
         gain: over_the_kernel(&cases, held),
         losses: losses.concat(),
@@ -66,14 +65,14 @@ fn losses(cases: &Cases, contenders: &[Contender]) -> Vec<Vec<Loss>> {
         let loss = |contender: &Contender| {
             let own = of_contender(points, contender)?;
             if own.key == best.key {
-                return Some(Interval { median: 1.0, low: 1.0, high: 1.0, samples: own.samples.len() });
+                return Some(Estimate { middle: 1.0, low: 1.0, high: 1.0, samples: own.samples.len() });
             }
             let over = Paired::performance(&best.samples, &own.samples, pattern.metric()).interval()?;
-            let Interval { median, low, high, samples } = over;
-            Some(Interval { median: median.max(1.0), low: low.max(1.0), high: high.max(1.0), samples })
+            let Estimate { middle, low, high, samples } = over;
+            Some(Estimate { middle: middle.max(1.0), low: low.max(1.0), high: high.max(1.0), samples })
         };
         // Blocks that never ran side by side tell nothing.
-        let Some(of_case) = contenders.iter().map(loss).collect::<Option<Vec<Interval>>>() else { continue };
+        let Some(of_case) = contenders.iter().map(loss).collect::<Option<Vec<Estimate>>>() else { continue };
         for ((losses, contender), loss) in losses.iter_mut().zip(contenders).zip(of_case) {
             let (contender, best) = (contender.clone(), best.spec.contender());
             losses.push(Loss { contender, pattern: *pattern, size: *size, best, loss });
@@ -83,7 +82,7 @@ fn losses(cases: &Cases, contenders: &[Contender]) -> Vec<Vec<Loss>> {
 }
 
 /// How many times as fast as the kernel's TCP short messages are; `None` where they are no faster.
-fn over_the_kernel(cases: &Cases, held: &Contender) -> Option<Interval> {
+fn over_the_kernel(cases: &Cases, held: &Contender) -> Option<Estimate> {
     let kernel = Contender { stack: Stack::Tcp, placement: Site::App };
     let short = cases.iter().filter(|((pattern, size), _)| *pattern == Pattern::PingPong && *size <= SHORT);
     let ratios = short.filter_map(|((pattern, _), points)| {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use machine::{Bytes, CoreId, Nanoseconds, Reading};
-use rounds::interval::Interval;
+use rounds::estimate::Estimate;
 use serde::{Deserialize, Serialize};
 
 use rounds::comparison::Standing;
@@ -63,9 +63,9 @@ pub struct PointFindings {
     /// Whether a verdict may choose it; else it stands beside.
     pub candidate: bool,
     /// The value, in the unit of the pattern's metric.
-    pub value: Interval,
+    pub value: Estimate,
     /// CPU time per message, all participating threads and network softirqs of both ends.
-    pub cpu_per_message: Reading<Interval>,
+    pub cpu_per_message: Reading<Estimate>,
     pub samples: Vec<Sample>,
 }
 
@@ -116,7 +116,7 @@ pub struct Reference {
     pub contender: Contender,
     /// The choice over the reference, paired by round: above 1 where the choice is better; absent where there is no
     /// choice.
-    pub gain: Option<Interval>,
+    pub gain: Option<Estimate>,
     pub why: String,
 }
 
@@ -132,11 +132,11 @@ pub struct SizeRange {
     /// Candidates that are not told to be worse than the place that is chosen; none where CPU time decided.
     pub ties: Vec<Contender>,
     /// Choice over the best other contender: a ratio above 1 in the choice's favour; paired by round.
-    pub gain: Option<Interval>,
+    pub gain: Option<Estimate>,
     /// CPU time of the next best over the choice's, where that decided because they perform alike.
-    pub saving: Option<Interval>,
+    pub saving: Option<Estimate>,
     /// CPU nanoseconds per message of the choice.
-    pub cpu_per_message: Reading<Interval>,
+    pub cpu_per_message: Reading<Estimate>,
     pub rejected: Vec<Rejected>,
     pub references: Vec<Reference>,
     pub evidence: Vec<PointKey>,
@@ -152,10 +152,10 @@ pub struct SweepRow {
     pub core: CoreId,
     pub protocol_core: CoreId,
     /// The value, in the unit of the pattern's metric.
-    pub value: Interval,
+    pub value: Estimate,
     /// Over the row of the same receiver on the protocol core itself, paired by round; above 1 where this core is
     /// better; absent on that row.
-    pub gain: Option<Interval>,
+    pub gain: Option<Estimate>,
     /// What that gain decides.
     pub standing: Option<Standing>,
     /// NET_RX softirqs of all cores for one message (paper 002 Fig. 4a, counted by softirq).
@@ -169,7 +169,7 @@ pub struct SweepRow {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Nearness {
     /// One way, nanoseconds.
-    pub one_way_ns: Interval,
+    pub one_way_ns: Estimate,
     /// Share of blocks in which the cores were near, 0 to 1: where they moved, in the nearest of their places. `None` where
     /// they did not, and the machine does not show what they share.
     pub near_share: Option<f64>,
@@ -201,7 +201,7 @@ pub struct Loss {
     /// What performs best there.
     pub best: Contender,
     /// The best over the contender: a ratio from 1 on.
-    pub loss: Interval,
+    pub loss: Estimate,
 }
 
 /// One choice for all that a question asks: the contender that loses least where it loses most.
@@ -215,11 +215,11 @@ pub struct Decision {
     /// Whether neither the choice nor any of these is behind the best anywhere.
     pub tie: bool,
     /// The most that the choice loses anywhere: the best over it, 1 where it is nowhere behind.
-    pub loses: Interval,
+    pub loses: Estimate,
     /// Where that is.
     pub at: (Pattern, Bytes),
     /// How many times as fast as the kernel's TCP short messages are, where they are faster.
-    pub gain: Option<Interval>,
+    pub gain: Option<Estimate>,
     /// Of every contender in every case.
     pub losses: Vec<Loss>,
 }
@@ -272,10 +272,10 @@ mod tests {
 
     #[test]
     fn ends_that_say_nothing_are_cut_short() {
-        let of = |low, high, samples| Interval { median: 1.02, low, high, samples };
+        let of = |low, high, samples| Estimate { middle: 1.02, low, high, samples };
         assert_eq!(of(0.98, 1.07, 7).ratio(2, "x"), "1.02x (0.98 .. 1.07)");
         assert_eq!(of(1e-40, 1e40, 6).ratio(2, ""), "1.02 (<0.01 .. >100)");
-        assert_eq!(Interval { median: 50.0, ..of(40.0, 480.0, 7) }.ends(1), "40.0 .. 480.0");
+        assert_eq!(Estimate { middle: 50.0, ..of(40.0, 480.0, 7) }.ends(1), "40.0 .. 480.0");
         assert_eq!(of(1.02, 1.02, 7).ratio(3, ""), "1.020 (all digits hold)");
     }
 
@@ -283,8 +283,8 @@ mod tests {
     fn too_few_rounds_have_no_interval() {
         // Of two rounds, Student's t has one degree of freedom.
         let two = difference(&[0.9, 0.1]).unwrap();
-        let two = Interval { median: two.median.exp(), low: two.low.exp(), high: two.high.exp(), samples: 2 };
+        let two = Estimate { middle: two.middle.exp(), low: two.low.exp(), high: two.high.exp(), samples: 2 };
         assert_eq!(two.ends(2), "cannot tell: 2 of 6 rounds");
-        assert_eq!(Interval { samples: 1, ..two }.range(|end| end.to_string()), "cannot tell: 1 of 6 rounds");
+        assert_eq!(Estimate { samples: 1, ..two }.range(|end| end.to_string()), "cannot tell: 1 of 6 rounds");
     }
 }

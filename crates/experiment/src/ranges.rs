@@ -5,7 +5,7 @@ use machine::{Bytes, CoreId, Reading, Site};
 use crate::findings::{Choice, PointFindings, Question, Reference, Rejected, SizeRange};
 use rounds::comparison::{Answer, Paired, Standing, alike, answer, leader};
 use rounds::contrast::EQUALITY;
-use rounds::interval::Interval;
+use rounds::estimate::Estimate;
 use rounds::point::{Contender, Metric, Path, Pattern, PointSpec, Stack};
 use rounds::sample::Sample;
 use rounds::statistics::median_interval;
@@ -182,7 +182,7 @@ fn pooled(
     one: &Contender,
     other: &Contender,
     pair: impl Fn(&PointFindings, &PointFindings) -> Paired,
-) -> Option<Interval> {
+) -> Option<Estimate> {
     let pairs = run.iter().filter_map(|d| Some(pair(find(d, one)?, find(d, other)?)));
     let ratios: Vec<f64> = pairs.flat_map(|p| p.ratios).collect();
     Paired { ratios }.interval()
@@ -193,7 +193,7 @@ fn over_the_next_best(
     run: &[Decision],
     held: &Contender,
     pair: impl Fn(&PointFindings, &PointFindings) -> Paired,
-) -> Option<Interval> {
+) -> Option<Estimate> {
     let mut ratios = Vec::new();
     for decision in run {
         let Some(choice) = find(decision, held) else { continue };
@@ -211,14 +211,14 @@ fn over_the_next_best(
     Paired { ratios }.interval()
 }
 
-fn pooled_cost(run: &[Decision], held: &Contender) -> Reading<Interval> {
+fn pooled_cost(run: &[Decision], held: &Contender) -> Reading<Estimate> {
     let points: Vec<&PointFindings> = run.iter().filter_map(|d| find(d, held)).collect();
     let costs = points.iter().flat_map(|p| &p.samples).map(rounds::cost::cpu_per_message);
     collect_interval(costs)
 }
 
 /// The interval of those readings that have a value; without one, the first reason.
-pub fn collect_interval(readings: impl IntoIterator<Item = Reading<f64>>) -> Reading<Interval> {
+pub fn collect_interval(readings: impl IntoIterator<Item = Reading<f64>>) -> Reading<Estimate> {
     let mut values = Vec::new();
     let mut reason = None;
     for reading in readings {
@@ -235,7 +235,7 @@ pub fn collect_interval(readings: impl IntoIterator<Item = Reading<f64>>) -> Rea
     }
 }
 
-fn why_not(run: &[Decision], held: &Contender, spec: &PointSpec, gain: Option<Interval>) -> String {
+fn why_not(run: &[Decision], held: &Contender, spec: &PointSpec, gain: Option<Estimate>) -> String {
     let other = spec.contender();
     let Some(gain) = gain else {
         let measured = run.iter().any(|d| find(d, &other).is_some_and(|p| !p.samples.is_empty()));
@@ -244,23 +244,23 @@ fn why_not(run: &[Decision], held: &Contender, spec: &PointSpec, gain: Option<In
             false => "it could not be measured; see the notes".into(),
         };
     };
-    let span = |of: &Interval| format!("(95 %: {})", of.ends(2).replace(" .. ", " to "));
+    let span = |of: &Estimate| format!("(95 %: {})", of.ends(2).replace(" .. ", " to "));
     let (is, what) = match spec.pattern.metric() {
         Metric::HalfRoundTrip => (gain, "latency"),
         metric => {
-            let share = Interval { median: 1.0 / gain.median, low: 1.0 / gain.high, high: 1.0 / gain.low, ..gain };
+            let share = Estimate { middle: 1.0 / gain.middle, low: 1.0 / gain.high, high: 1.0 / gain.low, ..gain };
             (share, if metric == Metric::BytesPerSecond { "bandwidth" } else { "message rate" })
         }
     };
     let mut why = if gain.low <= 1.0 {
         format!("{what} cannot be told from the choice's {}", span(&is))
     } else {
-        format!("{:.2} times the choice's {what} {}", is.median, span(&is))
+        format!("{:.2} times the choice's {what} {}", is.middle, span(&is))
     };
     let cost = pooled(run, held, &other, |a, b| Paired::cost(&a.samples, &b.samples));
     if let Some(cost) = cost.filter(|c| c.low > 1.0 || c.high < 1.0) {
-        let joint = if cost.median > 1.0 || gain.low <= 1.0 { "at" } else { "though at" };
-        why += &format!(", {joint} {:.2} times its CPU time per message", cost.median);
+        let joint = if cost.middle > 1.0 || gain.low <= 1.0 { "at" } else { "though at" };
+        why += &format!(", {joint} {:.2} times its CPU time per message", cost.middle);
     }
     why
 }

@@ -8,7 +8,7 @@ use crate::ledger::{Kind, Ledger, Outcome, Prediction, Subject};
 use crate::ranges::shares;
 use rounds::comparison::Paired;
 use rounds::contrast::FIRST_LOOK;
-use rounds::interval::Interval;
+use rounds::estimate::Estimate;
 use rounds::point::{Metric, Path, Pattern, PointSpec, Stack};
 use rounds::statistics::predictive_interval;
 
@@ -75,12 +75,12 @@ fn way(point: &PointFindings) -> Option<Way> {
 pub fn hold(ledger: &mut Ledger, findings: &Findings, source: &str, now: Nanoseconds) -> Result<()> {
     let machine: Vec<&str> = findings.machine.iter().map(|fact| fact.value.as_str()).collect();
     let subject = Subject { words: "a study".to_owned(), digest: machine.join("; ") };
-    for (quantity, Interval { median, low, high, .. }) in gains(findings) {
+    for (quantity, Estimate { middle, low, high, .. }) in gains(findings) {
         let outcome =
-            Outcome { id: 0, came: now, value: median, interval: Some((low, high)), source: source.to_owned() };
+            Outcome { id: 0, came: now, value: middle, interval: Some((low, high)), source: source.to_owned() };
         ledger.settle(&subject, &quantity, &outcome)?;
         // The next study's estimate varies as this one's does.
-        let expected = costs::Interval { low, middle: median, high }.widened(std::f64::consts::SQRT_2);
+        let expected = costs::Interval { low, middle, high }.widened(std::f64::consts::SQRT_2);
         ledger.predict(Prediction {
             id: 0,
             made: now,
@@ -97,7 +97,7 @@ pub fn hold(ledger: &mut Ledger, findings: &Findings, source: &str, now: Nanosec
 }
 
 /// "engine-udp at app over tcp in the kernel, ping-pong at 8 B, lab", with the ratio of their performance.
-fn gains(findings: &Findings) -> Vec<(String, Interval)> {
+fn gains(findings: &Findings) -> Vec<(String, Estimate)> {
     let free = |point: &&PointFindings| point.spec.protocol_core.is_none() && shares(&point.spec).is_none();
     let mut gains = Vec::new();
     for point in findings.points.iter().filter(free).filter(|point| point.spec.stack.is_engine()) {

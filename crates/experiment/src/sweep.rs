@@ -96,7 +96,7 @@ pub fn is_open(points: &[(&PointSpec, &[Sample])]) -> bool {
 }
 
 fn softirqs(samples: &[Sample]) -> Reading<f64> {
-    collect_interval(samples.iter().map(receive_softirqs_per_message)).map(|interval| interval.median)
+    collect_interval(samples.iter().map(receive_softirqs_per_message)).map(|interval| interval.middle)
 }
 
 fn shares(samples: &[Sample]) -> Vec<(CoreId, f64)> {

@@ -9,7 +9,7 @@ use crate::stretch::{Answer, Gain, Place, Stretch, joined};
 use crate::sweep::{Side, side};
 use rounds::comparison::Standing;
 use rounds::contrast::EQUALITY;
-use rounds::interval::Interval;
+use rounds::estimate::Estimate;
 use rounds::point::{Contender, Pattern, Receiver};
 
 /// Patterns that ask for the same thing, the one that runs at every size first.
@@ -33,11 +33,11 @@ pub fn lines(rows: &[SizeRange], sweep: &[SweepRow]) -> Vec<Line> {
 pub fn decision(of: &Decision) -> Line {
     let place = Place::of(&of.choice).name();
     let others: Vec<String> = of.open.iter().map(|open| Place::of(open).name()).collect();
-    let behind = match of.loses.median {
+    let behind = match of.loses.middle {
         loses if loses <= 1.0 + EQUALITY => "nowhere behind the best".to_owned(),
         loses => format!("at most {}x behind the best at any size", short(loses)),
     };
-    let gain = of.gain.map(|gain| format!(", {}x faster than TCP for short messages", short(gain.median)));
+    let gain = of.gain.map(|gain| format!(", {}x faster than TCP for short messages", short(gain.middle)));
     let of_choice = behind + &gain.unwrap_or_default();
     let answer = match (others.as_slice(), of.tie) {
         ([], _) => format!("{place}; {of_choice}"),
@@ -52,16 +52,16 @@ pub fn largest_losses(of: &Decision) -> Vec<String> {
     let mut largest: Vec<&Loss> = Vec::new();
     for loss in &of.losses {
         match largest.iter_mut().find(|known| known.contender == loss.contender) {
-            Some(known) if loss.loss.median > known.loss.median => *known = loss,
+            Some(known) if loss.loss.middle > known.loss.middle => *known = loss,
             Some(_) => {}
             None => largest.push(loss),
         }
     }
-    largest.sort_by(|one, other| one.loss.median.total_cmp(&other.loss.median));
+    largest.sort_by(|one, other| one.loss.middle.total_cmp(&other.loss.middle));
     let words = |of: &&Loss| {
         let Loss { contender, pattern, size, best, loss } = of;
         let place = Place::of(contender).name();
-        match loss.median <= 1.0 {
+        match loss.middle <= 1.0 {
             true => format!("{place}: nowhere behind"),
             false => {
                 let (best, name) = (Place::of(best).name(), name(*pattern));
@@ -147,8 +147,8 @@ fn stretch(row: &SizeRange) -> Stretch {
 
 fn gain(row: &SizeRange) -> Option<Gain> {
     match (&row.saving, &row.gain) {
-        (Some(saving), _) => Some(Gain::Cheaper(saving.median)),
-        (None, Some(gain)) if gain.low > 1.0 + EQUALITY => Some(Gain::Faster(gain.median)),
+        (Some(saving), _) => Some(Gain::Cheaper(saving.middle)),
+        (None, Some(gain)) if gain.low > 1.0 + EQUALITY => Some(Gain::Faster(gain.middle)),
         (None, Some(_)) => Some(Gain::NoSlower),
         (None, None) => None,
     }
@@ -256,7 +256,7 @@ fn doing(receiver: Receiver) -> &'static str {
 
 /// `others`: the rows of one size whose process was not on the protocol's core.
 fn beside_or_away(size: Bytes, others: &[&SweepRow]) -> Option<Stretch> {
-    let by = |row: &&SweepRow| row.gain.map(|gain: Interval| gain.median);
+    let by = |row: &&SweepRow| row.gain.map(|gain: Estimate| gain.middle);
     let best = others.iter().max_by(|a, b| by(a).unwrap_or(0.0).total_cmp(&by(b).unwrap_or(0.0)))?;
     let gain = by(best)?;
     let standings: Vec<Standing> = others.iter().filter_map(|row| row.standing).collect();
@@ -302,8 +302,8 @@ mod tests {
         choices
     }
 
-    fn interval(median: f64) -> Interval {
-        Interval { median, low: median, high: median, samples: 8 }
+    fn interval(middle: f64) -> Estimate {
+        Estimate { middle, low: middle, high: middle, samples: 8 }
     }
 
     fn row(question: Question, pattern: Pattern, (from, to): (u64, u64), choice: &Choice, gain: f64) -> SizeRange {

@@ -71,7 +71,7 @@ fn the_choice_loses_least_where_it_loses_most_however_often_another_is_best() {
     let table = [[1000.0, 2000.0, 9000.0], [1200.0, 2200.0, 3000.0], [4000.0, 4000.0, 4000.0]];
     let found = decided(&table);
     assert_eq!((&found.choice, found.at.1), (&at_app(Stack::EngineAfxdp), Bytes(8)));
-    assert!((found.loses.median - 1.2).abs() < 0.01 && found.open.is_empty(), "{:?}", found.loses);
+    assert!((found.loses.middle - 1.2).abs() < 0.01 && found.open.is_empty(), "{:?}", found.loses);
     assert_eq!(command(&found), "plimsoll mpirun --network afxdp:IFACE -n N -- PROGRAM");
     let swapped = decided(&[table[1], table[0], table[2]]);
     assert_eq!(swapped.choice, at_app(Stack::EngineUdp), "costs that are swapped");
@@ -80,7 +80,7 @@ fn the_choice_loses_least_where_it_loses_most_however_often_another_is_best() {
 #[test]
 fn what_short_messages_gain_over_the_kernel_is_said_of_others_alone() {
     let row = |ns: f64| [ns, 10.0 * ns, 100.0 * ns];
-    let gain = |table: &[[f64; 3]]| decided(table).gain.map(|gain| gain.median.round());
+    let gain = |table: &[[f64; 3]]| decided(table).gain.map(|gain| gain.middle.round());
     assert_eq!(gain(&[row(1000.0), row(1500.0), row(1500.0), row(3000.0)]), Some(3.0));
     assert_eq!(gain(&[row(3000.0), row(1500.0), row(1500.0), row(1000.0)]), None, "TCP is chosen");
 }
@@ -126,19 +126,19 @@ proptest! {
     ) {
         let found = decided(&table);
         let largest = |of: &Contender| {
-            found.losses.iter().filter(|loss| loss.contender == *of).map(|loss| loss.loss.median).fold(1.0, f64::max)
+            found.losses.iter().filter(|loss| loss.contender == *of).map(|loss| loss.loss.middle).fold(1.0, f64::max)
         };
         prop_assert_eq!(found.losses.len(), table.len() * SIZES.len());
-        prop_assert_eq!(found.loses.median, largest(&found.choice));
+        prop_assert_eq!(found.loses.middle, largest(&found.choice));
         for stack in STACKS.into_iter().take(table.len()) {
-            prop_assert!(largest(&at_app(stack)) >= found.loses.median);
+            prop_assert!(largest(&at_app(stack)) >= found.loses.middle);
         }
         // The loss is what the costs say.
         for loss in &found.losses {
             let column = SIZES.iter().position(|size| *size == loss.size.0).unwrap();
             let row = STACKS.iter().position(|stack| *stack == loss.contender.stack).unwrap();
             let best = table.iter().map(|row| row[column]).fold(f64::INFINITY, f64::min);
-            prop_assert!((loss.loss.median / (table[row][column] / best) - 1.0).abs() < 0.01);
+            prop_assert!((loss.loss.middle / (table[row][column] / best) - 1.0).abs() < 0.01);
         }
     }
 }

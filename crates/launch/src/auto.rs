@@ -13,7 +13,8 @@ use machine::{Bytes, CoreId, Costs, Fault, Nanoseconds, Probe, Reading, Result, 
 use profile::decide::{Candidate, Decision, Judged, Traffic, WORTH, decide, in_general};
 use profile::profile::Profile;
 use profile::summary::Summary;
-use rounds::contrast::{ERROR, Estimate};
+use rounds::contrast::ERROR;
+use rounds::estimate::Estimate;
 use rounds::nearness::as_near;
 use rounds::statistics::{median, predictive_interval};
 use sha2::{Digest, Sha256};

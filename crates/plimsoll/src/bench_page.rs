@@ -87,11 +87,11 @@ fn in_words(point: &Measured) -> [String; 3] {
     let metric = point.spec.pattern.metric();
     let values: Vec<f64> = point.samples.iter().map(|sample| sample.value).collect();
     let (median, interval) = match median_interval(&values) {
-        Some(i) => (quantity(metric, i.median), i.range(|value| quantity(metric, value))),
+        Some(i) => (quantity(metric, i.middle), i.range(|value| quantity(metric, value))),
         None => ("-".to_owned(), "-".to_owned()),
     };
     let costs: Vec<f64> = point.samples.iter().filter_map(|s| cpu_per_message(s).value().copied()).collect();
-    let cost = median_interval(&costs).map_or("-".to_owned(), |i| figure::nanoseconds(i.median));
+    let cost = median_interval(&costs).map_or("-".to_owned(), |i| figure::nanoseconds(i.middle));
     [median, interval, cost]
 }
 
@@ -132,7 +132,7 @@ fn threads(measured: &[Measured]) -> Vec<String> {
         let parts: Vec<_> = roles
             .into_iter()
             .filter_map(|((end, role), costs)| {
-                Some(format!("{end} {role} {}", figure::nanoseconds(median_interval(&costs)?.median)))
+                Some(format!("{end} {role} {}", figure::nanoseconds(median_interval(&costs)?.middle)))
             })
             .collect();
         if !parts.is_empty() {
@@ -208,7 +208,7 @@ pub fn notes(measured: &[Measured]) -> Vec<String> {
         .filter_map(|sample| sample.accounting.as_ref().map(|accounting| accounting.overhead.0 as f64))
         .collect();
     if let Some(i) = median_interval(&overheads) {
-        let took = figure::nanoseconds(i.median);
+        let took = figure::nanoseconds(i.middle);
         notes.push(format!("accounting itself took {took} a block, outside its measured time"));
     }
     for point in measured {

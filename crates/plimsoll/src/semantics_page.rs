@@ -67,10 +67,10 @@ pub fn explained(outcome: &Outcome, asked: machine::costs::Interval, width: usiz
              that, by logarithms, at most, since a card does part of the work; the rest is one engine for all cores of a node. \
              Paper 000's gains of offload (A15 to A17) they do not explain: they make offload dearer.",
             count::of(peers.into(), "peer"),
-            send.median,
+            send.middle,
             send.low,
             send.high,
-            receive.median,
+            receive.middle,
             receive.low,
             receive.high,
             asked.middle
@@ -113,7 +113,7 @@ fn quantities(outcome: &Outcome, semantics: &[Semantics], quantity: Quantity) ->
         for &one in semantics {
             row.push(match median_interval(&outcome.values(one, (peers, order), quantity)) {
                 Some(i) => {
-                    format!("{} ({})", in_words(quantity, i.median), i.range(|value| in_words(quantity, value)))
+                    format!("{} ({})", in_words(quantity, i.middle), i.range(|value| in_words(quantity, value)))
                 }
                 None => "-".into(),
             });

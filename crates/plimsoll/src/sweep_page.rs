@@ -85,13 +85,13 @@ fn cells(row: &SweepRow, point: &PointFindings, missing: &mut BTreeSet<String>) 
             "-".to_owned()
         }
     };
-    let interrupts = collect_interval(point.samples.iter().map(interrupts_per_message)).map(|i| i.median);
+    let interrupts = collect_interval(point.samples.iter().map(interrupts_per_message)).map(|i| i.middle);
     let share = row.softirq_share.iter().find(|(core, _)| *core == row.protocol_core).map(|(_, share)| *share);
     [
         row.receiver.to_string(),
         if row.core == row.protocol_core { format!("{} (protocol)", row.core) } else { row.core.to_string() },
         point.spec.local_core.to_string(),
-        quantity(metric, row.value.median),
+        quantity(metric, row.value.middle),
         row.value.range(|value| quantity(metric, value)),
         match row.gain {
             Some(gain) => gain.ratio(2, ""),
@@ -101,6 +101,6 @@ fn cells(row: &SweepRow, point: &PointFindings, missing: &mut BTreeSet<String>) 
         known("softirqs", row.softirqs_per_message.clone(), &figure::digits),
         known("interrupts", interrupts, &figure::digits),
         share.map_or("-".to_owned(), |share| format!("{:.0} %", 100.0 * share)),
-        known("CPU time", point.cpu_per_message.clone().map(|i| i.median), &figure::nanoseconds),
+        known("CPU time", point.cpu_per_message.clone().map(|i| i.middle), &figure::nanoseconds),
     ]
 }

@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use crate::clocks::{Clocks, at_one_clock};
 use crate::comparison::Paired;
-use crate::contrast::{ERROR, Estimate, looks};
-use crate::interval::Interval;
+use crate::contrast::{ERROR, looks};
+use crate::estimate::Estimate;
 use crate::nearness::at_one_place;
 use crate::order::{Turn, turns};
 use crate::sitting::{End, Sitting, sit};
@@ -144,9 +144,8 @@ impl Beside {
 
 /// The middle of differences, a value a round, with an interval that holds however often it was looked at; `None` of fewer than
 /// two.
-pub fn difference(values: &[f64]) -> Option<Interval> {
-    let Estimate { middle, low, high, rounds } = Estimate::of(values, ERROR)?;
-    Some(Interval { median: middle, low, high, samples: rounds })
+pub fn difference(values: &[f64]) -> Option<Estimate> {
+    Estimate::of(values, ERROR)
 }
 
 /// Measures `plan`. At each look `is_open` says whether more rounds could tell something new of a group: of the contenders in

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::interval::Interval;
+use crate::estimate::Estimate;
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -37,8 +37,8 @@ machine::named! {
 }
 
 impl Bound {
-    pub fn judge(self, interval: Option<Interval>) -> Verdict {
-        let Some(Interval { low, high, .. }) = interval else { return Verdict::NotMeasured };
+    pub fn judge(self, interval: Option<Estimate>) -> Verdict {
+        let Some(Estimate { low, high, .. }) = interval else { return Verdict::NotMeasured };
         let (met, missed) = match self {
             Bound::AtMost(bound) => (high <= bound, low > bound),
             Bound::AtLeast(bound) => (low >= bound, high < bound),
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn a_bound_within_the_interval_is_not_decided() {
-        let interval = |low, high| Some(Interval { median: (low + high) / 2.0, low, high, samples: 7 });
+        let interval = |low, high| Some(Estimate { middle: (low + high) / 2.0, low, high, samples: 7 });
         assert_eq!(Bound::AtMost(1.0).judge(interval(0.8, 0.9)), Verdict::Met);
         assert_eq!(Bound::AtMost(1.0).judge(interval(0.9, 1.1)), Verdict::CannotTell);
         assert_eq!(Bound::AtMost(1.0).judge(interval(1.1, 1.2)), Verdict::Missed);

@@ -6,9 +6,9 @@ use machine::Nanoseconds;
 use serde::{Deserialize, Serialize};
 
 use crate::clocks::at_one_clock;
-use crate::contrast::{EQUALITY, ERROR, Estimate, FIRST_LOOK, Says};
+use crate::contrast::{EQUALITY, ERROR, FIRST_LOOK, Says};
 use crate::cost::{cpu_per_message, softirqs_missing};
-use crate::interval::Interval;
+use crate::estimate::Estimate;
 use crate::nearness::as_near;
 use crate::point::Metric;
 use crate::sample::Sample;
@@ -94,14 +94,13 @@ impl Paired {
     }
 
     /// The ratio with its interval, as it decides and as it is shown; `None` of fewer than two pairs.
-    pub fn interval(&self) -> Option<Interval> {
-        let Estimate { middle, low, high, rounds } = self.estimate()?;
-        Some(Interval { median: middle.exp(), low: low.exp(), high: high.exp(), samples: rounds })
+    pub fn interval(&self) -> Option<Estimate> {
+        self.estimate().map(Estimate::exp)
     }
 
     /// The ends of the same, where there are enough pairs to decide anything.
     pub fn deciding(&self) -> Option<(f64, f64)> {
-        let Interval { low, high, samples, .. } = self.interval()?;
+        let Estimate { low, high, samples, .. } = self.interval()?;
         (samples >= FIRST_LOOK as usize).then_some((low, high))
     }
 
@@ -116,7 +115,7 @@ impl Paired {
             Says::Better => Standing::Better,
             Says::Worse => Standing::Worse,
             Says::Either => Standing::Equal,
-            Says::CannotTell if estimate.rounds < FIRST_LOOK as usize => Standing::Unclear,
+            Says::CannotTell if estimate.samples < FIRST_LOOK as usize => Standing::Unclear,
             Says::CannotTell if estimate.low >= -EQUALITY.ln_1p() => Standing::NotWorse,
             Says::CannotTell if estimate.high <= EQUALITY.ln_1p() => Standing::NotBetter,
             Says::CannotTell => Standing::Unclear,

@@ -4,6 +4,7 @@
 //! better. Few differences are averaged (Student's t); of many the Hodges-Lehmann estimate and the interval of the signed
 //! ranks are taken, which a rare slow run does not move. Which of the two is settled by their number, never by what they say.
 
+use crate::estimate::Estimate;
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
 /// Performance within this of another is the same in practice, where nothing else is asked.
@@ -42,16 +43,6 @@ fn spent(error: f64, rounds: usize) -> f64 {
     error * SPENT * (1.0 - SPENT).powi(before as i32)
 }
 
-/// How much better one is than another.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Estimate {
-    /// In logarithms, as all three.
-    pub middle: f64,
-    pub low: f64,
-    pub high: f64,
-    pub rounds: usize,
-}
-
 /// What an estimate says, where differences below a margin do not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Says {
@@ -62,6 +53,7 @@ pub enum Says {
     CannotTell,
 }
 
+/// How much better one is than another, in logarithms.
 impl Estimate {
     /// Of the differences, in the order of their rounds. `error` is what all looks at them may be wrong by together; where
     /// several comparisons are made, their share of it. `None` of fewer than two.
@@ -76,24 +68,24 @@ impl Estimate {
 
     /// The same for several errors.
     pub fn each<const N: usize>(differences: &[f64], errors: [f64; N]) -> Option<[Estimate; N]> {
-        let rounds = differences.len();
-        if rounds < 2 {
+        let samples = differences.len();
+        if samples < 2 {
             return None;
         }
-        let (middle, ends) = if rounds < MANY { by_mean(differences, errors)? } else { by_ranks(differences, errors) };
+        let (middle, ends) = if samples < MANY { by_mean(differences, errors)? } else { by_ranks(differences, errors) };
         let resemblance = resemblance(differences).min(MOST_RESEMBLANCE);
         let wider = ((1.0 + resemblance) / (1.0 - resemblance)).sqrt();
         let end = |end: f64| middle + (end - middle) * wider;
-        Some(ends.map(|(low, high)| Estimate { middle, low: end(low), high: end(high), rounds }))
+        Some(ends.map(|(low, high)| Estimate { middle, low: end(low), high: end(high), samples }))
     }
 
     /// What it decides; nothing before the first look.
     pub fn says(&self, margin: f64) -> Says {
         let margin = margin.ln_1p();
         // Few rounds show too little of what stays from one to the next.
-        let small = if self.rounds < FOR_SMALL { margin } else { 0.0 };
+        let small = if self.samples < FOR_SMALL { margin } else { 0.0 };
         match self {
-            Estimate { rounds, .. } if *rounds < FIRST_LOOK as usize => Says::CannotTell,
+            Estimate { samples, .. } if *samples < FIRST_LOOK as usize => Says::CannotTell,
             Estimate { low, high, .. } if *low > small && *high > margin => Says::Better,
             Estimate { low, high, .. } if *high < -small && *low < -margin => Says::Worse,
             Estimate { low, high, .. } if *low >= -margin && *high <= margin => Says::Either,
@@ -262,7 +254,8 @@ mod tests {
 
     #[test]
     fn what_is_said_follows_the_interval_and_the_margin() {
-        let after = |rounds, low: f64, high: f64| Estimate { middle: (low + high) / 2.0, low, high, rounds }.says(0.02);
+        let after =
+            |samples, low: f64, high: f64| Estimate { middle: (low + high) / 2.0, low, high, samples }.says(0.02);
         let of = |low, high| after(FOR_SMALL, low, high);
         assert_eq!(of(0.001, 0.03), Says::Better);
         assert_eq!(of(-0.03, -0.001), Says::Worse);

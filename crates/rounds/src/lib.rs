@@ -12,7 +12,7 @@ pub mod clocks;
 pub mod comparison;
 pub mod contrast;
 pub mod cost;
-pub mod interval;
+pub mod estimate;
 pub mod nearness;
 pub mod order;
 pub mod parallel;

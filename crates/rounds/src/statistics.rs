@@ -3,7 +3,7 @@
 use machine::costs;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-use crate::interval::Interval;
+use crate::estimate::Estimate;
 
 /// The middle value, or the mean of the two middle ones; `None` of nothing.
 pub fn median(values: &[f64]) -> Option<f64> {
@@ -58,7 +58,7 @@ pub fn mean_interval(values: &[f64]) -> Option<(f64, Option<(f64, f64)>)> {
 }
 
 /// Median and 95 % interval; `None` of nothing. One value is its own interval.
-pub fn median_interval(values: &[f64]) -> Option<Interval> {
+pub fn median_interval(values: &[f64]) -> Option<Estimate> {
     median_interval_at(values, 0.95)
 }
 
@@ -67,7 +67,7 @@ pub fn median_interval(values: &[f64]) -> Option<Interval> {
 /// From one order statistic to its mirror image, which holds whatever the distribution (Le Boudec, Performance
 /// Evaluation, 2010, theorem 2.1). No pair has just the confidence asked for, so the ends lie between two neighbours
 /// (Hettmansperger and Sheather, Statistics & Probability Letters 4:2, 1986).
-fn median_interval_at(values: &[f64], confidence: f64) -> Option<Interval> {
+fn median_interval_at(values: &[f64], confidence: f64) -> Option<Estimate> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let median = median_of_sorted(&sorted)?;
@@ -95,7 +95,7 @@ fn median_interval_at(values: &[f64], confidence: f64) -> Option<Interval> {
     let end = |outer: f64, inner: f64| outer + (inner - outer) * towards_the_next;
     let inner = k.min(n - 1);
     let (low, high) = (end(sorted[k - 1], sorted[inner]), end(sorted[n - k], sorted[n - 1 - inner]));
-    Some(Interval { median, low, high, samples: n })
+    Some(Estimate { middle: median, low, high, samples: n })
 }
 
 /// Noise: the interquartile range over the median. `None` of fewer than four values or a median of 0.
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn five_samples_give_their_whole_range() {
         let interval = median_interval(&[5.0, 1.0, 4.0, 2.0, 3.0]).unwrap();
-        assert_eq!((interval.low, interval.median, interval.high), (1.0, 3.0, 5.0));
+        assert_eq!((interval.low, interval.middle, interval.high), (1.0, 3.0, 5.0));
     }
 
     #[test]
@@ -226,7 +226,7 @@ mod tests {
         #[test]
         fn intervals_hold_their_median_and_repeat(values in prop::collection::vec(-1e9f64..1e9, 1..40)) {
             let interval = median_interval(&values).unwrap();
-            prop_assert!(interval.low <= interval.median && interval.median <= interval.high);
+            prop_assert!(interval.low <= interval.middle && interval.middle <= interval.high);
             prop_assert_eq!(interval.samples, values.len());
             prop_assert_eq!(interval, median_interval(&values).unwrap());
         }

@@ -8,7 +8,7 @@ use linux::shield::Wanted;
 use machine::{CoreId, Fault, Nanoseconds, Probe, Result, XdpMode, count};
 use rounds::blocks::{self, Blocks, Plan, Series};
 use rounds::bound::{Bound, Verdict};
-use rounds::interval::Interval;
+use rounds::estimate::Estimate;
 use rounds::statistics::{median, median_interval};
 use runtime::site::residents::Log;
 
@@ -136,7 +136,7 @@ impl Paper<'_> {
             match median_interval(&series.values(|paced| Some(paced.value))) {
                 Some(i) => {
                     let ends = i.range(|rate| format!("{:.3}", rate / 1e6));
-                    let _ = writeln!(text, "  {name:<9}{:>8.3} Mpps ({ends})", i.median / 1e6);
+                    let _ = writeln!(text, "  {name:<9}{:>8.3} Mpps ({ends})", i.middle / 1e6);
                 }
                 None => text += &format!("  {name:<9} not measured\n"),
             }
@@ -283,7 +283,7 @@ struct Target {
 }
 
 impl Target {
-    fn judge(&self, all: &[Series<Paced>]) -> (Option<Interval>, Verdict) {
+    fn judge(&self, all: &[Series<Paced>]) -> (Option<Estimate>, Verdict) {
         let ratio = all[self.one].over(&all[self.other], |paced| Some(paced.value)).interval();
         (ratio, self.bound.judge(ratio))
     }

@@ -14,7 +14,7 @@ use machine::accounting::CoreCost;
 use machine::{Bytes, CoreId, Fault, Probe, Result};
 use rounds::blocks::{self, Blocks, Plan, Series};
 use rounds::clocks::Clocks;
-use rounds::interval::Interval;
+use rounds::estimate::Estimate;
 use rounds::statistics::median_interval;
 use serde::Serialize;
 
@@ -166,12 +166,12 @@ impl Findings {
     }
 
     /// The median of a value under a mapping.
-    fn median(&self, mapping: Mapping, value: impl Fn(&Block) -> Option<f64>) -> Option<Interval> {
+    fn median(&self, mapping: Mapping, value: impl Fn(&Block) -> Option<f64>) -> Option<Estimate> {
         median_interval(&self.of(mapping).values(value))
     }
 
     /// A value under one mapping over that under another, round by round.
-    fn over(&self, one: Mapping, other: Mapping, value: impl Fn(&Block) -> Option<f64>) -> Option<Interval> {
+    fn over(&self, one: Mapping, other: Mapping, value: impl Fn(&Block) -> Option<f64>) -> Option<Estimate> {
         self.of(one).over(self.of(other), value).interval()
     }
 }

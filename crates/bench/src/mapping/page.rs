@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use machine::text::{Table, folded};
 use machine::{BytesPerSecond, CoreId, count, figure};
-use rounds::interval::Interval;
+use rounds::estimate::Estimate;
 use rounds::statistics::median;
 
 use super::{Block, Exchange, Findings, Mapping, Measured, Pattern, SIZES, Task, Times};
@@ -34,8 +34,8 @@ pub fn page(findings: &Findings, width: usize) -> String {
                 let off = off.map_or_else(
                     || "-".into(),
                     |off| match pattern {
-                        Pattern::Stream => BytesPerSecond(1e6 * off.median).to_string(),
-                        Pattern::PingPong => figure::nanoseconds(off.median),
+                        Pattern::Stream => BytesPerSecond(1e6 * off.middle).to_string(),
+                        Pattern::PingPong => figure::nanoseconds(off.middle),
                     },
                 );
                 let over = |mapping| times(findings.over(mapping, Mapping::Off, |block: &Block| block.of(&task)));
@@ -85,7 +85,7 @@ fn exchange(findings: &Findings, imbalance: f64, width: usize) -> String {
     page
 }
 
-fn times(value: Option<Interval>) -> String {
+fn times(value: Option<Estimate>) -> String {
     value.map_or_else(|| "not measured".into(), |value| value.ratio(2, "x"))
 }
 

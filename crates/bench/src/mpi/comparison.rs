@@ -2,7 +2,7 @@
 
 use rounds::blocks::Taken;
 use rounds::comparison::Paired;
-use rounds::interval::Interval;
+use rounds::estimate::Estimate;
 use rounds::nearness::parted;
 use rounds::statistics::{median, median_interval};
 
@@ -13,7 +13,7 @@ use super::conduct::Measured;
 use super::pattern::Task;
 
 /// Median and 95 % interval; `None` where it was never measured.
-pub fn value(measured: &Measured, task: &Task) -> Option<Interval> {
+pub fn value(measured: &Measured, task: &Task) -> Option<Estimate> {
     median_interval(&measured.series.values(|block| Some(block.of(task)?.value)))
 }
 
@@ -48,18 +48,18 @@ pub fn best<'a>(
 }
 
 /// `of` less `peer` round by round, in the unit of the pattern; `None` of fewer than two rounds.
-pub fn difference(of: &Measured, peer: &Measured, task: &Task) -> Option<Interval> {
+pub fn difference(of: &Measured, peer: &Measured, task: &Task) -> Option<Estimate> {
     let both = beside(of, peer, task, |_| true);
     median_interval(&both.into_iter().map(|(one, other)| one - other).collect::<Vec<_>>())
 }
 
 /// `of` over `peer` round by round, in the unit of the pattern: below 1 is better for a time, above 1 for a rate.
-pub fn ratio(of: &Measured, peer: &Measured, task: &Task) -> Option<Interval> {
+pub fn ratio(of: &Measured, peer: &Measured, task: &Task) -> Option<Estimate> {
     over(of, peer, task).interval()
 }
 
 /// The same where the cores were near, and where they were far; `None` where they did not move.
-pub fn ratios_by_place(of: &Measured, peer: &Measured, task: &Task) -> Option<[Option<Interval>; 2]> {
+pub fn ratios_by_place(of: &Measured, peer: &Measured, task: &Task) -> Option<[Option<Estimate>; 2]> {
     let probes = |taken: &Taken<Block>| Some(taken.block.of(task)?.probes(taken.probes));
     let both = of.series.blocks.iter().chain(&peer.series.blocks).filter_map(probes);
     let limit = parted(&both.flatten().flatten().collect::<Vec<_>>())?;
@@ -124,10 +124,10 @@ pub(super) mod tests {
         let best = best(&all, &LATENCY, |measured| !measured.contender.is_engine()).unwrap();
         assert_eq!(best.contender, Contender::Peer(named("vader").unwrap()));
         let ratio = ratio(&all[0], best, &LATENCY).unwrap();
-        assert!([ratio.median, ratio.low, ratio.high].iter().all(|end| (end - 0.5).abs() < 1e-9), "{ratio:?}");
-        assert_eq!(value(&all[0], &LATENCY).unwrap().median, 200.0);
+        assert!([ratio.middle, ratio.low, ratio.high].iter().all(|end| (end - 0.5).abs() < 1e-9), "{ratio:?}");
+        assert_eq!(value(&all[0], &LATENCY).unwrap().middle, 200.0);
         let more = difference(best, &all[0], &LATENCY).unwrap();
-        assert_eq!((more.median, more.samples), (200.0, 3), "{more:?}");
+        assert_eq!((more.middle, more.samples), (200.0, 3), "{more:?}");
     }
 
     #[test]
@@ -141,7 +141,7 @@ pub(super) mod tests {
             taken.probes = [Some(Probe { half_round_trip_ps: 240_000 }); 2];
         }
         let [near, far] = ratios_by_place(&all[0], &all[1], &LATENCY).unwrap().map(Option::unwrap);
-        assert_eq!((near.median, near.samples, far.median, far.samples), (2.0, 3, 1.0, 3));
+        assert_eq!((near.middle, near.samples, far.middle, far.samples), (2.0, 3, 1.0, 3));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use machine::text::Table;
 use machine::{CoreId, Probe, Reading, count};
 use rounds::blocks::Taken;
 use rounds::clocks;
-use rounds::interval::Interval;
+use rounds::estimate::Estimate;
 use rounds::nearness;
 use rounds::statistics::median;
 
@@ -82,7 +82,7 @@ pub fn targets(judged: &[Judged], width: usize) -> String {
         table.row([
             target.bound.to_string(),
             format!("{place}, {}", target.task),
-            target.ratio.map_or("-".to_owned(), |interval| format!("{:.2}x", interval.median)),
+            target.ratio.map_or("-".to_owned(), |interval| format!("{:.2}x", interval.middle)),
             target.ratio.map_or("-".to_owned(), |interval| interval.ends(2)),
             target.verdict.to_string(),
             target.places.map_or("-".to_owned(), |places| places.map(in_place).join(", ")),
@@ -94,8 +94,8 @@ pub fn targets(judged: &[Judged], width: usize) -> String {
     format!("{heading}\n{}", table.text(width))
 }
 
-fn in_place(ratio: Option<Interval>) -> String {
-    ratio.map_or("-".to_owned(), |interval| format!("{:.2}x ({})", interval.median, interval.samples))
+fn in_place(ratio: Option<Estimate>) -> String {
+    ratio.map_or("-".to_owned(), |interval| format!("{:.2}x ({})", interval.middle, interval.samples))
 }
 
 fn seats_of(all: &[Measured]) -> Vec<Seats> {
@@ -117,7 +117,7 @@ fn values(here: &[&Measured], tasks: &[Task], width: usize) -> String {
         for measured in here {
             let pattern = task.pattern;
             let (median, interval) = match value(measured, task) {
-                Some(of) => (pattern.quantity(of.median), of.range(|value| pattern.quantity(value))),
+                Some(of) => (pattern.quantity(of.middle), of.range(|value| pattern.quantity(value))),
                 None => ("-".to_owned(), "not measured".to_owned()),
             };
             let over = match peer {
@@ -136,7 +136,7 @@ fn against(measured: &Measured, peer: &Measured, task: &Task) -> Option<String> 
     if task.pattern == Pattern::Overlap {
         let points = |share: f64| share.clamp(-1.0, 1.0) * 100.0;
         let of = difference(measured, peer, task)?;
-        return Some(format!("{:+.0} points ({})", points(of.median), of.range(|end| format!("{:.0}", points(end)))));
+        return Some(format!("{:+.0} points ({})", points(of.middle), of.range(|end| format!("{:.0}", points(end)))));
     }
     Some(ratio(measured, peer, task)?.ratio(2, "x"))
 }
@@ -303,7 +303,7 @@ fn slowdown(all: &[Measured]) -> String {
     for measured in all {
         for outcome in measured.accounted.iter().flat_map(|taken| &taken.block.outcomes) {
             if let Some(plain) = value(measured, &outcome.task) {
-                let slower = outcome.value / plain.median;
+                let slower = outcome.value / plain.middle;
                 ratios.push(if outcome.task.pattern.more_is_better() { 1.0 / slower } else { slower });
             }
         }

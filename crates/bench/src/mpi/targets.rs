@@ -2,7 +2,7 @@
 
 use machine::Bytes;
 use rounds::bound::{Bound, Verdict};
-use rounds::interval::Interval;
+use rounds::estimate::Estimate;
 use rounds::point::Receiver;
 use serde::Serialize;
 
@@ -78,9 +78,9 @@ pub struct Judged<'a> {
     pub bound: Bound,
     pub engine: Option<&'a Contender>,
     pub peer: Option<&'a Contender>,
-    pub ratio: Option<Interval>,
+    pub ratio: Option<Estimate>,
     /// Where the two cores moved: the same of the rounds in which they were near, and far.
-    pub places: Option<[Option<Interval>; 2]>,
+    pub places: Option<[Option<Estimate>; 2]>,
     pub verdict: Verdict,
 }
 
@@ -119,7 +119,7 @@ mod tests {
         let judged = judge(&all);
         assert_eq!(judged[0].verdict, Verdict::Met);
         assert!(judged[1..].iter().all(|judged| judged.verdict == Verdict::NotMeasured && judged.hosts == Hosts::One));
-        assert!((judged[0].ratio.unwrap().median - 0.5).abs() < 1e-9);
+        assert!((judged[0].ratio.unwrap().middle - 0.5).abs() < 1e-9);
         assert!(tasks().len() < ALL.len(), "places share tasks");
     }
 }

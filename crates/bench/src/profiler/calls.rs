@@ -10,7 +10,7 @@ use launch::running::{Running, Scratch, Streams, exit_code};
 use machine::{Fault, Probe, Result};
 use rounds::blocks::{self, Blocks, Plan, Series, difference};
 use rounds::bound::{Bound, Verdict};
-use rounds::interval::Interval;
+use rounds::estimate::Estimate;
 use rounds::statistics::{median, median_interval};
 
 use super::{Call, Mode, Profiled, Request, TABLES_NANOSECONDS, TIMELINE_NANOSECONDS};
@@ -62,7 +62,7 @@ pub fn measure(
 }
 
 /// What a call that is recorded takes more than one that is not.
-fn adds(of: &Series<Run>) -> Option<Interval> {
+fn adds(of: &Series<Run>) -> Option<Estimate> {
     difference(&of.values(|run| Some(run.recorded - run.bare)))
 }
 

@@ -6,7 +6,7 @@ use machine::{Fault, Probe, Result};
 use rounds::blocks::{self, Blocks, Plan, Series};
 use rounds::bound::{Bound, Verdict};
 use rounds::clocks::Clocks;
-use rounds::interval::Interval;
+use rounds::estimate::Estimate;
 use rounds::point::{Pattern, PointSpec, Stack};
 use rounds::statistics::median_interval;
 
@@ -34,7 +34,7 @@ pub fn measure(request: &Request, library: &Path, progress: &mut impl FnMut(&str
     }
 }
 
-fn ratio(with: &Series<f64>, bare: &Series<f64>) -> Option<Interval> {
+fn ratio(with: &Series<f64>, bare: &Series<f64>) -> Option<Estimate> {
     with.over(bare, |value| Some(*value)).interval()
 }
 

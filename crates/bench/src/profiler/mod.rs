@@ -13,7 +13,7 @@ use launch::preload;
 use machine::{CoreId, Fault, Probe, Result};
 use record::folder;
 use record::rank::Rank;
-use rounds::interval::Interval;
+use rounds::estimate::Estimate;
 use serde::Serialize;
 
 pub use page::page;
@@ -56,14 +56,14 @@ pub struct Request {
 pub struct Call {
     pub library: String,
     /// Nanoseconds a call without the profiler.
-    pub bare: Option<Interval>,
+    pub bare: Option<Estimate>,
     /// MPI_Send over PMPI_Send without the profiler: what the method finds where nothing is added.
-    pub unloaded: Option<Interval>,
+    pub unloaded: Option<Estimate>,
     /// Nanoseconds that it adds: of each start the difference between blocks of MPI_Send and of PMPI_Send in turns.
-    pub tables: Option<Interval>,
-    pub timeline: Option<Interval>,
+    pub tables: Option<Estimate>,
+    pub timeline: Option<Estimate>,
     /// The part of it that two reads of the clock take.
-    pub clock: Option<Interval>,
+    pub clock: Option<Estimate>,
     /// Bytes of timeline a call.
     pub bytes: Option<f64>,
     pub failures: Vec<String>,
@@ -73,10 +73,10 @@ pub struct Call {
 #[derive(Debug, Clone, Serialize)]
 pub struct Message {
     /// Nanoseconds.
-    pub bare: Option<Interval>,
+    pub bare: Option<Estimate>,
     /// Ratios within a round.
-    pub tables: Option<Interval>,
-    pub timeline: Option<Interval>,
+    pub tables: Option<Estimate>,
+    pub timeline: Option<Estimate>,
     /// How near the cores were before and after each start.
     pub probes: Vec<Probe>,
     pub failures: Vec<String>,

@@ -3,7 +3,7 @@
 use machine::text::Table;
 use machine::{count, figure};
 use rounds::bound::Bound;
-use rounds::interval::Interval;
+use rounds::estimate::Estimate;
 use rounds::statistics::median;
 
 use super::{Findings, MESSAGE_RATIO, Message, TABLES_NANOSECONDS, TIMELINE_NANOSECONDS};
@@ -13,7 +13,7 @@ pub fn page(findings: &Findings, width: usize) -> String {
         |value, most: Option<f64>| most.map_or_else(String::new, |most| Bound::AtMost(most).judge(value).to_string());
     let mut table = Table::new(["MPI_Send to MPI_PROC_NULL", "adds", "95 % interval", "target", ""]).right([1, 2]);
     for call in &findings.calls {
-        let mut row = |name: String, value: Option<Interval>, most: Option<f64>| {
+        let mut row = |name: String, value: Option<Estimate>, most: Option<f64>| {
             let (middle, spread) = nanoseconds(value);
             let target = most.map_or(String::new(), |most| format!("at most {most:.0} ns"));
             table.row([name, middle, spread, target, verdict(value, most)]);
@@ -30,7 +30,7 @@ pub fn page(findings: &Findings, width: usize) -> String {
         for (name, value, most) in
             [("  tables", tables, Some(MESSAGE_RATIO)), ("  tables and timeline", timeline, None)]
         {
-            let middle = value.map_or("-".into(), |value| format!("{:.3}x", value.median));
+            let middle = value.map_or("-".into(), |value| format!("{:.3}x", value.middle));
             let spread = value.map_or("not measured".into(), |value| value.ends(3));
             let target = most.map_or(String::new(), |most| format!("at most {most:.2}x"));
             table.row([name.to_owned(), middle, spread, target, verdict(*value, most)]);
@@ -63,9 +63,9 @@ pub fn page(findings: &Findings, width: usize) -> String {
     page
 }
 
-fn nanoseconds(value: Option<Interval>) -> (String, String) {
+fn nanoseconds(value: Option<Estimate>) -> (String, String) {
     match value {
-        Some(value) => (figure::nanoseconds(value.median), value.range(figure::nanoseconds)),
+        Some(value) => (figure::nanoseconds(value.middle), value.range(figure::nanoseconds)),
         None => ("-".into(), "not measured".into()),
     }
 }
@@ -75,8 +75,8 @@ mod tests {
     use super::super::Call;
     use super::*;
 
-    fn at(median: f64) -> Option<Interval> {
-        Some(Interval { median, low: median - 1.0, high: median + 1.0, samples: 7 })
+    fn at(middle: f64) -> Option<Estimate> {
+        Some(Estimate { middle, low: middle - 1.0, high: middle + 1.0, samples: 7 })
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::look::Looks;
 use super::wording;
 use crate::findings::{Findings, PointFindings, Question};
 use crate::nearness;
-use rounds::interval::Interval;
+use rounds::estimate::Estimate;
 use rounds::point::{Contender, Metric, Pattern, Receiver};
 
 /// The points of one contender along the sizes.
@@ -82,8 +82,8 @@ fn values(metric: Metric) -> Axis {
     }
 }
 
-fn mark(x: f64, interval: &Interval, title: String) -> Mark {
-    Mark { x, y: interval.median, low: interval.low, high: interval.high, title }
+fn mark(x: f64, interval: &Estimate, title: String) -> Mark {
+    Mark { x, y: interval.middle, low: interval.low, high: interval.high, title }
 }
 
 /// Value against size for one pattern of one question.

@@ -2,10 +2,10 @@
 
 use chart::{Frame, Placed, Scale, Svg};
 
-use rounds::interval::Interval;
+use rounds::estimate::Estimate;
 
 /// On the point's own extent: it shows spread and outliers, not size. `None` where there is no finite sample.
-pub fn strip(id: &str, description: &str, samples: &[f64], interval: &Interval) -> Option<String> {
+pub fn strip(id: &str, description: &str, samples: &[f64], interval: &Estimate) -> Option<String> {
     let frame = Frame { name: "strip", width: 120.0, height: 20.0 };
     let least = samples.iter().copied().filter(|v| v.is_finite()).fold(f64::INFINITY, f64::min);
     if !least.is_finite() {
@@ -21,6 +21,6 @@ pub fn strip(id: &str, description: &str, samples: &[f64], interval: &Interval) 
         let at = x.at(shift(*sample));
         svg.line("dot", (at, 6.0), (at, 14.0));
     }
-    svg.line("median", (x.at(shift(interval.median)), 1.0), (x.at(shift(interval.median)), 19.0));
+    svg.line("median", (x.at(shift(interval.middle)), 1.0), (x.at(shift(interval.middle)), 19.0));
     Some(svg.finish())
 }

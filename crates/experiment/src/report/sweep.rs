@@ -40,7 +40,7 @@ pub fn figures(findings: &Findings, looks: &Looks) -> Vec<Figure> {
             &format!("By the process's core: {what}"),
             format!("{pinned} {}", sentence(wording::quantity(metric))),
             value_axis(metric),
-            |row| Ok((row.value.median, row.value.low, row.value.high)),
+            |row| Ok((row.value.middle, row.value.low, row.value.high)),
         ));
         figures.extend(sweep.figure(
             &id("softirqs"),

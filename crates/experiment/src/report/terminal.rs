@@ -195,7 +195,7 @@ impl Page {
 
     fn range(&mut self, range: &SizeRange, columns: Option<&Columns>) {
         let cpu =
-            number::reading(&range.cpu_per_message, |i| format!("{} of CPU a message", number::nanoseconds(i.median)));
+            number::reading(&range.cpu_per_message, |i| format!("{} of CPU a message", number::nanoseconds(i.middle)));
         match columns {
             Some(columns) => {
                 let Columns { sizes: a, choice: b, gain: c } = columns;

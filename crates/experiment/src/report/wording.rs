@@ -6,7 +6,7 @@ use chart::number::{digits, nanoseconds, scaled};
 use machine::{Bytes, count};
 
 use crate::findings::{Choice, PointFindings, SizeRange, Verdict};
-use rounds::interval::Interval;
+use rounds::estimate::Estimate;
 use rounds::point::{Metric, Path, Pattern, PointSpec, Receiver};
 
 /// The value with the unit of its metric.
@@ -19,13 +19,13 @@ pub fn value(metric: Metric, value: f64) -> String {
 }
 
 /// `142.3 ns (138.1 ns to 149.4 ns)`.
-pub fn interval(of: &Interval, write: impl Fn(f64) -> String) -> String {
-    format!("{} ({})", write(of.median), of.range(&write).replace(" .. ", " to "))
+pub fn interval(of: &Estimate, write: impl Fn(f64) -> String) -> String {
+    format!("{} ({})", write(of.middle), of.range(&write).replace(" .. ", " to "))
 }
 
 /// `1.803× (1.620 to 2.010)`.
-pub fn gain(of: &Interval) -> String {
-    format!("{}× ({})", digits(of.median), of.ends(3).replace(" .. ", " to "))
+pub fn gain(of: &Estimate) -> String {
+    format!("{}× ({})", digits(of.middle), of.ends(3).replace(" .. ", " to "))
 }
 
 pub fn sizes(from: Bytes, to: Bytes) -> String {

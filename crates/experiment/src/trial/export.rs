@@ -12,7 +12,8 @@ use super::store::Trial;
 use super::words::{self, Figures};
 use super::{Run, Runs};
 use rounds::clocks::Clocks;
-use rounds::contrast::{Estimate, Says};
+use rounds::contrast::Says;
+use rounds::estimate::Estimate;
 
 /// How a trial is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,7 +130,7 @@ fn says(arm: usize, standing: &Standing) -> &'static str {
 
 fn json(trial: &Trial, runs: &Runs, judgement: &Judgement) -> String {
     let design = &trial.design;
-    let interval = |of: Estimate| Interval { low: of.low.exp(), middle: of.middle.exp(), high: of.high.exp() };
+    let interval = |of: Estimate| of.exp().interval();
     let arms = design.arms.iter().zip(&judgement.arms).enumerate().map(|(arm, (of, standing))| {
         let spread = standing.spread;
         let figure = |of: fn(Spread) -> f64| spread.map(of);

@@ -4,7 +4,8 @@ use super::design::Design;
 use super::spread::Spread;
 use super::{Run, Runs};
 use rounds::clocks::at_one_clock;
-use rounds::contrast::{ERROR, Estimate, FIRST_LOOK, Says};
+use rounds::contrast::{ERROR, FIRST_LOOK, Says};
+use rounds::estimate::Estimate;
 use rounds::nearness::at_one_place;
 use rounds::statistics::median;
 
@@ -54,7 +55,7 @@ pub struct Judgement {
 impl Standing {
     /// Over the first arm, from the first look on: fewer rounds give no interval.
     pub fn told(&self) -> Option<Estimate> {
-        self.over_first.filter(|found| found.rounds >= FIRST_LOOK as usize)
+        self.over_first.filter(|found| found.samples >= FIRST_LOOK as usize)
     }
 
     pub fn median(&self) -> Option<f64> {
@@ -78,7 +79,7 @@ impl Judgement {
                 .iter()
                 .filter(|arm| **arm != 0)
                 .all(|arm| told(arm).is_some_and(|found| found.high <= SLIGHT.ln_1p())),
-            Best::CannotTell(of) => of.iter().all(|arm| told(arm).is_some_and(|found| found.rounds >= ALIKE)),
+            Best::CannotTell(of) => of.iter().all(|arm| told(arm).is_some_and(|found| found.samples >= ALIKE)),
             Best::One(_) | Best::Either(_) => true,
         }
     }
@@ -179,5 +180,5 @@ pub fn rounds_needed(estimate: &Estimate, margin: f64) -> usize {
     let half = (estimate.high - estimate.low) / 2.0;
     let off = estimate.middle.abs();
     let needed = off.max(margin.ln_1p() - off).max(1e-6);
-    (estimate.rounds as f64 * (half / needed).powi(2)).ceil().max(estimate.rounds as f64 + 1.0) as usize
+    (estimate.samples as f64 * (half / needed).powi(2)).ceil().max(estimate.samples as f64 + 1.0) as usize
 }

@@ -15,7 +15,8 @@ use super::judgement::{Judgement, differences};
 use super::store::Trial;
 use super::words::{self, Figures};
 use super::{Run, Runs};
-use rounds::contrast::{ERROR, Estimate, FIRST_LOOK, looks};
+use rounds::contrast::{ERROR, FIRST_LOOK, looks};
+use rounds::estimate::Estimate;
 
 #[derive(Template)]
 #[template(path = "trial.html")]

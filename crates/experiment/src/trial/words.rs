@@ -10,7 +10,8 @@ use super::design::{Design, letter};
 use super::judgement::{Best, Judgement, Standing, moved, rounds_needed};
 use super::spread::Spread;
 use rounds::clocks::changes;
-use rounds::contrast::{Estimate, FIRST_LOOK, Says};
+use rounds::contrast::{FIRST_LOOK, Says};
+use rounds::estimate::Estimate;
 
 /// `5.3 % faster`, `2.1x slower`, `0.4 % more`: how a difference in logarithms, above 0 for better, is said.
 pub fn difference(design: &Design, better: f64) -> String {
@@ -45,7 +46,7 @@ pub fn interval(design: &Design, estimate: &Estimate) -> String {
     let (low, high) = if middle < 0.0 { (other, one) } else { (one, other) };
     match apart(low, high) {
         Some((low, high)) => format!("({low}{unit} .. {high}{unit})"),
-        None => format!("(the same in all {} rounds)", estimate.rounds),
+        None => format!("(the same in all {} rounds)", estimate.samples),
     }
 }
 

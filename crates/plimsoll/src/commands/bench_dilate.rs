@@ -10,7 +10,7 @@ use machine::{Bytes, CoreId, Dilation, Fault, Probe, Result, Site, figure};
 use rounds::blocks::{self, Blocks, Plan, Series, difference};
 use rounds::clocks;
 use rounds::comparison::Paired;
-use rounds::interval::Interval;
+use rounds::estimate::Estimate;
 use rounds::point::{Pattern, PointSpec, Stack, StackAt};
 use rounds::sample::{Runner, Sample};
 use rounds::statistics::median;
@@ -257,16 +257,16 @@ fn table(group: &Group, width: usize) -> String {
     let counted: Vec<f64> = series.iter().flat_map(|of| of.values(|block| block.counted(*pattern))).collect();
     page += &format!(
         "    {what} = {} ({}) + k x {} ({})",
-        figure::nanoseconds(rest.median),
+        figure::nanoseconds(rest.middle),
         rest.range(figure::nanoseconds),
-        figure::nanoseconds(slope.median),
+        figure::nanoseconds(slope.middle),
         slope.range(figure::nanoseconds)
     );
     if let Some(counted) = median(&counted) {
         let whose = if *pattern == Pattern::PingPong { "" } else { " at the end that sends" };
         page += &format!("; protocol work counted{whose}: {}", figure::nanoseconds(counted));
         if slope.low > 0.0 {
-            page += &format!(", {:.2} of the slope", counted / slope.median);
+            page += &format!(", {:.2} of the slope", counted / slope.middle);
         }
     }
     page.push('\n');
@@ -274,12 +274,12 @@ fn table(group: &Group, width: usize) -> String {
         return page
             + "    noticed: cannot tell, the rounds differ too much; give more (--rounds 30), on cores that nothing else uses\n";
     }
-    let base = rest.median + slope.median;
-    let at = |share: f64| format!("{:.0} % longer at k = {:.2}", 100.0 * share, 1.0 + share * base / slope.median);
+    let base = rest.middle + slope.middle;
+    let at = |share: f64| format!("{:.0} % longer at k = {:.2}", 100.0 * share, 1.0 + share * base / slope.middle);
     page + &format!("    noticed: {}\n", NOTICED.map(at).join(", "))
 }
 
-fn ratio(interval: Option<Interval>) -> String {
+fn ratio(interval: Option<Estimate>) -> String {
     interval.map_or("cannot tell".into(), |of| of.ratio(3, ""))
 }
 

@@ -23,7 +23,7 @@ use record::perturbation::Perturbation;
 use rounds::blocks::{Blocks, Plan, conduct};
 use rounds::clocks::Clocks;
 use rounds::contrast::FIRST_LOOK;
-use rounds::interval::Interval;
+use rounds::estimate::Estimate;
 use rounds::point::Receiver;
 use tempfile::TempDir;
 use whatif::causal::{self, Design, Factor, Findings, Shown};
@@ -171,7 +171,7 @@ const CARRIER_ROUNDS: u32 = 16;
 const SIZES: usize = 8;
 
 /// What half a round trip over `to` takes more than over `from`, by size, both measured in the same rounds.
-fn dearer(from: &str, to: &str, first: &Shown, hosts: usize, own: &Path) -> Result<Vec<(Bytes, Interval)>> {
+fn dearer(from: &str, to: &str, first: &Shown, hosts: usize, own: &Path) -> Result<Vec<(Bytes, Estimate)>> {
     let mut sizes = first.sizes.clone();
     sizes.sort_by_key(|(_, messages)| std::cmp::Reverse(*messages));
     sizes.truncate(SIZES);

@@ -18,7 +18,7 @@ use record::layout::{injected, perturbed};
 use record::scale::size_floor;
 use rounds::blocks::{Series, Taken, difference};
 use rounds::clocks::at_one_clock;
-use rounds::interval::Interval;
+use rounds::estimate::Estimate;
 use rounds::nearness::at_one_place;
 use rounds::statistics::median;
 use serde::Serialize;
@@ -138,7 +138,7 @@ pub struct Slope {
     pub factor: Factor,
     /// Time that the run takes longer, over the time injected in all ranks together: 1 where each delay is on the critical
     /// path; 1 over the ranks where all ranks are delayed alike and none waits. `None` of fewer than two rounds.
-    pub interval: Option<Interval>,
+    pub interval: Option<Estimate>,
     /// Delays of a run, of all ranks: messages, or gaps between calls.
     pub count: f64,
     /// Bytes of a run, for [`Factor::Byte`].
@@ -149,10 +149,10 @@ pub struct Slope {
 
 impl Slope {
     /// The part of the interval that can be: a delay lengthens a run by no more than itself, and shortens none.
-    pub fn possible(&self) -> Option<Interval> {
+    pub fn possible(&self) -> Option<Estimate> {
         let within = |value: f64| value.clamp(0.0, 1.0);
         let possible =
-            |of: Interval| Interval { median: within(of.median), low: within(of.low), high: within(of.high), ..of };
+            |of: Estimate| Estimate { middle: within(of.middle), low: within(of.low), high: within(of.high), ..of };
         self.interval.map(possible)
     }
 
@@ -172,7 +172,7 @@ impl Slope {
 
     /// Whether more rounds would make no difference in practice.
     fn is_enough(&self) -> bool {
-        self.interval.is_some_and(|of| (of.high - of.low) / 2.0 <= (NEAR_ENOUGH * of.median.abs()).max(SMALL))
+        self.interval.is_some_and(|of| (of.high - of.low) / 2.0 <= (NEAR_ENOUGH * of.middle.abs()).max(SMALL))
     }
 }
 
@@ -193,7 +193,7 @@ pub struct Findings {
     /// Time of a run that nothing delays, in nanoseconds.
     pub elapsed: f64,
     /// That over the time of one without: the machinery of delays, which must be as 1.
-    pub null: Option<Interval>,
+    pub null: Option<Estimate>,
     pub slopes: Vec<Slope>,
     /// Messages by size, in the first run.
     pub sizes: Vec<(Bytes, u64)>,

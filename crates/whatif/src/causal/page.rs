@@ -52,7 +52,7 @@ fn words(slope: &Slope, run: f64) -> String {
     let _ = writeln!(
         text,
         "  of the time injected {:.1} % lengthened the run ({:.1} .. {:.1} %, {})",
-        100.0 * of.median,
+        100.0 * of.middle,
         100.0 * of.low,
         100.0 * of.high,
         count::of(of.samples as u64, "round")
@@ -79,7 +79,7 @@ fn words(slope: &Slope, run: f64) -> String {
             let _ = writeln!(
                 text,
                 "  as if {:.0} of {times:.0} {name} were on the critical path ({:.0} .. {:.0})",
-                of.median * times,
+                of.middle * times,
                 of.low * times,
                 of.high * times
             );

@@ -1,7 +1,7 @@
 //! From slopes over one carrier to a run over another: what its messages cost more, as far as it counts.
 
 use machine::{Bytes, Fault, Result, costs};
-use rounds::interval::Interval;
+use rounds::estimate::Estimate;
 
 use super::{Factor, Findings};
 
@@ -25,7 +25,7 @@ pub struct Expected {
 ///
 /// # Errors
 /// Neither end was measured, or the other carrier is not the dearer one: then slopes bound, and do not predict.
-pub fn expect(findings: &Findings, dearer: &[(Bytes, Interval)], to: &str) -> Result<Expected> {
+pub fn expect(findings: &Findings, dearer: &[(Bytes, Estimate)], to: &str) -> Result<Expected> {
     let subject = || format!("a run over {to}");
     let ends = findings.slopes.iter().filter(|slope| matches!(slope.factor, Factor::Send | Factor::Receive));
     let ends: Vec<_> = ends.filter_map(|slope| Some((slope.possible()?, slope.count))).collect();
@@ -35,8 +35,8 @@ pub fn expect(findings: &Findings, dearer: &[(Bytes, Interval)], to: &str) -> Re
     };
     let (mut more, mut known) = (costs::Interval::exactly(0.0), 0.0);
     for (size, messages) in &findings.sizes {
-        let Some(Interval { median, low, high, .. }) = nearest(dearer, *size) else { continue };
-        more = more.plus(costs::Interval { low, middle: median, high }.times(*messages as f64));
+        let Some(Estimate { middle, low, high, .. }) = nearest(dearer, *size) else { continue };
+        more = more.plus(costs::Interval { low, middle, high }.times(*messages as f64));
         known += *messages as f64;
     }
     if known == 0.0 || more.low <= 0.0 {
@@ -51,12 +51,12 @@ pub fn expect(findings: &Findings, dearer: &[(Bytes, Interval)], to: &str) -> Re
     }
     // Persistent sends have no size in the tables: they are taken to be as the others.
     let more = more.times(count / known);
-    let of = |pick: fn(&Interval) -> f64, least: bool| {
+    let of = |pick: fn(&Estimate) -> f64, least: bool| {
         let slopes = ends.iter().map(|(interval, _)| pick(interval));
         if least { slopes.fold(f64::INFINITY, f64::min) } else { slopes.fold(0.0, f64::max) }
     };
     let (low, high) = (of(|i| i.low, true), of(|i| i.high, false));
-    let middle = (of(|i| i.median, true) + of(|i| i.median, false)) / 2.0;
+    let middle = (of(|i| i.middle, true) + of(|i| i.middle, false)) / 2.0;
     let ratio = |slope: f64, more: f64| 1.0 + slope * more / findings.elapsed;
     let ratio =
         costs::Interval { low: ratio(low, more.low), middle: ratio(middle, more.middle), high: ratio(high, more.high) };
@@ -78,7 +78,7 @@ pub fn expect(findings: &Findings, dearer: &[(Bytes, Interval)], to: &str) -> Re
     Ok(Expected { ratio, because })
 }
 
-fn nearest(dearer: &[(Bytes, Interval)], size: Bytes) -> Option<Interval> {
+fn nearest(dearer: &[(Bytes, Estimate)], size: Bytes) -> Option<Estimate> {
     let log = |size: Bytes| (size.0.max(1) as f64).log2();
     let apart = |of: &Bytes| (log(*of) - log(size)).abs();
     dearer.iter().min_by(|one, other| apart(&one.0).total_cmp(&apart(&other.0))).map(|(_, more)| *more)

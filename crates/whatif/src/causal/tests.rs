@@ -123,17 +123,17 @@ fn a_slope_is_found_by_the_recorded_dose_within_its_interval() {
 
 #[test]
 fn no_more_than_all_of_a_cost_is_gained() {
-    let interval = Some(rounds::interval::Interval { median: 0.9, low: -0.5, high: 2.3, samples: 6 });
+    let interval = Some(rounds::estimate::Estimate { middle: 0.9, low: -0.5, high: 2.3, samples: 6 });
     let slope = Slope { factor: Factor::Send, interval, count: 1000.0, bytes: 0.0, doses: [0.02, 0.04] };
     assert_eq!(slope.bound(10.0), Some(10_000.0));
     let possible = slope.possible().unwrap();
-    assert_eq!((possible.low, possible.median, possible.high), (0.0, 0.9, 1.0));
+    assert_eq!((possible.low, possible.middle, possible.high), (0.0, 0.9, 1.0));
 }
 
 #[test]
 fn rounds_that_are_needed_follow_from_the_noise_of_those_that_were() {
     let slope = |half: f64, samples| {
-        let interval = Some(rounds::interval::Interval { median: 0.4, low: 0.4 - half, high: 0.4 + half, samples });
+        let interval = Some(rounds::estimate::Estimate { middle: 0.4, low: 0.4 - half, high: 0.4 + half, samples });
         Slope { factor: Factor::Send, interval, count: 1000.0, bytes: 0.0, doses: [0.02, 0.04] }
     };
     // Three times as wide as is wanted: nine times as many.
@@ -174,7 +174,7 @@ fn runs_on_cores_further_apart_change_no_slope() {
 fn another_carrier_is_predicted_upwards_and_never_downwards() {
     let findings = Program::new(&[Factor::Send, Factor::Receive], 20_000, 0.5).measured(40);
     let dearer = |low: f64, high: f64| {
-        let more = rounds::interval::Interval { median: (low + high) / 2.0, low, high, samples: 12 };
+        let more = rounds::estimate::Estimate { middle: (low + high) / 2.0, low, high, samples: 12 };
         vec![(Bytes(1000), more)]
     };
     let expected = expect(&findings, &dearer(4900.0, 5100.0), "udp").unwrap();

@@ -3,7 +3,8 @@
 use serde::Serialize;
 
 use crate::campaign::results::Run;
-use rounds::contrast::{ERROR, Estimate};
+use rounds::contrast::ERROR;
+use rounds::estimate::Estimate;
 
 /// A host and one of its rounds.
 type Round = (u32, u32);
@@ -63,7 +64,7 @@ impl Series {
     /// Of what is simulated, its value.
     pub fn estimate(&self, error: f64) -> Option<Estimate> {
         match self.by_round.as_slice() {
-            [(_, middle)] if self.exact => Some(Estimate { middle: *middle, low: *middle, high: *middle, rounds: 1 }),
+            [(_, middle)] if self.exact => Some(Estimate { middle: *middle, low: *middle, high: *middle, samples: 1 }),
             _ => Estimate::once(&self.values(), error),
         }
     }
@@ -122,7 +123,7 @@ impl Change {
             low: one.min(other),
             high: one.max(other),
             sure: together.low > 0.0 || together.high < 0.0,
-            rounds: alone.rounds,
+            rounds: alone.samples,
         })
     }
 }

@@ -12,7 +12,8 @@ use linux::output;
 use machine::costs::Interval;
 use machine::text::{Table, folded};
 use machine::{Fault, Result, count, shell};
-use rounds::contrast::{Estimate, FIRST_LOOK};
+use rounds::contrast::FIRST_LOOK;
+use rounds::estimate::Estimate;
 use serde::{Deserialize, Serialize};
 
 use super::candidates::{LeftOut, faster, ratio};
@@ -227,7 +228,7 @@ mod tests {
         let standing = |middle: &f64| Standing {
             spread: None,
             rounds: 9,
-            over_first: Some(Estimate { middle: *middle, low: middle - 0.05, high: middle + 0.05, rounds: 9 }),
+            over_first: Some(Estimate { middle: *middle, low: middle - 0.05, high: middle + 0.05, samples: 9 }),
             says: Says::CannotTell,
             left_out: None,
         };
@@ -252,7 +253,7 @@ mod tests {
 
     #[test]
     fn speeds_are_times_as_fast_as_today() {
-        let told = Estimate { middle: 0.27, low: 0.2, high: 0.34, rounds: 9 };
+        let told = Estimate { middle: 0.27, low: 0.2, high: 0.34, samples: 9 };
         assert_eq!(speed(&told), "1.31x (1.22 .. 1.40)");
         let time = Interval { low: 0.5, middle: 0.8, high: 1.0 };
         assert_eq!(ratio(&faster(&time)), "1.25x (1.00 .. 2.00)");

@@ -1,24 +1,34 @@
-//! A figure with its interval.
+//! A figure as samples tell it, with its interval.
 
+use machine::costs::Interval;
 use serde::{Deserialize, Serialize};
 
-/// A median with its 95 % interval.
+/// A figure with its 95 % interval: a median, or the middle of differences.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Interval {
-    pub median: f64,
+pub struct Estimate {
+    pub middle: f64,
     pub low: f64,
     pub high: f64,
     /// Samples behind it.
     pub samples: usize,
 }
 
-impl Interval {
+impl Estimate {
     /// Of fewer values there is no interval of 95 %.
     pub const FEWEST: usize = 6;
 
+    /// Of logarithms, as the ratio.
+    pub fn exp(self) -> Estimate {
+        Estimate { middle: self.middle.exp(), low: self.low.exp(), high: self.high.exp(), samples: self.samples }
+    }
+
+    pub fn interval(&self) -> Interval {
+        Interval { low: self.low, middle: self.middle, high: self.high }
+    }
+
     /// The ends of a ratio as words, to so many decimals: `0.98 .. 1.07`. An end far away is as good as open.
     pub fn ends(&self, decimals: usize) -> String {
-        let (least, most) = (0.1_f64.powi(decimals as i32), (10.0 * self.median).max(100.0));
+        let (least, most) = (0.1_f64.powi(decimals as i32), (10.0 * self.middle).max(100.0));
         let end = |end: f64| match end {
             end if end >= most => format!(">{most:.0}"),
             end if end < 0.5 * least => format!("<{least:.decimals$}"),
@@ -29,13 +39,13 @@ impl Interval {
 
     /// A ratio with its ends: `1.02x (0.98 .. 1.07)`.
     pub fn ratio(&self, decimals: usize, unit: &str) -> String {
-        format!("{:.decimals$}{unit} ({})", self.median, self.ends(decimals))
+        format!("{:.decimals$}{unit} ({})", self.middle, self.ends(decimals))
     }
 
     /// The ends as `write` has them; too few rounds have none, and those that are written alike say so.
     pub fn range(&self, write: impl Fn(f64) -> String) -> String {
-        if self.samples < Interval::FEWEST {
-            return format!("cannot tell: {} of {} rounds", self.samples, Interval::FEWEST);
+        if self.samples < Estimate::FEWEST {
+            return format!("cannot tell: {} of {} rounds", self.samples, Estimate::FEWEST);
         }
         let (low, high) = (write(self.low), write(self.high));
         if low == high { "all digits hold".to_owned() } else { format!("{low} .. {high}") }
