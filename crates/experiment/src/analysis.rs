@@ -1,14 +1,15 @@
 //! From a stored study to its findings.
 
+use rounds::cost::cpu_per_message;
+use rounds::point::PointSpec;
+use rounds::statistics::median_interval;
+
 use crate::design::REFERENCE_ROUNDS;
 use crate::findings::{Findings, PointFindings};
 use crate::ranges::collect_interval;
 use crate::store::{Contents, Study};
 use crate::tally::Tally;
 use crate::verdict::judge;
-use rounds::cost::cpu_per_message;
-use rounds::point::PointSpec;
-use rounds::statistics::median_interval;
 
 /// Everything a report shows of `study`. Groups short of the first look's rounds are named in the notes only.
 pub fn findings(study: &Study, contents: &Contents) -> Findings {

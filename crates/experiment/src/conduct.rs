@@ -8,15 +8,15 @@
 use std::collections::{BTreeMap, HashSet};
 
 use machine::{Fault, Nanoseconds, Result};
-
-use crate::design::{Group, too_short};
-use crate::store::{Contents, Store, Study};
-use crate::tally::{FAILURES, Tally, most_tries};
 use rounds::contrast::FIRST_LOOK;
 use rounds::order::{Turn, by_kind, turns};
 use rounds::point::{PointKey, PointSpec};
 use rounds::sample::{Runner, Sample};
 use rounds::sitting::{End, Sitting, sit};
+
+use crate::design::{Group, too_short};
+use crate::store::{Contents, Store, Study};
+use crate::tally::{FAILURES, Tally, most_tries};
 
 /// So many blocks that fail one after the other, and none that worked, end the study: it is not about one point.
 const HOPELESS: usize = 12;

@@ -8,7 +8,7 @@ use std::path::{Path as FilePath, PathBuf};
 use std::time::Duration;
 
 use machine::lock::{Lock, beside};
-use machine::{Fault, Nanoseconds, Result};
+use machine::{Fault, Nanoseconds, Probe, Result};
 use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags};
 
 /// What a store holds.
@@ -133,6 +133,11 @@ impl Database {
         format!("store {}", self.path.display())
     }
 
+    /// "study".
+    pub fn what(&self) -> &'static str {
+        self.layout.what
+    }
+
     pub fn holds_none(&self) -> Fault {
         let Layout { what, command, .. } = self.layout;
         let next = format!("run `{command}` first, or name another with --store FILE");
@@ -217,6 +222,15 @@ fn copy(mut bytes: Vec<u8>) -> rusqlite::Result<Connection> {
 
 pub fn json<T: serde::Serialize + ?Sized>(value: &T) -> String {
     serde_json::to_string(value).expect("own types always serialize")
+}
+
+/// A probe as stores have it.
+pub fn picoseconds(probe: Option<Probe>) -> Option<i64> {
+    probe.map(|probe| probe.half_round_trip_ps as i64)
+}
+
+pub fn probe(picoseconds: Option<i64>) -> Option<Probe> {
+    picoseconds.map(|ps| Probe { half_round_trip_ps: ps as u64 })
 }
 
 pub fn nanoseconds(stored: i64) -> Nanoseconds {

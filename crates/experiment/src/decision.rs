@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use machine::{Bytes, Minimax, Site, costs, minimax};
-
-use crate::findings::{Decision, Loss, PointFindings, Question};
 use rounds::comparison::{Paired, leader};
 use rounds::contrast::EQUALITY;
 use rounds::estimate::Estimate;
 use rounds::point::{Contender, Pattern, Stack};
 use rounds::sample::Sample;
+
+use crate::findings::{Decision, Loss, PointFindings, Question};
 
 /// Messages up to this size are short.
 const SHORT: Bytes = Bytes(64);

@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use machine::choice::Distance;
 use machine::{Bytes, CoreId, Fault, Nanoseconds, Result, Site};
-use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
-
-use crate::findings::Question;
-use crate::sweep::sender;
 use rounds::contrast::FIRST_LOOK;
 use rounds::point::{Path, Pattern, PointSpec, Receiver, Stack, StackAt};
+use serde::{Deserialize, Serialize};
+
+use crate::designs::{Designed, hash};
+use crate::findings::Question;
+use crate::sweep::sender;
 
 /// Rounds that every comparison gets before any is decided.
 pub const MINIMUM_ROUNDS: u32 = FIRST_LOOK;
@@ -128,6 +128,13 @@ const SWEPT: usize = 8;
 /// Paper 002 §5.1 sweeps the stream bandwidth; these sizes hold its peak and a size bound by messages.
 const SWEEP: [u64; 2] = [64 << 10, 4 << 10];
 
+impl Designed for Design {
+    /// Designs that differ in their notes alone have the same hash.
+    fn hash(&self) -> String {
+        hash(&(&self.grounds, self.minimum_rounds, &self.groups))
+    }
+}
+
 impl Design {
     /// Designs the main study. Faults where there is no core to run on.
     pub fn of(grounds: Grounds) -> Result<Design> {
@@ -151,29 +158,6 @@ impl Design {
         design.fit();
         design.groups.sort_by_key(|g| (g.questions.clone(), g.pattern, g.size, g.rank));
         Ok(design)
-    }
-
-    /// A design without a point.
-    pub(crate) fn empty() -> Design {
-        let grounds = Grounds {
-            cores: Vec::new(),
-            peer_cores: Vec::new(),
-            at_app: false,
-            distance: None,
-            network: Path::Loopback,
-            protocol_core: None,
-            networks: Vec::new(),
-            open_mpi: false,
-            budget: Nanoseconds(0),
-        };
-        Design { grounds, minimum_rounds: MINIMUM_ROUNDS, groups: Vec::new(), notes: Vec::new() }
-    }
-
-    /// Names what is measured: designs that differ in their notes alone have the same hash.
-    pub fn hash(&self) -> String {
-        let measured = (&self.grounds, self.minimum_rounds, &self.groups);
-        let canonical = serde_json::to_vec(&measured).expect("a design always serializes");
-        Sha256::digest(canonical)[..16].iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// Every point, once.

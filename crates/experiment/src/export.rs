@@ -3,13 +3,14 @@
 use std::io::Write;
 
 use machine::{Fault, Result};
-use serde::Serialize;
-
-use crate::findings::{Fact, Question};
-use crate::store::{Contents, Study};
 use rounds::cost::cpu_per_message;
 use rounds::point::{Metric, PointKey, PointSpec};
 use rounds::sample::Sample;
+use serde::Serialize;
+
+use crate::designs::Designed;
+use crate::findings::{Fact, Question};
+use crate::store::{Contents, Study};
 
 /// How samples are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,14 +1,14 @@
 //! From points to rows of the verdict: what each size calls for, adjacent sizes with the same choice merged.
 
 use machine::{Bytes, CoreId, Reading, Site};
-
-use crate::findings::{Choice, PointFindings, Question, Reference, Rejected, SizeRange};
 use rounds::comparison::{Answer, Paired, Standing, alike, answer, leader};
 use rounds::contrast::EQUALITY;
 use rounds::estimate::Estimate;
 use rounds::point::{Contender, Metric, Path, Pattern, PointSpec, Stack};
 use rounds::sample::Sample;
 use rounds::statistics::median_interval;
+
+use crate::findings::{Choice, PointFindings, Question, Reference, Rejected, SizeRange};
 
 /// What one size of one pattern calls for.
 struct Decision<'a> {

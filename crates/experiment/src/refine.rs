@@ -2,15 +2,15 @@
 
 use machine::costs::{self, ENGINE, Item, Row, Way};
 use machine::{Nanoseconds, Reading, Result, Site};
-
-use crate::findings::{Findings, PointFindings};
-use crate::ledger::{Kind, Ledger, Outcome, Prediction, Subject};
-use crate::ranges::shares;
 use rounds::comparison::Paired;
 use rounds::contrast::FIRST_LOOK;
 use rounds::estimate::Estimate;
 use rounds::point::{Metric, Path, Pattern, PointSpec, Stack};
 use rounds::statistics::predictive_interval;
+
+use crate::findings::{Findings, PointFindings};
+use crate::ledger::{Kind, Ledger, Outcome, Prediction, Subject};
+use crate::ranges::shares;
 
 /// What stands for the MPI of a way that no MPI is above.
 const NO_MPI: &str = "no MPI";

@@ -6,45 +6,28 @@ use std::fmt;
 use std::path::Path as FilePath;
 
 use chart::clock;
-use machine::{Fault, Nanoseconds, Probe, Result, count};
-use rusqlite::{Connection, OptionalExtension, params};
-
-use crate::database::{Database, Layout, json, nanoseconds};
-use crate::design::Design;
-use crate::findings::Fact;
+use machine::{Fault, Nanoseconds, Result, count};
 use rounds::clocks::Clocks;
 use rounds::point::{PointKey, PointSpec};
 use rounds::sample::Sample;
+use rusqlite::params;
+
+use crate::database::{Database, Layout, json, nanoseconds, picoseconds, probe};
+use crate::design::Design;
+use crate::designs::{Beginning, Begun, charge, tables};
 
 const LAYOUT: Layout = Layout {
-    number: 2,
+    number: 3,
     // "plim".
     application: 0x706c_696d,
-    tables: TABLES,
-    what: "study",
-    command: "plimsoll study",
-};
-
-const TABLES: &str = "
-CREATE TABLE study (
-    id INTEGER PRIMARY KEY,
-    design_hash TEXT NOT NULL,
-    design TEXT NOT NULL,
-    seed INTEGER NOT NULL,
-    -- Machine and boot: a study goes on only where it began.
-    host TEXT NOT NULL,
-    version TEXT NOT NULL,
-    facts TEXT NOT NULL,
-    started_ns INTEGER NOT NULL,
-    finished_ns INTEGER,
-    spent_ns INTEGER NOT NULL DEFAULT 0
-);
+    tables: tables!(
+        "
 CREATE TABLE point (
     key TEXT PRIMARY KEY,
     spec TEXT NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE sample (
-    study INTEGER NOT NULL REFERENCES study(id),
+    design INTEGER NOT NULL REFERENCES design(id),
     point TEXT NOT NULL REFERENCES point(key),
     round INTEGER NOT NULL,
     place INTEGER NOT NULL,
@@ -59,36 +42,25 @@ CREATE TABLE sample (
     notes TEXT NOT NULL,
     -- Effective clocks of cores, hertz.
     clocks TEXT,
-    PRIMARY KEY (study, point, round)
+    PRIMARY KEY (design, point, round)
 ) WITHOUT ROWID;
 CREATE TABLE failure (
-    study INTEGER NOT NULL REFERENCES study(id),
+    design INTEGER NOT NULL REFERENCES design(id),
     point TEXT NOT NULL REFERENCES point(key),
     round INTEGER NOT NULL,
     fault TEXT NOT NULL,
-    PRIMARY KEY (study, point, round)
+    PRIMARY KEY (design, point, round)
 ) WITHOUT ROWID;
-";
+"
+    ),
+    what: "study",
+    command: "plimsoll study",
+};
 
 /// An open store of studies.
 pub struct Store(Database);
 
-/// A study as its row tells it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Study {
-    pub id: i64,
-    pub design: Design,
-    pub seed: u64,
-    pub host: String,
-    pub version: String,
-    pub facts: Vec<Fact>,
-    /// When it started, since the Unix epoch.
-    pub started: Nanoseconds,
-    /// When it finished, since the Unix epoch; `None` while it can continue.
-    pub finished: Option<Nanoseconds>,
-    /// Time that its blocks took so far, over all sittings.
-    pub spent: Nanoseconds,
-}
+pub type Study = Begun<Design>;
 
 /// A study among those of its store, for a reader who wants another than the latest.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,17 +78,6 @@ impl fmt::Display for Entry {
         let blocks = count::of(self.blocks, "block");
         write!(f, "{}, begun {}, {blocks}{end}", self.id, clock::date(self.started))
     }
-}
-
-/// What a new study is begun with.
-pub struct Beginning<'a> {
-    pub design: &'a Design,
-    pub seed: u64,
-    /// Names machine and boot.
-    pub host: &'a str,
-    pub version: &'a str,
-    pub facts: &'a [Fact],
-    pub now: Nanoseconds,
 }
 
 /// Blocks of a study, and what it could not measure.
@@ -148,58 +109,27 @@ impl Store {
     }
 
     /// Adds a study.
-    pub fn begin(&mut self, beginning: &Beginning) -> Result<Study> {
-        let Beginning { design, seed, host, version, facts, now } = *beginning;
-        let id = self.0.try_to(|c| {
-            let transaction = c.unchecked_transaction()?;
-            transaction.execute(
-                "INSERT INTO study (design_hash, design, seed, host, version, facts, started_ns)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-                params![design.hash(), json(design), seed as i64, host, version, json(facts), now.0 as i64],
-            )?;
-            let id = transaction.last_insert_rowid();
-            for spec in design.points() {
-                transaction.execute(
-                    "INSERT OR IGNORE INTO point (key, spec) VALUES (?1, ?2)",
-                    params![spec.key().0, json(spec)],
-                )?;
+    pub fn begin(&mut self, beginning: &Beginning<Design>) -> Result<Study> {
+        self.0.begin(beginning, |transaction, _| {
+            for spec in beginning.design.points() {
+                let sql = "INSERT OR IGNORE INTO point (key, spec) VALUES (?1, ?2)";
+                transaction.execute(sql, params![spec.key().0, json(spec)])?;
             }
-            transaction.commit()?;
-            Ok(id)
-        })?;
-        Ok(Study {
-            id,
-            design: design.clone(),
-            seed,
-            host: host.into(),
-            version: version.into(),
-            facts: facts.to_vec(),
-            started: now,
-            finished: None,
-            spent: Nanoseconds(0),
+            Ok(())
         })
     }
 
     /// The latest study of this design on this machine and boot that can go on.
     pub fn unfinished(&self, design: &Design, host: &str) -> Result<Option<Study>> {
-        let id = self.0.try_to(|c| {
-            c.query_row(
-                "SELECT id FROM study WHERE design_hash = ?1 AND host = ?2 AND finished_ns IS NULL
-                 ORDER BY id DESC LIMIT 1",
-                params![design.hash(), host],
-                |row| row.get(0),
-            )
-            .optional()
-        })?;
-        id.map(|id| self.study(id)).transpose()
+        self.0.unfinished(design, host)
     }
 
     /// Every study, the earliest first.
     pub fn entries(&self) -> Result<Vec<Entry>> {
         self.0.try_to(|c| {
             let mut statement = c.prepare(
-                "SELECT id, started_ns, finished_ns, (SELECT count(*) FROM sample WHERE study = study.id)
-                 FROM study ORDER BY id",
+                "SELECT id, started_ns, finished_ns, (SELECT count(*) FROM sample WHERE design = design.id)
+                 FROM design ORDER BY id",
             )?;
             let rows = statement.query_map([], |row| {
                 Ok(Entry {
@@ -218,43 +148,7 @@ impl Store {
     /// # Errors
     /// There is none, or none of that number.
     pub fn study_to_show(&self, id: Option<i64>) -> Result<Study> {
-        let entries = self.entries()?;
-        let wanted = match id {
-            Some(id) => entries.iter().find(|entry| entry.id == id),
-            None => entries.iter().rfind(|entry| entry.finished).or(entries.last()),
-        };
-        match (wanted, &entries[..]) {
-            (Some(entry), _) => self.study(entry.id),
-            (None, []) => Err(self.0.holds_none()),
-            (None, several) => {
-                let them: Vec<String> = several.iter().map(|entry| entry.id.to_string()).collect();
-                let cause = format!("it holds no study {}", id.unwrap_or_default());
-                Err(Fault::new(self.0.subject(), cause, format!("choose one of {}", them.join(", "))))
-            }
-        }
-    }
-
-    fn study(&self, id: i64) -> Result<Study> {
-        let columns = "id, design, seed, host, version, facts, started_ns, finished_ns, spent_ns";
-        let (design, facts, mut study): (String, String, Study) = self.0.try_to(|c| {
-            c.query_row(&format!("SELECT {columns} FROM study WHERE id = ?1"), [id], |row| {
-                let study = Study {
-                    id: row.get(0)?,
-                    design: Design::empty(),
-                    seed: row.get::<_, i64>(2)? as u64,
-                    host: row.get(3)?,
-                    version: row.get(4)?,
-                    facts: Vec::new(),
-                    started: nanoseconds(row.get(6)?),
-                    finished: row.get::<_, Option<i64>>(7)?.map(nanoseconds),
-                    spent: nanoseconds(row.get(8)?),
-                };
-                Ok((row.get(1)?, row.get(5)?, study))
-            })
-        })?;
-        study.design = self.0.parse(&design)?;
-        study.facts = self.0.parse(&facts)?;
-        Ok(study)
+        self.0.chosen(id)
     }
 
     /// Commits one block, with the time it took in all, and charges the study for it.
@@ -270,7 +164,7 @@ impl Store {
             let transaction = c.unchecked_transaction()?;
             transaction
                 .prepare_cached(
-                    "INSERT INTO sample (study, point, round, place, started_ns, took_ns, messages, elapsed_ns, value,
+                    "INSERT INTO sample (design, point, round, place, started_ns, took_ns, messages, elapsed_ns, value,
                                          lost, probe_ps, accounting, notes, clocks)
                      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
                 )?
@@ -285,12 +179,12 @@ impl Store {
                     sample.elapsed.0 as i64,
                     sample.value,
                     sample.lost as i64,
-                    sample.probe.map(|p| p.half_round_trip_ps as i64),
+                    picoseconds(sample.probe),
                     sample.accounting.as_ref().map(json),
                     json(&sample.notes),
                     (!sample.clocks.is_empty()).then(|| json(&sample.clocks)),
                 ])?;
-            charge(&transaction, study, spent)?;
+            charge(&transaction, study.id, spent)?;
             transaction.commit()
         })
     }
@@ -307,21 +201,17 @@ impl Store {
         self.0.try_to(|c| {
             let transaction = c.unchecked_transaction()?;
             transaction.execute(
-                "INSERT OR REPLACE INTO failure (study, point, round, fault) VALUES (?1, ?2, ?3, ?4)",
+                "INSERT OR REPLACE INTO failure (design, point, round, fault) VALUES (?1, ?2, ?3, ?4)",
                 params![study.id, spec.key().0, round, reason.to_string()],
             )?;
-            charge(&transaction, study, spent)?;
+            charge(&transaction, study.id, spent)?;
             transaction.commit()
         })
     }
 
     /// Marks the study as done.
     pub fn finish(&mut self, study: &mut Study, now: Nanoseconds) -> Result<()> {
-        self.0.try_to(|c| {
-            c.execute("UPDATE study SET finished_ns = ?2 WHERE id = ?1", params![study.id, now.0 as i64])
-        })?;
-        study.finished = Some(now);
-        Ok(())
+        self.0.finish(study, now)
     }
 
     /// Every block of a study.
@@ -330,7 +220,7 @@ impl Store {
             let mut statement = c.prepare(
                 "SELECT point, round, place, started_ns, took_ns, messages, elapsed_ns, value, lost, probe_ps,
                         accounting, notes, clocks
-                 FROM sample WHERE study = ?1 ORDER BY point, round",
+                 FROM sample WHERE design = ?1 ORDER BY point, round",
             )?;
             let rows = statement.query_map([study.id], |row| {
                 let sample = Sample {
@@ -341,7 +231,7 @@ impl Store {
                     elapsed: nanoseconds(row.get(6)?),
                     value: row.get(7)?,
                     lost: row.get::<_, i64>(8)? as u64,
-                    probe: row.get::<_, Option<i64>>(9)?.map(|ps| Probe { half_round_trip_ps: ps as u64 }),
+                    probe: probe(row.get(9)?),
                     clocks: Clocks::default(),
                     accounting: None,
                     notes: Vec::new(),
@@ -362,7 +252,7 @@ impl Store {
         }
         let failures = self.0.try_to(|c| {
             let mut statement =
-                c.prepare("SELECT point, round, fault FROM failure WHERE study = ?1 ORDER BY point, round")?;
+                c.prepare("SELECT point, round, fault FROM failure WHERE design = ?1 ORDER BY point, round")?;
             let rows = statement.query_map([study.id], |row| {
                 Ok((PointKey(row.get(0)?), (row.get::<_, u32>(1)?, row.get::<_, String>(2)?)))
             })?;
@@ -373,10 +263,4 @@ impl Store {
         }
         Ok(contents)
     }
-}
-
-fn charge(connection: &Connection, study: &Study, took: Nanoseconds) -> rusqlite::Result<usize> {
-    connection
-        .prepare_cached("UPDATE study SET spent_ns = spent_ns + ?2 WHERE id = ?1")?
-        .execute(params![study.id, took.0 as i64])
 }

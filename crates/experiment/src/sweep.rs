@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use machine::{CoreId, Reading};
-
-use crate::findings::{PointFindings, Question, SweepRow};
-use crate::ranges::collect_interval;
 use rounds::comparison::{Paired, SETTLED, Standing};
 use rounds::cost::{receive_softirqs_per_message, softirq_time};
 use rounds::point::PointSpec;
 use rounds::sample::Sample;
 use rounds::statistics::median;
+
+use crate::findings::{PointFindings, Question, SweepRow};
+use crate::ranges::collect_interval;
 
 /// The sender's core while the receiving process is on `process`: another one, if there is one, and not the protocol's,
 /// if there are three.

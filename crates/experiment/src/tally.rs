@@ -3,17 +3,17 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use machine::{Bytes, Nanoseconds};
-
-use crate::design::{Design, Group, REFERENCE_ROUNDS, places, too_short};
-use crate::findings::Question;
-use crate::store::Contents;
-use crate::sweep;
 use rounds::clocks;
 use rounds::comparison::{even_rounds, is_beaten, is_open};
 use rounds::contrast::looks;
 use rounds::point::{Contender, Pattern, PointKey, PointSpec};
 use rounds::sample::Sample;
 use rounds::statistics::median;
+
+use crate::design::{Design, Group, REFERENCE_ROUNDS, places, too_short};
+use crate::findings::Question;
+use crate::store::Contents;
+use crate::sweep;
 
 /// A point that failed this often is left out of the rest of the study.
 pub const FAILURES: usize = 2;

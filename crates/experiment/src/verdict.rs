@@ -4,6 +4,9 @@ use std::collections::BTreeSet;
 
 use machine::choice::Distance;
 use machine::count;
+use rounds::cost::softirqs_missing;
+use rounds::point::Path;
+use rounds::statistics::relative_spread;
 
 use crate::decision::decisions;
 use crate::findings::{Nearness, PointFindings, Question, Verdict};
@@ -11,9 +14,6 @@ use crate::nearness;
 use crate::ranges::{ranges, shares};
 use crate::sweep;
 use crate::wording::lines;
-use rounds::cost::softirqs_missing;
-use rounds::point::Path;
-use rounds::statistics::relative_spread;
 
 /// Points whose blocks spread by more than this are called noisy.
 const NOISY: f64 = 0.25;

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use machine::Bytes;
-
-use crate::findings::{Choice, Decision, Line, Loss, Question, SizeRange, SweepRow};
-use crate::stretch::{Answer, Gain, Place, Stretch, joined};
-use crate::sweep::{Side, side};
 use rounds::comparison::Standing;
 use rounds::contrast::EQUALITY;
 use rounds::estimate::Estimate;
 use rounds::point::{Contender, Pattern, Receiver};
+
+use crate::findings::{Choice, Decision, Line, Loss, Question, SizeRange, SweepRow};
+use crate::stretch::{Answer, Gain, Place, Stretch, joined};
+use crate::sweep::{Side, side};
 
 /// Patterns that ask for the same thing, the one that runs at every size first.
 const AIMS: [&[Pattern]; 3] = [

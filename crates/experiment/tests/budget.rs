@@ -2,14 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use crate::simulated::{Simulated, duel, grounds, plausible, run};
 use experiment::analysis::findings;
 use experiment::design::{Design, Grounds, MINIMUM_ROUNDS, REFERENCE_ROUNDS};
 use experiment::findings::Findings;
 use experiment::store::{Contents, Study};
-use machine::{Nanoseconds, Site};
 use rounds::comparison::even_rounds;
 use rounds::point::{PointSpec, Stack};
+
+use crate::simulated::{Simulated, duel, grounds, plausible, run};
+use machine::{Nanoseconds, Site};
 
 fn milliseconds(n: u64) -> Nanoseconds {
     Nanoseconds(n * 1_000_000)

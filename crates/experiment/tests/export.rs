@@ -1,13 +1,15 @@
 //! Golden exports of a small study.
 
-use crate::simulated::{Silent, Simulated, duel, plausible};
 use experiment::conduct::conduct;
+use experiment::designs::Beginning;
 use experiment::export::{Format, export};
 use experiment::findings::Fact;
-use experiment::store::{Beginning, Store};
-use machine::{Nanoseconds, Result};
+use experiment::store::Store;
 use rounds::point::PointSpec;
 use rounds::sitting::End;
+
+use crate::simulated::{Silent, Simulated, duel, plausible};
+use machine::{Nanoseconds, Result};
 
 fn exported(format: Format) -> String {
     let folder = tempfile::tempdir().unwrap();

@@ -1,11 +1,12 @@
 //! What a finished study leaves: rows of costs, and its gains for the next to be held against.
 
 #[allow(dead_code, reason = "shared by several tests")]
-use crate::fixture;
 use experiment::ledger::{Ledger, tallies};
 use experiment::refine;
-use machine::Nanoseconds;
 use rounds::point::{Path, Pattern};
+
+use crate::fixture;
+use machine::Nanoseconds;
 
 #[test]
 fn the_next_study_is_held_against_the_one_before() {

@@ -6,18 +6,20 @@ use std::path::{Path as FilePath, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::simulated::{Silent, Simulated, duel, grounds, plausible};
 use experiment::conduct::conduct;
 use experiment::design::Design;
-use experiment::store::{Beginning, Contents, Store, Study};
-use machine::{Fault, Nanoseconds};
+use experiment::designs::Beginning;
+use experiment::store::{Contents, Store, Study};
 use rounds::point::PointKey;
 use rounds::sitting::End;
+
+use crate::simulated::{Silent, Simulated, duel, grounds, plausible};
+use machine::{Fault, Nanoseconds};
 
 /// Tells a child of this test binary where its store is.
 const STORE: &str = "PLIMSOLL_TEST_STORE";
 
-fn beginning(design: &Design) -> Beginning<'_> {
+fn beginning(design: &Design) -> Beginning<'_, Design> {
     Beginning { design, seed: 9, host: "simulated boot 1", version: "0", facts: &[], now: Nanoseconds(1) }
 }
 
@@ -177,7 +179,7 @@ fn a_finished_study_is_kept_and_shown_while_the_next_one_runs() {
     let next = store.study_to_show(Some(2)).unwrap();
     assert_eq!((next.id, next.finished), (2, None));
     let fault = store.study_to_show(Some(7)).unwrap_err();
-    assert_eq!((fault.cause(), fault.next()), ("it holds no study 7", "choose one of 1, 2"));
+    assert_eq!((fault.cause(), fault.next()), ("it holds no study 7", "name one from 1 to 2"));
 }
 
 #[test]

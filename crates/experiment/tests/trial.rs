@@ -1,6 +1,7 @@
 //! Trials of commands whose truth is known, on a simulated machine.
 
 use experiment::axes::{Axes, Value};
+use experiment::designs::{Beginning, Designed};
 use experiment::trial::Runs;
 use experiment::trial::aside::{Aside, Stage};
 use experiment::trial::check::Check;
@@ -156,11 +157,16 @@ struct Conducted {
     notes: Vec<String>,
 }
 
+fn begin(store: &mut Store, design: Design, seed: u64, now: u64) -> Result<Trial> {
+    let (host, now) = ("host", Nanoseconds(now));
+    store.begin(&Beginning { design: &design, seed, host, version: "0", facts: &[], now })
+}
+
 fn carry_out(design: Design, machine: &mut Simulated, budget: u64) -> Result<Conducted> {
     let folder = tempfile::tempdir().unwrap();
     let mut store = Store::open(&folder.path().join("try.sqlite")).unwrap();
     let seed = machine.random.draw();
-    let trial = store.begin(design, seed, "host", "0", Nanoseconds(0)).unwrap();
+    let trial = begin(&mut store, design, seed, 0).unwrap();
     let mut notes = Notes::default();
     let budget = Nanoseconds(budget * SECOND);
     let (runs, end) = conduct(&mut store, &trial, machine, &mut notes, budget, &|| false)?;
@@ -349,7 +355,7 @@ fn a_trial_goes_on_where_it_was_cut_short() {
     let mut machine = Simulated::new(9, 0.02);
     let mut rounds = Vec::new();
     let mut store = Store::open(&path).unwrap();
-    let trial = store.begin(design.clone(), 4, "host", "0", Nanoseconds(0)).unwrap();
+    let trial = begin(&mut store, design.clone(), 4, 0).unwrap();
     drop(store);
     for sitting in 0..100_u32 {
         let mut store = Store::open(&path).unwrap();
@@ -368,7 +374,7 @@ fn a_trial_goes_on_where_it_was_cut_short() {
         rounds = now;
         if end == End::Settled {
             assert_eq!(judge(&design, &all).best, Best::One(0));
-            store.finish(&trial, Nanoseconds(1)).unwrap();
+            store.finish(&mut trial.clone(), Nanoseconds(1)).unwrap();
             assert_eq!(store.unfinished(&design, "host").unwrap(), None);
             assert_eq!(store.trial(None).unwrap().id, trial.id);
             return;
@@ -384,7 +390,7 @@ fn a_trial_that_goes_on_decides_at_its_looks_alone() {
     for seed in 0..10 {
         let folder = tempfile::tempdir().unwrap();
         let mut store = Store::open(&folder.path().join("try.sqlite")).unwrap();
-        let trial = store.begin(design(&["1", "3", "0.985"]), seed, "host", "0", Nanoseconds(0)).unwrap();
+        let trial = begin(&mut store, design(&["1", "3", "0.985"]), seed, 0).unwrap();
         let mut machine = Simulated::new(seed, 0.03);
         let mut sit = || {
             let left = std::cell::Cell::new(12_u32);
@@ -438,7 +444,7 @@ fn a_command_beside_the_runs_that_fails_ends_the_trial_and_all_is_cleaned_up() {
 fn what_was_set_up_is_cleaned_up_after_an_interruption() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = Store::open(&folder.path().join("try.sqlite")).unwrap();
-    let trial = store.begin(surrounded(), 1, "host", "0", Nanoseconds(0)).unwrap();
+    let trial = begin(&mut store, surrounded(), 1, 0).unwrap();
     let mut machine = Simulated::new(1, 0.001);
     let left = std::cell::Cell::new(1_u32);
     let stop = || left.replace(left.get().saturating_sub(1)) == 0;
@@ -487,7 +493,7 @@ fn an_arm_that_was_only_proposed_is_left_out_where_it_cannot_run() {
 fn too_few_rounds_give_no_interval() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = Store::open(&folder.path().join("try.sqlite")).unwrap();
-    let trial = store.begin(design(&["1", "2"]), 1, "host", "0", Nanoseconds(0)).unwrap();
+    let trial = begin(&mut store, design(&["1", "2"]), 1, 0).unwrap();
     let mut machine = Simulated::new(1, 0.01);
     // Both warm up, and two rounds follow.
     let left = std::cell::Cell::new(6_u32);
@@ -583,15 +589,13 @@ fn earlier_trials_are_listed_and_found_by_their_number() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = Store::open(&folder.path().join("try.sqlite")).unwrap();
     assert!(store.trial(None).unwrap_err().cause().contains("holds no trial"));
-    let begun: Vec<Trial> = [&["1", "2"], &["3", "4"]]
-        .into_iter()
-        .map(|arms| store.begin(design(arms), 1, "host", "0", Nanoseconds(7)).unwrap())
-        .collect();
-    store.finish(&begun[0], Nanoseconds(9)).unwrap();
+    let begun: Vec<Trial> =
+        [&["1", "2"], &["3", "4"]].into_iter().map(|arms| begin(&mut store, design(arms), 1, 7).unwrap()).collect();
+    store.finish(&mut begun[0].clone(), Nanoseconds(9)).unwrap();
     let trials = store.trials().unwrap();
     assert_eq!((trials[0].finished, trials[1].finished), (Some(Nanoseconds(9)), None));
     assert_eq!(store.trial(Some(begun[0].id)).unwrap().design, design(&["1", "2"]));
-    assert!(store.trial(Some(77)).unwrap_err().next().contains("--list"));
+    assert!(store.trial(Some(77)).unwrap_err().next().contains("1 to 2"));
     let runs = store.runs(&trials[1]).unwrap();
     let entry = terminal::entry(&trials[1], &runs, &judge(&trials[1].design, &runs));
     assert!(entry.starts_with("2  1970-01-01 00:00 UTC  0 rounds (unfinished)  Cannot tell A and B apart"), "{entry}");

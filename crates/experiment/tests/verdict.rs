@@ -1,15 +1,17 @@
 //! The verdict against machines whose truth is known.
 
-use crate::simulated;
-use crate::simulated::{Silent, Simulated, duel, grounds, plausible};
 use experiment::analysis::findings;
 use experiment::conduct::conduct;
 use experiment::design::Design;
+use experiment::designs::Beginning;
 use experiment::findings::{Choice, Findings, Question};
-use experiment::store::{Beginning, Store};
-use machine::{Bytes, Nanoseconds, Site};
+use experiment::store::Store;
 use rounds::point::{Contender, Path, Pattern, PointSpec, Receiver, Stack};
 use rounds::sample::Runner;
+
+use crate::simulated;
+use crate::simulated::{Silent, Simulated, duel, grounds, plausible};
+use machine::{Bytes, Nanoseconds, Site};
 
 fn run(design: &Design, runner: &mut dyn Runner, seed: u64) -> Findings {
     let (study, contents) = simulated::run(design, runner, seed);

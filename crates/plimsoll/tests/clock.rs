@@ -7,8 +7,9 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::rehearsal::{BEFORE, limits, tree};
 use rounds::random::Random;
+
+use crate::rehearsal::{BEFORE, limits, tree};
 use rustix::process::{Pid, Signal, kill_process};
 
 const SET: [&str; 2] = ["1900000", "1900000"];

@@ -6,7 +6,8 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use experiment::design::{Design, Grounds};
-use experiment::store::{Beginning, Store};
+use experiment::designs::Beginning;
+use experiment::store::Store;
 use machine::{CoreId, Nanoseconds};
 use rounds::point;
 use rounds::sample::Sample;

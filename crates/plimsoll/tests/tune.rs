@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use experiment::ledger::{self, Ledger};
 use launch::installation::Family;
 use testbed::Mpi;
+use testbed::slurm::{Cluster, within};
 use testbed::unequal::{Hog, UNEQUAL};
 
 use crate::costs;
@@ -187,4 +189,30 @@ fn a_program_that_gains_from_nothing_is_kept_and_told_what_limits_it() {
     let (code, said, errors) = place.tune(&options, &["mpirun", "-n", "2", "PLANTED", "compute", "20", "70"]);
     assert!(code == 0 || code == 3, "{said}{errors}");
     assert!(!said.starts_with("Fastest") && said.contains("What limits it today: Rank 1 "), "{said}");
+}
+
+/// On a real Slurm, which ends the job before the ten minutes that tuning may usually take.
+#[test]
+#[ignore = "make check"]
+fn a_batch_job_is_tuned_within_its_time() {
+    let _turn = skip::turn().before_all();
+    let Some(place) = place() else { return };
+    let Some(cluster) = Cluster::start() else { return };
+    let folder = place.folder.path().display();
+    let script = format!(
+        "#!/bin/sh\ncd {folder}\nexport XDG_STATE_HOME={folder} OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\n\
+         {} tune -- mpirun -n 2 --mca btl self,tcp {} trips 20000 >said 2>errors\necho $? >ended.part\nmv ended.part ended\n",
+        env!("CARGO_BIN_EXE_plimsoll"),
+        place.program.display()
+    );
+    let file = place.folder.path().join("job.sh");
+    std::fs::write(&file, script).unwrap();
+    let options = ["--nodelist=n1", "--ntasks=2", "--time=4", "--output=/dev/null"];
+    let submitted = cluster.said("sbatch", &[&options[..], &[file.to_str().unwrap()]].concat());
+    let read = |name: &str| std::fs::read_to_string(place.folder.path().join(name));
+    let code = within(Duration::from_secs(600), &format!("the end of the job ({submitted})"), || read("ended").ok());
+    let (said, errors) = (read("said").unwrap(), read("errors").unwrap());
+    assert_eq!(code.trim(), "0", "{said}{errors}{}", cluster.logs());
+    assert!(errors.contains("\nWithin 3 min"), "{errors}");
+    assert!(said.starts_with("Fastest: carrier vader, "), "{said}{errors}");
 }

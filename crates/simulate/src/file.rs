@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
+use whatif::goal::{self, Schedule};
+
 use crate::cluster::power::{Joules, Watts, joules};
 use crate::cluster::profile::{Given, Place, Profile, Progress, Waiting};
 use crate::cluster::{Cluster, Core, Finished, Host, Link, Seat, simulate};
@@ -17,7 +19,6 @@ use machine::reading::Reading;
 use machine::spelling::meant;
 use machine::{Bytes, CoreId, Machine, count, nesting};
 use serde::Deserialize;
-use whatif::goal::{self, Schedule};
 
 mod ours;
 pub mod replaced;

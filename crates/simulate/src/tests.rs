@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use proptest::prelude::*;
+use whatif::goal::read;
 
 use super::loggops::simulate;
 use super::programs::{Gather, Halo, Lazy, Phases, PingPong, Pipeline, write};
 use super::*;
-use whatif::goal::read;
 
 fn parameters(text: &str) -> Parameters {
     text.parse().unwrap()

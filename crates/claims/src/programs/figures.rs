@@ -3,6 +3,9 @@
 use machine::Result;
 use machine::costs::Interval;
 use serde::Serialize;
+use simulate::cluster::Split;
+use simulate::cluster::profile::{Cost, Place, Profile};
+use simulate::programs::Phases;
 
 use super::{
     GROMACS, GROMACS_COMPUTE, IDLE, LAMMPS, LAMMPS_COMPUTE, Mapping, PULSE, RANKS, SKIPPED, communication, gromacs,
@@ -10,9 +13,6 @@ use super::{
 };
 use crate::draws::{Sweep, interval, swept};
 use crate::rows::Calibration;
-use simulate::cluster::Split;
-use simulate::cluster::profile::{Cost, Place, Profile};
-use simulate::programs::Phases;
 
 const NAMES: [&str; 4] = ["A", "A'", "B", "B'"];
 

@@ -1,7 +1,8 @@
-use super::*;
-use crate::draws;
 use simulate::programs::Stream;
 use simulate::{Kind, Operation};
+
+use super::*;
+use crate::draws;
 
 /// Figure 10: X on an interrupt core, Y on another, exchanging and computing alike. Y's host has no rank that takes interrupts.
 #[derive(Clone, Copy)]

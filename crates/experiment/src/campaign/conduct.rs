@@ -3,21 +3,16 @@
 use std::time::Duration;
 
 use machine::{Fault, Nanoseconds, Result};
+use rounds::order::turns;
+use rounds::sitting::{self, Sitting, sit};
+use rounds::statistics::median;
 
 use super::cause::{Cause, Failure};
 use super::definition::Campaign;
 use super::simulated::{self, Simulator};
 use super::stop::settled;
 use super::store::{Done, Kept, Known, Outcome, Store};
-use rounds::order::turns;
-use rounds::sitting::{self, Sitting, sit};
-use rounds::statistics::median;
-
-/// A run takes so many times as long as usual before it is ended.
-const PATIENCE: u64 = 10;
-
-/// And no less than this.
-const LEAST_PATIENCE: Nanoseconds = Nanoseconds(60_000_000_000);
+use crate::patience;
 
 /// Where nothing is known of a point.
 const FIRST_PATIENCE: Nanoseconds = Nanoseconds(Duration::from_secs(24 * 3600).as_nanos() as u64);
@@ -215,9 +210,7 @@ impl Sitting for Conducted<'_> {
         let campaign = self.order.campaign;
         self.observer.run_starts(&campaign.words(turn.point), turn.round, self.left);
         let usual = median(&self.known[turn.point].done.iter().map(|run| run.elapsed.0 as f64).collect::<Vec<_>>());
-        let patience =
-            usual.map_or(FIRST_PATIENCE, |usual| Nanoseconds((PATIENCE * usual as u64).max(LEAST_PATIENCE.0)));
-        let limit = campaign.program(turn.point).limit.unwrap_or(patience);
+        let limit = campaign.program(turn.point).limit.unwrap_or(patience::limit(usual, FIRST_PATIENCE));
         self.began = self.runs.now();
         let started = self.runs.wall();
         Ok((started, self.runs.run(campaign, turn.point, limit)))

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use machine::{Fault, Nanoseconds, Result};
+use rounds::random::Random;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -10,7 +11,6 @@ use super::file::template::Template;
 use super::results::Figure;
 use crate::axes::{Axes, Value};
 use crate::trial::merit::Merit;
-use rounds::random::Random;
 
 /// The axis that names the program of a point.
 pub const PROGRAM: &str = "program";

@@ -1,11 +1,11 @@
 //! What a study file would do, before it does it.
 
 use machine::Nanoseconds;
+use rounds::order::turns;
 
 use super::conduct::{is_simulated, left_out};
 use super::definition::{Campaign, Shard};
 use super::store::Known;
-use rounds::order::turns;
 
 /// What is known of a study before it is run.
 #[derive(Debug, Clone, PartialEq)]

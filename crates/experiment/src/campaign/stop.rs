@@ -1,9 +1,10 @@
 //! Whether enough is known of a point.
 
-use super::definition::{Campaign, Interval};
-use super::store::Known;
 use rounds::contrast::{ERROR, looks};
 use rounds::estimate::Estimate;
+
+use super::definition::{Campaign, Interval};
+use super::store::Known;
 
 /// The points that need no more runs. What is asked of a mean or a ratio is looked at after 6, 8, 12, 18 .. runs alone, with
 /// intervals that hold however often that is.

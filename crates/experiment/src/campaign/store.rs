@@ -12,7 +12,7 @@ use super::cause::Failure;
 use super::definition::{Identity, Point};
 use super::results::{Results, Run};
 use crate::axes::Axes;
-use crate::database::{Database, Layout, json, nanoseconds};
+use crate::database::{Database, Layout, json, nanoseconds, picoseconds};
 
 pub(super) const LAYOUT: Layout = Layout {
     number: 1,
@@ -229,7 +229,6 @@ impl Store {
     /// Commits runs of points that were entered, and charges the session for them.
     pub fn keep(&mut self, session: i64, runs: &[Kept], spent: Nanoseconds) -> Result<()> {
         let clock = |clock: Option<Hertz>| clock.map(|clock| clock.0 as i64);
-        let probe = |probe: Option<Probe>| probe.map(|probe| probe.half_round_trip_ps as i64);
         self.database.try_to(|c| {
             let transaction = c.unchecked_transaction()?;
             for Kept { point, round, place, started, outcome } in runs {
@@ -247,8 +246,8 @@ impl Store {
                             cpu.map(|cpu| cpu.0 as i64),
                             clock(clocks[0]),
                             clock(clocks[1]),
-                            probe(probes[0]),
-                            probe(probes[1]),
+                            picoseconds(probes[0]),
+                            picoseconds(probes[1]),
                             packed(values),
                         ])?,
                     Err(Failure { cause, words }) => c

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use machine::costs::Interval;
+use rounds::statistics::median;
 
 use super::{Kind, Ledger, Outcome, Prediction};
-use rounds::statistics::median;
 
 /// A prediction with its outcome.
 #[derive(Debug, Clone, Copy)]

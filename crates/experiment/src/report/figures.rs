@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chart::{Absences, Axis, Figure, Frame, LineChart, Look, Mark, Scale, Series, Threshold, entry, number};
 use machine::{Bytes, CoreId};
+use rounds::estimate::Estimate;
+use rounds::point::{Contender, Metric, Pattern, Receiver};
 
 use super::look::Looks;
 use super::wording;
 use crate::findings::{Findings, PointFindings, Question};
 use crate::nearness;
-use rounds::estimate::Estimate;
-use rounds::point::{Contender, Metric, Pattern, Receiver};
 
 /// The points of one contender along the sizes.
 pub struct Line<'a> {

@@ -7,6 +7,8 @@ use askama::Template;
 use chart::page::Page;
 use chart::{Entry, Figure, Frame, Section, clock, entry, number, swatch};
 use machine::{Nanoseconds, count};
+use rounds::contrast::looks;
+use rounds::point::{Pattern, PointKey};
 
 use super::figures::{cpu_figure, nearness_figure, value_figure};
 use super::look::Looks;
@@ -16,8 +18,6 @@ use super::{softirqs, sweep, wording};
 use crate::decision::command;
 use crate::findings::{Choice, Decision, Fact, Findings, Line, PointFindings, Question, SizeRange};
 use crate::wording::{decision, largest_losses};
-use rounds::contrast::looks;
-use rounds::point::{Pattern, PointKey};
 
 /// Renders the page.
 pub fn render(findings: &Findings) -> String {

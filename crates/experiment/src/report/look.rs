@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chart::{Look, Shape};
+use rounds::point::{Contender, Stack};
 
 use crate::findings::Findings;
-use rounds::point::{Contender, Stack};
 
 /// One look for each contender, the same on every chart of a report.
 pub struct Looks(BTreeMap<Contender, Look>);

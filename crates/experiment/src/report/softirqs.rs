@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use chart::{Absences, Axis, BarChart, Cell, Figure, Frame, Group, Mark, Scale, entry, number};
 use machine::accounting::{CoreCost, Softirq};
 use machine::{CoreId, Reading};
+use rounds::point::Pattern;
 
 use super::figures::{Line, lines};
 use super::look::Looks;
 use crate::findings::{Findings, PointFindings, Question};
-use rounds::point::Pattern;
 
 /// At most so many cores on a chart; the busiest are kept and the rest are named.
 const CORES: usize = 8;

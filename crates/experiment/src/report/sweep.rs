@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chart::{Absences, Axis, BarChart, Cell, Figure, Frame, Group, Look, Mark, Scale, entry, number};
 use machine::{Bytes, CoreId, Reading};
+use rounds::cost::interrupts_per_message;
+use rounds::point::{Contender, Metric, Pattern, Receiver};
 
 use super::figures::sentence;
 use super::look::Looks;
 use super::wording;
 use crate::findings::{Findings, PointFindings, SweepRow};
-use rounds::cost::interrupts_per_message;
-use rounds::point::{Contender, Metric, Pattern, Receiver};
 
 /// Rows that differ only in the process's core and in what the receiver does.
 type Family = (Pattern, Bytes, CoreId, Option<Contender>);

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 
 use chart::number::{digits, nanoseconds, scaled};
 use machine::{Bytes, count};
-
-use crate::findings::{Choice, PointFindings, SizeRange, Verdict};
 use rounds::estimate::Estimate;
 use rounds::point::{Metric, Path, Pattern, PointSpec, Receiver};
+
+use crate::findings::{Choice, PointFindings, SizeRange, Verdict};
 
 /// The value with the unit of its metric.
 pub fn value(metric: Metric, value: f64) -> String {

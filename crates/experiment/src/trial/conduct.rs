@@ -4,6 +4,11 @@ use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
 use machine::{Fault, Nanoseconds, Probe, Result, shell};
+use rounds::clocks::Clocks;
+use rounds::contrast::{FIRST_LOOK, looks};
+use rounds::order::{self, turns};
+use rounds::sitting::{self, Sitting, sit};
+use rounds::statistics::median;
 
 use super::aside::Stage;
 use super::check::Check;
@@ -11,17 +16,7 @@ use super::design::{Arm, Design, letter};
 use super::judgement::{Judgement, judge};
 use super::store::{Store, Trial};
 use super::{Run, Runs};
-use rounds::clocks::Clocks;
-use rounds::contrast::{FIRST_LOOK, looks};
-use rounds::order::{self, turns};
-use rounds::sitting::{self, Sitting, sit};
-use rounds::statistics::median;
-
-/// A run takes so many times as long as usual before it is ended.
-const PATIENCE: u64 = 10;
-
-/// And no less than this.
-const LEAST_PATIENCE: Nanoseconds = Nanoseconds(60_000_000_000);
+use crate::patience;
 
 /// Rounds that are tried for one that can be held against the others, where the machine changes within rounds.
 const MOST_TRIES: usize = 8;
@@ -247,10 +242,7 @@ impl Sitting for Conducted<'_> {
 
     fn block(&mut self, &Turn { arm, round, .. }: &Turn) -> Result<Ran> {
         self.observer.run_starts(arm, round, Nanoseconds(self.budget.0.saturating_sub(self.runs.spent.0)));
-        let limit = match self.usual(arm) {
-            0 => Nanoseconds(self.budget.0.max(LEAST_PATIENCE.0)),
-            usual => Nanoseconds((PATIENCE * usual).max(LEAST_PATIENCE.0)),
-        };
+        let limit = patience::limit(self.usual(arm), self.budget);
         self.began = self.commands.now();
         if let Err(fault) = self.prepare(arm) {
             self.broken = Some(fault);
@@ -331,7 +323,7 @@ impl Conducted<'_> {
 
     /// What a run of the arm takes with what is done before and after it.
     fn takes(&self, arm: usize) -> u64 {
-        self.usual(arm) + self.around[arm]
+        self.usual(arm).unwrap_or(0.0) as u64 + self.around[arm]
     }
 
     /// Runs what comes before a run of the arm.
@@ -381,7 +373,7 @@ impl Conducted<'_> {
         }
         let of = &design.arms[arm];
         let outer = format!("{}, {}: --{}", letter(arm), of.name, stage.name());
-        let limit = Nanoseconds(self.budget.0.max(LEAST_PATIENCE.0));
+        let limit = patience::limit(None, self.budget);
         let ran = self.commands.aside(of, stage, words, limit).map_err(|fault| fault.within(&outer))?;
         let next = "run it alone until it works; `plimsoll try --show` prints what was measured";
         match ran.failure {
@@ -390,10 +382,9 @@ impl Conducted<'_> {
         }
     }
 
-    /// The median time of the arm's runs.
-    fn usual(&self, arm: usize) -> u64 {
-        let lengths: Vec<f64> = self.runs.done[arm].iter().map(|run| run.elapsed.0 as f64).collect();
-        median(&lengths).unwrap_or(0.0) as u64
+    /// The median time of the arm's runs, ns.
+    fn usual(&self, arm: usize) -> Option<f64> {
+        median(&self.runs.done[arm].iter().map(|run| run.elapsed.0 as f64).collect::<Vec<_>>())
     }
 
     /// A run as it counts; a result that is wrong ends its arm.

@@ -2,12 +2,12 @@
 
 use machine::{Fault, Result};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use super::check::Check;
 use super::conditions::Conditions;
 use super::merit::Merit;
 use crate::axes::Axes;
+use crate::designs::{Designed, hash};
 
 /// As many arms as a page can show side by side.
 pub const MOST_ARMS: usize = 12;
@@ -65,11 +65,11 @@ impl Design {
             }
         }
     }
+}
 
-    /// Names what is compared: a trial goes on only where this is the same.
-    pub fn hash(&self) -> String {
-        let canonical = serde_json::to_vec(self).expect("a design always serializes");
-        Sha256::digest(canonical)[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+impl Designed for Design {
+    fn hash(&self) -> String {
+        hash(self)
     }
 }
 

@@ -2,6 +2,9 @@
 
 use machine::costs::Interval;
 use machine::{Nanoseconds, Probe};
+use rounds::clocks::Clocks;
+use rounds::contrast::Says;
+use rounds::estimate::Estimate;
 use serde::Serialize;
 
 use super::conditions::Conditions;
@@ -11,9 +14,7 @@ use super::spread::Spread;
 use super::store::Trial;
 use super::words::{self, Figures};
 use super::{Run, Runs};
-use rounds::clocks::Clocks;
-use rounds::contrast::Says;
-use rounds::estimate::Estimate;
+use crate::designs::Designed;
 
 /// How a trial is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,13 +1,14 @@
 //! What the runs of a trial say.
 
-use super::design::Design;
-use super::spread::Spread;
-use super::{Run, Runs};
 use rounds::clocks::at_one_clock;
 use rounds::contrast::{ERROR, FIRST_LOOK, Says};
 use rounds::estimate::Estimate;
 use rounds::nearness::at_one_place;
 use rounds::statistics::median;
+
+use super::design::Design;
+use super::spread::Spread;
+use super::{Run, Runs};
 
 /// Runs of one round that began further apart than so many of their lengths were cut apart: drift does not cancel.
 const APART: f64 = 3.0;

@@ -7,6 +7,8 @@ use chart::number::seconds;
 use chart::page::Page;
 use chart::{Axis, Figure, Frame, LineChart, Look, Mark, Scale, Series, Shape, Threshold, clock, entry};
 use machine::{Nanoseconds, count, shell};
+use rounds::contrast::{ERROR, FIRST_LOOK, looks};
+use rounds::estimate::Estimate;
 
 use super::aside::Stage;
 use super::conduct::End;
@@ -15,8 +17,7 @@ use super::judgement::{Judgement, differences};
 use super::store::Trial;
 use super::words::{self, Figures};
 use super::{Run, Runs};
-use rounds::contrast::{ERROR, FIRST_LOOK, looks};
-use rounds::estimate::Estimate;
+use crate::designs::Designed;
 
 #[derive(Template)]
 #[template(path = "trial.html")]

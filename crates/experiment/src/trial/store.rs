@@ -2,43 +2,34 @@
 
 use std::path::Path;
 
-use machine::{Fault, Nanoseconds, Probe, Result};
-use rusqlite::{Connection, OptionalExtension, params};
+use machine::{Nanoseconds, Result};
+use rusqlite::params;
 
 use super::design::Design;
 use super::{Run, Runs};
-use crate::database::{Database, Layout, json, nanoseconds};
+use crate::database::{Database, Layout, json, nanoseconds, picoseconds, probe};
+use crate::designs::{Beginning, Begun, charge, tables};
 
 const LAYOUT: Layout = Layout {
-    number: 3,
+    number: 4,
     // "plit".
     application: 0x706c_6974,
-    tables: "
-CREATE TABLE trial (
-    id INTEGER PRIMARY KEY,
-    design_hash TEXT NOT NULL,
-    design TEXT NOT NULL,
-    seed INTEGER NOT NULL,
-    -- Machine and boot: a trial goes on only where it began.
-    host TEXT NOT NULL,
-    version TEXT NOT NULL,
-    started_ns INTEGER NOT NULL,
-    finished_ns INTEGER,
-    spent_ns INTEGER NOT NULL DEFAULT 0,
-    reference TEXT
-);
+    tables: tables!(
+        "
 CREATE TABLE arm (
-    trial INTEGER NOT NULL REFERENCES trial(id),
+    design INTEGER NOT NULL REFERENCES design(id),
     arm INTEGER NOT NULL,
     -- The key of its axes, by which trials of the same point can be found.
     point TEXT NOT NULL,
     axes TEXT NOT NULL,
     wrong TEXT,
-    PRIMARY KEY (trial, arm)
+    -- Of the first: what the results of all are held against.
+    reference TEXT,
+    PRIMARY KEY (design, arm)
 ) WITHOUT ROWID;
 CREATE TABLE run (
     id INTEGER PRIMARY KEY,
-    trial INTEGER NOT NULL REFERENCES trial(id),
+    design INTEGER NOT NULL REFERENCES design(id),
     arm INTEGER NOT NULL,
     -- NULL for what warms up.
     round INTEGER,
@@ -57,11 +48,12 @@ CREATE TABLE run (
 );
 CREATE TABLE failure (
     id INTEGER PRIMARY KEY,
-    trial INTEGER NOT NULL REFERENCES trial(id),
+    design INTEGER NOT NULL REFERENCES design(id),
     arm INTEGER NOT NULL,
     fault TEXT NOT NULL
 );
-",
+"
+    ),
     what: "trial",
     command: "plimsoll try",
 };
@@ -69,17 +61,7 @@ CREATE TABLE failure (
 /// An open store of trials.
 pub struct Store(Database);
 
-/// A trial as its row tells it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Trial {
-    pub id: i64,
-    pub design: Design,
-    pub seed: u64,
-    /// When it started, since the Unix epoch.
-    pub started: Nanoseconds,
-    /// When it was settled; `None`: it can go on.
-    pub finished: Option<Nanoseconds>,
-}
+pub type Trial = Begun<Design>;
 
 impl Store {
     /// Opens the store at `path` to measure into, or makes it. Faults as [`crate::store::Store::open`] does.
@@ -93,40 +75,19 @@ impl Store {
     }
 
     /// Adds a trial.
-    pub fn begin(&mut self, design: Design, seed: u64, host: &str, version: &str, now: Nanoseconds) -> Result<Trial> {
-        let id = self.0.try_to(|c| {
-            let transaction = c.unchecked_transaction()?;
-            transaction.execute(
-                "INSERT INTO trial (design_hash, design, seed, host, version, started_ns) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-                params![design.hash(), json(&design), seed as i64, host, version, now.0 as i64],
-            )?;
-            let id = transaction.last_insert_rowid();
-            for (nth, arm) in design.arms.iter().enumerate() {
-                transaction.execute(
-                    "INSERT INTO arm (trial, arm, point, axes) VALUES (?1, ?2, ?3, ?4)",
-                    params![id, nth, arm.axes.key(), json(&arm.axes)],
-                )?;
+    pub fn begin(&mut self, beginning: &Beginning<Design>) -> Result<Trial> {
+        self.0.begin(beginning, |transaction, id| {
+            for (nth, arm) in beginning.design.arms.iter().enumerate() {
+                let sql = "INSERT INTO arm (design, arm, point, axes) VALUES (?1, ?2, ?3, ?4)";
+                transaction.execute(sql, params![id, nth, arm.axes.key(), json(&arm.axes)])?;
             }
-            transaction.commit()?;
-            Ok(id)
-        })?;
-        Ok(Trial { id, design, seed, started: now, finished: None })
+            Ok(())
+        })
     }
 
     /// The latest trial of this design on this machine and boot that can go on.
     pub fn unfinished(&self, design: &Design, host: &str) -> Result<Option<Trial>> {
-        self.0.try_to(|c| {
-            c.query_row(
-                "SELECT id, seed, started_ns FROM trial WHERE design_hash = ?1 AND host = ?2 AND finished_ns IS NULL
-                 ORDER BY id DESC LIMIT 1",
-                params![design.hash(), host],
-                |row| {
-                    let (seed, started) = (row.get::<_, i64>(1)? as u64, nanoseconds(row.get(2)?));
-                    Ok(Trial { id: row.get(0)?, design: design.clone(), seed, started, finished: None })
-                },
-            )
-            .optional()
-        })
+        self.0.unfinished(design, host)
     }
 
     /// All trials, in the order in which they were begun.
@@ -134,21 +95,7 @@ impl Store {
     /// # Errors
     /// There is none.
     pub fn trials(&self) -> Result<Vec<Trial>> {
-        let rows: Vec<(i64, String, i64, i64, Option<i64>)> = self.0.try_to(|c| {
-            let mut statement = c.prepare("SELECT id, design, seed, started_ns, finished_ns FROM trial ORDER BY id")?;
-            let rows =
-                statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?)))?;
-            rows.collect()
-        })?;
-        if rows.is_empty() {
-            return Err(self.0.holds_none());
-        }
-        let mut trials = Vec::new();
-        for (id, design, seed, started, finished) in rows {
-            let (started, finished) = (nanoseconds(started), finished.map(nanoseconds));
-            trials.push(Trial { id, design: self.0.parse(&design)?, seed: seed as u64, started, finished });
-        }
-        Ok(trials)
+        self.0.all()
     }
 
     /// The trial that was begun last, or the one of that number.
@@ -156,24 +103,18 @@ impl Store {
     /// # Errors
     /// There is none.
     pub fn trial(&self, number: Option<i64>) -> Result<Trial> {
-        let mut trials = self.trials()?;
-        let at = match number {
-            None => trials.len() - 1,
-            Some(number) => trials.iter().position(|trial| trial.id == number).ok_or_else(|| {
-                let cause = format!("it holds no trial {number}");
-                Fault::new(self.0.subject(), cause, "see which it holds: plimsoll try --list")
-            })?,
-        };
-        Ok(trials.swap_remove(at))
+        match number {
+            None => self.0.all().map(|mut all| all.remove(all.len() - 1)),
+            number => self.0.chosen(number),
+        }
     }
 
     /// Commits one run, and charges the trial for it.
     pub fn keep(&mut self, trial: &Trial, arm: usize, run: &Run, spent: Nanoseconds) -> Result<()> {
-        let probe = |probe: Option<Probe>| probe.map(|probe| probe.half_round_trip_ps as i64);
         self.0.try_to(|c| {
             let transaction = c.unchecked_transaction()?;
             transaction.execute(
-                "INSERT INTO run (trial, arm, round, place, started_ns, elapsed_ns, cpu_ns, value, probe_before_ps,
+                "INSERT INTO run (design, arm, round, place, started_ns, elapsed_ns, cpu_ns, value, probe_before_ps,
                                   probe_after_ps, clocks, status, system_ns)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
                 params![
@@ -185,14 +126,14 @@ impl Store {
                     run.elapsed.0 as i64,
                     run.cpu.map(|cpu| cpu.0 as i64),
                     run.value,
-                    probe(run.probes[0]),
-                    probe(run.probes[1]),
+                    picoseconds(run.probes[0]),
+                    picoseconds(run.probes[1]),
                     run.clocks.iter().any(|clocks| !clocks.is_empty()).then(|| json(&run.clocks)),
                     run.status,
                     run.system.map(|system| system.0 as i64),
                 ],
             )?;
-            charge(&transaction, trial, spent)?;
+            charge(&transaction, trial.id, spent)?;
             transaction.commit()
         })
     }
@@ -202,41 +143,38 @@ impl Store {
         self.0.try_to(|c| {
             let transaction = c.unchecked_transaction()?;
             transaction
-                .execute("INSERT INTO failure (trial, arm, fault) VALUES (?1, ?2, ?3)", params![trial.id, arm, why])?;
-            charge(&transaction, trial, spent)?;
+                .execute("INSERT INTO failure (design, arm, fault) VALUES (?1, ?2, ?3)", params![trial.id, arm, why])?;
+            charge(&transaction, trial.id, spent)?;
             transaction.commit()
         })
     }
 
     /// What the results of all arms are held against.
     pub fn refer(&mut self, trial: &Trial, evidence: &str) -> Result<()> {
-        self.0.try_to(|c| c.execute("UPDATE trial SET reference = ?2 WHERE id = ?1", params![trial.id, evidence]))?;
+        let change = "UPDATE arm SET reference = ?2 WHERE design = ?1 AND arm = 0";
+        self.0.try_to(|c| c.execute(change, params![trial.id, evidence]))?;
         Ok(())
     }
 
     pub fn keep_wrong(&mut self, trial: &Trial, arm: usize, why: &str) -> Result<()> {
-        let change = "UPDATE arm SET wrong = ?3 WHERE trial = ?1 AND arm = ?2";
+        let change = "UPDATE arm SET wrong = ?3 WHERE design = ?1 AND arm = ?2";
         self.0.try_to(|c| c.execute(change, params![trial.id, arm, why]))?;
         Ok(())
     }
 
     /// Marks the trial as done.
-    pub fn finish(&mut self, trial: &Trial, now: Nanoseconds) -> Result<()> {
-        self.0.try_to(|c| {
-            c.execute("UPDATE trial SET finished_ns = ?2 WHERE id = ?1", params![trial.id, now.0 as i64])
-        })?;
-        Ok(())
+    pub fn finish(&mut self, trial: &mut Trial, now: Nanoseconds) -> Result<()> {
+        self.0.finish(trial, now)
     }
 
     /// All that is stored of a trial.
     pub fn runs(&self, trial: &Trial) -> Result<Runs> {
         let mut runs = Runs::of(trial.design.arms.len());
-        let probe = |ps: Option<i64>| ps.map(|ps| Probe { half_round_trip_ps: ps as u64 });
         let done: Vec<(usize, Run, Option<String>)> = self.0.try_to(|c| {
             let mut statement = c.prepare(
                 "SELECT arm, round, place, started_ns, elapsed_ns, cpu_ns, value, probe_before_ps, probe_after_ps,
                         clocks, status, system_ns
-                 FROM run WHERE trial = ?1 ORDER BY id",
+                 FROM run WHERE design = ?1 ORDER BY id",
             )?;
             let rows = statement.query_map([trial.id], |row| {
                 let run = Run {
@@ -260,25 +198,20 @@ impl Store {
             runs.done[arm].push(run);
         }
         let failed: Vec<(usize, String)> = self.0.try_to(|c| {
-            let mut statement = c.prepare("SELECT arm, fault FROM failure WHERE trial = ?1 ORDER BY id")?;
+            let mut statement = c.prepare("SELECT arm, fault FROM failure WHERE design = ?1 ORDER BY id")?;
             statement.query_map([trial.id], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
         })?;
         for (arm, why) in failed {
             runs.failed[arm].push(why);
         }
         runs.wrong = self.0.try_to(|c| {
-            let mut statement = c.prepare("SELECT wrong FROM arm WHERE trial = ?1 ORDER BY arm")?;
+            let mut statement = c.prepare("SELECT wrong FROM arm WHERE design = ?1 ORDER BY arm")?;
             statement.query_map([trial.id], |row| row.get(0))?.collect()
         })?;
-        let (spent, reference) = self.0.try_to(|c| {
-            let columns = "SELECT spent_ns, reference FROM trial WHERE id = ?1";
-            c.query_row(columns, [trial.id], |row| Ok((row.get(0)?, row.get(1)?)))
+        (runs.spent, runs.reference) = self.0.try_to(|c| {
+            let sql = "SELECT spent_ns, reference FROM design JOIN arm ON design = id AND arm = 0 WHERE id = ?1";
+            c.query_row(sql, [trial.id], |row| Ok((nanoseconds(row.get(0)?), row.get(1)?)))
         })?;
-        (runs.spent, runs.reference) = (nanoseconds(spent), reference);
         Ok(runs)
     }
-}
-
-fn charge(connection: &Connection, trial: &Trial, spent: Nanoseconds) -> rusqlite::Result<usize> {
-    connection.execute("UPDATE trial SET spent_ns = spent_ns + ?2 WHERE id = ?1", params![trial.id, spent.0 as i64])
 }

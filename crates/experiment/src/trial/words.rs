@@ -2,6 +2,9 @@
 
 use chart::number::{seconds, significant};
 use machine::count;
+use rounds::clocks::changes;
+use rounds::contrast::{FIRST_LOOK, Says};
+use rounds::estimate::Estimate;
 
 use super::Runs;
 use super::check::Check;
@@ -9,9 +12,6 @@ use super::conduct::End;
 use super::design::{Design, letter};
 use super::judgement::{Best, Judgement, Standing, moved, rounds_needed};
 use super::spread::Spread;
-use rounds::clocks::changes;
-use rounds::contrast::{FIRST_LOOK, Says};
-use rounds::estimate::Estimate;
 
 /// `5.3 % faster`, `2.1x slower`, `0.4 % more`: how a difference in logarithms, above 0 for better, is said.
 pub fn difference(design: &Design, better: f64) -> String {

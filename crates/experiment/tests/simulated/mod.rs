@@ -3,8 +3,9 @@
 
 use experiment::conduct::{Observer, Progress, conduct};
 use experiment::design::{Design, Grounds, Group, MINIMUM_ROUNDS};
+use experiment::designs::Beginning;
 use experiment::findings::Question;
-use experiment::store::{Beginning, Contents, Store, Study};
+use experiment::store::{Contents, Store, Study};
 use machine::accounting::{Accounting, CoreCost, Softirq, ThreadCost};
 use machine::{Bytes, CoreId, Fault, Nanoseconds, Probe, Reading, Result, Site};
 use rounds::point::{Path, Pattern, PointSpec, Receiver, Stack};

@@ -3,12 +3,12 @@
 use machine::costs::{Interval, Item, Row, Way};
 use machine::fault::Result;
 use machine::{Bytes, Costs, Nanoseconds, Reading, SiteKind};
+use whatif::model::Ways;
+use whatif::replay::Buffer;
 
 use super::super::programs::{Lazy, Phases, PingPong, Stream};
 use super::profile::Place;
 use super::{Cluster, Host, Seat, simulate};
-use whatif::model::Ways;
-use whatif::replay::Buffer;
 
 /// What a replay of a run on a cluster needs to know of its messages.
 #[derive(Debug, Clone)]

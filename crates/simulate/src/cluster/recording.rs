@@ -7,12 +7,12 @@ use std::collections::{HashMap, VecDeque};
 
 use machine::fault::{Fault, Result};
 use machine::{CoreCapability, Reading};
+use whatif::graph::{Adding, Builder, Graph, Kind, Reach, Step, called};
 
 use super::super::programs::{Lazy, Phases};
 use super::super::{Kind as Sort, Operation};
 use super::profile::{Place, Progress};
 use super::{Busy, Cluster, Finished, Seen, Time, observe};
-use whatif::graph::{Adding, Builder, Graph, Kind, Reach, Step, called};
 
 /// A simulated run as it would have been recorded.
 #[derive(Debug, Clone)]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use whatif::goal;
 
 use super::super::loggops::{self, Parameters};
 use super::super::programs::{Bidirectional, Gather, Halo, Lazy, Phases, PingPong, Pipeline, Stream};
@@ -10,7 +11,6 @@ use super::super::running::Running;
 use super::super::tests::random;
 use super::profile::{Cost, Progress, Waiting};
 use super::*;
-use whatif::goal;
 
 /// ns a message, and a byte.
 fn cost(message: f64, byte: f64) -> Cost {

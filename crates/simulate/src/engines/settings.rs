@@ -3,9 +3,9 @@
 use engine::{Engine, LARGEST_HEADER, LinkConfig, RELIABILITY_HEADER};
 use machine::costs::{ENGINE, Item, Way};
 use machine::{Bytes, Capabilities, Costs, Nanoseconds, Reading, SiteKind};
+use whatif::model::at;
 
 use super::Hosts;
-use whatif::model::at;
 
 /// Where the ranks' engines run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

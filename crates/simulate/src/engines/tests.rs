@@ -3,12 +3,12 @@
 use engine::LinkConfig;
 use machine::costs::{ENGINE, Interval, Item, Row, Way};
 use machine::{Bytes, Capabilities, Costs, Nanoseconds, Reading, SiteKind};
+use whatif::goal::read;
 
 use super::settings::packets;
 use super::*;
 use crate::programs::{Gather, Halo, Lazy, Phases, PingPong};
 use crate::running::Running;
-use whatif::goal::read;
 
 const MESSAGE: u64 = 300_000;
 const PACKET: u64 = 100_000;

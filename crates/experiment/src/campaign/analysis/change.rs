@@ -1,10 +1,10 @@
 //! How one point's figure stands to another's, round by round.
 
+use rounds::contrast::ERROR;
+use rounds::estimate::Estimate;
 use serde::Serialize;
 
 use crate::campaign::results::Run;
-use rounds::contrast::ERROR;
-use rounds::estimate::Estimate;
 
 /// A host and one of its rounds.
 type Round = (u32, u32);

@@ -17,6 +17,7 @@ mod trade;
 use std::collections::BTreeMap;
 
 use machine::Result;
+use rounds::parallel::in_parallel;
 use serde::Serialize;
 
 pub use change::Change;
@@ -31,7 +32,6 @@ pub use trade::{Curve, Front, Knee, Step};
 use super::results::Results;
 use crate::axes::Value;
 use change::Series;
-use rounds::parallel::in_parallel;
 
 /// Everything that an analysis found, as it is printed, drawn and exported.
 #[derive(Debug, Clone, PartialEq, Serialize)]

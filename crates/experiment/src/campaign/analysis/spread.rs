@@ -1,11 +1,11 @@
 //! What each point gave, and how much its runs differ (claim A13's form: the standard deviation over the mean, by points).
 
+use rounds::statistics::mean_interval;
 use serde::Serialize;
 
 use super::{Place, Point};
 use crate::axes::Axes;
 use crate::campaign::results::{Results, Run};
-use rounds::statistics::mean_interval;
 
 /// Mean of a figure at a point.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]

@@ -1,9 +1,9 @@
 use machine::Nanoseconds;
+use rounds::random::Random;
 
 use super::*;
 use crate::axes::Axes;
 use crate::campaign::results::{Figure, Run};
-use rounds::random::Random;
 
 const CLOCKS: [&str; 4] = ["1.9GHz", "3.8GHz", "2.9GHz", "2.4GHz"];
 

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
+use experiment::designs::Beginning;
 use experiment::trial::Runs;
 use experiment::trial::conditions::Ignored;
 use experiment::trial::conduct::{End, conduct};
@@ -259,7 +260,10 @@ pub(super) fn compare(
             eprintln!("Going on with the trial in {} (--fresh begins anew).", kept.store.display());
             trial
         }
-        None => store.begin(design, here::now().0, &host, env!("CARGO_PKG_VERSION"), here::now())?,
+        None => {
+            let (now, version) = (here::now(), env!("CARGO_PKG_VERSION"));
+            store.begin(&Beginning { design: &design, seed: now.0, host: &host, version, facts: &[], now })?
+        }
     };
     began(trial.id)?;
     let mut display = Display::new(&trial.design);
@@ -274,9 +278,7 @@ pub(super) fn compare(
     display.close();
     let (runs, end) = conducted?;
     if end == End::Settled {
-        let finished = here::now();
-        store.finish(&trial, finished)?;
-        trial.finished = Some(finished);
+        store.finish(&mut trial, here::now())?;
     }
     Ok(Compared { trial, runs, end })
 }

@@ -1,12 +1,12 @@
 use proptest::prelude::*;
+use whatif::answer::Program;
+use whatif::model::{Draw, Prices};
+use whatif::replay::{Buffer, Conditions, Residuals, Softirqs, replay};
 
 use super::super::Seat;
 use super::super::costs::{self, Carried};
 use super::super::random::Case;
 use super::*;
-use whatif::answer::Program;
-use whatif::model::{Draw, Prices};
-use whatif::replay::{Buffer, Conditions, Residuals, Softirqs, replay};
 
 fn gap(graph: &Graph, rank: usize) -> i64 {
     (graph.lanes[rank].first..graph.lanes[rank].end).map(|call| graph.calls.gap.get(call)).sum()

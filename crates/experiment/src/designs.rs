@@ -1,0 +1,178 @@
+//! Designs of one kind in a store, studies or trials: what each is, where and when it was begun, and what it took so far.
+
+use machine::{Fault, Nanoseconds, Result};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use sha2::{Digest, Sha256};
+
+use crate::database::{Database, json, nanoseconds};
+use crate::findings::Fact;
+
+/// The tables of a store of designs.
+macro_rules! tables {
+    ($further:literal) => {
+        concat!(
+            "
+CREATE TABLE design (
+    id INTEGER PRIMARY KEY,
+    hash TEXT NOT NULL,
+    design TEXT NOT NULL,
+    seed INTEGER NOT NULL,
+    -- Machine and boot: it goes on only where it began.
+    host TEXT NOT NULL,
+    version TEXT NOT NULL,
+    facts TEXT NOT NULL,
+    started_ns INTEGER NOT NULL,
+    finished_ns INTEGER,
+    spent_ns INTEGER NOT NULL DEFAULT 0
+);",
+            $further
+        )
+    };
+}
+pub(crate) use tables;
+
+const COLUMNS: &str = "id, design, seed, host, version, facts, started_ns, finished_ns, spent_ns";
+
+pub trait Designed: Clone + Serialize + DeserializeOwned {
+    /// Names what is compared: only what has the same goes on.
+    fn hash(&self) -> String;
+}
+
+/// 32 hexadecimal digits of what makes a design the same.
+pub(crate) fn hash(of: &impl Serialize) -> String {
+    let canonical = serde_json::to_vec(of).expect("a design always serializes");
+    Sha256::digest(canonical)[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// One that was begun, as its row tells it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Begun<D> {
+    pub id: i64,
+    pub design: D,
+    pub seed: u64,
+    pub host: String,
+    pub version: String,
+    /// About the machine.
+    pub facts: Vec<Fact>,
+    /// Since the Unix epoch, as when it finished.
+    pub started: Nanoseconds,
+    /// `None` while it can go on.
+    pub finished: Option<Nanoseconds>,
+    /// Time that it took, over all sittings.
+    pub spent: Nanoseconds,
+}
+
+/// What one is begun with.
+pub struct Beginning<'a, D> {
+    pub design: &'a D,
+    pub seed: u64,
+    /// Names machine and boot.
+    pub host: &'a str,
+    pub version: &'a str,
+    pub facts: &'a [Fact],
+    pub now: Nanoseconds,
+}
+
+impl Database {
+    /// Adds one, and with it what `also` adds by its number.
+    pub fn begin<D: Designed>(
+        &self,
+        beginning: &Beginning<D>,
+        also: impl FnOnce(&Transaction, i64) -> rusqlite::Result<()>,
+    ) -> Result<Begun<D>> {
+        let Beginning { design, seed, host, version, facts, now } = *beginning;
+        let id = self.try_to(|c| {
+            let transaction = c.unchecked_transaction()?;
+            transaction.execute(
+                "INSERT INTO design (hash, design, seed, host, version, facts, started_ns) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                params![design.hash(), json(design), seed as i64, host, version, json(facts), now.0 as i64],
+            )?;
+            let id = transaction.last_insert_rowid();
+            also(&transaction, id)?;
+            transaction.commit()?;
+            Ok(id)
+        })?;
+        self.numbered(id)
+    }
+
+    /// The latest of this design on this machine and boot that can go on.
+    pub fn unfinished<D: Designed>(&self, design: &D, host: &str) -> Result<Option<Begun<D>>> {
+        let sql = "SELECT max(id) FROM design WHERE hash = ?1 AND host = ?2 AND finished_ns IS NULL";
+        let id: Option<i64> = self.try_to(|c| c.query_row(sql, params![design.hash(), host], |row| row.get(0)))?;
+        id.map(|id| self.numbered(id)).transpose()
+    }
+
+    /// All, in the order in which they were begun.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn all<D: Designed>(&self) -> Result<Vec<Begun<D>>> {
+        let ids: Vec<i64> = self.try_to(|c| {
+            let mut rows = c.prepare("SELECT id FROM design ORDER BY id")?;
+            rows.query_map([], |row| row.get(0))?.collect()
+        })?;
+        if ids.is_empty() { Err(self.holds_none()) } else { ids.into_iter().map(|id| self.numbered(id)).collect() }
+    }
+
+    /// The one of that number; without one the latest that finished, or of all where none has.
+    ///
+    /// # Errors
+    /// There is none, or none of that number.
+    pub fn chosen<D: Designed>(&self, number: Option<i64>) -> Result<Begun<D>> {
+        let [chosen, last]: [Option<i64>; 2] = self.try_to(|c| {
+            let latest = "SELECT max(CASE WHEN finished_ns IS NULL THEN NULL ELSE id END), max(id) FROM design";
+            let (finished, last): (Option<i64>, Option<i64>) =
+                c.query_row(latest, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            let there = |id: i64| c.query_row("SELECT id FROM design WHERE id = ?1", [id], |row| row.get(0)).optional();
+            Ok([number.map_or(Ok(finished.or(last)), there)?, last])
+        })?;
+        match (chosen, last) {
+            (Some(id), _) => self.numbered(id),
+            (None, None) => Err(self.holds_none()),
+            (None, Some(last)) => {
+                let cause = format!("it holds no {} {}", self.what(), number.unwrap_or_default());
+                Err(Fault::new(self.subject(), cause, format!("name one from 1 to {last}")))
+            }
+        }
+    }
+
+    fn numbered<D: Designed>(&self, id: i64) -> Result<Begun<D>> {
+        let sql = format!("SELECT {COLUMNS} FROM design WHERE id = ?1");
+        let (begun, design, facts): (_, String, String) =
+            self.try_to(|c| c.query_row(&sql, [id], |row| Ok((of(row)?, row.get(1)?, row.get(5)?))))?;
+        let Begun { id, seed, host, version, started, finished, spent, .. } = begun;
+        let (design, facts) = (self.parse(&design)?, self.parse(&facts)?);
+        Ok(Begun { id, design, seed, host, version, facts, started, finished, spent })
+    }
+
+    /// Marks it as done.
+    pub fn finish<D>(&self, begun: &mut Begun<D>, now: Nanoseconds) -> Result<()> {
+        let sql = "UPDATE design SET finished_ns = ?2 WHERE id = ?1";
+        self.try_to(|c| c.execute(sql, params![begun.id, now.0 as i64]))?;
+        begun.finished = Some(now);
+        Ok(())
+    }
+}
+
+/// All but what is stored as JSON.
+fn of(row: &Row) -> rusqlite::Result<Begun<()>> {
+    Ok(Begun {
+        id: row.get(0)?,
+        design: (),
+        seed: row.get::<_, i64>(2)? as u64,
+        host: row.get(3)?,
+        version: row.get(4)?,
+        facts: Vec::new(),
+        started: nanoseconds(row.get(6)?),
+        finished: row.get::<_, Option<i64>>(7)?.map(nanoseconds),
+        spent: nanoseconds(row.get(8)?),
+    })
+}
+
+/// Charges one for what it took, in the transaction that keeps what that gave.
+pub(crate) fn charge(connection: &Connection, id: i64, spent: Nanoseconds) -> rusqlite::Result<usize> {
+    let mut sql = connection.prepare_cached("UPDATE design SET spent_ns = spent_ns + ?2 WHERE id = ?1")?;
+    sql.execute(params![id, spent.0 as i64])
+}
