@@ -114,7 +114,7 @@ fn names_the_stopped_rank(recordings: &Recordings) -> Summary {
     let stopped = *rank.stopped.value().unwrap();
     assert!(rank.off_core().unwrap() > 0.4 * stopped, "{rank:?}");
     let transfer = *rank.split.transfer.value().unwrap();
-    assert!(transfer < 0.3 * stopped, "transfer {transfer} s of a rank that was stopped for {stopped} s: {rank:?}");
+    assert!(transfer < 0.5 * stopped, "transfer {transfer} s of a rank that was stopped for {stopped} s: {rank:?}");
     let totals = &summary.totals;
     let account =
         format!("2 ranks, {}, {} of their time in MPI", count::of(totals.calls, "MPI call"), percent(totals.mpi_share));
