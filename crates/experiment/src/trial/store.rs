@@ -209,7 +209,7 @@ impl Store {
             statement.query_map([trial.id], |row| row.get(0))?.collect()
         })?;
         (runs.spent, runs.reference) = self.0.try_to(|c| {
-            let sql = "SELECT spent_ns, reference FROM design JOIN arm ON design = id AND arm = 0 WHERE id = ?1";
+            let sql = "SELECT spent_ns, reference FROM design JOIN arm ON arm.design = design.id AND arm.arm = 0 WHERE design.id = ?1";
             c.query_row(sql, [trial.id], |row| Ok((nanoseconds(row.get(0)?), row.get(1)?)))
         })?;
         Ok(runs)
