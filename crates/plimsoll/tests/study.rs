@@ -111,7 +111,7 @@ fn what_shows_a_study_measures_nothing_and_changes_nothing() {
     assert!(shown.contains("2027-01-15") && shown.contains("Report:"), "{shown}");
     assert!(fs::read_to_string(place.path().join("2.html")).unwrap().contains("</html>"));
     let output = study(place.path(), &["--store", "study.sqlite", "--why", "--study", "3"]);
-    assert!(text(&output.stderr).contains("it holds no study 3. Next: choose one of 1, 2"), "{output:?}");
+    assert!(text(&output.stderr).contains("it holds no study 3. Next: name one from 1 to 2"), "{output:?}");
 }
 
 #[test]

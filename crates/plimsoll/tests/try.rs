@@ -198,7 +198,7 @@ fn pages_are_numbered_and_earlier_trials_are_shown_again() {
     let (_, said, _) = attempt(place.path(), &["--show", "--trial", "1", "--html", "try.html"]);
     assert!(page(&said).ends_with("/try.html"), "the page of this trial: {said}");
     let (code, _, errors) = attempt(place.path(), &["--show", "--trial", "9"]);
-    assert!(code == 1 && errors.contains("it holds no trial 9. Next: see which it holds"), "{errors}");
+    assert!(code == 1 && errors.contains("it holds no trial 9. Next: name one from 1 to 2"), "{errors}");
 }
 
 #[test]
