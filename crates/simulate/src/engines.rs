@@ -28,8 +28,8 @@
 //!
 //! ```no_run
 //! use machine::costs::store;
-//! use crate::engines::{Placement, Settings, simulate};
-//! use crate::programs::{Lazy, PingPong};
+//! use simulate::engines::{Placement, Settings, simulate};
+//! use simulate::programs::{Lazy, PingPong};
 //!
 //! let settings = Settings::of(&store::live()?.costs, Placement::Core, 1, "udp", 0.0);
 //! let outcome = simulate(&mut Lazy::of(PingPong { bytes: 8, rounds: 100 }), &settings)?;
