@@ -26,7 +26,7 @@ help:
 	@echo 'make install the commands, their libraries, manual pages and completions in PREFIX (/usr/local); make uninstall'
 	@echo 'make deb     the same as a Debian package'
 	@echo 'make test    whether everything works here: tests, and every command once on its real part; ends with totals'
-	@echo 'make check   what a change must pass: make test, then lint, the engine on its own, loom, all matrices, Arm'
+	@echo 'make check   what a change must pass: make test, then lint, the engine on its own, loom, the book, all matrices, Arm'
 	@echo 'make book    the pages of docs/ as a site in target/book'
 	@echo 'make bless   take the present output as the golden one; review it with git diff'
 	@echo 'make lint    formatting and clippy, warnings denied'
@@ -102,7 +102,7 @@ test: tools
 	@$(SUITE) parts '$(MAKE)' tests doctests
 
 check: tools
-	@$(SUITE) parts '$(MAKE)' test format clippy engine-alone loom matrices aarch64
+	@$(SUITE) parts '$(MAKE)' test format clippy engine-alone loom book matrices aarch64
 
 lint: tools format clippy
 
