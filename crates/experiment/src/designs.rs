@@ -36,7 +36,7 @@ pub(crate) use tables;
 const COLUMNS: &str = "id, design, seed, host, version, facts, started_ns, finished_ns, spent_ns";
 
 pub trait Designed: Clone + Serialize + DeserializeOwned {
-    /// Names what is compared: only what has the same goes on.
+    /// Names what is compared: an unfinished design goes on only under the same hash.
     fn hash(&self) -> String;
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn hash(of: &impl Serialize) -> String {
     Sha256::digest(canonical)[..16].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// One that was begun, as its row tells it.
+/// A study or a trial that was begun, as its row tells it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Begun<D> {
     pub id: i64,
@@ -64,7 +64,7 @@ pub struct Begun<D> {
     pub spent: Nanoseconds,
 }
 
-/// What one is begun with.
+/// What a study or a trial is begun with.
 pub struct Beginning<'a, D> {
     pub design: &'a D,
     pub seed: u64,
@@ -76,7 +76,7 @@ pub struct Beginning<'a, D> {
 }
 
 impl Database {
-    /// Adds one, and with it what `also` adds by its number.
+    /// Adds a design. `also` adds further rows in the same transaction, by the design's number.
     pub fn begin<D: Designed>(
         &self,
         beginning: &Beginning<D>,
@@ -97,14 +97,14 @@ impl Database {
         self.numbered(id)
     }
 
-    /// The latest of this design on this machine and boot that can go on.
+    /// The latest unfinished one of this design on this machine and boot.
     pub fn unfinished<D: Designed>(&self, design: &D, host: &str) -> Result<Option<Begun<D>>> {
         let sql = "SELECT max(id) FROM design WHERE hash = ?1 AND host = ?2 AND finished_ns IS NULL";
         let id: Option<i64> = self.try_to(|c| c.query_row(sql, params![design.hash(), host], |row| row.get(0)))?;
         id.map(|id| self.numbered(id)).transpose()
     }
 
-    /// All, in the order in which they were begun.
+    /// All designs, in the order in which they were begun.
     ///
     /// # Errors
     /// There is none.
@@ -116,7 +116,7 @@ impl Database {
         if ids.is_empty() { Err(self.holds_none()) } else { ids.into_iter().map(|id| self.numbered(id)).collect() }
     }
 
-    /// The one of that number; without one the latest that finished, or of all where none has.
+    /// The design of that number; without a number the latest that finished, or the latest of all where none has.
     ///
     /// # Errors
     /// There is none, or none of that number.
@@ -147,7 +147,7 @@ impl Database {
         Ok(Begun { id, design, seed, host, version, facts, started, finished, spent })
     }
 
-    /// Marks it as done.
+    /// Marks a design as done.
     pub fn finish<D>(&self, begun: &mut Begun<D>, now: Nanoseconds) -> Result<()> {
         let sql = "UPDATE design SET finished_ns = ?2 WHERE id = ?1";
         self.try_to(|c| c.execute(sql, params![begun.id, now.0 as i64]))?;
@@ -171,7 +171,7 @@ fn of(row: &Row) -> rusqlite::Result<Begun<()>> {
     })
 }
 
-/// Charges one for what it took, in the transaction that keeps what that gave.
+/// Charges a design for the time of a run, in the transaction that keeps the run.
 pub(crate) fn charge(connection: &Connection, id: i64, spent: Nanoseconds) -> rusqlite::Result<usize> {
     let mut sql = connection.prepare_cached("UPDATE design SET spent_ns = spent_ns + ?2 WHERE id = ?1")?;
     sql.execute(params![id, spent.0 as i64])

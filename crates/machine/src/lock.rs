@@ -21,7 +21,7 @@ pub struct Lock {
 }
 
 impl Drop for Lock {
-    /// Also for a process that this one has just started, which has the same open file until it becomes another program.
+    /// Unlocks the open file: a process that this one has just started shares it until it becomes another program.
     fn drop(&mut self) {
         let _ = self.file.unlock();
     }

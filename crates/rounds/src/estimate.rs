@@ -1,4 +1,4 @@
-//! A figure as samples tell it, with its interval.
+//! A measured figure with its interval.
 
 use machine::costs::Interval;
 use serde::{Deserialize, Serialize};

@@ -72,9 +72,9 @@ pub struct ThreadSamples {
 pub const MISSED: f64 = 2.0;
 
 impl ThreadSamples {
-    /// The kernel counts exactly how long a thread was on a core and how long it was runnable; the rest it was stopped or blocked.
-    /// Looks tell these apart, and come late where the sampler waits for a core itself: stops are lengthened, or shortened, by
-    /// what all that the looks found lacks of the rest.
+    /// The kernel counts how long a thread was on a core and how long it was runnable; for the rest of its time it was stopped or
+    /// blocked. Looks tell these two apart, but not how long they took where the sampler waits for a core itself. So stops are
+    /// scaled by the rest over all that the looks found.
     fn correct_stops(&mut self) {
         let (Some((from, _)), Some((to, _))) = (self.ran.first(), self.ran.last()) else { return };
         let (from, to) = (*from, *to);
