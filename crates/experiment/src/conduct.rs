@@ -6,44 +6,22 @@
 //! round in which the machine changed between two contenders is asked again.
 
 use std::collections::{BTreeMap, HashSet};
+use std::ops::ControlFlow;
 
-use machine::{Fault, Nanoseconds, Result};
+use machine::{Fault, Nanoseconds, Result, count};
 use rounds::contrast::FIRST_LOOK;
 use rounds::order::{Turn, by_kind, turns};
 use rounds::point::{PointKey, PointSpec};
 use rounds::sample::{Runner, Sample};
-use rounds::sitting::{End, Sitting, sit};
+use rounds::sitting::{End, FAILURES, Sitting, sit};
 
 use crate::design::{Group, too_short};
+use crate::observer::{Observer, Progress};
 use crate::store::{Contents, Store, Study};
-use crate::tally::{FAILURES, Tally, most_tries};
+use crate::tally::{Tally, most_tries};
 
 /// So many blocks that fail one after the other, and none that worked, end the study: it is not about one point.
 const HOPELESS: usize = 12;
-
-/// How far a study is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
-    /// Number of the round, from 0.
-    pub round: u32,
-    /// Blocks measured, in this sitting and before.
-    pub done: usize,
-    /// Groups that still get rounds.
-    pub open: usize,
-    pub spent: Nanoseconds,
-    /// Most time that is left: the study ends earlier where everything is decided.
-    pub left: Nanoseconds,
-}
-
-/// Watches a study.
-pub trait Observer {
-    /// A block is about to run.
-    fn block_starts(&mut self, spec: &PointSpec, progress: &Progress);
-    /// A block was measured and stored.
-    fn block_done(&mut self, spec: &PointSpec, sample: &Sample, progress: &Progress);
-    /// Something that the reader should know now: a point that failed, a group left out.
-    fn note(&mut self, text: &str);
-}
 
 /// Runs `study` to its end, from wherever it stands in `store`. `stop` is asked between blocks.
 ///
@@ -86,16 +64,16 @@ impl Sitting for Conducted<'_> {
     type Turn = Turn;
     type Block = Sample;
 
-    fn next_round(&mut self) -> Result<Vec<Turn>> {
+    fn next_round(&mut self) -> Result<ControlFlow<End, Vec<Turn>>> {
         let began = std::mem::replace(&mut self.standing.began, true);
         self.standing.round += u32::from(began);
         if !self.standing.plan(self.observer) {
-            return Ok(Vec::new());
+            return Ok(ControlFlow::Break(End::Finished));
         }
         let turns = turns(&self.groups, self.study.seed, self.standing.round);
         let groups = &self.standing.tally.design.groups;
         // A session that must have an interface for itself is opened once for some groups.
-        Ok(by_kind(turns, |turn| groups[turn.group].points[turn.member].alone()))
+        Ok(ControlFlow::Continue(by_kind(turns, |turn| groups[turn.group].points[turn.member].alone())))
     }
 
     fn is_due(&self, turn: &Turn) -> bool {
@@ -105,14 +83,14 @@ impl Sitting for Conducted<'_> {
 
     fn block(&mut self, turn: &Turn) -> Result<Sample> {
         let spec = self.spec(turn);
-        self.observer.block_starts(&spec, &self.standing.progress());
+        self.observer.progress(&self.standing.progress(&spec));
         let began = self.runner.now();
         self.times = Some((began, began));
         if self.prepared.insert(spec.key()) {
             self.runner.prepare(&spec)?;
             self.times = Some((began, self.runner.now()));
         }
-        self.runner.run_block(&spec, self.standing.round, turn.order)
+        self.runner.run_block(&spec, self.standing.round, turn.place)
     }
 
     fn keep(&mut self, turn: Turn, outcome: Result<Sample>) -> Result<()> {
@@ -125,8 +103,7 @@ impl Sitting for Conducted<'_> {
         match outcome {
             Ok(sample) => {
                 self.store.keep(self.study, &spec, &sample, took, spent)?;
-                self.standing.took(key, sample.clone(), took);
-                self.observer.block_done(&spec, &sample, &self.standing.progress());
+                self.standing.took(key, sample, took);
             }
             Err(fault) => {
                 self.store.keep_failure(self.study, &spec, self.standing.round, &fault, spent)?;
@@ -310,8 +287,30 @@ impl Standing {
         self.blocks == 0 && self.failed_in_a_row >= HOPELESS.min(points * FAILURES)
     }
 
-    fn progress(&self) -> Progress {
+    fn progress(&self, spec: &PointSpec) -> Progress {
         let left = Nanoseconds(self.budget().saturating_sub(self.spent.0));
-        Progress { round: self.round, done: self.blocks, open: self.due.len(), spent: self.spent, left }
+        let now = format!("{}, {} at {}", spec.contender(), spec.pattern, spec.size);
+        Progress { state: state(self.round, self.blocks, left), now: Some(now), spent: self.spent }
+    }
+}
+
+/// `left`: most time, since a study ends earlier where everything is decided.
+fn state(round: u32, blocks: usize, left: Nanoseconds) -> String {
+    let left = match left.0.div_ceil(1_000_000_000) {
+        s if s >= 60 => format!("{} min {:02} s", s / 60, s % 60),
+        s => format!("{s} s"),
+    };
+    format!("round {}, {}, at most {left} left", round + 1, count::of(blocks as u64, "block"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_round_blocks_and_time() {
+        let at = |left| state(1, 240, Nanoseconds(left));
+        assert_eq!(at(125_300_000_000), "round 2, 240 blocks, at most 2 min 06 s left");
+        assert_eq!(at(9_000_000_000), "round 2, 240 blocks, at most 9 s left");
     }
 }

@@ -40,7 +40,7 @@ pub trait Designed: Clone + Serialize + DeserializeOwned {
     fn hash(&self) -> String;
 }
 
-/// 32 hexadecimal digits of what makes a design the same.
+/// 32 hexadecimal digits that name it by its content.
 pub(crate) fn hash(of: &impl Serialize) -> String {
     let canonical = serde_json::to_vec(of).expect("a design always serializes");
     Sha256::digest(canonical)[..16].iter().map(|byte| format!("{byte:02x}")).collect()

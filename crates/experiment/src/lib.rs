@@ -13,6 +13,7 @@ pub mod export;
 pub mod findings;
 pub mod ledger;
 mod nearness;
+pub mod observer;
 mod patience;
 pub mod ranges;
 pub mod refine;

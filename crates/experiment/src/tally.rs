@@ -8,15 +8,13 @@ use rounds::comparison::{even_rounds, is_beaten, is_open};
 use rounds::contrast::looks;
 use rounds::point::{Contender, Pattern, PointKey, PointSpec};
 use rounds::sample::Sample;
-use rounds::statistics::median;
+use rounds::sitting::FAILURES;
 
 use crate::design::{Design, Group, REFERENCE_ROUNDS, places, too_short};
 use crate::findings::Question;
+use crate::patience::usual;
 use crate::store::Contents;
 use crate::sweep;
-
-/// A point that failed this often is left out of the rest of the study.
-pub const FAILURES: usize = 2;
 
 /// A design beside what was measured of it. Groups and their points by their place in the design.
 pub struct Tally {
@@ -228,9 +226,7 @@ impl Contents {
 
     /// What a block of the point takes: the median of its own, else of all.
     fn typical_block(&self, key: &PointKey) -> Nanoseconds {
-        let took = |all: &Vec<Nanoseconds>| median(&all.iter().map(|t| t.0 as f64).collect::<Vec<_>>());
-        let own = self.took.get(key).and_then(took);
-        let all = || took(&self.took.values().flatten().copied().collect());
-        Nanoseconds(own.or_else(all).unwrap_or(0.0) as u64)
+        let own = self.took.get(key).and_then(|took| usual(took.iter().copied()));
+        own.or_else(|| usual(self.took.values().flatten().copied())).unwrap_or(Nanoseconds(0))
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use experiment::axes::Value;
 use experiment::campaign::cause::{Cause, Failure};
-use experiment::campaign::conduct::{End, Observer, Order, Runs, conduct};
+use experiment::campaign::conduct::{Order, Runner, conduct};
 use experiment::campaign::definition::{Campaign, Shard};
 use experiment::campaign::file;
 use experiment::campaign::merge::merge;
@@ -14,7 +14,10 @@ use experiment::campaign::simulated::Simulator;
 use experiment::campaign::store::{Kept, Outcome, Session, Store};
 use machine::{Nanoseconds, Result};
 use proptest::prelude::*;
+use rounds::sitting::End;
 use tempfile::TempDir;
+
+use crate::simulated::Notes;
 
 const GRID: &str = "seed = 5\nrepetitions = 3\nblock = [\"card\"]\n[axes]\nsize = [1, 2, 3]\ncard = [\"a\", \"b\"]\n\
     [[program]]\nname = \"p\"\ncommand = \"prog {size} {card}\"\n";
@@ -59,7 +62,7 @@ struct Made<'a> {
     order: Vec<usize>,
 }
 
-impl Runs for Made<'_> {
+impl Runner for Made<'_> {
     fn run(&mut self, campaign: &Campaign, point: usize, _: Nanoseconds) -> Result<Outcome, Failure> {
         self.now.set(self.now.get() + 1_000_000_000);
         self.order.push(point);
@@ -84,17 +87,6 @@ impl Simulator for MadeUp {
             7 => Err(Failure::new(Cause::ProgramFailed, "seven")),
             point => Ok(vec![Some(point as f64)]),
         }
-    }
-}
-
-#[derive(Default)]
-struct Notes(Vec<String>);
-
-impl Observer for Notes {
-    fn run_starts(&mut self, _: &str, _: u32, _: usize) {}
-    fn simulated(&mut self, _: usize, _: usize) {}
-    fn note(&mut self, text: &str) {
-        self.0.push(text.to_owned());
     }
 }
 

@@ -8,7 +8,7 @@ use experiment::store::Store;
 use rounds::point::PointSpec;
 use rounds::sitting::End;
 
-use crate::simulated::{Silent, Simulated, duel, plausible};
+use crate::simulated::{Notes, Simulated, duel, plausible};
 use machine::{Nanoseconds, Result};
 
 fn exported(format: Format) -> String {
@@ -22,7 +22,7 @@ fn exported(format: Format) -> String {
     let asked = std::cell::Cell::new(0);
     let stop = || asked.replace(asked.get() + 1) == 4;
     let mut runner = Simulated { noise: 0.0, ..Simulated::new(plausible, 1) };
-    assert_eq!(conduct(&mut store, &mut study, &mut runner, &mut Silent, &stop).unwrap(), End::Interrupted);
+    assert_eq!(conduct(&mut store, &mut study, &mut runner, &mut Notes::default(), &stop).unwrap(), End::Interrupted);
     // How long a simulated block took is the one thing that is not a formula.
     study.spent = Nanoseconds(0);
     let mut out = Vec::new();
@@ -61,7 +61,7 @@ fn csv_quotes_what_needs_it() -> Result<()> {
         facts: &[],
         now: Nanoseconds(7),
     })?;
-    conduct(&mut store, &mut study, &mut Talkative(Simulated::new(plausible, 1)), &mut Silent, &|| false)?;
+    conduct(&mut store, &mut study, &mut Talkative(Simulated::new(plausible, 1)), &mut Notes::default(), &|| false)?;
     let mut out = Vec::new();
     export(&study, &store.contents(&study)?, Format::Csv, &mut out)?;
     let mut reader = csv::Reader::from_reader(out.as_slice());

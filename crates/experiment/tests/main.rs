@@ -4,6 +4,7 @@
 mod browser;
 mod budget;
 mod campaign;
+mod commands;
 mod decision;
 mod export;
 mod fixture;

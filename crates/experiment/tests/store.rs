@@ -13,7 +13,7 @@ use experiment::store::{Contents, Store, Study};
 use rounds::point::PointKey;
 use rounds::sitting::End;
 
-use crate::simulated::{Silent, Simulated, duel, grounds, plausible};
+use crate::simulated::{Notes, Simulated, duel, grounds, plausible};
 use machine::{Fault, Nanoseconds};
 
 /// Tells a child of this test binary where its store is.
@@ -64,7 +64,7 @@ fn child_measures_slowly() {
     let mut study = take_up(&mut store, &design);
     let mut runner = Simulated::new(plausible, 1);
     runner.before = |_| std::thread::sleep(Duration::from_millis(1));
-    conduct(&mut store, &mut study, &mut runner, &mut Silent, &|| false).unwrap();
+    conduct(&mut store, &mut study, &mut runner, &mut Notes::default(), &|| false).unwrap();
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn a_study_killed_in_the_middle_loses_nothing_and_doubles_nothing() {
     let mut study = store.unfinished(&design, "simulated boot 1").unwrap().unwrap();
     assert_eq!(study.id, 1, "it was the same study all along");
     let mut runner = Simulated::new(plausible, 2);
-    assert_eq!(conduct(&mut store, &mut study, &mut runner, &mut Silent, &|| false).unwrap(), End::Finished);
+    assert_eq!(conduct(&mut store, &mut study, &mut runner, &mut Notes::default(), &|| false).unwrap(), End::Finished);
     let contents = store.contents(&study).unwrap();
     let all = blocks(&contents);
     assert!(all.is_superset(&known));
@@ -113,7 +113,7 @@ fn a_resumed_study_draws_the_order_of_the_first() {
     let whole = {
         let mut store = Store::open(&folder.path().join("whole.sqlite")).unwrap();
         let mut study = take_up(&mut store, &design);
-        conduct(&mut store, &mut study, &mut Simulated::new(plausible, 1), &mut Silent, &|| false).unwrap();
+        conduct(&mut store, &mut study, &mut Simulated::new(plausible, 1), &mut Notes::default(), &|| false).unwrap();
         store.contents(&study).unwrap()
     };
     let path = folder.path().join("parts.sqlite");
@@ -123,7 +123,7 @@ fn a_resumed_study_draws_the_order_of_the_first() {
         let asked = std::cell::Cell::new(0);
         let stop = || asked.replace(asked.get() + 1) == 301;
         let mut runner = Simulated::new(plausible, 1);
-        if conduct(&mut store, &mut study, &mut runner, &mut Silent, &stop).unwrap() == End::Finished {
+        if conduct(&mut store, &mut study, &mut runner, &mut Notes::default(), &stop).unwrap() == End::Finished {
             assert!(part > 0, "it was interrupted at least once");
             break;
         }
@@ -159,7 +159,7 @@ fn a_finished_study_is_kept_and_shown_while_the_next_one_runs() {
     let finished = {
         let mut store = Store::open(&path).unwrap();
         let mut study = store.begin(&beginning(&design)).unwrap();
-        conduct(&mut store, &mut study, &mut Simulated::new(plausible, 1), &mut Silent, &|| false).unwrap();
+        conduct(&mut store, &mut study, &mut Simulated::new(plausible, 1), &mut Notes::default(), &|| false).unwrap();
         store.finish(&mut study, Nanoseconds(2)).unwrap();
         study
     };
@@ -218,7 +218,7 @@ fn a_damaged_store_is_named_and_left_alone() {
         let mut store = Store::open(&path).unwrap();
         let design = Design::of(grounds()).unwrap();
         let mut study = store.begin(&beginning(&design)).unwrap();
-        conduct(&mut store, &mut study, &mut Simulated::new(plausible, 1), &mut Silent, &|| false).unwrap();
+        conduct(&mut store, &mut study, &mut Simulated::new(plausible, 1), &mut Notes::default(), &|| false).unwrap();
     }
     let whole = std::fs::read(&path).unwrap();
     let mut garbled = whole.clone();
@@ -314,7 +314,8 @@ fn child_fills_the_disk() {
     let mut store = Store::open(&path).unwrap();
     let design = Design::of(grounds()).unwrap();
     let mut study = store.begin(&beginning(&design)).unwrap();
-    let fault = conduct(&mut store, &mut study, &mut Simulated::new(plausible, 1), &mut Silent, &|| false).unwrap_err();
+    let fault = conduct(&mut store, &mut study, &mut Simulated::new(plausible, 1), &mut Notes::default(), &|| false)
+        .unwrap_err();
     eprintln!("FAULT {fault}");
     drop(store);
     let store = Store::open(&path).unwrap();

@@ -1,179 +1,23 @@
-//! Trials of commands whose truth is known, on a simulated machine.
+//! Trials of commands: what is told, what is left out, what is gone on with, what is shown.
 
-use experiment::axes::{Axes, Value};
-use experiment::designs::{Beginning, Designed};
-use experiment::trial::Runs;
+use experiment::designs::Designed;
 use experiment::trial::aside::{Aside, Stage};
 use experiment::trial::check::Check;
 use experiment::trial::conditions::{Conditions, Ignored};
-use experiment::trial::conduct::{Commands, End, Observer, Ran, conduct};
-use experiment::trial::design::{Arm, Design};
+use experiment::trial::conduct::conduct;
+use experiment::trial::design::Design;
 use experiment::trial::export::{self, Format};
-use experiment::trial::judgement::{Best, Judgement, differences, judge};
-use experiment::trial::merit::Merit;
+use experiment::trial::judgement::{Best, differences, judge};
 use experiment::trial::page;
 use experiment::trial::store::{Store, Trial};
 use experiment::trial::terminal;
-use machine::{CoreId, Hertz, Nanoseconds, Probe, Reading, Result};
-use rounds::clocks::Clocks;
+use machine::Nanoseconds;
 use rounds::contrast::{Says, looks};
 use rounds::random::Random;
+use rounds::sitting::End;
 
-const SECOND: u64 = 1_000_000_000;
-
-/// Commands named by what they take, in seconds.
-struct Simulated {
-    random: Random,
-    noise: f64,
-    clock: u64,
-    runs: Vec<String>,
-    /// All that was run, in its order: `1`, or `setup 1` beside it.
-    all: Vec<String>,
-    /// The command beside the runs that fails.
-    breaks: Option<Stage>,
-    /// What a run prints, and why it fails.
-    says: fn(&str, usize) -> (String, Option<String>),
-    /// How near the cores are and how much slower all is, at a time.
-    machine: fn(u64) -> (u64, f64),
-    /// Of its only core, at a time, MHz.
-    mhz: fn(u64) -> u64,
-    /// How much longer the run of that number takes by what came before it.
-    behind: fn(usize) -> f64,
-}
-
-impl Simulated {
-    fn new(seed: u64, noise: f64) -> Simulated {
-        let says = |_: &str, _| (String::new(), None);
-        Simulated {
-            random: Random::new(seed),
-            noise,
-            clock: 0,
-            runs: vec![],
-            all: vec![],
-            breaks: None,
-            says,
-            machine: |_| (50_000, 1.0),
-            mhz: |_| 3000,
-            behind: |_| 1.0,
-        }
-    }
-}
-
-impl Commands for Simulated {
-    fn run(&mut self, arm: &Arm, _: Nanoseconds) -> Result<Ran> {
-        let truth: f64 = arm.command[0].parse().unwrap();
-        let (u, v) = (1.0 - self.random.unit(), self.random.unit());
-        let normal = (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos();
-        let (before, slower) = (self.machine)(self.clock);
-        let slower = slower * (self.behind)(self.runs.len());
-        let elapsed = Nanoseconds((truth * slower * (self.noise * normal).exp() * SECOND as f64) as u64);
-        let started = Nanoseconds(self.clock);
-        let clocks = |mhz: u64| Clocks::of([(CoreId(0), Reading::Measured(Hertz(mhz * 1_000_000)))]);
-        let slow = clocks((self.mhz)(self.clock));
-        self.clock += elapsed.0;
-        let after = (self.machine)(self.clock).0;
-        let (said, failure) = (self.says)(&arm.command[0], self.runs.len());
-        self.runs.push(arm.command[0].clone());
-        self.all.push(arm.command[0].clone());
-        let probe = |ps| Some(Probe { half_round_trip_ps: ps });
-        let probes = [probe(before), probe(after)];
-        let clocks = [slow, clocks((self.mhz)(self.clock))];
-        let complained = String::new();
-        let status = failure.as_ref().map(|_| 7);
-        let (mpi, cpu, system) = (None, Some(elapsed), Some(Nanoseconds(elapsed.0 / 4)));
-        Ok(Ran { started, elapsed, mpi, cpu, system, said, complained, failure, status, probes, clocks })
-    }
-
-    /// Takes as long as a run of 1 s, and is named by its only word.
-    fn aside(&mut self, arm: &Arm, stage: Stage, words: &[String], _: Nanoseconds) -> Result<Ran> {
-        self.all.push(format!("{} {}", words[0], arm.command[0]));
-        self.clock += SECOND;
-        Ok(Ran {
-            started: Nanoseconds(self.clock),
-            elapsed: Nanoseconds(SECOND),
-            mpi: None,
-            cpu: None,
-            system: None,
-            said: String::new(),
-            complained: String::new(),
-            failure: (self.breaks == Some(stage)).then(|| "exit code 9: no room".to_owned()),
-            status: None,
-            probes: [None; 2],
-            clocks: Default::default(),
-        })
-    }
-
-    fn now(&self) -> Nanoseconds {
-        Nanoseconds(self.clock)
-    }
-}
-
-#[derive(Default)]
-struct Notes(Vec<String>);
-
-impl Observer for Notes {
-    fn run_starts(&mut self, _: usize, _: Option<u32>, _: Nanoseconds) {}
-
-    fn note(&mut self, text: &str) {
-        self.0.push(text.to_owned());
-    }
-}
-
-fn design(arms: &[&str]) -> Design {
-    let arm = |name: &&str| Arm {
-        name: (*name).to_owned(),
-        axes: Axes::default().with("command", Value::List(vec![(*name).to_owned()])),
-        command: vec![(*name).to_owned()],
-        variables: vec![],
-        proven: false,
-        line: (*name).to_owned(),
-    };
-    Design {
-        arms: arms.iter().map(arm).collect(),
-        merit: Merit::new(None, false).unwrap(),
-        check: None,
-        margin: 0.02,
-        warmup: 1,
-        folder: ".".into(),
-        programs: vec![],
-        nodes: String::new(),
-        conditions: Conditions::default(),
-    }
-}
-
-/// With all commands beside the runs of both arms.
-fn surrounded() -> Design {
-    let word = |stage: Stage| vec![stage.name().to_owned()];
-    let [setup, prepare, conclude, cleanup] = Stage::ALL.map(word);
-    let aside = vec![Aside { setup, prepare, conclude, cleanup }; 2];
-    Design { conditions: Conditions { aside, ..Conditions::default() }, ..design(&["1", "2"]) }
-}
-
-struct Conducted {
-    trial: Trial,
-    runs: Runs,
-    end: End,
-    judgement: Judgement,
-    notes: Vec<String>,
-}
-
-fn begin(store: &mut Store, design: Design, seed: u64, now: u64) -> Result<Trial> {
-    let (host, now) = ("host", Nanoseconds(now));
-    store.begin(&Beginning { design: &design, seed, host, version: "0", facts: &[], now })
-}
-
-fn carry_out(design: Design, machine: &mut Simulated, budget: u64) -> Result<Conducted> {
-    let folder = tempfile::tempdir().unwrap();
-    let mut store = Store::open(&folder.path().join("try.sqlite")).unwrap();
-    let seed = machine.random.draw();
-    let trial = begin(&mut store, design, seed, 0).unwrap();
-    let mut notes = Notes::default();
-    let budget = Nanoseconds(budget * SECOND);
-    let (runs, end) = conduct(&mut store, &trial, machine, &mut notes, budget, &|| false)?;
-    assert_eq!(store.runs(&trial).unwrap(), runs, "what is stored is what is judged");
-    let judgement = judge(&trial.design, &runs);
-    Ok(Conducted { trial, runs, end, judgement, notes: notes.0 })
-}
+use crate::commands::{Conducted, SECOND, Simulated, begin, carry_out, design, surrounded};
+use crate::simulated::Notes;
 
 #[test]
 #[ignore = "make check"]
@@ -210,7 +54,7 @@ fn runs_at_another_clock_are_not_held_against_each_other() {
     let found = differences(&trial.design, &runs, 1, 0);
     assert!(found.len() < runs.measured(0).count(), "no round was lost to it");
     assert!(found.iter().all(|ln| (ln + 1.03f64.ln()).abs() < 0.02), "{found:?}");
-    let said = terminal::render(&trial.design, &runs, &judge(&trial.design, &runs), End::Settled);
+    let said = terminal::render(&trial.design, &runs, &judge(&trial.design, &runs), End::Finished);
     assert!(said.contains("effective clock of core 0 changed: 3 GHz mostly, 2 GHz to 3 GHz"), "{said}");
 }
 
@@ -219,7 +63,7 @@ fn the_best_of_several_is_found_and_beaten_ones_get_no_more_rounds() {
     let mut machine = Simulated::new(1, 0.01);
     let Conducted { trial, runs, end, judgement, .. } =
         carry_out(design(&["1", "0.8", "3", "0.79"]), &mut machine, 1000).unwrap();
-    assert_eq!(end, End::Settled);
+    assert_eq!(end, End::Finished);
     assert!(matches!(&judgement.best, Best::Either(of) if *of == [1, 3]) || judgement.best == Best::One(3));
     assert_eq!(runs.measured(2).count(), 6, "what is twice as slow shows at the first look");
     let text = terminal::render(&trial.design, &runs, &judgement, end);
@@ -233,7 +77,7 @@ fn the_best_of_several_is_found_and_beaten_ones_get_no_more_rounds() {
 fn a_trial_ends_as_soon_as_the_best_is_known() {
     let mut machine = Simulated::new(2, 0.01);
     let Conducted { runs, end, judgement, .. } = carry_out(design(&["1", "3", "0.97"]), &mut machine, 1000).unwrap();
-    assert_eq!((end, judgement.best), (End::Settled, Best::One(2)));
+    assert_eq!((end, judgement.best), (End::Finished, Best::One(2)));
     assert!(runs.measured(1).count() == 6 && runs.measured(2).count() <= 27, "{}", runs.measured(2).count());
 }
 
@@ -269,7 +113,7 @@ fn a_planted_flip_changes_no_verdict() {
     for (other, best) in [("1", Best::Either(vec![0, 1])), ("0.9", Best::One(1)), ("1.1", Best::One(0))] {
         let mut machine = Simulated { machine: flips, ..Simulated::new(5, 0.005) };
         let conducted = carry_out(design(&["1", other]), &mut machine, 3000).unwrap();
-        assert_eq!((conducted.end, conducted.judgement.best), (End::Settled, best), "{other}");
+        assert_eq!((conducted.end, conducted.judgement.best), (End::Finished, best), "{other}");
     }
 }
 
@@ -338,7 +182,7 @@ fn what_fails_is_named_and_left_out() {
     assert_eq!(conducted.judgement.best, Best::One(0));
     let mut machine = Simulated { says: later, ..Simulated::new(1, 0.01) };
     let conducted = carry_out(design(&["1", "2"]), &mut machine, 600).unwrap();
-    assert_eq!((conducted.end, conducted.judgement.best), (End::Settled, Best::One(0)));
+    assert_eq!((conducted.end, conducted.judgement.best), (End::Finished, Best::One(0)));
 }
 
 #[test]
@@ -366,13 +210,13 @@ fn a_trial_goes_on_where_it_was_cut_short() {
         let stop = || left.replace(left.get().saturating_sub(1)) == 0;
         let budget = Nanoseconds(10_000 * SECOND);
         let (all, end) = conduct(&mut store, &trial, &mut machine, &mut Notes::default(), budget, &stop).unwrap();
-        assert!(machine.runs.len() > runs || end == End::Settled);
+        assert!(machine.runs.len() > runs || end == End::Finished);
         let measured = |arm| all.measured(arm).filter_map(|run| run.round).collect::<Vec<_>>();
         let now: Vec<u32> = measured(0);
         assert!(now.starts_with(&rounds), "nothing is lost");
         assert!(now.windows(2).all(|pair| pair[0] < pair[1]) && measured(1).windows(2).all(|pair| pair[0] < pair[1]));
         rounds = now;
-        if end == End::Settled {
+        if end == End::Finished {
             assert_eq!(judge(&design, &all).best, Best::One(0));
             store.finish(&mut trial.clone(), Nanoseconds(1)).unwrap();
             assert_eq!(store.unfinished(&design, "host").unwrap(), None);
@@ -398,7 +242,7 @@ fn a_trial_that_goes_on_decides_at_its_looks_alone() {
             let budget = Nanoseconds(100_000 * SECOND);
             conduct(&mut store, &trial, &mut machine, &mut Notes::default(), budget, &stop).unwrap()
         };
-        let runs = (0..1000).find_map(|_| Some(sit()).filter(|(_, end)| *end == End::Settled)).expect("it ends").0;
+        let runs = (0..1000).find_map(|_| Some(sit()).filter(|(_, end)| *end == End::Finished)).expect("it ends").0;
         assert_eq!(runs.measured(1).count(), 6, "beaten at the first look");
         let rounds = judge(&trial.design, &runs).rounds(2);
         assert!(looks().take_while(|look| *look as usize <= rounds).any(|look| look as usize == rounds), "{rounds}");
@@ -409,7 +253,7 @@ fn a_trial_that_goes_on_decides_at_its_looks_alone() {
 fn each_run_is_prepared_and_concluded_and_each_arm_set_up_and_cleaned_up_once() {
     let mut machine = Simulated::new(1, 0.001);
     let Conducted { runs, end, judgement, .. } = carry_out(surrounded(), &mut machine, 600).unwrap();
-    assert_eq!((end, judgement.best), (End::Settled, Best::One(0)));
+    assert_eq!((end, judgement.best), (End::Finished, Best::One(0)));
     let count = |what: &str| machine.all.iter().filter(|of| *of == what).count();
     for (arm, name) in ["1", "2"].into_iter().enumerate() {
         assert_eq!([count(&format!("setup {name}")), count(&format!("cleanup {name}"))], [1, 1]);
@@ -464,7 +308,7 @@ fn a_run_counts_that_ends_with_an_ignored_status() {
     };
     for ignored in [Ignored::All, Ignored::Only(vec![3, 7])] {
         let Conducted { trial, runs, end, judgement, .. } = with(ignored).unwrap();
-        assert_eq!((end, &judgement.best), (End::Settled, &Best::One(1)));
+        assert_eq!((end, &judgement.best), (End::Finished, &Best::One(1)));
         assert!(runs.measured(0).all(|run| run.status == Some(7)));
         let said = terminal::render(&trial.design, &runs, &judgement, end);
         assert!(said.contains("B: 6 of 6 runs ended with another exit status than 0; they count"), "{said}");
@@ -484,7 +328,7 @@ fn an_arm_that_was_only_proposed_is_left_out_where_it_cannot_run() {
         carry_out(Design { conditions, ..design(arms) }, &mut machine, 600)
     };
     let Conducted { end, judgement, .. } = with(true, &["1", "2", "0.5"]).unwrap();
-    assert_eq!((end, &judgement.best), (End::Settled, &Best::One(2)));
+    assert_eq!((end, &judgement.best), (End::Finished, &Best::One(2)));
     assert!(judgement.arms[1].left_out.as_ref().is_some_and(|why| why.contains("exit code 3")), "{judgement:?}");
     assert!(with(false, &["1", "2", "0.5"]).is_err() && with(true, &["2", "1"]).is_err());
 }

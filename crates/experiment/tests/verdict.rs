@@ -10,7 +10,7 @@ use rounds::point::{Contender, Path, Pattern, PointSpec, Receiver, Stack};
 use rounds::sample::Runner;
 
 use crate::simulated;
-use crate::simulated::{Silent, Simulated, duel, grounds, plausible};
+use crate::simulated::{Notes, Simulated, duel, grounds, plausible};
 use machine::{Bytes, Nanoseconds, Site};
 
 fn run(design: &Design, runner: &mut dyn Runner, seed: u64) -> Findings {
@@ -201,6 +201,7 @@ fn a_study_in_which_nothing_runs_is_a_fault() {
     let design = Design::of(grounds()).unwrap();
     let beginning = Beginning { design: &design, seed: 1, host: "h", version: "0", facts: &[], now: Nanoseconds(1) };
     let mut study = store.begin(&beginning).unwrap();
-    let fault = conduct(&mut store, &mut study, &mut Simulated::new(truth, 1), &mut Silent, &|| false).unwrap_err();
+    let fault =
+        conduct(&mut store, &mut study, &mut Simulated::new(truth, 1), &mut Notes::default(), &|| false).unwrap_err();
     assert_eq!(fault.to_string(), "study: no block can be measured: lab: it is gone. Next: bring it up");
 }

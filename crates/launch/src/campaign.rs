@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use experiment::axes::{Axes, Value};
 use experiment::campaign::cause::{Cause, Failure};
-use experiment::campaign::conduct::Runs;
+use experiment::campaign::conduct::{OTHER_BUILD, Runner};
 use experiment::campaign::definition::{Campaign, Program, Ranks, Reading, Work, known};
 use experiment::campaign::file::template::Template;
 use experiment::campaign::store::Outcome;
@@ -94,8 +94,8 @@ impl Jobs {
         for (file, digest) in before {
             let now = jobs.programs.get(file);
             if now.is_some_and(|now| now != digest) {
-                let next = "measure it into a store of its own (--store FILE): two builds are never averaged";
-                return Err(Fault::new("the study", format!("{file} is another than it was in earlier runs"), next));
+                let cause = format!("{file} is another than it was in earlier runs");
+                return Err(Fault::new("the study", cause, OTHER_BUILD));
             }
         }
         Ok(jobs)
@@ -225,7 +225,7 @@ impl Jobs {
     }
 }
 
-impl Runs for Jobs {
+impl Runner for Jobs {
     fn run(&mut self, campaign: &Campaign, point: usize, limit: Nanoseconds) -> Result<Outcome, Failure> {
         let (setup, cleanup) = (campaign.program(point).setup.clone(), campaign.program(point).cleanup.clone());
         let ready = self.around(campaign, point, &setup, None);

@@ -1,82 +1,73 @@
-//! How far a study is, a bar on a terminal and a line now and then elsewhere; and that a command works, on a terminal.
+//! How far a study, a campaign or a trial is, on a terminal and in a line now and then elsewhere; and that a command works, on a terminal.
 
 use std::io::IsTerminal;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use experiment::conduct::{Observer, Progress};
+use experiment::observer::{Observer, Progress};
 use indicatif::{ProgressBar, ProgressStyle};
-use machine::{Nanoseconds, count};
-use rounds::point::PointSpec;
-use rounds::sample::Sample;
+use machine::Nanoseconds;
 
-/// Between two lines where no terminal shows a bar.
+/// Between two lines of a study, where no terminal shows a bar.
 const LINE: Duration = Duration::from_secs(10);
 
-/// Shows a study on standard error.
-pub enum Display {
-    Bar(ProgressBar),
-    Lines { last: Option<Instant> },
+/// Shows on standard error how far something is that is measured.
+pub struct Display {
+    /// On a terminal.
+    bar: Option<ProgressBar>,
+    /// Elsewhere: time between two lines, where there are to be any, and when the last was.
+    every: Option<Duration>,
+    last: Option<Instant>,
 }
 
 impl Display {
-    /// A bar of `budget` on a terminal, lines elsewhere.
-    pub fn new(budget: Nanoseconds) -> Self {
-        if !std::io::stderr().is_terminal() {
-            return Display::Lines { last: None };
-        }
-        let bar = ProgressBar::new(budget.0 / 1_000_000);
+    /// A bar of `budget` on a terminal, lines elsewhere, the first at once.
+    pub fn of(budget: Nanoseconds) -> Display {
         let style = ProgressStyle::with_template("{wide_bar} {percent:>3} %  {prefix}\n{wide_msg}");
-        bar.set_style(style.expect("the template is well formed"));
-        Display::Bar(bar)
+        let style = style.expect("the template is well formed");
+        let bar = || ProgressBar::new(budget.0 / 1_000_000).with_style(style);
+        Display { bar: std::io::stderr().is_terminal().then(bar), every: Some(LINE), last: None }
     }
 
-    pub fn close(&mut self) {
-        if let Display::Bar(bar) = self {
+    /// A line on a terminal, one now and then elsewhere where `every` is given.
+    pub fn spinning(every: Option<Duration>) -> Display {
+        let bar = std::io::stderr().is_terminal().then(ProgressBar::new_spinner);
+        Display { bar, every, last: Some(Instant::now()) }
+    }
+
+    pub fn close(&self) {
+        if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
     }
 }
 
-fn state(progress: &Progress) -> String {
-    let Progress { round, done, left, .. } = progress;
-    format!("round {}, {}, at most {} left", round + 1, count::of(*done as u64, "block"), seconds(*left))
-}
-
-fn seconds(time: Nanoseconds) -> String {
-    match time.0.div_ceil(1_000_000_000) {
-        s if s >= 60 => format!("{} min {:02} s", s / 60, s % 60),
-        s => format!("{s} s"),
-    }
-}
-
 impl Observer for Display {
-    fn block_starts(&mut self, spec: &PointSpec, progress: &Progress) {
-        match self {
-            Display::Bar(bar) => {
-                bar.set_prefix(state(progress));
-                bar.set_message(format!("{}, {} at {}", spec.contender(), spec.pattern, spec.size));
+    fn progress(&mut self, progress: &Progress) {
+        let is_due = |every| self.last.is_none_or(|at| at.elapsed() >= every);
+        match &self.bar {
+            Some(bar) if let Some(length) = bar.length() => {
+                bar.set_position((progress.spent.0 / 1_000_000).min(length));
+                bar.set_prefix(progress.state.clone());
+                bar.set_message(progress.now.clone().unwrap_or_default());
             }
-            Display::Lines { last } if last.is_none_or(|at| at.elapsed() >= LINE) => {
-                *last = Some(Instant::now());
-                eprintln!("{}: {}, {} at {}", state(progress), spec.contender(), spec.pattern, spec.size);
+            Some(bar) => {
+                bar.set_message(progress.to_string());
+                bar.tick();
             }
-            Display::Lines { .. } => {}
-        }
-    }
-
-    fn block_done(&mut self, _: &PointSpec, _: &Sample, progress: &Progress) {
-        if let Display::Bar(bar) = self {
-            let length = bar.length().unwrap_or(0);
-            bar.set_position((progress.spent.0 / 1_000_000).min(length));
+            None if self.every.is_some_and(is_due) => {
+                self.last = Some(Instant::now());
+                eprintln!("{progress}");
+            }
+            None => {}
         }
     }
 
     fn note(&mut self, text: &str) {
-        match self {
-            Display::Bar(bar) => bar.suspend(|| eprintln!("note: {text}")),
-            Display::Lines { .. } => eprintln!("note: {text}"),
+        match &self.bar {
+            Some(bar) => bar.suspend(|| eprintln!("note: {text}")),
+            None => eprintln!("note: {text}"),
         }
     }
 }
@@ -136,17 +127,5 @@ fn show(mut what: String, heard: &Receiver<String>) {
     }
     if let Some(bar) = bar {
         bar.finish_and_clear();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn says_round_blocks_and_time() {
-        let at = |left| Progress { round: 1, done: 240, open: 9, spent: Nanoseconds(0), left: Nanoseconds(left) };
-        assert_eq!(state(&at(125_300_000_000)), "round 2, 240 blocks, at most 2 min 06 s left");
-        assert_eq!(state(&at(9_000_000_000)), "round 2, 240 blocks, at most 9 s left");
     }
 }

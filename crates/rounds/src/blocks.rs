@@ -2,7 +2,7 @@
 //! near and as fast are held against each other, of one round or of rounds next to each other; a group that is decided gets no more
 //! rounds.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use machine::{Probe, Result};
 use serde::Serialize;
@@ -13,13 +13,10 @@ use crate::contrast::{ERROR, looks};
 use crate::estimate::Estimate;
 use crate::nearness::at_one_place;
 use crate::order::{Turn, turns};
-use crate::sitting::{End, Sitting, sit};
+use crate::sitting::{End, FAILURES, Sitting, sit};
 
 /// Blocks that are further apart, in rounds, are not held against each other: the machine drifts.
 const APART: u32 = 3;
-
-/// Blocks that may fail before a contender is left out of the rest.
-const PATIENCE: usize = 2;
 
 /// What is to be measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -159,7 +156,7 @@ pub fn conduct<R: Blocks>(
     let all = (0..series).map(|_| Series::default()).collect();
     let mut comparison = Comparison { runner, plan, is_open, open: vec![true; plan.groups.len()], round: 0, all };
     let end = sit(&mut comparison).expect("failures are kept as such");
-    (comparison.all, end == End::Finished)
+    (comparison.all, end != End::Interrupted)
 }
 
 struct Comparison<'a, R: Blocks, F> {
@@ -189,10 +186,10 @@ impl<R: Blocks, F: Fn(Range<usize>, &[Series<R::Block>]) -> bool> Sitting for Co
     type Turn = Turn;
     type Block = Taken<R::Block>;
 
-    fn next_round(&mut self) -> Result<Vec<Turn>> {
+    fn next_round(&mut self) -> Result<ControlFlow<End, Vec<Turn>>> {
         let round = self.round;
         if round == self.plan.rounds {
-            return Ok(Vec::new());
+            return Ok(ControlFlow::Break(End::Finished));
         }
         if looks().take_while(|look| *look <= round).any(|look| look == round) {
             for group in 0..self.open.len() {
@@ -200,13 +197,16 @@ impl<R: Blocks, F: Fn(Range<usize>, &[Series<R::Block>]) -> bool> Sitting for Co
                 self.open[group] = self.open[group] && (self.is_open)(of.clone(), &self.all[of]);
             }
         }
+        if !self.open.contains(&true) {
+            return Ok(ControlFlow::Break(End::Finished));
+        }
         self.round += 1;
         let turns = turns(&self.plan.groups, self.plan.seed, round);
-        Ok(turns.into_iter().filter(|turn| self.open[turn.group]).collect())
+        Ok(ControlFlow::Continue(turns.into_iter().filter(|turn| self.open[turn.group]).collect()))
     }
 
     fn is_due(&self, turn: &Turn) -> bool {
-        self.all[self.contender(turn)].failures.len() < PATIENCE
+        self.all[self.contender(turn)].failures.len() < FAILURES
     }
 
     fn block(&mut self, turn: &Turn) -> Result<Taken<R::Block>> {

@@ -9,7 +9,7 @@ pub struct Turn {
     /// Its place in the group.
     pub member: usize,
     /// Place within the round, over all groups whether they still run or not.
-    pub order: u32,
+    pub place: u32,
 }
 
 /// Every block of `round` of groups with so many members, in the order that `seed` draws. Every second round is the reverse of
@@ -27,7 +27,7 @@ pub fn turns(groups: &[usize], seed: u64, round: u32) -> Vec<Turn> {
     if round % 2 == 1 {
         turns.reverse();
     }
-    (0..).zip(turns).map(|(order, (group, member))| Turn { group, member, order }).collect()
+    (0..).zip(turns).map(|(place, (group, member))| Turn { group, member, place }).collect()
 }
 
 /// Groups of a round whose blocks are brought together.
@@ -42,7 +42,7 @@ pub fn by_kind<K: Ord + Copy>(turns: Vec<Turn>, kind: impl Fn(&Turn) -> K) -> Ve
         batch.sort_by_key(&kind);
         batch
     });
-    (0..).zip(batches.flatten()).map(|(order, turn)| Turn { order, ..turn }).collect()
+    (0..).zip(batches.flatten()).map(|(place, turn)| Turn { place, ..turn }).collect()
 }
 
 #[cfg(test)]
@@ -67,7 +67,7 @@ mod tests {
             all
         };
         assert_eq!(members(&sorted), members(&plain));
-        assert!(sorted.iter().enumerate().all(|(nth, turn)| turn.order == nth as u32));
+        assert!(sorted.iter().enumerate().all(|(nth, turn)| turn.place == nth as u32));
         assert_eq!(by_kind(plain.clone(), |_| 0), plain, "of one kind nothing moves");
     }
 
@@ -84,7 +84,7 @@ mod tests {
             let mut runs: Vec<usize> = turns.iter().map(|turn| turn.group).collect();
             runs.dedup();
             assert_eq!(runs.len(), GROUPS.len(), "no group is taken up twice");
-            assert!(turns.iter().enumerate().all(|(nth, turn)| turn.order == nth as u32));
+            assert!(turns.iter().enumerate().all(|(nth, turn)| turn.place == nth as u32));
         }
     }
 

@@ -1,6 +1,11 @@
 //! How whatever is measured in rounds is carried out at one sitting: a study, a trial, a comparison that is printed at once.
 
+use std::ops::ControlFlow;
+
 use machine::Result;
+
+/// What fails so often is left out of the rest.
+pub const FAILURES: usize = 2;
 
 /// What is measured in rounds.
 pub trait Sitting {
@@ -9,11 +14,11 @@ pub trait Sitting {
     /// What one turn gives.
     type Block;
 
-    /// The turns of the next round, in their order; none where there is nothing more to learn, or no time.
+    /// The turns of the next round, in their order, or why there is none.
     ///
     /// # Errors
     /// It cannot go on.
-    fn next_round(&mut self) -> Result<Vec<Self::Turn>>;
+    fn next_round(&mut self) -> Result<ControlFlow<End, Vec<Self::Turn>>>;
 
     /// Whether a turn is still wanted when it comes.
     fn is_due(&self, turn: &Self::Turn) -> bool;
@@ -37,8 +42,10 @@ pub trait Sitting {
 /// Why a sitting ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
+    /// There is nothing more to learn.
     Finished,
-    /// It was stopped; what was kept stays.
+    OutOfTime,
+    /// It was stopped, and can go on: what was kept stays.
     Interrupted,
 }
 
@@ -48,10 +55,10 @@ pub enum End {
 /// It cannot go on.
 pub fn sit(sitting: &mut impl Sitting) -> Result<End> {
     loop {
-        let turns = sitting.next_round()?;
-        if turns.is_empty() {
-            return Ok(End::Finished);
-        }
+        let turns = match sitting.next_round()? {
+            ControlFlow::Continue(turns) => turns,
+            ControlFlow::Break(end) => return Ok(end),
+        };
         for turn in turns {
             if !sitting.is_due(&turn) {
                 continue;

@@ -1,27 +1,27 @@
 //! Carries a study file out: runs in rounds, in an order by chance, each committed before the next.
 
-use std::time::Duration;
+use std::ops::ControlFlow;
 
-use machine::{Fault, Nanoseconds, Result};
+use machine::{Fault, Nanoseconds, Result, count};
 use rounds::order::turns;
-use rounds::sitting::{self, Sitting, sit};
-use rounds::statistics::median;
+use rounds::sitting::{End, Sitting, sit};
 
 use super::cause::{Cause, Failure};
 use super::definition::Campaign;
 use super::simulated::{self, Simulator};
 use super::stop::settled;
 use super::store::{Done, Kept, Known, Outcome, Store};
+use crate::observer::{Observer, Progress};
 use crate::patience;
 
 /// Where nothing is known of a point.
-const FIRST_PATIENCE: Nanoseconds = Nanoseconds(Duration::from_secs(24 * 3600).as_nanos() as u64);
+pub const FIRST_PATIENCE: Nanoseconds = Nanoseconds::of_seconds(24 * 3600);
 
 /// A point is left once the runs of it under which the machine changed, or a sensor stopped, are so many more than those that count.
 const MOST_DISTURBED: usize = 6;
 
 /// Runs points. The real one starts processes.
-pub trait Runs {
+pub trait Runner {
     /// Runs a point once with all that is around it, for `limit` at most.
     ///
     /// # Errors
@@ -40,24 +40,8 @@ pub trait Runs {
     }
 }
 
-/// Watches a study.
-pub trait Observer {
-    /// `left` is how many runs are left of the round.
-    fn run_starts(&mut self, point: &str, round: u32, left: usize);
-    /// So many of all simulated points are done.
-    fn simulated(&mut self, done: usize, of: usize);
-    fn note(&mut self, text: &str);
-}
-
-/// Why it ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// Each point has its runs, or was left.
-    Finished,
-    OutOfTime,
-    /// `stop` said so: it can go on.
-    Interrupted,
-}
+/// What to do where a program is another than it was.
+pub const OTHER_BUILD: &str = "measure it into a store of its own (--store FILE): two builds are never averaged";
 
 /// What is carried out, and how long.
 pub struct Order<'a> {
@@ -82,7 +66,7 @@ pub fn conduct(
     order: Order,
     store: &mut Store,
     session: i64,
-    (runs, simulator): (&mut dyn Runs, &dyn Simulator),
+    (runner, simulator): (&mut dyn Runner, &dyn Simulator),
     observer: &mut dyn Observer,
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Result<End> {
@@ -96,16 +80,10 @@ pub fn conduct(
         .filter(|&point| order.mine[point] && is_simulated(campaign, point))
         .filter(|&point| known[point].done.is_empty() && left_out(campaign, &known[point]).is_none())
         .collect();
-    let wall = runs.wall();
+    let wall = runner.wall();
     simulated::run(campaign, &due, (store, session), simulator, order.cores, wall, observer, stop)?;
-    let (spent, began) = (store.spent()?, Nanoseconds(0));
-    let (round, end, here) = (0, End::Finished, Nanoseconds(0));
-    let mut conducted =
-        Conducted { order, store, session, runs, observer, stop, known, spent, here, began, round, left: 0, end };
-    Ok(match sit(&mut conducted)? {
-        sitting::End::Interrupted => End::Interrupted,
-        sitting::End::Finished => conducted.end,
-    })
+    let (spent, began, here) = (store.spent()?, Nanoseconds(0), Nanoseconds(0));
+    sit(&mut Conducted { order, store, session, runner, observer, stop, known, spent, here, began, round: 0, left: 0 })
 }
 
 pub(super) fn is_simulated(campaign: &Campaign, point: usize) -> bool {
@@ -133,21 +111,16 @@ pub fn left_out<'a>(campaign: &Campaign, known: &'a Known) -> Option<&'a Failure
 
 /// What a run of a point usually takes; of other points of its program, where it has none. `None`: nobody knows.
 pub fn usual(campaign: &Campaign, known: &[Known], point: usize) -> Option<Nanoseconds> {
-    let of = |known: &Known| known.done.iter().map(|run| run.elapsed.0 as f64).collect::<Vec<_>>();
-    let own = median(&of(&known[point]));
     let program = campaign.points[point].program;
-    let others = || {
-        let of_program = campaign.points.iter().zip(known).filter(|(point, _)| point.program == program);
-        median(&of_program.flat_map(|(_, known)| of(known)).collect::<Vec<_>>())
-    };
-    own.or_else(others).map(|ns| Nanoseconds(ns as u64))
+    let of_program = || campaign.points.iter().zip(known).filter(|(point, _)| point.program == program);
+    known[point].usual().or_else(|| patience::usual(of_program().flat_map(|(_, known)| known.took())))
 }
 
 struct Conducted<'a> {
     order: Order<'a>,
     store: &'a mut Store,
     session: i64,
-    runs: &'a mut dyn Runs,
+    runner: &'a mut dyn Runner,
     observer: &'a mut dyn Observer,
     stop: &'a (dyn Fn() -> bool + Sync),
     known: Vec<Known>,
@@ -158,7 +131,6 @@ struct Conducted<'a> {
     began: Nanoseconds,
     round: u32,
     left: usize,
-    end: End,
 }
 
 /// One run to come.
@@ -173,13 +145,13 @@ impl Sitting for Conducted<'_> {
     /// A run that does not count is an outcome too: it is kept with its cause.
     type Block = (Nanoseconds, Result<Outcome, Failure>);
 
-    fn next_round(&mut self) -> Result<Vec<Turn>> {
+    fn next_round(&mut self) -> Result<ControlFlow<End, Vec<Turn>>> {
         let campaign = self.order.campaign;
         let settled = settled(campaign, &self.known);
         while self.round < campaign.stop.repetitions {
             let wanted: Vec<Turn> = turns(&campaign.groups(), campaign.seed, self.round)
                 .into_iter()
-                .map(|turn| (campaign.blocks[turn.group][turn.member], turn.order))
+                .map(|turn| (campaign.blocks[turn.group][turn.member], turn.place))
                 .filter(|&(point, _)| self.order.mine[point] && !settled[point])
                 .map(|(point, place)| Turn { point, round: self.round, place })
                 .filter(|turn| self.is_wanted(turn))
@@ -188,18 +160,14 @@ impl Sitting for Conducted<'_> {
                 self.round += 1;
                 continue;
             }
-            if let Some(why) = self.runs.changed() {
-                let next = "measure it into a store of its own (--store FILE): two builds are never averaged";
-                return Err(Fault::new("the study", why, next));
+            if let Some(why) = self.runner.changed() {
+                return Err(Fault::new("the study", why, OTHER_BUILD));
             }
             let fit: Vec<Turn> = wanted.into_iter().filter(|turn| self.fits(turn.point)).collect();
-            if fit.is_empty() {
-                self.end = End::OutOfTime;
-            }
             self.left = fit.len();
-            return Ok(fit);
+            return Ok(if fit.is_empty() { ControlFlow::Break(End::OutOfTime) } else { ControlFlow::Continue(fit) });
         }
-        Ok(Vec::new())
+        Ok(ControlFlow::Break(End::Finished))
     }
 
     fn is_due(&self, turn: &Turn) -> bool {
@@ -208,12 +176,14 @@ impl Sitting for Conducted<'_> {
 
     fn block(&mut self, turn: &Turn) -> Result<Self::Block> {
         let campaign = self.order.campaign;
-        self.observer.run_starts(&campaign.words(turn.point), turn.round, self.left);
-        let usual = median(&self.known[turn.point].done.iter().map(|run| run.elapsed.0 as f64).collect::<Vec<_>>());
+        let state = format!("round {}, {} of it left", turn.round + 1, count::of(self.left as u64, "run"));
+        let now = Some(campaign.words(turn.point));
+        self.observer.progress(&Progress { state, now, spent: self.spent });
+        let usual = self.known[turn.point].usual();
         let limit = campaign.program(turn.point).limit.unwrap_or(patience::limit(usual, FIRST_PATIENCE));
-        self.began = self.runs.now();
-        let started = self.runs.wall();
-        Ok((started, self.runs.run(campaign, turn.point, limit)))
+        self.began = self.runner.now();
+        let started = self.runner.wall();
+        Ok((started, self.runner.run(campaign, turn.point, limit)))
     }
 
     fn keep(&mut self, turn: Turn, outcome: Result<Self::Block>) -> Result<()> {
@@ -224,7 +194,7 @@ impl Sitting for Conducted<'_> {
             // The signal that ends this process reaches what it runs too.
             *failure = Failure::new(Cause::Preempted, "the run was cut short; it is done again");
         }
-        let spent = Nanoseconds(self.runs.now().0.saturating_sub(self.began.0));
+        let spent = Nanoseconds(self.runner.now().0.saturating_sub(self.began.0));
         (self.spent, self.here) = (self.spent + spent, self.here + spent);
         self.left = self.left.saturating_sub(1);
         let Turn { point, round, place } = turn;

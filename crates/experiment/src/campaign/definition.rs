@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 use machine::{Fault, Nanoseconds, Result};
 use rounds::random::Random;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use super::file::template::Template;
 use super::results::Figure;
 use crate::axes::{Axes, Value};
+use crate::designs::hash;
 use crate::trial::merit::Merit;
 
 /// The axis that names the program of a point.
@@ -135,8 +135,7 @@ impl Identity {
 
     /// Names it.
     pub fn digest(&self) -> String {
-        let canonical = serde_json::to_vec(self).expect("own types always serialize");
-        Sha256::digest(canonical)[..16].iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+        hash(self)
     }
 
     /// How another differs from it, in words; `None` where it does not.

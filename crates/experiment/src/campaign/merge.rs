@@ -28,11 +28,7 @@ impl Store {
     /// # Errors
     /// It is of another study, with the reason; a run is in both and differs; one of them fails. Then nothing was taken in.
     pub fn join(&mut self, other: &Store) -> Result<Joined> {
-        let refused = |cause: String, next: &str| Fault::new(other.database.subject(), cause, next);
-        if let Some(why) = self.identity.difference(&other.identity) {
-            let next = "merge stores of one study file alone, each into a store of its own";
-            return Err(refused(format!("it holds another study: {why}"), next));
-        }
+        other.is_of(&self.identity, "merge stores of one study file alone, each into a store of its own")?;
         let rows = other.database.try_to(Rows::read)?;
         let mut conflict = None;
         let joined = self.database.try_to(|c| {
@@ -47,7 +43,7 @@ impl Store {
             None => Ok(joined),
             Some(what) => {
                 let next = "one of the two was changed by hand or is damaged: measure its shard again";
-                Err(refused(format!("{what} is in both stores and differs"), next))
+                Err(Fault::new(other.database.subject(), format!("{what} is in both stores and differs"), next))
             }
         }
     }

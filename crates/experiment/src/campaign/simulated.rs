@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::Instant;
 
-use machine::{Nanoseconds, Result};
+use machine::{Nanoseconds, Result, count};
 
 use super::cause::Failure;
-use super::conduct::Observer;
 use super::definition::Campaign;
 use super::store::{Kept, Outcome, Store};
+use crate::observer::{Observer, Progress};
 
 /// Commits at once as many as came in meanwhile, and no more than this.
 const MOST_AT_ONCE: usize = 512;
@@ -71,7 +71,9 @@ pub(super) fn run(
                     observer.note(&format!("{}: {failure}", campaign.words(*point)));
                 }
             }
-            observer.simulated(done, due.len());
+            let of = count::of(due.len() as u64, "point");
+            let state = format!("{} of {of} simulated", count::grouped(done as u64));
+            observer.progress(&Progress { state, now: None, spent: now });
         }
         Ok(())
     })

@@ -6,13 +6,14 @@ use std::path::Path;
 
 use machine::{Fault, Hertz, Nanoseconds, Probe, Result};
 use rusqlite::{OptionalExtension, Row, params};
-use sha2::{Digest, Sha256};
 
 use super::cause::Failure;
 use super::definition::{Identity, Point};
 use super::results::{Results, Run};
 use crate::axes::Axes;
 use crate::database::{Database, Layout, json, nanoseconds, picoseconds};
+use crate::designs::hash;
+use crate::patience;
 
 pub(super) const LAYOUT: Layout = Layout {
     number: 1,
@@ -100,8 +101,7 @@ pub struct Session {
 impl Session {
     fn key(&self) -> String {
         let Session { host, boot, started, process, .. } = self;
-        let digest = Sha256::digest(format!("{host}\0{boot}\0{}\0{process}", started.0));
-        digest[..16].iter().fold("s1-".to_owned(), |key, byte| key + &format!("{byte:02x}"))
+        format!("s2-{}", hash(&(host, boot, started, process)))
     }
 }
 
@@ -143,6 +143,17 @@ pub struct Known {
     pub failures: Vec<(u32, Failure)>,
 }
 
+impl Known {
+    /// What each run took.
+    pub(super) fn took(&self) -> impl Iterator<Item = Nanoseconds> {
+        self.done.iter().map(|run| run.elapsed)
+    }
+
+    pub(super) fn usual(&self) -> Option<Nanoseconds> {
+        patience::usual(self.took())
+    }
+}
+
 /// A run that counts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Done {
@@ -165,13 +176,8 @@ impl Store {
             c.execute(sql, params![identity.digest(), json(identity)])
         })?;
         let store = Store::of(database)?;
-        match identity.difference(&store.identity) {
-            None => Ok(store),
-            Some(why) => {
-                let next = "give another place with --store FILE: results of one study are never mixed with another's";
-                Err(Fault::new(store.database.subject(), format!("it holds another study: {why}"), next))
-            }
-        }
+        let next = "give another place with --store FILE: results of one study are never mixed with another's";
+        store.is_of(identity, next).map(|()| store)
     }
 
     /// Opens a store that must be there, to read it.
@@ -185,6 +191,13 @@ impl Store {
         let text = text.ok_or_else(|| database.holds_none())?;
         let identity = database.parse(&text)?;
         Ok(Store { database, identity, rows: Vec::new() })
+    }
+
+    /// # Errors
+    /// It holds another study; `next` is what to do then.
+    pub fn is_of(&self, identity: &Identity, next: &str) -> Result<()> {
+        let refused = |why| Fault::new(self.database.subject(), format!("it holds another study: {why}"), next);
+        identity.difference(&self.identity).map_or(Ok(()), |why| Err(refused(why)))
     }
 
     pub fn identity(&self) -> &Identity {

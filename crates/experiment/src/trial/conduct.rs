@@ -1,5 +1,6 @@
 //! Carries a trial out: whole runs in rounds, each stored before the next, until it can be told or the time is over.
 
+use std::ops::ControlFlow::{self, Break, Continue};
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -7,8 +8,7 @@ use machine::{Fault, Nanoseconds, Probe, Result, shell};
 use rounds::clocks::Clocks;
 use rounds::contrast::{FIRST_LOOK, looks};
 use rounds::order::{self, turns};
-use rounds::sitting::{self, Sitting, sit};
-use rounds::statistics::median;
+use rounds::sitting::{End, Sitting, sit};
 
 use super::aside::Stage;
 use super::check::Check;
@@ -16,6 +16,7 @@ use super::design::{Arm, Design, letter};
 use super::judgement::{Judgement, judge};
 use super::store::{Store, Trial};
 use super::{Run, Runs};
+use crate::observer::{Observer, Progress};
 use crate::patience;
 
 /// Rounds that are tried for one that can be held against the others, where the machine changes within rounds.
@@ -69,22 +70,6 @@ pub trait Commands {
     }
 }
 
-/// Watches a trial.
-pub trait Observer {
-    /// `left` is the most time that it still takes.
-    fn run_starts(&mut self, arm: usize, round: Option<u32>, left: Nanoseconds);
-    fn note(&mut self, text: &str);
-}
-
-/// Why a trial ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    Settled,
-    OutOfTime,
-    /// `stop` said so: it can go on.
-    Interrupted,
-}
-
 /// Carries `trial` out from wherever it stands.
 ///
 /// # Errors
@@ -112,26 +97,21 @@ pub fn conduct(
         warm: 0,
         course: None,
         began: Nanoseconds(0),
-        end: End::OutOfTime,
         is_set_up: vec![false; design.arms.len()],
         prepared: None,
         around: vec![0; design.arms.len()],
         broken: None,
     };
-    let ended = sit(&mut conducted);
-    let tidied = conducted.tidy();
-    let end = match (ended, tidied) {
-        (Ok(sitting::End::Interrupted), Ok(())) => End::Interrupted,
-        (Ok(sitting::End::Finished), Ok(())) => conducted.end,
-        (Ok(_), Err(fault)) => return Err(fault),
+    match (sit(&mut conducted), conducted.tidy()) {
+        (Ok(end), Ok(())) => Ok((conducted.runs, end)),
+        (Ok(_), Err(fault)) => Err(fault),
         (Err(fault), tidied) => {
             if let Err(other) = tidied {
                 conducted.observer.note(&other.to_string());
             }
-            return Err(fault);
+            Err(fault)
         }
-    };
-    Ok((conducted.runs, end))
+    }
 }
 
 struct Conducted<'a> {
@@ -149,8 +129,6 @@ struct Conducted<'a> {
     course: Option<Course>,
     /// When the run under way began.
     began: Nanoseconds,
-    /// How it ends where it is not interrupted.
-    end: End,
     /// Arms whose setup was begun at this sitting.
     is_set_up: Vec<bool>,
     /// The arm of a run that was prepared and is not yet concluded.
@@ -177,19 +155,19 @@ struct Turn {
     arm: usize,
     /// None warms up.
     round: Option<u32>,
-    order: u32,
+    place: u32,
 }
 
 impl Sitting for Conducted<'_> {
     type Turn = Turn;
     type Block = Ran;
 
-    fn next_round(&mut self) -> Result<Vec<Turn>> {
+    fn next_round(&mut self) -> Result<ControlFlow<End, Vec<Turn>>> {
         let arms = self.design.arms.len();
         // Runs that do not count show at once what cannot be run.
         if self.warm < self.design.warmup {
             self.warm += 1;
-            return Ok((0..arms).map(|arm| Turn { arm, round: None, order: self.warm - 1 }).collect());
+            return Ok(Continue((0..arms).map(|arm| Turn { arm, round: None, place: self.warm - 1 }).collect()));
         }
         let judgement = judge(self.design, &self.runs);
         let mut course = match self.course.take() {
@@ -206,8 +184,7 @@ impl Sitting for Conducted<'_> {
                 Course { round, tries: 0, look, beaten }
             }
             Some(_) if self.runs.left_out(0).is_some() || (1..arms).all(|arm| self.runs.left_out(arm).is_some()) => {
-                self.end = End::Settled;
-                return Ok(Vec::new());
+                return Ok(Break(End::Finished));
             }
             Some(course) => course,
         };
@@ -215,25 +192,23 @@ impl Sitting for Conducted<'_> {
         // Between two looks nothing is decided.
         if rounds >= course.look as usize || course.tries >= MOST_TRIES * course.look as usize {
             if judgement.is_settled() || self.design.conditions.proposed && judgement.suffices() {
-                self.end = End::Settled;
-                return Ok(Vec::new());
+                return Ok(Break(End::Finished));
             }
             course.beaten = (0..arms).map(|arm| judgement.is_beaten(arm)).collect();
             course.look = looks().find(|next| *next > course.look && *next as usize > rounds).unwrap_or(course.look);
         }
         let takes = (0..arms).filter(|&arm| !course.beaten[arm]).map(|arm| self.takes(arm)).sum();
         if self.runs.spent + Nanoseconds(takes) > self.budget {
-            self.end = if judgement.is_settled() { End::Settled } else { End::OutOfTime };
-            return Ok(Vec::new());
+            return Ok(Break(if judgement.is_settled() { End::Finished } else { End::OutOfTime }));
         }
         if let Some(why) = self.commands.changed(self.design) {
             return Err(Fault::new("the trial", why, "begin anew: the same command with --fresh"));
         }
         let turns = turns(&[arms], self.trial.seed, course.round).into_iter();
-        let turn = |turn: order::Turn| Turn { arm: turn.member, round: Some(course.round), order: turn.order };
+        let turn = |turn: order::Turn| Turn { arm: turn.member, round: Some(course.round), place: turn.place };
         let turns = turns.filter(|turn| !course.beaten[turn.member]).map(turn).collect();
         self.course = Some(Course { round: course.round + 1, tries: course.tries + 1, ..course });
-        Ok(turns)
+        Ok(Continue(turns))
     }
 
     fn is_due(&self, turn: &Turn) -> bool {
@@ -241,7 +216,10 @@ impl Sitting for Conducted<'_> {
     }
 
     fn block(&mut self, &Turn { arm, round, .. }: &Turn) -> Result<Ran> {
-        self.observer.run_starts(arm, round, Nanoseconds(self.budget.0.saturating_sub(self.runs.spent.0)));
+        let round = round.map_or("warming up".to_owned(), |round| format!("round {}", round + 1));
+        let left = self.budget.0.saturating_sub(self.runs.spent.0) / 1_000_000_000;
+        let state = format!("{round}, at most {left} s left");
+        self.observer.progress(&Progress { state, now: Some(self.name(arm)), spent: self.runs.spent });
         let limit = patience::limit(self.usual(arm), self.budget);
         self.began = self.commands.now();
         if let Err(fault) = self.prepare(arm) {
@@ -265,12 +243,12 @@ impl Sitting for Conducted<'_> {
         }
     }
 
-    fn keep(&mut self, Turn { arm, round, order }: Turn, outcome: Result<Ran>) -> Result<()> {
+    fn keep(&mut self, Turn { arm, round, place }: Turn, outcome: Result<Ran>) -> Result<()> {
         if let Some(fault) = self.broken.take() {
             return Err(fault);
         }
         // What concludes a run may remove the file that is checked.
-        let run = outcome.and_then(|ran| self.judged(arm, ran, round, order));
+        let run = outcome.and_then(|ran| self.judged(arm, ran, round, place));
         let concluded = self.conclude();
         let spent = Nanoseconds(self.commands.now().0 - self.began.0);
         self.runs.spent = self.runs.spent + spent;
@@ -281,7 +259,7 @@ impl Sitting for Conducted<'_> {
             }
             // What cannot be run at all shows at once.
             Err(fault) if round.is_none() && (arm == 0 || !self.design.conditions.proposed) => {
-                return Err(fault.within(format!("{}, {}", letter(arm), self.design.arms[arm].name)));
+                return Err(fault.within(self.name(arm)));
             }
             Err(fault) => {
                 let why = format!("{}: {}", fault.subject(), fault.cause());
@@ -323,7 +301,7 @@ impl Conducted<'_> {
 
     /// What a run of the arm takes with what is done before and after it.
     fn takes(&self, arm: usize) -> u64 {
-        self.usual(arm).unwrap_or(0.0) as u64 + self.around[arm]
+        self.usual(arm).map_or(0, |usual| usual.0) + self.around[arm]
     }
 
     /// Runs what comes before a run of the arm.
@@ -372,7 +350,7 @@ impl Conducted<'_> {
             return Ok(());
         }
         let of = &design.arms[arm];
-        let outer = format!("{}, {}: --{}", letter(arm), of.name, stage.name());
+        let outer = format!("{}: --{}", self.name(arm), stage.name());
         let limit = patience::limit(None, self.budget);
         let ran = self.commands.aside(of, stage, words, limit).map_err(|fault| fault.within(&outer))?;
         let next = "run it alone until it works; `plimsoll try --show` prints what was measured";
@@ -382,13 +360,16 @@ impl Conducted<'_> {
         }
     }
 
-    /// The median time of the arm's runs, ns.
-    fn usual(&self, arm: usize) -> Option<f64> {
-        median(&self.runs.done[arm].iter().map(|run| run.elapsed.0 as f64).collect::<Vec<_>>())
+    fn usual(&self, arm: usize) -> Option<Nanoseconds> {
+        patience::usual(self.runs.done[arm].iter().map(|run| run.elapsed))
+    }
+
+    fn name(&self, arm: usize) -> String {
+        format!("{}, {}", letter(arm), self.design.arms[arm].name)
     }
 
     /// A run as it counts; a result that is wrong ends its arm.
-    fn judged(&mut self, arm: usize, ran: Ran, round: Option<u32>, order: u32) -> Result<Run> {
+    fn judged(&mut self, arm: usize, ran: Ran, round: Option<u32>, place: u32) -> Result<Run> {
         let value = self.design.merit.of(ran.mpi.unwrap_or(ran.elapsed), &ran.said, &ran.complained)?;
         if let Some(check) = &self.design.check {
             let began = UNIX_EPOCH + Duration::from_nanos(ran.started.0);
@@ -412,6 +393,6 @@ impl Conducted<'_> {
         }
         let Ran { started, elapsed, cpu, system, probes, clocks, .. } = ran;
         let status = Some(ran.status.unwrap_or(0));
-        Ok(Run { round, order, started, elapsed, cpu, system, status, value, probes, clocks })
+        Ok(Run { round, place, started, elapsed, cpu, system, status, value, probes, clocks })
     }
 }

@@ -21,6 +21,7 @@ use machine::{Nanoseconds, Probe};
 use serde::{Deserialize, Serialize};
 
 use rounds::clocks::Clocks;
+use rounds::sitting::FAILURES;
 
 /// One run of an arm that came to its end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -28,7 +29,7 @@ pub struct Run {
     /// From 0; what warms up has none.
     pub round: Option<u32>,
     /// Place within the round.
-    pub order: u32,
+    pub place: u32,
     /// Wall clock at the start, since the Unix epoch.
     pub started: Nanoseconds,
     pub elapsed: Nanoseconds,
@@ -60,9 +61,6 @@ pub struct Runs {
     /// Time that all of it took, over all sittings.
     pub spent: Nanoseconds,
 }
-
-/// Runs that may fail before an arm is left out.
-const FAILURES: usize = 2;
 
 impl Runs {
     pub fn of(arms: usize) -> Runs {

@@ -9,9 +9,9 @@ use chart::{Axis, Figure, Frame, LineChart, Look, Mark, Scale, Series, Shape, Th
 use machine::{Nanoseconds, count, shell};
 use rounds::contrast::{ERROR, FIRST_LOOK, looks};
 use rounds::estimate::Estimate;
+use rounds::sitting::End;
 
 use super::aside::Stage;
-use super::conduct::End;
 use super::design::{Design, letter};
 use super::judgement::{Judgement, differences};
 use super::store::Trial;

@@ -121,7 +121,7 @@ impl Store {
                     trial.id,
                     arm,
                     run.round,
-                    run.order,
+                    run.place,
                     run.started.0 as i64,
                     run.elapsed.0 as i64,
                     run.cpu.map(|cpu| cpu.0 as i64),
@@ -179,7 +179,7 @@ impl Store {
             let rows = statement.query_map([trial.id], |row| {
                 let run = Run {
                     round: row.get(1)?,
-                    order: row.get(2)?,
+                    place: row.get(2)?,
                     started: nanoseconds(row.get(3)?),
                     elapsed: nanoseconds(row.get(4)?),
                     cpu: row.get::<_, Option<i64>>(5)?.map(nanoseconds),

@@ -2,9 +2,9 @@
 
 use chart::clock;
 use machine::count;
+use rounds::sitting::End;
 
 use super::Runs;
-use super::conduct::End;
 use super::design::{Design, letter};
 use super::judgement::Judgement;
 use super::store::Trial;

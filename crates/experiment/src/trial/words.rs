@@ -5,10 +5,10 @@ use machine::count;
 use rounds::clocks::changes;
 use rounds::contrast::{FIRST_LOOK, Says};
 use rounds::estimate::Estimate;
+use rounds::sitting::End;
 
 use super::Runs;
 use super::check::Check;
-use super::conduct::End;
 use super::design::{Design, letter};
 use super::judgement::{Best, Judgement, Standing, moved, rounds_needed};
 use super::spread::Spread;

@@ -1,10 +1,11 @@
 //! A runner whose machine is a formula: known truths, seeded noise.
 #![allow(dead_code)]
 
-use experiment::conduct::{Observer, Progress, conduct};
+use experiment::conduct::conduct;
 use experiment::design::{Design, Grounds, Group, MINIMUM_ROUNDS};
 use experiment::designs::Beginning;
 use experiment::findings::Question;
+use experiment::observer::{Observer, Progress};
 use experiment::store::{Contents, Store, Study};
 use machine::accounting::{Accounting, CoreCost, Softirq, ThreadCost};
 use machine::{Bytes, CoreId, Fault, Nanoseconds, Probe, Reading, Result, Site};
@@ -117,20 +118,23 @@ pub fn run(design: &Design, runner: &mut dyn Runner, seed: u64) -> (Study, Conte
     let beginning =
         Beginning { design, seed, host: "simulated", version: "0", facts: &[], now: Nanoseconds(1_700_000_000) };
     let mut study = store.begin(&beginning).unwrap();
-    let outcome = conduct(&mut store, &mut study, runner, &mut Silent, &|| false).unwrap();
+    let outcome = conduct(&mut store, &mut study, runner, &mut Notes::default(), &|| false).unwrap();
     assert_eq!(outcome, End::Finished);
     store.finish(&mut study, Nanoseconds(1_700_000_001)).unwrap();
     let contents = store.contents(&study).unwrap();
     (study, contents)
 }
 
-/// Says nothing.
-pub struct Silent;
+/// What is noted.
+#[derive(Default)]
+pub struct Notes(pub Vec<String>);
 
-impl Observer for Silent {
-    fn block_starts(&mut self, _: &PointSpec, _: &Progress) {}
-    fn block_done(&mut self, _: &PointSpec, _: &Sample, _: &Progress) {}
-    fn note(&mut self, _: &str) {}
+impl Observer for Notes {
+    fn progress(&mut self, _: &Progress) {}
+
+    fn note(&mut self, text: &str) {
+        self.0.push(text.to_owned());
+    }
 }
 
 pub fn grounds() -> Grounds {

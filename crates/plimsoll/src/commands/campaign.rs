@@ -1,7 +1,7 @@
 //! `plimsoll campaign`: studies that a file describes, of any program.
 
 use std::collections::BTreeMap;
-use std::io::{IsTerminal, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use experiment::axes::Axes;
 use experiment::campaign::analysis::{self, Analysis, Named as Roles, analyse, page};
 use experiment::campaign::cause::{Cause, Failure};
-use experiment::campaign::conduct::{self, End, Observer, Order, Runs, conduct, left_out};
+use experiment::campaign::conduct::{self, Order, Runner, conduct, left_out};
 use experiment::campaign::definition::{Campaign, Shard, Work};
 use experiment::campaign::file;
 use experiment::campaign::merge::merge;
@@ -17,7 +17,7 @@ use experiment::campaign::plan::Plan;
 use experiment::campaign::results::Results;
 use experiment::campaign::store::{Known, Session, Store};
 use experiment::campaign::terminal;
-use indicatif::ProgressBar;
+use experiment::observer::Observer;
 use launch::allocation::{self, Allocation};
 use launch::campaign::{Jobs, cannot, set_by_instruments};
 use launch::instruments::Here;
@@ -26,10 +26,12 @@ use linux::clock_setting::restore_remains;
 use linux::output;
 use linux::power::{self, Kind};
 use machine::{Fault, Nanoseconds, Result, count, shell};
+use rounds::sitting::End;
 
 use super::campaign_simulated::Testbeds;
 use super::outputs::{self, Csv, Json};
 use super::shipped::Shipped;
+use crate::progress::Display;
 
 /// Studies any program, as a file describes it: in shards, on clusters, at several clocks
 #[derive(clap::Args)]
@@ -215,6 +217,18 @@ impl Named {
     }
 }
 
+impl Opened {
+    /// What a store knows of the points.
+    ///
+    /// # Errors
+    /// It cannot be read, or holds another study.
+    pub(super) fn known(&self, store: &Path) -> Result<Vec<Known>> {
+        let store = Store::read(store)?;
+        store.is_of(&self.campaign.identity, "give another place with --store FILE")?;
+        store.known(&self.campaign.points)
+    }
+}
+
 /// Where runs of a file are kept, unless another place is named.
 fn store_of(file: &Path, shard: Shard) -> PathBuf {
     let stem = file.file_stem().map_or("study".into(), |stem| stem.to_string_lossy().into_owned());
@@ -263,17 +277,7 @@ fn plan(arguments: &PlanArguments) -> Result<ExitCode> {
     let opened = arguments.study.open(arguments.shard, arguments.root.as_deref())?;
     let campaign = &opened.campaign;
     let known = match opened.store.exists() {
-        true => {
-            let store = Store::read(&opened.store)?;
-            match campaign.identity.difference(store.identity()) {
-                None => store.known(&campaign.points)?,
-                Some(why) => {
-                    let next = "give another place with --store FILE";
-                    let subject = format!("store {}", opened.store.display());
-                    return Err(Fault::new(subject, format!("it holds another study: {why}"), next));
-                }
-            }
-        }
+        true => opened.known(&opened.store)?,
         false => vec![Known::default(); campaign.points.len()],
     };
     let mine = campaign.of_shard(arguments.shard);
@@ -315,8 +319,7 @@ fn calibrate(opened: &Opened, known: &[Known], cannot: &[Option<String>]) -> Res
         } else {
             let mine: Vec<bool> = (0..campaign.points.len()).map(|other| other == point).collect();
             let mut jobs = Jobs::new(campaign, &mine, &opened.folder, &Default::default(), here(opened, false))?;
-            let limit = Nanoseconds(Duration::from_secs(86_400).as_nanos() as u64);
-            match jobs.run(campaign, point, limit) {
+            match jobs.run(campaign, point, conduct::FIRST_PATIENCE) {
                 // For a plan its time is good enough.
                 Err(Failure { cause: Cause::ClockChanged, .. }) => {}
                 ran => drop(ran.map_err(failed)?),
@@ -355,7 +358,7 @@ fn carry_out(arguments: &RunArguments) -> Result<ExitCode> {
     if before > 0 {
         eprintln!("Going on with the study in {} ({}).", path.display(), count::of(before as u64, "finished run"));
     }
-    let mut display = Display::new();
+    let mut display = Display::spinning(Some(LINE));
     for (point, why) in cannot.iter().enumerate().filter_map(|(point, why)| Some((point, why.as_ref()?))) {
         display.note(&format!("{} cannot run here: {why}", campaign.words(point)));
     }
@@ -374,8 +377,7 @@ fn carry_out(arguments: &RunArguments) -> Result<ExitCode> {
     display.close();
     let end = end?;
     if end == End::Interrupted {
-        eprintln!("Interrupted; finished runs are in {}. Run the same command to go on.", path.display());
-        return Ok(super::exit_code());
+        return Ok(super::interrupted("finished runs are", path));
     }
     let known = store.known(&campaign.points)?;
     let left = (0..mine.len()).filter(|&point| mine[point] && left_out(campaign, &known[point]).is_some()).count();
@@ -397,6 +399,9 @@ fn carry_out(arguments: &RunArguments) -> Result<ExitCode> {
         _ => 0,
     }))
 }
+
+/// Between two lines where no terminal shows how far a study is.
+const LINE: Duration = Duration::from_secs(30);
 
 /// Points whose table is printed where a study ends.
 const MOST_SHOWN: usize = 40;
@@ -485,56 +490,4 @@ fn join(arguments: &MergeArguments) -> Result<ExitCode> {
         count::of(results.hosts.len() as u64, "host"),
     ))?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// How far a study is, on standard error: a line on a terminal, a line now and then elsewhere.
-struct Display {
-    bar: Option<ProgressBar>,
-    last: Option<Instant>,
-}
-
-/// Between two lines where no terminal shows a bar.
-const LINE: Duration = Duration::from_secs(30);
-
-impl Display {
-    fn new() -> Display {
-        Display { bar: std::io::stderr().is_terminal().then(ProgressBar::new_spinner), last: None }
-    }
-
-    fn close(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-    }
-
-    fn tell(&mut self, text: String) {
-        match &self.bar {
-            Some(bar) => {
-                bar.set_message(text);
-                bar.tick();
-            }
-            None if self.last.is_some_and(|at| at.elapsed() >= LINE) => {
-                self.last = Some(Instant::now());
-                eprintln!("{text}");
-            }
-            None => _ = self.last.get_or_insert_with(Instant::now),
-        }
-    }
-}
-
-impl Observer for Display {
-    fn run_starts(&mut self, point: &str, round: u32, left: usize) {
-        self.tell(format!("round {}, {} of it left: {point}", round + 1, count::of(left as u64, "run")));
-    }
-
-    fn simulated(&mut self, done: usize, of: usize) {
-        self.tell(format!("{} of {} simulated", count::grouped(done as u64), count::of(of as u64, "point")));
-    }
-
-    fn note(&mut self, text: &str) {
-        match &self.bar {
-            Some(bar) => bar.suspend(|| eprintln!("note: {text}")),
-            None => eprintln!("note: {text}"),
-        }
-    }
 }

@@ -11,7 +11,7 @@ use experiment::campaign::conduct;
 use experiment::campaign::definition::{Campaign, Shard};
 use experiment::campaign::merge::merge;
 use experiment::campaign::plan::{Plan, Planned};
-use experiment::campaign::store::{Known, Store};
+use experiment::campaign::store::Known;
 use launch::campaign::set_by_instruments;
 use launch::slurm::Slurm;
 use launch::slurm::partition::{self, Partition};
@@ -267,24 +267,9 @@ fn standing(campaign: &Campaign, slurm: &Slurm, record: &Record, folder: &Path, 
 
 /// What is known of all points: by the stores of chunks that do not run, and else by the study's own.
 fn known(opened: &Opened, folder: &Path, chunks: &[Chunk]) -> Result<Vec<Known>> {
-    let points = &opened.campaign.points;
-    let read = |path: &Path| -> Result<Vec<Known>> {
-        let store = Store::read(path)?;
-        match opened.campaign.identity.difference(store.identity()) {
-            None => store.known(points),
-            Some(why) => {
-                let subject = format!("store {}", path.display());
-                Err(Fault::new(
-                    subject,
-                    format!("it holds another study: {why}"),
-                    "give another place with --store FILE",
-                ))
-            }
-        }
-    };
     let mut known = match opened.store.exists() {
-        true => read(&opened.store)?,
-        false => vec![Known::default(); points.len()],
+        true => opened.known(&opened.store)?,
+        false => vec![Known::default(); opened.campaign.points.len()],
     };
     for (number, chunk) in (0..).zip(chunks) {
         let path = script::store(folder, number);
@@ -292,7 +277,7 @@ fn known(opened: &Opened, folder: &Path, chunks: &[Chunk]) -> Result<Vec<Known>>
         if matches!(chunk.state, Some(State::Runs(_))) || !path.exists() {
             continue;
         }
-        match read(&path) {
+        match opened.known(&path) {
             Ok(mut of) => chunk.points.iter().for_each(|&point| {
                 if of[point] != Known::default() {
                     known[point] = std::mem::take(&mut of[point]);

@@ -1,5 +1,6 @@
 //! One file a subcommand: its arguments and what it prints.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use ::machine::Result;
@@ -60,6 +61,12 @@ fn kept<T: Default>(kept: Result<T>) -> T {
         eprintln!("note: not in the ledger: {fault}");
         T::default()
     })
+}
+
+/// Says that a signal cut it short, and that `finished` is kept in the store.
+fn interrupted(finished: &str, store: &Path) -> ExitCode {
+    eprintln!("Interrupted; {finished} in {}. Run the same command to go on.", store.display());
+    exit_code()
 }
 
 /// Success, unless a signal ended the command before its work was done.

@@ -127,18 +127,14 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         eprintln!("note: {remark}");
     }
 
-    let mut display = Display::new(design.grounds.budget);
+    let mut display = Display::of(design.grounds.budget);
     let outcome = conduct(&mut store, &mut study, &mut bench, &mut display, &linux::signal::interrupted);
     display.close();
     bench.close();
     if outcome? == End::Interrupted {
         let blocks: usize = store.contents(&study)?.samples.values().map(Vec::len).sum();
-        eprintln!(
-            "Interrupted; {} in {}. Run the same command to go on.",
-            count::of(blocks as u64, "finished block") + count::either(blocks as u64, " is", " are"),
-            arguments.store.display()
-        );
-        return Ok(super::exit_code());
+        let blocks = count::of(blocks as u64, "finished block") + count::either(blocks as u64, " is", " are");
+        return Ok(super::interrupted(&blocks, &arguments.store));
     }
     store.finish(&mut study, here::now())?;
     // Neither is what the study is for: where there is no room for them, it still shows what it found.

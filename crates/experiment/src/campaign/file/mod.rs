@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use machine::{Bytes, Fault, Nanoseconds, Result, nesting};
+use rounds::sitting::FAILURES;
 
 pub use self::fields::choose;
 use self::fields::{Entry, Fields, Source};
@@ -25,7 +26,7 @@ const REPETITIONS: u32 = 5;
 const MOST_REPETITIONS: u32 = 60;
 
 /// Times that a run is repeated which failed.
-const RETRIES: u32 = 1;
+const RETRIES: u32 = FAILURES as u32 - 1;
 
 /// Points of one study at most, and what their axes may take of memory.
 const MOST_POINTS: usize = 1_000_000;

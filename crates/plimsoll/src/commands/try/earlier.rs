@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use experiment::trial::conduct::End;
 use experiment::trial::judgement::judge;
 use experiment::trial::store::Store;
 use experiment::trial::terminal;
 use linux::output;
 use machine::Result;
+use rounds::sitting::End;
 
 use super::outputs::Outputs;
 
@@ -30,7 +30,7 @@ pub fn show(store: &Path, number: Option<i64>, outputs: &Outputs) -> Result<Exit
     let trial = store.trial(number)?;
     let runs = store.runs(&trial)?;
     let judgement = judge(&trial.design, &runs);
-    let end = if trial.finished.is_some() { End::Settled } else { End::Interrupted };
+    let end = if trial.finished.is_some() { End::Finished } else { End::Interrupted };
     outputs.tell((&trial, &runs), &judgement, end, outputs.html.as_deref())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,7 +1,6 @@
 //! `plimsoll try`: commands in turn until it can be told which does better.
 
 pub(super) mod arms;
-mod display;
 mod earlier;
 pub(super) mod judging;
 mod outputs;
@@ -15,7 +14,7 @@ use std::time::Duration;
 use experiment::designs::Beginning;
 use experiment::trial::Runs;
 use experiment::trial::conditions::Ignored;
-use experiment::trial::conduct::{End, conduct};
+use experiment::trial::conduct::conduct;
 use experiment::trial::design::{Arm, Design, letter};
 use experiment::trial::judgement::{Best, judge};
 use experiment::trial::store::{Store, Trial};
@@ -23,8 +22,9 @@ use launch::allocation::{self, Allocation};
 use launch::trial::{Input, Starter, is_piped};
 use machine::{Fault, Nanoseconds, Result, here};
 use rounds::contrast::Says;
+use rounds::sitting::End;
 
-use display::Display;
+use crate::progress::Display;
 use judging::Judging;
 use outputs::Outputs;
 
@@ -180,8 +180,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     }
     let Compared { trial, runs, end } = compared?;
     if end == End::Interrupted {
-        eprintln!("Interrupted; finished runs are in {}. Run the same command to go on.", arguments.store.display());
-        return Ok(super::exit_code());
+        return Ok(super::interrupted("finished runs are", &arguments.store));
     }
     let judgement = judge(&trial.design, &runs);
     let page = outputs.html.as_deref().unwrap_or(Path::new(PAGE));
@@ -266,7 +265,7 @@ pub(super) fn compare(
         }
     };
     began(trial.id)?;
-    let mut display = Display::new(&trial.design);
+    let mut display = Display::spinning(None);
     let mut starter = Starter::new()?;
     if trial.design.merit.mpi {
         starter = starter.profiled(here::program()?);
@@ -277,7 +276,7 @@ pub(super) fn compare(
     let conducted = conduct(&mut store, &trial, &mut starter, &mut display, budget, &linux::signal::interrupted);
     display.close();
     let (runs, end) = conducted?;
-    if end == End::Settled {
+    if end == End::Finished {
         store.finish(&mut trial, here::now())?;
     }
     Ok(Compared { trial, runs, end })

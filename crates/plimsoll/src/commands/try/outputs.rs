@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use experiment::trial::Runs;
-use experiment::trial::conduct::End;
 use experiment::trial::export::{self, Format};
 use experiment::trial::judgement::Judgement;
 use experiment::trial::store::Trial;
 use experiment::trial::{page, terminal};
 use linux::output::{self, Destination};
 use machine::{Fault, Result};
+use rounds::sitting::End;
 
 #[derive(clap::Args)]
 #[group(skip)]

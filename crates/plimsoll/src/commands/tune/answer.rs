@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use chart::clock;
 use experiment::trial::Runs;
-use experiment::trial::conduct::End;
 use experiment::trial::judgement::{Best, Judgement, judge};
 use experiment::trial::store::{Store, Trial};
 use linux::output;
@@ -14,6 +13,7 @@ use machine::text::{Table, folded};
 use machine::{Fault, Result, count, shell};
 use rounds::contrast::FIRST_LOOK;
 use rounds::estimate::Estimate;
+use rounds::sitting::End;
 use serde::{Deserialize, Serialize};
 
 use super::candidates::{LeftOut, faster, ratio};
@@ -113,7 +113,7 @@ pub fn show() -> Result<()> {
     let trial = store.trial(Some(number))?;
     let runs = store.runs(&trial)?;
     let judgement = judge(&trial.design, &runs);
-    let end = if trial.finished.is_some() { End::Settled } else { End::Interrupted };
+    let end = if trial.finished.is_some() { End::Finished } else { End::Interrupted };
     let tried = Tried { trial: &trial, runs: &runs, judgement: &judgement, end };
     output::page(&render(&found, Some(&tried), output::width()))
 }

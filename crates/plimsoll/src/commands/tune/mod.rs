@@ -12,7 +12,6 @@ use std::time::Instant;
 use chart::clock;
 use experiment::ledger::Ledger;
 use experiment::trial::conditions::Conditions;
-use experiment::trial::conduct::End;
 use experiment::trial::design::{Design, MOST_ARMS};
 use experiment::trial::judgement::judge;
 use experiment::trial::merit::Merit;
@@ -23,6 +22,7 @@ use machine::{Fault, Nanoseconds, Result, shell};
 use profile::job::Job;
 use profile::verdict::{Evidence, Verdict};
 use rounds::contrast::FIRST_LOOK;
+use rounds::sitting::End;
 
 use super::r#try::judging::Judging;
 use super::r#try::{self, CANNOT_TELL, Compared, settled};

@@ -1,0 +1,30 @@
+//! Who watches what is measured at one sitting.
+
+use std::fmt;
+
+use machine::Nanoseconds;
+
+/// How far it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Progress {
+    /// In words, with what is left.
+    pub state: String,
+    /// What is measured now; `None` where that is not one thing.
+    pub now: Option<String>,
+    /// Of the budget.
+    pub spent: Nanoseconds,
+}
+
+impl fmt::Display for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.state)?;
+        self.now.as_ref().map_or(Ok(()), |now| write!(f, ": {now}"))
+    }
+}
+
+pub trait Observer {
+    fn progress(&mut self, progress: &Progress);
+
+    /// Something that the reader should know now: what failed, what is left out.
+    fn note(&mut self, text: &str);
+}
