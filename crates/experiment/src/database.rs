@@ -124,11 +124,6 @@ impl Database {
         act(&self.connection).map_err(|error| fault(&self.path, self.layout, error))
     }
 
-    /// Where it lies.
-    pub fn path(&self) -> &FilePath {
-        &self.path
-    }
-
     pub fn subject(&self) -> String {
         format!("store {}", self.path.display())
     }

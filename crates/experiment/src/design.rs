@@ -8,7 +8,6 @@ use rounds::contrast::FIRST_LOOK;
 use rounds::point::{Path, Pattern, PointSpec, Receiver, Stack, StackAt};
 use serde::{Deserialize, Serialize};
 
-use crate::designs::{Designed, hash};
 use crate::findings::Question;
 use crate::sweep::sender;
 
@@ -127,13 +126,6 @@ const SWEPT: usize = 8;
 
 /// Paper 002 §5.1 sweeps the stream bandwidth; these sizes hold its peak and a size bound by messages.
 const SWEEP: [u64; 2] = [64 << 10, 4 << 10];
-
-impl Designed for Design {
-    /// Designs that differ in their notes alone have the same hash.
-    fn hash(&self) -> String {
-        hash(&(&self.grounds, self.minimum_rounds, &self.groups))
-    }
-}
 
 impl Design {
     /// Designs the main study. Faults where there is no core to run on.
@@ -348,6 +340,7 @@ fn perturbation(size: Bytes) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::designs::Designed;
 
     fn grounds(cores: u32, network: Path) -> Grounds {
         Grounds {

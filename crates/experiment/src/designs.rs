@@ -1,12 +1,15 @@
-//! Designs of one kind in a store, studies or trials: what each is, where and when it was begun, and what it took so far.
+//! The store of designs of one kind, studies or trials: what each is, where and when it was begun, and what it took so far.
+
+use std::marker::PhantomData;
+use std::path::Path;
 
 use machine::{Fault, Nanoseconds, Result};
-use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
+use rusqlite::{OptionalExtension, Row, Transaction, params};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
-use crate::database::{Database, json, nanoseconds};
+use crate::database::{Database, Layout, json, nanoseconds};
 use crate::findings::Fact;
 
 /// The tables of a store of designs.
@@ -36,8 +39,20 @@ pub(crate) use tables;
 const COLUMNS: &str = "id, design, seed, host, version, facts, started_ns, finished_ns, spent_ns";
 
 pub trait Designed: Clone + Serialize + DeserializeOwned {
+    /// Of stores of such designs.
+    const LAYOUT: &'static Layout;
+
     /// Names what is compared: an unfinished design goes on only under the same hash.
     fn hash(&self) -> String;
+
+    /// Adds what the other tables have of a design that is begun under this number.
+    fn enter(&self, transaction: &Transaction, id: i64) -> rusqlite::Result<()>;
+}
+
+/// An open store.
+pub struct Store<D> {
+    pub(crate) database: Database,
+    of: PhantomData<D>,
 }
 
 /// 32 hexadecimal digits that name it by its content.
@@ -75,32 +90,40 @@ pub struct Beginning<'a, D> {
     pub now: Nanoseconds,
 }
 
-impl Database {
-    /// Adds a design. `also` adds further rows in the same transaction, by the design's number.
-    pub fn begin<D: Designed>(
-        &self,
-        beginning: &Beginning<D>,
-        also: impl FnOnce(&Transaction, i64) -> rusqlite::Result<()>,
-    ) -> Result<Begun<D>> {
+impl<D: Designed> Store<D> {
+    /// Opens the store at `path` to measure into, or makes it. Faults where it is corrupt, foreign, newer, measured into
+    /// by another process or not writable; the file is left as it is.
+    pub fn open(path: &Path) -> Result<Store<D>> {
+        Ok(Store { database: Database::open(path, D::LAYOUT)?, of: PhantomData })
+    }
+
+    /// Opens a store that must be there, to read it, also while another process measures into it.
+    pub fn read(path: &Path) -> Result<Store<D>> {
+        Ok(Store { database: Database::read(path, D::LAYOUT)?, of: PhantomData })
+    }
+
+    /// Adds a design.
+    pub fn begin(&mut self, beginning: &Beginning<D>) -> Result<Begun<D>> {
         let Beginning { design, seed, host, version, facts, now } = *beginning;
-        let id = self.try_to(|c| {
+        let id = self.database.try_to(|c| {
             let transaction = c.unchecked_transaction()?;
             transaction.execute(
                 "INSERT INTO design (hash, design, seed, host, version, facts, started_ns) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
                 params![design.hash(), json(design), seed as i64, host, version, json(facts), now.0 as i64],
             )?;
             let id = transaction.last_insert_rowid();
-            also(&transaction, id)?;
+            design.enter(&transaction, id)?;
             transaction.commit()?;
             Ok(id)
         })?;
         self.numbered(id)
     }
 
-    /// The latest unfinished one of this design on this machine and boot.
-    pub fn unfinished<D: Designed>(&self, design: &D, host: &str) -> Result<Option<Begun<D>>> {
+    /// The latest of this design on this machine and boot that can go on.
+    pub fn unfinished(&self, design: &D, host: &str) -> Result<Option<Begun<D>>> {
         let sql = "SELECT max(id) FROM design WHERE hash = ?1 AND host = ?2 AND finished_ns IS NULL";
-        let id: Option<i64> = self.try_to(|c| c.query_row(sql, params![design.hash(), host], |row| row.get(0)))?;
+        let id: Option<i64> =
+            self.database.try_to(|c| c.query_row(sql, params![design.hash(), host], |row| row.get(0)))?;
         id.map(|id| self.numbered(id)).transpose()
     }
 
@@ -108,20 +131,24 @@ impl Database {
     ///
     /// # Errors
     /// There is none.
-    pub fn all<D: Designed>(&self) -> Result<Vec<Begun<D>>> {
-        let ids: Vec<i64> = self.try_to(|c| {
+    pub fn all(&self) -> Result<Vec<Begun<D>>> {
+        let ids: Vec<i64> = self.database.try_to(|c| {
             let mut rows = c.prepare("SELECT id FROM design ORDER BY id")?;
             rows.query_map([], |row| row.get(0))?.collect()
         })?;
-        if ids.is_empty() { Err(self.holds_none()) } else { ids.into_iter().map(|id| self.numbered(id)).collect() }
+        if ids.is_empty() {
+            Err(self.database.holds_none())
+        } else {
+            ids.into_iter().map(|id| self.numbered(id)).collect()
+        }
     }
 
     /// The design of that number; without a number the latest that finished, or the latest of all where none has.
     ///
     /// # Errors
     /// There is none, or none of that number.
-    pub fn chosen<D: Designed>(&self, number: Option<i64>) -> Result<Begun<D>> {
-        let [chosen, last]: [Option<i64>; 2] = self.try_to(|c| {
+    pub fn chosen(&self, number: Option<i64>) -> Result<Begun<D>> {
+        let [chosen, last]: [Option<i64>; 2] = self.database.try_to(|c| {
             let latest = "SELECT max(CASE WHEN finished_ns IS NULL THEN NULL ELSE id END), max(id) FROM design";
             let (finished, last): (Option<i64>, Option<i64>) =
                 c.query_row(latest, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -130,27 +157,43 @@ impl Database {
         })?;
         match (chosen, last) {
             (Some(id), _) => self.numbered(id),
-            (None, None) => Err(self.holds_none()),
+            (None, None) => Err(self.database.holds_none()),
             (None, Some(last)) => {
-                let cause = format!("it holds no {} {}", self.what(), number.unwrap_or_default());
-                Err(Fault::new(self.subject(), cause, format!("name one from 1 to {last}")))
+                let cause = format!("it holds no {} {}", self.database.what(), number.unwrap_or_default());
+                Err(Fault::new(self.database.subject(), cause, format!("name one from 1 to {last}")))
             }
         }
     }
 
-    fn numbered<D: Designed>(&self, id: i64) -> Result<Begun<D>> {
+    fn numbered(&self, id: i64) -> Result<Begun<D>> {
         let sql = format!("SELECT {COLUMNS} FROM design WHERE id = ?1");
         let (begun, design, facts): (_, String, String) =
-            self.try_to(|c| c.query_row(&sql, [id], |row| Ok((of(row)?, row.get(1)?, row.get(5)?))))?;
+            self.database.try_to(|c| c.query_row(&sql, [id], |row| Ok((of(row)?, row.get(1)?, row.get(5)?))))?;
         let Begun { id, seed, host, version, started, finished, spent, .. } = begun;
-        let (design, facts) = (self.parse(&design)?, self.parse(&facts)?);
+        let (design, facts) = (self.database.parse(&design)?, self.database.parse(&facts)?);
         Ok(Begun { id, design, seed, host, version, facts, started, finished, spent })
     }
 
+    /// Commits what came of a run or a block, and charges the design for its time.
+    pub(crate) fn charge(
+        &self,
+        begun: &Begun<D>,
+        spent: Nanoseconds,
+        keep: impl FnOnce(&Transaction) -> rusqlite::Result<usize>,
+    ) -> Result<()> {
+        self.database.try_to(|c| {
+            let transaction = c.unchecked_transaction()?;
+            keep(&transaction)?;
+            let sql = "UPDATE design SET spent_ns = spent_ns + ?2 WHERE id = ?1";
+            transaction.prepare_cached(sql)?.execute(params![begun.id, spent.0 as i64])?;
+            transaction.commit()
+        })
+    }
+
     /// Marks a design as done.
-    pub fn finish<D>(&self, begun: &mut Begun<D>, now: Nanoseconds) -> Result<()> {
+    pub fn finish(&mut self, begun: &mut Begun<D>, now: Nanoseconds) -> Result<()> {
         let sql = "UPDATE design SET finished_ns = ?2 WHERE id = ?1";
-        self.try_to(|c| c.execute(sql, params![begun.id, now.0 as i64]))?;
+        self.database.try_to(|c| c.execute(sql, params![begun.id, now.0 as i64]))?;
         begun.finished = Some(now);
         Ok(())
     }
@@ -169,10 +212,4 @@ fn of(row: &Row) -> rusqlite::Result<Begun<()>> {
         finished: row.get::<_, Option<i64>>(7)?.map(nanoseconds),
         spent: nanoseconds(row.get(8)?),
     })
-}
-
-/// Charges a design for the time of a run, in the transaction that keeps the run.
-pub(crate) fn charge(connection: &Connection, id: i64, spent: Nanoseconds) -> rusqlite::Result<usize> {
-    let mut sql = connection.prepare_cached("UPDATE design SET spent_ns = spent_ns + ?2 WHERE id = ?1")?;
-    sql.execute(params![id, spent.0 as i64])
 }

@@ -3,18 +3,17 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::path::Path as FilePath;
 
 use chart::clock;
 use machine::{Fault, Nanoseconds, Result, count};
 use rounds::clocks::Clocks;
 use rounds::point::{PointKey, PointSpec};
 use rounds::sample::Sample;
-use rusqlite::params;
+use rusqlite::{Transaction, params};
 
-use crate::database::{Database, Layout, json, nanoseconds, picoseconds, probe};
+use crate::database::{Layout, json, nanoseconds, picoseconds, probe};
 use crate::design::Design;
-use crate::designs::{Beginning, Begun, charge, tables};
+use crate::designs::{self, Begun, Designed, hash, tables};
 
 const LAYOUT: Layout = Layout {
     number: 3,
@@ -57,10 +56,25 @@ CREATE TABLE failure (
     command: "plimsoll study",
 };
 
-/// An open store of studies.
-pub struct Store(Database);
-
+pub type Store = designs::Store<Design>;
 pub type Study = Begun<Design>;
+
+impl Designed for Design {
+    const LAYOUT: &'static Layout = &LAYOUT;
+
+    /// Designs that differ in their notes alone have the same hash.
+    fn hash(&self) -> String {
+        hash(&(&self.grounds, self.minimum_rounds, &self.groups))
+    }
+
+    fn enter(&self, transaction: &Transaction, _: i64) -> rusqlite::Result<()> {
+        for spec in self.points() {
+            let sql = "INSERT OR IGNORE INTO point (key, spec) VALUES (?1, ?2)";
+            transaction.execute(sql, params![spec.key().0, json(spec)])?;
+        }
+        Ok(())
+    }
+}
 
 /// A study among those of its store, for a reader who wants another than the latest.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,41 +106,9 @@ pub struct Contents {
 }
 
 impl Store {
-    /// Opens the store at `path` to measure into, or makes it. Faults where it is corrupt, foreign, newer, measured into
-    /// by another process or not writable; the file is left as it is.
-    pub fn open(path: &FilePath) -> Result<Store> {
-        Database::open(path, &LAYOUT).map(Store)
-    }
-
-    /// Opens a store that must be there, to read it, also while a study measures into it.
-    pub fn read(path: &FilePath) -> Result<Store> {
-        Database::read(path, &LAYOUT).map(Store)
-    }
-
-    /// Where it lies.
-    pub fn path(&self) -> &FilePath {
-        self.0.path()
-    }
-
-    /// Adds a study.
-    pub fn begin(&mut self, beginning: &Beginning<Design>) -> Result<Study> {
-        self.0.begin(beginning, |transaction, _| {
-            for spec in beginning.design.points() {
-                let sql = "INSERT OR IGNORE INTO point (key, spec) VALUES (?1, ?2)";
-                transaction.execute(sql, params![spec.key().0, json(spec)])?;
-            }
-            Ok(())
-        })
-    }
-
-    /// The latest study of this design on this machine and boot that can go on.
-    pub fn unfinished(&self, design: &Design, host: &str) -> Result<Option<Study>> {
-        self.0.unfinished(design, host)
-    }
-
     /// Every study, the earliest first.
     pub fn entries(&self) -> Result<Vec<Entry>> {
-        self.0.try_to(|c| {
+        self.database.try_to(|c| {
             let mut statement = c.prepare(
                 "SELECT id, started_ns, finished_ns, (SELECT count(*) FROM sample WHERE design = design.id)
                  FROM design ORDER BY id",
@@ -143,14 +125,6 @@ impl Store {
         })
     }
 
-    /// The study of that number, or the latest that finished; the latest of all where none has.
-    ///
-    /// # Errors
-    /// There is none, or none of that number.
-    pub fn study_to_show(&self, id: Option<i64>) -> Result<Study> {
-        self.0.chosen(id)
-    }
-
     /// Commits one block, with the time it took in all, and charges the study for it.
     pub fn keep(
         &mut self,
@@ -160,8 +134,7 @@ impl Store {
         took: Nanoseconds,
         spent: Nanoseconds,
     ) -> Result<()> {
-        self.0.try_to(|c| {
-            let transaction = c.unchecked_transaction()?;
+        self.charge(study, spent, |transaction| {
             transaction
                 .prepare_cached(
                     "INSERT INTO sample (design, point, round, place, started_ns, took_ns, messages, elapsed_ns, value,
@@ -183,9 +156,7 @@ impl Store {
                     sample.accounting.as_ref().map(json),
                     json(&sample.notes),
                     (!sample.clocks.is_empty()).then(|| json(&sample.clocks)),
-                ])?;
-            charge(&transaction, study.id, spent)?;
-            transaction.commit()
+                ])
         })
     }
 
@@ -198,25 +169,17 @@ impl Store {
         reason: &Fault,
         spent: Nanoseconds,
     ) -> Result<()> {
-        self.0.try_to(|c| {
-            let transaction = c.unchecked_transaction()?;
+        self.charge(study, spent, |transaction| {
             transaction.execute(
                 "INSERT OR REPLACE INTO failure (design, point, round, fault) VALUES (?1, ?2, ?3, ?4)",
                 params![study.id, spec.key().0, round, reason.to_string()],
-            )?;
-            charge(&transaction, study.id, spent)?;
-            transaction.commit()
+            )
         })
-    }
-
-    /// Marks the study as done.
-    pub fn finish(&mut self, study: &mut Study, now: Nanoseconds) -> Result<()> {
-        self.0.finish(study, now)
     }
 
     /// Every block of a study.
     pub fn contents(&self, study: &Study) -> Result<Contents> {
-        let rows = self.0.try_to(|c| {
+        let rows = self.database.try_to(|c| {
             let mut statement = c.prepare(
                 "SELECT point, round, place, started_ns, took_ns, messages, elapsed_ns, value, lost, probe_ps,
                         accounting, notes, clocks
@@ -244,13 +207,13 @@ impl Store {
         })?;
         let mut contents = Contents::default();
         for (key, mut sample, took, accounting, (notes, clocks)) in rows {
-            sample.accounting = accounting.map(|text| self.0.parse(&text)).transpose()?;
-            sample.notes = self.0.parse(&notes)?;
-            sample.clocks = clocks.map(|text| self.0.parse(&text)).transpose()?.unwrap_or_default();
+            sample.accounting = accounting.map(|text| self.database.parse(&text)).transpose()?;
+            sample.notes = self.database.parse(&notes)?;
+            sample.clocks = clocks.map(|text| self.database.parse(&text)).transpose()?.unwrap_or_default();
             contents.samples.entry(key.clone()).or_default().push(sample);
             contents.took.entry(key).or_default().push(took);
         }
-        let failures = self.0.try_to(|c| {
+        let failures = self.database.try_to(|c| {
             let mut statement =
                 c.prepare("SELECT point, round, fault FROM failure WHERE design = ?1 ORDER BY point, round")?;
             let rows = statement.query_map([study.id], |row| {

@@ -129,7 +129,7 @@ fn a_resumed_study_draws_the_order_of_the_first() {
         }
     }
     let store = Store::open(&path).unwrap();
-    let parts = store.contents(&store.study_to_show(None).unwrap()).unwrap();
+    let parts = store.contents(&store.chosen(None).unwrap()).unwrap();
     let order = |contents: &Contents| -> BTreeSet<(PointKey, u32, u32)> {
         let samples = contents.samples.iter();
         samples.flat_map(|(k, s)| s.iter().filter(|s| s.round < 5).map(|s| (k.clone(), s.round, s.order))).collect()
@@ -148,7 +148,7 @@ fn another_design_or_another_boot_is_not_gone_on_with() {
     assert_eq!(store.unfinished(&design, "simulated boot 2").unwrap(), None);
     store.finish(&mut study, Nanoseconds(2)).unwrap();
     assert_eq!(store.unfinished(&design, "simulated boot 1").unwrap(), None);
-    assert_eq!(store.study_to_show(None).unwrap(), study);
+    assert_eq!(store.chosen(None).unwrap(), study);
 }
 
 #[test]
@@ -174,11 +174,11 @@ fn a_finished_study_is_kept_and_shown_while_the_next_one_runs() {
         }
         std::thread::sleep(Duration::from_millis(5));
     };
-    assert_eq!(store.study_to_show(None).unwrap(), finished, "the latest that finished");
+    assert_eq!(store.chosen(None).unwrap(), finished, "the latest that finished");
     assert_eq!(blocks(&store.contents(&finished).unwrap()), whole);
-    let next = store.study_to_show(Some(2)).unwrap();
+    let next = store.chosen(Some(2)).unwrap();
     assert_eq!((next.id, next.finished), (2, None));
-    let fault = store.study_to_show(Some(7)).unwrap_err();
+    let fault = store.chosen(Some(7)).unwrap_err();
     assert_eq!((fault.cause(), fault.next()), ("it holds no study 7", "name one from 1 to 2"));
 }
 
@@ -198,7 +198,7 @@ fn who_reads_changes_nothing_and_needs_no_place_to_write() {
     };
     let before = listed();
     std::fs::set_permissions(&place, std::fs::Permissions::from_mode(0o555)).unwrap();
-    let shown = Store::read(&path).and_then(|store| store.study_to_show(None));
+    let shown = Store::read(&path).and_then(|store| store.chosen(None));
     std::fs::set_permissions(&place, std::fs::Permissions::from_mode(0o755)).unwrap();
     assert_eq!(shown.unwrap(), study);
     assert_eq!(listed(), before);

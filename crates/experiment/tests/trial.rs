@@ -436,7 +436,7 @@ fn earlier_trials_are_listed_and_found_by_their_number() {
     let begun: Vec<Trial> =
         [&["1", "2"], &["3", "4"]].into_iter().map(|arms| begin(&mut store, design(arms), 1, 7).unwrap()).collect();
     store.finish(&mut begun[0].clone(), Nanoseconds(9)).unwrap();
-    let trials = store.trials().unwrap();
+    let trials = store.all().unwrap();
     assert_eq!((trials[0].finished, trials[1].finished), (Some(Nanoseconds(9)), None));
     assert_eq!(store.trial(Some(begun[0].id)).unwrap().design, design(&["1", "2"]));
     assert!(store.trial(Some(77)).unwrap_err().next().contains("1 to 2"));

@@ -168,7 +168,7 @@ impl Store {
     /// Opens the store at `path` to measure into, or makes it.
     ///
     /// # Errors
-    /// As [`crate::store::Store::open`]; it holds another study.
+    /// As [`crate::designs::Store::open`]; it holds another study.
     pub fn open(path: &Path, identity: &Identity) -> Result<Store> {
         let database = Database::open(path, &LAYOUT)?;
         database.try_to(|c| {
@@ -202,10 +202,6 @@ impl Store {
 
     pub fn identity(&self) -> &Identity {
         &self.identity
-    }
-
-    pub fn path(&self) -> &Path {
-        self.database.path()
     }
 
     /// Adds a session: its row.

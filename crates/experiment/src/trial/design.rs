@@ -7,7 +7,6 @@ use super::check::Check;
 use super::conditions::Conditions;
 use super::merit::Merit;
 use crate::axes::Axes;
-use crate::designs::{Designed, hash};
 
 /// As many arms as a page can show side by side.
 pub const MOST_ARMS: usize = 12;
@@ -64,12 +63,6 @@ impl Design {
                 Err(Fault::new("a trial", cause, "vary fewer settings, or fewer values of each"))
             }
         }
-    }
-}
-
-impl Designed for Design {
-    fn hash(&self) -> String {
-        hash(self)
     }
 }
 

@@ -1,14 +1,12 @@
 //! The store of trials: every run is committed before the next one starts.
 
-use std::path::Path;
-
 use machine::{Nanoseconds, Result};
-use rusqlite::params;
+use rusqlite::{Transaction, params};
 
 use super::design::Design;
 use super::{Run, Runs};
-use crate::database::{Database, Layout, json, nanoseconds, picoseconds, probe};
-use crate::designs::{Beginning, Begun, charge, tables};
+use crate::database::{Layout, json, nanoseconds, picoseconds, probe};
+use crate::designs::{self, Begun, Designed, hash, tables};
 
 const LAYOUT: Layout = Layout {
     number: 4,
@@ -58,61 +56,40 @@ CREATE TABLE failure (
     command: "plimsoll try",
 };
 
-/// An open store of trials.
-pub struct Store(Database);
-
+pub type Store = designs::Store<Design>;
 pub type Trial = Begun<Design>;
 
+impl Designed for Design {
+    const LAYOUT: &'static Layout = &LAYOUT;
+
+    fn hash(&self) -> String {
+        hash(self)
+    }
+
+    fn enter(&self, transaction: &Transaction, id: i64) -> rusqlite::Result<()> {
+        for (nth, arm) in self.arms.iter().enumerate() {
+            let sql = "INSERT INTO arm (design, arm, point, axes) VALUES (?1, ?2, ?3, ?4)";
+            transaction.execute(sql, params![id, nth, arm.axes.key(), json(&arm.axes)])?;
+        }
+        Ok(())
+    }
+}
+
 impl Store {
-    /// Opens the store at `path` to measure into, or makes it. Faults as [`crate::store::Store::open`] does.
-    pub fn open(path: &Path) -> Result<Store> {
-        Database::open(path, &LAYOUT).map(Store)
-    }
-
-    /// Opens a store that must be there, to read it.
-    pub fn read(path: &Path) -> Result<Store> {
-        Database::read(path, &LAYOUT).map(Store)
-    }
-
-    /// Adds a trial.
-    pub fn begin(&mut self, beginning: &Beginning<Design>) -> Result<Trial> {
-        self.0.begin(beginning, |transaction, id| {
-            for (nth, arm) in beginning.design.arms.iter().enumerate() {
-                let sql = "INSERT INTO arm (design, arm, point, axes) VALUES (?1, ?2, ?3, ?4)";
-                transaction.execute(sql, params![id, nth, arm.axes.key(), json(&arm.axes)])?;
-            }
-            Ok(())
-        })
-    }
-
-    /// The latest trial of this design on this machine and boot that can go on.
-    pub fn unfinished(&self, design: &Design, host: &str) -> Result<Option<Trial>> {
-        self.0.unfinished(design, host)
-    }
-
-    /// All trials, in the order in which they were begun.
-    ///
-    /// # Errors
-    /// There is none.
-    pub fn trials(&self) -> Result<Vec<Trial>> {
-        self.0.all()
-    }
-
     /// The trial that was begun last, or the one of that number.
     ///
     /// # Errors
     /// There is none.
     pub fn trial(&self, number: Option<i64>) -> Result<Trial> {
         match number {
-            None => self.0.all().map(|mut all| all.remove(all.len() - 1)),
-            number => self.0.chosen(number),
+            None => self.all().map(|mut all| all.remove(all.len() - 1)),
+            number => self.chosen(number),
         }
     }
 
     /// Commits one run, and charges the trial for it.
     pub fn keep(&mut self, trial: &Trial, arm: usize, run: &Run, spent: Nanoseconds) -> Result<()> {
-        self.0.try_to(|c| {
-            let transaction = c.unchecked_transaction()?;
+        self.charge(trial, spent, |transaction| {
             transaction.execute(
                 "INSERT INTO run (design, arm, round, place, started_ns, elapsed_ns, cpu_ns, value, probe_before_ps,
                                   probe_after_ps, clocks, status, system_ns)
@@ -132,45 +109,33 @@ impl Store {
                     run.status,
                     run.system.map(|system| system.0 as i64),
                 ],
-            )?;
-            charge(&transaction, trial.id, spent)?;
-            transaction.commit()
+            )
         })
     }
 
     /// Commits that a run failed.
     pub fn keep_failure(&mut self, trial: &Trial, arm: usize, why: &str, spent: Nanoseconds) -> Result<()> {
-        self.0.try_to(|c| {
-            let transaction = c.unchecked_transaction()?;
-            transaction
-                .execute("INSERT INTO failure (design, arm, fault) VALUES (?1, ?2, ?3)", params![trial.id, arm, why])?;
-            charge(&transaction, trial.id, spent)?;
-            transaction.commit()
-        })
+        let sql = "INSERT INTO failure (design, arm, fault) VALUES (?1, ?2, ?3)";
+        self.charge(trial, spent, |transaction| transaction.execute(sql, params![trial.id, arm, why]))
     }
 
     /// What the results of all arms are held against.
     pub fn refer(&mut self, trial: &Trial, evidence: &str) -> Result<()> {
         let change = "UPDATE arm SET reference = ?2 WHERE design = ?1 AND arm = 0";
-        self.0.try_to(|c| c.execute(change, params![trial.id, evidence]))?;
+        self.database.try_to(|c| c.execute(change, params![trial.id, evidence]))?;
         Ok(())
     }
 
     pub fn keep_wrong(&mut self, trial: &Trial, arm: usize, why: &str) -> Result<()> {
         let change = "UPDATE arm SET wrong = ?3 WHERE design = ?1 AND arm = ?2";
-        self.0.try_to(|c| c.execute(change, params![trial.id, arm, why]))?;
+        self.database.try_to(|c| c.execute(change, params![trial.id, arm, why]))?;
         Ok(())
-    }
-
-    /// Marks the trial as done.
-    pub fn finish(&mut self, trial: &mut Trial, now: Nanoseconds) -> Result<()> {
-        self.0.finish(trial, now)
     }
 
     /// All that is stored of a trial.
     pub fn runs(&self, trial: &Trial) -> Result<Runs> {
         let mut runs = Runs::of(trial.design.arms.len());
-        let done: Vec<(usize, Run, Option<String>)> = self.0.try_to(|c| {
+        let done: Vec<(usize, Run, Option<String>)> = self.database.try_to(|c| {
             let mut statement = c.prepare(
                 "SELECT arm, round, place, started_ns, elapsed_ns, cpu_ns, value, probe_before_ps, probe_after_ps,
                         clocks, status, system_ns
@@ -194,21 +159,21 @@ impl Store {
             rows.collect()
         })?;
         for (arm, mut run, clocks) in done {
-            run.clocks = clocks.map(|text| self.0.parse(&text)).transpose()?.unwrap_or_default();
+            run.clocks = clocks.map(|text| self.database.parse(&text)).transpose()?.unwrap_or_default();
             runs.done[arm].push(run);
         }
-        let failed: Vec<(usize, String)> = self.0.try_to(|c| {
+        let failed: Vec<(usize, String)> = self.database.try_to(|c| {
             let mut statement = c.prepare("SELECT arm, fault FROM failure WHERE design = ?1 ORDER BY id")?;
             statement.query_map([trial.id], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
         })?;
         for (arm, why) in failed {
             runs.failed[arm].push(why);
         }
-        runs.wrong = self.0.try_to(|c| {
+        runs.wrong = self.database.try_to(|c| {
             let mut statement = c.prepare("SELECT wrong FROM arm WHERE design = ?1 ORDER BY arm")?;
             statement.query_map([trial.id], |row| row.get(0))?.collect()
         })?;
-        (runs.spent, runs.reference) = self.0.try_to(|c| {
+        (runs.spent, runs.reference) = self.database.try_to(|c| {
             let sql = "SELECT spent_ns, reference FROM design JOIN arm ON arm.design = design.id AND arm.arm = 0 WHERE design.id = ?1";
             c.query_row(sql, [trial.id], |row| Ok((nanoseconds(row.get(0)?), row.get(1)?)))
         })?;

@@ -326,7 +326,7 @@ fn report(store: &Store, study: &Study, page: Option<&FilePath>, reasons: bool) 
 /// The study to read, and its store. Others that the store holds are named on standard error.
 fn stored(arguments: &Arguments) -> Result<(Store, Study)> {
     let store = Store::read(&arguments.store)?;
-    let study = store.study_to_show(arguments.study)?;
+    let study = store.chosen(arguments.study)?;
     let others: Vec<String> = store
         .entries()?
         .iter()

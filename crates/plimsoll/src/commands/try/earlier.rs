@@ -16,7 +16,7 @@ use super::outputs::Outputs;
 pub fn list(store: &Path) -> Result<ExitCode> {
     let store = Store::read(store)?;
     let mut text = String::new();
-    for trial in store.trials()? {
+    for trial in store.all()? {
         let runs = store.runs(&trial)?;
         text += &terminal::entry(&trial, &runs, &judge(&trial.design, &runs));
     }
