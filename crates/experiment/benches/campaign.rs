@@ -21,20 +21,20 @@ fn main() -> Result<()> {
     let campaign = campaign(&path("study.toml"), POINTS)?;
 
     let mut store = Store::open(&path("one"), &campaign.identity)?;
-    let row = begin(&mut store, &campaign, 0)?;
+    begin(&mut store, &campaign, 0)?;
     let began = Instant::now();
     for nth in 0..COMMITS {
-        store.keep(row, &[kept(nth % POINTS, (nth / POINTS) as u32)], Nanoseconds(1))?;
+        store.keep(&[kept(nth % POINTS, (nth / POINTS) as u32)], Nanoseconds(1))?;
     }
     let seconds = began.elapsed().as_secs_f64();
     println!("append, a commit each          {:>9.0} runs/s", COMMITS as f64 / seconds);
 
     let mut store = Store::open(&path("many"), &campaign.identity)?;
-    let row = begin(&mut store, &campaign, 1)?;
+    begin(&mut store, &campaign, 1)?;
     let all: Vec<Kept> = (0..200_000).map(|nth| kept(nth % POINTS, (nth / POINTS) as u32)).collect();
     let began = Instant::now();
     for several in all.chunks(512) {
-        store.keep(row, several, Nanoseconds(1))?;
+        store.keep(several, Nanoseconds(1))?;
     }
     println!("append, 512 runs a commit      {:>9.0} runs/s", all.len() as f64 / began.elapsed().as_secs_f64());
 
@@ -42,9 +42,9 @@ fn main() -> Result<()> {
     for shard in 0..SHARDS {
         let input = path(&format!("shard-{shard}"));
         let mut store = Store::open(&input, &campaign.identity)?;
-        let row = begin(&mut store, &campaign, 10 + shard)?;
+        begin(&mut store, &campaign, 10 + shard)?;
         let runs: Vec<Kept> = (0..POINTS).map(|point| kept(point, shard)).collect();
-        store.keep(row, &runs, Nanoseconds(1))?;
+        store.keep(&runs, Nanoseconds(1))?;
         inputs.push(input);
     }
     let began = Instant::now();
@@ -72,7 +72,7 @@ fn campaign(path: &Path, points: usize) -> Result<Campaign> {
     file::read(path, &[])
 }
 
-fn begin(store: &mut Store, campaign: &Campaign, process: u32) -> Result<i64> {
+fn begin(store: &mut Store, campaign: &Campaign, process: u32) -> Result<()> {
     store.enter(&campaign.points, &campaign.of_shard(Shard::WHOLE))?;
     store.begin(&Session {
         host: format!("node{}", process % 8),

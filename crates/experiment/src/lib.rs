@@ -4,6 +4,7 @@
 pub mod analysis;
 pub mod axes;
 pub mod campaign;
+pub mod cause;
 pub mod conduct;
 mod database;
 pub mod decision;

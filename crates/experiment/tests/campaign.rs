@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use experiment::axes::Value;
-use experiment::campaign::cause::{Cause, Failure};
 use experiment::campaign::conduct::{Order, Runner, conduct};
 use experiment::campaign::definition::{Campaign, Shard};
 use experiment::campaign::file;
 use experiment::campaign::merge::merge;
 use experiment::campaign::simulated::Simulator;
 use experiment::campaign::store::{Kept, Outcome, Session, Store};
+use experiment::cause::{Cause, Failure};
 use machine::{Nanoseconds, Result};
 use proptest::prelude::*;
 use rounds::sitting::End;
@@ -102,9 +102,9 @@ fn carried_out(
     answer: Answer,
     stop: &(dyn Fn() -> bool + Sync),
 ) -> (Result<End>, Vec<usize>, Vec<String>) {
-    let row = store.begin(&session("h", process)).unwrap();
+    store.begin(&session("h", process)).unwrap();
     let (mut made, mut notes) = (Made { answer, now: Cell::new(0), order: Vec::new() }, Notes::default());
-    let end = conduct(order, store, row, (&mut made, &MadeUp), &mut notes, stop);
+    let end = conduct(order, store, (&mut made, &MadeUp), &mut notes, stop);
     (end, made.order, notes.0)
 }
 
@@ -333,7 +333,7 @@ fn a_run_that_differs_between_stores_is_refused() {
 type Made3 = (usize, u32, Option<f64>);
 
 fn fill(store: &mut Store, campaign: &Campaign, host: &str, process: u32, runs: &[Made3]) {
-    let row = store.begin(&session(host, process)).unwrap();
+    store.begin(&session(host, process)).unwrap();
     store.enter(&campaign.points, &vec![true; campaign.points.len()]).unwrap();
     let kept = |&(point, round, value): &Made3| {
         let outcome = match value {
@@ -343,7 +343,7 @@ fn fill(store: &mut Store, campaign: &Campaign, host: &str, process: u32, runs: 
         Kept { point, round, place: point as u32, started: Nanoseconds(round.into()), outcome }
     };
     let kept: Vec<Kept> = runs.iter().map(kept).collect();
-    store.keep(row, &kept, Nanoseconds(5)).unwrap();
+    store.keep(&kept, Nanoseconds(5)).unwrap();
 }
 
 fn shards() -> impl Strategy<Value = Vec<Vec<Made3>>> {

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use experiment::axes::{Axes, Value};
-use experiment::campaign::cause::{Cause, Failure};
 use experiment::campaign::conduct::{OTHER_BUILD, Runner};
 use experiment::campaign::definition::{Campaign, Program, Ranks, Reading, Work, known};
 use experiment::campaign::file::template::Template;
 use experiment::campaign::store::Outcome;
-use experiment::trial::conduct::{Commands, NOT_ENDED, Ran};
+use experiment::cause::{Cause, Failure};
+use experiment::trial::conduct::{Commands, Ran};
 use experiment::trial::design::Arm;
 use linux::warden::Warden;
 use machine::{Dilation, Fault, Hertz, Nanoseconds, Result, Site};
@@ -176,7 +176,7 @@ impl Jobs {
         let ran = self.plain.run(&arm, campaign.program(point).limit.unwrap_or(AROUND))?;
         match ran.failure {
             None => Ok(()),
-            Some(why) => Err(Fault::new(arm.line, why, "run it alone until it works")),
+            Some(failure) => Err(Fault::new(arm.line, failure.words, "run it alone until it works")),
         }
     }
 
@@ -197,11 +197,8 @@ impl Jobs {
         // What was set is set back, however the run ended.
         let readings = self.instruments.after();
         let Ran { elapsed, mpi, cpu, said, complained, failure, probes, .. } = ran.map_err(failed)?;
-        if let Some(why) = failure {
-            return Err(match why.starts_with(NOT_ENDED) {
-                true => Failure::new(Cause::TimedOut, why),
-                false => Failure::of_program(why, &complained),
-            });
+        if let Some(failure) = failure {
+            return Err(failure);
         }
         let readings = readings?;
         let mut values = vec![None; campaign.identity.figures.len()];

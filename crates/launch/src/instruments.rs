@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use experiment::axes::{Axes, Value};
-use experiment::campaign::cause::{Cause, Failure};
+use experiment::cause::{Cause, Failure};
 use linux::accounting::clock_under_load;
 use linux::clock_setting::{self, ClockSet, Request, not_held};
 use linux::power::{Meter, Source};

@@ -11,9 +11,10 @@ use std::process::{Command, Stdio};
 use std::str::FromStr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use experiment::cause::{Cause, Failure};
 use experiment::ledger::Subject;
 use experiment::trial::aside::Stage;
-use experiment::trial::conduct::{Commands, NOT_ENDED, Ran};
+use experiment::trial::conduct::{Commands, Ran};
 use experiment::trial::design::{Arm, Design};
 use linux::accounting::{effective_clocks, times_of_children};
 use linux::ending;
@@ -176,10 +177,14 @@ impl Starter {
         // A signal, and what shells end with where there is no such program, are no results.
         let code = status.code().and_then(|code| u8::try_from(code).ok()).filter(|code| (1..=125).contains(code));
         let code = code.filter(|_| ended && carried.is_none() && manner.profiler.is_none());
+        let of_program = |what| Failure::of_program(format!("{what}: {}", why(&complained, &said)), &complained);
         let failure = match (ended, status.success()) {
-            (false, _) => Some(format!("{NOT_ENDED} {} s", limit.0.div_ceil(1_000_000_000))),
-            (true, false) => Some(format!("exit code {}: {}", exit_code(status), why(&complained, &said))),
-            (true, true) => carried.map(|cause| format!("{cause}: {}", why(&complained, &said))),
+            (false, _) => {
+                let words = format!("it did not end within {} s", limit.0.div_ceil(1_000_000_000));
+                Some(Failure::new(Cause::TimedOut, words))
+            }
+            (true, false) => Some(of_program(format!("exit code {}", exit_code(status)))),
+            (true, true) => carried.map(of_program),
         };
         let profile = manner.profiler.filter(|_| failure.is_none()).map(|_| folder.path().join(PROFILE));
         let mpi = profile.map(|profile| between_init_and_finalize(&profile)).transpose()?;

@@ -6,11 +6,11 @@ use machine::{Fault, Nanoseconds, Result, count};
 use rounds::order::turns;
 use rounds::sitting::{End, Sitting, sit};
 
-use super::cause::{Cause, Failure};
 use super::definition::Campaign;
 use super::simulated::{self, Simulator};
 use super::stop::settled;
 use super::store::{Done, Kept, Known, Outcome, Store};
+use crate::cause::{Cause, Failure};
 use crate::observer::{Observer, Progress};
 use crate::patience;
 
@@ -58,14 +58,13 @@ pub struct Order<'a> {
     pub cores: usize,
 }
 
-/// Carries a study out from wherever its store stands, as the session of that row.
+/// Carries a study out from wherever its store stands, as the session that was begun there.
 ///
 /// # Errors
 /// The store fails; a program was changed meanwhile; a node was lost, or the disk is full. What was finished is kept.
 pub fn conduct(
     order: Order,
     store: &mut Store,
-    session: i64,
     (runner, simulator): (&mut dyn Runner, &dyn Simulator),
     observer: &mut dyn Observer,
     stop: &(dyn Fn() -> bool + Sync),
@@ -80,10 +79,9 @@ pub fn conduct(
         .filter(|&point| order.mine[point] && is_simulated(campaign, point))
         .filter(|&point| known[point].done.is_empty() && left_out(campaign, &known[point]).is_none())
         .collect();
-    let wall = runner.wall();
-    simulated::run(campaign, &due, (store, session), simulator, order.cores, wall, observer, stop)?;
+    simulated::run(campaign, &due, store, (simulator, order.cores), runner.wall(), observer, stop)?;
     let (spent, began, here) = (store.spent()?, Nanoseconds(0), Nanoseconds(0));
-    sit(&mut Conducted { order, store, session, runner, observer, stop, known, spent, here, began, round: 0, left: 0 })
+    sit(&mut Conducted { order, store, runner, observer, stop, known, spent, here, began, round: 0, left: 0 })
 }
 
 pub(super) fn is_simulated(campaign: &Campaign, point: usize) -> bool {
@@ -119,7 +117,6 @@ pub fn usual(campaign: &Campaign, known: &[Known], point: usize) -> Option<Nanos
 struct Conducted<'a> {
     order: Order<'a>,
     store: &'a mut Store,
-    session: i64,
     runner: &'a mut dyn Runner,
     observer: &'a mut dyn Observer,
     stop: &'a (dyn Fn() -> bool + Sync),
@@ -198,11 +195,11 @@ impl Sitting for Conducted<'_> {
         (self.spent, self.here) = (self.spent + spent, self.here + spent);
         self.left = self.left.saturating_sub(1);
         let Turn { point, round, place } = turn;
-        self.store.keep(self.session, &[Kept { point, round, place, started, outcome: outcome.clone() }], spent)?;
+        self.store.keep(&[Kept { point, round, place, started, outcome: outcome.clone() }], spent)?;
         let words = || self.order.campaign.words(point);
         match outcome {
             Ok(Outcome { elapsed, values, note, .. }) => {
-                self.known[point].done.push(Done { session: self.session, round, elapsed, values });
+                self.known[point].done.push(Done { session: self.store.session, round, elapsed, values });
                 note.into_iter().for_each(|note| self.observer.note(&format!("{}: {note}", words())));
             }
             Err(failure) => {

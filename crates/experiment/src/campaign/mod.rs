@@ -2,7 +2,6 @@
 
 pub mod analysis;
 mod builds;
-pub mod cause;
 pub mod chunk;
 pub mod conduct;
 pub mod definition;

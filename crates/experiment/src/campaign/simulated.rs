@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use machine::{Nanoseconds, Result, count};
 
-use super::cause::Failure;
 use super::definition::Campaign;
 use super::store::{Kept, Outcome, Store};
+use crate::cause::Failure;
 use crate::observer::{Observer, Progress};
 
 /// Commits at once as many as came in meanwhile, and no more than this.
@@ -27,13 +27,11 @@ pub trait Simulator: Sync {
 ///
 /// # Errors
 /// The store fails: what was committed stays.
-#[expect(clippy::too_many_arguments, reason = "conduct alone calls it")]
 pub(super) fn run(
     campaign: &Campaign,
     due: &[usize],
-    (store, session): (&mut Store, i64),
-    simulator: &dyn Simulator,
-    cores: usize,
+    store: &mut Store,
+    (simulator, cores): (&dyn Simulator, usize),
     wall: Nanoseconds,
     observer: &mut dyn Observer,
     stop: &(dyn Fn() -> bool + Sync),
@@ -64,7 +62,7 @@ pub(super) fn run(
             let mut several = vec![first];
             several.extend(receiver.try_iter().take(MOST_AT_ONCE - 1));
             let now = since();
-            store.keep(session, &several, Nanoseconds(now.0 - charged.0))?;
+            store.keep(&several, Nanoseconds(now.0 - charged.0))?;
             (charged, done) = (now, done + several.len());
             for Kept { point, outcome, .. } in &several {
                 if let Err(failure) = outcome {

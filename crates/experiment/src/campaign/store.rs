@@ -7,10 +7,10 @@ use std::path::Path;
 use machine::{Fault, Hertz, Nanoseconds, Probe, Result};
 use rusqlite::{OptionalExtension, Row, params};
 
-use super::cause::Failure;
 use super::definition::{Identity, Point};
 use super::results::{Results, Run};
 use crate::axes::Axes;
+use crate::cause::Failure;
 use crate::database::{Database, Layout, json, nanoseconds, picoseconds};
 use crate::designs::hash;
 use crate::patience;
@@ -81,6 +81,8 @@ pub struct Store {
     pub(super) identity: Identity,
     /// Of the points that were entered, by their place in the file.
     rows: Vec<Option<i64>>,
+    /// The session that was begun last.
+    pub(super) session: Option<i64>,
 }
 
 /// One process that runs a study.
@@ -158,7 +160,7 @@ impl Known {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Done {
     /// The session's row.
-    pub session: i64,
+    pub session: Option<i64>,
     pub round: u32,
     pub elapsed: Nanoseconds,
     pub values: Vec<Option<f64>>,
@@ -190,7 +192,7 @@ impl Store {
         let text: Option<String> = database.try_to(|c| c.query_row(sql, [], |row| row.get(0)).optional())?;
         let text = text.ok_or_else(|| database.holds_none())?;
         let identity = database.parse(&text)?;
-        Ok(Store { database, identity, rows: Vec::new() })
+        Ok(Store { database, identity, rows: Vec::new(), session: None })
     }
 
     /// # Errors
@@ -204,17 +206,19 @@ impl Store {
         &self.identity
     }
 
-    /// Adds a session: its row.
-    pub fn begin(&mut self, session: &Session) -> Result<i64> {
+    /// Adds a session, of which the runs to come are.
+    pub fn begin(&mut self, session: &Session) -> Result<()> {
         let Session { host, boot, version, shard, nodes, programs, started, .. } = session;
-        self.database.try_to(|c| {
+        let row = self.database.try_to(|c| {
             c.execute(
                 "INSERT INTO session (key, host, boot, version, shard, nodes, programs, started_ns)
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
                 params![session.key(), host, boot, version, shard, nodes, json(programs), started.0 as i64],
             )?;
             Ok(c.last_insert_rowid())
-        })
+        })?;
+        self.session = Some(row);
+        Ok(())
     }
 
     /// Makes points known whose runs are to be kept.
@@ -236,10 +240,10 @@ impl Store {
     }
 
     /// Commits runs of points that were entered, and charges the session for them.
-    pub fn keep(&mut self, session: i64, runs: &[Kept], spent: Nanoseconds) -> Result<()> {
+    pub fn keep(&mut self, runs: &[Kept], spent: Nanoseconds) -> Result<()> {
         let clock = |clock: Option<Hertz>| clock.map(|clock| clock.0 as i64);
         self.database.try_to(|c| {
-            let transaction = c.unchecked_transaction()?;
+            let (transaction, session) = (c.unchecked_transaction()?, self.session);
             for Kept { point, round, place, started, outcome } in runs {
                 let (row, started) = (self.rows.get(*point).copied().flatten(), started.0 as i64);
                 match outcome {

@@ -16,14 +16,12 @@ use super::design::{Arm, Design, letter};
 use super::judgement::{Judgement, judge};
 use super::store::{Store, Trial};
 use super::{Run, Runs};
+use crate::cause::Failure;
 use crate::observer::{Observer, Progress};
 use crate::patience;
 
 /// Rounds that are tried for one that can be held against the others, where the machine changes within rounds.
 const MOST_TRIES: usize = 8;
-
-/// How the failure of a run begins that was ended after its limit.
-pub const NOT_ENDED: &str = "it did not end within";
 
 /// What a run gave, before it is judged.
 #[derive(Debug, Clone)]
@@ -39,7 +37,7 @@ pub struct Ran {
     pub said: String,
     pub complained: String,
     /// Why it did not end as it should.
-    pub failure: Option<String>,
+    pub failure: Option<Failure>,
     /// The exit status, where that is all of its failure: another program's may be a result.
     pub status: Option<u8>,
     pub probes: [Option<Probe>; 2],
@@ -231,13 +229,13 @@ impl Sitting for Conducted<'_> {
         let counts = |status| *check == Some(Check::Status) || conditions.ignored.holds(status);
         match (&ran.failure, ran.status) {
             (Some(_), Some(status)) if counts(status) => Ok(ran),
-            (Some(why), status) => {
+            (Some(failure), status) => {
                 let otherwise = match status {
                     Some(_) => "; where a run may end so: --ignore-failure, or --check status where it is the result",
                     None => "",
                 };
                 let next = format!("run the command alone until it works, then try again{otherwise}");
-                Err(Fault::new("the run", why, next))
+                Err(Fault::new("the run", &failure.words, next))
             }
             (None, _) => Ok(ran),
         }
@@ -355,7 +353,7 @@ impl Conducted<'_> {
         let ran = self.commands.aside(of, stage, words, limit).map_err(|fault| fault.within(&outer))?;
         let next = "run it alone until it works; `plimsoll try --show` prints what was measured";
         match ran.failure {
-            Some(why) => Err(Fault::new(format!("{outer} {}", shell::words(words)), why, next)),
+            Some(failure) => Err(Fault::new(format!("{outer} {}", shell::words(words)), failure.words, next)),
             None => Ok(()),
         }
     }

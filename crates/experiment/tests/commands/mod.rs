@@ -1,6 +1,7 @@
 //! Commands whose truth is known, on a simulated machine, and trials of them.
 
 use experiment::axes::{Axes, Value};
+use experiment::cause::Failure;
 use experiment::designs::Beginning;
 use experiment::trial::Runs;
 use experiment::trial::aside::{Aside, Stage};
@@ -77,6 +78,7 @@ impl Commands for Simulated {
         let probes = [probe(before), probe(after)];
         let clocks = [slow, clocks((self.mhz)(self.clock))];
         let complained = String::new();
+        let failure = failure.map(|why| Failure::of_program(why, ""));
         let status = failure.as_ref().map(|_| 7);
         let (mpi, cpu, system) = (None, Some(elapsed), Some(Nanoseconds(elapsed.0 / 4)));
         Ok(Ran { started, elapsed, mpi, cpu, system, said, complained, failure, status, probes, clocks })
@@ -94,7 +96,7 @@ impl Commands for Simulated {
             system: None,
             said: String::new(),
             complained: String::new(),
-            failure: (self.breaks == Some(stage)).then(|| "exit code 9: no room".to_owned()),
+            failure: (self.breaks == Some(stage)).then(|| Failure::of_program("exit code 9: no room", "")),
             status: None,
             probes: [None; 2],
             clocks: Default::default(),

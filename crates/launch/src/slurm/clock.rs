@@ -3,7 +3,7 @@
 use std::env;
 
 use experiment::axes::{Axes, Value};
-use experiment::campaign::cause::Failure;
+use experiment::cause::Failure;
 use machine::Hertz;
 use rounds::clocks::as_fast;
 

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use experiment::axes::Axes;
 use experiment::campaign::analysis::{self, Analysis, Named as Roles, analyse, page};
-use experiment::campaign::cause::{Cause, Failure};
 use experiment::campaign::conduct::{self, Order, Runner, conduct, left_out};
 use experiment::campaign::definition::{Campaign, Shard, Work};
 use experiment::campaign::file;
@@ -17,6 +16,7 @@ use experiment::campaign::plan::Plan;
 use experiment::campaign::results::Results;
 use experiment::campaign::store::{Known, Session, Store};
 use experiment::campaign::terminal;
+use experiment::cause::{Cause, Failure};
 use experiment::observer::Observer;
 use launch::allocation::{self, Allocation};
 use launch::campaign::{Jobs, cannot, set_by_instruments};
@@ -362,7 +362,7 @@ fn carry_out(arguments: &RunArguments) -> Result<ExitCode> {
     for (point, why) in cannot.iter().enumerate().filter_map(|(point, why)| Some((point, why.as_ref()?))) {
         display.note(&format!("{} cannot run here: {why}", campaign.words(point)));
     }
-    let session = store.begin(&session(arguments, &host, allocation.as_ref(), &jobs))?;
+    store.begin(&session(arguments, &host, allocation.as_ref(), &jobs))?;
     let nanoseconds = |of: Duration| Nanoseconds(of.as_nanos() as u64);
     let order = Order {
         campaign,
@@ -373,7 +373,7 @@ fn carry_out(arguments: &RunArguments) -> Result<ExitCode> {
         cores: arguments.jobs.map_or_else(cores, |jobs| jobs as usize),
     };
     let testbeds = Testbeds::new(folder);
-    let end = conduct(order, &mut store, session, (&mut jobs, &testbeds), &mut display, &linux::signal::interrupted);
+    let end = conduct(order, &mut store, (&mut jobs, &testbeds), &mut display, &linux::signal::interrupted);
     display.close();
     let end = end?;
     if end == End::Interrupted {

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use experiment::campaign::cause::{Cause, Failure};
 use experiment::campaign::definition::{Campaign, Reading, Work};
 use experiment::campaign::simulated::Simulator;
+use experiment::cause::{Cause, Failure};
 use launch::campaign::word;
 use machine::{Fault, Result};
 use simulate::cluster::power::Joules;

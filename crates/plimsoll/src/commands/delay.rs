@@ -9,8 +9,9 @@ use bench::mpi::comparison;
 use bench::mpi::pattern::{Pattern, Task};
 use bench::mpi::request::{self, Paths, Request};
 use experiment::axes::Axes;
+use experiment::cause::Cause;
 use experiment::ledger::{Kind, Ledger, Prediction};
-use experiment::trial::conduct::{Commands, NOT_ENDED};
+use experiment::trial::conduct::Commands;
 use experiment::trial::design::Arm;
 use launch::installation::Choice;
 use launch::trial::{self, Starter, carriers_quantity, subject};
@@ -301,10 +302,10 @@ impl<'a> Runs<'a> {
         let ran = self.starter.run(&arm, Nanoseconds(self.limit.as_nanos() as u64));
         let profile = ran.and_then(|ran| match ran.failure {
             None => Profile::without_timeline(&folder),
-            Some(why) if why.starts_with(NOT_ENDED) => {
-                Err(Fault::new("a run", why, "give it more (--budget), or a shorter input"))
+            Some(failure) if failure.cause == Cause::TimedOut => {
+                Err(Fault::new("a run", failure.words, "give it more (--budget), or a shorter input"))
             }
-            Some(why) => Err(Fault::new("a run", why, "run the command alone until it works")),
+            Some(failure) => Err(Fault::new("a run", failure.words, "run the command alone until it works")),
         });
         let _ = std::fs::remove_dir_all(&folder);
         profile
