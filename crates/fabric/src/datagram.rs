@@ -10,8 +10,7 @@ use crate::abi::constants::*;
 use crate::abi::object::{FidEndpoint, MessageOps};
 use crate::abi::transfer::Message;
 use crate::abi::{Address, Iovec, Signed};
-use crate::alias::{SENDS, Shell};
-use crate::endpoint::State;
+use crate::endpoint::{Endpoint, SENDS, Shell, State};
 use crate::memory::{Memory, wish};
 use crate::object::Context;
 use crate::offer::UNKEPT;
@@ -92,9 +91,10 @@ unsafe fn start(
     let Some(pieces) = pieces else { return signed(FI_EINVAL) };
     // SAFETY: the caller's promise; the domain is entered before the state is touched.
     unsafe {
-        let flags = match (flags, Shell::of(ep).flags(SENDS)) {
-            (Flags::Usual, Some(flags)) => Flags::Given(flags),
-            (flags, _) => flags,
+        let shell = Shell::of(ep);
+        let flags = match flags {
+            Flags::Usual => Flags::Given(shell.flags(SENDS)),
+            flags => flags,
         };
         if let Flags::Given(flags) = flags {
             if flags & UNKEPT != 0 {
@@ -104,10 +104,10 @@ unsafe fn start(
                 return signed(FI_EINVAL);
             }
         }
-        let endpoint = Shell::endpoint(ep);
+        let endpoint = Endpoint::of(ep);
         let _entered = endpoint.domain.enter();
         let state = endpoint.state();
-        let flags = flags.in_all(state);
+        let flags = flags.in_all(shell, state);
         state.send_datagram(pieces, to, data, context, flags)
     }
 }

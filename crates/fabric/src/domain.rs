@@ -19,7 +19,7 @@ use crate::parameters;
 use crate::refuse::{self, refused};
 use crate::region::Regions;
 use crate::trigger::{self, Triggers};
-use crate::{address_vector, atomic, completion_queue, counter, endpoint as fabric_endpoint, poll_set, region, shared};
+use crate::{address_vector, atomic, completion_queue, counter, endpoint_calls, poll_set, region, shared};
 
 #[repr(C)]
 pub struct Domain {
@@ -193,7 +193,7 @@ static OPS: DomainOps = DomainOps {
     size: size_of::<DomainOps>(),
     av_open: address_vector::open,
     cq_open: completion_queue::open,
-    endpoint: fabric_endpoint::open,
+    endpoint: endpoint_calls::open,
     scalable_ep,
     cntr_open: counter::open,
     poll_open: poll_set::open,
@@ -302,5 +302,5 @@ unsafe extern "C" fn endpoint2(
         return -FI_EINVAL;
     }
     // SAFETY: as the caller promises.
-    unsafe { fabric_endpoint::open(domain, info, into, context) }
+    unsafe { endpoint_calls::open(domain, info, into, context) }
 }

@@ -20,7 +20,7 @@ use crate::object::Used;
 use crate::offer::{Progress, settle};
 use crate::service::Service;
 use crate::wire::{Header, Kind};
-use crate::{completion_queue, domain, endpoint as fabric_endpoint, event_queue, fabric, region};
+use crate::{completion_queue, domain, endpoint_calls, event_queue, fabric, region};
 
 /// It only ends what hangs.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -200,7 +200,7 @@ impl Victim {
             assert_eq!(domain::make(used, domain::Manner::default(), settings(), &mut domain, null_mut()), 0);
             assert_eq!(completion_queue::open(domain, null_mut(), &mut queue, null_mut()), 0);
             assert_eq!(event_queue::open(fabric, null_mut(), &mut events, null_mut()), 0);
-            assert_eq!(fabric_endpoint::open(domain, &mut info, &mut endpoint, null_mut()), 0);
+            assert_eq!(endpoint_calls::open(domain, &mut info, &mut endpoint, null_mut()), 0);
             let ops = &*(*endpoint).fid.ops;
             assert_eq!((ops.bind)(endpoint.cast(), queue.cast(), FI_SEND | FI_RECV), 0);
             assert_eq!((ops.bind)(endpoint.cast(), events.cast(), 0), 0);

@@ -18,7 +18,7 @@ use crate::object::{self, Object, Used};
 use crate::offer::{self, Progress};
 use crate::refuse::{self, refused};
 use crate::service::{self, Service};
-use crate::{connection, endpoint as fabric_endpoint, options, parameters};
+use crate::{connection, endpoint_calls, parameters};
 
 #[repr(C)]
 pub struct PassiveEndpoint {
@@ -53,8 +53,8 @@ static OPS: EndpointOps = EndpointOps {
     cancel,
     getopt,
     setopt,
-    tx_ctx: fabric_endpoint::tx_ctx,
-    rx_ctx: fabric_endpoint::rx_ctx,
+    tx_ctx: endpoint_calls::tx_ctx,
+    rx_ctx: endpoint_calls::rx_ctx,
     rx_size_left: size_left,
     tx_size_left: size_left,
 };
@@ -245,7 +245,7 @@ unsafe extern "C" fn getopt(
             return -FI_EINVAL;
         }
         match (level, option) {
-            (FI_OPT_ENDPOINT, FI_OPT_CM_DATA_SIZE) => options::give(DATA, into, length),
+            (FI_OPT_ENDPOINT, FI_OPT_CM_DATA_SIZE) => endpoint_calls::give(DATA, into, length),
             _ => -FI_ENOPROTOOPT,
         }
     }

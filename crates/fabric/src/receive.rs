@@ -10,8 +10,7 @@ use crate::abi::object::{Fid, FidEndpoint};
 use crate::abi::transfer::{Message, TaggedMessage};
 use crate::abi::trigger::DeferredWork;
 use crate::abi::{Address, Iovec, Signed};
-use crate::alias::{RECEIVES, Shell};
-use crate::endpoint::{Endpoint, NOBODY, Sources, State};
+use crate::endpoint::{Endpoint, NOBODY, RECEIVES, Shell, Sources, State};
 use crate::memory::{Memory, wish};
 use crate::object::Context;
 use crate::offer::LONGEST;
@@ -104,13 +103,14 @@ unsafe fn start(
 ) -> Signed {
     // SAFETY: the caller's promise; the domain is entered before the state is touched.
     unsafe {
-        if let (None, Some(flags)) = (flags, Shell::of(ep).flags(RECEIVES)) {
-            return start_of_alias(ep, pieces, from, selector, context, flags);
+        let shell = Shell::of(ep);
+        if flags.is_none() && shell.is_alias() {
+            return start_of_alias(ep, pieces, from, selector, context, shell.flags(RECEIVES));
         }
-        let endpoint = Shell::endpoint(ep);
+        let endpoint = Endpoint::of(ep);
         let _entered = endpoint.domain.enter();
         let state = endpoint.state();
-        let flags = flags.map_or(state.receive_flags, |flags| flags | state.always_received);
+        let flags = flags.map_or_else(|| shell.flags(RECEIVES), |flags| flags | state.always_received);
         state.receive(pieces, from, selector, context, wishes, flags)
     }
 }

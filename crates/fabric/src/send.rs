@@ -9,8 +9,7 @@ use crate::abi::object::{FidEndpoint, MessageOps, TaggedOps};
 use crate::abi::transfer::{Message, TaggedMessage};
 use crate::abi::trigger::DeferredWork;
 use crate::abi::{Address, Iovec, Signed};
-use crate::alias::{SENDS, Shell};
-use crate::endpoint::State;
+use crate::endpoint::{Endpoint, SENDS, Shell, State};
 use crate::memory::{Memory, wish};
 use crate::object::Context;
 use crate::offer::{INJECT, LONGEST, PIECES, UNKEPT};
@@ -143,6 +142,7 @@ impl State {
 }
 
 /// Which flags a call has.
+#[derive(Clone, Copy)]
 pub enum Flags {
     /// The endpoint's own, or the alias's.
     Usual,
@@ -155,9 +155,9 @@ pub enum Flags {
 impl Flags {
     /// With those that always hold.
     #[inline(always)]
-    pub fn in_all(self, state: &State) -> u64 {
+    pub fn in_all(self, shell: &Shell, state: &State) -> u64 {
         match self {
-            Flags::Usual => state.send_flags,
+            Flags::Usual => shell.flags(SENDS),
             Flags::Inject => FI_INJECT,
             Flags::Given(flags) => flags | state.always_sent,
         }
@@ -177,13 +177,14 @@ unsafe fn start(
 ) -> Signed {
     // SAFETY: the caller's promise; the domain is entered before the state is touched.
     unsafe {
-        if let (Flags::Usual, Some(flags)) = (&flags, Shell::of(ep).flags(SENDS)) {
-            return start_of_alias(ep, pieces, to, label, context, flags);
+        let shell = Shell::of(ep);
+        if matches!(flags, Flags::Usual) && shell.is_alias() {
+            return start_of_alias(ep, pieces, to, label, context, shell.flags(SENDS));
         }
-        let endpoint = Shell::endpoint(ep);
+        let endpoint = Endpoint::of(ep);
         let _entered = endpoint.domain.enter();
         let state = endpoint.state();
-        let flags = flags.in_all(state);
+        let flags = flags.in_all(shell, state);
         state.send(pieces, to, label, context, flags)
     }
 }

@@ -14,12 +14,11 @@ use crate::abi::completion::ErrorEntry;
 use crate::abi::constants::*;
 use crate::abi::info::{ReceiveAttr, TransmitAttr};
 use crate::abi::object::{EndpointOps, Fid, FidDomain, FidEndpoint, FidTransmitContext, Ops};
-use crate::connection::CONNECTION;
 use crate::domain::Domain;
-use crate::endpoint::{Endpoint, Sources, State, rx_ctx, size_left, tx_ctx};
+use crate::endpoint::{Endpoint, Sources, State};
+use crate::endpoint_calls::{getopt, rx_ctx, setopt, size_left, tx_ctx, with_tables};
 use crate::memory::{Memory, wish};
 use crate::object::{self, Context, Object, Used};
-use crate::options::{getopt, setopt};
 use crate::refuse::{self, signed};
 
 /// A shared receive context.
@@ -85,11 +84,11 @@ pub unsafe extern "C" fn open_receives(
             return -FI_ENOSYS;
         }
         let domain = Used::new(domain);
-        let mut state = State::new(domain.clone(), 0, (0, flags));
+        let mut state = State::new(domain.clone(), 0);
         state.always_received = 0;
         state.shared = Some(Box::default());
         let fid = Fid { class: FI_CLASS_SRX_CTX, context, ops: &BASE };
-        object::open(SharedReceives(Endpoint::new(fid, (&OPS, &CONNECTION), domain, state)), into)
+        object::open(SharedReceives(Endpoint::new(with_tables(fid, &OPS), [0, flags], domain, state)), into)
     }
 }
 
