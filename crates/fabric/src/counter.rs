@@ -5,8 +5,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::abi::constants::*;
+use crate::abi::fid::{Fid, Ops};
 use crate::abi::info::CounterAttr;
-use crate::abi::object::{CounterOps, Fid, FidCounter, FidDomain, Ops};
+use crate::abi::object::{CounterOps, FidCounter, FidDomain};
 use crate::domain::Domain;
 use crate::endpoint::Endpoint;
 use crate::object::{self, Guarded, Object, Used};

@@ -9,8 +9,9 @@ use std::sync::{Mutex, MutexGuard};
 use endpoint::Settings;
 
 use crate::abi::constants::*;
+use crate::abi::fid::{Fid, Ops};
 use crate::abi::info::Info;
-use crate::abi::object::{DomainOps, Fid, FidDomain, FidEndpoint, FidFabric, MemoryRegionOps, Ops};
+use crate::abi::object::{DomainOps, FidDomain, FidEndpoint, FidFabric, MemoryRegionOps};
 use crate::account::Account;
 use crate::endpoint::Endpoint;
 use crate::fabric::Fabric;

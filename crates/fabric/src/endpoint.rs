@@ -9,7 +9,8 @@ use machine::PeerIndex;
 
 use crate::abi::Address;
 use crate::abi::constants::*;
-use crate::abi::object::{Fid, FidEndpoint};
+use crate::abi::fid::Fid;
+use crate::abi::object::FidEndpoint;
 use crate::address_vector::AddressVector;
 use crate::completion_queue::{CompletionQueue, Reader};
 use crate::connection::Connection;

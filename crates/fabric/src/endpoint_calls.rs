@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use crate::abi::Signed;
 use crate::abi::constants::*;
+use crate::abi::fid::{Fid, Ops};
 use crate::abi::info::{Info, ReceiveAttr, TransmitAttr};
-use crate::abi::object::{EndpointOps, Fid, FidDomain, FidEndpoint, Ops};
+use crate::abi::object::{EndpointOps, FidDomain, FidEndpoint};
 use crate::abi::trigger::AliasAttr;
 use crate::account::Account;
 use crate::address_vector::AddressVector;

@@ -4,8 +4,9 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::AtomicUsize;
 
 use crate::abi::constants::{FI_CLASS_FABRIC, FI_EINVAL};
+use crate::abi::fid::{Fid, Ops};
 use crate::abi::info::Info;
-use crate::abi::object::{FabricOps, Fid, FidDomain, FidFabric, Ops};
+use crate::abi::object::{FabricOps, FidDomain, FidFabric};
 use crate::object::{self, Object};
 use crate::refuse::{self, refused};
 use crate::{domain, event_queue, passive_endpoint};

@@ -14,6 +14,7 @@ use machine::PeerIndex;
 use crate::abi::Address;
 use crate::abi::completion::{Entry, ErrorEntry};
 use crate::abi::constants::*;
+use crate::abi::fid::Fid;
 use crate::abi::info::{AddressVectorAttr, Info};
 use crate::abi::object::*;
 use crate::endpoint::Endpoint;

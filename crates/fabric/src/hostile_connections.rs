@@ -10,6 +10,7 @@ use machine::PeerIndex;
 
 use crate::abi::completion::{ConnectionEntry, Entry, EventErrorEntry};
 use crate::abi::constants::*;
+use crate::abi::fid::Fid;
 use crate::abi::info::{EndpointAttr, Info};
 use crate::abi::object::*;
 use crate::fabric::Fabric;

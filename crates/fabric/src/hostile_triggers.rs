@@ -5,6 +5,7 @@ use std::ptr::{null, null_mut};
 
 use crate::abi::completion::ErrorEntry;
 use crate::abi::constants::*;
+use crate::abi::fid::Fid;
 use crate::abi::info::{EndpointAttr, Info, TransmitAttr};
 use crate::abi::object::*;
 use crate::abi::transfer::Message;

@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::abi::constants::{FI_EBUSY, FI_EINVAL};
-use crate::abi::object::Fid;
+use crate::abi::fid::Fid;
 
 /// An object that begins with a `struct fid` of its class.
 ///

@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use machine::Site;
 
 use crate::abi::constants::*;
+use crate::abi::fid::{Fid, Ops};
 use crate::abi::info::Info;
-use crate::abi::object::{ConnectionOps, EndpointOps, Fid, FidEndpoint, FidFabric, FidPassive, Ops};
+use crate::abi::object::{ConnectionOps, EndpointOps, FidEndpoint, FidFabric, FidPassive};
 use crate::connection::{bytes, give_name};
 use crate::event_queue::EventQueue;
 use crate::fabric::Fabric;

@@ -6,7 +6,8 @@ use std::ptr::NonNull;
 use endpoint::{Source, Space, TagSelector};
 
 use crate::abi::constants::*;
-use crate::abi::object::{Fid, FidEndpoint};
+use crate::abi::fid::Fid;
+use crate::abi::object::FidEndpoint;
 use crate::abi::transfer::{Message, TaggedMessage};
 use crate::abi::trigger::DeferredWork;
 use crate::abi::{Address, Iovec, Signed};

@@ -6,8 +6,9 @@ use std::sync::atomic::AtomicUsize;
 
 use crate::abi::Iovec;
 use crate::abi::constants::*;
+use crate::abi::fid::{Fid, Ops};
 use crate::abi::info::MemoryRegionAttr;
-use crate::abi::object::{Fid, FidMemoryRegion, Ops};
+use crate::abi::object::FidMemoryRegion;
 use crate::counter::Counter;
 use crate::domain::Domain;
 use crate::object::{self, Object, Used};

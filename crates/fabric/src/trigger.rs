@@ -13,7 +13,8 @@ use endpoint::Completion;
 
 use crate::abi::completion::ErrorEntry;
 use crate::abi::constants::*;
-use crate::abi::object::{Fid, FidCounter, FidEndpoint};
+use crate::abi::fid::Fid;
+use crate::abi::object::{FidCounter, FidEndpoint};
 use crate::abi::trigger::{DeferredWork, TriggeredContext};
 use crate::abi::{Address, Signed};
 use crate::counter::Counter;

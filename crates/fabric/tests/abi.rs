@@ -8,6 +8,7 @@ use std::process::Command;
 use plimsoll_fi::abi::atomic::*;
 use plimsoll_fi::abi::completion::*;
 use plimsoll_fi::abi::constants::*;
+use plimsoll_fi::abi::fid::{Fid, Ops};
 use plimsoll_fi::abi::info::*;
 use plimsoll_fi::abi::object::*;
 use plimsoll_fi::abi::transfer::*;

@@ -6,6 +6,7 @@
 pub mod atomic;
 pub mod completion;
 pub mod constants;
+pub mod fid;
 pub mod info;
 pub mod object;
 pub mod transfer;
