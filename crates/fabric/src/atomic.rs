@@ -9,13 +9,13 @@ use crate::abi::trigger::DeferredWork;
 use crate::abi::{Address, Iovec, Signed};
 use crate::arithmetic::{Datatype, Operator};
 use crate::endpoint::{Endpoint, SENDS, Shell, State};
-use crate::memory::{Memory, wish};
+use crate::initiator::{Action, Wanted};
+use crate::memory::{Memory, total, wish};
 use crate::object::Context;
 use crate::offer::{PIECES, UNKEPT};
 use crate::refuse::signed;
-use crate::remote::{Action, Wanted};
 use crate::rma::Place;
-use crate::send::{Flags, total};
+use crate::send::Flags;
 use crate::trigger::{self, Asked};
 use crate::wire::INLINE;
 

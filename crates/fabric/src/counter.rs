@@ -167,6 +167,16 @@ impl Counter {
     }
 }
 
+/// Counts where that is counted.
+#[inline]
+pub fn count(counters: &[(Used<Counter>, u64)], what: u64, failed: bool) {
+    for (counter, counted) in counters {
+        if counted & what != 0 {
+            counter.count(failed);
+        }
+    }
+}
+
 /// Calls `act` with the counter.
 unsafe fn with<T>(fid: *mut FidCounter, otherwise: T, act: impl FnOnce(&Counter) -> T) -> T {
     // SAFETY: libfabric's contract.

@@ -38,6 +38,7 @@ pub struct Shell {
     alias_of: Option<Used<Endpoint>>,
 }
 
+/// Which of the flags.
 pub const SENDS: usize = 0;
 pub const RECEIVES: usize = 1;
 
@@ -216,7 +217,7 @@ impl Endpoint {
     /// As for [`Endpoint::state`], whose this is.
     pub unsafe fn enable(&self, state: &mut State) -> Result<(), c_int> {
         state.enable(&self.domain)?;
-        for (which, always) in [(SENDS, state.always_sent), (RECEIVES, state.always_received)] {
+        for (which, always) in [state.always_sent, state.always_received].into_iter().enumerate() {
             self.shell.set_flags(which, self.shell.flags(which) | always);
         }
         // SAFETY: the caller's promise; it leaves when it is closed.

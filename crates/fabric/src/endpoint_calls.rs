@@ -13,13 +13,14 @@ use crate::abi::object::{EndpointOps, FidDomain, FidEndpoint};
 use crate::abi::trigger::AliasAttr;
 use crate::account::Account;
 use crate::address_vector::AddressVector;
+use crate::arguments::{give, given};
 use crate::completion_queue::CompletionQueue;
 use crate::connection::{self, CONNECTION, Connection};
 use crate::counter::Counter;
 use crate::domain::Domain;
 use crate::endpoint::{Endpoint, RECEIVES, SENDS, Shell, Sources, State};
 use crate::event_queue::EventQueue;
-use crate::object::{self, Object, Used, given};
+use crate::object::{self, Object, Used};
 use crate::refuse::{self, refused};
 use crate::service::{self, Service};
 use crate::shared::{SharedReceives, SharedSends};
@@ -255,22 +256,22 @@ unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_voi
                     *flags = shell.flags(which);
                     return 0;
                 }
-                // Only an alias has these: calls that have no flags of their own need not look for them then.
-                if !shell.is_alias() && *flags & (FI_TRIGGER | offer::UNKEPT) != 0 {
-                    return -FI_EBADFLAGS;
+                let mut set = *flags & !DIRECTIONS;
+                if !shell.is_alias() {
+                    // Only an alias has these: calls that have no flags of their own need not look for them then.
+                    if set & (FI_TRIGGER | offer::UNKEPT) != 0 {
+                        return -FI_EBADFLAGS;
+                    }
+                    set |= [state.always_sent, state.always_received][which];
                 }
-                let always = match which {
-                    _ if shell.is_alias() => 0,
-                    SENDS => state.always_sent,
-                    _ => state.always_received,
-                };
-                shell.set_flags(which, *flags & !DIRECTIONS | always);
+                shell.set_flags(which, set);
                 0
             }
             _ => -FI_ENOSYS,
         }
     }
 }
+
 const DIRECTIONS: u64 = FI_SEND | FI_RECV;
 
 /// Which flags are meant.
@@ -315,21 +316,6 @@ pub unsafe extern "C" fn getopt(
             FI_OPT_CM_DATA_SIZE => give(state.connection.as_ref().map_or(0, |_| handshake::DATA), into, length),
             _ => -FI_ENOPROTOOPT,
         }
-    }
-}
-
-/// # Safety
-/// `length` is NULL or good, `into` NULL or holds `*length` bytes.
-pub unsafe fn give(value: usize, into: *mut c_void, length: *mut usize) -> c_int {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let Some(length) = length.as_mut() else { return -FI_EINVAL };
-        if into.is_null() || *length < size_of::<usize>() {
-            return -FI_ETOOSMALL;
-        }
-        into.cast::<usize>().write_unaligned(value);
-        *length = size_of::<usize>();
-        0
     }
 }
 

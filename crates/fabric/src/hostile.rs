@@ -21,7 +21,7 @@ use crate::endpoint::Endpoint;
 use crate::fabric::Fabric;
 use crate::object::Used;
 use crate::wire::{APART, FETCH, HEADER, Header, INLINE, Kind, WITH_DATA, answered, given};
-use crate::{address_vector, completion_queue, domain, endpoint_calls, fabric, region};
+use crate::{address_vector, completion_queue, domain, endpoint_calls, region, tables};
 
 /// It only ends what hangs.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -86,9 +86,12 @@ impl Victim {
         unsafe {
             let (mut attr, mut info) = (std::mem::zeroed::<AddressVectorAttr>(), std::mem::zeroed::<Info>());
             info.caps = caps;
-            assert_eq!(fabric::open(1 << 16 | 15, &mut fabric, null_mut()), 0);
+            assert_eq!(tables::open_fabric(1 << 16 | 15, &mut fabric, null_mut()), 0);
             let used = Used::new(fabric.cast::<Fabric>());
-            assert_eq!(domain::make(used, domain::Manner::default(), settings, &mut domain, null_mut()), 0);
+            assert_eq!(
+                domain::make(tables::domain_fid(null_mut()), used, domain::Manner::default(), settings, &mut domain),
+                0
+            );
             assert_eq!(address_vector::open(domain, &mut attr, &mut vector, null_mut()), 0);
             assert_eq!(completion_queue::open(domain, null_mut(), &mut queue, null_mut()), 0);
             assert_eq!(endpoint_calls::open(domain, &mut info, &mut endpoint, null_mut()), 0);

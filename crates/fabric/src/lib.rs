@@ -9,12 +9,14 @@ pub mod abi;
 
 mod account;
 mod address_vector;
+mod arguments;
 mod arithmetic;
 mod atomic;
 mod completion_queue;
 mod connection;
 mod counter;
 mod datagram;
+mod deferred_work;
 mod domain;
 mod endpoint;
 mod endpoint_calls;
@@ -31,6 +33,7 @@ mod hostile_remote;
 #[cfg(test)]
 mod hostile_triggers;
 mod info;
+mod initiator;
 mod listener;
 mod memory;
 mod object;
@@ -50,8 +53,10 @@ mod rma;
 mod send;
 mod service;
 mod shared;
+mod shared_calls;
 #[cfg(test)]
 mod stopped;
+mod tables;
 mod target;
 mod trigger;
 mod waiting;

@@ -122,14 +122,4 @@ impl<T> Guarded<T> {
     }
 }
 
-/// `pointer` as a reference; `None` for NULL.
-///
-/// # Safety
-/// It is NULL or points to a `T` that stays for `'a`.
-#[inline]
-pub unsafe fn given<'a, T>(pointer: *const T) -> Option<&'a T> {
-    // SAFETY: the caller's promise.
-    unsafe { pointer.as_ref() }
-}
-
 pub type Context = *mut c_void;

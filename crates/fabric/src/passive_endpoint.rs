@@ -10,7 +10,7 @@ use crate::abi::constants::*;
 use crate::abi::fid::{Fid, Ops};
 use crate::abi::info::Info;
 use crate::abi::object::{ConnectionOps, EndpointOps, FidEndpoint, FidFabric, FidPassive};
-use crate::connection::{bytes, give_name};
+use crate::arguments::{bytes, give, give_name, given};
 use crate::event_queue::EventQueue;
 use crate::fabric::Fabric;
 use crate::handshake::{DATA, Word};
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn open(
         let (Some(fabric), Some(info)) = (object::of::<Fabric>(fabric.cast()), info.as_ref()) else {
             return -FI_EINVAL;
         };
-        if object::given(info.ep_attr).is_none_or(|attr| attr.kind != FI_EP_MSG) {
+        if given(info.ep_attr).is_none_or(|attr| attr.kind != FI_EP_MSG) {
             return -FI_EINVAL;
         }
         let settings = match parameters::settings() {
@@ -246,7 +246,7 @@ unsafe extern "C" fn getopt(
             return -FI_EINVAL;
         }
         match (level, option) {
-            (FI_OPT_ENDPOINT, FI_OPT_CM_DATA_SIZE) => endpoint_calls::give(DATA, into, length),
+            (FI_OPT_ENDPOINT, FI_OPT_CM_DATA_SIZE) => give(DATA, into, length),
             _ => -FI_ENOPROTOOPT,
         }
     }

@@ -12,11 +12,10 @@ use crate::abi::transfer::{Message, TaggedMessage};
 use crate::abi::trigger::DeferredWork;
 use crate::abi::{Address, Iovec, Signed};
 use crate::endpoint::{Endpoint, NOBODY, RECEIVES, Shell, Sources, State};
-use crate::memory::{Memory, wish};
+use crate::memory::{Memory, pieces, total, wish};
 use crate::object::Context;
 use crate::offer::LONGEST;
 use crate::refuse::signed;
-use crate::send::{pieces, total};
 use crate::trigger::{self, Asked};
 
 /// Receives that look at messages which have come.

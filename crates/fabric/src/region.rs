@@ -9,10 +9,9 @@ use crate::abi::constants::*;
 use crate::abi::fid::{Fid, Ops};
 use crate::abi::info::MemoryRegionAttr;
 use crate::abi::object::FidMemoryRegion;
-use crate::counter::Counter;
+use crate::counter::{Counter, count};
 use crate::domain::Domain;
 use crate::object::{self, Object, Used};
-use crate::progress::count;
 use crate::refuse;
 
 #[repr(C)]

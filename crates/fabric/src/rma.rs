@@ -8,12 +8,12 @@ use crate::abi::transfer::RemoteMessage;
 use crate::abi::trigger::DeferredWork;
 use crate::abi::{Address, Iovec, Signed};
 use crate::endpoint::{Endpoint, SENDS, Shell, State};
-use crate::memory::{Memory, wish};
+use crate::initiator::{Action, Wanted};
+use crate::memory::{Memory, pieces, total, wish};
 use crate::object::Context;
 use crate::offer::{INJECT, LONGEST, UNKEPT};
 use crate::refuse::signed;
-use crate::remote::{Action, Wanted};
-use crate::send::{Flags, data_of, flat, pieces, total};
+use crate::send::{Flags, data_of, flat};
 use crate::trigger::{self, Asked};
 
 pub static OPS: RemoteOps = RemoteOps {

@@ -10,9 +10,9 @@ use crate::abi::transfer::{Message, TaggedMessage};
 use crate::abi::trigger::DeferredWork;
 use crate::abi::{Address, Iovec, Signed};
 use crate::endpoint::{Endpoint, SENDS, Shell, State};
-use crate::memory::{Memory, wish};
+use crate::memory::{Memory, pieces, total, wish};
 use crate::object::Context;
-use crate::offer::{INJECT, LONGEST, PIECES, UNKEPT};
+use crate::offer::{CONFIRMED, INJECT, LONGEST, UNKEPT};
 use crate::progress::sent;
 use crate::receive;
 use crate::refuse::signed;
@@ -43,38 +43,6 @@ pub static TAGGED: TaggedOps = TaggedOps {
     senddata: tsenddata,
     injectdata: tinjectdata,
 };
-
-/// The receiver's word is awaited before the send ends.
-pub const CONFIRMED: u64 = FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
-
-/// The pieces that an application passed; `None` where they are impossible.
-///
-/// # Safety
-/// `pieces` is NULL or holds `count`.
-#[inline]
-pub unsafe fn pieces<'a>(pieces: *const Iovec, count: usize) -> Option<&'a [Iovec]> {
-    if count == 0 {
-        return Some(&[Iovec { base: std::ptr::null_mut(), length: 0 }]);
-    }
-    if pieces.is_null() || count > PIECES {
-        return None;
-    }
-    // SAFETY: the caller's promise.
-    Some(unsafe { std::slice::from_raw_parts(pieces, count) })
-}
-
-/// Total length; `None` where it is impossible or a piece is NULL.
-#[inline]
-pub fn total(pieces: &[Iovec]) -> Option<usize> {
-    let mut total = 0usize;
-    for piece in pieces {
-        if piece.base.is_null() && piece.length > 0 {
-            return None;
-        }
-        total = total.checked_add(piece.length)?;
-    }
-    Some(total)
-}
 
 impl State {
     /// Sends the pieces as one message.
