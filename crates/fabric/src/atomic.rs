@@ -7,16 +7,15 @@ use crate::abi::constants::*;
 use crate::abi::object::{AtomicOps, FidDomain, FidEndpoint};
 use crate::abi::trigger::DeferredWork;
 use crate::abi::{Address, Iovec, Signed};
-use crate::alias::{SENDS, Shell};
 use crate::arithmetic::{Datatype, Operator};
-use crate::endpoint::State;
-use crate::memory::{Memory, wish};
+use crate::endpoint::{Endpoint, SENDS, Shell, State};
+use crate::initiator::{Action, Wanted};
+use crate::memory::{Memory, total, wish};
 use crate::object::Context;
 use crate::offer::{PIECES, UNKEPT};
 use crate::refuse::signed;
-use crate::remote::{Action, Wanted};
-use crate::rma::{Manner, Place};
-use crate::send::total;
+use crate::rma::Place;
+use crate::send::Flags;
 use crate::trigger::{self, Asked};
 use crate::wire::INLINE;
 
@@ -54,7 +53,7 @@ struct Call<'a> {
     operands: &'a [Elements],
     comparands: &'a [Elements],
     results: &'a [Elements],
-    manner: Manner,
+    context: Context,
 }
 
 /// Datatype and operator, if there is such an operation of that form.
@@ -85,7 +84,7 @@ fn bytes(elements: &[Elements], size: usize, into: &mut Vec<Iovec>) -> Option<us
 impl State {
     /// # Safety
     /// The elements stay as libfabric's contract has it.
-    unsafe fn operate(&mut self, call: &Call) -> Signed {
+    unsafe fn operate(&mut self, call: &Call, flags: u64) -> Signed {
         let Some(peer) = self.peer(call.place.peer) else { return self.nobody() };
         let Some((datatype, operator)) = operation(call.form, call.datatype, call.operator) else {
             return signed(FI_EOPNOTSUPP);
@@ -109,7 +108,6 @@ impl State {
         if !fits {
             return signed(FI_EINVAL);
         }
-        let (context, flags) = self.manner(call.manner);
         let wishes = if flags & FI_COMPLETION != 0 { wish::COMPLETION } else { 0 };
         // Operands always travel with the request, which is a copy.
         let mut sent = vec![0; given + compared];
@@ -129,22 +127,24 @@ impl State {
             action: Action::Atomic { datatype, operator, fetch: call.form != Form::Plain },
             data: None,
         };
-        self.begin(peer, &wanted, Memory::owned(sent, wish::REMOTE), result, context, wishes)
+        self.begin(peer, &wanted, Memory::owned(sent, wish::REMOTE), result, call.context, wishes)
     }
 }
 
 /// # Safety
 /// libfabric's contract: an open endpoint and good elements.
-unsafe fn start(ep: *mut FidEndpoint, call: Call) -> Signed {
+unsafe fn start(ep: *mut FidEndpoint, call: Call, flags: Flags) -> Signed {
     // SAFETY: the caller's promise; the domain is entered before the state is touched.
     unsafe {
-        if let (Manner::Usual(context), Some(flags)) = (call.manner, Shell::of(ep).flags(SENDS)) {
-            let call = Call { manner: Manner::Given(context, flags), ..call };
-            return start_given(ep, call, (context, flags), None);
+        let shell = Shell::of(ep);
+        if matches!(flags, Flags::Usual) && shell.is_alias() {
+            return start_given(ep, call, shell.flags(SENDS), None);
         }
-        let endpoint = Shell::endpoint(ep);
+        let endpoint = Endpoint::of(ep);
         let _entered = endpoint.domain.enter();
-        endpoint.state().operate(&call)
+        let state = endpoint.state();
+        let flags = flags.in_all(shell, state);
+        state.operate(&call, flags)
     }
 }
 
@@ -152,27 +152,23 @@ unsafe fn start(ep: *mut FidEndpoint, call: Call) -> Signed {
 ///
 /// # Safety
 /// As for [`start`]; the work is as fi_trigger(3) wants it.
-unsafe fn start_given(
-    ep: *mut FidEndpoint,
-    call: Call,
-    (context, flags): (Context, u64),
-    work: Option<&DeferredWork>,
-) -> Signed {
+unsafe fn start_given(ep: *mut FidEndpoint, call: Call, flags: u64, work: Option<&DeferredWork>) -> Signed {
     if flags & UNKEPT != 0 {
         return signed(FI_EBADFLAGS);
     }
     // SAFETY: the caller's promise.
     unsafe {
         if flags & FI_TRIGGER == 0 {
-            return start(ep, call);
+            return start(ep, call, Flags::Given(flags));
         }
-        let Call { form, place, datatype, operator, manner, .. } = call;
+        let Call { form, place, datatype, operator, context, .. } = call;
         let Some((known, operation)) = operation(form, datatype, operator) else { return signed(FI_EOPNOTSUPP) };
         let kind = Action::Atomic { datatype: known, operator: operation, fetch: form != Form::Plain }.flags();
         let lists = [call.operands, call.comparands, call.results].map(<[Elements]>::to_vec);
         let post = move |state: &mut State| {
             let [operands, comparands, results] = &lists;
-            state.operate(&Call { form, place, datatype, operator, operands, comparands, results, manner })
+            let call = Call { form, place, datatype, operator, operands, comparands, results, context };
+            state.operate(&call, flags | state.always_sent)
         };
         trigger::wait(ep, &Asked { to: place.peer, context, flags, kind, work }, post)
     }
@@ -210,10 +206,10 @@ unsafe extern "C" fn write(
     context: *mut c_void,
 ) -> Signed {
     let operands = &flat(buffer, count);
-    let (place, manner) = (Place { peer, address, key }, Manner::Usual(context));
-    let call = Call { form: Form::Plain, place, datatype, operator, operands, comparands: &[], results: &[], manner };
+    let place = Place { peer, address, key };
+    let call = Call { form: Form::Plain, place, datatype, operator, operands, comparands: &[], results: &[], context };
     // SAFETY: libfabric's contract, as in all below.
-    unsafe { start(ep, call) }
+    unsafe { start(ep, call, Flags::Usual) }
 }
 
 unsafe extern "C" fn writev(
@@ -228,12 +224,16 @@ unsafe extern "C" fn writev(
     operator: c_int,
     context: *mut c_void,
 ) -> Signed {
-    let (place, manner) = (Place { peer, address, key }, Manner::Usual(context));
+    let place = Place { peer, address, key };
     // SAFETY: as above.
     unsafe {
         let Some(operands) = list(elements, count) else { return signed(FI_EINVAL) };
         let form = Form::Plain;
-        start(ep, Call { form, place, datatype, operator, operands, comparands: &[], results: &[], manner })
+        start(
+            ep,
+            Call { form, place, datatype, operator, operands, comparands: &[], results: &[], context },
+            Flags::Usual,
+        )
     }
 }
 
@@ -274,9 +274,8 @@ pub unsafe fn start_message(
         let context = message.context;
         let place = Place { peer: message.addr, address: remote.addr, key: remote.key };
         let (datatype, operator) = (message.datatype, message.op);
-        let manner = Manner::Given(context, flags);
-        let call = Call { form, place, datatype, operator, operands, comparands, results, manner };
-        start_given(ep, call, (context, flags), work)
+        let call = Call { form, place, datatype, operator, operands, comparands, results, context };
+        start_given(ep, call, flags, work)
     }
 }
 
@@ -296,10 +295,10 @@ unsafe extern "C" fn inject(
     operator: c_int,
 ) -> Signed {
     let operands = &flat(buffer, count);
-    let (place, manner) = (Place { peer, address, key }, Manner::Inject);
-    let call = Call { form: Form::Plain, place, datatype, operator, operands, comparands: &[], results: &[], manner };
+    let (place, context) = (Place { peer, address, key }, std::ptr::null_mut());
+    let call = Call { form: Form::Plain, place, datatype, operator, operands, comparands: &[], results: &[], context };
     // SAFETY: as above.
-    unsafe { start(ep, call) }
+    unsafe { start(ep, call, Flags::Inject) }
 }
 
 unsafe extern "C" fn readwrite(
@@ -318,10 +317,10 @@ unsafe extern "C" fn readwrite(
 ) -> Signed {
     let results = &flat(result, count);
     let operands = &flat(buffer, count);
-    let (place, manner) = (Place { peer, address, key }, Manner::Usual(context));
-    let call = Call { form: Form::Fetch, place, datatype, operator, operands, comparands: &[], results, manner };
+    let place = Place { peer, address, key };
+    let call = Call { form: Form::Fetch, place, datatype, operator, operands, comparands: &[], results, context };
     // SAFETY: as above.
-    unsafe { start(ep, call) }
+    unsafe { start(ep, call, Flags::Usual) }
 }
 
 unsafe extern "C" fn readwritev(
@@ -339,13 +338,17 @@ unsafe extern "C" fn readwritev(
     operator: c_int,
     context: *mut c_void,
 ) -> Signed {
-    let (place, manner) = (Place { peer, address, key }, Manner::Usual(context));
+    let place = Place { peer, address, key };
     // SAFETY: as above.
     unsafe {
         let (Some(operands), Some(results)) = (list(elements, count), list(results, result_count)) else {
             return signed(FI_EINVAL);
         };
-        start(ep, Call { form: Form::Fetch, place, datatype, operator, operands, comparands: &[], results, manner })
+        start(
+            ep,
+            Call { form: Form::Fetch, place, datatype, operator, operands, comparands: &[], results, context },
+            Flags::Usual,
+        )
     }
 }
 
@@ -378,10 +381,10 @@ unsafe extern "C" fn compwrite(
     context: *mut c_void,
 ) -> Signed {
     let (operands, comparands, results) = (&flat(buffer, count), &flat(compare, count), &flat(result, count));
-    let (place, manner) = (Place { peer, address, key }, Manner::Usual(context));
-    let call = Call { form: Form::Compare, place, datatype, operator, operands, comparands, results, manner };
+    let place = Place { peer, address, key };
+    let call = Call { form: Form::Compare, place, datatype, operator, operands, comparands, results, context };
     // SAFETY: as above.
-    unsafe { start(ep, call) }
+    unsafe { start(ep, call, Flags::Usual) }
 }
 
 unsafe extern "C" fn compwritev(
@@ -402,7 +405,7 @@ unsafe extern "C" fn compwritev(
     operator: c_int,
     context: *mut c_void,
 ) -> Signed {
-    let (place, manner) = (Place { peer, address, key }, Manner::Usual(context));
+    let place = Place { peer, address, key };
     // SAFETY: as above.
     unsafe {
         let (Some(operands), Some(comparands), Some(results)) =
@@ -410,7 +413,11 @@ unsafe extern "C" fn compwritev(
         else {
             return signed(FI_EINVAL);
         };
-        start(ep, Call { form: Form::Compare, place, datatype, operator, operands, comparands, results, manner })
+        start(
+            ep,
+            Call { form: Form::Compare, place, datatype, operator, operands, comparands, results, context },
+            Flags::Usual,
+        )
     }
 }
 

@@ -10,12 +10,13 @@ use machine::bounds::WRITTEN_UNREAD;
 
 use crate::abi::completion::{CONTEXT_ENTRY, DATA_ENTRY, Entry, ErrorEntry, MSG_ENTRY, TAGGED_ENTRY};
 use crate::abi::constants::*;
+use crate::abi::fid::{Fid, Ops};
 use crate::abi::info::CompletionQueueAttr;
-use crate::abi::object::{CompletionQueueOps, Fid, FidCompletionQueue, FidDomain, Ops};
+use crate::abi::object::{CompletionQueueOps, FidCompletionQueue, FidDomain};
 use crate::abi::{Address, Signed};
+use crate::arguments::tell;
 use crate::domain::Domain;
 use crate::endpoint::Endpoint;
-use crate::event_queue::tell;
 use crate::object::{self, Guarded, Object, Used};
 use crate::refuse::{self, signed};
 use crate::waiting::Wait;

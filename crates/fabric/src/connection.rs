@@ -13,16 +13,17 @@ use machine::{PeerIndex, Result};
 use crate::abi::Signed;
 use crate::abi::completion::ErrorEntry;
 use crate::abi::constants::*;
+use crate::abi::fid::Fid;
 use crate::abi::info::Info;
-use crate::abi::object::{ConnectionOps, Fid, FidEndpoint, FidPassive};
+use crate::abi::object::{ConnectionOps, FidEndpoint, FidPassive};
+use crate::arguments::{bytes, give_name};
 use crate::endpoint::{Endpoint, State};
 use crate::event_queue::EventQueue;
-use crate::handshake::{DATA, LABEL, LONGEST, Word, selector};
+use crate::handshake::{LABEL, LONGEST, Word, selector};
 use crate::listener::{ConnectionRequest, Listener};
-use crate::memory::{Memory, wish};
+use crate::memory::{Memory, own, role, wish};
 use crate::object::{Context, Used};
 use crate::refuse::{refused, signed};
-use crate::remote::{own, role};
 use crate::service::{self, Service};
 
 pub static CONNECTION: ConnectionOps = ConnectionOps {
@@ -339,31 +340,6 @@ pub unsafe fn leave_events(endpoint: &Endpoint) {
     };
     if let Some(events) = events {
         events.forget(std::ptr::from_ref(endpoint).cast_mut().cast());
-    }
-}
-
-/// What an application sends along, as far as there is room for it.
-///
-/// # Safety
-/// `data` is NULL or holds `length` bytes, that outlive the result.
-pub unsafe fn bytes<'a>(data: *const c_void, length: usize) -> &'a [u8] {
-    if data.is_null() {
-        return &[];
-    }
-    // SAFETY: the caller's promise.
-    unsafe { std::slice::from_raw_parts(data.cast(), length.min(DATA)) }
-}
-
-/// # Safety
-/// `length` is NULL or good, `into` NULL or holds `*length` bytes.
-pub unsafe fn give_name(name: &Name, into: *mut c_void, length: *mut usize) -> c_int {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let Some(length) = length.as_mut() else { return -FI_EINVAL };
-        let room = std::mem::replace(length, Name::LENGTH);
-        let most = if into.is_null() { 0 } else { room.min(Name::LENGTH) };
-        std::ptr::copy_nonoverlapping(name.as_bytes().as_ptr(), into.cast(), most);
-        if most < Name::LENGTH { -FI_ETOOSMALL } else { 0 }
     }
 }
 

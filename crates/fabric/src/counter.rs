@@ -5,8 +5,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::abi::constants::*;
+use crate::abi::fid::{Fid, Ops};
 use crate::abi::info::CounterAttr;
-use crate::abi::object::{CounterOps, Fid, FidCounter, FidDomain, Ops};
+use crate::abi::object::{CounterOps, FidCounter, FidDomain};
 use crate::domain::Domain;
 use crate::endpoint::Endpoint;
 use crate::object::{self, Guarded, Object, Used};
@@ -163,6 +164,16 @@ impl Counter {
         let _entered = self.domain.enter();
         // SAFETY: the domain has just been entered.
         unsafe { self.turn() }
+    }
+}
+
+/// Counts where that is counted.
+#[inline]
+pub fn count(counters: &[(Used<Counter>, u64)], what: u64, failed: bool) {
+    for (counter, counted) in counters {
+        if counted & what != 0 {
+            counter.count(failed);
+        }
     }
 }
 

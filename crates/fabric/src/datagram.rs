@@ -10,18 +10,14 @@ use crate::abi::constants::*;
 use crate::abi::object::{FidEndpoint, MessageOps};
 use crate::abi::transfer::Message;
 use crate::abi::{Address, Iovec, Signed};
-use crate::alias::{SENDS, Shell};
-use crate::endpoint::State;
-use crate::memory::{Memory, wish};
+use crate::endpoint::{Endpoint, SENDS, Shell, State};
+use crate::memory::{Memory, own, pieces, role, total, wish};
 use crate::object::Context;
-use crate::offer::UNKEPT;
+use crate::offer::{LONGEST_DATAGRAM, UNKEPT};
 use crate::progress::sent;
 use crate::refuse::signed;
-use crate::remote::{own, role};
-use crate::send::{self, Flags, data_of, flat, pieces, total};
+use crate::send::{self, Flags, data_of, flat};
 
-/// Bytes of the longest: with the engine's headers and those of UDP over IPv6 they fit a packet of Ethernet.
-pub const LONGEST: usize = 1400;
 /// Datagrams that may wait to leave for one peer.
 const WAITING: usize = 1 << 12;
 
@@ -41,10 +37,10 @@ impl State {
     ) -> Signed {
         let (Some(peer), Some(length)) = (self.peer(to), total(pieces)) else { return signed(FI_EINVAL) };
         let Some(engine) = &mut self.engine else { return signed(FI_EOPBADSTATE) };
-        if length > LONGEST {
+        if length > LONGEST_DATAGRAM {
             return signed(FI_EMSGSIZE);
         }
-        let mut copy = [0; LONGEST];
+        let mut copy = [0; LONGEST_DATAGRAM];
         // SAFETY: the caller's promise.
         engine::Buffer::read(&unsafe { Memory::scattered(pieces, 0) }, 0, &mut copy[..length]);
         let label = Label { space: Space::Message, tag: 0, data };
@@ -92,9 +88,10 @@ unsafe fn start(
     let Some(pieces) = pieces else { return signed(FI_EINVAL) };
     // SAFETY: the caller's promise; the domain is entered before the state is touched.
     unsafe {
-        let flags = match (flags, Shell::of(ep).flags(SENDS)) {
-            (Flags::Usual, Some(flags)) => Flags::Given(flags),
-            (flags, _) => flags,
+        let shell = Shell::of(ep);
+        let flags = match flags {
+            Flags::Usual => Flags::Given(shell.flags(SENDS)),
+            flags => flags,
         };
         if let Flags::Given(flags) = flags {
             if flags & UNKEPT != 0 {
@@ -104,10 +101,10 @@ unsafe fn start(
                 return signed(FI_EINVAL);
             }
         }
-        let endpoint = Shell::endpoint(ep);
+        let endpoint = Endpoint::of(ep);
         let _entered = endpoint.domain.enter();
         let state = endpoint.state();
-        let flags = flags.in_all(state);
+        let flags = flags.in_all(shell, state);
         state.send_datagram(pieces, to, data, context, flags)
     }
 }

@@ -1,6 +1,6 @@
 //! Domains: what the objects of one application share, and the lock that serializes its threads.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicUsize;
@@ -10,16 +10,14 @@ use endpoint::Settings;
 
 use crate::abi::constants::*;
 use crate::abi::info::Info;
-use crate::abi::object::{DomainOps, Fid, FidDomain, FidEndpoint, FidFabric, MemoryRegionOps, Ops};
+use crate::abi::object::{FidDomain, FidFabric};
 use crate::account::Account;
 use crate::endpoint::Endpoint;
 use crate::fabric::Fabric;
 use crate::object::{self, Guarded, Object, Used};
 use crate::parameters;
-use crate::refuse::{self, refused};
 use crate::region::Regions;
-use crate::trigger::{self, Triggers};
-use crate::{address_vector, atomic, completion_queue, counter, endpoint as fabric_endpoint, poll_set, region, shared};
+use crate::trigger::Triggers;
 
 #[repr(C)]
 pub struct Domain {
@@ -179,46 +177,9 @@ impl Domain {
     }
 }
 
-static BASE: Ops = Ops {
-    size: size_of::<Ops>(),
-    close: object::close::<Domain>,
-    bind,
-    control,
-    ops_open: refuse::ops_open,
-    tostr: refuse::tostr,
-    ops_set: refuse::ops_set,
-};
-
-static OPS: DomainOps = DomainOps {
-    size: size_of::<DomainOps>(),
-    av_open: address_vector::open,
-    cq_open: completion_queue::open,
-    endpoint: fabric_endpoint::open,
-    scalable_ep,
-    cntr_open: counter::open,
-    poll_open: poll_set::open,
-    stx_ctx: shared::open_sends,
-    srx_ctx: shared::open_receives,
-    query_atomic: atomic::query,
-    query_collective,
-    endpoint2,
-};
-
-static REGIONS: MemoryRegionOps = MemoryRegionOps {
-    size: size_of::<MemoryRegionOps>(),
-    reg: region::register,
-    regv: region::register_pieces,
-    regattr: region::register_with_attributes,
-};
-
-refused! {
-    scalable_ep(*mut FidDomain, *mut Info, *mut *mut FidEndpoint, *mut c_void) -> c_int;
-    query_collective(*mut FidDomain, c_int, *mut c_void, u64) -> c_int;
-}
-
 /// # Safety
 /// `fabric` is open, the rest NULL or good.
-pub unsafe fn open(fabric: *mut FidFabric, info: *mut Info, into: *mut *mut FidDomain, context: *mut c_void) -> c_int {
+pub unsafe fn open(fid: FidDomain, fabric: *mut FidFabric, info: *mut Info, into: *mut *mut FidDomain) -> c_int {
     // SAFETY: the caller's promise.
     let (fabric, manner) = unsafe {
         let Some(fabric) = object::of::<Fabric>(fabric.cast()) else { return -FI_EINVAL };
@@ -233,7 +194,7 @@ pub unsafe fn open(fabric: *mut FidFabric, info: *mut Info, into: *mut *mut FidD
     };
     match parameters::settings() {
         // SAFETY: the caller's promise.
-        Ok(settings) => unsafe { make(fabric, manner, settings, into, context) },
+        Ok(settings) => unsafe { make(fid, fabric, manner, settings, into) },
         Err(fault) => {
             parameters::complain(&fault);
             -FI_EINVAL
@@ -253,15 +214,14 @@ pub struct Manner {
 /// # Safety
 /// `into` is NULL or good.
 pub unsafe fn make(
+    fid: FidDomain,
     fabric: Used<Fabric>,
     manner: Manner,
     settings: Settings,
     into: *mut *mut FidDomain,
-    context: *mut c_void,
 ) -> c_int {
-    let fid = Fid { class: FI_CLASS_DOMAIN, context, ops: &BASE };
     let domain = Domain {
-        fid: FidDomain { fid, ops: &OPS, mr: &REGIONS },
+        fid,
         users: AtomicUsize::new(0),
         lock: Mutex::new(()),
         single: manner.single,
@@ -275,32 +235,4 @@ pub unsafe fn make(
     };
     // SAFETY: the caller's promise.
     unsafe { object::open(domain, into) }
-}
-
-/// An event queue may be bound; a domain has no events of its own.
-unsafe extern "C" fn bind(_: *mut Fid, other: *mut Fid, _: u64) -> c_int {
-    // SAFETY: libfabric's contract: NULL or an open object.
-    match unsafe { other.as_ref() } {
-        Some(other) if other.class == FI_CLASS_EQ => 0,
-        _ => -FI_EINVAL,
-    }
-}
-
-unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_void) -> c_int {
-    // SAFETY: libfabric's contract: an open domain, an argument as the command wants it.
-    unsafe { object::of::<Domain>(fid).map_or(-FI_EINVAL, |domain| trigger::control(domain, command, argument)) }
-}
-
-unsafe extern "C" fn endpoint2(
-    domain: *mut FidDomain,
-    info: *mut Info,
-    into: *mut *mut FidEndpoint,
-    flags: u64,
-    context: *mut c_void,
-) -> c_int {
-    if flags != 0 {
-        return -FI_EINVAL;
-    }
-    // SAFETY: as the caller promises.
-    unsafe { fabric_endpoint::open(domain, info, into, context) }
 }

@@ -2,7 +2,7 @@
 //! A read that finds nothing moves what the connections of the queue's endpoints wait for.
 
 use std::collections::VecDeque;
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -10,8 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use crate::abi::Signed;
 use crate::abi::completion::{ConnectionEntry, EventEntry, EventErrorEntry};
 use crate::abi::constants::*;
+use crate::abi::fid::{Fid, Ops};
 use crate::abi::info::{EventQueueAttr, Info};
-use crate::abi::object::{EventQueueOps, Fid, FidEventQueue, FidFabric, Ops};
+use crate::abi::object::{EventQueueOps, FidEventQueue, FidFabric};
+use crate::arguments::tell;
 use crate::endpoint::Endpoint;
 use crate::fabric::Fabric;
 use crate::host::host;
@@ -405,22 +407,4 @@ unsafe extern "C" fn strerror(
 ) -> *const c_char {
     // SAFETY: libfabric's contract: `into` is NULL or holds `length` bytes.
     unsafe { tell(c"no error of the provider's own", into, length) }
-}
-
-/// Copies `text`, cut to fit, where there is room for it, and returns it.
-///
-/// # Safety
-/// `into` is NULL or holds `length` bytes.
-pub unsafe fn tell(text: &'static CStr, into: *mut c_char, length: usize) -> *const c_char {
-    if into.is_null() || length == 0 {
-        return text.as_ptr();
-    }
-    let bytes = text.to_bytes();
-    let most = bytes.len().min(length - 1);
-    // SAFETY: the caller's promise.
-    unsafe {
-        std::ptr::copy_nonoverlapping(bytes.as_ptr().cast(), into, most);
-        *into.add(most) = 0;
-    }
-    into
 }

@@ -3,12 +3,11 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::AtomicUsize;
 
-use crate::abi::constants::{FI_CLASS_FABRIC, FI_EINVAL};
-use crate::abi::info::Info;
-use crate::abi::object::{FabricOps, Fid, FidDomain, FidFabric, Ops};
+use crate::abi::constants::FI_CLASS_FABRIC;
+use crate::abi::fid::{Fid, Ops};
+use crate::abi::object::{FabricOps, FidFabric};
 use crate::object::{self, Object};
-use crate::refuse::{self, refused};
-use crate::{domain, event_queue, passive_endpoint};
+use crate::refuse;
 
 #[repr(C)]
 pub struct Fabric {
@@ -35,50 +34,16 @@ static BASE: Ops = Ops {
     ops_set: refuse::ops_set,
 };
 
-static OPS: FabricOps = FabricOps {
-    size: size_of::<FabricOps>(),
-    domain: open_domain,
-    passive_ep: passive_endpoint::open,
-    eq_open: event_queue::open,
-    wait_open,
-    trywait,
-    domain2: open_domain_with_flags,
-};
-
-refused! {
-    wait_open(*mut FidFabric, *mut c_void, *mut *mut c_void) -> c_int;
-    trywait(*mut FidFabric, *mut *mut Fid, c_int) -> c_int;
-}
-
 /// # Safety
 /// `into` is NULL or may be written.
-pub unsafe fn open(api_version: u32, into: *mut *mut FidFabric, context: *mut c_void) -> c_int {
+pub unsafe fn open(
+    ops: &'static FabricOps,
+    api_version: u32,
+    into: *mut *mut FidFabric,
+    context: *mut c_void,
+) -> c_int {
     let fid = Fid { class: FI_CLASS_FABRIC, context, ops: &BASE };
-    let fabric = Fabric { fid: FidFabric { fid, ops: &OPS, api_version }, users: AtomicUsize::new(0) };
+    let fabric = Fabric { fid: FidFabric { fid, ops, api_version }, users: AtomicUsize::new(0) };
     // SAFETY: the caller's promise.
     unsafe { object::open(fabric, into) }
-}
-
-unsafe extern "C" fn open_domain(
-    fabric: *mut FidFabric,
-    info: *mut Info,
-    into: *mut *mut FidDomain,
-    context: *mut c_void,
-) -> c_int {
-    // SAFETY: libfabric's contract: the fabric is open, the rest NULL or good.
-    unsafe { domain::open(fabric, info, into, context) }
-}
-
-unsafe extern "C" fn open_domain_with_flags(
-    fabric: *mut FidFabric,
-    info: *mut Info,
-    into: *mut *mut FidDomain,
-    flags: u64,
-    context: *mut c_void,
-) -> c_int {
-    if flags != 0 {
-        return -FI_EINVAL;
-    }
-    // SAFETY: as above.
-    unsafe { domain::open(fabric, info, into, context) }
 }

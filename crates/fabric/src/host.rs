@@ -4,9 +4,9 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
-use crate::abi::Provider;
 use crate::abi::constants::FI_PARAM_STRING;
 use crate::abi::info::Info;
+use crate::abi::provider::Provider;
 
 type DupInfo = unsafe extern "C" fn(*const Info) -> *mut Info;
 type FreeInfo = unsafe extern "C" fn(*mut Info);

@@ -14,12 +14,14 @@ use machine::PeerIndex;
 use crate::abi::Address;
 use crate::abi::completion::{Entry, ErrorEntry};
 use crate::abi::constants::*;
+use crate::abi::fid::Fid;
 use crate::abi::info::{AddressVectorAttr, Info};
 use crate::abi::object::*;
+use crate::endpoint::Endpoint;
 use crate::fabric::Fabric;
 use crate::object::Used;
 use crate::wire::{APART, FETCH, HEADER, Header, INLINE, Kind, WITH_DATA, answered, given};
-use crate::{address_vector, completion_queue, domain, endpoint as fabric_endpoint, fabric, region};
+use crate::{address_vector, completion_queue, domain, endpoint_calls, region, tables};
 
 /// It only ends what hangs.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -84,12 +86,15 @@ impl Victim {
         unsafe {
             let (mut attr, mut info) = (std::mem::zeroed::<AddressVectorAttr>(), std::mem::zeroed::<Info>());
             info.caps = caps;
-            assert_eq!(fabric::open(1 << 16 | 15, &mut fabric, null_mut()), 0);
+            assert_eq!(tables::open_fabric(1 << 16 | 15, &mut fabric, null_mut()), 0);
             let used = Used::new(fabric.cast::<Fabric>());
-            assert_eq!(domain::make(used, domain::Manner::default(), settings, &mut domain, null_mut()), 0);
+            assert_eq!(
+                domain::make(tables::domain_fid(null_mut()), used, domain::Manner::default(), settings, &mut domain),
+                0
+            );
             assert_eq!(address_vector::open(domain, &mut attr, &mut vector, null_mut()), 0);
             assert_eq!(completion_queue::open(domain, null_mut(), &mut queue, null_mut()), 0);
-            assert_eq!(fabric_endpoint::open(domain, &mut info, &mut endpoint, null_mut()), 0);
+            assert_eq!(endpoint_calls::open(domain, &mut info, &mut endpoint, null_mut()), 0);
             let ops = &*(*endpoint).fid.ops;
             assert_eq!((ops.bind)(endpoint.cast(), vector.cast(), 0), 0);
             assert_eq!((ops.bind)(endpoint.cast(), queue.cast(), FI_SEND | FI_RECV), 0);
@@ -559,7 +564,7 @@ fn a_peer_with_too_much_in_progress_is_not_served_and_others_are() {
     hostile.is_served(&victim);
     let load = |served: usize| {
         // SAFETY: one thread, and no reference to the state is in use.
-        let state = unsafe { fabric_endpoint::Endpoint::of(victim.endpoint).state() };
+        let state = unsafe { Endpoint::of(victim.endpoint).state() };
         state.remote.as_mut().unwrap().load(PeerIndex(0)).served = served;
     };
     load(crate::target::MOST_SERVED);

@@ -10,6 +10,7 @@ use machine::PeerIndex;
 
 use crate::abi::completion::{ConnectionEntry, Entry, EventErrorEntry};
 use crate::abi::constants::*;
+use crate::abi::fid::Fid;
 use crate::abi::info::{EndpointAttr, Info};
 use crate::abi::object::*;
 use crate::fabric::Fabric;
@@ -20,7 +21,7 @@ use crate::object::Used;
 use crate::offer::{Progress, settle};
 use crate::service::Service;
 use crate::wire::{Header, Kind};
-use crate::{completion_queue, domain, endpoint as fabric_endpoint, event_queue, fabric, region};
+use crate::{completion_queue, domain, endpoint_calls, event_queue, region, tables};
 
 /// It only ends what hangs.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -195,12 +196,15 @@ impl Victim {
             let (mut info, mut attr) = (std::mem::zeroed::<Info>(), std::mem::zeroed::<EndpointAttr>());
             attr.kind = FI_EP_MSG;
             (info.caps, info.ep_attr) = (FI_MSG | FI_RMA, &mut attr);
-            assert_eq!(fabric::open(1 << 16 | 15, &mut fabric, null_mut()), 0);
+            assert_eq!(tables::open_fabric(1 << 16 | 15, &mut fabric, null_mut()), 0);
             let used = Used::new(fabric.cast::<Fabric>());
-            assert_eq!(domain::make(used, domain::Manner::default(), settings(), &mut domain, null_mut()), 0);
+            assert_eq!(
+                domain::make(tables::domain_fid(null_mut()), used, domain::Manner::default(), settings(), &mut domain),
+                0
+            );
             assert_eq!(completion_queue::open(domain, null_mut(), &mut queue, null_mut()), 0);
             assert_eq!(event_queue::open(fabric, null_mut(), &mut events, null_mut()), 0);
-            assert_eq!(fabric_endpoint::open(domain, &mut info, &mut endpoint, null_mut()), 0);
+            assert_eq!(endpoint_calls::open(domain, &mut info, &mut endpoint, null_mut()), 0);
             let ops = &*(*endpoint).fid.ops;
             assert_eq!((ops.bind)(endpoint.cast(), queue.cast(), FI_SEND | FI_RECV), 0);
             assert_eq!((ops.bind)(endpoint.cast(), events.cast(), 0), 0);

@@ -12,16 +12,17 @@ use crate::abi::info::{Info, TransmitAttr};
 use crate::abi::object::*;
 use crate::abi::transfer::{Message, RemoteIovec, RemoteMessage, TaggedMessage};
 use crate::completion_queue::CompletionQueue;
+use crate::endpoint::Endpoint;
 use crate::hostile::{BOTH, Bytes, Peer, Victim, WRITE, close, until};
 use crate::refuse::signed;
 use crate::wire::{APART, Header, Kind, WITH_DATA, answered, given};
-use crate::{counter, endpoint as fabric_endpoint};
+use crate::{counter, endpoint_calls};
 
 /// Makes progress and reads nothing.
 fn turn(victim: &Victim) {
     // SAFETY: an open endpoint, and no reference to its state is in use.
     unsafe {
-        let endpoint = fabric_endpoint::Endpoint::of(victim.endpoint);
+        let endpoint = Endpoint::of(victim.endpoint);
         let _entered = endpoint.domain.enter();
         endpoint.progress(None);
     }
@@ -215,7 +216,7 @@ fn an_order_or_a_durability_that_is_not_kept_is_refused() {
         (info.caps, info.tx_attr) = (FI_MSG, &raw mut attr);
         let mut endpoint = null_mut();
         // SAFETY: an open domain.
-        let code = unsafe { fabric_endpoint::open(victim.domain, &mut info, &mut endpoint, null_mut()) };
+        let code = unsafe { endpoint_calls::open(victim.domain, &mut info, &mut endpoint, null_mut()) };
         assert_eq!(code, -FI_EINVAL);
     }
 }

@@ -5,6 +5,7 @@ use std::ptr::{null, null_mut};
 
 use crate::abi::completion::ErrorEntry;
 use crate::abi::constants::*;
+use crate::abi::fid::Fid;
 use crate::abi::info::{EndpointAttr, Info, TransmitAttr};
 use crate::abi::object::*;
 use crate::abi::transfer::Message;
@@ -12,7 +13,7 @@ use crate::abi::trigger::{AliasAttr, AnyOperation, DeferredWork, Operation, Trig
 use crate::abi::{Address, Iovec, Signed};
 use crate::hostile::{Victim, close};
 use crate::refuse::signed;
-use crate::{counter, endpoint as fabric_endpoint};
+use crate::{counter, endpoint_calls};
 
 const CAPS: u64 = FI_MSG | FI_TRIGGER;
 
@@ -165,11 +166,11 @@ fn endpoints_that_could_not_be_triggered_are_not_opened_so() {
         let mut endpoint = null_mut::<FidEndpoint>();
         transmit.op_flags = FI_TRIGGER;
         (info.caps, info.tx_attr) = (CAPS, &mut transmit);
-        assert_eq!(fabric_endpoint::open(victim.domain, &mut info, &mut endpoint, null_mut()), -FI_EINVAL);
+        assert_eq!(endpoint_calls::open(victim.domain, &mut info, &mut endpoint, null_mut()), -FI_EINVAL);
 
         attr.kind = FI_EP_DGRAM;
         (info.tx_attr, info.ep_attr) = (null_mut(), &mut attr);
-        assert_eq!(fabric_endpoint::open(victim.domain, &mut info, &mut endpoint, null_mut()), 0);
+        assert_eq!(endpoint_calls::open(victim.domain, &mut info, &mut endpoint, null_mut()), 0);
         let waited = counter_of(&victim);
         let mut context = TriggeredContext { event_type: FI_TRIGGER_THRESHOLD, counter: waited, threshold: 1 };
         let piece = nowhere();

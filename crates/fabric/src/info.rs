@@ -6,11 +6,11 @@ use endpoint::Settings;
 use machine::Site;
 
 use crate::abi::constants::{CORE_PROVIDERS_ONLY, FI_EINVAL, FI_ENODATA, FI_ENOMEM, FI_SOURCE};
+use crate::abi::fid::Fid;
 use crate::abi::info::Info;
-use crate::abi::object::Fid;
+use crate::arguments::given;
 use crate::host::{Host, duplicate, host};
 use crate::listener::ConnectionRequest;
-use crate::object::given;
 use crate::offer::{self, Progress, Settled};
 use crate::parameters;
 use crate::service::{self, Service};

@@ -11,7 +11,7 @@ use machine::bounds::CONNECTION_REQUESTS;
 use machine::{PeerIndex, Result};
 
 use crate::abi::constants::*;
-use crate::abi::object::{Fid, Ops};
+use crate::abi::fid::{Fid, Ops};
 use crate::handshake::{LABEL, LONGEST, Word, selector};
 use crate::memory::{Memory, wish};
 use crate::offer::Settled;

@@ -4,6 +4,36 @@ use std::ffi::c_void;
 use std::mem::ManuallyDrop;
 
 use crate::abi::Iovec;
+use crate::offer::PIECES;
+
+/// The pieces that an application passed; `None` where they are impossible.
+///
+/// # Safety
+/// `pieces` is NULL or holds `count`.
+#[inline]
+pub unsafe fn pieces<'a>(pieces: *const Iovec, count: usize) -> Option<&'a [Iovec]> {
+    if count == 0 {
+        return Some(&[Iovec { base: std::ptr::null_mut(), length: 0 }]);
+    }
+    if pieces.is_null() || count > PIECES {
+        return None;
+    }
+    // SAFETY: the caller's promise.
+    Some(unsafe { std::slice::from_raw_parts(pieces, count) })
+}
+
+/// Total length; `None` where it is impossible or a piece is NULL.
+#[inline]
+pub fn total(pieces: &[Iovec]) -> Option<usize> {
+    let mut total = 0usize;
+    for piece in pieces {
+        if piece.base.is_null() && piece.length > 0 {
+            return None;
+        }
+        total = total.checked_add(piece.length)?;
+    }
+    Some(total)
+}
 
 /// What is to be done when the request ends.
 pub mod wish {
@@ -19,6 +49,30 @@ pub mod wish {
     pub const NAMELESS: u8 = 1 << 4;
     /// A part of deferred work: its end is counted where that says.
     pub const DEFERRED: u8 = 1 << 5;
+}
+
+/// Why the provider made a request of its own; in [`Memory::source`].
+pub mod role {
+    /// Takes the next request of anybody.
+    pub const REQUEST: u32 = 0;
+    /// Takes an operation's answer.
+    pub const ANSWER: u32 = 1;
+    /// A part of an operation on its way to the target.
+    pub const PART: u32 = 2;
+    /// Reads or writes a region for a peer.
+    pub const LEASE: u32 = 3;
+    /// Nobody waits for its end.
+    pub const OBLIVION: u32 = 4;
+    /// What is said of a connection.
+    pub const WORD: u32 = 5;
+    /// The copy of a datagram.
+    pub const DATAGRAM: u32 = 6;
+}
+
+/// The engine's context of a request of the provider's own. The highest bit keeps it apart from applications' contexts,
+/// which are addresses, so that `fi_cancel` finds none of these.
+pub fn own(bits: u64) -> u64 {
+    bits ^ 1 << 63
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

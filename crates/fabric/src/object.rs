@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::abi::constants::{FI_EBUSY, FI_EINVAL};
-use crate::abi::object::Fid;
+use crate::abi::fid::Fid;
 
 /// An object that begins with a `struct fid` of its class.
 ///
@@ -120,16 +120,6 @@ impl<T> Guarded<T> {
         // SAFETY: the caller's promise.
         unsafe { &mut *self.0.get() }
     }
-}
-
-/// `pointer` as a reference; `None` for NULL.
-///
-/// # Safety
-/// It is NULL or points to a `T` that stays for `'a`.
-#[inline]
-pub unsafe fn given<'a, T>(pointer: *const T) -> Option<&'a T> {
-    // SAFETY: the caller's promise.
-    unsafe { pointer.as_ref() }
 }
 
 pub type Context = *mut c_void;

@@ -5,12 +5,12 @@ use std::ffi::c_int;
 use crate::abi::constants::*;
 use crate::abi::info::{DomainAttr, EndpointAttr, Info, ReceiveAttr, TransmitAttr};
 use crate::abi::version;
-use crate::datagram;
-use crate::object::given;
-use crate::send::CONFIRMED;
+use crate::arguments::given;
 
 /// Longest message; a length of more is a mistake.
 pub const LONGEST: usize = 1 << 40;
+/// Bytes of the longest datagram: with the engine's headers and those of UDP over IPv6 they fit a packet of Ethernet.
+pub const LONGEST_DATAGRAM: usize = 1400;
 /// Longest message that an inject call copies where it cannot leave at once.
 pub const INJECT: usize = 8 << 10;
 pub const PIECES: usize = 8;
@@ -47,6 +47,8 @@ const TRANSMIT_FLAGS: u64 =
     FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
 const RECEIVE_FLAGS: u64 = FI_COMPLETION | FI_MULTI_RECV;
 const ORDER: u64 = FI_ORDER_SAS;
+/// The receiver's word is awaited before the send ends.
+pub const CONFIRMED: u64 = FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
 /// What a call may ask for and nothing here keeps: it is refused, since its caller relies on it.
 pub const UNKEPT: u64 = FI_FENCE | FI_COMMIT_COMPLETE;
 
@@ -162,7 +164,7 @@ fn check_endpoint(attr: &EndpointAttr) -> Result<u64, NotOffered> {
 
 impl Settled {
     fn longest(&self) -> usize {
-        if self.kind == FI_EP_DGRAM { datagram::LONGEST } else { LONGEST }
+        if self.kind == FI_EP_DGRAM { LONGEST_DATAGRAM } else { LONGEST }
     }
 
     /// What is asked for, and what it implies.

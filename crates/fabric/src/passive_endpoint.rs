@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use machine::Site;
 
 use crate::abi::constants::*;
+use crate::abi::fid::{Fid, Ops};
 use crate::abi::info::Info;
-use crate::abi::object::{ConnectionOps, EndpointOps, Fid, FidEndpoint, FidFabric, FidPassive, Ops};
-use crate::connection::{bytes, give_name};
+use crate::abi::object::{ConnectionOps, EndpointOps, FidEndpoint, FidFabric, FidPassive};
+use crate::arguments::{bytes, give, give_name, given};
 use crate::event_queue::EventQueue;
 use crate::fabric::Fabric;
 use crate::handshake::{DATA, Word};
@@ -18,7 +19,7 @@ use crate::object::{self, Object, Used};
 use crate::offer::{self, Progress};
 use crate::refuse::{self, refused};
 use crate::service::{self, Service};
-use crate::{connection, endpoint as fabric_endpoint, options, parameters};
+use crate::{connection, endpoint_calls, parameters};
 
 #[repr(C)]
 pub struct PassiveEndpoint {
@@ -53,8 +54,8 @@ static OPS: EndpointOps = EndpointOps {
     cancel,
     getopt,
     setopt,
-    tx_ctx: fabric_endpoint::tx_ctx,
-    rx_ctx: fabric_endpoint::rx_ctx,
+    tx_ctx: endpoint_calls::tx_ctx,
+    rx_ctx: endpoint_calls::rx_ctx,
     rx_size_left: size_left,
     tx_size_left: size_left,
 };
@@ -97,7 +98,7 @@ pub unsafe extern "C" fn open(
         let (Some(fabric), Some(info)) = (object::of::<Fabric>(fabric.cast()), info.as_ref()) else {
             return -FI_EINVAL;
         };
-        if object::given(info.ep_attr).is_none_or(|attr| attr.kind != FI_EP_MSG) {
+        if given(info.ep_attr).is_none_or(|attr| attr.kind != FI_EP_MSG) {
             return -FI_EINVAL;
         }
         let settings = match parameters::settings() {
@@ -245,7 +246,7 @@ unsafe extern "C" fn getopt(
             return -FI_EINVAL;
         }
         match (level, option) {
-            (FI_OPT_ENDPOINT, FI_OPT_CM_DATA_SIZE) => options::give(DATA, into, length),
+            (FI_OPT_ENDPOINT, FI_OPT_CM_DATA_SIZE) => give(DATA, into, length),
             _ => -FI_ENOPROTOOPT,
         }
     }

@@ -8,11 +8,10 @@ use crate::abi::completion::{Entry, ErrorEntry};
 use crate::abi::constants::*;
 use crate::abi::transfer::TaggedMessage;
 use crate::endpoint::State;
-use crate::memory::wish;
+use crate::memory::{pieces, wish};
 use crate::object::Context;
 use crate::receive::tagged;
 use crate::refuse::signed;
-use crate::send::pieces;
 
 impl State {
     /// A receive with one of the three flags.

@@ -4,8 +4,9 @@ use std::ffi::c_int;
 use std::sync::atomic::AtomicUsize;
 
 use crate::abi::constants::*;
+use crate::abi::fid::{Fid, Ops};
 use crate::abi::info::PollAttr;
-use crate::abi::object::{Fid, FidDomain, FidPoll, Ops, PollOps};
+use crate::abi::object::{FidDomain, FidPoll, PollOps};
 use crate::completion_queue::CompletionQueue;
 use crate::counter::Counter;
 use crate::domain::Domain;

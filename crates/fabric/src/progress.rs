@@ -7,7 +7,7 @@ use crate::abi::completion::{Entry, ErrorEntry};
 use crate::abi::constants::*;
 use crate::abi::{Address, Signed};
 use crate::completion_queue::{CompletionQueue, Reader};
-use crate::counter::Counter;
+use crate::counter::count;
 use crate::endpoint::{NOBODY, State, address_of};
 use crate::memory::{Memory, wish};
 use crate::object::{Context, Used};
@@ -267,15 +267,6 @@ impl State {
     #[inline]
     pub fn count(&self, what: u64, failed: bool) {
         count(&self.counters, what, failed);
-    }
-}
-
-#[inline]
-pub fn count(counters: &[(Used<Counter>, u64)], what: u64, failed: bool) {
-    for (counter, counted) in counters {
-        if counted & what != 0 {
-            counter.count(failed);
-        }
     }
 }
 

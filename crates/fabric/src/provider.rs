@@ -7,12 +7,13 @@ use std::sync::OnceLock;
 use crate::abi::constants::{FI_EINVAL, FI_ENODATA};
 use crate::abi::info::{FabricAttr, Info};
 use crate::abi::object::FidFabric;
-use crate::abi::{Provider, version};
-use crate::fabric;
+use crate::abi::provider::Provider;
+use crate::abi::version;
 use crate::host::host;
 use crate::info;
 use crate::parameters;
 use crate::service::text;
+use crate::tables;
 
 /// `struct fi_provider`, once libfabric has it.
 struct Registered(*mut Provider);
@@ -90,7 +91,7 @@ unsafe extern "C" fn open_fabric(attr: *mut FabricAttr, into: *mut *mut FidFabri
         }
     }
     // SAFETY: as above.
-    unsafe { fabric::open(attr.api_version, into, context) }
+    unsafe { tables::open_fabric(attr.api_version, into, context) }
 }
 
 unsafe extern "C" fn cleanup() {}

@@ -6,17 +6,16 @@ use std::ptr::NonNull;
 use endpoint::{Source, Space, TagSelector};
 
 use crate::abi::constants::*;
-use crate::abi::object::{Fid, FidEndpoint};
+use crate::abi::fid::Fid;
+use crate::abi::object::FidEndpoint;
 use crate::abi::transfer::{Message, TaggedMessage};
 use crate::abi::trigger::DeferredWork;
 use crate::abi::{Address, Iovec, Signed};
-use crate::alias::{RECEIVES, Shell};
-use crate::endpoint::{Endpoint, NOBODY, Sources, State};
-use crate::memory::{Memory, wish};
+use crate::endpoint::{Endpoint, NOBODY, RECEIVES, Shell, Sources, State};
+use crate::memory::{Memory, pieces, total, wish};
 use crate::object::Context;
 use crate::offer::LONGEST;
 use crate::refuse::signed;
-use crate::send::{pieces, total};
 use crate::trigger::{self, Asked};
 
 /// Receives that look at messages which have come.
@@ -104,13 +103,14 @@ unsafe fn start(
 ) -> Signed {
     // SAFETY: the caller's promise; the domain is entered before the state is touched.
     unsafe {
-        if let (None, Some(flags)) = (flags, Shell::of(ep).flags(RECEIVES)) {
-            return start_of_alias(ep, pieces, from, selector, context, flags);
+        let shell = Shell::of(ep);
+        if flags.is_none() && shell.is_alias() {
+            return start_of_alias(ep, pieces, from, selector, context, shell.flags(RECEIVES));
         }
-        let endpoint = Shell::endpoint(ep);
+        let endpoint = Endpoint::of(ep);
         let _entered = endpoint.domain.enter();
         let state = endpoint.state();
-        let flags = flags.map_or(state.receive_flags, |flags| flags | state.always_received);
+        let flags = flags.map_or_else(|| shell.flags(RECEIVES), |flags| flags | state.always_received);
         state.receive(pieces, from, selector, context, wishes, flags)
     }
 }

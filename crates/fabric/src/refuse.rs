@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int, c_void};
 
 use crate::abi::Signed;
-use crate::abi::object::Fid;
+use crate::abi::fid::Fid;
 
 /// Functions that only answer FI_ENOSYS, for the types given.
 macro_rules! refused {

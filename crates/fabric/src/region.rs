@@ -6,12 +6,12 @@ use std::sync::atomic::AtomicUsize;
 
 use crate::abi::Iovec;
 use crate::abi::constants::*;
+use crate::abi::fid::{Fid, Ops};
 use crate::abi::info::MemoryRegionAttr;
-use crate::abi::object::{Fid, FidMemoryRegion, Ops};
-use crate::counter::Counter;
+use crate::abi::object::FidMemoryRegion;
+use crate::counter::{Counter, count};
 use crate::domain::Domain;
 use crate::object::{self, Object, Used};
-use crate::progress::count;
 use crate::refuse;
 
 #[repr(C)]

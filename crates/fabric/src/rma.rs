@@ -7,14 +7,13 @@ use crate::abi::object::{FidEndpoint, RemoteOps};
 use crate::abi::transfer::RemoteMessage;
 use crate::abi::trigger::DeferredWork;
 use crate::abi::{Address, Iovec, Signed};
-use crate::alias::{SENDS, Shell};
-use crate::endpoint::State;
-use crate::memory::{Memory, wish};
+use crate::endpoint::{Endpoint, SENDS, Shell, State};
+use crate::initiator::{Action, Wanted};
+use crate::memory::{Memory, pieces, total, wish};
 use crate::object::Context;
 use crate::offer::{INJECT, LONGEST, UNKEPT};
 use crate::refuse::signed;
-use crate::remote::{Action, Wanted};
-use crate::send::{data_of, flat, pieces, total};
+use crate::send::{Flags, data_of, flat};
 use crate::trigger::{self, Asked};
 
 pub static OPS: RemoteOps = RemoteOps {
@@ -38,25 +37,7 @@ pub struct Place {
     pub key: u64,
 }
 
-/// Whose completion an operation makes, and which flags it has.
-#[derive(Clone, Copy)]
-pub enum Manner {
-    Usual(Context),
-    Given(Context, u64),
-    /// No completion; the memory is the application's again at once.
-    Inject,
-}
-
 impl State {
-    /// The context and flags of an operation.
-    pub fn manner(&self, manner: Manner) -> (Context, u64) {
-        match manner {
-            Manner::Usual(context) => (context, self.send_flags),
-            Manner::Given(context, flags) => (context, flags | self.always_sent),
-            Manner::Inject => (std::ptr::null_mut(), FI_INJECT),
-        }
-    }
-
     /// # Safety
     /// The pieces stay, and are left alone, as libfabric's contract has it for these flags.
     unsafe fn access(
@@ -65,11 +46,11 @@ impl State {
         place: Place,
         action: Action,
         data: Option<u64>,
-        manner: Manner,
+        context: Context,
+        flags: u64,
     ) -> Signed {
         let Some(peer) = self.peer(place.peer) else { return self.nobody() };
         let Some(length) = total(pieces) else { return signed(FI_EINVAL) };
-        let (context, flags) = self.manner(manner);
         // There is no copying what is yet to be read.
         let flags = if matches!(action, Action::Read) { flags & !FI_INJECT } else { flags };
         if length > LONGEST || (flags & FI_INJECT != 0 && length > INJECT) {
@@ -101,16 +82,20 @@ unsafe fn start(
     place: Place,
     action: Action,
     data: Option<u64>,
-    manner: Manner,
+    context: Context,
+    flags: Flags,
 ) -> Signed {
     // SAFETY: the caller's promise; the domain is entered before the state is touched.
     unsafe {
-        if let (Manner::Usual(context), Some(flags)) = (manner, Shell::of(ep).flags(SENDS)) {
-            return start_given(ep, pieces, place, action, data, (context, flags), None);
+        let shell = Shell::of(ep);
+        if matches!(flags, Flags::Usual) && shell.is_alias() {
+            return start_given(ep, pieces, place, action, data, (context, shell.flags(SENDS)), None);
         }
-        let endpoint = Shell::endpoint(ep);
+        let endpoint = Endpoint::of(ep);
         let _entered = endpoint.domain.enter();
-        endpoint.state().access(pieces, place, action, data, manner)
+        let state = endpoint.state();
+        let flags = flags.in_all(shell, state);
+        state.access(pieces, place, action, data, context, flags)
     }
 }
 
@@ -132,17 +117,17 @@ unsafe fn start_given(
     }
     // What is yet to be read is not copied.
     let flags = if matches!(action, Action::Read) { flags & !FI_INJECT } else { flags };
-    let manner = Manner::Given(context, flags);
     // SAFETY: the caller's promise.
     unsafe {
         if flags & FI_TRIGGER == 0 {
-            return start(ep, pieces, place, action, data, manner);
+            return start(ep, pieces, place, action, data, context, Flags::Given(flags));
         }
         if total(pieces).is_none() {
             return signed(FI_EINVAL);
         }
         let (to, kind, pieces) = (place.peer, action.flags(), pieces.to_vec());
-        let post = move |state: &mut State| state.access(&pieces, place, action, data, manner);
+        let post =
+            move |state: &mut State| state.access(&pieces, place, action, data, context, flags | state.always_sent);
         trigger::wait(ep, &Asked { to, context, flags, kind, work }, post)
     }
 }
@@ -209,7 +194,7 @@ unsafe extern "C" fn read(
 ) -> Signed {
     let place = Place { peer, address, key };
     // SAFETY: libfabric's contract, as in all below.
-    unsafe { start(ep, &flat(buffer, length), place, Action::Read, None, Manner::Usual(context)) }
+    unsafe { start(ep, &flat(buffer, length), place, Action::Read, None, context, Flags::Usual) }
 }
 
 unsafe extern "C" fn readv(
@@ -226,7 +211,7 @@ unsafe extern "C" fn readv(
     // SAFETY: as above.
     unsafe {
         let Some(pieces) = pieces(list, count) else { return signed(FI_EINVAL) };
-        start(ep, pieces, place, Action::Read, None, Manner::Usual(context))
+        start(ep, pieces, place, Action::Read, None, context, Flags::Usual)
     }
 }
 
@@ -247,7 +232,7 @@ unsafe extern "C" fn write(
 ) -> Signed {
     let place = Place { peer, address, key };
     // SAFETY: as above.
-    unsafe { start(ep, &flat(buffer, length), place, Action::Write, None, Manner::Usual(context)) }
+    unsafe { start(ep, &flat(buffer, length), place, Action::Write, None, context, Flags::Usual) }
 }
 
 unsafe extern "C" fn writev(
@@ -264,7 +249,7 @@ unsafe extern "C" fn writev(
     // SAFETY: as above.
     unsafe {
         let Some(pieces) = pieces(list, count) else { return signed(FI_EINVAL) };
-        start(ep, pieces, place, Action::Write, None, Manner::Usual(context))
+        start(ep, pieces, place, Action::Write, None, context, Flags::Usual)
     }
 }
 
@@ -283,7 +268,7 @@ unsafe extern "C" fn inject(
 ) -> Signed {
     let place = Place { peer, address, key };
     // SAFETY: as above.
-    unsafe { start(ep, &flat(buffer, length), place, Action::Write, None, Manner::Inject) }
+    unsafe { start(ep, &flat(buffer, length), place, Action::Write, None, std::ptr::null_mut(), Flags::Inject) }
 }
 
 unsafe extern "C" fn writedata(
@@ -299,7 +284,7 @@ unsafe extern "C" fn writedata(
 ) -> Signed {
     let place = Place { peer, address, key };
     // SAFETY: as above.
-    unsafe { start(ep, &flat(buffer, length), place, Action::Write, Some(data), Manner::Usual(context)) }
+    unsafe { start(ep, &flat(buffer, length), place, Action::Write, Some(data), context, Flags::Usual) }
 }
 
 unsafe extern "C" fn injectdata(
@@ -313,5 +298,5 @@ unsafe extern "C" fn injectdata(
 ) -> Signed {
     let place = Place { peer, address, key };
     // SAFETY: as above.
-    unsafe { start(ep, &flat(buffer, length), place, Action::Write, Some(data), Manner::Inject) }
+    unsafe { start(ep, &flat(buffer, length), place, Action::Write, Some(data), std::ptr::null_mut(), Flags::Inject) }
 }

@@ -9,11 +9,10 @@ use crate::abi::object::{FidEndpoint, MessageOps, TaggedOps};
 use crate::abi::transfer::{Message, TaggedMessage};
 use crate::abi::trigger::DeferredWork;
 use crate::abi::{Address, Iovec, Signed};
-use crate::alias::{SENDS, Shell};
-use crate::endpoint::State;
-use crate::memory::{Memory, wish};
+use crate::endpoint::{Endpoint, SENDS, Shell, State};
+use crate::memory::{Memory, pieces, total, wish};
 use crate::object::Context;
-use crate::offer::{INJECT, LONGEST, PIECES, UNKEPT};
+use crate::offer::{CONFIRMED, INJECT, LONGEST, UNKEPT};
 use crate::progress::sent;
 use crate::receive;
 use crate::refuse::signed;
@@ -44,38 +43,6 @@ pub static TAGGED: TaggedOps = TaggedOps {
     senddata: tsenddata,
     injectdata: tinjectdata,
 };
-
-/// The receiver's word is awaited before the send ends.
-pub const CONFIRMED: u64 = FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
-
-/// The pieces that an application passed; `None` where they are impossible.
-///
-/// # Safety
-/// `pieces` is NULL or holds `count`.
-#[inline]
-pub unsafe fn pieces<'a>(pieces: *const Iovec, count: usize) -> Option<&'a [Iovec]> {
-    if count == 0 {
-        return Some(&[Iovec { base: std::ptr::null_mut(), length: 0 }]);
-    }
-    if pieces.is_null() || count > PIECES {
-        return None;
-    }
-    // SAFETY: the caller's promise.
-    Some(unsafe { std::slice::from_raw_parts(pieces, count) })
-}
-
-/// Total length; `None` where it is impossible or a piece is NULL.
-#[inline]
-pub fn total(pieces: &[Iovec]) -> Option<usize> {
-    let mut total = 0usize;
-    for piece in pieces {
-        if piece.base.is_null() && piece.length > 0 {
-            return None;
-        }
-        total = total.checked_add(piece.length)?;
-    }
-    Some(total)
-}
 
 impl State {
     /// Sends the pieces as one message.
@@ -143,6 +110,7 @@ impl State {
 }
 
 /// Which flags a call has.
+#[derive(Clone, Copy)]
 pub enum Flags {
     /// The endpoint's own, or the alias's.
     Usual,
@@ -155,9 +123,9 @@ pub enum Flags {
 impl Flags {
     /// With those that always hold.
     #[inline(always)]
-    pub fn in_all(self, state: &State) -> u64 {
+    pub fn in_all(self, shell: &Shell, state: &State) -> u64 {
         match self {
-            Flags::Usual => state.send_flags,
+            Flags::Usual => shell.flags(SENDS),
             Flags::Inject => FI_INJECT,
             Flags::Given(flags) => flags | state.always_sent,
         }
@@ -177,13 +145,14 @@ unsafe fn start(
 ) -> Signed {
     // SAFETY: the caller's promise; the domain is entered before the state is touched.
     unsafe {
-        if let (Flags::Usual, Some(flags)) = (&flags, Shell::of(ep).flags(SENDS)) {
-            return start_of_alias(ep, pieces, to, label, context, flags);
+        let shell = Shell::of(ep);
+        if matches!(flags, Flags::Usual) && shell.is_alias() {
+            return start_of_alias(ep, pieces, to, label, context, shell.flags(SENDS));
         }
-        let endpoint = Shell::endpoint(ep);
+        let endpoint = Endpoint::of(ep);
         let _entered = endpoint.domain.enter();
         let state = endpoint.state();
-        let flags = flags.in_all(state);
+        let flags = flags.in_all(shell, state);
         state.send(pieces, to, label, context, flags)
     }
 }

@@ -3,7 +3,6 @@
 //! drive it as they drive endpoints. One for sends is a name only, since each endpoint has its own engine.
 
 use std::collections::VecDeque;
-use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicUsize;
 
@@ -12,19 +11,16 @@ use endpoint::{Source, TagSelector};
 use crate::abi::Signed;
 use crate::abi::completion::ErrorEntry;
 use crate::abi::constants::*;
-use crate::abi::info::{ReceiveAttr, TransmitAttr};
-use crate::abi::object::{EndpointOps, Fid, FidDomain, FidEndpoint, FidTransmitContext, Ops};
-use crate::connection::CONNECTION;
+use crate::abi::object::FidTransmitContext;
 use crate::domain::Domain;
-use crate::endpoint::{Endpoint, Sources, State, rx_ctx, size_left, tx_ctx};
+use crate::endpoint::{Endpoint, Sources, State};
 use crate::memory::{Memory, wish};
-use crate::object::{self, Context, Object, Used};
-use crate::options::{getopt, setopt};
-use crate::refuse::{self, signed};
+use crate::object::{Context, Object, Used};
+use crate::refuse::signed;
 
 /// A shared receive context.
 #[repr(transparent)]
-pub struct SharedReceives(Endpoint);
+pub struct SharedReceives(pub Endpoint);
 
 // SAFETY: an endpoint begins with a `Fid`.
 unsafe impl Object for SharedReceives {
@@ -47,50 +43,6 @@ struct Posted {
     selector: TagSelector,
     memory: Memory,
     context: Context,
-}
-
-static BASE: Ops = Ops {
-    size: size_of::<Ops>(),
-    close: object::close::<SharedReceives>,
-    bind: refuse::bind,
-    control: refuse::control,
-    ops_open: refuse::ops_open,
-    tostr: refuse::tostr,
-    ops_set: refuse::ops_set,
-};
-
-static OPS: EndpointOps = EndpointOps {
-    size: size_of::<EndpointOps>(),
-    cancel,
-    getopt,
-    setopt,
-    tx_ctx,
-    rx_ctx,
-    rx_size_left: size_left,
-    tx_size_left: size_left,
-};
-
-pub unsafe extern "C" fn open_receives(
-    domain: *mut FidDomain,
-    attr: *mut ReceiveAttr,
-    into: *mut *mut FidEndpoint,
-    context: *mut c_void,
-) -> c_int {
-    // SAFETY: libfabric's contract: the domain is open, the rest NULL or good.
-    unsafe {
-        let Some(domain) = object::of::<Domain>(domain.cast()) else { return -FI_EINVAL };
-        let (caps, flags) = attr.as_ref().map_or((0, 0), |attr| (attr.caps, attr.op_flags));
-        // Sources are numbered by each endpoint for itself.
-        if caps & FI_DIRECTED_RECV != 0 {
-            return -FI_ENOSYS;
-        }
-        let domain = Used::new(domain);
-        let mut state = State::new(domain.clone(), 0, (0, flags));
-        state.always_received = 0;
-        state.shared = Some(Box::default());
-        let fid = Fid { class: FI_CLASS_SRX_CTX, context, ops: &BASE };
-        object::open(SharedReceives(Endpoint::new(fid, (&OPS, &CONNECTION), domain, state)), into)
-    }
 }
 
 impl SharedReceives {
@@ -160,6 +112,37 @@ impl State {
         }
     }
 
+    /// Cancels a receive of such an endpoint, also one that a member has taken.
+    ///
+    /// # Safety
+    /// The domain is entered, and no reference to the state of a member is in use.
+    pub unsafe fn cancel_shared(&mut self, context: Context) -> Signed {
+        let Some(shared) = &mut self.shared else { return signed(FI_EINVAL) };
+        // SAFETY: the caller's promise; members are open, are other objects than this one.
+        unsafe {
+            if let Some(at) = shared.posted.iter().position(|receive| receive.context == context) {
+                let receive = shared.posted.remove(at);
+                // Any of the queues may tell it.
+                let queue = shared.members.iter().find_map(|member| member.as_ref().state().receives.as_ref());
+                if let (Some(receive), Some(queue)) = (receive, queue) {
+                    let kind = if receive.memory.wishes & wish::TAGGED != 0 { FI_TAGGED } else { FI_MSG };
+                    queue.push_error(ErrorEntry::new(context, FI_RECV | kind, FI_ECANCELED));
+                }
+                return 0;
+            }
+            for member in &shared.members {
+                let state = member.as_ref().state();
+                let Some(engine) = &mut state.engine else { continue };
+                match engine.cancel_context(context as u64) {
+                    Ok(true) => return 0,
+                    Ok(false) => {}
+                    Err(fault) => return state.fail_for_now(&fault),
+                }
+            }
+        }
+        signed(FI_ENOENT)
+    }
+
     fn take_from(&mut self, posted: &mut VecDeque<Posted>) {
         if self.failed || !self.is_enabled() {
             return;
@@ -203,35 +186,6 @@ impl State {
     }
 }
 
-unsafe extern "C" fn cancel(fid: *mut Fid, context: *mut c_void) -> Signed {
-    // SAFETY: libfabric's contract: an open context.
-    unsafe {
-        let Some(SharedReceives(endpoint)) = object::of::<SharedReceives>(fid) else { return signed(FI_EINVAL) };
-        let _entered = endpoint.domain.enter();
-        let Some(shared) = &mut endpoint.state().shared else { return signed(FI_EINVAL) };
-        if let Some(at) = shared.posted.iter().position(|receive| receive.context == context) {
-            let receive = shared.posted.remove(at);
-            // Any of the queues may tell it.
-            let queue = shared.members.iter().find_map(|member| member.as_ref().state().receives.as_ref());
-            if let (Some(receive), Some(queue)) = (receive, queue) {
-                let kind = if receive.memory.wishes & wish::TAGGED != 0 { FI_TAGGED } else { FI_MSG };
-                queue.push_error(ErrorEntry::new(context, FI_RECV | kind, FI_ECANCELED));
-            }
-            return 0;
-        }
-        for member in &shared.members {
-            let state = member.as_ref().state();
-            let Some(engine) = &mut state.engine else { continue };
-            match engine.cancel_context(context as u64) {
-                Ok(true) => return 0,
-                Ok(false) => {}
-                Err(fault) => return state.fail_for_now(&fault),
-            }
-        }
-        signed(FI_ENOENT)
-    }
-}
-
 /// A shared transmit context.
 #[repr(C)]
 pub struct SharedSends {
@@ -240,32 +194,17 @@ pub struct SharedSends {
     _domain: Used<Domain>,
 }
 
+impl SharedSends {
+    pub fn new(fid: FidTransmitContext, domain: Used<Domain>) -> SharedSends {
+        SharedSends { fid, users: AtomicUsize::new(0), _domain: domain }
+    }
+}
+
 // SAFETY: it begins with a `Fid`.
 unsafe impl Object for SharedSends {
     const CLASS: usize = FI_CLASS_STX_CTX;
 
     fn users(&self) -> &AtomicUsize {
         &self.users
-    }
-}
-
-static SENDS_BASE: Ops = Ops { close: object::close::<SharedSends>, ..BASE };
-
-pub unsafe extern "C" fn open_sends(
-    domain: *mut FidDomain,
-    _attr: *mut TransmitAttr,
-    into: *mut *mut FidTransmitContext,
-    context: *mut c_void,
-) -> c_int {
-    // SAFETY: libfabric's contract: the domain is open, the rest NULL or good.
-    unsafe {
-        let Some(domain) = object::of::<Domain>(domain.cast()) else { return -FI_EINVAL };
-        let fid = Fid { class: FI_CLASS_STX_CTX, context, ops: &SENDS_BASE };
-        let sends = SharedSends {
-            fid: FidTransmitContext { fid, ops: &OPS },
-            users: AtomicUsize::new(0),
-            _domain: Used::new(domain),
-        };
-        object::open(sends, into)
     }
 }

@@ -1,7 +1,7 @@
 //! Remote memory and atomic operations at their target: what peers ask for, and the parts of regions that the engine reads
 //! and writes for them.
 
-use endpoint::{Label, Request, Source, Space, Status, TagSelector};
+use endpoint::{Label, Source, Space, Status, TagSelector};
 use machine::{PeerIndex, Result};
 use slotmap::Key;
 
@@ -9,37 +9,14 @@ use crate::abi::completion::Entry;
 use crate::abi::constants::*;
 use crate::arithmetic::{Datatype, Operator, apply};
 use crate::endpoint::State;
-use crate::memory::{Memory, wish};
+use crate::memory::{Memory, own, role, wish};
 use crate::offer::{LONGEST, OPERATIONS};
-use crate::remote::{own, role};
+use crate::remote::{Landing, Lease, LeaseKey};
 use crate::wire::{APART, FETCH, Header, INLINE, Kind, WITH_DATA, answered, given};
 
 /// Requests of the engine in progress for one peer's operations, beyond which the peer is not served: an operation needs
 /// fewer than four, and no initiator has more than [`OPERATIONS`].
 pub const MOST_SERVED: usize = 4 * OPERATIONS;
-
-slotmap::new_key_type! {
-    pub struct LeaseKey;
-}
-
-/// A part of a region that the engine reads or writes for a peer: what is too long for a copy.
-pub struct Lease {
-    peer: PeerIndex,
-    ticket: u64,
-    /// `None`: it was closed, and its key may be another's.
-    region: Option<u64>,
-    request: Option<Request>,
-    /// Of a write.
-    landing: Option<Landing>,
-    /// The region was closed, and the initiator was told.
-    revoked: bool,
-}
-
-#[derive(Clone, Copy)]
-struct Landing {
-    length: usize,
-    data: Option<u64>,
-}
 
 impl State {
     /// A peer asks for something. Whatever the bytes are, only memory that was registered for it is touched.

@@ -5,7 +5,7 @@
 //! finds nothing waiting pays for a look at one flag.
 
 use std::collections::{HashMap, VecDeque};
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,16 +13,16 @@ use endpoint::Completion;
 
 use crate::abi::completion::ErrorEntry;
 use crate::abi::constants::*;
-use crate::abi::object::{Fid, FidCounter, FidEndpoint};
+use crate::abi::object::{FidCounter, FidEndpoint};
 use crate::abi::trigger::{DeferredWork, TriggeredContext};
 use crate::abi::{Address, Signed};
+use crate::arguments::given;
 use crate::counter::Counter;
 use crate::domain::Domain;
 use crate::endpoint::{Endpoint, Sources, State};
 use crate::memory::{Memory, wish};
-use crate::object::{self, Context, Guarded, Used, given};
+use crate::object::{self, Context, Guarded, Used};
 use crate::refuse::signed;
-use crate::{atomic, receive, rma, send};
 
 /// What waits in a domain.
 #[derive(Default)]
@@ -242,6 +242,28 @@ impl Triggers {
         // SAFETY: the caller's promise.
         self.any() && unsafe { self.drop_all(cancel) } > 0
     }
+
+    /// Cancels deferred work; false where none of that name waits.
+    ///
+    /// # Safety
+    /// The domain is entered.
+    pub unsafe fn cancel_work(&self, name: *const DeferredWork) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { self.drop_all(|_, waiting| waiting.name == name) > 0 }
+    }
+
+    /// Drops all deferred work, or what waits for that counter.
+    ///
+    /// # Safety
+    /// The domain is entered.
+    pub unsafe fn flush_work(&self, counter: Option<&Counter>) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.drop_all(|of, waiting| {
+                !waiting.name.is_null() && counter.is_none_or(|counter| std::ptr::eq(counter, of))
+            })
+        };
+    }
 }
 
 impl Domain {
@@ -285,6 +307,27 @@ impl Domain {
             self.triggers.settle(queues);
             // The caller may not come back soon.
             self.hand_over();
+        }
+    }
+
+    /// Queues an operation on a counter.
+    ///
+    /// # Safety
+    /// libfabric's contract: the work is such an operation, its counters NULL or open objects.
+    pub unsafe fn queue_count(&self, work: &DeferredWork) -> Signed {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let _entered = self.enter();
+            let (Some((triggering, None)), Some(counted)) =
+                (counters(work, self), counter((*work.op.counter).counter, self))
+            else {
+                return signed(FI_EINVAL);
+            };
+            counted.count_everywhere();
+            let value = (*work.op.counter).value;
+            let then =
+                if work.op_type == FI_OP_CNTR_SET { Then::Set(counted, value) } else { Then::Add(counted, value) };
+            self.triggers.submit(triggering, true, Waiting { threshold: work.threshold, name: work, then })
         }
     }
 }
@@ -440,110 +483,5 @@ pub unsafe fn wait(ep: *mut FidEndpoint, asked: &Asked, post: impl FnMut(&mut St
         let transfer = Transfer { endpoint: NonNull::from(endpoint), context, kind, post: Box::new(post), counted };
         let name = asked.work.map_or(std::ptr::null(), std::ptr::from_ref);
         domain.triggers.submit(counter, errors_too, Waiting { threshold, name, then: Then::Transfer(transfer) })
-    }
-}
-
-/// `fi_control` of a domain.
-///
-/// # Safety
-/// libfabric's contract: the argument is as the command wants it.
-pub unsafe fn control(domain: &Domain, command: c_int, argument: *mut c_void) -> c_int {
-    let name = argument.cast_const().cast::<DeferredWork>();
-    // SAFETY: the caller's promise.
-    unsafe {
-        match (command, name.as_ref()) {
-            (FI_QUEUE_WORK, Some(work)) => queue(domain, work) as c_int,
-            (FI_CANCEL_WORK, Some(_)) => {
-                let _entered = domain.enter();
-                match domain.triggers.drop_all(|_, waiting| waiting.name == name) {
-                    0 => -FI_ENOENT,
-                    _ => 0,
-                }
-            }
-            (FI_QUEUE_WORK | FI_CANCEL_WORK, None) => -FI_EINVAL,
-            (FI_FLUSH_WORK, _) => {
-                // What waits for one counter, where one is given.
-                let only = argument.cast_const().cast::<Fid>();
-                let counter = object::of::<Counter>(only);
-                if counter.is_none() && !only.is_null() {
-                    return -FI_EINVAL;
-                }
-                let _entered = domain.enter();
-                domain.triggers.drop_all(|of, waiting| {
-                    !waiting.name.is_null() && counter.is_none_or(|counter| std::ptr::eq(counter, of))
-                });
-                0
-            }
-            _ => -FI_ENOSYS,
-        }
-    }
-}
-
-/// Queues deferred work. Nothing of it is looked at again: applications use the structures for their next work.
-///
-/// # Safety
-/// As for [`control`].
-unsafe fn queue(domain: &Domain, work: &DeferredWork) -> Signed {
-    // SAFETY: the caller's promise: the union's field is that of the type.
-    unsafe {
-        if !(FI_OP_RECV..=FI_OP_CNTR_ADD).contains(&work.op_type) {
-            return signed(FI_ENOSYS);
-        }
-        if work.op.any.is_null() {
-            return signed(FI_EINVAL);
-        }
-        if matches!(work.op_type, FI_OP_CNTR_SET | FI_OP_CNTR_ADD) {
-            return queue_count(domain, work);
-        }
-        // All operations begin with their endpoint.
-        let ep = match Endpoint::given(*work.op.any.cast::<*mut Fid>()) {
-            Some(endpoint) if std::ptr::eq(&*endpoint.domain, domain) => {
-                std::ptr::from_ref(endpoint).cast_mut().cast::<FidEndpoint>()
-            }
-            _ => return signed(FI_EINVAL),
-        };
-        let later = |flags| flags | FI_TRIGGER;
-        let (op, work) = (&work.op, Some(work));
-        match work.map_or(FI_OP_RECV, |work| work.op_type) {
-            FI_OP_RECV => receive::receive_message(ep, &(*op.msg).message, later((*op.msg).flags), work),
-            FI_OP_SEND => send::send_message(ep, &(*op.msg).message, later((*op.msg).flags), work),
-            FI_OP_TRECV => receive::receive_tagged(ep, &(*op.tagged).message, later((*op.tagged).flags), work),
-            FI_OP_TSEND => send::send_tagged(ep, &(*op.tagged).message, later((*op.tagged).flags), work),
-            FI_OP_READ => rma::read_message(ep, &(*op.rma).message, later((*op.rma).flags), work),
-            FI_OP_WRITE => rma::write_message(ep, &(*op.rma).message, later((*op.rma).flags), work),
-            FI_OP_ATOMIC => {
-                let op = &*op.atomic;
-                atomic::start_message(ep, &op.message, None, None, later(op.flags), work)
-            }
-            FI_OP_FETCH_ATOMIC => {
-                let op = &*op.fetch_atomic;
-                let fetch = (op.fetch.iov.cast_const(), op.fetch.iov_count);
-                atomic::start_message(ep, &op.message, None, Some(fetch), later(op.flags), work)
-            }
-            _ => {
-                let op = &*op.compare_atomic;
-                let fetch = (op.fetch.iov.cast_const(), op.fetch.iov_count);
-                let compare = (op.compare.iov.cast_const(), op.compare.iov_count);
-                atomic::start_message(ep, &op.message, Some(compare), Some(fetch), later(op.flags), work)
-            }
-        }
-    }
-}
-
-/// # Safety
-/// As for [`control`], for an operation on a counter.
-unsafe fn queue_count(domain: &Domain, work: &DeferredWork) -> Signed {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let _entered = domain.enter();
-        let (Some((triggering, None)), Some(counted)) =
-            (counters(work, domain), counter((*work.op.counter).counter, domain))
-        else {
-            return signed(FI_EINVAL);
-        };
-        counted.count_everywhere();
-        let value = (*work.op.counter).value;
-        let then = if work.op_type == FI_OP_CNTR_SET { Then::Set(counted, value) } else { Then::Add(counted, value) };
-        domain.triggers.submit(triggering, true, Waiting { threshold: work.threshold, name: work, then })
     }
 }

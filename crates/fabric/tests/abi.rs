@@ -5,14 +5,16 @@ use std::fmt::Write;
 use std::mem::{offset_of, size_of};
 use std::process::Command;
 
+use plimsoll_fi::abi::Iovec;
 use plimsoll_fi::abi::atomic::*;
 use plimsoll_fi::abi::completion::*;
 use plimsoll_fi::abi::constants::*;
+use plimsoll_fi::abi::fid::{Fid, Ops};
 use plimsoll_fi::abi::info::*;
 use plimsoll_fi::abi::object::*;
+use plimsoll_fi::abi::provider::Provider;
 use plimsoll_fi::abi::transfer::*;
 use plimsoll_fi::abi::trigger::*;
-use plimsoll_fi::abi::{Iovec, Provider};
 
 /// What is asked of the compiler, and the answer that Rust gives.
 struct Question {

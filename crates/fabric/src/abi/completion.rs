@@ -2,8 +2,8 @@
 
 use std::ffi::{c_int, c_void};
 
+use super::fid::Fid;
 use super::info::Info;
-use super::object::Fid;
 
 /// `struct fi_cq_tagged_entry`; the other formats are its beginnings.
 #[repr(C)]

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use super::object::{Fid, FidDomain, FidFabric};
+use super::fid::Fid;
 
 /// `struct fi_info`.
 #[repr(C)]
@@ -73,7 +73,8 @@ pub struct EndpointAttr {
 /// `struct fi_domain_attr`, as far as all versions have it.
 #[repr(C)]
 pub struct DomainAttr {
-    pub domain: *mut FidDomain,
+    /// A `struct fid_domain`.
+    pub domain: *mut Fid,
     pub name: *mut c_char,
     pub threading: c_int,
     pub control_progress: c_int,
@@ -105,7 +106,8 @@ pub struct DomainAttr {
 /// `struct fi_fabric_attr`.
 #[repr(C)]
 pub struct FabricAttr {
-    pub fabric: *mut FidFabric,
+    /// A `struct fid_fabric`.
+    pub fabric: *mut Fid,
     pub name: *mut c_char,
     pub prov_name: *mut c_char,
     pub prov_version: u32,

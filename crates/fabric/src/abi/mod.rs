@@ -6,15 +6,14 @@
 pub mod atomic;
 pub mod completion;
 pub mod constants;
+pub mod fid;
 pub mod info;
 pub mod object;
+pub mod provider;
 pub mod transfer;
 pub mod trigger;
 
-use std::ffi::{c_char, c_int, c_void};
-
-use info::{FabricAttr, Info};
-use object::FidFabric;
+use std::ffi::c_void;
 
 /// `ssize_t`.
 pub type Signed = isize;
@@ -28,20 +27,6 @@ pub type Address = u64;
 pub struct Iovec {
     pub base: *mut c_void,
     pub length: usize,
-}
-
-/// `struct fi_provider`.
-#[repr(C)]
-pub struct Provider {
-    pub version: u32,
-    pub fi_version: u32,
-    /// The library's own.
-    pub context: [*mut c_void; 4],
-    pub name: *const c_char,
-    pub getinfo:
-        Option<unsafe extern "C" fn(u32, *const c_char, *const c_char, u64, *const Info, *mut *mut Info) -> c_int>,
-    pub fabric: Option<unsafe extern "C" fn(*mut FabricAttr, *mut *mut FidFabric, *mut c_void) -> c_int>,
-    pub cleanup: Option<unsafe extern "C" fn()>,
 }
 
 /// `FI_VERSION(major, minor)`.

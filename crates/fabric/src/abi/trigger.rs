@@ -3,7 +3,8 @@
 use std::ffi::{c_int, c_void};
 
 use super::atomic::{AtomicMessage, Elements};
-use super::object::{Fid, FidCounter, FidEndpoint};
+use super::fid::Fid;
+use super::object::{FidCounter, FidEndpoint};
 use super::transfer::{Message, RemoteMessage, TaggedMessage};
 
 /// `struct fi_alias`.
