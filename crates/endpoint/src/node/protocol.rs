@@ -6,6 +6,10 @@ use machine::{Fault, PeerIndex};
 
 use crate::name::Name;
 
+/// The only peer of either end of the rings.
+pub(super) const OTHER: PeerIndex = PeerIndex(0);
+/// Events that a rank takes in one look.
+pub(super) const EVENTS: usize = 32;
 /// Payload that travels inside a command or an event; longer messages are read and written where they lie.
 pub(super) const INLINE: usize = 8 << 10;
 /// Largest packet: an inline payload with its header, or text.
