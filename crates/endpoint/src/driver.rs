@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use engine::{
-    Apart, Claim, Completion, Engine, Envelope, Label, LinkConfig, Refusal, Request, Source, TagSelector,
-    unknown_claim, unknown_peer,
+    Apart, Claim, Completion, Engine, Envelope, Label, LinkConfig, Request, Source, TagSelector, unknown_claim,
+    unknown_peer,
 };
 use machine::{Nanoseconds, Notice, PeerIndex, Port, Result, Sent};
 
@@ -141,7 +141,7 @@ impl<P: Port, B: Buffer> Driver<P, B> {
                 return Ok(self.engine.sent_short(peer, label, buffer, context));
             }
         }
-        let request = self.engine.send(peer, label, buffer, context).map_err(refused)?;
+        let request = self.engine.send(peer, label, buffer, context).map_err(|refusal| unknown_peer(refusal.peer))?;
         self.transmit(self.now())?;
         Ok(request)
     }
@@ -160,14 +160,15 @@ impl<P: Port, B: Buffer> Driver<P, B> {
 
     /// The completion says that the receiver has matched the message.
     pub fn send_confirmed(&mut self, peer: PeerIndex, label: Label, buffer: B, context: u64) -> Result<Request> {
-        let request = self.engine.send_confirmed(peer, label, buffer, context).map_err(refused)?;
+        let request =
+            self.engine.send_confirmed(peer, label, buffer, context).map_err(|refusal| unknown_peer(refusal.peer))?;
         self.transmit(self.now())?;
         Ok(request)
     }
 
     #[inline(always)]
     pub fn receive(&mut self, source: Source, selector: TagSelector, buffer: B, context: u64) -> Result<Request> {
-        self.engine.receive(source, selector, buffer, context).map_err(refused)
+        self.engine.receive(source, selector, buffer, context).map_err(|refusal| unknown_peer(refusal.peer))
     }
 
     pub fn receive_claimed(&mut self, claim: Claim, buffer: B, context: u64) -> Result<Request> {
@@ -329,9 +330,4 @@ impl<P: Port, B: Buffer> Driver<P, B> {
     pub fn next_completion(&mut self) -> Option<Completion<B>> {
         self.engine.next_completion()
     }
-}
-
-#[cold]
-fn refused<B>(refusal: Refusal<B>) -> machine::Fault {
-    unknown_peer(refusal.peer)
 }

@@ -328,9 +328,8 @@ impl<B: Buffer> Engine<B> {
     /// A request in progress that was made with `context`; of several, one that can still be withdrawn. Walks all
     /// requests.
     pub fn find(&self, context: u64) -> Option<Request> {
-        let waiting = |state: &ReceiveState| matches!(state, ReceiveState::Posted);
         let receives = self.receives.iter().filter(|(_, receive)| receive.context == context);
-        let receive = receives.max_by_key(|(_, receive)| waiting(&receive.state)).map(|(key, _)| Request::Receive(key));
+        let receive = receives.max_by_key(|(_, receive)| receive.is_posted()).map(|(key, _)| Request::Receive(key));
         let send = || self.sends.iter().find(|(_, send)| send.context == context).map(|(key, _)| Request::Send(key));
         receive.or_else(send)
     }
@@ -339,13 +338,10 @@ impl<B: Buffer> Engine<B> {
     /// [`Status::Cancelled`]. False if it is too late, or the request has ended.
     pub fn cancel(&mut self, request: Request) -> bool {
         match request {
-            Request::Receive(key) => match self.receives.get(key) {
-                Some(ReceiveRequest { state: ReceiveState::Posted, .. }) => {
-                    self.end_receive(key, Status::Cancelled);
-                    true
-                }
-                _ => false,
-            },
+            Request::Receive(key) if self.receives.get(key).is_some_and(ReceiveRequest::is_posted) => {
+                self.end_receive(key, Status::Cancelled);
+                true
+            }
             Request::Send(key) => match self.sends.get(key) {
                 Some(send) if send.written == 0 && !send.requested => {
                     let link = &mut self.peers[send.peer.0 as usize];
@@ -361,7 +357,7 @@ impl<B: Buffer> Engine<B> {
                 }
                 _ => false,
             },
-            Request::Short(_) => false,
+            Request::Receive(_) | Request::Short(_) => false,
         }
     }
 

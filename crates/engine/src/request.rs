@@ -133,6 +133,10 @@ impl<B> ReceiveRequest<B> {
         self.buffer.as_mut().expect("a request in progress has its buffer")
     }
 
+    pub fn is_posted(&self) -> bool {
+        matches!(self.state, ReceiveState::Posted)
+    }
+
     /// Whether only this peer can end it.
     pub fn waits_for(&self, peer: PeerIndex) -> bool {
         match &self.state {

@@ -227,13 +227,10 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
     /// Withdraws a receive that has no message yet, or a send of which nothing has left.
     pub fn cancel(&mut self, request: Request) -> bool {
         match request {
-            Request::Receive(key) => match self.receives.get(key) {
-                Some(ReceiveRequest { state: ReceiveState::Posted, .. }) => {
-                    self.end_receive(key, Status::Cancelled);
-                    true
-                }
-                _ => false,
-            },
+            Request::Receive(key) if self.receives.get(key).is_some_and(ReceiveRequest::is_posted) => {
+                self.end_receive(key, Status::Cancelled);
+                true
+            }
             Request::Send(key) => {
                 let Some(send) = self.sends.get(key) else { return false };
                 let waiting = &mut self.connections[send.envelope.peer.0 as usize].waiting;
@@ -243,7 +240,7 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
                 self.finish_send(key, Status::Cancelled);
                 true
             }
-            Request::Short(_) => false,
+            Request::Receive(_) | Request::Short(_) => false,
         }
     }
 

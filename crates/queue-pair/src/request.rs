@@ -40,6 +40,10 @@ pub(crate) struct ReceiveRequest<B> {
 }
 
 impl<B> ReceiveRequest<B> {
+    pub fn is_posted(&self) -> bool {
+        matches!(self.state, ReceiveState::Posted)
+    }
+
     /// Whether only this peer can end it.
     pub fn waits_for(&self, peer: PeerIndex) -> bool {
         match self.state {

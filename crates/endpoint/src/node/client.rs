@@ -14,7 +14,7 @@ use slotmap::{Key, KeyData, SlotMap};
 
 use super::greeting::{self, Answer, VERSION, Wishes};
 use super::memory::RankMemory;
-use super::protocol::{Command, EVENTS, Event, INLINE, OTHER, Place, fault_of, no_event};
+use super::protocol::{Command, EVENTS, Event, INLINE, OTHER, Place, Record, fault_of, no_event};
 use super::remains::{Leaving, Remains, give_back, keep};
 use super::thread::{self, EngineThread};
 use super::waiting::{Ticket, Waiting};

@@ -7,7 +7,7 @@ use machine::{Notice, Port, Result, Sent};
 use ports::shm::ShmPort;
 use slotmap::SlotMap;
 
-use super::protocol::{Command, EVENTS, OTHER};
+use super::protocol::{Command, EVENTS, OTHER, Record};
 use super::waiting::{Ticket, Waiting};
 use crate::driver::Buffer;
 

@@ -11,7 +11,7 @@ use ports::shm::ShmPort;
 use rustix::process::Pid;
 
 use super::memory::{Rank, RankMemory};
-use super::protocol::{Command, Event, OTHER, Place, fault_parts};
+use super::protocol::{Command, Event, OTHER, Place, Record, fault_parts};
 use crate::dilated::DilatedPort;
 use crate::driver::{Driver, TURNS_PER_NOTICE};
 use crate::name::Name;
