@@ -168,7 +168,7 @@ fuzz_target!(|input: &[u8]| {
         if head < 0x80 {
             end.turn().expect("no packet ends more than its connection");
         }
-        ended += std::iter::from_fn(|| end.take_ended()).count();
+        ended += std::iter::from_fn(|| end.next_completion()).count();
     }
     drop(peers);
     for _ in 0..64 {
@@ -176,7 +176,7 @@ fuzz_target!(|input: &[u8]| {
     }
     end.notices().expect("the port has no faults");
     end.turn().expect("no peer's end ends more than its connection");
-    ended += std::iter::from_fn(|| end.take_ended()).count();
+    ended += std::iter::from_fn(|| end.next_completion()).count();
     assert_eq!(asked, ended + end.queue_lengths().0, "each request ends once, or still waits for anyone");
     assert_eq!(end.counters().registered % BUFFER, 0, "only buffers stay registered");
 });

@@ -106,14 +106,6 @@ impl Spinner {
     }
 }
 
-/// [`Spinner::pay`], where there is one.
-#[inline]
-pub(crate) fn pay(spinner: &mut Option<Box<Spinner>>) {
-    if let Some(spinner) = spinner {
-        spinner.pay();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;

@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use engine::{Apart, Claim, Completion, Engine, Envelope, Label, LinkConfig, RequestId, Source, TagSelector};
-use machine::{Dilation, Fault, Nanoseconds, Notice, PeerIndex, Port, Result, Sent};
-
-use crate::dilation::{Dilated, Spinner, pay};
+use engine::{
+    Apart, Claim, Completion, Engine, Envelope, Label, LinkConfig, Request, Source, TagSelector, unknown_claim,
+    unknown_peer,
+};
+use machine::{Nanoseconds, Notice, PeerIndex, Port, Result, Sent};
 
 /// Packets taken from the port before anything is sent.
 const RECEIVE_BUDGET: usize = 64;
@@ -66,12 +67,6 @@ pub struct Driver<P, B> {
     noticed: u32,
     /// Something was handed to the wire by [`Driver::start_off`] since the last turn.
     started_off: bool,
-    /// Stretches its work, where that is asked. What asks it elsewhere is one look at this word.
-    spinner: Option<Box<Spinner>>,
-}
-
-pub(crate) fn unknown_peer(peer: PeerIndex) -> Fault {
-    Fault::new(format!("peer {}", peer.0), "no such peer was added to this endpoint", "use an index that adding gave")
 }
 
 impl<P: Port, B: Buffer> Driver<P, B> {
@@ -87,7 +82,6 @@ impl<P: Port, B: Buffer> Driver<P, B> {
             turns: 0,
             noticed: 0,
             started_off: false,
-            spinner: None,
         };
         for link in links {
             driver.add(link.clone());
@@ -115,39 +109,6 @@ impl<P: Port, B: Buffer> Driver<P, B> {
         }
     }
 
-    /// Has its work take as many times as long from now on.
-    pub fn dilate(&mut self, by: Dilation) {
-        self.spinner = Spinner::of(by);
-    }
-
-    /// What was stretched; `None` where nothing is.
-    pub fn dilated(&self) -> Option<Dilated> {
-        self.spinner.as_ref().map(|spinner| spinner.counts())
-    }
-
-    /// Whether protocol work is stretched. What is asked for elsewhere keeps to code that knows nothing of it.
-    #[inline]
-    pub(crate) fn is_dilated(&self) -> bool {
-        self.spinner.is_some()
-    }
-
-    /// Protocol work begins, where it is stretched. True where [`Driver::leave`] is to be told of its end.
-    pub(crate) fn enter(&mut self) -> bool {
-        self.spinner.as_mut().is_some_and(|spinner| spinner.enter())
-    }
-
-    /// Protocol work is about to show: it is stretched before it does.
-    #[inline]
-    pub(crate) fn pay(&mut self) {
-        pay(&mut self.spinner);
-    }
-
-    pub(crate) fn leave(&mut self, entered: bool, busy: bool) {
-        if entered && let Some(spinner) = &mut self.spinner {
-            spinner.leave(busy);
-        }
-    }
-
     pub fn port(&self) -> &P {
         &self.port
     }
@@ -168,41 +129,12 @@ impl<P: Port, B: Buffer> Driver<P, B> {
     }
 
     #[inline]
-    pub fn send(&mut self, peer: PeerIndex, label: impl Into<Label>, buffer: B, context: u64) -> Result<RequestId> {
+    pub fn send(&mut self, peer: PeerIndex, label: impl Into<Label>, buffer: B, context: u64) -> Result<Request> {
         let label = label.into();
-        if self.is_dilated() {
-            return self.send_dilated(peer, label, buffer, context);
-        }
-        self.send_now::<false>(peer, label, buffer, context)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn send_dilated(&mut self, peer: PeerIndex, label: Label, buffer: B, context: u64) -> Result<RequestId> {
-        let entered = self.enter();
-        let sent = self.send_now::<true>(peer, label, buffer, context);
-        self.leave(entered, true);
-        sent
-    }
-
-    #[inline]
-    pub(crate) fn send_now<const DILATED: bool>(
-        &mut self,
-        peer: PeerIndex,
-        label: Label,
-        buffer: B,
-        context: u64,
-    ) -> Result<RequestId> {
         if let Some(length) = self.engine.plan_short(peer, &label, buffer.length()) {
             let mut stopwatch = Stopwatch::of(self.engine.times_copy(peer, length));
-            let Driver { port, spinner, .. } = self;
-            let write = |into: &mut [u8]| {
-                stopwatch.time(|| Engine::write_short(&label, &buffer, into));
-                if DILATED {
-                    pay(spinner);
-                }
-            };
-            if port.send(peer, length, write)? == Sent::Taken {
+            let write = |into: &mut [u8]| stopwatch.time(|| Engine::write_short(&label, &buffer, into));
+            if self.port.send(peer, length, write)? == Sent::Taken {
                 if let Some(time) = stopwatch.read() {
                     self.engine.copied(peer, length, time);
                 }
@@ -210,7 +142,7 @@ impl<P: Port, B: Buffer> Driver<P, B> {
             }
         }
         let request = self.engine.send(peer, label, buffer, context).map_err(|refusal| unknown_peer(refusal.peer))?;
-        self.transmit::<DILATED>(self.now())?;
+        self.transmit(self.now())?;
         Ok(request)
     }
 
@@ -218,37 +150,8 @@ impl<P: Port, B: Buffer> Driver<P, B> {
     /// cannot.
     #[inline]
     pub fn inject(&mut self, peer: PeerIndex, label: Label, bytes: &[u8]) -> Result<bool> {
-        if self.is_dilated() {
-            return self.inject_dilated(peer, label, bytes);
-        }
-        self.inject_now::<false>(peer, label, bytes)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn inject_dilated(&mut self, peer: PeerIndex, label: Label, bytes: &[u8]) -> Result<bool> {
-        let entered = self.enter();
-        let left = self.inject_now::<true>(peer, label, bytes);
-        self.leave(entered, true);
-        left
-    }
-
-    #[inline]
-    pub(crate) fn inject_now<const DILATED: bool>(
-        &mut self,
-        peer: PeerIndex,
-        label: Label,
-        bytes: &[u8],
-    ) -> Result<bool> {
         let Some(length) = self.engine.plan_short(peer, &label, bytes.len()) else { return Ok(false) };
-        let Driver { port, spinner, .. } = self;
-        let write = |into: &mut [u8]| {
-            Engine::<B>::write_bytes(&label, bytes, into);
-            if DILATED {
-                pay(spinner);
-            }
-        };
-        if port.send(peer, length, write)? != Sent::Taken {
+        if self.port.send(peer, length, |into| Engine::<B>::write_bytes(&label, bytes, into))? != Sent::Taken {
             return Ok(false);
         }
         self.engine.injected(peer, bytes.len() as u64);
@@ -256,49 +159,25 @@ impl<P: Port, B: Buffer> Driver<P, B> {
     }
 
     /// The completion says that the receiver has matched the message.
-    pub fn send_confirmed(&mut self, peer: PeerIndex, label: Label, buffer: B, context: u64) -> Result<RequestId> {
-        let entered = self.enter();
-        let request = self.engine.send_confirmed(peer, label, buffer, context);
-        let sent = request.map_err(|refusal| unknown_peer(refusal.peer)).and_then(|request| {
-            self.transmit::<true>(self.now())?;
-            Ok(request)
-        });
-        self.leave(entered, true);
-        sent
-    }
-
-    #[inline]
-    pub fn receive(&mut self, source: Source, selector: TagSelector, buffer: B, context: u64) -> Result<RequestId> {
-        if self.is_dilated() {
-            return self.receive_dilated(source, selector, buffer, context);
-        }
-        self.receive_now(source, selector, buffer, context)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn receive_dilated(&mut self, source: Source, selector: TagSelector, buffer: B, context: u64) -> Result<RequestId> {
-        let entered = self.enter();
-        let posted = self.receive_now(source, selector, buffer, context);
-        self.leave(entered, true);
-        posted
+    pub fn send_confirmed(&mut self, peer: PeerIndex, label: Label, buffer: B, context: u64) -> Result<Request> {
+        let request =
+            self.engine.send_confirmed(peer, label, buffer, context).map_err(|refusal| unknown_peer(refusal.peer))?;
+        self.transmit(self.now())?;
+        Ok(request)
     }
 
     #[inline(always)]
-    pub(crate) fn receive_now(
-        &mut self,
-        source: Source,
-        selector: TagSelector,
-        buffer: B,
-        context: u64,
-    ) -> Result<RequestId> {
+    pub fn receive(&mut self, source: Source, selector: TagSelector, buffer: B, context: u64) -> Result<Request> {
         self.engine.receive(source, selector, buffer, context).map_err(|refusal| unknown_peer(refusal.peer))
     }
 
-    pub fn receive_claimed(&mut self, claim: Claim, buffer: B, context: u64) -> Result<RequestId> {
-        self.engine.receive_claimed(claim, buffer, context).map_err(|_| {
-            Fault::new("claimed message", "it was received or discarded already", "use what `claim` gave once")
-        })
+    pub fn receive_claimed(&mut self, claim: Claim, buffer: B, context: u64) -> Result<Request> {
+        self.engine.receive_claimed(claim, buffer, context).map_err(|_| unknown_claim())
+    }
+
+    pub(crate) fn discard(&mut self, claim: Claim) -> Result<()> {
+        self.engine.discard(claim);
+        Ok(())
     }
 
     /// After a send: the first since the last turn goes to the wire at once, those that follow wait for the turn, which
@@ -333,27 +212,12 @@ impl<P: Port, B: Buffer> Driver<P, B> {
     /// Moves whatever can move now. True if a packet came in.
     #[inline]
     pub fn turn(&mut self) -> Result<bool> {
-        if self.is_dilated() {
-            return self.turn_dilated();
-        }
-        self.turn_now::<false>(&mut |_, _, _| false)
+        self.turn_with(&mut |_, _, _| false)
     }
 
-    #[cold]
-    #[inline(never)]
-    fn turn_dilated(&mut self) -> Result<bool> {
-        let entered = self.enter();
-        let came = self.turn_now::<true>(&mut |_, _, _| false);
-        self.leave(entered, matches!(came, Ok(true)));
-        came
-    }
-
-    /// `take` is told of messages as by [`Engine::handle_packet_with`].
+    /// The same; `take` is told of messages as by [`Engine::handle_packet_with`].
     #[inline(always)]
-    pub(crate) fn turn_now<const DILATED: bool>(
-        &mut self,
-        take: &mut impl FnMut(u64, &Envelope, &B) -> bool,
-    ) -> Result<bool> {
+    pub(crate) fn turn_with(&mut self, take: &mut impl FnMut(u64, &Envelope, &B) -> bool) -> Result<bool> {
         // What the application has just sent goes first: a look at the port may cost a system call.
         self.port.flush()?;
         self.started_off = false;
@@ -371,7 +235,7 @@ impl<P: Port, B: Buffer> Driver<P, B> {
             // A fault closes this way for the peer; the engine then has the bytes sent in packets.
             engine.carry_out_reads(|peer, address, into| port.read_remote(peer, address, into).is_ok());
         }
-        self.transmit::<DILATED>(now)?;
+        self.transmit(now)?;
         self.port.flush()?;
         self.engine.end_departed();
         self.turns = self.turns.wrapping_add(1);
@@ -384,24 +248,19 @@ impl<P: Port, B: Buffer> Driver<P, B> {
 
     /// Hands the engine's packets to the port, until it is full.
     #[inline]
-    fn transmit<const DILATED: bool>(&mut self, now: Nanoseconds) -> Result<()> {
-        if self.engine.ready_peers() == 0 { Ok(()) } else { self.transmit_ready::<DILATED>(now) }
+    fn transmit(&mut self, now: Nanoseconds) -> Result<()> {
+        if self.engine.ready_peers() == 0 { Ok(()) } else { self.transmit_ready(now) }
     }
 
     #[inline(never)]
-    fn transmit_ready<const DILATED: bool>(&mut self, now: Nanoseconds) -> Result<()> {
+    fn transmit_ready(&mut self, now: Nanoseconds) -> Result<()> {
         for _ in 0..self.engine.ready_peers() {
             let Some(peer) = self.engine.next_ready() else { break };
             while let Some(length) = self.engine.plan(now, peer) {
-                let Driver { engine, port, spinner, .. } = self;
+                let Driver { engine, port, .. } = self;
                 let apart = engine.apart(peer);
                 let mut stopwatch = Stopwatch::of(engine.times_copy(peer, length));
-                let write = |into: &mut [u8]| {
-                    stopwatch.time(|| engine.write(now, peer, into));
-                    if DILATED {
-                        pay(spinner);
-                    }
-                };
+                let write = |into: &mut [u8]| stopwatch.time(|| engine.write(now, peer, into));
                 let sent = match apart {
                     Some(Apart { head, body }) => port.send_apart(peer, head, write, &body)?,
                     None => port.send(peer, length, write)?,
@@ -428,22 +287,23 @@ impl<P: Port, B: Buffer> Driver<P, B> {
     /// Hands to the wire what waits for company, also acknowledgements that somebody is known to wait for.
     #[inline]
     pub fn flush(&mut self) -> Result<()> {
-        if !self.timed && self.engine.ready_peers() == 0 {
-            return self.port.flush();
-        }
-        self.flush_ready()
+        if self.has_to_flush() { self.flush_ready() } else { self.port.flush() }
+    }
+
+    /// Whether a flush is more than the port's.
+    #[inline]
+    pub(crate) fn has_to_flush(&self) -> bool {
+        self.timed || self.engine.ready_peers() > 0
     }
 
     #[inline(never)]
     fn flush_ready(&mut self) -> Result<()> {
-        let entered = self.enter();
         let now = self.now();
         if self.timed && self.engine.next_timeout().is_some_and(|at| at <= now) {
             self.engine.handle_timeout(now);
         }
-        let flushed = self.transmit::<true>(now).and_then(|()| self.port.flush());
-        self.leave(entered, false);
-        flushed
+        self.transmit(now)?;
+        self.port.flush()
     }
 
     pub fn notice(&mut self) -> Result<()> {
@@ -454,6 +314,16 @@ impl<P: Port, B: Buffer> Driver<P, B> {
         })?;
         self.admit();
         Ok(())
+    }
+
+    /// Moves what can move where nothing has ended, and returns a request that has.
+    #[inline]
+    pub fn poll(&mut self) -> Result<Option<Completion<B>>> {
+        if let Some(done) = self.next_completion() {
+            return Ok(Some(done));
+        }
+        self.turn()?;
+        Ok(self.next_completion())
     }
 
     #[inline]

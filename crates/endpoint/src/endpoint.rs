@@ -2,45 +2,102 @@
 
 use std::time::{Duration, Instant};
 
-use engine::{Claim, Counters, Envelope, Label, LinkConfig, RequestId, Source, StandIn, TagSelector};
+use engine::{Claim, Completion, Counters, Envelope, Label, LinkConfig, Request, Source, StandIn, TagSelector};
 use linux::contention::Excluded;
 use machine::{CoreId, Dilation, Fault, PeerIndex, Port, Result, Site};
 
+use crate::dilated::{DilatedDriver, DilatedPort};
 use crate::dilation::Dilated;
 use crate::driver::{Buffer, Driver};
-use crate::node::{EngineThread, NodeClient, Ticket};
+use crate::node::{EngineThread, NodeClient};
 use crate::patience::Patience;
 use crate::settle::{Placed, settle};
 use crate::verbs::QueuePairs;
 
-/// A request in progress.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Request(pub(crate) Number);
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Number {
-    App(RequestId),
-    Node(Ticket),
-    QueuePair(queue_pair::Request),
-}
-
-/// A request that has ended, with its buffer.
-pub type Completion<B> = engine::Completion<B, Request>;
-
 pub(crate) enum Place<P, B> {
     App(Box<Driver<P, B>>),
     /// There too, stretched. What is on the way of a message is a case of its own: any look beside it costs a message rate 6 %.
-    Dilated(Box<Driver<P, B>>),
+    Dilated(Box<DilatedDriver<P, B>>),
     /// Queue pairs in the engine's place.
     QueuePairs(Box<QueuePairs<P, B>>),
     /// On a core of its own, in the node's engine process or a thread of this one.
     Node(Box<NodeClient<B>>),
 }
 
+/// The same call of whoever carries the messages.
+macro_rules! each {
+    ($place:expr, $layer:ident => $call:expr) => {
+        match $place {
+            Place::App($layer) => $call,
+            Place::Dilated($layer) => $call,
+            Place::Node($layer) => $call,
+            Place::QueuePairs(pairs) => {
+                let $layer = &mut pairs.end;
+                $call
+            }
+        }
+    };
+}
+
+/// The same look at the engine or the queue pairs, where they are in the caller's reach, or a question to the node's engine.
+macro_rules! look {
+    ($place:expr, $here:ident => $look:expr, $node:ident => $question:expr) => {
+        match $place {
+            Place::App(driver) => {
+                let $here = &mut driver.engine;
+                $look
+            }
+            Place::Dilated(dilated) => {
+                let $here = &mut dilated.0.engine;
+                $look
+            }
+            Place::QueuePairs(pairs) => {
+                let $here = &mut pairs.end;
+                $look
+            }
+            Place::Node($node) => $question,
+        }
+    };
+}
+
 impl<P: Port, B: Buffer> Place<P, B> {
-    fn app(driver: Driver<P, B>) -> Self {
-        let place = if driver.dilated().is_some() { Place::Dilated } else { Place::App };
-        place(Box::new(driver))
+    pub fn app(driver: Driver<P, B>) -> Self {
+        Place::App(Box::new(driver))
+    }
+
+    pub fn dilated(driver: Driver<DilatedPort<P>, B>) -> Self {
+        Place::Dilated(Box::new(DilatedDriver(driver)))
+    }
+
+    /// The port, or the client of the engine that has it.
+    pub fn port(&mut self) -> Result<&mut P, &mut NodeClient<B>> {
+        match self {
+            Place::App(driver) => Ok(driver.port_mut()),
+            Place::Dilated(dilated) => Ok(dilated.0.port_mut().inner_mut()),
+            Place::QueuePairs(pairs) => Ok(pairs.end.port_mut()),
+            Place::Node(node) => Err(node),
+        }
+    }
+
+    /// Takes in what peers the port has got.
+    pub fn admit(&mut self) {
+        match self {
+            Place::App(driver) => driver.admit(),
+            Place::Dilated(dilated) => dilated.0.admit(),
+            Place::QueuePairs(pairs) => pairs.admit(),
+            Place::Node(_) => {}
+        }
+    }
+
+    /// Moves what can move.
+    #[inline]
+    fn turn(&mut self) -> Result<()> {
+        match self {
+            Place::App(driver) => driver.turn().map(drop),
+            Place::Dilated(dilated) => dilated.turn().map(drop),
+            Place::Node(node) => node.turn(),
+            Place::QueuePairs(pairs) => pairs.turn(),
+        }
     }
 }
 
@@ -71,33 +128,18 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         let (placed, excluded) = settle(site, "the engine", claimed)?;
         let place = match site {
             Site::Core(core) => {
-                let mut driver = Driver::new(port, links);
-                driver.dilate(dilation);
+                let driver = Driver::new(DilatedPort::new(port, dilation), links);
                 Place::Node(Box::new(NodeClient::start(driver, *core, &placed)?))
             }
-            _ => {
-                let mut driver = Driver::new(port, links);
-                driver.dilate(dilation);
-                Place::app(driver)
-            }
+            _ if dilation.is_none() => Place::app(Driver::new(port, links)),
+            _ => Place::dilated(Driver::new(DilatedPort::new(port, dilation), links)),
         };
-        let patience = Patience::new(placed.yields);
-        Ok(Endpoint { place, placed, patience, _excluded: excluded })
+        Ok(Endpoint { _excluded: excluded, ..Endpoint::at(place, placed) })
     }
 
-    pub(crate) fn over(driver: Driver<P, B>, placed: Placed) -> Self {
+    pub(crate) fn at(place: Place<P, B>, placed: Placed) -> Self {
         let patience = Patience::new(placed.yields);
-        Endpoint { place: Place::app(driver), placed, patience, _excluded: None }
-    }
-
-    pub(crate) fn over_queue_pairs(pairs: QueuePairs<P, B>, placed: Placed) -> Self {
-        let patience = Patience::new(placed.yields);
-        Endpoint { place: Place::QueuePairs(Box::new(pairs)), placed, patience, _excluded: None }
-    }
-
-    pub(crate) fn at_node(client: NodeClient<B>, placed: Placed) -> Self {
-        let patience = Patience::new(placed.yields);
-        Endpoint { place: Place::Node(Box::new(client)), placed, patience, _excluded: None }
+        Endpoint { place, placed, patience, _excluded: None }
     }
 
     pub(crate) fn place_mut(&mut self) -> &mut Place<P, B> {
@@ -121,12 +163,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     #[inline]
     pub fn send(&mut self, peer: PeerIndex, label: impl Into<Label>, buffer: B, context: u64) -> Result<Request> {
         let label = label.into();
-        Ok(Request(match &mut self.place {
-            Place::App(driver) => Number::App(driver.send_now::<false>(peer, label, buffer, context)?),
-            Place::Dilated(driver) => Number::App(driver.send(peer, label, buffer, context)?),
-            Place::Node(node) => Number::Node(node.send(peer, label, buffer, context, false)?),
-            Place::QueuePairs(pairs) => Number::QueuePair(pairs.end.send(peer, label, buffer, context)?),
-        }))
+        each!(&mut self.place, layer => layer.send(peer, label, buffer, context))
     }
 
     /// Sends as [`Endpoint::send`] does, but the completion says that the receiver has matched the message and has all
@@ -139,63 +176,31 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         context: u64,
     ) -> Result<Request> {
         let label = label.into();
-        Ok(Request(match &mut self.place {
-            Place::App(driver) | Place::Dilated(driver) => {
-                Number::App(driver.send_confirmed(peer, label, buffer, context)?)
-            }
-            Place::Node(node) => Number::Node(node.send(peer, label, buffer, context, true)?),
-            Place::QueuePairs(pairs) => Number::QueuePair(pairs.end.send_confirmed(peer, label, buffer, context)?),
-        }))
+        each!(&mut self.place, layer => layer.send_confirmed(peer, label, buffer, context))
     }
 
     /// Sends `bytes` if they can leave this instant; nothing completes then. False where they cannot: then
     /// [`Endpoint::send`] them from memory that stays.
     #[inline(always)]
     pub fn inject(&mut self, peer: PeerIndex, label: impl Into<Label>, bytes: &[u8]) -> Result<bool> {
-        match &mut self.place {
-            Place::App(driver) => driver.inject_now::<false>(peer, label.into(), bytes),
-            Place::Dilated(driver) => driver.inject(peer, label.into(), bytes),
-            Place::Node(node) => node.inject(peer, label.into(), bytes),
-            Place::QueuePairs(pairs) => pairs.end.inject(peer, label.into(), bytes),
-        }
+        let label = label.into();
+        each!(&mut self.place, layer => layer.inject(peer, label, bytes))
     }
 
     /// Receives into `buffer` the first message that `source` and `selector` take.
     #[inline(always)]
     pub fn receive(&mut self, source: Source, selector: TagSelector, buffer: B, context: u64) -> Result<Request> {
-        Ok(Request(match &mut self.place {
-            Place::App(driver) => Number::App(driver.receive_now(source, selector, buffer, context)?),
-            Place::Dilated(driver) => Number::App(driver.receive(source, selector, buffer, context)?),
-            Place::Node(node) => Number::Node(node.receive(source, selector, buffer, context)?),
-            Place::QueuePairs(pairs) => Number::QueuePair(pairs.end.receive(source, selector, buffer, context)?),
-        }))
+        each!(&mut self.place, layer => layer.receive(source, selector, buffer, context))
     }
 
     /// Moves what can move (placement `app`) and returns a request that has ended.
     #[inline]
     pub fn poll(&mut self) -> Result<Option<Completion<B>>> {
         match &mut self.place {
-            Place::App(driver) => {
-                if let Some(done) = driver.next_completion() {
-                    return Ok(Some(done.named(of_engine)));
-                }
-                driver.turn_now::<false>(&mut |_, _, _| false)?;
-                Ok(driver.next_completion().map(|done| done.named(of_engine)))
-            }
-            Place::Dilated(driver) => {
-                if let Some(done) = driver.next_completion() {
-                    return Ok(Some(done.named(of_engine)));
-                }
-                driver.turn()?;
-                Ok(driver.next_completion().map(|done| done.named(of_engine)))
-            }
+            Place::App(driver) => driver.poll(),
+            Place::Dilated(dilated) => dilated.poll(),
             Place::Node(node) => node.poll(),
-            Place::QueuePairs(pairs) => {
-                if !pairs.end.has_ended() {
-                    pairs.turn()?;
-                }
-                Ok(pairs.end.take_ended().map(|done| done.named(of_pairs)))
-            }
+            Place::QueuePairs(pairs) => pairs.poll(),
         }
     }
 
@@ -204,10 +209,8 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     #[inline(always)]
     pub fn turn_with(&mut self, mut take: impl FnMut(u64, &Envelope, &B) -> bool) -> Result<()> {
         match &mut self.place {
-            Place::App(driver) => driver.turn_now::<false>(&mut take).map(|_| ()),
-            Place::Dilated(driver) => driver.turn().map(|_| ()),
-            Place::Node(node) => node.turn(),
-            Place::QueuePairs(pairs) => pairs.turn(),
+            Place::App(driver) => driver.turn_with(&mut take).map(drop),
+            place => place.turn(),
         }
     }
 
@@ -224,7 +227,8 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     #[inline]
     pub fn has_ended(&self) -> bool {
         match &self.place {
-            Place::App(driver) | Place::Dilated(driver) => driver.engine.has_ended(),
+            Place::App(driver) => driver.engine.has_ended(),
+            Place::Dilated(dilated) => dilated.0.engine.has_ended(),
             Place::Node(node) => node.has_ended(),
             Place::QueuePairs(pairs) => pairs.end.has_ended(),
         }
@@ -233,20 +237,15 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     /// A request that has ended already; moves nothing. Cheaper than [`Endpoint::poll`] where one came just before.
     #[inline]
     pub fn take_ended(&mut self) -> Result<Option<Completion<B>>> {
-        match &mut self.place {
-            Place::App(driver) | Place::Dilated(driver) => {
-                Ok(driver.next_completion().map(|done| done.named(of_engine)))
-            }
-            Place::Node(node) => Ok(node.take_ended()),
-            Place::QueuePairs(pairs) => Ok(pairs.end.take_ended().map(|done| done.named(of_pairs))),
-        }
+        look!(&mut self.place, here => Ok(here.next_completion()), node => Ok(node.take_ended()))
     }
 
     /// Hands everything sent so far to the wire. At `core:N` the engine does so by itself.
     #[inline]
     pub fn flush(&mut self) -> Result<()> {
         match &mut self.place {
-            Place::App(driver) | Place::Dilated(driver) => driver.flush(),
+            Place::App(driver) => driver.flush(),
+            Place::Dilated(dilated) => dilated.flush(),
             Place::QueuePairs(pairs) => pairs.end.flush(),
             Place::Node(_) => Ok(()),
         }
@@ -257,7 +256,8 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     #[inline]
     pub fn start_off(&mut self) -> Result<()> {
         match &mut self.place {
-            Place::App(driver) | Place::Dilated(driver) => driver.start_off(),
+            Place::App(driver) => driver.start_off(),
+            Place::Dilated(dilated) => dilated.0.start_off(),
             Place::QueuePairs(pairs) => pairs.start_off(),
             Place::Node(_) => Ok(()),
         }
@@ -268,7 +268,8 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     pub fn relax(&mut self) {
         if self.patience.relax() {
             match &mut self.place {
-                Place::App(driver) | Place::Dilated(driver) => driver.waited(),
+                Place::App(driver) => driver.waited(),
+                Place::Dilated(dilated) => dilated.0.waited(),
                 Place::QueuePairs(pairs) => pairs.end.port_mut().waited(),
                 Place::Node(_) => {}
             }
@@ -283,94 +284,52 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
 
     /// The message that such a receive would take now, left where it is.
     pub fn probe(&mut self, source: Source, selector: TagSelector) -> Result<Option<Envelope>> {
-        match &mut self.place {
-            Place::App(driver) | Place::Dilated(driver) => {
-                driver.turn()?;
-                Ok(driver.engine.probe(source, selector))
-            }
-            Place::Node(node) => node.probe(source, selector),
-            Place::QueuePairs(pairs) => {
-                pairs.turn()?;
-                Ok(pairs.end.probe(source, selector))
-            }
-        }
+        self.turn_here()?;
+        look!(&mut self.place, here => Ok(here.probe(source, selector)), node => node.probe(source, selector))
     }
 
     /// Takes that message out of the matching, for [`Endpoint::receive_claimed`] or [`Endpoint::discard`].
     pub fn claim(&mut self, source: Source, selector: TagSelector) -> Result<Option<(Envelope, Claim)>> {
-        match &mut self.place {
-            Place::App(driver) | Place::Dilated(driver) => {
-                driver.turn()?;
-                Ok(driver.engine.claim(source, selector))
-            }
-            Place::Node(node) => node.claim(source, selector),
-            Place::QueuePairs(pairs) => {
-                pairs.turn()?;
-                Ok(pairs.end.claim(source, selector))
-            }
-        }
+        self.turn_here()?;
+        look!(&mut self.place, here => Ok(here.claim(source, selector)), node => node.claim(source, selector))
     }
 
     /// Receives the claimed message. Where it was received or discarded already: a fault, or at `core:N` a request that ends
     /// as [`engine::Status::Cancelled`].
     pub fn receive_claimed(&mut self, claim: Claim, buffer: B, context: u64) -> Result<Request> {
-        Ok(Request(match &mut self.place {
-            Place::App(driver) | Place::Dilated(driver) => Number::App(driver.receive_claimed(claim, buffer, context)?),
-            Place::Node(node) => Number::Node(node.receive_claimed(claim, buffer, context)?),
-            Place::QueuePairs(pairs) => Number::QueuePair(pairs.end.receive_claimed(claim, buffer, context)?),
-        }))
+        each!(&mut self.place, layer => layer.receive_claimed(claim, buffer, context))
     }
 
     /// Drops the claimed message; its sender takes it for received.
     pub fn discard(&mut self, claim: Claim) -> Result<()> {
-        match &mut self.place {
-            Place::App(driver) | Place::Dilated(driver) => {
-                driver.engine.discard(claim);
-                Ok(())
-            }
-            Place::Node(node) => node.discard(claim),
-            Place::QueuePairs(pairs) => pairs.end.discard(claim),
-        }
+        each!(&mut self.place, layer => layer.discard(claim))
     }
 
     /// Withdraws a receive that has no message yet, or a send of which nothing has left; it completes as
     /// [`engine::Status::Cancelled`]. False if it is too late.
     pub fn cancel(&mut self, request: Request) -> Result<bool> {
-        match (&mut self.place, request.0) {
-            (Place::App(driver) | Place::Dilated(driver), Number::App(request)) => Ok(driver.engine.cancel(request)),
-            (Place::Node(node), Number::Node(ticket)) => node.cancel(ticket),
-            (Place::QueuePairs(pairs), Number::QueuePair(request)) => Ok(pairs.end.cancel(request)),
-            _ => Ok(false),
-        }
+        look!(&mut self.place, here => Ok(here.cancel(request)), node => node.cancel(request))
     }
 
     /// Takes the buffer of a request in progress back, whatever became of the message: once this returns, the engine touches
     /// that memory no more ([`engine::Engine::take_back`]). False if the request has ended.
     pub fn take_back(&mut self, request: Request, stand_in: StandIn<B>) -> Result<bool> {
-        match (&mut self.place, request.0) {
-            (Place::App(driver) | Place::Dilated(driver), Number::App(request)) => {
-                Ok(driver.engine.take_back(request, stand_in))
-            }
-            (Place::Node(node), Number::Node(ticket)) => node.take_back(ticket, stand_in),
-            (Place::QueuePairs(pairs), Number::QueuePair(request)) => Ok(pairs.end.take_back(request, stand_in)),
-            _ => Ok(false),
-        }
+        look!(&mut self.place, here => Ok(here.take_back(request, stand_in)), node => node.take_back(request, stand_in))
     }
 
     /// Cancels as [`Endpoint::cancel`] does, for a caller that knows only the context of a request. Walks all requests.
     pub fn cancel_context(&mut self, context: u64) -> Result<bool> {
-        match &mut self.place {
-            Place::App(driver) | Place::Dilated(driver) => {
-                Ok(driver.engine.find(context).is_some_and(|request| driver.engine.cancel(request)))
-            }
-            Place::Node(node) => node.cancel_context(context),
-            Place::QueuePairs(pairs) => Ok(pairs.end.find(context).is_some_and(|request| pairs.end.cancel(request))),
-        }
+        look!(
+            &mut self.place,
+            here => Ok(here.find(context).is_some_and(|request| here.cancel(request))),
+            node => node.cancel_context(context)
+        )
     }
 
     pub fn counters(&mut self) -> Result<Counters> {
         match &mut self.place {
-            Place::App(driver) | Place::Dilated(driver) => Ok(driver.engine.counters()),
+            Place::App(driver) => Ok(driver.engine.counters()),
+            Place::Dilated(dilated) => Ok(dilated.0.engine.counters()),
             Place::Node(node) => Ok(node.report()?.counters),
             Place::QueuePairs(pairs) => Ok(pairs.counters()),
         }
@@ -386,9 +345,9 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     /// What was stretched of its protocol work; `None` where nothing is.
     pub fn dilated(&mut self) -> Result<Option<Dilated>> {
         match &mut self.place {
-            Place::App(driver) | Place::Dilated(driver) => Ok(driver.dilated()),
+            Place::Dilated(dilated) => Ok(dilated.0.port().counts()),
             Place::Node(node) => Ok(node.report()?.dilated),
-            Place::QueuePairs(_) => Ok(None),
+            Place::App(_) | Place::QueuePairs(_) => Ok(None),
         }
     }
 
@@ -412,7 +371,8 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     /// The port, at placement `app` (a dedicated core has taken it along).
     pub fn port(&self) -> Option<&P> {
         match &self.place {
-            Place::App(driver) | Place::Dilated(driver) => Some(driver.port()),
+            Place::App(driver) => Some(driver.port()),
+            Place::Dilated(dilated) => Some(dilated.0.port().inner()),
             Place::QueuePairs(pairs) => Some(pairs.end.adapter().port()),
             Place::Node(_) => None,
         }
@@ -433,14 +393,13 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
 
     /// Drives the engine until all that was sent has arrived. Completions stay to be polled.
     pub fn settle(&mut self, within: Duration) -> Result<()> {
-        self.drive_until(within, |driver| driver.engine.is_quiet(), |node| node.is_quiet(), |pairs| pairs.is_quiet())
+        self.drive_until(within, |place| look!(place, here => Ok(here.is_quiet()), node => node.is_quiet()))
     }
 
     /// Drives the engine of a closing end until what has left has arrived, at most for `within`. Messages that their
     /// receivers were told of and have not asked for are not waited for.
     pub fn linger(&mut self, within: Duration) -> Result<()> {
-        let flushed = |pairs: &QueuePairs<P, B>| pairs.is_flushed();
-        self.drive_until(within, |driver| driver.engine.is_flushed(), |node| node.is_flushed(), flushed)
+        self.drive_until(within, |place| look!(place, here => Ok(here.is_flushed()), node => node.is_flushed()))
     }
 
     /// Has the engine let go of the memory of all requests, which then never end. Where it is in a process of its own, that may
@@ -454,28 +413,20 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         }
     }
 
-    fn drive_until(
-        &mut self,
-        within: Duration,
-        at_app: impl Fn(&Driver<P, B>) -> bool,
-        at_node: impl Fn(&mut NodeClient<B>) -> Result<bool>,
-        over_pairs: impl Fn(&QueuePairs<P, B>) -> bool,
-    ) -> Result<()> {
+    /// Moves what can move, where that is done in the caller's calls.
+    #[inline]
+    fn turn_here(&mut self) -> Result<()> {
+        if let Place::Node(_) = self.place { Ok(()) } else { self.place.turn() }
+    }
+
+    fn drive_until(&mut self, within: Duration, is_done: impl Fn(&mut Place<P, B>) -> Result<bool>) -> Result<()> {
         let deadline = Instant::now() + within;
         loop {
-            let done = match &mut self.place {
-                Place::App(driver) | Place::Dilated(driver) => {
-                    driver.turn()?;
-                    at_app(driver)
-                }
-                Place::Node(node) => at_node(node)?,
-                Place::QueuePairs(pairs) => {
-                    pairs.turn()?;
-                    pairs.end.acknowledge_all()?;
-                    over_pairs(pairs)
-                }
-            };
-            if done {
+            self.turn_here()?;
+            if let Place::QueuePairs(pairs) = &mut self.place {
+                pairs.end.acknowledge_all()?;
+            }
+            if is_done(&mut self.place)? {
                 return Ok(());
             }
             if Instant::now() > deadline {
@@ -488,12 +439,4 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
             self.relax();
         }
     }
-}
-
-fn of_engine(request: RequestId) -> Request {
-    Request(Number::App(request))
-}
-
-fn of_pairs(request: queue_pair::Request) -> Request {
-    Request(Number::QueuePair(request))
 }

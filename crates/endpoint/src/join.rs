@@ -3,6 +3,7 @@
 use linux::clock;
 use machine::{Fault, PeerIndex, Result, Site};
 
+use crate::dilated;
 use crate::driver::{Buffer, Driver};
 use crate::endpoint::{Endpoint, Place};
 use crate::name::Name;
@@ -30,17 +31,19 @@ impl<B: Buffer> Endpoint<Paths, B> {
             Site::App => {
                 let placed = Placed { asked: site.clone(), ran: site.clone(), yields: false, notes: Vec::new() };
                 let paths = Paths::open(settings)?;
-                if settings.semantics != Semantics::Matched {
+                let place = if settings.semantics != Semantics::Matched {
                     let pairs = QueuePairs::admitting(paths, settings.semantics, Paths::admit)?;
-                    return Ok(Endpoint::over_queue_pairs(pairs, placed));
-                }
-                let mut driver = Driver::admitting(paths, Paths::admit);
-                driver.dilate(settings.dilation);
-                Ok(Endpoint::over(driver, placed))
+                    Place::QueuePairs(Box::new(pairs))
+                } else if settings.dilation.is_none() {
+                    Place::app(Driver::admitting(paths, Paths::admit))
+                } else {
+                    Place::dilated(dilated::driver(paths, settings.dilation))
+                };
+                Ok(Endpoint::at(place, placed))
             }
             Site::Core(core) => {
                 let (client, placed) = NodeClient::join(*core, settings, settings.program.as_deref())?;
-                Ok(Endpoint::at_node(client, placed))
+                Ok(Endpoint::at(Place::Node(Box::new(client)), placed))
             }
             Site::Xdp(_) | Site::Tc(..) | Site::Agent(_) => Err(Fault::new(
                 format!("placement {site}"),
@@ -52,30 +55,22 @@ impl<B: Buffer> Endpoint<Paths, B> {
 
     /// What other endpoints need to reach this one.
     pub fn name(&mut self) -> Name {
-        match self.place_mut() {
-            Place::App(driver) | Place::Dilated(driver) => *driver.port().name(),
-            Place::QueuePairs(pairs) => *pairs.end.adapter().port().name(),
-            Place::Node(node) => node.name().expect("an endpoint that has joined"),
+        match self.place_mut().port() {
+            Ok(paths) => *paths.name(),
+            Err(node) => node.name().expect("an endpoint that has joined"),
         }
     }
 
     /// Makes the endpoint of that name a peer; the same name again gives the same index. Nothing is sent before the first
     /// message.
     pub fn insert(&mut self, name: &Name) -> Result<PeerIndex> {
-        let (peer, here) = match self.place_mut() {
-            Place::App(driver) | Place::Dilated(driver) => {
-                let peer = driver.port_mut().insert(name);
-                driver.admit();
-                (peer, driver.port().on_this_host())
-            }
-            Place::QueuePairs(pairs) => {
-                let peer = pairs.end.port_mut().insert(name);
-                pairs.admit();
-                (peer, pairs.end.adapter().port().on_this_host())
-            }
-            Place::Node(node) => return node.insert(name),
+        let place = self.place_mut();
+        let peer = match place.port() {
+            Ok(paths) => paths.insert(name),
+            Err(node) => return node.insert(name),
         };
-        if here > settle::cores() {
+        place.admit();
+        if place.port().is_ok_and(|paths| paths.on_this_host() > settle::cores()) {
             self.crowd();
         }
         Ok(peer)
@@ -84,32 +79,29 @@ impl<B: Buffer> Endpoint<Paths, B> {
     /// A peer that could not be reached, and why; each is told of once, before the first of its requests completes as
     /// [`Status::PeerDead`](engine::Status::PeerDead). Nothing is told of peers that were reached and have ended since.
     pub fn next_lost(&mut self) -> Option<(PeerIndex, Fault)> {
-        match self.place_mut() {
-            Place::App(driver) | Place::Dilated(driver) => driver.port_mut().next_lost(),
-            Place::QueuePairs(pairs) => pairs.end.port_mut().next_lost(),
-            Place::Node(node) => node.next_lost(),
+        match self.place_mut().port() {
+            Ok(paths) => paths.next_lost(),
+            Err(node) => node.next_lost(),
         }
     }
 
     /// What was asked, what ran, and what carried the messages so far.
     pub fn report(&mut self) -> Result<Report> {
         let placed = self.placed().clone();
-        match self.place_mut() {
-            Place::App(driver) | Place::Dilated(driver) => {
-                let mut report = Report::of(driver, &placed);
-                describe(driver.port(), &mut report);
-                Ok(report)
-            }
-            Place::QueuePairs(pairs) => {
-                let mut report = pairs.report(&placed);
-                describe(pairs.end.adapter().port(), &mut report);
-                Ok(report)
-            }
+        let place = self.place_mut();
+        let mut report = match place {
+            Place::App(driver) => Report::of(driver, &placed),
+            Place::Dilated(dilated) => Report { dilated: dilated.0.port().counts(), ..Report::of(&dilated.0, &placed) },
+            Place::QueuePairs(pairs) => pairs.report(&placed),
             Place::Node(node) => {
                 let report = node.report()?;
-                Ok(Report { notes: [placed.notes, report.notes].concat(), ..report })
+                return Ok(Report { notes: [placed.notes, report.notes].concat(), ..report });
             }
+        };
+        if let Ok(paths) = place.port() {
+            describe(paths, &mut report);
         }
+        Ok(report)
     }
 }
 

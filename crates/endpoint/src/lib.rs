@@ -5,6 +5,7 @@
 //! by the port that suits it: shared memory on the same host, a network port to others.
 #![forbid(unsafe_code)]
 
+mod dilated;
 mod dilation;
 mod driver;
 mod endpoint;
@@ -28,9 +29,10 @@ mod wire;
 
 pub use dilation::Dilated;
 pub use driver::{Buffer, Driver};
-pub use endpoint::{Completion, Endpoint, Request};
+pub use endpoint::Endpoint;
 pub use engine::{
-    Claim, Counters, Direction, Envelope, Label, LinkConfig, Source, Space, StandIn, Status, Tag, TagSelector,
+    Claim, Completion, Counters, Direction, Envelope, Label, LinkConfig, Request, Source, Space, StandIn, Status, Tag,
+    TagSelector,
 };
 pub use faults::WireFaults;
 pub use link::{shm_links, udp_links};

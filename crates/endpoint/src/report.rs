@@ -88,7 +88,7 @@ impl Report {
             counters: driver.engine.counters(),
             semantics: Semantics::Matched,
             adapter: None,
-            dilated: driver.dilated(),
+            dilated: None,
             notes: Vec::new(),
         }
     }

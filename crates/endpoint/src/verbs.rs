@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use engine::{Counters, LinkConfig};
+use engine::{Completion, Counters, LinkConfig};
 use machine::{Port, Result};
 use queue_pair::{Endpoint, Link, ReceiveQueues, Settings};
 
@@ -62,6 +62,14 @@ impl<P: Port, B: Buffer> QueuePairs<P, B> {
         Ok(())
     }
 
+    #[inline]
+    pub fn poll(&mut self) -> Result<Option<Completion<B>>> {
+        if !self.end.has_ended() {
+            self.turn()?;
+        }
+        Ok(self.end.next_completion())
+    }
+
     /// Counts the adapter's time from now on: some 20 ns for each poll and each send.
     pub fn meter(&mut self) {
         self.end.meter(linux::clock::ticks);
@@ -109,16 +117,6 @@ impl<P: Port, B: Buffer> QueuePairs<P, B> {
             dilated: None,
             notes: vec![format!("semantics {}: an emulated channel adapter in the rank's own calls", self.semantics)],
         }
-    }
-
-    /// Every send has ended, and what was posted has arrived.
-    pub fn is_quiet(&self) -> bool {
-        self.end.is_quiet()
-    }
-
-    /// What has left has arrived, and nothing waits to be acknowledged.
-    pub fn is_flushed(&self) -> bool {
-        self.end.adapter().is_quiet()
     }
 
     /// After a send: the first since the last turn goes to the wire at once.

@@ -6,18 +6,13 @@
 //! announce where that does not suffice.
 
 use machine::PeerIndex;
-use machine::bounds::ENGINE_WIDENED;
 
 use crate::buffer::Buffer;
-use crate::engine::{Engine, Unexpected};
-use crate::incoming::Violation;
-use crate::peer::{Control, Peer};
+use crate::engine::Engine;
+use crate::peer::{Control, MOST_MESSAGES, Peer, Violation};
 use crate::tag::{Source, Space};
+use crate::unexpected::Unexpected;
 
-/// Unmatched messages of one peer that are ever allowed; about 100 bytes each where they are long.
-pub(crate) const MOST_MESSAGES: u32 = ENGINE_WIDENED.each.count() as u32;
-/// Of all peers beyond their first credit.
-pub(crate) const MOST_WIDENED: u32 = ENGINE_WIDENED.total.count() as u32;
 /// The part of the credit for bytes that a message may have and still wait for it: what is longer is announced at once,
 /// as its copies cost more than the announcement does.
 const PATIENT: u64 = 128;
@@ -190,6 +185,7 @@ mod tests {
 
     use super::*;
     use crate::config::LinkConfig;
+    use crate::peer::MOST_WIDENED;
 
     #[test]
     fn what_peers_may_leave_unmatched_grows_within_a_total() {

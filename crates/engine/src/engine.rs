@@ -5,71 +5,20 @@ use std::collections::{HashMap, VecDeque};
 use machine::{Nanoseconds, PeerIndex};
 use slotmap::SlotMap;
 
+use crate::announced::{Overtaken, Read};
 use crate::buffer::Buffer;
 use crate::config::LinkConfig;
-use crate::credit::MOST_WIDENED;
 use crate::matching::{PostedQueue, UnexpectedQueue};
-use crate::peer::{Control, Peer, Target};
+use crate::peer::{Control, MOST_WIDENED, Peer, Target};
 use crate::reliability::Due;
-use crate::rendezvous::{Offer, Overtaken, Read};
 use crate::request::{
-    ClaimKey, Completion, Direction, ReceiveKey, ReceiveRequest, ReceiveState, RequestId, RequestKey, SendKey,
-    SendRequest, Status, from_wire, to_wire,
+    Completion, Direction, ReceiveKey, ReceiveRequest, ReceiveState, Request, SendKey, SendRequest, Status,
 };
 use crate::slots::Slots;
 use crate::spares::Spares;
 use crate::tag::{Envelope, Label, Source, Space, TagSelector};
+use crate::unexpected::{Claim, Claimed, Unexpected};
 use crate::wire::LARGEST_HEADER;
-
-/// A message that arrived before its receive.
-pub(crate) enum Unexpected {
-    /// `data` grows to `length`.
-    Eager {
-        length: u64,
-        data: Vec<u8>,
-    },
-    Request {
-        length: u64,
-        offer: Offer,
-    },
-    /// Claimed; its sender died before all of it was here.
-    Lost {
-        length: u64,
-    },
-}
-
-impl Unexpected {
-    pub fn length(&self) -> u64 {
-        match self {
-            Unexpected::Eager { length, .. } | Unexpected::Request { length, .. } | Unexpected::Lost { length } => {
-                *length
-            }
-        }
-    }
-}
-
-/// A message taken out of the matching, for a receive that names it. Give it back by [`Engine::receive_claimed`] or
-/// [`Engine::discard`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Claim(pub(crate) ClaimKey);
-
-impl Claim {
-    /// The claim as a number, to pass it to another process; [`Claim::from_bits`] of any other number names no message.
-    pub fn to_bits(self) -> u64 {
-        to_wire(self.0)
-    }
-
-    /// The claim that [`Claim::to_bits`] was made from.
-    pub fn from_bits(bits: u64) -> Claim {
-        Claim(from_wire(bits))
-    }
-}
-
-pub(crate) struct Claimed {
-    pub peer: PeerIndex,
-    pub label: Label,
-    pub message: Unexpected,
-}
 
 /// What the engine has seen; for evidence, not for control.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -140,7 +89,7 @@ pub struct Engine<B> {
     pub(crate) receives: Slots<ReceiveKey, ReceiveRequest<B>>,
     pub(crate) posted: PostedQueue<ReceiveKey>,
     pub(crate) unexpected: UnexpectedQueue<Unexpected>,
-    pub(crate) claimed: SlotMap<ClaimKey, Claimed>,
+    pub(crate) claimed: SlotMap<Claim, Claimed>,
     pub(crate) reads: VecDeque<Read>,
     /// By the receives that they ended.
     pub(crate) overtaken: HashMap<ReceiveKey, Overtaken>,
@@ -270,7 +219,7 @@ impl<B: Buffer> Engine<B> {
         label: impl Into<Label>,
         buffer: B,
         context: u64,
-    ) -> Result<RequestId, Refusal<B>> {
+    ) -> Result<Request, Refusal<B>> {
         self.send_as(peer, label.into(), buffer, context, false)
     }
 
@@ -281,7 +230,7 @@ impl<B: Buffer> Engine<B> {
         label: impl Into<Label>,
         buffer: B,
         context: u64,
-    ) -> Result<RequestId, Refusal<B>> {
+    ) -> Result<Request, Refusal<B>> {
         self.send_as(peer, label.into(), buffer, context, true)
     }
 
@@ -293,7 +242,7 @@ impl<B: Buffer> Engine<B> {
         buffer: B,
         context: u64,
         confirmed: bool,
-    ) -> Result<RequestId, Refusal<B>> {
+    ) -> Result<Request, Refusal<B>> {
         let Some(link) = self.peers.get_mut(peer.0 as usize) else {
             return Err(Refusal { peer, buffer });
         };
@@ -320,7 +269,7 @@ impl<B: Buffer> Engine<B> {
         } else {
             self.finish_send(key, Status::PeerDead);
         }
-        Ok(RequestId(RequestKey::Send(key)))
+        Ok(Request::Send(key))
     }
 
     /// The message that a receive of `source` and `selector` would take now, left where it is.
@@ -335,36 +284,36 @@ impl<B: Buffer> Engine<B> {
         let node = self.look(source, selector)?;
         let (peer, label, message) = self.unexpected.remove(node);
         let envelope = Envelope::new(peer, label, message.length());
-        let key = self.claimed.insert(Claimed { peer, label, message });
+        let claim = self.claimed.insert(Claimed { peer, label, message });
         if let Some(partial) = &mut self.peers[peer.0 as usize].partial
             && matches!(partial.target, Target::Unexpected(at) if at == node)
         {
-            partial.target = Target::Claimed(key);
+            partial.target = Target::Claimed(claim);
         }
-        Some((envelope, Claim(key)))
+        Some((envelope, claim))
     }
 
     /// Receives the claimed message into `buffer`; the buffer comes back where the claim was given back before.
-    pub fn receive_claimed(&mut self, claim: Claim, buffer: B, context: u64) -> Result<RequestId, B> {
-        let Some(Claimed { peer, label, message }) = self.claimed.remove(claim.0) else { return Err(buffer) };
+    pub fn receive_claimed(&mut self, claim: Claim, buffer: B, context: u64) -> Result<Request, B> {
+        let Some(Claimed { peer, label, message }) = self.claimed.remove(claim) else { return Err(buffer) };
         let source = Source::Peer(peer);
         let selector = TagSelector::exactly(label.tag).within(label.space);
         let key = self.new_receive(source, selector, buffer, context);
         if let Some(partial) = &mut self.peers[peer.0 as usize].partial
-            && matches!(partial.target, Target::Claimed(at) if at == claim.0)
+            && matches!(partial.target, Target::Claimed(at) if at == claim)
         {
             partial.target = Target::Receive(key);
         }
         self.give(key, peer, label, message);
-        Ok(RequestId(RequestKey::Receive(key)))
+        Ok(Request::Receive(key))
     }
 
     /// Drops the claimed message; its sender takes it for received. False where the claim was given back before.
     pub fn discard(&mut self, claim: Claim) -> bool {
-        let Some(Claimed { peer, label, message }) = self.claimed.remove(claim.0) else { return false };
+        let Some(Claimed { peer, label, message }) = self.claimed.remove(claim) else { return false };
         let link = &mut self.peers[peer.0 as usize];
         if let Some(partial) = &mut link.partial
-            && matches!(partial.target, Target::Claimed(at) if at == claim.0)
+            && matches!(partial.target, Target::Claimed(at) if at == claim)
         {
             partial.target = Target::Nowhere;
         }
@@ -378,29 +327,22 @@ impl<B: Buffer> Engine<B> {
 
     /// A request in progress that was made with `context`; of several, one that can still be withdrawn. Walks all
     /// requests.
-    pub fn find(&self, context: u64) -> Option<RequestId> {
-        let waiting = |state: &ReceiveState| matches!(state, ReceiveState::Posted);
+    pub fn find(&self, context: u64) -> Option<Request> {
         let receives = self.receives.iter().filter(|(_, receive)| receive.context == context);
-        let receive =
-            receives.max_by_key(|(_, receive)| waiting(&receive.state)).map(|(key, _)| RequestKey::Receive(key));
-        let send = || self.sends.iter().find(|(_, send)| send.context == context).map(|(key, _)| RequestKey::Send(key));
-        receive.or_else(send).map(RequestId)
+        let receive = receives.max_by_key(|(_, receive)| receive.is_posted()).map(|(key, _)| Request::Receive(key));
+        let send = || self.sends.iter().find(|(_, send)| send.context == context).map(|(key, _)| Request::Send(key));
+        receive.or_else(send)
     }
 
     /// Withdraws a receive that has no message yet, or a send of which nothing has left. It then completes as
     /// [`Status::Cancelled`]. False if it is too late, or the request has ended.
-    pub fn cancel(&mut self, request: RequestId) -> bool {
-        match request.0 {
-            RequestKey::Receive(key) => match self.receives.get(key) {
-                Some(ReceiveRequest { state: ReceiveState::Posted, source, selector, .. }) => {
-                    let envelope = nothing(*source, *selector);
-                    self.posted.remove(key);
-                    self.finish_receive(key, envelope, Status::Cancelled);
-                    true
-                }
-                _ => false,
-            },
-            RequestKey::Send(key) => match self.sends.get(key) {
+    pub fn cancel(&mut self, request: Request) -> bool {
+        match request {
+            Request::Receive(key) if self.receives.get(key).is_some_and(ReceiveRequest::is_posted) => {
+                self.end_receive(key, Status::Cancelled);
+                true
+            }
+            Request::Send(key) => match self.sends.get(key) {
                 Some(send) if send.written == 0 && !send.requested => {
                     let link = &mut self.peers[send.peer.0 as usize];
                     let Some(place) = link.messages.iter().position(|&queued| queued == key) else { return false };
@@ -415,7 +357,7 @@ impl<B: Buffer> Engine<B> {
                 }
                 _ => false,
             },
-            RequestKey::Short(_) => false,
+            Request::Receive(_) | Request::Short(_) => false,
         }
     }
 
@@ -473,18 +415,19 @@ impl<B: Buffer> Engine<B> {
         link.plan = None;
         link.reliability = None;
         let held = link.held_bytes;
-        let cut_short = link.partial.take().and_then(|partial| match partial.target {
-            Target::Unexpected(node) => {
-                self.set_held(peer, held - partial.length);
-                Some(node)
+        if let Some(partial) = link.partial.take() {
+            match partial.target {
+                Target::Unexpected(node) => {
+                    self.set_held(peer, held - partial.length);
+                    self.unexpected.remove(node);
+                }
+                Target::Claimed(claim) => {
+                    self.set_held(peer, held - partial.length);
+                    self.claimed[claim].message = Unexpected::Lost { length: partial.length };
+                }
+                Target::Receive(_) | Target::Nowhere => {}
             }
-            Target::Claimed(key) => {
-                self.set_held(peer, held - partial.length);
-                self.claimed[key].message = Unexpected::Lost { length: partial.length };
-                None
-            }
-            Target::Receive(_) | Target::Nowhere => None,
-        });
+        }
         for claimed in self.claimed.values_mut().filter(|claimed| claimed.peer == peer) {
             if let Unexpected::Request { length, .. } = claimed.message {
                 claimed.message = Unexpected::Lost { length };
@@ -493,39 +436,26 @@ impl<B: Buffer> Engine<B> {
         self.reads.retain(|read| read.peer != peer);
         self.overtaken.retain(|_, overtaken| overtaken.peer != peer);
 
-        let sends: Vec<_> = self.sends.iter().filter(|(_, send)| send.peer == peer).map(|(key, _)| key).collect();
-        for key in sends {
-            self.finish_send(key, Status::PeerDead);
+        let sends = self.sends.iter().filter(|(_, send)| send.peer == peer).map(|(key, _)| key);
+        sends.collect::<Vec<_>>().into_iter().for_each(|key| self.finish_send(key, Status::PeerDead));
+        let receives = self.receives.iter().filter(|(_, receive)| receive.waits_for(peer)).map(|(key, _)| key);
+        for key in receives.collect::<Vec<_>>() {
+            self.end_receive(key, Status::PeerDead);
         }
-        let receives: Vec<_> = self
-            .receives
-            .iter()
-            .filter_map(|(key, receive)| match &receive.state {
-                ReceiveState::Posted => (receive.source == Source::Peer(peer))
-                    .then(|| (key, true, nothing(receive.source, receive.selector))),
-                ReceiveState::Matched(matched) => {
-                    (matched.envelope.peer == peer).then_some((key, false, matched.envelope))
-                }
-            })
-            .collect();
-        for (key, posted, envelope) in receives {
-            if posted {
+        self.unexpected.drop_from(peer, |message| matches!(message, Unexpected::Request { .. }));
+    }
+
+    /// Ends a receive as far as it has come.
+    fn end_receive(&mut self, key: ReceiveKey, status: Status) {
+        let Some(receive) = self.receives.get(key) else { return };
+        let envelope = match &receive.state {
+            ReceiveState::Posted => {
                 self.posted.remove(key);
+                Envelope::nothing(receive.source, receive.selector.space)
             }
-            self.finish_receive(key, envelope, Status::PeerDead);
-        }
-        let lost: Vec<u32> = self
-            .unexpected
-            .arrivals()
-            .filter(|&node| {
-                let (from, _, message) = self.unexpected.get(node);
-                from == peer && matches!(message, Unexpected::Request { .. })
-            })
-            .chain(cut_short)
-            .collect();
-        for node in lost {
-            self.unexpected.remove(node);
-        }
+            ReceiveState::Matched(matched) => matched.envelope,
+        };
+        self.finish_receive(key, envelope, status);
     }
 
     /// The peer's host refused a packet. A few of these in a row, with nothing heard between, and the peer is dead.
@@ -562,14 +492,9 @@ impl<B: Buffer> Engine<B> {
     pub(crate) fn finish_send(&mut self, key: SendKey, status: Status) {
         let Some(send) = self.sends.remove(key) else { return };
         let envelope = send.envelope();
-        self.completions.push_back(Completion {
-            request: RequestId(RequestKey::Send(key)),
-            context: send.context,
-            direction: Direction::Send,
-            envelope,
-            status,
-            buffer: send.buffer,
-        });
+        let SendRequest { context, buffer, .. } = send;
+        let (request, direction) = (Request::Send(key), Direction::Send);
+        self.completions.push_back(Completion { request, context, direction, envelope, status, buffer });
     }
 
     #[inline]
@@ -582,16 +507,7 @@ impl<B: Buffer> Engine<B> {
     #[inline]
     pub(crate) fn received(&mut self, key: ReceiveKey, receive: ReceiveRequest<B>, envelope: Envelope, status: Status) {
         let ReceiveRequest { context, buffer: Some(buffer), .. } = receive else { return };
-        let (request, direction) = (RequestId(RequestKey::Receive(key)), Direction::Receive);
+        let (request, direction) = (Request::Receive(key), Direction::Receive);
         self.completions.push_back(Completion { request, context, direction, envelope, status, buffer });
     }
-}
-
-/// The envelope of a receive that no message came for.
-pub(crate) fn nothing(source: Source, selector: TagSelector) -> Envelope {
-    let peer = match source {
-        Source::Peer(peer) => peer,
-        Source::Any => PeerIndex(0),
-    };
-    Envelope { peer, space: selector.space, tag: 0, data: None, length: 0 }
 }

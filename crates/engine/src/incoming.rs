@@ -2,19 +2,16 @@
 
 use machine::{Nanoseconds, PeerIndex};
 
+use crate::announced::Offer;
 use crate::buffer::Buffer;
-use crate::credit::MOST_MESSAGES;
-use crate::engine::{Engine, Unexpected};
-use crate::peer::{Partial, Target};
+use crate::engine::Engine;
+use crate::peer::{MOST_MESSAGES, Partial, Target, Violation};
 use crate::reliability::Arrival;
-use crate::rendezvous::Offer;
 use crate::request::{Match, ReceiveKey, ReceiveState, SendKey, Status, Way, from_wire};
 use crate::stored::Stored;
 use crate::tag::{Envelope, Label};
+use crate::unexpected::Unexpected;
 use crate::wire::{self, Packet, Sequencing};
-
-/// The peer broke the protocol.
-pub(crate) struct Violation;
 
 impl<B: Buffer> Engine<B> {
     /// As [`Engine::handle_packet`]. Where the packet is a whole message and ends a receive, `take` is told the receive's
@@ -184,7 +181,7 @@ impl<B: Buffer> Engine<B> {
                 let Some(mut request) = self.receives.remove(key) else { return Ok(()) };
                 copy_into(request.buffer(), 0, payload);
                 self.free_credit(peer, label.space, length);
-                let status = status_for(envelope, request.buffer());
+                let status = Status::of(&envelope, request.buffer());
                 self.received(key, request, envelope, status);
                 return Ok(());
             }
@@ -256,7 +253,7 @@ impl<B: Buffer> Engine<B> {
         *got = offset + payload.len() as u64;
         if whole {
             let envelope = *envelope;
-            let status = status_for(envelope, request.buffer());
+            let status = Status::of(&envelope, request.buffer());
             self.finish_receive(key, envelope, status);
         }
     }
@@ -301,9 +298,4 @@ fn copy_into<B: Buffer>(buffer: &mut B, offset: u64, payload: &[u8]) {
     }
     let offset = offset as usize;
     buffer.write(offset, &payload[..payload.len().min(length - offset)]);
-}
-
-#[inline]
-pub(crate) fn status_for<B: Buffer>(envelope: Envelope, buffer: &B) -> Status {
-    if envelope.length > buffer.length() as u64 { Status::Truncated } else { Status::Done }
 }

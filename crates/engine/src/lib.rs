@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod announced;
 mod buffer;
 mod config;
 mod copies;
@@ -32,15 +33,17 @@ mod slots;
 mod spares;
 mod stored;
 mod tag;
+mod unexpected;
 mod window;
 mod wire;
 mod withdrawal;
 
 pub use buffer::Buffer;
 pub use config::{LinkConfig, ReliabilityConfig};
-pub use engine::{Claim, Counters, Engine, Refusal};
+pub use engine::{Counters, Engine, Refusal};
 pub use outgoing::Apart;
-pub use request::{Completion, Direction, RequestId, Status};
+pub use request::{Completion, Direction, ReceiveKey, Request, SendKey, Status, from_wire, to_wire, unknown_peer};
 pub use tag::{Envelope, Label, Source, Space, Tag, TagSelector};
+pub use unexpected::{Claim, unknown_claim};
 pub use wire::{LARGEST_HEADER, RELIABILITY_HEADER};
 pub use withdrawal::StandIn;

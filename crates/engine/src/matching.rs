@@ -474,8 +474,16 @@ impl<T> UnexpectedQueue<T> {
         (peer, label, value)
     }
 
+    /// Drops those messages of a peer that `dropped` names.
+    pub fn drop_from(&mut self, peer: PeerIndex, dropped: impl Fn(&T) -> bool) {
+        let of_peer = |&node: &u32| matches!(self.get(node), (from, _, message) if from == peer && dropped(message));
+        for node in self.arrivals().filter(of_peer).collect::<Vec<_>>() {
+            self.remove(node);
+        }
+    }
+
     /// Nodes in the order of arrival.
-    pub fn arrivals(&self) -> impl Iterator<Item = u32> + '_ {
+    fn arrivals(&self) -> impl Iterator<Item = u32> + '_ {
         let mut at = self.head;
         std::iter::from_fn(move || {
             let node = at;

@@ -6,7 +6,7 @@ use machine::{Nanoseconds, PeerIndex};
 use crate::buffer::Buffer;
 use crate::engine::Engine;
 use crate::peer::{Control, Peer, Plan};
-use crate::request::{Completion, Direction, RequestId, RequestKey, SendKey, SendRequest, Status, to_wire};
+use crate::request::{Completion, Direction, Request, SendKey, SendRequest, Status, to_wire};
 use crate::stored::Stored;
 use crate::tag::{Envelope, Label};
 use crate::wire::{self, Packet, RELIABILITY_HEADER, Sequencing};
@@ -155,11 +155,11 @@ impl<B: Buffer> Engine<B> {
 
     /// The port has taken the packet: the send has ended.
     #[inline]
-    pub fn sent_short(&mut self, peer: PeerIndex, label: Label, buffer: B, context: u64) -> RequestId {
+    pub fn sent_short(&mut self, peer: PeerIndex, label: Label, buffer: B, context: u64) -> Request {
         let length = buffer.length() as u64;
         self.injected(peer, length);
         self.short_sends += 1;
-        let request = RequestId(RequestKey::Short(self.short_sends));
+        let request = Request::Short(self.short_sends);
         self.completions.push_back(Completion {
             request,
             context,

@@ -3,13 +3,17 @@
 use std::collections::VecDeque;
 
 use machine::Bytes;
-use machine::bounds::ENGINE_ANSWERS;
+use machine::bounds::{ENGINE_ANSWERS, ENGINE_WIDENED};
 
 use crate::config::LinkConfig;
 use crate::copies::Copies;
 use crate::reliability::Reliability;
-use crate::request::{ClaimKey, ReceiveKey, SendKey};
+use crate::request::{ReceiveKey, SendKey};
 use crate::tag::Space;
+use crate::unexpected::Claim;
+
+/// The peer broke the protocol.
+pub(crate) struct Violation;
 
 /// A packet that is not part of the message stream.
 #[derive(Clone, Copy)]
@@ -25,7 +29,7 @@ pub(crate) enum Control {
 pub(crate) enum Target {
     Receive(ReceiveKey),
     Unexpected(u32),
-    Claimed(ClaimKey),
+    Claimed(Claim),
     /// The message was discarded.
     Nowhere,
 }
@@ -52,6 +56,10 @@ pub(crate) enum Plan {
 
 /// Packets of control that wait for one peer.
 pub(crate) const MOST_ANSWERS: usize = ENGINE_ANSWERS.each.count();
+/// Unmatched messages of one peer that are ever allowed; about 100 bytes each where they are long.
+pub(crate) const MOST_MESSAGES: u32 = ENGINE_WIDENED.each.count() as u32;
+/// Of all peers beyond their first credit.
+pub(crate) const MOST_WIDENED: u32 = ENGINE_WIDENED.total.count() as u32;
 
 /// The longest message whose length an eager packet can carry.
 const EAGER_MOST: u64 = u32::MAX as u64;

@@ -1,9 +1,9 @@
 //! From the application's receives to requests.
 
 use crate::buffer::Buffer;
-use crate::engine::{Engine, Refusal, nothing};
-use crate::request::{ReceiveKey, ReceiveRequest, ReceiveState, RequestId, RequestKey, Status};
-use crate::tag::{Source, TagSelector};
+use crate::engine::{Engine, Refusal};
+use crate::request::{ReceiveKey, ReceiveRequest, ReceiveState, Request, Status};
+use crate::tag::{Envelope, Source, TagSelector};
 
 impl<B: Buffer> Engine<B> {
     /// Receives into `buffer` the first message that `source` and `selector` take.
@@ -15,7 +15,7 @@ impl<B: Buffer> Engine<B> {
         selector: TagSelector,
         buffer: B,
         context: u64,
-    ) -> Result<RequestId, Refusal<B>> {
+    ) -> Result<Request, Refusal<B>> {
         let link = match source {
             Source::Peer(peer) => match self.peers.get(peer.0 as usize) {
                 Some(link) => Some(link),
@@ -31,7 +31,7 @@ impl<B: Buffer> Engine<B> {
         } else {
             self.receive_listed(key);
         }
-        Ok(RequestId(RequestKey::Receive(key)))
+        Ok(Request::Receive(key))
     }
 
     #[inline(always)]
@@ -57,7 +57,7 @@ impl<B: Buffer> Engine<B> {
             return self.take_unexpected(key, node);
         }
         if matches!(source, Source::Peer(peer) if !self.peers[peer.0 as usize].alive) {
-            return self.finish_receive(key, nothing(source, selector), Status::PeerDead);
+            return self.finish_receive(key, Envelope::nothing(source, selector.space), Status::PeerDead);
         }
         self.posted.post(source, selector, key);
         self.relieve_senders(source);

@@ -123,7 +123,7 @@ pub(crate) struct Reliability {
 
 impl Reliability {
     pub fn new(config: ReliabilityConfig) -> Self {
-        let first = first_sequence(config.session);
+        let first = config.first_sequence();
         Reliability {
             window: Window::new(config.window),
             config,
@@ -583,9 +583,4 @@ impl Reliability {
         }
         due
     }
-}
-
-/// Both ends know it from the session, so that packets of another conversation seldom fall into the window.
-pub(crate) fn first_sequence(session: u32) -> u32 {
-    session.wrapping_mul(0x9E37_79B1)
 }

@@ -7,12 +7,13 @@
 use machine::PeerIndex;
 use machine::bounds::ENGINE_OVERTAKEN;
 
+use crate::announced::{Offer, Overtaken, Read};
 use crate::buffer::Buffer;
-use crate::engine::{Engine, Unexpected};
-use crate::incoming::{Violation, status_for};
-use crate::peer::{Control, MOST_ANSWERS};
+use crate::engine::Engine;
+use crate::peer::{Control, MOST_ANSWERS, Violation};
 use crate::request::{Match, ReceiveKey, ReceiveState, SendKey, Status, Way, to_wire};
 use crate::tag::{Envelope, Label};
+use crate::unexpected::Unexpected;
 
 /// Bytes read from a peer's memory in one go, so that one long message does not hold up the rest.
 const READ_AT_ONCE: u64 = 4 << 20;
@@ -24,43 +25,6 @@ const BOUNCE: usize = 128 << 10;
 const PATIENCE: u8 = 64;
 /// Messages that were read before all of their packets had come. Where there are as many, messages are read only.
 const MOST_OVERTAKEN: usize = ENGINE_OVERTAKEN.total.count();
-
-/// What an announcement says of the bytes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Offer {
-    /// The send's key at the sender.
-    pub sender: u64,
-    /// 0 where they cannot be read.
-    pub address: u64,
-    /// The sender copies fast, and lets them be read while it sends them.
-    pub fast: bool,
-}
-
-impl Offer {
-    /// The way of bytes that the sender was asked for.
-    fn packets(&self) -> Way {
-        if self.fast { Way::Both { sender: self.sender } } else { Way::Data }
-    }
-}
-
-/// A message to be fetched from a peer's memory.
-pub(crate) struct Read {
-    pub peer: PeerIndex,
-    key: ReceiveKey,
-    offer: Offer,
-    /// Up to here bytes are wanted. Those behind were read, where others come in packets; a read alone goes forward.
-    upto: u64,
-    /// Bytes that had come in packets when last looked at.
-    seen: u64,
-    /// Looks that find no further ones before the next read.
-    patience: u8,
-}
-
-/// A message that has ended, of which the sender may still have packets under way.
-pub(crate) struct Overtaken {
-    pub peer: PeerIndex,
-    left: u64,
-}
 
 impl<B: Buffer> Engine<B> {
     pub(crate) fn request_arrived(
@@ -277,7 +241,7 @@ impl<B: Buffer> Engine<B> {
             }
             link.control.push_back(Control::Done { sender: next.offer.sender });
             self.counters.single_copies += 1;
-            let status = status_for(envelope, self.receives[next.key].buffer());
+            let status = Status::of(&envelope, self.receives[next.key].buffer());
             self.finish_receive(next.key, envelope, status);
             self.mark_ready(next.peer);
         }

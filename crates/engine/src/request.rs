@@ -4,22 +4,22 @@ use slotmap::Key;
 
 use crate::buffer::Buffer;
 use crate::tag::{Envelope, Label, Source, TagSelector};
-use machine::PeerIndex;
 use machine::port::Shared;
+use machine::{Fault, PeerIndex};
 
 slotmap::new_key_type! {
-    pub(crate) struct SendKey;
-    pub(crate) struct ReceiveKey;
-    pub(crate) struct ClaimKey;
+    /// A send, as whoever carries it out keeps it.
+    pub struct SendKey;
+    /// A receive, likewise.
+    pub struct ReceiveKey;
 }
 
 /// A request in progress; names nothing once its completion was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct RequestId(pub(crate) RequestKey);
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum RequestKey {
+pub enum Request {
+    /// A send.
     Send(SendKey),
+    /// A receive.
     Receive(ReceiveKey),
     /// A send that ended as it was made, numbered.
     Short(u64),
@@ -49,11 +49,19 @@ pub enum Status {
     Withdrawn,
 }
 
-/// A request that has ended, with its buffer. `R` names it.
+impl Status {
+    /// How a receive into `buffer` ends that has its message.
+    #[inline]
+    pub fn of<B: Buffer>(envelope: &Envelope, buffer: &B) -> Status {
+        if envelope.length > buffer.length() as u64 { Status::Truncated } else { Status::Done }
+    }
+}
+
+/// A request that has ended, with its buffer.
 #[derive(Debug)]
-pub struct Completion<B, R = RequestId> {
+pub struct Completion<B> {
     /// The request that ended.
-    pub request: R,
+    pub request: Request,
     /// What the application passed when it made the request.
     pub context: u64,
     /// Whether it was a send or a receive.
@@ -64,15 +72,6 @@ pub struct Completion<B, R = RequestId> {
     pub status: Status,
     /// The buffer that the application gave with the request.
     pub buffer: B,
-}
-
-impl<B, R> Completion<B, R> {
-    /// The same with the name that an outer layer gave the request.
-    #[inline]
-    pub fn named<S>(self, name: impl FnOnce(R) -> S) -> Completion<B, S> {
-        let Completion { request, context, direction, envelope, status, buffer } = self;
-        Completion { request: name(request), context, direction, envelope, status, buffer }
-    }
 }
 
 /// A send that has not ended.
@@ -133,6 +132,18 @@ impl<B> ReceiveRequest<B> {
     pub fn buffer(&mut self) -> &mut B {
         self.buffer.as_mut().expect("a request in progress has its buffer")
     }
+
+    pub fn is_posted(&self) -> bool {
+        matches!(self.state, ReceiveState::Posted)
+    }
+
+    /// Whether only this peer can end it.
+    pub fn waits_for(&self, peer: PeerIndex) -> bool {
+        match &self.state {
+            ReceiveState::Posted => self.source == Source::Peer(peer),
+            ReceiveState::Matched(matched) => matched.envelope.peer == peer,
+        }
+    }
 }
 
 pub(crate) enum ReceiveState {
@@ -168,10 +179,18 @@ pub(crate) enum Way {
     Both { sender: u64 },
 }
 
-pub(crate) fn to_wire(key: impl Key) -> u64 {
+/// What stands for a key in packets.
+pub fn to_wire(key: impl Key) -> u64 {
     key.data().as_ffi()
 }
 
-pub(crate) fn from_wire<K: Key>(bits: u64) -> K {
+/// The key that [`to_wire`] was told; of any other number one that names nothing.
+pub fn from_wire<K: Key>(bits: u64) -> K {
     slotmap::KeyData::from_ffi(bits).into()
+}
+
+/// No peer has this number.
+#[cold]
+pub fn unknown_peer(peer: PeerIndex) -> Fault {
+    Fault::new(format!("peer {}", peer.0), "no such peer was added to this endpoint", "use an index that adding gave")
 }

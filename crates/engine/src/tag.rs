@@ -158,4 +158,13 @@ impl Envelope {
     pub fn new(peer: PeerIndex, label: Label, length: u64) -> Self {
         Envelope { peer, space: label.space, tag: label.tag, data: label.data, length }
     }
+
+    /// The envelope of a receive that no message came for.
+    pub fn nothing(source: Source, space: Space) -> Self {
+        let peer = match source {
+            Source::Peer(peer) => peer,
+            Source::Any => PeerIndex(0),
+        };
+        Envelope { peer, space, tag: 0, data: None, length: 0 }
+    }
 }

@@ -3,7 +3,7 @@
 use crate::buffer::Buffer;
 use crate::engine::Engine;
 use crate::outgoing::write_again;
-use crate::request::{RequestId, RequestKey, SendKey, Status};
+use crate::request::{Request, SendKey, Status};
 
 /// Makes a buffer of the same length to take another's place; where the second argument is true, with a copy of its
 /// bytes.
@@ -14,15 +14,15 @@ impl<B: Buffer> Engine<B> {
     /// have moved is lost: a receive ends as it would have, without the bytes; a rendezvous ends at its receiver as
     /// [`Status::Withdrawn`]. Of an eager message that has left in part, the rest is copied. A receiver that reads the
     /// sender's memory by itself is not kept from it. False if the request has ended.
-    pub fn take_back(&mut self, request: RequestId, stand_in: StandIn<B>) -> bool {
-        match request.0 {
-            RequestKey::Receive(key) => {
+    pub fn take_back(&mut self, request: Request, stand_in: StandIn<B>) -> bool {
+        match request {
+            Request::Receive(key) => {
                 let Some(receive) = self.receives.get_mut(key) else { return false };
                 receive.buffer = Some(stand_in(receive.buffer(), false));
                 true
             }
-            RequestKey::Send(key) => self.take_back_send(key, stand_in),
-            RequestKey::Short(_) => false,
+            Request::Send(key) => self.take_back_send(key, stand_in),
+            Request::Short(_) => false,
         }
     }
 
@@ -31,7 +31,7 @@ impl<B: Buffer> Engine<B> {
         let peer = send.peer;
         let link = &mut self.peers[peer.0 as usize];
         match (send.requested, send.receiver) {
-            (false, _) if send.written == 0 => return self.cancel(RequestId(RequestKey::Send(key))),
+            (false, _) if send.written == 0 => return self.cancel(Request::Send(key)),
             (false, _) => send.buffer = stand_in(&send.buffer, true),
             (true, 0) => {
                 send.buffer = stand_in(&send.buffer, false);

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use engine::{Claim, Completion, Engine, Label, LinkConfig, RequestId, Source, Space, TagSelector};
+use engine::{Claim, Completion, Engine, Label, LinkConfig, Request, Source, Space, TagSelector};
 use machine::{Bytes, Capabilities, Nanoseconds, PeerIndex};
 use proptest::prelude::*;
 
@@ -75,7 +75,7 @@ impl Pair {
         assert!(self.engines.iter().all(|engine| engine.is_alive(OTHER) && engine.counters().malformed == 0));
     }
 
-    fn send(&mut self, label: impl Into<Label>, length: usize) -> RequestId {
+    fn send(&mut self, label: impl Into<Label>, length: usize) -> Request {
         self.engines[0].send(OTHER, label, vec![length as u8; length], 0).unwrap()
     }
 
@@ -97,7 +97,7 @@ impl Pair {
         }
     }
 
-    fn receive(&mut self, selector: TagSelector) -> RequestId {
+    fn receive(&mut self, selector: TagSelector) -> Request {
         self.engines[1].receive(Source::Peer(OTHER), selector, vec![0; SHORT], 0).unwrap()
     }
 
@@ -333,10 +333,10 @@ fn progress(credit: u64, acts: &[Act]) -> Result<(), TestCaseError> {
         reliability: None,
     });
     // Each by the context of its request.
-    let mut sent: Vec<Option<(Label, RequestId)>> = Vec::new();
-    let mut posted: Vec<Option<(TagSelector, RequestId)>> = Vec::new();
+    let mut sent: Vec<Option<(Label, Request)>> = Vec::new();
+    let mut posted: Vec<Option<(TagSelector, Request)>> = Vec::new();
     let mut claims: Vec<Claim> = Vec::new();
-    let taken = |pair: &mut Pair, sent: &mut Vec<Option<(Label, RequestId)>>, posted: &mut Vec<_>| {
+    let taken = |pair: &mut Pair, sent: &mut Vec<Option<(Label, Request)>>, posted: &mut Vec<_>| {
         while let Some(done) = pair.received() {
             if done.context != u64::MAX {
                 posted[done.context as usize] = None;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use engine::{Completion, Direction, Engine, LinkConfig, RequestId, Source, Status, TagSelector};
+use engine::{Completion, Direction, Engine, LinkConfig, Request, Source, Status, TagSelector};
 use machine::{Bytes, Capabilities, Nanoseconds, PeerIndex};
 use proptest::prelude::*;
 
@@ -228,7 +228,7 @@ fn source_of(source: Option<usize>) -> Source {
 fn play(peers: usize, steps: Vec<Step>) -> Result<(), TestCaseError> {
     let mut star = Star::new(peers);
     let mut model = Model::default();
-    let mut asked: Vec<(u64, RequestId)> = Vec::new();
+    let mut asked: Vec<(u64, Request)> = Vec::new();
     for (number, step) in steps.into_iter().enumerate() {
         match step {
             Step::Send { from, tag, length } => {

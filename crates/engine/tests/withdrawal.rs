@@ -1,7 +1,7 @@
 //! Buffers taken back at every point of a message's way: nothing touches them afterwards, and no receiver takes the
 //! stand-in's bytes for the message.
 
-use engine::{Engine, LinkConfig, ReliabilityConfig, RequestId, Source, Status, TagSelector};
+use engine::{Engine, LinkConfig, ReliabilityConfig, Request, Source, Status, TagSelector};
 use machine::{Bytes, Nanoseconds, PeerIndex};
 
 const OTHER: PeerIndex = PeerIndex(0);
@@ -79,11 +79,11 @@ impl Way {
         }
     }
 
-    fn send(&mut self, length: usize) -> RequestId {
+    fn send(&mut self, length: usize) -> Request {
         self.ends[0].send(OTHER, 9, content(length), 1).unwrap()
     }
 
-    fn receive(&mut self, length: usize) -> RequestId {
+    fn receive(&mut self, length: usize) -> Request {
         self.ends[1].receive(Source::Any, TagSelector::exactly(9), vec![0; length], 2).unwrap()
     }
 

@@ -6,9 +6,10 @@ use std::time::Instant;
 use engine::Buffer;
 use machine::{Fault, Nanoseconds, Notice, PeerIndex, Port, Result, Sent};
 
+use crate::address::{Address, FIRST_NUMBER, Hello, MANAGEMENT, QueuePairNumber};
 use crate::completion::{CompletionQueue, Opcode, WorkCompletion, WorkStatus};
 use crate::memory::{MemoryKey, Registered, Segment};
-use crate::queue_pair::{Address, Arriving, FIRST_NUMBER, Hello, MANAGEMENT, QueuePair, QueuePairNumber};
+use crate::queue_pair::{Arriving, QueuePair};
 use crate::receive_queue::{ReceiveQueue, ReceiveWork};
 use crate::send_queue::{Bytes as Payload, Element, INLINE_MOST, SendWork, Transfer};
 use crate::settings::{Link, ReceiveQueues, Settings};

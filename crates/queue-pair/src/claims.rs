@@ -1,20 +1,11 @@
 //! Messages taken out of the matching for one receive (MPI's matched probe).
 
-use engine::{Buffer, Claim, Envelope, Label, Source, TagSelector};
-use machine::{Fault, PeerIndex, Port, Result};
+use engine::{Buffer, Claim, Envelope, Request, Source, TagSelector, unknown_claim};
+use machine::{Port, Result};
 
 use crate::connection::Waiting;
-use crate::endpoint::{Endpoint, Number, ReceiveRequest, ReceiveState, Request, Unexpected, from_wire, to_wire};
-
-slotmap::new_key_type! {
-    pub(crate) struct ClaimKey;
-}
-
-pub(crate) struct Claimed {
-    pub peer: PeerIndex,
-    label: Label,
-    pub message: Unexpected,
-}
+use crate::endpoint::Endpoint;
+use crate::request::{Claimed, ReceiveRequest, ReceiveState, Unexpected};
 
 impl<P: Port, B: Buffer> Endpoint<P, B> {
     /// Takes the message that such a receive would take out of the matching.
@@ -22,8 +13,7 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
         let node = self.unexpected.find(source, selector)?;
         let (peer, label, message) = self.unexpected.remove(node);
         let envelope = Envelope::new(peer, label, message.length());
-        let key = self.claimed.insert(Claimed { peer, label, message });
-        Some((envelope, Claim::from_bits(to_wire(key))))
+        Some((envelope, self.claimed.insert(Claimed { peer, label, message })))
     }
 
     /// Receives the claimed message.
@@ -31,21 +21,16 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
     /// # Errors
     /// It was received or discarded already.
     pub fn receive_claimed(&mut self, claim: Claim, buffer: B, context: u64) -> Result<Request> {
-        let Some(Claimed { peer, label, message }) = self.claimed.remove(from_wire(claim.to_bits())) else {
-            let next = "use what `claim` gave once";
-            return Err(Fault::new("claimed message", "it was received or discarded already", next));
-        };
+        let Claimed { peer, label, message } = self.claimed.remove(claim).ok_or_else(unknown_claim)?;
         let (source, state) = (Source::Peer(peer), ReceiveState::Posted);
         let key = self.receives.insert(ReceiveRequest { context, source, buffer: Some(buffer), state });
         self.give(key, peer, label, message)?;
-        Ok(Request(Number::Receive(key)))
+        Ok(Request::Receive(key))
     }
 
     /// Drops the claimed message; its sender takes it for received.
     pub fn discard(&mut self, claim: Claim) -> Result<()> {
-        let Some(Claimed { peer, message, .. }) = self.claimed.remove(from_wire(claim.to_bits())) else {
-            return Ok(());
-        };
+        let Some(Claimed { peer, message, .. }) = self.claimed.remove(claim) else { return Ok(()) };
         match message {
             Unexpected::Eager(bytes) => self.unexpected_bytes -= bytes.len() as u64,
             Unexpected::Rendezvous { sender, .. } if self.connections[peer.0 as usize].alive => {

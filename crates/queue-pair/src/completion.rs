@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::queue_pair::QueuePairNumber;
+use crate::address::QueuePairNumber;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Opcode {

@@ -6,23 +6,16 @@ use std::time::{Duration, Instant};
 use engine::Buffer;
 use machine::{PeerIndex, Port, Result, Sent};
 
+use crate::address::{Address, Hello, QueuePairNumber};
 use crate::connection::Connection;
 use crate::endpoint::{Endpoint, RESERVE, segment};
 use crate::memory::MemoryKey;
-use crate::queue_pair::{Address, Hello, QueuePairNumber};
 use crate::settings::{Link, ReceiveQueues};
 use crate::state::State;
 
 /// Time between two datagrams to a peer that has not answered, and until it counts as dead.
 const AGAIN: Duration = Duration::from_millis(2);
 const WITHIN: Duration = Duration::from_secs(60);
-
-/// Connections that are being made.
-#[derive(Default)]
-pub(crate) struct Connecting {
-    peers: Vec<(PeerIndex, Instant)>,
-    last: Option<Instant>,
-}
 
 impl<P: Port, B: Buffer> Endpoint<P, B> {
     /// Makes the port's next peer one of this end; it is connected when something is first sent to it, or when it connects.

@@ -1,10 +1,13 @@
-//! What the MPI layer keeps for one peer.
+//! What the MPI layer keeps for one peer, and of the connections that are being made.
 
 use std::collections::VecDeque;
+use std::time::Instant;
 
-use crate::endpoint::SendKey;
+use engine::SendKey;
+use machine::PeerIndex;
+
+use crate::address::QueuePairNumber;
 use crate::memory::MemoryKey;
-use crate::queue_pair::QueuePairNumber;
 use crate::settings::Link;
 
 /// Something to be posted once the send queue has room and the peer a receive for it.
@@ -71,4 +74,11 @@ impl Connection {
             buffers: MemoryKey(0),
         }
     }
+}
+
+/// Connections that are being made.
+#[derive(Default)]
+pub(crate) struct Connecting {
+    pub peers: Vec<(PeerIndex, Instant)>,
+    pub last: Option<Instant>,
 }

@@ -3,25 +3,22 @@
 use std::collections::{HashMap, VecDeque};
 
 use engine::matching::{PostedQueue, UnexpectedQueue};
-use engine::{Buffer, Direction, Envelope, Source, StandIn, Status, TagSelector};
+use engine::{
+    Buffer, Claim, Completion, Direction, Envelope, ReceiveKey, Request, SendKey, Source, Space, StandIn, Status,
+    TagSelector, unknown_peer,
+};
 use machine::{Fault, PeerIndex, Port, Result};
-use slotmap::{Key, SlotMap};
+use slotmap::SlotMap;
 
 use crate::adapter::{Adapter, AdapterCounters};
-use crate::claims::{ClaimKey, Claimed};
-use crate::connecting::Connecting;
-use crate::connection::{Connection, Waiting};
+use crate::address::{Address, QueuePairNumber};
+use crate::connection::{Connecting, Connection, Waiting};
 use crate::header::{HEADER, LONGEST};
 use crate::memory::{MemoryKey, Segment};
 use crate::meter::{Meter, Metered};
-use crate::queue_pair::{Address, QueuePairNumber};
+use crate::request::{Claimed, ReceiveRequest, ReceiveState, SendRequest, Unexpected};
 use crate::settings::{Link, ReceiveQueues, Settings};
 use crate::state::State;
-
-slotmap::new_key_type! {
-    pub(crate) struct SendKey;
-    pub(crate) struct ReceiveKey;
-}
 
 /// Receives of a peer beyond its credit, for messages that only bring credit. At most two of those are under way, since
 /// each tells of half the depth.
@@ -32,21 +29,6 @@ pub(crate) const NO_BUFFER: u64 = u64::MAX;
 pub(crate) const BUFFERS_AT_ONCE: u32 = 64;
 /// Polls between two looks for news about peers.
 const POLLS_PER_NOTICE: u32 = 4096;
-
-/// A request in progress; names nothing once its completion was taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Request(pub(crate) Number);
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Number {
-    Send(SendKey),
-    Receive(ReceiveKey),
-    /// A send that ended as it was made.
-    Short(u64),
-}
-
-/// A request that has ended, with its buffer.
-pub type Completion<B> = engine::Completion<B, Request>;
 
 /// What the MPI layer has seen, beside the adapter's counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -69,50 +51,6 @@ pub struct Counters {
     pub send_buffers: u64,
 }
 
-/// A message that arrived before its receive.
-pub(crate) enum Unexpected {
-    Eager(Vec<u8>),
-    Rendezvous { length: u64, sender: u64 },
-}
-
-impl Unexpected {
-    pub fn length(&self) -> u64 {
-        match self {
-            Unexpected::Eager(bytes) => bytes.len() as u64,
-            Unexpected::Rendezvous { length, .. } => *length,
-        }
-    }
-}
-
-pub(crate) struct SendRequest<B> {
-    pub context: u64,
-    pub envelope: Envelope,
-    /// `None` while the buffer is registered.
-    pub buffer: Option<B>,
-    /// The receiver is asked first.
-    pub by_request: bool,
-    /// It was.
-    pub requested: bool,
-    pub registered: Option<MemoryKey>,
-}
-
-pub(crate) struct ReceiveRequest<B> {
-    pub context: u64,
-    pub source: Source,
-    pub buffer: Option<B>,
-    pub state: ReceiveState,
-}
-
-#[derive(Clone, Copy)]
-pub(crate) enum ReceiveState {
-    Posted,
-    /// The peer writes into the buffer registered under this key.
-    Written {
-        envelope: Envelope,
-        key: MemoryKey,
-    },
-}
-
 /// Registered buffers that messages are copied into before they are sent.
 pub(crate) struct SendBuffers {
     pub slabs: Vec<MemoryKey>,
@@ -133,7 +71,7 @@ pub struct Endpoint<P, B> {
     pub(crate) posted: PostedQueue<ReceiveKey>,
     pub(crate) unexpected: UnexpectedQueue<Unexpected>,
     pub(crate) unexpected_bytes: u64,
-    pub(crate) claimed: SlotMap<ClaimKey, Claimed>,
+    pub(crate) claimed: SlotMap<Claim, Claimed>,
     pub(crate) send_buffers: SendBuffers,
     pub(crate) completions: VecDeque<Completion<B>>,
     /// Peers with something waiting, and peers that are owed credit.
@@ -143,10 +81,6 @@ pub struct Endpoint<P, B> {
     pub(crate) short_sends: u64,
     polls: u32,
     pub(crate) meter: Option<Box<Meter>>,
-}
-
-pub(crate) fn unknown_peer(peer: PeerIndex) -> Fault {
-    Fault::new(format!("peer {}", peer.0), "no such peer was added to this endpoint", "use an index that adding gave")
 }
 
 impl<P: Port, B: Buffer> Endpoint<P, B> {
@@ -276,11 +210,11 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
             let (peer, label, message) = self.unexpected.remove(node);
             self.give(key, peer, label, message)?;
         } else if matches!(source, Source::Peer(peer) if !self.connections[peer.0 as usize].alive) {
-            self.finish_receive(key, nothing(source), Status::PeerDead);
+            self.finish_receive(key, Envelope::nothing(source, Space::Tagged), Status::PeerDead);
         } else {
             self.posted.post(source, selector, key);
         }
-        Ok(Request(Number::Receive(key)))
+        Ok(Request::Receive(key))
     }
 
     /// The message that such a receive would take now, left where it is.
@@ -292,16 +226,12 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
 
     /// Withdraws a receive that has no message yet, or a send of which nothing has left.
     pub fn cancel(&mut self, request: Request) -> bool {
-        match request.0 {
-            Number::Receive(key) => match self.receives.get(key) {
-                Some(&ReceiveRequest { state: ReceiveState::Posted, source, .. }) => {
-                    self.posted.remove(key);
-                    self.finish_receive(key, nothing(source), Status::Cancelled);
-                    true
-                }
-                _ => false,
-            },
-            Number::Send(key) => {
+        match request {
+            Request::Receive(key) if self.receives.get(key).is_some_and(ReceiveRequest::is_posted) => {
+                self.end_receive(key, Status::Cancelled);
+                true
+            }
+            Request::Send(key) => {
                 let Some(send) = self.sends.get(key) else { return false };
                 let waiting = &mut self.connections[send.envelope.peer.0 as usize].waiting;
                 let place = waiting.iter().position(|next| matches!(next, Waiting::Message(k) if *k == key));
@@ -310,26 +240,26 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
                 self.finish_send(key, Status::Cancelled);
                 true
             }
-            Number::Short(_) => false,
+            Request::Receive(_) | Request::Short(_) => false,
         }
     }
 
     /// Takes the buffer of a request in progress back: neither this end nor the adapter touches it any more. What a send has
     /// still to move is a copy; what a receive would still get is lost. False if the request has ended.
     pub fn take_back(&mut self, request: Request, stand_in: StandIn<B>) -> bool {
-        let (buffer, registered, copies) = match request.0 {
-            Number::Receive(key) => match self.receives.get_mut(key) {
+        let (buffer, registered, copies) = match request {
+            Request::Receive(key) => match self.receives.get_mut(key) {
                 Some(ReceiveRequest { state: ReceiveState::Written { key, .. }, buffer, .. }) => {
                     (buffer, Some(*key), false)
                 }
                 Some(receive) => (&mut receive.buffer, None, false),
                 None => return false,
             },
-            Number::Send(key) => match self.sends.get_mut(key) {
+            Request::Send(key) => match self.sends.get_mut(key) {
                 Some(send) => (&mut send.buffer, send.registered, true),
                 None => return false,
             },
-            Number::Short(_) => return false,
+            Request::Short(_) => return false,
         };
         if let Some(held) = buffer {
             *held = stand_in(held, copies);
@@ -342,9 +272,9 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
     /// The request in progress that was given this context. Walks all requests.
     pub fn find(&self, context: u64) -> Option<Request> {
         let receive = self.receives.iter().find(|(_, receive)| receive.context == context);
-        let receive = receive.map(|(key, _)| Request(Number::Receive(key)));
+        let receive = receive.map(|(key, _)| Request::Receive(key));
         let send = || self.sends.iter().find(|(_, send)| send.context == context);
-        receive.or_else(|| send().map(|(key, _)| Request(Number::Send(key))))
+        receive.or_else(|| send().map(|(key, _)| Request::Send(key)))
     }
 
     #[inline]
@@ -354,7 +284,7 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
 
     /// A request that has ended already; moves nothing.
     #[inline]
-    pub fn take_ended(&mut self) -> Option<Completion<B>> {
+    pub fn next_completion(&mut self) -> Option<Completion<B>> {
         self.completions.pop_front()
     }
 
@@ -416,6 +346,11 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
         self.sends.is_empty() && self.waiting.is_empty() && self.adapter.is_quiet()
     }
 
+    /// What has left has arrived, and nothing waits to be acknowledged.
+    pub fn is_flushed(&self) -> bool {
+        self.adapter.is_quiet()
+    }
+
     /// Receives that wait for a message, and messages that wait for a receive.
     pub fn queue_lengths(&self) -> (usize, usize) {
         (self.posted.len(), self.unexpected.len())
@@ -425,14 +360,9 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
         let Some(mut send) = self.sends.remove(key) else { return };
         let buffer = send.buffer.take().or_else(|| self.adapter.deregister(send.registered?));
         let Some(buffer) = buffer else { return };
-        self.completions.push_back(Completion {
-            request: Request(Number::Send(key)),
-            context: send.context,
-            direction: Direction::Send,
-            envelope: send.envelope,
-            status,
-            buffer,
-        });
+        let SendRequest { context, envelope, .. } = send;
+        let (request, direction) = (Request::Send(key), Direction::Send);
+        self.completions.push_back(Completion { request, context, direction, envelope, status, buffer });
     }
 
     pub(crate) fn finish_receive(&mut self, key: ReceiveKey, envelope: Envelope, status: Status) {
@@ -443,35 +373,25 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
         };
         let buffer = receive.buffer.take().or_else(|| self.adapter.deregister(written?));
         let Some(buffer) = buffer else { return };
-        self.completions.push_back(Completion {
-            request: Request(Number::Receive(key)),
-            context: receive.context,
-            direction: Direction::Receive,
-            envelope,
-            status,
-            buffer,
-        });
+        let (request, context, direction) = (Request::Receive(key), receive.context, Direction::Receive);
+        self.completions.push_back(Completion { request, context, direction, envelope, status, buffer });
+    }
+
+    /// Ends a receive as far as it has come.
+    pub(crate) fn end_receive(&mut self, key: ReceiveKey, status: Status) {
+        let Some(receive) = self.receives.get(key) else { return };
+        let envelope = match receive.state {
+            ReceiveState::Posted => {
+                self.posted.remove(key);
+                Envelope::nothing(receive.source, Space::Tagged)
+            }
+            ReceiveState::Written { envelope, .. } => envelope,
+        };
+        self.finish_receive(key, envelope, status);
     }
 }
 
 #[inline]
 pub(crate) fn segment(key: MemoryKey, place: u64, size: u64) -> Segment {
     Segment { key, offset: place * size, length: size }
-}
-
-/// The envelope of a receive that no message came for.
-pub(crate) fn nothing(source: Source) -> Envelope {
-    let peer = match source {
-        Source::Peer(peer) => peer,
-        Source::Any => PeerIndex(0),
-    };
-    Envelope::new(peer, 0.into(), 0)
-}
-
-pub(crate) fn to_wire(key: impl Key) -> u64 {
-    key.data().as_ffi()
-}
-
-pub(crate) fn from_wire<K: Key>(bits: u64) -> K {
-    slotmap::KeyData::from_ffi(bits).into()
 }

@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod adapter;
+mod address;
 mod claims;
 mod completion;
 mod connecting;
@@ -33,6 +34,7 @@ mod progress;
 mod queue_pair;
 mod receive_queue;
 mod rendezvous;
+mod request;
 mod requester;
 mod responder;
 mod send_queue;
@@ -42,11 +44,11 @@ mod state;
 mod wire;
 
 pub use adapter::{Adapter, AdapterCounters};
+pub use address::{Address, QueuePairNumber};
 pub use completion::{Opcode, WorkCompletion, WorkStatus};
-pub use endpoint::{Completion, Counters, Endpoint, Request};
+pub use endpoint::{Counters, Endpoint};
 pub use memory::{MemoryKey, Segment};
 pub use meter::Metered;
-pub use queue_pair::{Address, QueuePairNumber};
 pub use send_queue::{INLINE_MOST, SendWork, Transfer};
 pub use settings::{Link, ReceiveQueues, Settings};
 pub use state::State;

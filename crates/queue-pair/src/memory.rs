@@ -3,7 +3,7 @@
 use engine::Buffer;
 use slotmap::{Key, KeyData, SlotMap};
 
-use crate::queue_pair::QueuePairNumber;
+use crate::address::QueuePairNumber;
 
 slotmap::new_key_type! {
     struct RegionKey;

@@ -1,11 +1,12 @@
 //! From work completions to messages.
 
-use engine::{Buffer, Envelope, Label, Source, Status};
+use engine::{Buffer, Envelope, Label, ReceiveKey, Status, from_wire};
 use machine::{PeerIndex, Port, Result};
 
 use crate::completion::{Opcode, WorkCompletion, WorkStatus};
-use crate::endpoint::{Endpoint, NO_BUFFER, ReceiveKey, ReceiveState, Unexpected, from_wire, nothing, segment};
+use crate::endpoint::{Endpoint, NO_BUFFER, segment};
 use crate::header::{Header, Kind};
+use crate::request::Unexpected;
 
 impl<P: Port, B: Buffer> Endpoint<P, B> {
     #[inline]
@@ -160,32 +161,10 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
         for key in sends {
             self.finish_send(key, Status::PeerDead);
         }
-        let receives: Vec<_> = self
-            .receives
-            .iter()
-            .filter_map(|(key, receive)| match receive.state {
-                ReceiveState::Posted => {
-                    (receive.source == Source::Peer(peer)).then_some((key, true, nothing(receive.source)))
-                }
-                ReceiveState::Written { envelope, .. } => (envelope.peer == peer).then_some((key, false, envelope)),
-            })
-            .collect();
-        for (key, posted, envelope) in receives {
-            if posted {
-                self.posted.remove(key);
-            }
-            self.finish_receive(key, envelope, Status::PeerDead);
+        let receives = self.receives.iter().filter(|(_, receive)| receive.waits_for(peer)).map(|(key, _)| key);
+        for key in receives.collect::<Vec<_>>() {
+            self.end_receive(key, Status::PeerDead);
         }
-        let lost: Vec<u32> = self
-            .unexpected
-            .arrivals()
-            .filter(|&node| {
-                let (from, _, message) = self.unexpected.get(node);
-                from == peer && matches!(message, Unexpected::Rendezvous { .. })
-            })
-            .collect();
-        for node in lost {
-            self.unexpected.remove(node);
-        }
+        self.unexpected.drop_from(peer, |message| matches!(message, Unexpected::Rendezvous { .. }));
     }
 }

@@ -1,12 +1,13 @@
 //! What waits for room or credit, and messages by request to send, clear to send and RDMA write.
 
-use engine::{Buffer, Envelope, Label, Status};
+use engine::{Buffer, Envelope, Label, ReceiveKey, SendKey, Status, to_wire};
 use machine::{PeerIndex, Port, Result};
 
 use crate::connection::Waiting;
-use crate::endpoint::{Endpoint, ReceiveKey, ReceiveState, SendKey, to_wire};
+use crate::endpoint::Endpoint;
 use crate::header::Kind;
 use crate::memory::{MemoryKey, Segment};
+use crate::request::ReceiveState;
 use crate::send_queue::{SendWork, Transfer};
 
 /// Bytes of one RDMA write: the shortest packets that there can be, of 64 B, take a quarter of what a send queue may be ahead.
@@ -136,7 +137,7 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
             return false;
         }
         let Some(buffer) = self.adapter.deregister(memory) else { return false };
-        let status = if envelope.length > buffer.length() as u64 { Status::Truncated } else { Status::Done };
+        let status = Status::of(&envelope, &buffer);
         self.receives[key].buffer = Some(buffer);
         self.finish_receive(key, envelope, status);
         true

@@ -4,9 +4,10 @@ use engine::Buffer;
 use machine::PeerIndex;
 
 use crate::adapter::Card;
+use crate::address::{Hello, MANAGEMENT, QueuePairNumber};
 use crate::completion::{Opcode, WorkCompletion, WorkStatus};
 use crate::memory::{MemoryKey, Segment};
-use crate::queue_pair::{Arriving, Hello, MANAGEMENT, QueuePairNumber};
+use crate::queue_pair::Arriving;
 use crate::wire::{Header, Kind, Nak, Place, Target, Verdict, advanced, distance};
 
 /// What peers say to connect is heard once a turn; more than this is said again.

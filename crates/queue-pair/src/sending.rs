@@ -1,14 +1,15 @@
 //! Sends: eager messages into work requests, and what has to wait.
 
-use engine::{Buffer, Direction, Envelope, Label, Status};
+use engine::{Buffer, Completion, Direction, Envelope, Label, Request, Status, unknown_peer};
 use machine::{PeerIndex, Port, Result};
 
+use crate::address::QueuePairNumber;
 use crate::connection::Waiting;
-use crate::endpoint::{BUFFERS_AT_ONCE, Completion, Endpoint, NO_BUFFER, Number, Request, SendRequest, unknown_peer};
+use crate::endpoint::{BUFFERS_AT_ONCE, Endpoint, NO_BUFFER};
 use crate::header::{Header, Kind};
 use crate::memory::Segment;
 use crate::meter::Meter;
-use crate::queue_pair::QueuePairNumber;
+use crate::request::SendRequest;
 use crate::send_queue::{SendWork, Transfer};
 use crate::settings::ReceiveQueues;
 
@@ -20,7 +21,7 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
         let length = buffer.length();
         if self.post_at_once(peer, label, length, |into| buffer.read(0, into))? {
             self.short_sends += 1;
-            let request = Request(Number::Short(self.short_sends));
+            let request = Request::Short(self.short_sends);
             let (direction, status) = (Direction::Send, Status::Done);
             let envelope = Envelope::new(peer, label, length as u64);
             self.completions.push_back(Completion { request, context, direction, envelope, status, buffer });
@@ -86,7 +87,7 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
         } else {
             self.finish_send(key, Status::PeerDead);
         }
-        Ok(Request(Number::Send(key)))
+        Ok(Request::Send(key))
     }
 
     /// The peer has a receive for one more message, and the send queue room.

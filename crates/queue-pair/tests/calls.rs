@@ -4,10 +4,10 @@
 use std::time::{Duration, Instant};
 
 use crate::layers::{Pairs, admitted};
-use engine::{Direction, Label, Source, Space, Status, TagSelector};
+use engine::{Completion, Direction, Label, Source, Space, Status, TagSelector};
 use machine::PeerIndex;
 use machine::port::memory::{Geometry, MemoryPort, star};
-use queue_pair::{Completion, Settings};
+use queue_pair::Settings;
 
 type End = Pairs<MemoryPort>;
 const PEER: PeerIndex = PeerIndex(0);
@@ -63,7 +63,7 @@ fn a_confirmed_send_ends_once_it_is_matched() {
             other.turn().unwrap();
             one.turn().unwrap();
         }
-        assert!(one.take_ended().is_none(), "nobody has received it");
+        assert!(one.next_completion().is_none(), "nobody has received it");
         other.receive(Source::Any, TagSelector::any(), vec![0; LONG], 2).unwrap();
         let done = ended(&mut one, &mut other, 1).remove(0);
         assert_eq!((done.context, done.status), (1, Status::Done));

@@ -84,7 +84,7 @@ fn a_message_of_more_packets_than_may_be_under_way_passes() {
     while ended.iter().any(Option::is_none) {
         for (end, ended) in ends.iter_mut().zip(&mut ended) {
             end.turn().unwrap();
-            *ended = ended.or(end.take_ended().map(|done| (done.status, done.envelope.length)));
+            *ended = ended.or(end.next_completion().map(|done| (done.status, done.envelope.length)));
         }
     }
     assert_eq!(ended, [Some((Status::Done, length as u64)); 2]);

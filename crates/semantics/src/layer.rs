@@ -106,7 +106,7 @@ impl<P: Port + Send> Layer for Endpoint<P, Message> {
 
     #[inline]
     fn ended(&mut self) -> Result<Option<Ended>> {
-        let Some(done) = self.take_ended() else { return Ok(None) };
+        let Some(done) = self.next_completion() else { return Ok(None) };
         check(done.status)?;
         let received = done.direction == Direction::Receive;
         Ok(Some(Ended { received, peer: done.envelope.peer.0, message: done.buffer }))

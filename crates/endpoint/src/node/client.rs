@@ -5,7 +5,7 @@ use std::mem::{replace, take};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use engine::{Claim, Direction, Envelope, Label, Source, StandIn, Status, TagSelector};
+use engine::{Claim, Completion, Direction, Envelope, Label, Request, Source, StandIn, Status, TagSelector};
 use linux::identity::Identity;
 use linux::loan::Loan;
 use machine::{CoreId, Fault, FaultKind, Notice, PeerIndex, Port, Result, Sent, Site};
@@ -14,22 +14,19 @@ use slotmap::{Key, KeyData, SlotMap};
 
 use super::greeting::{self, Answer, VERSION, Wishes};
 use super::memory::RankMemory;
-use super::protocol::{Command, Event, INLINE, Place, fault_of, no_event};
+use super::protocol::{Command, EVENTS, Event, INLINE, OTHER, Place, Record, fault_of, no_event};
 use super::remains::{Leaving, Remains, give_back, keep};
 use super::thread::{self, EngineThread};
 use super::waiting::{Ticket, Waiting};
 use super::{launch, rings};
+use crate::dilated::DilatedPort;
 use crate::driver::{Buffer, Driver, TURNS_PER_NOTICE};
-use crate::endpoint::{Completion, Number, Request};
 use crate::introduction;
 use crate::name::Name;
 use crate::report::Report;
 use crate::settings::Settings;
 use crate::settle::Placed;
 
-/// The only peer of the rings' port.
-pub(super) const ENGINE: PeerIndex = PeerIndex(0);
-pub(super) const EVENTS: usize = 32;
 /// How long a question may stay unanswered.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
@@ -59,7 +56,7 @@ pub(crate) struct NodeClient<B> {
     lost: VecDeque<(PeerIndex, Fault)>,
     polls: u32,
     yields: bool,
-    /// The number of the last send that ended as it was made, downwards: no request that waits has such a one.
+    /// The number of the last send that ended as it was made.
     short: u64,
     /// Vouches to peers for the engine's process.
     loan: Option<Loan>,
@@ -115,7 +112,7 @@ impl<B: Buffer> NodeClient<B> {
 
     /// Runs `driver` on a thread of this process.
     pub fn start<P: Port + Send + 'static>(
-        driver: Driver<P, RankMemory>,
+        driver: Driver<DilatedPort<P>, RankMemory>,
         core: CoreId,
         placed: &Placed,
     ) -> Result<Self> {
@@ -139,7 +136,7 @@ impl<B: Buffer> NodeClient<B> {
             lost: VecDeque::new(),
             polls: 0,
             yields,
-            short: u64::MAX,
+            short: 0,
             loan: None,
             word: None,
             leaving: Leaving::No,
@@ -182,7 +179,7 @@ impl<B: Buffer> NodeClient<B> {
     ) -> Result<()> {
         let header = command.length();
         loop {
-            let sent = self.rings.send(ENGINE, header + payload, |into| {
+            let sent = self.rings.send(OTHER, header + payload, |into| {
                 let (head, room) = into.split_at_mut(header);
                 command.write(head);
                 fill(room);
@@ -247,7 +244,7 @@ impl<B: Buffer> NodeClient<B> {
                         let got = bytes.len().min(buffer.length()).min(envelope.length as usize);
                         buffer.write(0, &bytes[..got]);
                     }
-                    let request = Request(Number::Node(ticket));
+                    let request = ticket.request(direction);
                     return ended.push_back(Completion { request, context, direction, envelope, status, buffer });
                 }
                 Event::Failed(fault) => {
@@ -276,25 +273,39 @@ impl<B: Buffer> NodeClient<B> {
     }
 
     #[inline]
-    pub fn send(&mut self, peer: PeerIndex, label: Label, buffer: B, context: u64, confirmed: bool) -> Result<Ticket> {
+    pub fn send(&mut self, peer: PeerIndex, label: Label, buffer: B, context: u64) -> Result<Request> {
         let length = buffer.length();
-        if length <= INLINE && !confirmed {
-            let command = Command::Send { peer, label, confirmed, ticket: 0, place: Place::Here(&[]) };
-            self.push_with(&command, length, |room| buffer.read(0, room), None)?;
-            // The engine has the bytes: for the application the send has ended.
-            self.short -= 1;
-            let ticket = Ticket::from(KeyData::from_ffi(self.short));
-            let envelope = Envelope::new(peer, label, length as u64);
-            let request = Request(Number::Node(ticket));
-            let (direction, status) = (Direction::Send, Status::Done);
-            self.ended.push_back(Completion { request, context, direction, envelope, status, buffer });
-            return Ok(ticket);
+        if length > INLINE {
+            return self.send_there(peer, label, buffer, context, false);
         }
+        let command = Command::Send { peer, label, confirmed: false, ticket: 0, place: Place::Here(&[]) };
+        self.push_with(&command, length, |room| buffer.read(0, room), None)?;
+        // The engine has the bytes: for the application the send has ended.
+        self.short += 1;
+        let (request, direction, status) = (Request::Short(self.short), Direction::Send, Status::Done);
+        let envelope = Envelope::new(peer, label, length as u64);
+        self.ended.push_back(Completion { request, context, direction, envelope, status, buffer });
+        Ok(request)
+    }
+
+    pub fn send_confirmed(&mut self, peer: PeerIndex, label: Label, buffer: B, context: u64) -> Result<Request> {
+        self.send_there(peer, label, buffer, context, true)
+    }
+
+    #[inline]
+    fn send_there(
+        &mut self,
+        peer: PeerIndex,
+        label: Label,
+        buffer: B,
+        context: u64,
+        confirmed: bool,
+    ) -> Result<Request> {
         let waiting = Waiting::new(context, buffer, true);
-        let place = Place::There { address: waiting.address(), length: length as u64 };
+        let place = Place::There { address: waiting.address(), length: waiting.buffer.length() as u64 };
         let ticket = self.waiting.insert(waiting);
         self.push(&Command::Send { peer, label, confirmed, ticket: ticket.data().as_ffi(), place })?;
-        Ok(ticket)
+        Ok(ticket.request(Direction::Send))
     }
 
     /// Sends as a short send does, but nothing completes. False where `bytes` are too many for a command.
@@ -308,21 +319,21 @@ impl<B: Buffer> NodeClient<B> {
     }
 
     #[inline]
-    pub fn receive(&mut self, source: Source, selector: TagSelector, buffer: B, context: u64) -> Result<Ticket> {
+    pub fn receive(&mut self, source: Source, selector: TagSelector, buffer: B, context: u64) -> Result<Request> {
         let waiting = Waiting::new(context, buffer, false);
         let (address, length) = (waiting.address(), waiting.buffer.length() as u64);
         let ticket = self.waiting.insert(waiting);
         let selector = selector.into();
         self.push(&Command::Receive { source, selector, ticket: ticket.data().as_ffi(), address, length })?;
-        Ok(ticket)
+        Ok(ticket.request(Direction::Receive))
     }
 
-    pub fn receive_claimed(&mut self, claim: Claim, buffer: B, context: u64) -> Result<Ticket> {
+    pub fn receive_claimed(&mut self, claim: Claim, buffer: B, context: u64) -> Result<Request> {
         let waiting = Waiting::new(context, buffer, false);
         let (address, length) = (waiting.address(), waiting.buffer.length() as u64);
         let ticket = self.waiting.insert(waiting);
         self.push(&Command::ReceiveClaimed { claim, ticket: ticket.data().as_ffi(), address, length })?;
-        Ok(ticket)
+        Ok(ticket.request(Direction::Receive))
     }
 
     pub fn discard(&mut self, claim: Claim) -> Result<()> {
@@ -355,7 +366,11 @@ impl<B: Buffer> NodeClient<B> {
         }
     }
 
-    pub fn cancel(&mut self, ticket: Ticket) -> Result<bool> {
+    pub fn cancel(&mut self, request: Request) -> Result<bool> {
+        self.cancel_ticket(Ticket::of(request))
+    }
+
+    fn cancel_ticket(&mut self, ticket: Ticket) -> Result<bool> {
         if !self.waiting.contains_key(ticket) {
             return Ok(false);
         }
@@ -366,7 +381,8 @@ impl<B: Buffer> NodeClient<B> {
     }
 
     /// See [`crate::Endpoint::take_back`].
-    pub fn take_back(&mut self, ticket: Ticket, stand_in: StandIn<B>) -> Result<bool> {
+    pub fn take_back(&mut self, request: Request, stand_in: StandIn<B>) -> Result<bool> {
+        let ticket = Ticket::of(request);
         if !self.waiting.contains_key(ticket) {
             return Ok(false);
         }
@@ -383,7 +399,7 @@ impl<B: Buffer> NodeClient<B> {
     /// Cancels as [`NodeClient::cancel`] does, by the context; walks all requests.
     pub fn cancel_context(&mut self, context: u64) -> Result<bool> {
         let found = self.waiting.iter().find(|(_, waiting)| waiting.context == context).map(|(ticket, _)| ticket);
-        found.map_or(Ok(false), |ticket| self.cancel(ticket))
+        found.map_or(Ok(false), |ticket| self.cancel_ticket(ticket))
     }
 
     pub fn probe(&mut self, source: Source, selector: TagSelector) -> Result<Option<Envelope>> {

@@ -25,7 +25,6 @@ pub use launch::detach;
 pub(crate) use seat::ByName;
 pub use server::serve;
 pub(crate) use thread::EngineThread;
-pub(crate) use waiting::Ticket;
 
 use machine::CoreId;
 use ports::shm::{Geometry, ShmPort};

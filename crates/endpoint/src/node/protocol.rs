@@ -6,6 +6,10 @@ use machine::{Fault, PeerIndex};
 
 use crate::name::Name;
 
+/// The only peer of either end of the rings.
+pub(super) const OTHER: PeerIndex = PeerIndex(0);
+/// Events that a rank takes in one look.
+pub(super) const EVENTS: usize = 32;
 /// Payload that travels inside a command or an event; longer messages are read and written where they lie.
 pub(super) const INLINE: usize = 8 << 10;
 /// Largest packet: an inline payload with its header, or text.
@@ -164,8 +168,26 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// What travels in the rings.
+pub(super) trait Record {
+    fn put(&self, out: &mut Writer);
+
+    #[inline]
+    fn length(&self) -> usize {
+        let mut count = Writer { into: None, at: 0 };
+        self.put(&mut count);
+        count.at
+    }
+
+    /// Over the whole of `into`, whose length is [`Record::length`].
+    #[inline]
+    fn write(&self, into: &mut [u8]) {
+        self.put(&mut Writer { into: Some(into), at: 0 });
+    }
+}
+
 /// Writes words over the front of a packet's memory, or only counts them.
-struct Writer<'a> {
+pub(super) struct Writer<'a> {
     into: Option<&'a mut [u8]>,
     at: usize,
 }
@@ -203,20 +225,7 @@ fn source_parts(source: Source) -> (u8, u32) {
     }
 }
 
-impl<'a> Command<'a> {
-    #[inline]
-    pub fn length(&self) -> usize {
-        let mut count = Writer { into: None, at: 0 };
-        self.put(&mut count);
-        count.at
-    }
-
-    /// Over the whole of `into`, whose length is [`Command::length`].
-    #[inline]
-    pub fn write(&self, into: &mut [u8]) {
-        self.put(&mut Writer { into: Some(into), at: 0 });
-    }
-
+impl Record for Command<'_> {
     fn put(&self, out: &mut Writer) {
         match *self {
             Command::Send { peer, label, confirmed, ticket, place } => {
@@ -279,7 +288,9 @@ impl<'a> Command<'a> {
             Command::Leave => out.head(13, Space::Tagged, 0, 0, 0),
         }
     }
+}
 
+impl<'a> Command<'a> {
     pub fn parse(bytes: &'a [u8]) -> Option<Command<'a>> {
         let mut from = Reader(bytes);
         let [kind, in_space, flags, _] = from.take()?;
@@ -362,20 +373,7 @@ fn read_envelope(from: &mut Reader, flags: u8, space: Space, peer: u32) -> Optio
     Some(Envelope::new(PeerIndex(peer), Label::new(space, tag, data), length))
 }
 
-impl<'a> Event<'a> {
-    #[inline]
-    pub fn length(&self) -> usize {
-        let mut count = Writer { into: None, at: 0 };
-        self.put(&mut count);
-        count.at
-    }
-
-    /// Over the whole of `into`, whose length is [`Event::length`].
-    #[inline]
-    pub fn write(&self, into: &mut [u8]) {
-        self.put(&mut Writer { into: Some(into), at: 0 });
-    }
-
+impl Record for Event<'_> {
     fn put(&self, out: &mut Writer) {
         let plain = Space::Tagged;
         match *self {
@@ -414,7 +412,9 @@ impl<'a> Event<'a> {
             }
         }
     }
+}
 
+impl<'a> Event<'a> {
     pub fn parse(bytes: &'a [u8]) -> Option<Event<'a>> {
         let mut from = Reader(bytes);
         let [kind, in_space, flags, last] = from.take()?;

@@ -7,8 +7,7 @@ use machine::{Notice, Port, Result, Sent};
 use ports::shm::ShmPort;
 use slotmap::SlotMap;
 
-use super::client::{ENGINE, EVENTS};
-use super::protocol::Command;
+use super::protocol::{Command, EVENTS, OTHER, Record};
 use super::waiting::{Ticket, Waiting};
 use crate::driver::Buffer;
 
@@ -28,7 +27,7 @@ impl Leaving {
     pub fn go_on(&mut self, rings: &mut ShmPort) -> Result<()> {
         if *self == Leaving::No {
             let command = Command::Leave;
-            match rings.send(ENGINE, command.length(), |into| command.write(into))? {
+            match rings.send(OTHER, command.length(), |into| command.write(into))? {
                 Sent::Taken => *self = Leaving::Said,
                 Sent::Full => {}
                 Sent::Gone => *self = Leaving::Done,

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use engine::{Direction, Envelope, Label, RequestId, Status};
+use engine::{Direction, Envelope, Label, Request, Status};
 use linux::identity::Identity;
 use machine::bounds::{NODE_PEERS, NODE_PENDING, NODE_REQUESTS, NODE_UNTOLD};
 use machine::{Fault, Notice, PeerIndex, Port, Result, Sent};
@@ -11,14 +11,13 @@ use ports::shm::ShmPort;
 use rustix::process::Pid;
 
 use super::memory::{Rank, RankMemory};
-use super::protocol::{Command, Event, Place, fault_parts};
+use super::protocol::{Command, Event, OTHER, Place, Record, fault_parts};
+use crate::dilated::DilatedPort;
 use crate::driver::{Driver, TURNS_PER_NOTICE};
 use crate::name::Name;
 use crate::report::Report;
 use crate::settle::Placed;
 
-/// The only peer of the rings' port.
-const RANK: PeerIndex = PeerIndex(0);
 /// Commands taken before the engine turns.
 const COMMANDS: usize = 32;
 /// Sends of which the rank has its buffer back and that have not left: beyond it the rank waits.
@@ -41,13 +40,13 @@ pub(crate) struct ByName<P> {
 
 pub(super) struct Seat<P> {
     /// Goes before the rings, whose end tells the rank that nothing touches its memory any more.
-    driver: Driver<P, RankMemory>,
+    driver: Driver<DilatedPort<P>, RankMemory>,
     by_name: Option<ByName<P>>,
     rings: ShmPort,
     rank: Arc<Rank>,
     placed: Placed,
     /// By slot of the ticket: the engine's number, for cancelling.
-    requests: Vec<Option<RequestId>>,
+    requests: Vec<Option<Request>>,
     untold: Untold,
     pending: usize,
     in_progress: usize,
@@ -93,7 +92,7 @@ impl From<Fault> for End {
 
 impl<P: Port> Seat<P> {
     pub fn new(
-        driver: Driver<P, RankMemory>,
+        driver: Driver<DilatedPort<P>, RankMemory>,
         rings: ShmPort,
         rank: Arc<Identity>,
         placed: Placed,
@@ -107,19 +106,13 @@ impl<P: Port> Seat<P> {
         self.rank.number()
     }
 
-    /// Does what can be done now. `turns` is the loop's count, for reports. True if there was anything.
+    /// Does what can be done now. `turns` is the loop's count, for reports. True if there was anything. What the engine does for its
+    /// rank at the rings is protocol work like the rest.
     #[inline]
     pub fn turn(&mut self, turns: u64) -> Result<bool, End> {
-        if self.driver.is_dilated() { self.turn_dilated(turns) } else { self.turn_now(turns) }
-    }
-
-    /// What the engine does for its rank at the rings is protocol work like the rest.
-    #[cold]
-    #[inline(never)]
-    fn turn_dilated(&mut self, turns: u64) -> Result<bool, End> {
-        let entered = self.driver.enter();
+        let entered = self.driver.port_mut().enter();
         let busy = self.turn_now(turns);
-        self.driver.leave(entered, matches!(busy, Ok(true)));
+        self.driver.port_mut().leave(entered, matches!(busy, Ok(true)));
         busy
     }
 
@@ -198,9 +191,9 @@ impl<P: Port> Seat<P> {
             let Seat { rings, driver, .. } = self;
             let write = |into: &mut [u8]| {
                 event.write(into);
-                driver.pay();
+                driver.port_mut().pay();
             };
-            if rings.send(RANK, event.length(), write)? == Sent::Taken {
+            if rings.send(OTHER, event.length(), write)? == Sent::Taken {
                 return Ok(());
             }
         }
@@ -210,7 +203,7 @@ impl<P: Port> Seat<P> {
 
     fn tell_untold(&mut self) -> Result<(), End> {
         while let Some(bytes) = self.untold.events.front() {
-            match self.rings.send(RANK, bytes.len(), |into| into.copy_from_slice(bytes))? {
+            match self.rings.send(OTHER, bytes.len(), |into| into.copy_from_slice(bytes))? {
                 Sent::Taken => self.untold.pop(),
                 Sent::Full => break,
                 Sent::Gone => return Err(End::RankGone),
@@ -223,7 +216,7 @@ impl<P: Port> Seat<P> {
     #[cold]
     fn tell_lost(&mut self) -> Result<(), End> {
         let Some(ByName { next_lost, .. }) = self.by_name else { return Ok(()) };
-        while let Some((peer, fault)) = next_lost(self.driver.port_mut()) {
+        while let Some((peer, fault)) = next_lost(self.driver.port_mut().inner_mut()) {
             self.tell(&Event::Lost { peer, fault: &fault_parts(&fault) })?;
         }
         Ok(())
@@ -237,11 +230,11 @@ impl<P: Port> Seat<P> {
 
 /// The part of a seat that commands work on.
 struct Work<'a, P> {
-    driver: &'a mut Driver<P, RankMemory>,
+    driver: &'a mut Driver<DilatedPort<P>, RankMemory>,
     by_name: Option<&'a ByName<P>>,
     rank: &'a Arc<Rank>,
     placed: &'a Placed,
-    requests: &'a mut Vec<Option<RequestId>>,
+    requests: &'a mut Vec<Option<Request>>,
     answers: &'a mut Untold,
     pending: &'a mut usize,
     in_progress: &'a mut usize,
@@ -321,7 +314,7 @@ impl<P: Port> Work<'_, P> {
             }
             Command::Insert { name } => {
                 let Some(by_name) = self.by_name else { return Err(not_by_name().into()) };
-                let peer = (by_name.insert)(self.driver.port_mut(), &name);
+                let peer = (by_name.insert)(self.driver.port_mut().inner_mut(), &name);
                 if peer.0 as usize >= MOST_PEERS {
                     return Err(too_many("peers", MOST_PEERS).into());
                 }
@@ -330,8 +323,9 @@ impl<P: Port> Work<'_, P> {
             }
             Command::Report => {
                 let mut report = Report::of(self.driver, self.placed);
+                report.dilated = self.driver.port().counts();
                 if let Some(by_name) = self.by_name {
-                    (by_name.describe)(self.driver.port(), &mut report);
+                    (by_name.describe)(self.driver.port().inner(), &mut report);
                 }
                 report.process = self.rank.number().as_raw_nonzero().get() as u32;
                 report.engine_turns = Some(self.turns);
@@ -362,7 +356,7 @@ impl<P: Port> Work<'_, P> {
     }
 
     #[inline]
-    fn remember(&mut self, ticket: u64, request: RequestId) {
+    fn remember(&mut self, ticket: u64, request: Request) {
         let slot = slot(ticket);
         if slot >= self.requests.len() {
             self.requests.resize((slot + 1).min(MOST_TICKETS), None);
@@ -403,15 +397,13 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use engine::{Source, TagSelector};
-    use machine::Site;
+    use machine::{Dilation, Site};
     use ports::shm::Role;
 
     use super::super::protocol::LARGEST;
     use super::super::rings;
     use super::*;
     use crate::link::shm_links;
-
-    const OTHER: PeerIndex = PeerIndex(0);
 
     fn introduce(mut one: ShmPort, mut other: ShmPort) -> [ShmPort; 2] {
         let (left, right) = UnixStream::pair().unwrap();
@@ -429,7 +421,7 @@ mod tests {
         let [here, there] = introduce(ShmPort::default(), ShmPort::default());
         let links = [shm_links(&here, 1), shm_links(&there, 1)];
         let placed = Placed { asked: Site::App, ran: Site::App, yields: false, notes: Vec::new() };
-        let driver = Driver::new(here, &links[0]);
+        let driver = Driver::new(DilatedPort::new(here, Dilation::NONE), &links[0]);
         let seat = Seat::new(driver, engines, Identity::own(), placed, None);
         (seat, ranks, Driver::new(there, &links[1]))
     }

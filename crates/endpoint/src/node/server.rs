@@ -22,7 +22,7 @@ use super::greeting::{self, Answer, Line, VERSION, Wishes};
 use super::round::{Round, occupy};
 use super::seat::Seat;
 use super::{meeting_name, rings};
-use crate::driver::Driver;
+use crate::dilated;
 use crate::join::BY_NAME;
 use crate::paths::Paths;
 use crate::settings::Settings;
@@ -373,8 +373,7 @@ impl Doorman {
     /// Hands a rank to the loop.
     fn seat(&self, Guest { rings, paths, dilation, rank, placed }: Guest) -> Result<()> {
         let yields = placed.yields;
-        let mut driver = Driver::admitting(paths, Paths::admit);
-        driver.dilate(dilation);
+        let driver = dilated::driver(paths, dilation);
         let seat = Seat::new(driver, rings, rank, placed, Some(BY_NAME));
         let gone = |_| Fault::new("node's engine", "it is ending", "start the job again");
         self.seats.send(Arrival { seat, yields, ranks: self.ranks.clone() }).map_err(gone)

@@ -15,6 +15,7 @@ use super::memory::RankMemory;
 use super::rings;
 use super::round::{Round, occupy};
 use super::seat::Seat;
+use crate::dilated::DilatedPort;
 use crate::driver::Driver;
 use crate::settle::Placed;
 
@@ -34,7 +35,7 @@ pub(crate) struct EngineThread {
 impl EngineThread {
     /// Starts the engine on `core`; with it come the caller's rings. The thread ends when those are closed.
     pub fn start<P: Port + Send + 'static>(
-        driver: Driver<P, RankMemory>,
+        driver: Driver<DilatedPort<P>, RankMemory>,
         core: CoreId,
         placed: &Placed,
     ) -> Result<(EngineThread, ShmPort)> {

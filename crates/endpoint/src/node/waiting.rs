@@ -1,10 +1,32 @@
 //! Requests of the rank that its engine has, and their memory.
 
+use engine::{Direction, Request};
+use slotmap::Key;
+
 use crate::driver::Buffer;
 
 slotmap::new_key_type! {
     /// A request as the rank numbers it.
-    pub(crate) struct Ticket;
+    pub(super) struct Ticket;
+}
+
+impl Ticket {
+    /// The ticket of a request; that of one which ended as it was made names nothing.
+    pub(super) fn of(request: Request) -> Ticket {
+        match request {
+            Request::Send(key) => key.data().into(),
+            Request::Receive(key) => key.data().into(),
+            Request::Short(_) => Ticket::null(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn request(self, direction: Direction) -> Request {
+        match direction {
+            Direction::Send => Request::Send(self.data().into()),
+            Direction::Receive => Request::Receive(self.data().into()),
+        }
+    }
 }
 
 pub(super) struct Waiting<B> {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use foldhash::fast::FixedState;
 
-use engine::{Completion, Direction, Engine, RequestId, Source, Status, TagSelector};
+use engine::{Completion, Direction, Engine, Request, Source, Status, TagSelector};
 use machine::PeerIndex;
 
 use super::ledger::{Ledger, Received, digest, fill};
@@ -21,7 +21,7 @@ enum Asked {
 
 struct Pending {
     asked: Asked,
-    id: RequestId,
+    id: Request,
     buffer: usize,
 }
 

@@ -35,8 +35,8 @@ impl<P: Port> Layer for Endpoint<P, Vec<u8>> {
 
     fn turn(&mut self, ended: &mut Vec<Ended>) {
         Endpoint::turn(self).unwrap();
-        while let Some(done) = self.take_ended() {
-            let queue_pair::Completion { context, direction, envelope, status, buffer, .. } = done;
+        while let Some(done) = self.next_completion() {
+            let engine::Completion { context, direction, envelope, status, buffer, .. } = done;
             ended.push(Ended { context, direction, envelope, status, buffer });
         }
     }

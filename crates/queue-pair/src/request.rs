@@ -1,0 +1,71 @@
+//! What the MPI layer keeps of requests, and of messages that arrived before their receives.
+
+use engine::{Envelope, Label, Source};
+use machine::PeerIndex;
+
+use crate::memory::MemoryKey;
+
+/// A message that arrived before its receive.
+pub(crate) enum Unexpected {
+    Eager(Vec<u8>),
+    Rendezvous { length: u64, sender: u64 },
+}
+
+impl Unexpected {
+    pub fn length(&self) -> u64 {
+        match self {
+            Unexpected::Eager(bytes) => bytes.len() as u64,
+            Unexpected::Rendezvous { length, .. } => *length,
+        }
+    }
+}
+
+pub(crate) struct SendRequest<B> {
+    pub context: u64,
+    pub envelope: Envelope,
+    /// `None` while the buffer is registered.
+    pub buffer: Option<B>,
+    /// The receiver is asked first.
+    pub by_request: bool,
+    /// It was.
+    pub requested: bool,
+    pub registered: Option<MemoryKey>,
+}
+
+pub(crate) struct ReceiveRequest<B> {
+    pub context: u64,
+    pub source: Source,
+    pub buffer: Option<B>,
+    pub state: ReceiveState,
+}
+
+impl<B> ReceiveRequest<B> {
+    pub fn is_posted(&self) -> bool {
+        matches!(self.state, ReceiveState::Posted)
+    }
+
+    /// Whether only this peer can end it.
+    pub fn waits_for(&self, peer: PeerIndex) -> bool {
+        match self.state {
+            ReceiveState::Posted => self.source == Source::Peer(peer),
+            ReceiveState::Written { envelope, .. } => envelope.peer == peer,
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum ReceiveState {
+    Posted,
+    /// The peer writes into the buffer registered under this key.
+    Written {
+        envelope: Envelope,
+        key: MemoryKey,
+    },
+}
+
+/// A message taken out of the matching.
+pub(crate) struct Claimed {
+    pub peer: PeerIndex,
+    pub label: Label,
+    pub message: Unexpected,
+}
