@@ -32,6 +32,17 @@ pub struct Call {
     pub arguments: [usize; 16],
 }
 
+/// What a call was about.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Facts {
+    pub bytes: u64,
+    /// Ranks of the communicator of a collective call.
+    pub group: u32,
+    /// Messages that it began, and their bytes.
+    pub messages: u64,
+    pub message_bytes: u64,
+}
+
 /// A handle of an MPI, and of which language: what caches are keyed by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Handle(pub u64);

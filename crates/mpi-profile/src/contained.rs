@@ -5,7 +5,7 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::complaint;
-use crate::process;
+use crate::state;
 
 /// Every entry from C is within this: a panic must not reach C's frames. `otherwise` is the answer after one.
 #[inline(always)]
@@ -15,7 +15,7 @@ pub fn contained<T>(otherwise: T, f: impl FnOnce() -> T) -> T {
         Err(panic) => {
             // Whatever it holds might panic again.
             std::mem::forget(panic);
-            process::failed();
+            state::failed();
             otherwise
         }
     }

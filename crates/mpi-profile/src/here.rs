@@ -13,13 +13,14 @@ use crate::call::Handle;
 use crate::clock;
 use crate::communicators::{Communicator, Kind, NO_RANK};
 use crate::datatypes::Datatypes;
+use crate::delays::Delays;
 use crate::hashed::Hashed;
-use crate::perturb::Delays;
-use crate::process::{self, Rank};
+use crate::rank::Rank;
 use crate::real::Mpi;
 use crate::rules::Rule;
+use crate::state;
 use crate::tables::Room;
-use crate::trace::Tracing;
+use crate::timeline::Tracing;
 
 /// Values of [`Here::depth`].
 pub mod depth {
@@ -49,7 +50,7 @@ pub struct Here {
     pub frame: *const c_void,
     /// Of [`extra`].
     pub extra: u64,
-    /// [`process::generation`] that the caches are of.
+    /// [`state::generation`] that the caches are of.
     pub generation: u64,
     /// Calls that take longer are an occasion for what takes time.
     pub long: u64,
@@ -88,7 +89,7 @@ impl Here {
             thread,
             frame: ptr::null(),
             extra: 0,
-            generation: process::generation(),
+            generation: state::generation(),
             long: clock::long(rank.clock),
             rules: rank.rules.as_ptr(),
             rows: vec![ptr::null_mut(); functions::functions().len()].into(),
@@ -112,7 +113,9 @@ impl Here {
 
     /// From now on its calls are told one by one, and delayed, where that is asked for.
     pub fn begin(&mut self) {
-        self.tracing = Tracing::new(self.rank, self.index, self.thread).map(Box::new);
+        let timeline = self.rank.timeline.as_ref();
+        let tracing = timeline.and_then(|of| Tracing::new(of, self.clock, self.index, self.thread));
+        self.tracing = tracing.map(Box::new);
         self.delays = self.rank.delays.as_ref().map(|asked| Box::new(Delays::new(asked, self.thread)));
         let of = |there: bool, bit: u64| if there { bit } else { 0 };
         self.extra = of(self.tracing.is_some(), extra::TRACE) | of(self.delays.is_some(), extra::DELAY);
@@ -139,7 +142,7 @@ impl Here {
     /// Handles may mean something else than the caches say. `false`: nothing is recorded any more.
     #[cold]
     pub fn forget(&mut self, generation: u64) -> bool {
-        if !process::goes_on(self.rank) {
+        if !self.rank.goes_on() {
             return false;
         }
         self.generation = generation;
@@ -325,6 +328,33 @@ impl Here {
         }
         ptr::null_mut()
     }
+
+    /// Notes a message in the matrix.
+    #[inline]
+    pub fn message(&mut self, to: Option<u32>, bytes: u64) {
+        if state::paused(self.generation) {
+            return;
+        }
+        let peer = self.peer(to.unwrap_or(NO_RANK));
+        if !peer.is_null() {
+            // SAFETY: the record is this thread's and mapped as long as the process runs.
+            unsafe {
+                add(&raw mut (*peer).messages, 1);
+                add(&raw mut (*peer).bytes, bytes);
+            }
+        }
+    }
+}
+
+/// Adds to a counter of this thread's. Word by word: what is read back as two words after it was written as one, or the
+/// other way round, waits for memory.
+///
+/// # Safety
+/// The counter is mapped, and only this thread writes to it.
+#[inline]
+pub unsafe fn add(counter: *mut u64, more: u64) {
+    // SAFETY: by this function's contract.
+    unsafe { counter.write_volatile(counter.read_volatile().wrapping_add(more)) };
 }
 
 #[inline]

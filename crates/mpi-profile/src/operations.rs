@@ -1,14 +1,13 @@
 //! Following what calls begin until other calls complete it.
 
-use crate::call::{Call, Handle};
+use crate::call::{Call, Facts, Handle};
 use crate::communicators::{Communicator, NO_RANK};
 use crate::fortran;
 use crate::here::{Here, extra};
 use crate::perturb;
-use crate::recorder::{self, Facts};
-use crate::requests::Operation;
+use crate::requests::{Begun, Operation};
 use crate::rules::{Completes, NONE, Partitions, Requests, Rule};
-use crate::trace::{self, Begun};
+use crate::trace;
 
 /// Keeps the handles of requests that the call may overwrite.
 ///
@@ -143,7 +142,7 @@ fn start(here: &mut Here, handle: Handle, facts: &mut Facts) {
     facts.bytes = facts.bytes.wrapping_add(operation.bytes);
     if operation.sends {
         let to = Some(operation.dest).filter(|dest| *dest != NO_RANK);
-        recorder::message(here, to, operation.bytes);
+        here.message(to, operation.bytes);
         facts.messages += 1;
         facts.message_bytes = facts.message_bytes.wrapping_add(operation.bytes);
     }

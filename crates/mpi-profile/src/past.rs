@@ -10,7 +10,6 @@ use record::folder::{self, past, variable};
 use record::functions::functions;
 
 use crate::contained::contained;
-use crate::process;
 use crate::real;
 use crate::sites;
 
@@ -38,7 +37,7 @@ const ADDRESSES: [u32; 2] = [1026, 1025];
 const SYMBOL_BYTES: usize = 24;
 
 /// A process ends of which nothing came by here: whether its MPI was nevertheless used.
-pub fn note_silent() {
+pub fn note_silent(host: &str) {
     let Some(folder) = std::env::var_os(variable::FOLDER).filter(|folder| !folder.is_empty()) else { return };
     let Some(found) = real::find(c"PMPI_Initialized") else { return };
     // SAFETY: the MPI's function of this name has this type.
@@ -48,7 +47,7 @@ pub fn note_silent() {
     let asked = unsafe { initialized(&mut flag) };
     if asked == 0 && flag != 0 {
         let file = PathBuf::from(folder);
-        note(&file, &process::host(), &format!("{} {}\n", past::ALL, real::file_of(found as usize)));
+        note(&file, host, &format!("{} {}\n", past::ALL, real::file_of(found as usize)));
     }
 }
 

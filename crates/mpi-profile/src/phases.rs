@@ -3,7 +3,6 @@
 use record::layout::{Phase, Region, WHOLE_RANK, kind};
 
 use crate::clock;
-use crate::process::Rank;
 use crate::tables::Room;
 
 const AT_ONCE: u32 = 256;
@@ -18,11 +17,11 @@ pub struct Phases {
 }
 
 impl Phases {
-    /// One begins, by a call of this thread.
-    pub fn mark(&mut self, rank: &Rank, level: i32, thread: u16) {
+    /// One begins, by a call of this thread. `false`: there is no room for it.
+    pub fn mark(&mut self, clock: u32, level: i32, thread: u16, region: impl FnOnce(Region) -> Option<Room>) -> bool {
         if self.room.is_none() || self.used == AT_ONCE {
             let room = (self.all < MOST).then(|| {
-                rank.region(Region {
+                region(Region {
                     kind: kind::PHASES,
                     thread: WHOLE_RANK,
                     record_bytes: size_of::<Phase>() as u16,
@@ -30,11 +29,11 @@ impl Phases {
                     ..Region::default()
                 })
             });
-            let Some(room) = room.flatten() else { return rank.dropped(|dropped| &raw mut dropped.phases) };
+            let Some(room) = room.flatten() else { return false };
             (self.room, self.used) = (Some(room), 0);
         }
-        let Some(room) = self.room else { return };
-        let (ticks, thread) = (clock::ticks(rank.clock), u32::from(thread));
+        let Some(room) = self.room else { return false };
+        let (ticks, thread) = (clock::ticks(clock), u32::from(thread));
         let phase = Phase { ticks, level, thread, seal: 0 }.sealed();
         // SAFETY: the region has room for AT_ONCE records, of which `used` are taken.
         unsafe {
@@ -43,5 +42,6 @@ impl Phases {
             self.all += 1;
             (&raw mut (*room.entry.as_ptr()).used).write_volatile(self.used);
         }
+        true
     }
 }

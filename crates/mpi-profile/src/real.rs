@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::transmute_copy;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use crate::abi::Abi;
 use crate::complaint::Complaint;
@@ -54,9 +54,12 @@ unsafe fn find_behind(index: usize) -> *mut c_void {
     found
 }
 
+/// What a function that the MPI does not have answers; that of this process's MPI, once it is known.
+pub static UNSUPPORTED: AtomicUsize = AtomicUsize::new(16);
+
 /// Stands for a function that the MPI does not have.
 extern "C" fn absent() -> usize {
-    crate::process::abi().map_or(16, |abi| abi.unsupported) as usize
+    UNSUPPORTED.load(Ordering::Relaxed)
 }
 
 /// The address of a function or variable of the MPI, whether it was there from the start or loaded for itself alone.

@@ -9,28 +9,18 @@ use record::scale::{size_class, time_class};
 use record::trace::site;
 
 use crate::amount;
-use crate::call::{Call, language};
+use crate::call::{Call, Facts, language};
 use crate::clock;
 use crate::communicators::NO_RANK;
 use crate::contained::contained;
-use crate::here::{Here, depth, extra};
+use crate::here::{Here, add, depth, extra};
 use crate::models::Model;
 use crate::operations;
 use crate::perturb;
-use crate::process::{self, Rank};
+use crate::rank::Rank;
 use crate::rules::{NONE, Requests, Rule, Special};
+use crate::state;
 use crate::trace;
-
-/// What a call was about.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Facts {
-    pub bytes: u64,
-    /// Ranks of the communicator of a collective call.
-    pub group: u32,
-    /// Messages that it began, and their bytes.
-    pub messages: u64,
-    pub message_bytes: u64,
-}
 
 /// Before a call that may overwrite what it is about.
 ///
@@ -92,7 +82,7 @@ unsafe extern "C" fn plimsoll_after(here: *mut Here, call: *const Call, elapsed:
 /// As of [`plimsoll_before`].
 #[inline(always)]
 unsafe fn after(here: &mut Here, call: &Call, elapsed: u64) {
-    let generation = process::generation();
+    let generation = state::generation();
     if generation != here.generation && !here.forget(generation) {
         return;
     }
@@ -109,7 +99,7 @@ unsafe fn after(here: &mut Here, call: &Call, elapsed: u64) {
             }
         }
     };
-    let paused = process::paused(generation);
+    let paused = state::paused(generation);
     let site = if paused { ptr::null() } else { count(here, call, rule, facts, elapsed) };
     if here.extra != 0 {
         // SAFETY: the arguments are as they were passed.
@@ -184,7 +174,7 @@ unsafe fn simple(here: &mut Here, call: &Call, rule: &Rule) -> Facts {
         if message_begins {
             let comm = call.handle(rule.comm, abi);
             to = here.communicator(comm).and_then(|comm| comm.world_rank(peer));
-            message(here, to, bytes);
+            here.message(to, bytes);
         }
         if let Requests::Begins(_) = rule.requests {
             begin(here, call, rule, to, bytes);
@@ -203,33 +193,6 @@ unsafe fn begin(here: &mut Here, call: &Call, rule: &Rule, to: Option<u32>, byte
         let comm = here.communicator(call.handle(rule.comm, here.abi())).map(|comm| &*Arc::as_ptr(comm));
         operations::begin(here, call, rule, comm, to.unwrap_or(NO_RANK), bytes);
     }
-}
-
-/// Notes a message in the matrix.
-#[inline]
-pub fn message(here: &mut Here, to: Option<u32>, bytes: u64) {
-    if process::paused(here.generation) {
-        return;
-    }
-    let peer = here.peer(to.unwrap_or(NO_RANK));
-    if !peer.is_null() {
-        // SAFETY: the record is this thread's and mapped as long as the process runs.
-        unsafe {
-            add(&raw mut (*peer).messages, 1);
-            add(&raw mut (*peer).bytes, bytes);
-        }
-    }
-}
-
-/// Adds to a counter of this thread's. Word by word: what is read back as two words after it was written as one, or the
-/// other way round, waits for memory.
-///
-/// # Safety
-/// The counter is mapped, and only this thread writes to it.
-#[inline]
-unsafe fn add(counter: *mut u64, more: u64) {
-    // SAFETY: by this function's contract.
-    unsafe { counter.write_volatile(counter.read_volatile().wrapping_add(more)) };
 }
 
 /// # Safety
@@ -327,7 +290,7 @@ unsafe fn general(here: &mut Here, call: &Call, rule: &Rule) -> Facts {
                 let to = comm.and_then(|comm| comm.world_rank(peer));
                 dest = to.unwrap_or(NO_RANK);
                 if !matches!(rule.requests, Requests::Prepares(_)) {
-                    message(here, to, facts.bytes);
+                    here.message(to, facts.bytes);
                     (facts.messages, facts.message_bytes) = (1, facts.bytes);
                 }
             }
@@ -371,7 +334,7 @@ unsafe fn operation(here: &mut Here, call: &Call, rule: &Rule, facts: &mut Facts
         }
         let win = call.handle(rule.win, abi);
         let to = here.window(win).and_then(|win| win.world_rank(target)).unwrap_or(NO_RANK);
-        if process::paused(here.generation) {
+        if state::paused(here.generation) {
             return;
         }
         let peer = here.peer(to);

@@ -4,8 +4,9 @@ use std::cell::UnsafeCell;
 use std::hint;
 use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 
+use record::trace::Reference;
+
 use crate::call::Handle;
-use crate::trace::Begun;
 
 /// Operations that are followed at once. Beyond them they are counted as dropped.
 pub const MOST: usize = 1 << 20;
@@ -35,6 +36,24 @@ pub struct Operation {
     /// In the timeline; of a persistent one, as it was prepared and as it was last started.
     pub traced: Begun,
     pub started: Begun,
+}
+
+/// An operation in the timeline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Begun {
+    pub ordinal: u64,
+    pub thread: u16,
+    /// It receives from anywhere, or with any tag.
+    pub any: bool,
+}
+
+impl Begun {
+    /// Of one that is not in a timeline.
+    pub const NOT: Begun = Begun { ordinal: u64::MAX, thread: 0, any: false };
+
+    pub fn reference(self) -> Option<Reference> {
+        (self.ordinal != u64::MAX).then_some(Reference { thread: self.thread, ordinal: self.ordinal })
+    }
 }
 
 const NO: u32 = u32::MAX;

@@ -1,188 +1,19 @@
-//! The timeline of a thread: each of its calls, told as `record::trace` has it.
+//! What a call puts into its thread's timeline.
 
-mod arguments;
-mod file;
 mod status;
 
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-
-use record::folder::{self, variable};
 use record::functions::FunctionId;
-use record::layout::{BETWEEN_SIDES, Region, Thread, WHOLE_RANK, kind, members_seal};
-use record::trace::{self, Encoder, Header, Matched, Reference, peer};
+use record::trace::{self, peer};
 
 use crate::amount;
-use crate::call::Call;
-use crate::clock;
-use crate::communicators::{Communicator, NO_RANK};
-use crate::complaint::Complaint;
+use crate::call::{Call, Facts};
+use crate::communicators::Communicator;
 use crate::here::Here;
-use crate::process::{self, Rank};
-use crate::recorder::Facts;
-use crate::requests::Operation;
+use crate::requests::{Begun, Operation};
 use crate::rules::{NONE, Rule, Special};
-
-pub use arguments::{Arguments, all as arguments};
-use file::File;
-
-/// An operation in the timeline.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Begun {
-    ordinal: u64,
-    thread: u16,
-    /// It receives from anywhere, or with any tag.
-    any: bool,
-}
-
-impl Begun {
-    /// Of one that is not in a timeline.
-    pub const NOT: Begun = Begun { ordinal: u64::MAX, thread: 0, any: false };
-
-    fn reference(self) -> Option<Reference> {
-        (self.ordinal != u64::MAX).then_some(Reference { thread: self.thread, ordinal: self.ordinal })
-    }
-}
-
-/// What a thread has while its timeline is written.
-#[derive(Debug)]
-pub struct Tracing {
-    file: File,
-    encoder: Encoder,
-    arguments: &'static [Arguments],
-    thread: u16,
-    /// Operations that the present call began so far, and what it completed.
-    begun: u16,
-    references: Vec<Reference>,
-    matched: Vec<Matched>,
-    /// Where the MPI writes statuses that the program ignores.
-    statuses: Vec<u64>,
-    /// The communicator of the last receive from anywhere.
-    last: Option<Arc<Communicator>>,
-}
-
-/// What the timelines of a rank's threads have in common.
-#[derive(Debug)]
-pub struct Timeline {
-    folder: PathBuf,
-    host: String,
-    /// Bytes that a thread's may take.
-    limit: u64,
-    arguments: Vec<Arguments>,
-    known: Mutex<HashMap<u32, Arc<Communicator>>>,
-}
-
-impl Timeline {
-    /// `None` where none is asked for.
-    pub fn wanted(folder: &Path, host: &str) -> Result<Option<Timeline>, Complaint> {
-        let limit = match std::env::var(variable::TRACE) {
-            Ok(text) => text.trim().parse().map_err(|_| {
-                let cause = format!("{} is no number of bytes: {text}", variable::TRACE);
-                Complaint::new(cause, "set it to the bytes that a thread's timeline may take, or leave it out")
-            })?,
-            Err(_) => 0,
-        };
-        let timeline = || Timeline {
-            folder: folder.to_path_buf(),
-            host: host.to_owned(),
-            limit,
-            arguments: arguments::all(),
-            known: Mutex::default(),
-        };
-        Ok((limit > 0).then(timeline))
-    }
-
-    fn path(&self, thread: u16) -> PathBuf {
-        folder::trace_file(&self.folder, &self.host, std::process::id(), thread)
-    }
-
-    fn known(&self, number: u32) -> Option<Arc<Communicator>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&number).cloned()
-    }
-
-    /// Writes down who is in a communicator or a window when that is first met; of an intercommunicator who is on its two
-    /// sides, as both of them write it, where all are of this MPI_COMM_WORLD.
-    pub fn met(&self, rank: &Rank, group: &Arc<Communicator>) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.insert(group.number, group.clone()).is_some() {
-            return;
-        }
-        let addressed: Vec<u32> =
-            (0..group.fan).map(|place| group.world_rank(place as i32).unwrap_or(NO_RANK)).collect();
-        let (kind, mut members) = match group.inter {
-            false => (kind::MEMBERS, addressed),
-            true => match group.own.as_deref().and_then(|own| sides(own, &addressed)) {
-                Some(sides) => (kind::SIDES, sides),
-                None => return,
-            },
-        };
-        members.push(members_seal(&members));
-        let records = members.len() as u32;
-        let room = rank.region(Region {
-            kind,
-            thread: WHOLE_RANK,
-            group: group.number,
-            record_bytes: size_of::<u32>() as u16,
-            capacity: records,
-            ..Region::default()
-        });
-        let Some(room) = room else { return rank.dropped(|dropped| &raw mut dropped.communicators) };
-        let to = room.start.as_ptr().cast::<u32>();
-        for (place, member) in members.into_iter().enumerate() {
-            // SAFETY: the region has room for all of them.
-            unsafe { to.add(place).write(member) };
-        }
-        // SAFETY: the region's entry is mapped as long as the process runs.
-        unsafe { (&raw mut (*room.entry.as_ptr()).used).write_volatile(records) };
-    }
-}
-
-/// Both groups of an intercommunicator in the order that both sides find; `None` where not all are of this world.
-fn sides(own: &[u32], other: &[u32]) -> Option<Vec<u32>> {
-    let (first, second) = if own.first()? < other.first()? { (own, other) } else { (other, own) };
-    let all = [first, &[BETWEEN_SIDES], second].concat();
-    (all.iter().filter(|rank| **rank == NO_RANK).count() == 1).then_some(all)
-}
-
-impl Tracing {
-    pub fn new(rank: &'static Rank, index: u16, thread: *mut Thread) -> Option<Tracing> {
-        let timeline = rank.timeline.as_ref()?;
-        let header = Header::new(clock::shift(rank.clock), clock::ticks(rank.clock), std::process::id(), index);
-        match File::create(&timeline.path(index), timeline.limit, &header, thread) {
-            Ok(file) => Some(Tracing {
-                file,
-                encoder: Encoder::new(&header),
-                arguments: &timeline.arguments,
-                thread: index,
-                begun: 0,
-                references: Vec::new(),
-                matched: Vec::new(),
-                statuses: Vec::new(),
-                last: None,
-            }),
-            Err(Complaint { cause, next }) => {
-                Complaint::new(format!("thread {index} has no timeline: {cause}"), next).say_lost();
-                None
-            }
-        }
-    }
-
-    /// No more calls come, as far as is known.
-    pub fn close(&mut self) {
-        self.file.close();
-    }
-
-    /// The number of an operation that the present call begins.
-    fn begin(&mut self, any: bool) -> Begun {
-        if self.begun == u16::MAX {
-            return Begun::NOT;
-        }
-        let ordinal = self.encoder.next_operation() + u64::from(self.begun);
-        self.begun += 1;
-        Begun { ordinal, thread: self.thread, any }
-    }
-}
+use crate::state;
+use crate::timeline::Tracing;
+use crate::timeline::arguments::Arguments;
 
 /// For an operation that the call begins or prepares.
 ///
@@ -190,7 +21,7 @@ impl Tracing {
 /// The call succeeded.
 #[inline]
 pub unsafe fn begin(here: &mut Here, call: &Call) -> Begun {
-    if here.tracing.is_none() || process::paused(here.generation) {
+    if here.tracing.is_none() || state::paused(here.generation) {
         return Begun::NOT;
     }
     // SAFETY: by this function's contract.
@@ -200,7 +31,7 @@ pub unsafe fn begin(here: &mut Here, call: &Call) -> Begun {
 
 /// For a persistent operation that the call starts.
 pub fn start(here: &mut Here, prepared: Begun) -> Begun {
-    let paused = process::paused(here.generation);
+    let paused = state::paused(here.generation);
     let Some(tracing) = here.tracing.as_mut().filter(|_| !paused) else { return Begun::NOT };
     let Some(reference) = prepared.reference() else { return Begun::NOT };
     let begun = tracing.begin(prepared.any);
@@ -293,7 +124,7 @@ pub fn status_of(here: &Here, call: &Call, place: usize) -> usize {
 pub unsafe fn note(here: &mut Here, call: &Call, rule: &Rule, facts: &Facts, site: u16) {
     // Out of `here` while that is asked for communicators.
     let Some(mut tracing) = here.tracing.take() else { return };
-    if !process::paused(here.generation) {
+    if !state::paused(here.generation) {
         // SAFETY: by this function's contract.
         unsafe { write(here, call, rule, facts, site, &mut tracing) };
     }

@@ -99,7 +99,11 @@ fn who_waits_is_seen_while_the_job_runs_and_after_it() {
     assert!(said.contains("2 ranks") && said.contains("running") && said.contains("MPI_Send"), "{said}");
     let waiter = said.lines().find(|line| line.contains("in MPI_Recv for")).unwrap_or_else(|| panic!("{said}"));
     assert!(waiter.trim_start().starts_with('1'), "{said}");
-    assert_eq!(waiter.matches("100 %").count() + waiter.matches("99.").count(), 2, "all of it in MPI, waiting: {said}");
+    assert_eq!(
+        waiter.matches("100.0 %").count() + waiter.matches("99.").count(),
+        2,
+        "all of it in MPI, waiting: {said}"
+    );
     assert!(!said.contains('\x1b'), "no codes in a file: {said}");
 
     on_a_terminal(&job.folder, &["s", "\x1b[B", "\x1b[A", "q"], 0);

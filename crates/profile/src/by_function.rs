@@ -8,8 +8,7 @@ use record::scale::{SIZE_CLASSES, TIME_CLASSES, size_floor, time_class, time_flo
 
 use crate::sites::name;
 use crate::split::{Model, Parts, Rule, middle};
-use crate::summarize::ratio;
-use crate::summary::{FunctionSize, FunctionSummary, SizeSummary, TimeClass, Totals};
+use crate::summary::{FunctionSize, FunctionSummary, SizeSummary, TimeClass, Totals, ratio};
 use crate::tables::Tables;
 
 /// Of one function at groups of one size.

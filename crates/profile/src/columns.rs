@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use record::functions::{FunctionId, function};
+use record::functions::FunctionId;
 use timeline::{Rank, Timeline};
 
+use crate::sites::name;
 use crate::summary;
 
 /// In `columns` columns of equal length. `started` is the time that they are counted from, ns since 1970, and
@@ -54,7 +55,6 @@ pub fn columns(
     }
     let mut ordered: Vec<_> = names.into_iter().collect();
     ordered.sort_by_key(|(_, place)| *place);
-    let name = |id: FunctionId| format!("MPI_{}", function(id).map_or("?", |f| f.name));
     summary::Timeline {
         from: (timeline.origin as i64 - started as i64 + from) as f64 / 1e9,
         step: step / 1e9,

@@ -4,10 +4,11 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use machine::{Fault, Reading, Result};
+use machine::{Fault, Result};
 
 use crate::printable::printable;
-use crate::summary::{OnPath, SiteSummary, Summary};
+use crate::report::{self, Column, Value};
+use crate::summary::{FunctionSummary, Summary};
 
 /// Name of the file, its columns, its rows.
 type Table = (&'static str, Vec<&'static str>, Vec<Vec<String>>);
@@ -43,170 +44,35 @@ fn lines(header: Vec<&'static str>, rows: Vec<Vec<String>>) -> Vec<u8> {
 }
 
 fn tables(summary: &Summary) -> Vec<Table> {
+    let of_function = |f: &FunctionSummary| f.sizes.iter().map(|of| (f.name.clone(), f.group, of.clone())).collect();
+    let sizes: Vec<report::OfSize> = summary.functions.iter().flat_map::<Vec<_>, _>(of_function).collect();
+    let worlds = summary.matrices.iter().enumerate();
+    let pairs: Vec<_> = worlds.flat_map(|(world, of)| of.cells.iter().map(move |cell| (world, *cell))).collect();
     vec![
-        ranks(summary),
-        functions(summary),
-        function_sizes(summary),
-        sizes(summary),
-        matrix(summary),
-        sites(summary),
-        cores(summary),
+        table("ranks", report::ranks::ALL, &summary.ranks),
+        table("functions", report::functions::ALL, &summary.functions),
+        table("function-sizes", report::function_sizes::ALL, &sizes),
+        table("sizes", report::sizes::ALL, &summary.sizes),
+        table("matrix", report::matrix::ALL, &pairs),
+        table("sites", report::sites::ALL, &summary.sites),
+        table("cores", report::cores::ALL, &summary.cores),
     ]
 }
 
+fn table<R>(name: &'static str, columns: &[Column<R>], rows: &[R]) -> Table {
+    let columns = || columns.iter().filter(|column| !column.field.is_empty());
+    let row = |of: &R| columns().map(|column| field((column.cell)(of))).collect();
+    (name, columns().map(|column| column.field).collect(), rows.iter().map(row).collect())
+}
+
 /// All digits, and an empty field for what is not there.
-fn field<T: ToString>(reading: &Reading<T>) -> String {
-    reading.value().map_or_else(String::new, ToString::to_string)
-}
-
-/// A table of a row for each of `$all`, its columns with their cells.
-macro_rules! table {
-    ($name:literal, $all:expr, |$of:pat_param| $(let $let:ident = $value:expr;)* { $($column:literal: $cell:expr,)* }) => {
-        ($name, vec![$($column),*], $all.map(|$of| { $(let $let = $value;)* vec![$($cell.to_string()),*] }).collect())
-    };
-}
-
-fn ranks(summary: &Summary) -> Table {
-    table!("ranks", summary.ranks.iter(), |rank|
-        let state = serde_json::to_value(rank.state).unwrap_or_default();
-    {
-        "world": rank.world,
-        "rank": rank.rank,
-        "host": rank.host,
-        "pid": rank.pid,
-        "state": state.as_str().unwrap_or_default(),
-        "threads": rank.threads,
-        "seconds": rank.seconds,
-        "thread_seconds": rank.thread_seconds,
-        "startup_seconds": rank.startup,
-        "shutdown_seconds": rank.shutdown,
-        "calls": rank.calls,
-        "mpi_seconds": rank.mpi,
-        "compute_seconds": rank.compute,
-        "messages": rank.messages,
-        "bytes": rank.bytes,
-        "softirq_seconds": field(&rank.softirq),
-        "involuntary_switches": field(&rank.involuntary),
-        "stopped_seconds": field(&rank.stopped),
-        "run_delay_seconds": field(&rank.run_delay),
-        "stolen_seconds": field(&rank.stolen),
-        "compute_off_core_seconds": field(&rank.compute_off_core),
-        "transfer_seconds": field(&rank.split.transfer),
-        "wait_seconds": field(&rank.split.wait),
-        "undivided_seconds": rank.split.undivided,
-        "off_core_seconds": field(&rank.split.off_core),
-        "yielded_seconds": field(&rank.yielded),
-        "on_core_seconds": field(&rank.outside.on_core),
-        "blocked_seconds": field(&rank.outside.blocked),
-        "sleep_seconds": field(&rank.outside.sleep),
-        "lock_seconds": field(&rank.outside.lock),
-        "storage_seconds": field(&rank.outside.storage),
-    })
-}
-
-fn functions(summary: &Summary) -> Table {
-    table!("functions", summary.functions.iter(), |f| {
-        "function": f.name,
-        "class": f.class,
-        "group_ranks": f.group,
-        "counted": f.counted,
-        "ranks": f.ranks,
-        "calls": f.calls,
-        "calls_share": f.calls_share,
-        "seconds": f.seconds,
-        "time_share": f.time_share,
-        "mean_seconds": f.mean,
-        "least_seconds": f.least,
-        "most_seconds": f.most,
-        "p50_seconds": f.p50,
-        "p99_seconds": f.p99,
-        "bytes": f.bytes,
-        "transfer_seconds": field(&f.split.transfer),
-        "wait_seconds": field(&f.split.wait),
-        "undivided_seconds": f.split.undivided,
-        "off_core_seconds": field(&f.split.off_core),
-    })
-}
-
-fn function_sizes(summary: &Summary) -> Table {
-    table!("function-sizes", summary.functions.iter().flat_map(|f| f.sizes.iter().map(move |size| (f, size))), |(f, size)| {
-        "function": f.name,
-        "group_ranks": f.group,
-        "floor_bytes": size.floor,
-        "calls": size.calls,
-        "bytes": size.bytes,
-        "seconds": size.seconds,
-        "unhindered_seconds_per_call": field(&size.unhindered),
-    })
-}
-
-fn sizes(summary: &Summary) -> Table {
-    table!("sizes", summary.sizes.iter(), |size| {
-        "floor_bytes": size.floor,
-        "messages": size.messages,
-        "bytes": size.bytes,
-        "collective_calls": size.collectives,
-        "collective_bytes": size.collective_bytes,
-    })
-}
-
-fn matrix(summary: &Summary) -> Table {
-    let cells = summary.matrices.iter().enumerate();
-    let cells = cells.flat_map(|(world, matrix)| matrix.cells.iter().map(move |cell| (world, cell)));
-    table!("matrix", cells, |(world, [from, to, messages, bytes, operations, operation_bytes])| {
-        "world": world,
-        "from_rank": from,
-        "to_rank": to,
-        "messages": messages,
-        "bytes": bytes,
-        "operations": operations,
-        "operation_bytes": operation_bytes,
-    })
-}
-
-fn sites(summary: &Summary) -> Table {
-    table!("sites", summary.sites.iter(), |site|
-        let names = site.frames.iter().filter_map(|frame| frame.name.as_deref()).collect::<Vec<_>>();
-        let first = site.frames.first();
-    {
-        "function": site.function,
-        "caller": names.join(" < "),
-        "file": first.and_then(|frame| frame.file.clone()).unwrap_or_default(),
-        "line": first.and_then(|frame| frame.line).map_or_else(String::new, |line| line.to_string()),
-        "module": site.module,
-        "offset": format!("{:#x}", site.offset),
-        "ranks": site.ranks,
-        "calls": site.calls,
-        "seconds": site.seconds,
-        "time_share": site.time_share,
-        "most_seconds": site.most,
-        "bytes": site.bytes,
-        "critical_calls": critical(site, |of| of.calls.to_string()),
-        "critical_trips": critical(site, |of| of.trips.to_string()),
-        "critical_seconds": critical(site, |of| of.seconds.to_string()),
-        "critical_compute_seconds": critical(site, |of| of.compute.to_string()),
-        "note": site.note.as_deref().unwrap_or_default(),
-    })
-}
-
-fn critical(site: &SiteSummary, value: fn(&OnPath) -> String) -> String {
-    site.critical.as_ref().map_or_else(String::new, value)
-}
-
-fn cores(summary: &Summary) -> Table {
-    table!("cores", summary.cores.iter(), |core|
-        let ranks = core.ranks.iter().map(usize::to_string).collect::<Vec<_>>();
-    {
-        "host": core.host,
-        "core": core.core,
-        "busy_share": field(&core.busy),
-        "net_rx_softirqs": field(&core.softirq_rx),
-        "net_rx_seconds": field(&core.softirq_rx_seconds),
-        "net_tx_softirqs": field(&core.softirq_tx),
-        "net_tx_seconds": field(&core.softirq_tx_seconds),
-        "interrupts": field(&core.interrupts),
-        "ranks": ranks.join(" "),
-        "wait_share": field(&core.wait_share),
-        "energy_joules": field(&core.energy),
-    })
+fn field(value: Value) -> String {
+    match value {
+        Value::Nothing => String::new(),
+        Value::Text(text) => text,
+        Value::Whole(value) | Value::Bytes(value) => value.to_string(),
+        Value::Group(ranks) => ranks.to_string(),
+        Value::Number(_, value) | Value::Uncounted(value) => value.to_string(),
+        Value::Read(_, of) => of.value().map_or_else(String::new, f64::to_string),
+    }
 }

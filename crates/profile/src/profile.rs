@@ -38,6 +38,14 @@ pub struct Profile {
 }
 
 impl Profile {
+    /// When the job began, ns since 1970.
+    pub fn origin(&self) -> u64 {
+        match self.job.started {
+            0 => self.ranks.iter().map(|rank| rank.header.started.realtime).min().unwrap_or(0),
+            started => started,
+        }
+    }
+
     /// # Errors
     /// `folder` is none that `plimsoll profile` made. Files in it that are damaged are left out, and named in the notes; so
     /// are those that are shown although what is in them does not agree.

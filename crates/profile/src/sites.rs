@@ -6,8 +6,7 @@ use std::time::Duration;
 use record::functions::{FunctionId, counted, function};
 use timeline::places::{Place, Places};
 
-use crate::summarize::ratio;
-use crate::summary::SiteSummary;
+use crate::summary::{SiteSummary, ratio};
 use crate::symbols::{Symbols, hexadecimal};
 use crate::tables::Tables;
 

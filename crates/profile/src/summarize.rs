@@ -15,7 +15,7 @@ use crate::sites::{name, sites};
 use crate::split::{Model, Parts};
 use crate::summary::{
     ClassSummary, HostSummary, Inside, JobSummary, Matrix, Outside, PhaseSummary, RankSummary, SCHEMA, Split, State,
-    Summary, Totals,
+    Summary, Totals, ratio,
 };
 use crate::tables::Tables;
 use crate::verdict::{Evidence, Verdict};
@@ -31,7 +31,7 @@ impl Summary {
         let model = Model::of(&profile.ranks);
         let ranks = ranks(profile, &model);
         let totals = totals(profile, &ranks);
-        let started = Duration::from_nanos(origin(profile));
+        let started = Duration::from_nanos(profile.origin());
         let mut summary = Summary {
             schema: SCHEMA,
             job: job(profile, &ranks),
@@ -77,14 +77,6 @@ fn ranks(profile: &Profile, model: &Model) -> Vec<RankSummary> {
     profile.ranks.iter().map(|rank| rank_summary(rank, model, over)).collect()
 }
 
-/// When the job began, ns since 1970.
-pub fn origin(profile: &Profile) -> u64 {
-    match profile.job.started {
-        0 => profile.ranks.iter().map(|rank| rank.header.started.realtime).min().unwrap_or(0),
-        started => started,
-    }
-}
-
 fn job(profile: &Profile, ranks: &[RankSummary]) -> JobSummary {
     let job = &profile.job;
     let expected: usize = profile.worlds.iter().map(|world| world.size as usize).sum();
@@ -105,7 +97,7 @@ fn job(profile: &Profile, ranks: &[RankSummary]) -> JobSummary {
         |rank: &Tables| rank.header.dropped != Default::default() || rank.header.failed != 0 || rank.doubt.is_some();
     JobSummary {
         command: job.command.clone(),
-        started: origin(profile),
+        started: profile.origin(),
         seconds: job.ended.filter(|_| job.started > 0).map(|ended| ended.saturating_sub(job.started) as f64 / 1e9),
         exit_code: job.exit_code,
         signal: job.signal,
@@ -152,10 +144,6 @@ fn totals(profile: &Profile, ranks: &[RankSummary]) -> Totals {
 fn balance(ranks: &[RankSummary], computing: fn(&RankSummary) -> f64) -> f64 {
     let all = || ranks.iter().map(computing);
     ratio(all().sum::<f64>(), ranks.len() as f64 * all().fold(0.0, f64::max))
-}
-
-pub fn ratio(a: f64, b: f64) -> f64 {
-    if b > 0.0 { a / b } else { 0.0 }
 }
 
 fn rank_summary(rank: &Tables, model: &Model, over: bool) -> RankSummary {
@@ -264,7 +252,7 @@ fn matrices(profile: &Profile) -> Vec<Matrix> {
 
 /// Phases of the first rank of each world.
 fn phases(profile: &Profile) -> Vec<PhaseSummary> {
-    let started = origin(profile) as f64;
+    let started = profile.origin() as f64;
     let since = |rank: &Tables, ticks| (rank.realtime(ticks) - started) / 1e9;
     let mut phases = Vec::new();
     for world in 0..profile.worlds.len() {

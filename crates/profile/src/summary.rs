@@ -166,6 +166,18 @@ pub enum State {
     Running,
 }
 
+impl State {
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Finalized => "finalized",
+            State::Exited => "exited",
+            State::Aborted => "aborted",
+            State::Killed => "killed",
+            State::Running => "running",
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RankSummary {
     /// Place in `matrices`.
@@ -251,6 +263,11 @@ impl RankSummary {
         let part = |reading: &Reading<f64>| reading.value().copied().unwrap_or(0.0);
         (self.compute - part(&self.compute_off_core) - part(&self.outside.blocked)).max(0.0)
     }
+}
+
+/// 0 of nothing.
+pub fn ratio(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
 }
 
 fn unsampled() -> Reading<f64> {

@@ -9,7 +9,7 @@ use profile::injection::Injection;
 use profile::lost;
 use profile::profile::Profile;
 use profile::summary::Totals;
-use profile::terminal::percent;
+use profile::words::percent;
 use record::folder;
 use record::live::{Glance, Live};
 use record::worlds;

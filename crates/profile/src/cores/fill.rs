@@ -6,9 +6,9 @@ use record::samples::Samples;
 
 use super::{Blocked, CLASSES, CoreActivity, Joined, Kept, Presence, RankActivity, Window};
 use crate::profile::Profile;
-use crate::summarize::ratio;
 use crate::summary::{
     CoreSeries, CoreSummary, FunctionSummary, Outside, PhaseCore, PhaseRank, RankSeries, RankSummary, Series, Summary,
+    ratio,
 };
 use crate::tables::Tables;
 
@@ -64,7 +64,7 @@ pub fn fill(profile: &Profile, summary: &mut Summary) {
 
 /// What ranks could have of each core while they ran; empty where nothing was sampled.
 pub fn capability(profile: &Profile) -> Vec<CoreCapability> {
-    let joined = Joined::read(profile, crate::summarize::origin(profile));
+    let joined = Joined::read(profile, profile.origin());
     let (seen, runs) = seen(profile, &joined);
     around(runs.iter().flatten()).map_or_else(Vec::new, |whole| joined.capability(seen.iter().flatten(), whole))
 }

@@ -16,6 +16,7 @@ use record::worlds;
 
 use super::hosts::Host;
 use super::{FunctionNow, Here, LEAST, RankNow, RankState, open_new, used_up};
+use crate::sites::name;
 use crate::split::{Model, Parts};
 use crate::summary::Stall;
 use crate::tables::Calls;
@@ -144,10 +145,6 @@ pub fn shares(functions: BTreeMap<(FunctionId, u32), Sum>) -> Vec<FunctionNow> {
         .collect();
     shares.sort_by(|a, b| b.share.total_cmp(&a.share));
     shares
-}
-
-fn name(id: FunctionId) -> String {
-    function(id).map_or_else(|| format!("function {}", id.0), |function| format!("MPI_{}", function.name))
 }
 
 /// Whether a call that goes on may be waiting: one that only begins something is at work.

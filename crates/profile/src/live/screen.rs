@@ -3,9 +3,9 @@
 use machine::{Nanoseconds, count};
 
 use super::{CoreNow, FunctionNow, JobState, Look, RankNow, RankState};
-use crate::page::words;
 use crate::printable::printable;
 use crate::summary::Stall;
+use crate::words;
 
 machine::named! {
     /// What ranks are sorted by.

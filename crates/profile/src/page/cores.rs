@@ -5,8 +5,8 @@ use machine::{Reading, count};
 
 use super::part::{Part, WAIT};
 use super::rows::{self, Bar, Row};
-use super::words;
 use crate::summary::{CoreSummary, Summary};
+use crate::words;
 
 /// Cores that are drawn; the table has all.
 const ROWS: usize = 24;

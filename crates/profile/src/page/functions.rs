@@ -6,8 +6,8 @@ use machine::count;
 use super::part::{OFF_CORE, Part, TRANSFER, UNDIVIDED, WAIT};
 use super::ranks::divided;
 use super::rows::{self, Bar, Row};
-use super::words;
 use crate::summary::{FunctionSummary, Summary};
+use crate::words;
 
 const ROWS: usize = 12;
 const SPLIT: [Part; 4] = [TRANSFER, WAIT, OFF_CORE, UNDIVIDED];

@@ -7,8 +7,8 @@ use machine::count;
 
 use super::heat::{self, Log};
 use super::plot::{Plot, names, rectangle};
-use super::words;
 use crate::summary::{Matrix, Summary};
+use crate::words;
 
 /// More ranks than this share cells.
 const CELLS: usize = 64;

@@ -12,7 +12,6 @@ mod ranks;
 mod rows;
 mod sizes;
 mod tables;
-pub(crate) mod words;
 
 use askama::Template;
 use chart::page::{Page, Script};
@@ -23,6 +22,7 @@ use self::tables::Table;
 use crate::summary::{State, Summary};
 use crate::terminal::NOT_COUNTED;
 use crate::verdict::{Answer, Hindrance, Judgement};
+use crate::words;
 
 const SCRIPT: &str = include_str!("../../templates/profile.js");
 

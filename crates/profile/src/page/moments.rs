@@ -8,8 +8,8 @@ use chart::{Entry, Figure, escape};
 use super::heat::{self, shade_of_share};
 use super::plot::{Plot, moments, names, unit};
 use super::ranks::part_of_class;
-use super::words;
 use crate::summary::{Lane, Series, Summary, Timeline};
+use crate::words;
 
 /// More ranks or cores than this share rows.
 const ROWS: usize = 64;

@@ -7,8 +7,8 @@ use machine::Reading;
 
 use super::part::{BLOCKED, COMPUTE, OFF_CORE, Part, TRANSFER, UNDIVIDED, WAIT};
 use super::plot::{HEIGHT, Plot, heights, names, rectangle};
-use super::words;
 use crate::summary::{RankSummary, Split, Summary};
+use crate::words;
 
 /// More ranks than this share columns.
 const COLUMNS: usize = 256;

@@ -7,8 +7,8 @@ use machine::count;
 
 use super::part::Part;
 use super::plot::{HEIGHT, Plot, Tick, heights, names, rectangle};
-use super::words;
 use crate::summary::{SizeSummary, Summary};
+use crate::words;
 
 const COUNT: Part = Part { class: "fill s1", name: "share of the messages" };
 const CALLS: Part = Part { class: "fill s1", name: "share of the calls" };

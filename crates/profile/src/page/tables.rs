@@ -4,16 +4,36 @@
 use chart::{Scale, Svg, number};
 use machine::{Reading, count};
 
-use super::{cores, words};
-use crate::summary::{FunctionSummary, RankSummary, State, Summary};
+use super::cores::{name, ranks as ranks_on};
+use crate::report::{self, Column, Value};
+use crate::summary::{CoreSummary, FunctionSummary, PhaseSummary, RankSummary, SiteSummary, State, Summary};
+use crate::words;
 
 /// Rows of one table; beyond, the page says how many are left out.
 const ROWS: usize = 1024;
 /// Call sites: who looks for one beyond these wants the JSON.
 const SITES: usize = 100;
 
+const FUNCTIONS: ([Column<FunctionSummary>; 6], [Column<FunctionSummary>; 6]) = {
+    use report::functions::*;
+    // Before the drawing of durations, and behind it.
+    ([Column { name: "group", ..GROUP }, RANKS, CALLS, OF_CALLS, TIME, OF_MPI], [WAIT, LEAST, P50, P99, MOST, BYTES])
+};
+const OF_SITES: [Column<SiteSummary>; 6] = {
+    use report::sites::*;
+    [RANKS, CALLS, TIME, OF_MPI, MOST, BYTES]
+};
+const RANKS: [Column<RankSummary>; 13] = {
+    use report::ranks::*;
+    [TIME, COMPUTE, TRANSFER, WAIT, WAIT_SHARE, STOPPED, NO_CORE, STOLEN, CALLS, MESSAGES, BYTES, SOFTIRQ, TAKEN_OFF]
+};
+const CORES: [Column<CoreSummary>; 8] = {
+    use report::cores::*;
+    [BUSY, RX, RX_TIME, TX, TX_TIME, INTERRUPTS, WAIT, ENERGY]
+};
+
 pub struct Head {
-    pub name: &'static str,
+    pub name: String,
     /// What the column is, where its name does not say it all.
     pub title: &'static str,
     pub number: bool,
@@ -54,12 +74,34 @@ impl Table {
     }
 }
 
-fn head(name: &'static str, title: &'static str) -> Head {
-    Head { name, title, number: true }
+fn word(name: &str) -> Head {
+    Head { name: name.into(), title: "", number: false }
 }
 
-fn word(name: &'static str) -> Head {
-    Head { name, title: "", number: false }
+fn head(name: &str, title: &'static str) -> Head {
+    let mut letters = name.chars();
+    Head { name: letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect(), title, number: true }
+}
+
+fn heads<R>(columns: &[Column<R>]) -> impl Iterator<Item = Head> {
+    columns.iter().map(|column| head(column.name, column.title))
+}
+
+fn cells<R>(columns: &[Column<R>], of: &R) -> impl Iterator<Item = Cell> {
+    columns.iter().map(move |column| cell(column, of))
+}
+
+fn cell<R>(column: &Column<R>, of: &R) -> Cell {
+    match (column.cell)(of) {
+        Value::Nothing | Value::Group(0) => Cell::default(),
+        Value::Text(of) => text(of),
+        Value::Whole(of) => count(of),
+        Value::Group(ranks) => count(ranks.into()),
+        Value::Bytes(of) => value(of as f64, words::bytes),
+        Value::Number(unit, of) => value(of, |of| words::quantity(unit, of)),
+        Value::Read(unit, of) => reading(&of, |of| words::quantity(unit, of)),
+        Value::Uncounted(_) => Cell { text: "not counted".into(), class: "missing", ..Cell::default() },
+    }
 }
 
 fn text(text: impl Into<String>) -> Cell {
@@ -93,48 +135,21 @@ fn left_out(all: usize, shown: usize, what: &str, why: &str) -> Option<String> {
 }
 
 pub fn functions(summary: &Summary) -> Table {
-    let heads = vec![
-        word("Call"),
-        head("Group", "ranks: size of the communicator of a collective call"),
-        head("Ranks", "that called it"),
-        head("Calls", ""),
-        head("% calls", "share of all calls"),
-        head("Time", "of all ranks together"),
-        head("% MPI", "share of the time in MPI"),
-        Head { name: "How long", title: "calls by duration, both on log scales", number: false },
-        head("Wait", "beyond what the call takes when nobody is late"),
-        head("Least", "of one call"),
-        head("Median", "of one call, to about a tenth"),
-        head("99 %", "so many calls are shorter"),
-        head("Most", "of one call"),
-        head("Bytes", "of its calls together"),
-    ];
+    let (before, behind) = &FUNCTIONS;
+    let mut all = vec![word("Function")];
+    all.extend(heads(before));
+    all.push(Head { title: "calls by duration, both on log scales", ..word("How long") });
+    all.extend(heads(behind));
     let row = |(i, f): (usize, &FunctionSummary)| {
-        let uncounted = Cell { text: "not counted".into(), class: "missing", ..Cell::default() };
-        let share = |share: f64| match f.counted {
-            true => value(share, words::percent),
-            false => Cell { text: uncounted.text.clone(), class: uncounted.class, ..Cell::default() },
-        };
-        vec![
-            Cell { note: f.class.clone(), ..text(f.name.clone()) },
-            if f.group == 0 { Cell::default() } else { count(f.group.into()) },
-            count(f.ranks as u64),
-            count(f.calls),
-            share(f.calls_share),
-            value(f.seconds, words::seconds),
-            share(f.time_share),
-            Cell { drawing: durations(i, f).unwrap_or_default(), ..Cell::default() },
-            reading(&f.split.wait, words::seconds),
-            value(f.least, words::seconds),
-            value(f.p50, words::seconds),
-            value(f.p99, words::seconds),
-            value(f.most, words::seconds),
-            value(f.bytes as f64, words::bytes),
-        ]
+        let mut row = vec![Cell { note: f.class.clone(), ..text(f.name.clone()) }];
+        row.extend(cells(before, f));
+        row.push(Cell { drawing: durations(i, f).unwrap_or_default(), ..Cell::default() });
+        row.extend(cells(behind, f));
+        row
     };
     Table {
         left_out: left_out(summary.functions.len(), ROWS, "functions", " that take less time"),
-        ..Table::new("functions", "MPI calls", heads, summary.functions.iter().take(ROWS).enumerate().map(row))
+        ..Table::new("functions", "MPI calls", all, summary.functions.iter().take(ROWS).enumerate().map(row))
     }
 }
 
@@ -165,25 +180,12 @@ fn durations(nth: usize, f: &FunctionSummary) -> Option<String> {
 }
 
 pub fn sites(summary: &Summary) -> Table {
-    let mut heads = vec![
-        word("Call site"),
-        word("Calls"),
-        head("Ranks", "that came by"),
-        head("Times", ""),
-        head("Time", "of all ranks together"),
-        head("% MPI", "share of the time in MPI"),
-        head("Most", "of one call"),
-        head("Bytes", "of its calls together"),
-    ];
+    use report::sites::{ON_PATH, TRIPS};
+    let mut all = vec![word("Call site"), word("Call")];
+    all.extend(heads(&OF_SITES));
     let is_walked = summary.sites.iter().any(|site| site.critical.is_some());
     if is_walked {
-        heads.extend([
-            head(
-                "On the path",
-                "share of the critical path, in its calls and while messages that it sends are on their way",
-            ),
-            head("Trips", "messages on the critical path that it sends: 1 ns more latency costs so many ns"),
-        ]);
+        all.extend(heads(&[ON_PATH, TRIPS]));
     }
     let rows = summary.sites.iter().take(SITES).map(|site| {
         let module = site.module.rsplit('/').next().unwrap_or(&site.module);
@@ -206,138 +208,83 @@ pub fn sites(summary: &Summary) -> Table {
             class: "code",
             ..text(named)
         };
-        let mut row = vec![
-            name,
-            text(site.function.clone()),
-            count(site.ranks as u64),
-            count(site.calls),
-            value(site.seconds, words::seconds),
-            value(site.time_share, words::percent),
-            value(site.most, words::seconds),
-            value(site.bytes as f64, words::bytes),
-        ];
+        let mut row = vec![name, text(site.function.clone())];
+        row.extend(cells(&OF_SITES, site));
         if is_walked {
             let of = site.critical.clone().unwrap_or_default();
-            let calls =
+            let title =
                 format!("{} of its calls, {} before them", count::grouped(of.calls), words::seconds(of.compute));
-            row.push(Cell { title: calls, ..value(of.share, words::percent) });
-            row.push(count(of.trips));
+            row.extend([Cell { title, ..cell(&ON_PATH, site) }, cell(&TRIPS, site)]);
         }
         row
     });
     Table {
         left_out: left_out(summary.sites.len(), SITES, "call sites", " that take less time"),
-        ..Table::new("sites", "Call sites", heads, rows)
+        ..Table::new("sites", "Call sites", all, rows)
     }
 }
 
-fn state(of: State) -> (&'static str, &'static str) {
-    match of {
-        State::Finalized => ("finalized", ""),
-        State::Exited => ("exited", "it ended in order, without MPI_Finalize"),
-        State::Aborted => ("aborted", "it called MPI_Abort"),
-        State::Killed => ("killed", "a signal ended it, or its host"),
-        State::Running => ("running", "what stands here is what it had done when it was last seen"),
+fn why(state: State) -> &'static str {
+    match state {
+        State::Finalized => "",
+        State::Exited => "it ended in order, without MPI_Finalize",
+        State::Aborted => "it called MPI_Abort",
+        State::Killed => "a signal ended it, or its host",
+        State::Running => "what stands here is what it had done when it was last seen",
     }
 }
 
 pub fn ranks(summary: &Summary) -> Table {
-    let mut heads = vec![
-        word("Rank"),
-        word("Host and core"),
-        word("State"),
-        head("Time", "between MPI_Init's return and MPI_Finalize's call"),
-        head("Compute", "outside MPI and, as far as is known, on a core"),
-        head("Transfer", "what its calls take when nobody is late"),
-        head("Wait", "in MPI beyond that"),
-        head("Wait share", "of its time"),
-        head("Stopped", "by a signal or a debugger"),
-        head("No core", "runnable while others had its core"),
-        head("Stolen", "by a hypervisor from its cores while it was there"),
-        head("Calls", ""),
-        head("Messages", "begun to other ranks"),
-        head("Bytes", "of those"),
-        head("Softirq time", "network softirqs on its cores while it ran"),
-        head("Taken off", "involuntary switches"),
-    ];
+    use report::ranks::BLOCKED;
+    let mut all = vec![word("Rank"), word("Host and core"), word("State")];
+    all.extend(heads(&RANKS));
     let stalls = summary.ranks.iter().any(RankSummary::stalls);
     if stalls {
-        heads.push(head("Blocked", "outside MPI: asleep, or waiting for a lock, storage or another process"));
+        all.extend(heads(&[BLOCKED]));
     }
     let rows = summary.ranks.iter().enumerate().take(ROWS).map(|(place, rank)| {
         let cores = match rank.cores.value() {
             Some(cores) => format!("core {}", words::runs(cores.iter().copied())),
             None => number::why_missing(&rank.cores).unwrap_or_default(),
         };
-        let (state, why) = state(rank.state);
+        let why = why(rank.state);
         let inside = rank
             .inside
             .as_ref()
             .map_or(String::new(), |inside| format!("in {} for {}", inside.function, words::seconds(inside.seconds)));
         let threads = if rank.threads > 1 { count::of(rank.threads.into(), "thread") } else { String::new() };
-        let wait = rank.split.wait.clone().map(|wait| match rank.thread_seconds > 0.0 {
-            true => wait / rank.thread_seconds,
-            false => 0.0,
-        });
         let mut row = vec![
             Cell { note: threads, sort: place.to_string(), ..text(words::rank(summary, place)) },
             Cell { note: cores, title: format!("process {}: {}", rank.pid, rank.program), ..text(rank.host.clone()) },
-            Cell { note: inside, title: why.into(), class: if why.is_empty() { "" } else { "warn" }, ..text(state) },
-            value(rank.seconds, words::seconds),
-            value(rank.computing(), words::seconds),
-            reading(&rank.split.transfer, words::seconds),
-            reading(&rank.split.wait, words::seconds),
-            reading(&wait, words::percent),
-            reading(&rank.stopped, words::seconds),
-            reading(&rank.run_delay, words::seconds),
-            reading(&rank.stolen, words::seconds),
-            count(rank.calls),
-            count(rank.messages),
-            value(rank.bytes as f64, words::bytes),
-            reading(&rank.softirq, words::seconds),
-            reading(&rank.involuntary.clone().map(|n| n as f64), |n| count::grouped(n as u64)),
+            Cell {
+                note: inside,
+                title: why.into(),
+                class: if why.is_empty() { "" } else { "warn" },
+                ..text(rank.state.name())
+            },
         ];
+        row.extend(cells(&RANKS, rank));
         if stalls {
             let stall = rank.outside.stall().filter(|_| rank.stalls());
             let what = stall.map_or(String::new(), |(_, stall)| stall.words().into());
-            row.push(Cell { note: what, ..reading(&rank.outside.blocked, words::seconds) });
+            row.push(Cell { note: what, ..cell(&BLOCKED, rank) });
         }
         row
     });
-    Table { left_out: left_out(summary.ranks.len(), ROWS, "ranks", ""), ..Table::new("ranks", "Ranks", heads, rows) }
+    Table { left_out: left_out(summary.ranks.len(), ROWS, "ranks", ""), ..Table::new("ranks", "Ranks", all, rows) }
 }
 
 pub fn cores(summary: &Summary) -> Table {
-    let mut heads = vec![
-        word("Core"),
-        word("Ranks"),
-        head("Busy", "share of the time that it was not idle"),
-        head("NET_RX", "receiving network softirqs"),
-        head("NET_RX time", ""),
-        head("NET_TX", "sending network softirqs"),
-        head("NET_TX time", ""),
-        head("Interrupts", ""),
-        head("Wait", "of its ranks, share of their time"),
-        head("Energy", "of its package while the job ran"),
-    ];
+    let mut all = vec![word("Core"), word("Ranks")];
+    all.extend(heads(&CORES));
     let is_told = !summary.capability.is_empty();
     if is_told {
-        heads.push(head("Taken", "share of the time that others than the ranks had it"));
+        all.push(head("taken", "share of the time that others than the ranks had it"));
     }
-    let joules = |joules: f64| number::scaled(joules, &[(1.0, "J"), (1e3, "kJ"), (1e6, "MJ")]);
-    let row = |(place, core): (usize, &crate::summary::CoreSummary)| {
-        let mut row = vec![
-            Cell { sort: place.to_string(), ..text(cores::name(summary, core)) },
-            text(cores::ranks(summary, core)),
-            reading(&core.busy, words::percent),
-            reading(&core.softirq_rx, words::amount),
-            reading(&core.softirq_rx_seconds, words::seconds),
-            reading(&core.softirq_tx, words::amount),
-            reading(&core.softirq_tx_seconds, words::seconds),
-            reading(&core.interrupts, words::amount),
-            reading(&core.wait_share, words::percent),
-            reading(&core.energy, joules),
-        ];
+    let row = |(place, core): (usize, &CoreSummary)| {
+        let mut row =
+            vec![Cell { sort: place.to_string(), ..text(name(summary, core)) }, text(ranks_on(summary, core))];
+        row.extend(cells(&CORES, core));
         if is_told {
             let of_core = |of: &&machine::CoreCapability| of.host == core.host && of.core.0 == core.core;
             let taken = summary.capability.iter().find(of_core).map(|of| of.taken.clone());
@@ -347,24 +294,21 @@ pub fn cores(summary: &Summary) -> Table {
     };
     Table {
         left_out: left_out(summary.cores.len(), ROWS, "cores", ""),
-        ..Table::new("cores", "Cores", heads, summary.cores.iter().enumerate().take(ROWS).map(row))
+        ..Table::new("cores", "Cores", all, summary.cores.iter().enumerate().take(ROWS).map(row))
     }
 }
 
 pub fn phases(summary: &Summary) -> Table {
-    let heads = vec![word("Phase"), head("From", "since the start"), head("To", "since the start"), head("Length", "")];
-    let row = |phase: &crate::summary::PhaseSummary| {
+    let all = [word("Phase")].into_iter().chain(heads(report::phases::ALL)).collect();
+    let row = |phase: &PhaseSummary| {
         let world = if summary.job.worlds > 1 { format!("world {}", phase.world) } else { String::new() };
-        vec![
-            Cell { note: world, sort: phase.level.to_string(), ..text(format!("level {}", phase.level)) },
-            value(phase.from, words::seconds),
-            value(phase.to, words::seconds),
-            value(phase.to - phase.from, words::seconds),
-        ]
+        let level = text(format!("level {}", phase.level));
+        let level = Cell { note: world, sort: phase.level.to_string(), ..level };
+        [level].into_iter().chain(cells(report::phases::ALL, phase)).collect()
     };
     Table {
         left_out: left_out(summary.phases.len(), ROWS, "phases", ""),
-        ..Table::new("phases", "Phases", heads, summary.phases.iter().take(ROWS).map(row))
+        ..Table::new("phases", "Phases", all, summary.phases.iter().take(ROWS).map(row))
     }
 }
 
@@ -373,34 +317,19 @@ pub const POWER: &str = "What sensors told, of the time that their samples cover
     A sensor within another has its energy in that one's too.";
 
 pub fn power(summary: &Summary) -> Table {
-    let heads = vec![
-        word("Sensor"),
-        word("Time"),
-        head("Energy", "of the covered time"),
-        head("Error", "how far that may be off"),
-        head("Mean power", ""),
-        head("Above floor", "energy above the lowest second of the recording"),
-        head("Covered", "share of the time that samples tell of"),
-    ];
-    let joules = |joules: f64| machine::Joules(joules).to_string();
+    let all = [word("Sensor"), word("Time")].into_iter().chain(heads(report::power::ALL)).collect();
     let rows = summary.power.iter().flat_map(|sensor| {
         sensor.spans.iter().map(move |span| {
             let phase = span.phase.and_then(|place| summary.phases.get(place));
             let what = phase.map_or_else(|| span.what.clone(), |phase| format!("phase, level {}", phase.level));
             let within = sensor.within.as_ref().map_or_else(String::new, |within| format!(", within {within}"));
-            vec![
-                Cell { note: format!("{}, {}{within}", sensor.host, sensor.covers), ..text(sensor.sensor.clone()) },
-                text(what),
-                reading(&span.joules, joules),
-                reading(&span.error, joules),
-                reading(&span.watts, |watts| machine::Watts(watts).to_string()),
-                reading(&span.above, joules),
-                value(span.coverage, words::percent),
-            ]
+            let note = format!("{}, {}{within}", sensor.host, sensor.covers);
+            let lead = [Cell { note, ..text(sensor.sensor.clone()) }, text(what)];
+            lead.into_iter().chain(cells(report::power::ALL, span)).collect()
         })
     });
-    let all = summary.power.iter().map(|sensor| sensor.spans.len()).sum();
-    Table { left_out: left_out(all, ROWS, "times", ""), ..Table::new("power", "Power", heads, rows.take(ROWS)) }
+    let times = summary.power.iter().map(|sensor| sensor.spans.len()).sum();
+    Table { left_out: left_out(times, ROWS, "times", ""), ..Table::new("power", "Power", all, rows.take(ROWS)) }
 }
 
 /// The reasons of all readings that are not there, each once.
@@ -413,26 +342,10 @@ pub fn absences(summary: &Summary) -> Vec<String> {
     };
     for rank in &summary.ranks {
         add("cores of ranks", number::why_missing(&rank.cores));
-        add("softirq time of ranks", number::why_missing(&rank.softirq));
-        add("involuntary switches of ranks", number::why_missing(&rank.involuntary));
-        add("time that ranks were stopped", number::why_missing(&rank.stopped));
-        add("time that ranks were runnable without a core", number::why_missing(&rank.run_delay));
-        add("time stolen from ranks", number::why_missing(&rank.stolen));
-        add("transfer of ranks", number::why_missing(&rank.split.transfer));
-        add("wait of ranks", number::why_missing(&rank.split.wait));
+        missing(&RANKS, rank).for_each(|(what, why)| add(what, why));
     }
     for core in &summary.cores {
-        let readings = [
-            ("busy share of cores", &core.busy),
-            ("NET_RX of cores", &core.softirq_rx),
-            ("NET_RX time of cores", &core.softirq_rx_seconds),
-            ("NET_TX of cores", &core.softirq_tx),
-            ("NET_TX time of cores", &core.softirq_tx_seconds),
-            ("interrupts of cores", &core.interrupts),
-            ("wait of a core's ranks", &core.wait_share),
-            ("energy", &core.energy),
-        ];
-        readings.into_iter().for_each(|(what, reading)| add(what, number::why_missing(reading)));
+        missing(&CORES, core).for_each(|(what, why)| add(what, why));
     }
     for sensor in &summary.power {
         add(&format!("idle floor of {}", sensor.sensor), number::why_missing(&sensor.floor));
@@ -445,4 +358,12 @@ pub fn absences(summary: &Summary) -> Vec<String> {
     }
     add("what recording costs", number::why_missing(&summary.totals.recording));
     absences.lines()
+}
+
+/// What of the columns is not there to read, and why.
+fn missing<R>(columns: &[Column<R>], of: &R) -> impl Iterator<Item = (&'static str, Option<String>)> {
+    columns.iter().filter(|column| !column.missing.is_empty()).map(move |column| match (column.cell)(of) {
+        Value::Read(_, of) => (column.missing, number::why_missing(&of)),
+        _ => (column.missing, None),
+    })
 }

@@ -4,7 +4,7 @@ use chart::{Absences, number};
 use machine::text::Table;
 use machine::{CoreCapability, Reading};
 
-use super::percent;
+use crate::words::percent;
 
 const HEADER: [&str; 7] = ["host", "core", "for ranks", "taken", "softirqs", "clock", "sibling busy"];
 

@@ -10,7 +10,8 @@ use chart::{clock, number};
 use machine::text::{Table, folded};
 use machine::{Nanoseconds, Reading, count, shell};
 
-use crate::summary::{State, Summary};
+use crate::summary::{State, Summary, ratio};
+use crate::words::{bytes, percent, seconds};
 
 /// What the reader wants to see, and where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,14 +119,14 @@ impl Page {
                 count::of(totals.calls, "call"),
                 rate(totals.calls_per_second),
                 count::of(totals.messages, "message"),
-                bytes(totals.bytes),
+                bytes(totals.bytes as f64),
             ),
         );
         let recorded = match &totals.recording {
             Reading::Measured(cost) => format!(
                 "; recording a call took {}, all of them {} of the run",
                 seconds(*cost),
-                percent(crate::summarize::ratio(cost * totals.calls as f64, totals.thread_seconds))
+                percent(ratio(cost * totals.calls as f64, totals.thread_seconds))
             ),
             _ => String::new(),
         };
@@ -180,39 +181,6 @@ fn word(state: State, ranks: u64) -> &'static str {
     }
 }
 
-pub fn seconds(value: f64) -> String {
-    number::nanoseconds(value * 1e9)
-}
-
-pub fn bytes(value: u64) -> String {
-    const K: f64 = 1024.0;
-    if value < 1024 {
-        return format!("{value} B");
-    }
-    let steps = [(K, "KiB"), (K * K, "MiB"), (K * K * K, "GiB"), (K * K * K * K, "TiB")];
-    number::scaled(value as f64, &steps)
-}
-
-/// `12.3 %`; what is there is never 0.
-pub fn percent(share: f64) -> String {
-    match 100.0 * share {
-        0.0 => "0 %".into(),
-        v if v < 0.05 => "<0.1 %".into(),
-        v => format!("{v:.1} %"),
-    }
-}
-
 fn rate(value: f64) -> String {
     if value >= 1000.0 { count::grouped(value.round() as u64) } else { number::digits(value) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn figures_read_as_people_write_them() {
-        assert_eq!([0.0, 0.0001, 0.123, 1.0].map(percent), ["0 %", "<0.1 %", "12.3 %", "100.0 %"]);
-        assert_eq!([0, 1023, 1024, 1 << 31].map(bytes), ["0 B", "1023 B", "1 KiB", "2 GiB"]);
-    }
 }

@@ -5,9 +5,13 @@ use machine::Reading;
 use machine::count::{self, grouped};
 use machine::text::Table;
 
-use super::{Screen, bytes, percent, seconds, table};
-use crate::summarize::ratio;
-use crate::summary::{RankSummary, SiteSummary, Split, State, Summary};
+use super::{Screen, table};
+use crate::report::{
+    Column, Unit, Value, cores as core, functions as function, phases as phase, power as sensor, ranks as rank,
+    sites as site, sizes,
+};
+use crate::summary::{CoreSummary, RankSummary, SiteSummary, Split, State, Summary, ratio};
+use crate::words::{bytes, percent, quantity, seconds};
 
 /// Title, remark and table.
 type Titled = (String, Option<String>, Table);
@@ -26,46 +30,53 @@ pub fn all(summary: &Summary, screen: Screen) -> Vec<Titled> {
     tables.into_iter().flatten().chain(matrices(summary)).collect()
 }
 
-/// The reading's value as `write` has it, or `-`; the title or a remark says why there is none.
-fn shown<T>(reading: &Reading<T>, write: impl Fn(&T) -> String) -> String {
-    reading.value().map_or_else(|| "-".into(), write)
+fn names<R>(columns: &[Column<R>]) -> impl Iterator<Item = &'static str> {
+    columns.iter().map(|column| column.name)
+}
+
+fn cells<R>(columns: &[Column<R>], of: &R) -> impl Iterator<Item = String> {
+    columns.iter().map(move |column| cell(column, of))
+}
+
+/// `-` for what is not there; the title or a remark says why.
+fn cell<R>(column: &Column<R>, of: &R) -> String {
+    let number = |unit, value| match unit {
+        Unit::Part(whole) => percent(ratio(value, whole)),
+        unit => quantity(unit, value),
+    };
+    match (column.cell)(of) {
+        Value::Nothing | Value::Group(0) => String::new(),
+        Value::Text(text) => text,
+        Value::Whole(value) => grouped(value),
+        Value::Group(ranks) => grouped(ranks.into()),
+        Value::Bytes(value) => bytes(value as f64),
+        Value::Number(unit, value) => number(unit, value),
+        Value::Read(unit, of) => of.value().map_or_else(|| "-".into(), |value| number(unit, *value)),
+        Value::Uncounted(_) => "-".into(),
+    }
 }
 
 fn ranks(summary: &Summary, screen: Screen) -> Option<Titled> {
     let all = &summary.ranks;
-    let share = |rank: &RankSummary, part: f64| percent(ratio(part, rank.thread_seconds));
-    let part = |rank: &RankSummary, reading: &Reading<f64>| shown(reading, |value| share(rank, *value));
     let worlds = summary.job.worlds > 1;
     let sampled = all.iter().any(|rank| rank.cores.value().is_some() || rank.softirq.value().is_some());
-    let cores = |cores: &Vec<u32>| cores.iter().take(3).map(u32::to_string).collect::<Vec<_>>().join(",");
     let told = all.iter().any(|rank| rank.caused.value().is_some());
-    let off = |rank: &RankSummary| rank.off_core().map_or_else(|| "-".into(), |off| share(rank, off));
     let watched = all.iter().any(|rank| rank.off_core().is_some());
-    let stalls = all.iter().any(RankSummary::stalls);
+    let mut columns = vec![rank::COMPUTE, rank::TRANSFER, rank::WAIT];
+    columns.extend(watched.then_some(rank::OFF_CORE));
+    columns.extend(all.iter().any(RankSummary::stalls).then_some(rank::BLOCKED));
+    columns.extend([rank::UNDIVIDED, rank::CALLS, rank::MESSAGES, rank::BYTES]);
+    if sampled {
+        columns.extend([rank::CORES, rank::SOFTIRQ, rank::TAKEN_OFF]);
+    }
+    if told {
+        columns.extend([rank::AWAY, rank::CAUSED]);
+    }
     let row = |rank: &RankSummary| {
         let number = if worlds { format!("{}:{}", rank.world, rank.rank) } else { rank.rank.to_string() };
-        let mut row = vec![
-            number,
-            rank.host.clone(),
-            share(rank, rank.computing()),
-            part(rank, &rank.split.transfer),
-            part(rank, &rank.split.wait),
-        ];
-        if watched {
-            row.push(off(rank));
-        }
-        if stalls {
-            row.push(part(rank, &rank.outside.blocked));
-        }
-        row.extend([share(rank, rank.split.undivided), grouped(rank.calls), grouped(rank.messages), bytes(rank.bytes)]);
-        if sampled {
-            row.push(shown(&rank.cores, cores));
-            row.push(shown(&rank.softirq, |value| seconds(*value)));
-            row.push(shown(&rank.involuntary, |value| grouped(*value)));
-        }
+        let mut row = vec![number, rank.host.clone()];
+        row.extend(cells(&columns, rank));
         if told {
-            row.push(shown(&rank.away, |value| seconds(*value)));
-            row.push(shown(&rank.caused, |value| seconds(*value)));
             let whom = rank.waits_for.first().and_then(|first| all.get(first.rank));
             row.push(whom.map_or_else(String::new, |rank| rank.rank.to_string()));
         }
@@ -75,20 +86,8 @@ fn ranks(summary: &Summary, screen: Screen) -> Option<Titled> {
         row.push([state, inside].into_iter().flatten().collect::<Vec<_>>().join(", "));
         row
     };
-    let mut header = vec!["rank", "host", "compute", "transfer", "wait"];
-    if watched {
-        header.push("off core");
-    }
-    if stalls {
-        header.push("blocked");
-    }
-    header.extend(["cannot tell", "calls", "messages", "bytes"]);
-    if sampled {
-        header.extend(["cores", "softirq", "taken off"]);
-    }
-    if told {
-        header.extend(["away", "caused", "most for"]);
-    }
+    let mut header: Vec<&str> = ["rank", "host"].into_iter().chain(names(&columns)).collect();
+    header.extend(told.then_some("most for"));
     header.push("");
     // Of many ranks those at both ends are worth reading.
     let mut order: Vec<&RankSummary> = all.iter().collect();
@@ -138,33 +137,25 @@ fn measured(ranks: &[RankSummary]) -> bool {
 
 /// Calls that are too few to tell may have waited or not.
 fn wait_share(split: &Split, whole: f64) -> String {
-    shown(&split.wait, |wait| match ratio(split.undivided, whole) {
+    let Some(wait) = split.wait.value() else { return "-".into() };
+    match ratio(split.undivided, whole) {
         unsure if unsure < 0.05 => percent(ratio(*wait, whole)),
         unsure => format!("{:.0}-{:.0} %", 100.0 * ratio(*wait, whole), 100.0 * (ratio(*wait, whole) + unsure)),
-    })
+    }
 }
 
 fn functions(summary: &Summary, screen: Screen) -> Option<Titled> {
     let counted: Vec<_> = summary.functions.iter().filter(|function| function.counted).collect();
     let more = counted.len().saturating_sub(screen.sites.max(16));
-    let rows = counted.iter().take(screen.sites.max(16)).map(|function| {
-        vec![
-            function.name.clone(),
-            if function.group > 0 { function.group.to_string() } else { String::new() },
-            grouped(function.calls),
-            percent(function.calls_share),
-            seconds(function.seconds),
-            percent(function.time_share),
-            seconds(function.mean),
-            seconds(function.p50),
-            seconds(function.p99),
-            seconds(function.most),
-            bytes(function.bytes),
-            wait_share(&function.split, function.seconds),
-        ]
-    });
-    let header =
-        ["function", "ranks", "calls", "of calls", "time", "of MPI", "mean", "p50", "p99", "most", "bytes", "wait"];
+    let columns = {
+        use function::*;
+        [NAME, GROUP, CALLS, OF_CALLS, TIME, OF_MPI, MEAN, P50, P99, MOST, BYTES]
+    };
+    let rows = counted
+        .iter()
+        .take(screen.sites.max(16))
+        .map(|function| cells(&columns, *function).chain([wait_share(&function.split, function.seconds)]).collect());
+    let header: Vec<&str> = names(&columns).chain([function::WAIT.name]).collect();
     let remark = "ranks: of the communicator of a collective call; wait: share of the function's time, a range or - where calls are too few to tell";
     let remark = match more {
         0 => remark.into(),
@@ -175,29 +166,14 @@ fn functions(summary: &Summary, screen: Screen) -> Option<Titled> {
 
 fn sites(summary: &Summary, screen: Screen) -> Option<Titled> {
     let all: Vec<&SiteSummary> = summary.sites.iter().filter(|site| site.counted).collect();
-    let critical = |site: &&SiteSummary| site.critical.as_ref().map_or_else(String::new, |of| percent(of.share));
-    let fixed = if summary.critical.is_some() { 84 } else { 74 };
+    let mut columns = vec![site::CALL, site::CALLS, site::TIME, site::OF_MPI];
+    columns.extend(summary.critical.is_some().then_some(site::ON_PATH));
+    columns.extend([site::MEAN, site::MOST, site::RANKS]);
+    let fixed = if summary.critical.is_some() { 88 } else { 74 };
     let room = screen.width.saturating_sub(fixed).max(30);
-    let rows = all.iter().take(screen.sites).map(|site| {
-        let mut row = vec![
-            site.function.clone(),
-            grouped(site.calls),
-            seconds(site.seconds),
-            percent(site.time_share),
-            seconds(ratio(site.seconds, site.calls as f64)),
-            seconds(site.most),
-            site.ranks.to_string(),
-            clipped(&place(site), room),
-        ];
-        if summary.critical.is_some() {
-            row.insert(4, critical(site));
-        }
-        row
-    });
-    let mut header = vec!["call", "calls", "time", "of MPI", "mean", "most", "by ranks", "where"];
-    if summary.critical.is_some() {
-        header.insert(4, "of path");
-    }
+    let rows = all.iter().take(screen.sites);
+    let rows = rows.map(|site| cells(&columns, *site).chain([clipped(&place(site), room)]).collect());
+    let header: Vec<&str> = names(&columns).chain(["where"]).collect();
     let mut why: Vec<&str> = all.iter().take(screen.sites).filter_map(|site| site.note.as_deref()).collect();
     why.sort_unstable();
     why.dedup();
@@ -251,41 +227,26 @@ fn clipped(text: &str, room: usize) -> String {
 fn sizes(summary: &Summary) -> Option<Titled> {
     let messages = summary.sizes.iter().map(|size| size.messages).fold(0, u64::saturating_add);
     let rows = summary.sizes.iter().map(|size| {
-        let range = if size.floor < 2 {
-            bytes(size.floor)
-        } else {
-            format!("{} to {}", bytes(size.floor), bytes(size.floor.saturating_mul(2)))
-        };
-        vec![
-            range,
-            grouped(size.messages),
-            percent(ratio(size.messages as f64, messages as f64)),
-            bytes(size.bytes),
-            grouped(size.collectives),
-            bytes(size.collective_bytes),
-        ]
+        let mut row: Vec<String> = cells(sizes::ALL, size).collect();
+        if size.floor >= 2 {
+            row[0] = format!("{} to {}", row[0], bytes(size.floor.saturating_mul(2) as f64));
+        }
+        row.insert(2, percent(ratio(size.messages as f64, messages as f64)));
+        row
     });
-    let header = ["size", "messages", "of messages", "bytes", "collective calls", "bytes of them"];
+    let mut header: Vec<&str> = names(sizes::ALL).collect();
+    header.insert(2, "of messages");
     (!summary.sizes.is_empty()).then(|| ("Sizes".into(), None, table(&header, &[0], rows)))
 }
 
 fn cores(summary: &Summary) -> Option<Titled> {
+    const COLUMNS: [Column<CoreSummary>; 7] =
+        [core::HOST, core::CORE, core::BUSY, core::RX, core::RX_TIME, core::TX, core::INTERRUPTS];
     let rows = summary.cores.iter().map(|core| {
-        let ranks: Vec<String> =
-            core.ranks.iter().filter_map(|place| Some(summary.ranks.get(*place)?.rank.to_string())).collect();
-        vec![
-            core.host.clone(),
-            core.core.to_string(),
-            shown(&core.busy, |share| percent(*share)),
-            shown(&core.softirq_rx, |n| grouped(n.round() as u64)),
-            shown(&core.softirq_rx_seconds, |s| seconds(*s)),
-            shown(&core.softirq_tx, |n| grouped(n.round() as u64)),
-            shown(&core.interrupts, |n| grouped(n.round() as u64)),
-            ranks.join(","),
-            shown(&core.wait_share, |share| percent(*share)),
-        ]
+        let ranks = core.ranks.iter().filter_map(|place| Some(summary.ranks.get(*place)?.rank.to_string()));
+        cells(&COLUMNS, core).chain([ranks.collect::<Vec<_>>().join(","), cell(&core::WAIT, core)]).collect()
     });
-    let header = ["host", "core", "busy", "NET_RX", "time in it", "NET_TX", "interrupts", "ranks", "their wait"];
+    let header: Vec<&str> = names(&COLUMNS).chain(["ranks", core::WAIT.name]).collect();
     let remark = "NET_RX and NET_TX: network softirqs on the core while the job ran";
     (!summary.cores.is_empty()).then(|| ("Cores against waits".into(), Some(remark.into()), table(&header, &[0], rows)))
 }
@@ -313,31 +274,25 @@ fn phases(summary: &Summary) -> Option<Titled> {
     let worlds = summary.job.worlds > 1;
     let rows = summary.phases.iter().take(20).map(|phase| {
         let level = if worlds { format!("{}:{}", phase.world, phase.level) } else { phase.level.to_string() };
-        vec![level, seconds(phase.from), seconds(phase.to), seconds(phase.to - phase.from)]
+        [level].into_iter().chain(cells(phase::ALL, phase)).collect()
     });
     let more = summary.phases.len().saturating_sub(20);
     let remark = (more > 0).then(|| format!("{more} more: --json has them"));
-    let table = table(&["MPI_Pcontrol", "from", "to", "took"], &[], rows);
+    let header: Vec<&str> = ["MPI_Pcontrol"].into_iter().chain(names(phase::ALL)).collect();
+    let table = table(&header, &[], rows);
     (!summary.phases.is_empty()).then(|| ("Phases".into(), remark, table))
 }
 
 fn power(summary: &Summary) -> Option<Titled> {
     const MOST: usize = 24;
-    let joules = |joules: &f64| machine::Joules(*joules).to_string();
     let several = summary.job.hosts.len() > 1;
     let rows = summary.power.iter().flat_map(|sensor| sensor.spans.iter().map(move |span| (sensor, span)));
     let rows: Vec<_> = rows
         .map(|(sensor, span)| {
             let phase = span.phase.and_then(|place| summary.phases.get(place));
-            vec![
-                if several { format!("{} {}", sensor.host, sensor.sensor) } else { sensor.sensor.clone() },
-                phase.map_or_else(|| span.what.clone(), |phase| format!("phase {}", phase.level)),
-                shown(&span.joules, joules),
-                shown(&span.error, joules),
-                shown(&span.watts, |watts| machine::Watts(*watts).to_string()),
-                shown(&span.above, joules),
-                percent(span.coverage),
-            ]
+            let sensor = if several { format!("{} {}", sensor.host, sensor.sensor) } else { sensor.sensor.clone() };
+            let time = phase.map_or_else(|| span.what.clone(), |phase| format!("phase {}", phase.level));
+            [sensor, time].into_iter().chain(cells(sensor::ALL, span)).collect::<Vec<_>>()
         })
         .collect();
     let mut remarks = vec!["floor: the lowest second of the recording".to_owned()];
@@ -345,7 +300,7 @@ fn power(summary: &Summary) -> Option<Titled> {
     let missing = missing.filter_map(|(sensor, span)| Some(format!("{}: {}", sensor.sensor, span.gaps.first()?)));
     remarks.extend(missing.take(3));
     remarks.extend((rows.len() > MOST).then(|| format!("{} more times: --json has them", rows.len() - MOST)));
-    let header = ["sensor", "time", "energy", "+-", "power", "above floor", "covered"];
+    let header: Vec<&str> = ["sensor", "time"].into_iter().chain(names(sensor::ALL)).collect();
     let table = table(&header, &[0, 1], rows.into_iter().take(MOST));
     (!summary.power.is_empty()).then(|| ("Power".into(), Some(remarks.join("; ")), table))
 }
@@ -371,7 +326,7 @@ fn matrices(summary: &Summary) -> impl Iterator<Item = Titled> + '_ {
             if first == last { first.to_string() } else { format!("{first}-{last}") }
         };
         let rows = sums.iter().enumerate().map(|(from, row)| {
-            let cells = row.iter().map(|sum| if *sum == 0 { "·".into() } else { bytes(*sum) });
+            let cells = row.iter().map(|sum| if *sum == 0 { "·".into() } else { bytes(*sum as f64) });
             [label(from)].into_iter().chain(cells).collect()
         });
         let labels: Vec<String> = (0..blocks).map(label).collect();

@@ -7,8 +7,7 @@ use machine::{Reading, count};
 use super::{Bounds, NOISE, amount, share};
 use crate::profile::ranges;
 use crate::split::RENDEZVOUS;
-use crate::summarize::ratio;
-use crate::summary::{FunctionSize, FunctionSummary, RankSummary, SiteSummary, Stall, Summary};
+use crate::summary::{FunctionSize, FunctionSummary, RankSummary, SiteSummary, Stall, Summary, ratio};
 use crate::terminal::place;
 
 /// One rank, in seconds of its run. What is missing is not 0: its bounds are wide, or it says why.

@@ -1,8 +1,9 @@
-//! Figures of a profile in words.
+//! Figures of a profile in words: the same on a page, on a terminal and in `plimsoll top`.
 
 use chart::number;
-use machine::{Reading, count};
+use machine::{Joules, Reading, Watts, count};
 
+use crate::report::Unit;
 use crate::summary::{Frame, RankSummary, Summary};
 
 pub fn seconds(value: f64) -> String {
@@ -22,9 +23,8 @@ pub fn percent(share: f64) -> String {
     match share * 100.0 {
         p if !p.is_finite() => "no value".into(),
         0.0 => "0 %".into(),
-        p if p.abs() < 0.05 => "< 0.1 %".into(),
-        p if p.abs() < 99.95 => format!("{p:.1} %"),
-        p => format!("{p:.0} %"),
+        p if p.abs() < 0.05 => "<0.1 %".into(),
+        p => format!("{p:.1} %"),
     }
 }
 
@@ -43,6 +43,16 @@ pub fn bytes(value: f64) -> String {
         (1125899906842624.0, "PiB"),
     ];
     number::scaled(value, &UNITS)
+}
+
+pub fn quantity(unit: Unit, value: f64) -> String {
+    match unit {
+        Unit::Seconds | Unit::Part(_) => seconds(value),
+        Unit::Share => percent(value),
+        Unit::Count => count::grouped(value.round() as u64),
+        Unit::Joules => Joules(value).to_string(),
+        Unit::Watts => Watts(value).to_string(),
+    }
 }
 
 /// The sizes of a class that begins at `floor`.
@@ -115,8 +125,8 @@ mod tests {
 
     #[test]
     fn numbers_read_as_an_engineer_writes_them() {
-        assert_eq!([0.0, 0.0001, 0.0312, 0.9999, 1.0].map(percent), ["0 %", "< 0.1 %", "3.1 %", "100 %", "100 %"]);
-        assert_eq!([0.0, 1.0, 1000.0, 65536.0, 1.5e9].map(bytes), ["0 B", "1 B", "1000 B", "64 KiB", "1.397 GiB"]);
+        assert_eq!([0.0, 0.0001, 0.0312, 0.9999, 1.0].map(percent), ["0 %", "<0.1 %", "3.1 %", "100.0 %", "100.0 %"]);
+        assert_eq!([0.0, 1.0, 1023.0, 65536.0, 1.5e9].map(bytes), ["0 B", "1 B", "1023 B", "64 KiB", "1.397 GiB"]);
         assert_eq!([2.4e-6, 1.5, 1382.45].map(seconds), ["2.4 us", "1.5 s", "1,382 s"]);
         assert_eq!(runs([3, 0, 1, 2, 8, 8]), "0-3, 8");
         assert_eq!([1.0, 2.5, 2901.6].map(amount), ["1", "2.5", "2.902 k"]);

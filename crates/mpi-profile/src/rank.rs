@@ -1,0 +1,296 @@
+//! What is recorded of a process as a whole.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use record::folder::{self, variable};
+use record::layout::{self, Dropped, Region};
+
+use crate::abi::Abi;
+use crate::call::language;
+use crate::clock;
+use crate::communicators::{self, Communicator, Communicators};
+use crate::complaint::Complaint;
+use crate::delays::Asked;
+use crate::fortran::Fortran;
+use crate::heading::Heading;
+use crate::models::{Model, Models};
+use crate::past;
+use crate::phases::Phases;
+use crate::real::Mpi;
+use crate::requests::Shared;
+use crate::rules::{self, Rule};
+use crate::sampler;
+use crate::sites::{self, Modules, Where};
+use crate::state::{self, STATE};
+use crate::tables::{Room, Tables};
+use crate::timeline::Timeline;
+use crate::world;
+
+/// Bytes that a rank's tables may take where nothing else is asked for.
+const MEMORY: u64 = 64 << 20;
+
+/// Everything of the process that is recorded.
+#[derive(Debug)]
+pub struct Rank {
+    pub mpi: Mpi,
+    pub abi: Abi,
+    pub clock: u32,
+    pub rules: Vec<Rule>,
+    pub communicators: Communicators,
+    pub models: Models,
+    pub requests: Shared,
+    /// `None` where no timeline is asked for.
+    pub timeline: Option<Timeline>,
+    /// `None` where none are asked for.
+    pub delays: Option<Asked>,
+    fortran: OnceLock<Fortran>,
+    /// Of the profile.
+    folder: PathBuf,
+    pub pid: u32,
+    pub heading: &'static Heading,
+    /// Ranks of MPI_COMM_WORLD, once they are known.
+    size: AtomicU32,
+    /// The process seemed to end, and the tables are sealed.
+    closed: AtomicBool,
+    tables: Mutex<Tables>,
+    modules: Mutex<Modules>,
+    phases: Mutex<Phases>,
+}
+
+impl Rank {
+    pub fn start(folder: PathBuf) -> Result<Rank, Complaint> {
+        let (mpi, abi) = Mpi::find()?;
+        let limit = match std::env::var(variable::MEMORY) {
+            Ok(text) => text.trim().parse().map_err(|_| {
+                let cause = format!("{} is no number of bytes: {text}", variable::MEMORY);
+                Complaint::new(cause, "set it to the bytes that a rank's tables may take, or leave it out")
+            })?,
+            Err(_) => MEMORY,
+        };
+        let host = host();
+        let timeline = Timeline::wanted(&folder, &host)?;
+        let pid = std::process::id();
+        let (tables, heading) = Tables::create(&folder::rank_file(&folder, &host, pid), limit)?;
+        let heading = state::HEADING.get_or_init(|| heading);
+        let clock = clock::kind();
+        let (delays, perturbed) = Asked::read(&folder, &host, clock, heading);
+        let program = std::fs::read_link("/proc/self/exe").unwrap_or_default();
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino() as u32);
+        heading.change(|header| {
+            header.pid = pid;
+            header.pid_namespace = namespace;
+            header.family = abi.family;
+            header.clock = clock;
+            header.perturbed = perturbed;
+            header.traced = u32::from(timeline.is_some());
+            header.started = clock::moment(clock);
+            header.latest = header.started;
+            header.host = layout::text(&host);
+            header.boot = layout::text(boot.trim());
+            header.program = layout::text(&program.to_string_lossy());
+            header.library = layout::text(&mpi.version());
+            header.world = layout::text(&world::name());
+        });
+        sampler::start(&folder, boot.trim());
+        Ok(Rank {
+            mpi,
+            abi,
+            clock,
+            rules: rules::rules(),
+            communicators: Communicators::default(),
+            models: Models::default(),
+            requests: Shared::new(),
+            timeline,
+            delays,
+            fortran: OnceLock::new(),
+            folder,
+            pid,
+            heading,
+            size: AtomicU32::new(0),
+            closed: AtomicBool::new(false),
+            tables: Mutex::new(tables),
+            modules: Mutex::default(),
+            phases: Mutex::default(),
+        })
+    }
+
+    pub fn region(&self, entry: Region) -> Option<Room> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner).region(entry)
+    }
+
+    /// A communicator or a window is used by a thread for the first time.
+    pub fn met(&self, group: &Arc<Communicator>) {
+        let Some((kind, members)) = self.timeline.as_ref().and_then(|timeline| timeline.met(group)) else { return };
+        let records = members.len() as u32;
+        let room = self.region(Region {
+            kind,
+            thread: layout::WHOLE_RANK,
+            group: group.number,
+            record_bytes: size_of::<u32>() as u16,
+            capacity: records,
+            ..Region::default()
+        });
+        let Some(room) = room else { return self.dropped(|dropped| &raw mut dropped.communicators) };
+        let to = room.start.as_ptr().cast::<u32>();
+        for (place, member) in members.into_iter().enumerate() {
+            // SAFETY: the region has room for all of them.
+            unsafe { to.add(place).write(member) };
+        }
+        // SAFETY: the region's entry is mapped as long as the process runs.
+        unsafe { (&raw mut (*room.entry.as_ptr()).used).write_volatile(records) };
+    }
+
+    pub fn locate(&self, address: usize) -> Where {
+        let modules = || self.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = modules().known(address) {
+            return known;
+        }
+        let Some(found) = sites::find(address) else { return sites::nowhere(address) };
+        modules().meet(address, found, &mut self.tables.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Counts something that is not recorded.
+    #[cold]
+    pub fn dropped(&self, which: impl FnOnce(&mut Dropped) -> *mut u64) {
+        self.heading.dropped(which);
+    }
+
+    /// Ranks of MPI_COMM_WORLD; 0 where that is not known yet.
+    pub fn world_size(&self) -> u32 {
+        self.size.load(Ordering::Relaxed)
+    }
+
+    pub fn is_in_place(&self, word: usize, of: u32) -> bool {
+        if of < language::FORTRAN { word == self.abi.in_place } else { self.fortran().is_in_place(word) }
+    }
+
+    fn fortran(&self) -> &Fortran {
+        self.fortran.get_or_init(Fortran::find)
+    }
+
+    /// Notes the present moment, from which the rate of ticks follows.
+    #[cold]
+    pub fn refresh(&self) {
+        let latest = clock::moment(self.clock);
+        self.heading.change(|header| header.latest = latest);
+    }
+
+    /// MPI_Init or MPI_Session_init has returned. Threads may open both at once.
+    #[cold]
+    pub fn opened(&self, model: Model, ticks: u64) {
+        self.models.opened(model);
+        self.heading.change(|header| {
+            // Of several the first.
+            header.initialized = if header.initialized == 0 { ticks } else { header.initialized };
+            header.finalized = 0;
+        });
+        let mut level = 0;
+        // SAFETY: MPI is initialized.
+        if model == Model::World && unsafe { (self.mpi.query_thread)(&mut level) } == 0 {
+            let level = self.abi.thread_level(level);
+            self.heading.change(|header| header.thread_level = level);
+            if level == 3 {
+                self.requests.set_locking();
+            }
+        }
+        // SAFETY: the model is open as long as this is asked.
+        let place = unsafe {
+            let asking = self.models.ask();
+            asking.model.and_then(|model| communicators::place(model, &self.mpi, &self.abi))
+        };
+        if let Some((rank, size)) = place {
+            self.size.store(size, Ordering::Relaxed);
+            if let Some(asked) = &self.delays {
+                asked.place(rank, size);
+            }
+            self.heading.change(|header| {
+                (header.rank, header.size, header.placed) = (rank, size, 1);
+                if size == 1 && header.world[0] == 0 {
+                    header.world = layout::text(&format!("alone={}", self.pid));
+                }
+            });
+        }
+        // What could not be told before may be told now.
+        state::GENERATION.fetch_add(2, Ordering::Relaxed);
+        self.refresh();
+    }
+
+    /// MPI_Finalize or MPI_Session_finalize is about to be called.
+    #[cold]
+    pub fn closing(&self, model: Model) {
+        let ticks = clock::ticks(self.clock);
+        self.refresh();
+        if self.models.closing(model) {
+            self.heading.change(|header| header.finalized = ticks);
+            past::note_bound(&self.folder, &host());
+        }
+    }
+
+    /// It failed.
+    #[cold]
+    pub fn reopened(&self, model: Model) {
+        self.models.opened(model);
+        self.heading.change(|header| header.finalized = 0);
+    }
+
+    #[cold]
+    pub fn aborting(&self) {
+        self.refresh();
+        self.heading.change(|header| header.aborted = clock::ticks(self.clock));
+    }
+
+    /// A phase begins, by a call of this thread.
+    pub fn mark(&self, level: i32, thread: u16) {
+        let mut phases = self.phases.lock().unwrap_or_else(PoisonError::into_inner);
+        if !phases.mark(self.clock, level, thread, |entry| self.region(entry)) {
+            self.dropped(|dropped| &raw mut dropped.phases);
+        }
+    }
+
+    /// Asked by a thread whose caches are stale: whether it still records. Where it does not it is let through from now on.
+    #[cold]
+    pub fn goes_on(&self) -> bool {
+        if STATE.load(Ordering::Acquire) != state::RECORDING {
+            state::pass();
+            return false;
+        }
+        // The process seemed to end, and calls MPI nevertheless.
+        if self.closed.swap(false, Ordering::AcqRel) {
+            self.heading.change(|header| header.closed = 0);
+        }
+        true
+    }
+
+    /// The process ends in order. Should it go on nevertheless, its next call takes this back ([`Rank::goes_on`]).
+    pub fn ended(&self) {
+        self.refresh();
+        let ticks = clock::ticks(self.clock);
+        if clock::is_given_up(self.clock) {
+            let cause = "the kernel has given up the processor's counter meanwhile, so that times may be wrong";
+            Complaint::new(cause, "profile it again").say_lost();
+        }
+        // Sessions that were left open are no reason to call the end another.
+        let is_over = self.models.world_is_over();
+        self.heading.change(|header| {
+            header.ended = ticks;
+            header.finalized = if header.finalized == 0 && is_over { ticks } else { header.finalized };
+        });
+        // Whoever holds them was interrupted by what ended the process.
+        let Ok(mut tables) = self.tables.try_lock() else { return };
+        self.closed.store(true, Ordering::Release);
+        state::GENERATION.fetch_add(2, Ordering::Release);
+        tables.close();
+        self.heading.close(ticks);
+    }
+}
+
+pub fn host() -> String {
+    let mut name = [0u8; 256];
+    // SAFETY: the buffer is as long as said, less the 0 that ends the text.
+    unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) };
+    layout::words(&name)
+}
