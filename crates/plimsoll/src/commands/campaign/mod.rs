@@ -1,7 +1,12 @@
 //! `plimsoll campaign`: studies that a file describes, of any program.
 
+mod display;
+mod simulated;
+mod study_file;
+mod submit;
+
 use std::collections::BTreeMap;
-use std::io::{IsTerminal, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -10,14 +15,13 @@ use experiment::axes::Axes;
 use experiment::campaign::analysis::{self, Analysis, Named as Roles, analyse, page};
 use experiment::campaign::cause::{Cause, Failure};
 use experiment::campaign::conduct::{self, End, Observer, Order, Runs, conduct, left_out};
-use experiment::campaign::definition::{Campaign, Shard, Work};
+use experiment::campaign::definition::{Shard, Work};
 use experiment::campaign::file;
 use experiment::campaign::merge::merge;
 use experiment::campaign::plan::Plan;
 use experiment::campaign::results::Results;
 use experiment::campaign::store::{Known, Session, Store};
 use experiment::campaign::terminal;
-use indicatif::ProgressBar;
 use launch::allocation::{self, Allocation};
 use launch::campaign::{Jobs, cannot, set_by_instruments};
 use launch::instruments::Here;
@@ -27,9 +31,11 @@ use linux::output;
 use linux::power::{self, Kind};
 use machine::{Fault, Nanoseconds, Result, count, shell};
 
-use super::campaign_simulated::Testbeds;
+use self::display::Display;
+use self::simulated::Testbeds;
+use self::study_file::{READY, Study, StudyFile, store_of};
+use super::exit_code;
 use super::outputs::{self, Csv, Json};
-use super::shipped::Shipped;
 
 /// Studies any program, as a file describes it: in shards, on clusters, at several clocks
 #[derive(clap::Args)]
@@ -44,14 +50,14 @@ enum Command {
     Run(RunArguments),
     Show(ShowArguments),
     Merge(MergeArguments),
-    Submit(super::campaign_submit::Arguments),
+    Submit(submit::Arguments),
 }
 
 /// Shows what a study file would run, in which order and for how long, and what cannot run here; runs nothing
 #[derive(clap::Args)]
 struct PlanArguments {
     #[command(flatten)]
-    study: Named,
+    study: StudyFile,
     /// Only this part of the study: 1/4 to 4/4
     #[arg(long, value_name = "I/N", default_value = "1/1", hide_default_value = true)]
     shard: Shard,
@@ -68,7 +74,7 @@ struct PlanArguments {
 #[command(after_help = EXIT)]
 struct RunArguments {
     #[command(flatten)]
-    study: Named,
+    study: StudyFile,
     /// Only this part of the study, 1/4 to 4/4, into a store of its own; `plimsoll campaign merge` joins them
     #[arg(long, value_name = "I/N", default_value = "1/1", hide_default_value = true)]
     shard: Shard,
@@ -157,88 +163,20 @@ const EXIT: &str = "Exit status: 0 every point has its runs, 3 the budget ended 
 const AXES: &str = "Axes are known by their names: clock or dilate; carrier, adapter, placement or network; nodes or ranks. \
     --axis names others.";
 
-/// A study file and where its runs are kept.
-#[derive(clap::Args)]
-pub struct Named {
-    /// Study file (docs/campaigns.md), or a ready study by its name
-    #[arg(value_name = "FILE|NAME")]
-    file: PathBuf,
-    /// Give a name of the file's [set] this value
-    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
-    pub(super) set: Vec<(String, String)>,
-    /// Keep the runs in this file [default: .plimsoll/NAME.runs.sqlite, of a shard .plimsoll/NAME.I-of-N.runs.sqlite]
-    #[arg(long, value_name = "FILE")]
-    store: Option<PathBuf>,
-}
-
-fn pair(text: &str) -> Result<(String, String)> {
-    let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
-    pair.map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .ok_or_else(|| Fault::new(format!("--set {text}"), "it gives no value", "write it like --set program=./a.out"))
-}
-
-/// The studies that come with this program.
-const READY: Shipped = Shipped {
-    folders: ["share/plimsoll/studies", "crates/experiment/studies"],
-    noun: "ready study",
-    page: "docs/campaigns.md",
-};
-
-/// A study that was read.
-pub(super) struct Opened {
-    pub(super) campaign: Campaign,
-    /// Its file, and that one's folder.
-    pub(super) path: PathBuf,
-    folder: PathBuf,
-    pub(super) store: PathBuf,
-    /// Below which clocks are set.
-    root: PathBuf,
-}
-
-impl Named {
-    pub(super) fn open(&self, shard: Shard, root: Option<&Path>) -> Result<Opened> {
-        let path = READY.file(&self.file)?;
-        let campaign = file::read(&path, &self.set)?;
-        let folder = path.parent().map(Path::to_owned).unwrap_or_default();
-        let folder = std::path::absolute(&folder).unwrap_or(folder);
-        let store = self.store.clone().unwrap_or_else(|| store_of(&path, shard));
-        let (root, store) = match root {
-            None => (PathBuf::from("/"), store),
-            Some(root) => {
-                let absolute = root.canonicalize().map_err(|error| {
-                    Fault::because(format!("--root {}", root.display()), error, "name a folder with a copy of /sys")
-                })?;
-                (absolute, if self.store.is_some() { store } else { store.with_extension("rehearsal.sqlite") })
-            }
-        };
-        Ok(Opened { campaign, path, folder, store, root })
-    }
-}
-
-/// Where runs of a file are kept, unless another place is named.
-fn store_of(file: &Path, shard: Shard) -> PathBuf {
-    let stem = file.file_stem().map_or("study".into(), |stem| stem.to_string_lossy().into_owned());
-    let name = match shard {
-        Shard::WHOLE => format!("{stem}.runs.sqlite"),
-        Shard { part, of } => format!("{stem}.{part}-of-{of}.runs.sqlite"),
-    };
-    Path::new(".plimsoll").join(name)
-}
-
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     match arguments.command {
         Command::Plan(arguments) => plan(&arguments),
         Command::Run(arguments) => carry_out(&arguments),
         Command::Show(arguments) => show(&arguments),
         Command::Merge(arguments) => join(&arguments),
-        Command::Submit(arguments) => super::campaign_submit::run(&arguments),
+        Command::Submit(arguments) => submit::run(&arguments),
     }
 }
 
 /// Why points cannot run here. `planned`: also those that are simulated.
-fn refusals(opened: &Opened, mine: &[bool], planned: bool) -> Result<Vec<Option<String>>> {
-    let (campaign, folder) = (&opened.campaign, opened.folder.display().to_string());
-    let (testbeds, instruments) = (Testbeds::new(&opened.folder), here(opened, planned));
+fn refusals(study: &Study, mine: &[bool], planned: bool) -> Result<Vec<Option<String>>> {
+    let (campaign, folder) = (&study.campaign, study.folder.display().to_string());
+    let (testbeds, instruments) = (Testbeds::new(&study.folder), here(study, planned));
     let allocation = allocation::around();
     let why = |point| {
         let cannot = || cannot(campaign, point, &folder, allocation.as_ref(), &*instruments);
@@ -249,10 +187,10 @@ fn refusals(opened: &Opened, mine: &[bool], planned: bool) -> Result<Vec<Option<
 }
 
 /// What sets clocks and reads power around the runs. A plan runs nothing of the file: commands that tell power are taken to do so.
-fn here(opened: &Opened, planned: bool) -> Box<SetByStep<Here>> {
+fn here(study: &Study, planned: bool) -> Box<SetByStep<Here>> {
     let is_command = |source: &str| source.parse::<power::Source>().is_ok_and(|of| matches!(of.kind, Kind::Command(_)));
-    let sources = opened.campaign.power.iter().filter(|source| !(planned && is_command(source)));
-    Box::new(SetByStep::around(Here::new(&sources.cloned().collect::<Vec<_>>(), &opened.root)))
+    let sources = study.campaign.power.iter().filter(|source| !(planned && is_command(source)));
+    Box::new(SetByStep::around(Here::new(&sources.cloned().collect::<Vec<_>>(), &study.root)))
 }
 
 fn cores() -> usize {
@@ -260,28 +198,15 @@ fn cores() -> usize {
 }
 
 fn plan(arguments: &PlanArguments) -> Result<ExitCode> {
-    let opened = arguments.study.open(arguments.shard, arguments.root.as_deref())?;
-    let campaign = &opened.campaign;
-    let known = match opened.store.exists() {
-        true => {
-            let store = Store::read(&opened.store)?;
-            match campaign.identity.difference(store.identity()) {
-                None => store.known(&campaign.points)?,
-                Some(why) => {
-                    let next = "give another place with --store FILE";
-                    let subject = format!("store {}", opened.store.display());
-                    return Err(Fault::new(subject, format!("it holds another study: {why}"), next));
-                }
-            }
-        }
-        false => vec![Known::default(); campaign.points.len()],
-    };
+    let study = arguments.study.open(arguments.shard, arguments.root.as_deref())?;
+    let campaign = &study.campaign;
+    let known = study.known()?;
     let mine = campaign.of_shard(arguments.shard);
-    let cannot = refusals(&opened, &mine, true)?;
+    let cannot = refusals(&study, &mine, true)?;
     let mut calibrated = Vec::new();
     if arguments.calibrate {
         linux::signal::watch()?;
-        calibrated = calibrate(&opened, &known, &cannot)?;
+        calibrated = calibrate(&study, &known, &cannot)?;
     }
     let usual = |point: usize| {
         let of_program = |(program, _): &&(usize, Nanoseconds)| *program == campaign.points[point].program;
@@ -294,8 +219,8 @@ fn plan(arguments: &PlanArguments) -> Result<ExitCode> {
 }
 
 /// Runs each program of which nothing is known at its first point that can run: how long that took.
-fn calibrate(opened: &Opened, known: &[Known], cannot: &[Option<String>]) -> Result<Vec<(usize, Nanoseconds)>> {
-    let campaign = &opened.campaign;
+fn calibrate(study: &Study, known: &[Known], cannot: &[Option<String>]) -> Result<Vec<(usize, Nanoseconds)>> {
+    let campaign = &study.campaign;
     let mut found: Vec<(usize, Nanoseconds)> = Vec::new();
     for (point, cannot) in cannot.iter().enumerate() {
         let program = campaign.points[point].program;
@@ -311,13 +236,13 @@ fn calibrate(opened: &Opened, known: &[Known], cannot: &[Option<String>]) -> Res
         let began = Instant::now();
         if matches!(campaign.program(point).work, Work::Simulate { .. }) {
             use experiment::campaign::simulated::Simulator;
-            Testbeds::new(&opened.folder).simulate(campaign, point).map_err(failed)?;
+            Testbeds::new(&study.folder).simulate(campaign, point).map_err(failed)?;
         } else {
             let mine: Vec<bool> = (0..campaign.points.len()).map(|other| other == point).collect();
-            let mut jobs = Jobs::new(campaign, &mine, &opened.folder, &Default::default(), here(opened, false))?;
+            let mut jobs = Jobs::new(campaign, &mine, &study.folder, &Default::default(), here(study, false))?;
             let limit = Nanoseconds(Duration::from_secs(86_400).as_nanos() as u64);
             match jobs.run(campaign, point, limit) {
-                // For a plan its time is good enough.
+                // The time is good enough for a plan.
                 Err(Failure { cause: Cause::ClockChanged, .. }) => {}
                 ran => drop(ran.map_err(failed)?),
             }
@@ -331,14 +256,14 @@ const OUT_OF_TIME: u8 = 3;
 const INCOMPLETE: u8 = 4;
 
 fn carry_out(arguments: &RunArguments) -> Result<ExitCode> {
-    let opened = arguments.study.open(arguments.shard, arguments.root.as_deref())?;
-    let Opened { campaign, folder, store: path, .. } = &opened;
+    let study = arguments.study.open(arguments.shard, arguments.root.as_deref())?;
+    let Study { campaign, folder, store: path, .. } = &study;
     let mut mine = campaign.of_shard(arguments.shard);
     if let Some(points) = &arguments.points {
         let keys = launch::slurm::record::keys(points)?;
         mine = campaign.points.iter().map(|point| keys.contains(&point.axes.key())).collect();
     }
-    let cannot = refusals(&opened, &mine, false)?;
+    let cannot = refusals(&study, &mine, false)?;
     mine.iter_mut().zip(&cannot).for_each(|(mine, cannot)| *mine &= cannot.is_none());
     let allocation = allocation::around();
     if let Some(allocation) = &allocation {
@@ -346,11 +271,11 @@ fn carry_out(arguments: &RunArguments) -> Result<ExitCode> {
     }
     linux::signal::watch()?;
     if (0..mine.len()).any(|point| mine[point] && set_by_instruments(campaign, point).get("clock").is_some()) {
-        restore_remains(&opened.root)?.iter().for_each(|line| eprintln!("{line}"));
+        restore_remains(&study.root)?.iter().for_each(|line| eprintln!("{line}"));
     }
     let mut store = Store::open(path, &campaign.identity)?;
     let host = launch::this_host();
-    let mut jobs = Jobs::new(campaign, &mine, folder, &store.programs(&host)?, here(&opened, false))?;
+    let mut jobs = Jobs::new(campaign, &mine, folder, &store.programs(&host)?, here(&study, false))?;
     let before: usize = store.known(&campaign.points)?.iter().map(|known| known.done.len()).sum();
     if before > 0 {
         eprintln!("Going on with the study in {} ({}).", path.display(), count::of(before as u64, "finished run"));
@@ -375,7 +300,7 @@ fn carry_out(arguments: &RunArguments) -> Result<ExitCode> {
     let end = end?;
     if end == End::Interrupted {
         eprintln!("Interrupted; finished runs are in {}. Run the same command to go on.", path.display());
-        return Ok(super::exit_code());
+        return Ok(exit_code());
     }
     let known = store.known(&campaign.points)?;
     let left = (0..mine.len()).filter(|&point| mine[point] && left_out(campaign, &known[point]).is_some()).count();
@@ -415,7 +340,7 @@ fn session(arguments: &RunArguments, host: &str, allocation: Option<&Allocation>
     }
 }
 
-/// Of the study file, where that is named and can be read.
+/// Axes of the study file's first point, where the file is named and can be read.
 fn first_point(study: &Path, set: &BTreeMap<String, String>) -> Option<Axes> {
     let file = (!is_store(study)).then(|| READY.file(study).ok())??;
     let set: Vec<(String, String)> = set.clone().into_iter().collect();
@@ -485,56 +410,4 @@ fn join(arguments: &MergeArguments) -> Result<ExitCode> {
         count::of(results.hosts.len() as u64, "host"),
     ))?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// How far a study is, on standard error: a line on a terminal, a line now and then elsewhere.
-struct Display {
-    bar: Option<ProgressBar>,
-    last: Option<Instant>,
-}
-
-/// Between two lines where no terminal shows a bar.
-const LINE: Duration = Duration::from_secs(30);
-
-impl Display {
-    fn new() -> Display {
-        Display { bar: std::io::stderr().is_terminal().then(ProgressBar::new_spinner), last: None }
-    }
-
-    fn close(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
-    }
-
-    fn tell(&mut self, text: String) {
-        match &self.bar {
-            Some(bar) => {
-                bar.set_message(text);
-                bar.tick();
-            }
-            None if self.last.is_some_and(|at| at.elapsed() >= LINE) => {
-                self.last = Some(Instant::now());
-                eprintln!("{text}");
-            }
-            None => _ = self.last.get_or_insert_with(Instant::now),
-        }
-    }
-}
-
-impl Observer for Display {
-    fn run_starts(&mut self, point: &str, round: u32, left: usize) {
-        self.tell(format!("round {}, {} of it left: {point}", round + 1, count::of(left as u64, "run")));
-    }
-
-    fn simulated(&mut self, done: usize, of: usize) {
-        self.tell(format!("{} of {} simulated", count::grouped(done as u64), count::of(of as u64, "point")));
-    }
-
-    fn note(&mut self, text: &str) {
-        match &self.bar {
-            Some(bar) => bar.suspend(|| eprintln!("note: {text}")),
-            None => eprintln!("note: {text}"),
-        }
-    }
 }

@@ -7,7 +7,8 @@ use bench::congestion::{self, Request};
 use linux::lab::Wire;
 use machine::{BitsPerSecond, Fault, Nanoseconds, Result};
 
-use super::bench::Measuring;
+use super::measuring::Measuring;
+use crate::commands::exit_code;
 
 /// Measures streams of engine-udp beside kernel TCP on a slow link of a lab (root): alone, by the share of packets that the link
 /// loses, and two at once, by how they share it
@@ -57,7 +58,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if !findings.whole {
         eprintln!("plimsoll: a signal ended it before all rounds were measured");
     }
-    Ok(super::exit_code())
+    Ok(exit_code())
 }
 
 #[cfg(test)]

@@ -6,23 +6,20 @@ use bench::profiler::{self, Request};
 use launch::installation::{Choice, Installation};
 use machine::{Fault, Result};
 
-use super::bench::{Measuring, TwoCores};
+use super::measuring::{Measuring, TwoCores};
+use crate::commands::exit_code;
 
 /// Measures what profiling adds to an MPI call and to a message of NetPIPE: without it, with tables, and with the timeline, in
 /// turns
 #[derive(clap::Args)]
 pub struct Arguments {
     /// The MPIs: openmpi, mpich, or the PREFIX that one is installed in [default: those found in PATH]
-    #[arg(long, value_name = "MPI,..", value_delimiter = ',', value_parser = library)]
+    #[arg(long, value_name = "MPI,..", value_delimiter = ',')]
     libraries: Vec<Choice>,
     #[command(flatten)]
     cores: TwoCores,
     #[command(flatten)]
     measuring: Measuring,
-}
-
-fn library(text: &str) -> Result<Choice> {
-    text.parse()
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
@@ -47,5 +44,5 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if linux::signal::interrupted() {
         eprintln!("plimsoll: a signal ended it before all rounds were measured");
     }
-    Ok(super::exit_code())
+    Ok(exit_code())
 }
