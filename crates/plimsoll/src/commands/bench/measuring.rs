@@ -1,9 +1,12 @@
 //! Options that the subcommands share: how often to measure, where the result goes, and on which cores.
 
+use std::process::ExitCode;
+
 use linux::output;
 use machine::choice::for_polling_here;
 use machine::{CoreId, Cores, Fault, Result};
 
+use crate::commands::exit_code;
 use crate::commands::outputs::{self, Json};
 
 /// How often, and what becomes of it.
@@ -21,6 +24,14 @@ impl Measuring {
     pub fn print(&self, found: &impl serde::Serialize, page: impl FnOnce() -> Result<String>) -> Result<()> {
         self.json.tell(|| outputs::json(found), || output::page(&page()?))
     }
+}
+
+/// The end of a bench, with a note where not the `whole` of it was measured.
+pub fn ended(whole: bool) -> ExitCode {
+    if !whole {
+        eprintln!("plimsoll: a signal ended it before all rounds were measured");
+    }
+    exit_code()
 }
 
 /// Where the two ends run.

@@ -6,8 +6,7 @@ use bench::profiler::{self, Request};
 use launch::installation::{Choice, Installation};
 use machine::{Fault, Result};
 
-use super::measuring::{Measuring, TwoCores};
-use crate::commands::exit_code;
+use super::measuring::{Measuring, TwoCores, ended};
 
 /// Measures what profiling adds to an MPI call and to a message of NetPIPE: without it, with tables, and with the timeline, in
 /// turns
@@ -41,8 +40,5 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let request = Request { installations, rounds: measuring.rounds, cores, command: machine::here::program()? };
     let findings = profiler::measure(&request, |start| eprintln!("plimsoll: {start}"))?;
     measuring.print(&findings, || Ok(profiler::page(&findings, linux::output::width())))?;
-    if linux::signal::interrupted() {
-        eprintln!("plimsoll: a signal ended it before all rounds were measured");
-    }
-    Ok(exit_code())
+    Ok(ended(!linux::signal::interrupted()))
 }

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use experiment::axes::Axes;
-use experiment::campaign::analysis::{self, Analysis, Named as Roles, analyse, page};
+use experiment::campaign::analysis::{self, Analysis, Named as Roles, analyse};
 use experiment::campaign::cause::{Cause, Failure};
 use experiment::campaign::conduct::{self, End, Observer, Order, Runs, conduct, left_out};
 use experiment::campaign::definition::{Shard, Work};
@@ -367,18 +367,18 @@ fn show(arguments: &ShowArguments) -> Result<ExitCode> {
     };
     let analysis = analyse(&results, &roles)?;
     if let Some(file) = html {
-        let page = page(&analysis, name, vec!["study".into(), results.hosts.join(", ")]);
+        let page = analysis::page(&analysis, name, vec!["study".into(), results.hosts.join(", ")]);
         let written = std::fs::write(file, page);
         written.map_err(|e| Fault::unwritable(format!("file {}", file.display()), e, "choose another file"))?;
     }
-    let page = || {
+    let show = || {
         output::print(&shown(name, &results, &analysis))?;
         html.as_ref().map_or(Ok(()), |file| {
             let path = std::path::absolute(file).unwrap_or_else(|_| file.clone());
             output::print(&format!("\nReport: {}\n", shell::path(&path)))
         })
     };
-    csv.tell(|| Ok(analysis::csv(&analysis)), || json.tell(|| outputs::json(&analysis), page))?;
+    csv.tell(|| Ok(analysis::csv(&analysis)), || json.tell(|| outputs::json(&analysis), show))?;
     Ok(ExitCode::SUCCESS)
 }
 
