@@ -1,9 +1,8 @@
-//! Whom a `plimsoll serve` answers, and what it may be asked for.
+//! Whom a `plimsoll serve` answers.
 
 use std::time::Duration;
 
 use machine::{Fault, Result};
-use serde::{Deserialize, Serialize};
 
 use crate::control::{Connection, Reply, Request};
 use crate::key::Key;
@@ -13,7 +12,7 @@ use crate::owner::Owner;
 #[derive(Debug)]
 pub enum Admission {
     Anybody,
-    /// Those who know its word.
+    /// Clients that know the word of its key.
     Key(Key),
     /// The bench that started it.
     Owner(Owner),
@@ -23,7 +22,7 @@ impl Admission {
     /// The first request of one who is let in; `None` from the owner, who held the server and has left.
     ///
     /// # Errors
-    /// It is another, or gone.
+    /// The client is not let in, or gone.
     pub(crate) fn admit(&self, connection: &mut Connection, within: Duration) -> Result<Option<Request>> {
         let refused = |cause: &str, next: &str| Err(Fault::new("plimsoll serve", cause, next));
         match (self, connection.receive(within)?) {
@@ -62,17 +61,5 @@ impl Admission {
     /// Whether the bench that started the server has gone, in whatever way, or does not come.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self, Admission::Owner(owner) if owner.is_gone())
-    }
-}
-
-machine::named! {
-    /// What a server may be asked for beside patterns over sockets.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-    #[serde(rename_all = "kebab-case")]
-    pub enum Grant ("grant") {
-        /// An engine on a core of its own.
-        Cores = "cores",
-        /// An engine at the driver's hook of an interface.
-        Hooks = "hooks",
     }
 }

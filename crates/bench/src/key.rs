@@ -13,8 +13,8 @@ use std::time::Duration;
 use machine::{Fault, Result};
 use sha2::{Digest, Sha256};
 
-use crate::control::{Connection, Reply, Request};
-use crate::session::{ANSWER, ask, unexpected};
+use crate::control::{Connection, Reply, Request, ask, unexpected};
+use crate::secret::random;
 
 /// Bytes that the hash takes at once.
 const BLOCK: usize = 64;
@@ -85,13 +85,11 @@ impl Key {
     /// One of them does not, or the server has no key.
     pub fn present(&self, control: &mut Connection) -> Result<()> {
         let ours = random()?;
-        control.send(&Request::Challenge(ours), ANSWER)?;
-        let theirs = match ask(control)? {
+        let theirs = match ask(control, &Request::Challenge(ours))? {
             Reply::Challenge(theirs) => theirs,
             reply => return Err(unexpected(control, &reply)),
         };
-        control.send(&Request::Proof(self.proof(&[CLIENT, &ours, &theirs])), ANSWER)?;
-        match ask(control)? {
+        match ask(control, &Request::Proof(self.proof(&[CLIENT, &ours, &theirs])))? {
             Reply::Proof(proof) if same(&proof, &self.proof(&[SERVER, &ours, &theirs])) => Ok(()),
             Reply::Proof(_) => Err(Fault::new(
                 control.peer(),
@@ -102,7 +100,7 @@ impl Key {
         }
     }
 
-    /// The same at the server, which was sent `theirs`.
+    /// The server's side of [`Key::present`]; `theirs` is the client's challenge.
     pub(crate) fn check(&self, theirs: [u8; 32], control: &mut Connection, within: Duration) -> Result<()> {
         let ours = random()?;
         control.send(&Reply::Challenge(ours), within)?;
@@ -122,17 +120,6 @@ fn same(one: &[u8; 32], other: &[u8; 32]) -> bool {
     one.iter().zip(other).fold(0u8, |differs, (one, other)| black_box(differs | (one ^ other))) == 0
 }
 
-/// Bytes that nobody else can guess.
-///
-/// # Errors
-/// The kernel gives none.
-pub(crate) fn random<const BYTES: usize>() -> Result<[u8; BYTES]> {
-    let mut bytes = [0; BYTES];
-    rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())
-        .map_err(|e| Fault::because("random bytes", io::Error::from(e), "run again"))?;
-    Ok(bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs::{self, Permissions};
@@ -142,6 +129,7 @@ mod tests {
     use machine::Bytes;
 
     use super::*;
+    use crate::control::ANSWER;
 
     fn pair() -> [Connection; 2] {
         let (near, far) = UnixStream::pair().unwrap();

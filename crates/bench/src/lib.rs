@@ -22,6 +22,7 @@ mod remote_meter;
 pub mod runner;
 mod scratch;
 pub mod second_host;
+mod secret;
 pub mod serve;
 pub mod session;
 mod worker;

@@ -4,15 +4,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use machine::Result;
-use sha2::{Digest, Sha256};
 
 use crate::control::{Connection, Request};
-use crate::key::random;
+use crate::secret::digest;
 
-/// For the owner to come.
+/// Patience until the owner comes.
 const COMES: Duration = Duration::from_secs(60);
 
-/// Longer than any bench takes.
+/// More than any bench takes.
 const HELD: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// Known by the digest of its secret: a command line can be read by every user of its host.
@@ -25,7 +24,7 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// `digest` is [`digest`] of the secret.
+    /// `digest` is that of the secret, SHA-256 in hexadecimal digits.
     pub fn new(digest: &str) -> Owner {
         let never = AtomicBool::default;
         Owner { digest: digest.to_owned(), since: Instant::now(), came: never(), left: never() }
@@ -48,20 +47,4 @@ impl Owner {
         let waits = || !self.came.load(Ordering::Relaxed) && self.since.elapsed() < COMES;
         self.left.load(Ordering::Relaxed) || !(self.came.load(Ordering::Relaxed) || waits())
     }
-}
-
-/// 128 bits that nobody else can guess, in hexadecimal digits.
-///
-/// # Errors
-/// The kernel gives no random bytes.
-pub(crate) fn secret() -> Result<String> {
-    random::<16>().map(|bytes| hexadecimal(&bytes))
-}
-
-pub(crate) fn digest(secret: &str) -> String {
-    hexadecimal(&Sha256::digest(secret))
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -11,9 +11,9 @@ use machine::budget::{Exhausted, Share};
 use machine::{Budget, Bytes, Fault, Reading, Result, Site};
 use rounds::point::Stack as StackName;
 
-use crate::admission::{Admission, Grant};
+use crate::admission::Admission;
 use crate::cache;
-use crate::control::{Connection, Finished, MAX_JOBS, Reply, Request, Serving, VERSION};
+use crate::control::{Connection, Finished, Grant, MAX_JOBS, Reply, Request, Serving, VERSION};
 use crate::meters::Meters;
 use exchange::endpoint::{Job, Outcome, Role};
 use exchange::pattern::Pools;
@@ -36,7 +36,7 @@ pub struct Limits {
     pub buffers: Arc<Budget>,
     /// Whether the peer is on this host: only such a process can share memory with the responder.
     pub same_host: bool,
-    /// Where the responder listens for the message path, if not where it is told.
+    /// Address at which the responder listens for the message path, if not the one that it is told.
     pub address: Option<IpAddr>,
     /// Host of the initiator, to which alone packets may be sent.
     pub initiator: Option<IpAddr>,
@@ -126,7 +126,7 @@ fn converse(connection: &mut Connection, limits: &Limits) -> Result<()> {
     path.idle()?;
     connection.send(&Reply::Met, grace)?;
 
-    let mut end = End {
+    let mut responder = Responder {
         meters: Meters::open("remote", &path)?,
         host: if limits.same_host { None } else { Some(HostMeter::open()?) },
         path,
@@ -139,7 +139,7 @@ fn converse(connection: &mut Connection, limits: &Limits) -> Result<()> {
         match connection.receive(limits.between_blocks)? {
             Request::Run { jobs } => {
                 check(&jobs, limits)?;
-                let finished = end.block(&jobs, connection, limits)?;
+                let finished = responder.block(&jobs, connection, limits)?;
                 connection.send(&Reply::Finished(Box::new(finished)), grace)?;
             }
             Request::Bye => return Ok(()),
@@ -171,22 +171,22 @@ fn count(connection: &mut Connection, limits: &Limits) -> Result<()> {
 }
 
 /// The responder's end, once met.
-struct End {
+struct Responder {
     path: Path,
     pools: Pools,
     /// What the pools take.
     buffers: Share,
     meters: Meters,
-    /// Of a host that is not the initiator's.
+    /// Meter of this host, where the initiator is on another.
     host: Option<HostMeter>,
     polite: bool,
     number: u64,
 }
 
-impl End {
+impl Responder {
     /// One `Run` at this end: the cost is taken around the jobs alone.
     fn block(&mut self, jobs: &[Job], connection: &mut Connection, limits: &Limits) -> Result<Finished> {
-        let End { path, pools, buffers, meters, host, polite, number } = self;
+        let Responder { path, pools, buffers, meters, host, polite, number } = self;
         let largest = jobs.iter().map(|job| job.size).max().unwrap_or(0);
         let need = pools.need(jobs[0].pattern, largest, Role::Responder);
         buffers.resize(need.0).map_err(|exhausted| buffers_refused(need, exhausted, limits))?;

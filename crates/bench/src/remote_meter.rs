@@ -3,8 +3,7 @@
 use machine::accounting::CoreCost;
 use machine::{Reading, Result};
 
-use crate::control::{Connection, Reply, Request};
-use crate::session::{ANSWER, ask, greet, unexpected};
+use crate::control::{Connection, Reply, Request, ask, greet, unexpected};
 
 /// Counts what the cores of a served host do between `begin` and `end`, as `HostMeter` does here.
 #[derive(Debug)]
@@ -25,7 +24,7 @@ impl RemoteMeter {
     /// # Errors
     /// The server has gone.
     pub fn begin(&mut self) -> Result<()> {
-        match self.ask(&Request::Count)? {
+        match ask(&mut self.0, &Request::Count)? {
             Reply::Counting => Ok(()),
             reply => Err(unexpected(&self.0, &reply)),
         }
@@ -36,14 +35,9 @@ impl RemoteMeter {
     /// # Errors
     /// The server has gone.
     pub fn end(&mut self) -> Result<Reading<Vec<CoreCost>>> {
-        match self.ask(&Request::Tell)? {
+        match ask(&mut self.0, &Request::Tell)? {
             Reply::Counted(cores) => Ok(cores),
             reply => Err(unexpected(&self.0, &reply)),
         }
-    }
-
-    fn ask(&mut self, request: &Request) -> Result<Reply> {
-        self.0.send(request, ANSWER)?;
-        ask(&mut self.0)
     }
 }

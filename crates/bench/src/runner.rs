@@ -1,16 +1,15 @@
 //! The bench: opens sessions when a point needs them, keeps peers at rest between blocks, and measures points.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
 
 use linux::accounting::HostMeter;
 use linux::affinity;
 use linux::lab::{Host, Lab, Options};
 use machine::accounting::Accounting;
-use machine::bounds::{BENCH_INBOX, BENCH_SESSIONS};
+use machine::bounds::BENCH_SESSIONS;
 use machine::choice::Choice;
 use machine::topology::Topology;
 use machine::{CoreId, Dilation, Fault, Nanoseconds, Probe, Reading, Result, Site};
@@ -22,16 +21,13 @@ use crate::cache;
 use crate::calibration::{
     FIRST_TRIAL, MOST_MESSAGES, TRIAL, block_jobs, block_messages, job, largest, messages_in, verifying, weigh,
 };
-use crate::control::{Connection, Serving};
+use crate::control::{Connection, Serving, host_of, reach};
 use crate::key::Key;
 use crate::reference::netpipe;
 use crate::second_host::SecondHost;
-use crate::session::{Stretched, host_of};
+use crate::session::Stretched;
 use crate::worker::{Peer, Plan, Worker};
 use exchange::stack::Prepare;
-
-/// Port of `plimsoll serve` where none is named.
-pub const SERVE_PORT: u16 = 5310;
 
 /// Sessions held open at once; the one not used for longest makes room. Each holds a peer process and its buffers.
 const MOST_SESSIONS: usize = BENCH_SESSIONS.total.count();
@@ -83,19 +79,19 @@ pub struct Bench {
     lab: Option<Lab>,
     /// Pairs of interfaces that it has.
     links: Vec<u8>,
-    /// Where the path of a point names its node.
+    /// The node that a point's path may name.
     second: Option<SecondHost>,
-    /// Of servers that were started by hand.
+    /// Shown to servers that were started by hand.
     key: Option<Key>,
-    /// Where the lab's receive processing is steered now.
+    /// Core of the lab's receive processing now.
     steered: Option<CoreId>,
     meter: Option<HostMeter>,
     /// Nanoseconds of a message, of points whose payloads were verified.
     paces: HashMap<(SessionKey, Known), f64>,
-    /// The same of NetPIPE.
+    /// Nanoseconds of a message of NetPIPE.
     reference_pace: HashMap<(Pattern, u64), f64>,
     notes: Vec<String>,
-    /// Of the last block.
+    /// The engine's work in the last block.
     stretched: Option<Stretched>,
 }
 
@@ -503,36 +499,6 @@ fn check(spec: &PointSpec) -> Result<()> {
         ));
     }
     Ok(())
-}
-
-const SERVE_THERE: &str = "start 'plimsoll serve --listen ADDRESS' there and check the route and firewall";
-
-/// Connects to a `plimsoll serve`.
-fn reach(host: &str) -> Result<(Connection, IpAddr)> {
-    let named = if let Ok(address) = host.parse::<IpAddr>() {
-        SocketAddr::new(address, SERVE_PORT).to_string()
-    } else if host.parse::<SocketAddr>().is_ok() || host.matches(':').count() == 1 {
-        host.to_owned()
-    } else {
-        format!("{host}:{SERVE_PORT}")
-    };
-    let addresses = named.to_socket_addrs().map_err(|e| Fault::because(format!("host {host}"), e, SERVE_THERE))?;
-    let mut last = Fault::new(format!("host {host}"), "its name has no address", SERVE_THERE);
-    for address in addresses {
-        match connect(address, &named) {
-            Ok(control) => return Ok((control, address.ip())),
-            Err(fault) => last = fault,
-        }
-    }
-    Err(last)
-}
-
-/// A control connection to the `plimsoll serve` of the host `named` at `address`.
-pub(crate) fn connect(address: SocketAddr, named: &str) -> Result<Connection> {
-    let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))
-        .map_err(|e| Fault::because(format!("host {named}"), e, SERVE_THERE))?;
-    stream.set_nodelay(true).map_err(|e| Fault::because("control connection", e, "run again"))?;
-    Connection::new(stream, format!("peer at {named}"), BENCH_INBOX.each.bytes())
 }
 
 #[cfg(test)]

@@ -14,14 +14,13 @@ use launch::nodes::telling;
 use machine::{Fault, Result};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::control::{Connection, Reply, Request};
-use crate::owner;
-use crate::runner::connect;
+use crate::control::{Connection, Reply, Request, connect};
+use crate::secret::{digest, secret};
 
-/// For the batch system to start it, and for it to answer.
+/// Patience for the batch system to start it, and for it to answer.
 const ANSWERS: Duration = Duration::from_secs(60);
 
-/// For it to end by itself once its owner is gone.
+/// Patience for its end by itself once its owner is gone.
 const ENDS: Duration = Duration::from_secs(5);
 
 /// Ports to choose from: below those that the kernel gives to connections.
@@ -44,11 +43,11 @@ impl SecondHost {
     /// # Errors
     /// The batch system does not start it, or it cannot be reached.
     pub fn start(allocation: &Allocation, node: &str, program: &Path) -> Result<SecondHost> {
-        let secret = owner::secret()?;
-        let random = u64::from_str_radix(&owner::digest(&secret)[..8], 16).unwrap_or_default();
+        let secret = secret()?;
+        let random = u64::from_str_radix(&digest(&secret)[..8], 16).unwrap_or_default();
         let port = PORTS.start + (random % PORTS.len() as u64) as u16;
         let address = SocketAddr::new(allocation.address(node)?, port);
-        let arguments = ["serve", "--listen", &address.to_string(), "--owner", &owner::digest(&secret)].map(Into::into);
+        let arguments = ["serve", "--listen", &address.to_string(), "--owner", &digest(&secret)].map(Into::into);
         let mut command = allocation.on(node, program, &arguments)?;
         let launcher = command.get_program().to_string_lossy().into_owned();
         let subject = format!("plimsoll serve on {node}");

@@ -11,8 +11,8 @@ use machine::{Budget, Bytes, Fault, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use crate::admission::{Admission, Grant};
-use crate::control::{Connection, Reply};
+use crate::admission::Admission;
+use crate::control::{Connection, Grant, Reply};
 use crate::peer::{Limits, respond};
 
 /// Largest message of any bench.
@@ -44,7 +44,7 @@ impl Server {
 
     /// Answers until `stop` says so, or the bench has gone that it was started for. `log` gets one line a session that failed.
     pub fn run(&self, stop: impl Fn() -> bool, log: impl Fn(&str) + Clone + Send + 'static) -> Result<()> {
-        let places = Arc::new(Places::default());
+        let slots = Arc::new(Slots::default());
         let sessions = Budget::new(SERVE_SESSIONS.total.count() as u64);
         let buffers = Budget::new(SERVE_BUFFERS.total.bytes().0);
         while !stop() && !self.admission.is_over() {
@@ -59,8 +59,8 @@ impl Server {
                 thread::sleep(Duration::from_millis(1));
                 continue;
             };
-            let place = match places.take(from.ip()) {
-                Ok(place) => place,
+            let slot = match slots.take(from.ip()) {
+                Ok(slot) => slot,
                 Err(why) => {
                     turn_away(stream, from, why);
                     continue;
@@ -69,12 +69,12 @@ impl Server {
             let limits = self.limits(sessions.clone(), buffers.part(SERVE_BUFFERS.each.bytes().0));
             let log = log.clone();
             let answer = move || {
-                let _place = place;
+                let _slot = slot;
                 if let Err(fault) = answer(stream, from, limits) {
                     log(&fault.to_string());
                 }
             };
-            // Where no thread can be had the stream is dropped with the closure, which the client sees at once.
+            // Failure to start a thread drops the stream, which the client sees at once.
             let _ = thread::Builder::new().name(format!("bench {from}")).spawn(answer);
         }
         Ok(())
@@ -101,16 +101,16 @@ impl Server {
 
 /// Open connections, by the address they come from: one address does not keep out the others.
 #[derive(Debug, Default)]
-struct Places(Mutex<HashMap<IpAddr, usize>>);
+struct Slots(Mutex<HashMap<IpAddr, usize>>);
 
 /// One open connection.
-struct Place {
-    of: Arc<Places>,
+struct Slot {
+    of: Arc<Slots>,
     address: IpAddr,
 }
 
-impl Places {
-    fn take(self: &Arc<Self>, address: IpAddr) -> Result<Place, String> {
+impl Slots {
+    fn take(self: &Arc<Self>, address: IpAddr) -> Result<Slot, String> {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (each, most) = (SERVE_CONNECTIONS.each.count(), SERVE_CONNECTIONS.total.count());
         if open.values().sum::<usize>() >= most {
@@ -120,11 +120,11 @@ impl Places {
             return Err(format!("{each} connections are open already from {address}"));
         }
         *open.entry(address).or_default() += 1;
-        Ok(Place { of: self.clone(), address })
+        Ok(Slot { of: self.clone(), address })
     }
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
         let mut open = self.of.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(theirs) = open.get_mut(&self.address) {

@@ -9,20 +9,17 @@ use machine::{Fault, Nanoseconds, Result};
 use serde::Serialize;
 
 use crate::cache;
-use crate::control::{Connection, Finished, Reply, Request, Serving, VERSION};
+use crate::control::{ANSWER, Connection, Finished, Reply, Request, answer, ask, greet, unexpected};
 use crate::meters::Meters;
 use crate::peer::{out_of_time, plausible};
 use exchange::endpoint::{Job, Outcome, Role};
 use exchange::pattern::Pools;
 use exchange::stack::{Calling, Dilated, Path, Prepare};
 
-/// For one answer that needs no traffic.
-pub(crate) const ANSWER: Duration = Duration::from_secs(10);
-
-/// For the end of a peer that was told to end; where it is longer in it, the next session tells what it lacks.
+/// Patience for the end of a peer that was told to end; one that takes longer still holds what the next session will miss.
 const LETS_GO: Duration = Duration::from_secs(2);
 
-/// For one block; calibrated blocks take tens of milliseconds.
+/// Most time for one block; calibrated ones take tens of milliseconds.
 const BLOCK: Duration = Duration::from_secs(30);
 
 /// An open session, initiator's end. Use it from the thread whose core it measures.
@@ -78,8 +75,7 @@ impl Session {
         peer_address: Option<IpAddr>,
     ) -> Result<Session> {
         greet(&mut control)?;
-        control.send(&Request::Prepare(remote.clone()), ANSWER)?;
-        let offer = match ask(&mut control)? {
+        let offer = match ask(&mut control, &Request::Prepare(remote.clone()))? {
             Reply::Ready(offer) => offer,
             reply => return Err(unexpected(&control, &reply)),
         };
@@ -87,7 +83,7 @@ impl Session {
         let calling = Calling::new(local, address)?;
         control.send(&Request::Meet { from: calling.from() }, ANSWER)?;
         let mut path = calling.connect(local, address, &offer)?;
-        match ask(&mut control)? {
+        match answer(&mut control)? {
             Reply::Met => {}
             reply => return Err(unexpected(&control, &reply)),
         }
@@ -112,7 +108,7 @@ impl Session {
         pools.provide(jobs[0].pattern, largest, Role::Initiator);
         control.send(&Request::Run { jobs: jobs.to_vec() }, ANSWER)?;
         path.resume()?;
-        match ask(control)? {
+        match answer(control)? {
             Reply::Started => {}
             reply => return Err(unexpected(control, &reply)),
         }
@@ -125,9 +121,9 @@ impl Session {
             let last = index + 1 == jobs.len();
             let mut watch = || {
                 control.check()?;
-                // Before its last job is done the peer has only failures to tell.
+                // A line before the last job is done can only be a failure.
                 if control.has_line() && !last {
-                    let reply = ask(control)?;
+                    let reply = answer(control)?;
                     return Err(unexpected(control, &reply));
                 }
                 if Instant::now() > until { Err(out_of_time(job, BLOCK)) } else { Ok(()) }
@@ -139,7 +135,7 @@ impl Session {
         let counted = counted.zip(path.dilated()?).map(|(from, to)| to.since(&from));
         let stretched = counted.map(|counted| Stretched::of(counted, ticks, elapsed));
         path.idle()?;
-        let remote = match ask(control)? {
+        let remote = match answer(control)? {
             Reply::Finished(finished) => *finished,
             reply => return Err(unexpected(control, &reply)),
         };
@@ -181,51 +177,5 @@ impl Session {
 
     pub fn peer(&self) -> &str {
         self.control.peer()
-    }
-}
-
-/// Agrees on the version; gives the host of a peer that serves others.
-///
-/// # Errors
-/// The peer is none, of another version, or busy.
-pub(crate) fn greet(control: &mut Connection) -> Result<Option<Serving>> {
-    control.send(&Request::Hello { plimsoll: VERSION }, ANSWER)?;
-    match ask(control)? {
-        Reply::Welcome { plimsoll: VERSION, host, .. } => Ok(host),
-        reply => Err(unexpected(control, &reply)),
-    }
-}
-
-/// The peer's host: what it allows, and its cores for parties that poll, near ones first; none where it is this machine, in a
-/// namespace or container, whose cores both ends share. The peer is let go.
-///
-/// # Errors
-/// As for [`greet`]; the peer does not serve others.
-pub(crate) fn host_of(control: &mut Connection) -> Result<Serving> {
-    let there = greet(control)?;
-    control.send(&Request::Bye, ANSWER)?;
-    let mut there = there.ok_or_else(|| {
-        Fault::new(control.peer(), "it does not tell its host", "use the same version of plimsoll on both ends")
-    })?;
-    if there.machine == Serving::here(&[])?.machine {
-        there.cores.clear();
-    }
-    Ok(there)
-}
-
-pub(crate) fn ask(control: &mut Connection) -> Result<Reply> {
-    control.receive(ANSWER)
-}
-
-pub(crate) fn unexpected(control: &Connection, reply: &Reply) -> Fault {
-    match reply {
-        Reply::Failed { subject, cause, next } => {
-            Fault::new(subject.as_str(), cause.as_str(), next.as_str()).within(control.peer())
-        }
-        _ => Fault::new(
-            control.peer(),
-            "it gave an answer to another question",
-            "use the same version of plimsoll on both ends",
-        ),
     }
 }

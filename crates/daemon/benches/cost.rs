@@ -13,7 +13,7 @@ use std::time::Duration;
 use daemon::jobs::Job;
 use daemon::journal::Journal;
 use daemon::{Daemon, Settings, Shown, mover, process};
-use launch::installation::Family;
+use launch::family::Family;
 use linux::{affinity, clock};
 use machine::CpuSet;
 use mapping::decision;

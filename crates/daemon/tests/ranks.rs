@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use daemon::jobs::Job;
 use daemon::process::{self, Environment};
 use daemon::{Daemon, Settings, Shown, What, mover};
-use launch::installation::Family;
+use launch::family::Family;
 use linux::{affinity, mask};
 use machine::{CoreId, CpuSet, Nanoseconds};
 use mapping::decision::{self, Action, Process};

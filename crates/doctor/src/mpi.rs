@@ -1,6 +1,7 @@
 //! The MPIs that PATH has: the transports of each, and what plimsoll does with it; and the batch system.
 
-use launch::installation::{self, Family, Installation};
+use launch::family::Family;
+use launch::installation::{self, Installation};
 use launch::transports::{self, Transport};
 
 use crate::check::{Check, State, Worth};
@@ -73,7 +74,7 @@ fn carried(installation: &Installation, transports: Option<&[Transport]>) -> Che
         gives: "mpirun",
         cost: "mpirun starts its programs and leaves their messages to it",
     };
-    if let Some(why) = installation.without_libfabric() {
+    if let Some(why) = transports::without_libfabric(installation) {
         return WORTH.no(why, installation.family.to_get_libfabric());
     }
     let Some(all) = transports else {

@@ -38,7 +38,7 @@ fn run(mut arguments: Vec<OsString>) -> Result<ExitCode> {
         prove: false,
         seats: None,
         network: None,
-        semantics: launch::carrier::Semantics::Matched,
+        semantics: launch::engine::Semantics::Matched,
         dilation: machine::Dilation::NONE,
         account: false,
         mpi: Choice::OfProgram,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use launch::seats::{self, Line};
+use launch::seats::{self, SeatedCommand};
 use machine::seat::Seats;
 use machine::{Fault, Result};
 
@@ -14,7 +14,7 @@ fn main() -> Result<()> {
     let text = std::fs::read_to_string(file).map_err(|e| Fault::because(file.clone(), e, "check its name"))?;
     let seats: Seats = text.parse()?;
     let folder = std::env::current_dir().map_err(|e| Fault::because("this folder", e, "choose another"))?;
-    let line = Line::new(recorded, &seats, &folder)?;
+    let line = SeatedCommand::new(recorded, &seats, &folder)?;
     println!("{line}");
     line.replaced.iter().for_each(|option| println!("in place of {option}"));
     print!("{}", seats::verify(&line, &seats, Path::new(plimsoll), seats::PATIENCE)?);

@@ -16,6 +16,7 @@ use machine::{Fault, Result, count};
 
 use crate::program;
 use crate::slurm::as_told;
+use crate::slurm::output::{field, time};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Batch {
@@ -100,7 +101,7 @@ fn since_epoch() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// Of the time that is left of a job, so much is kept for what comes after a measurement.
+/// Share of a job's remaining time that is kept for what comes after a measurement.
 const KEPT: f64 = 0.05;
 
 impl Allocation {
@@ -110,7 +111,7 @@ impl Allocation {
             return said(Command::new("qstat").args(["-f", &self.job])).and_then(|text| left_of_qstat(&text));
         }
         slurm_end().and_then(|end| end.checked_sub(since_epoch())).or_else(|| {
-            clock(said(Command::new("squeue").args(["--noheader", "--jobs", &self.job, "--format", "%L"]))?.trim())
+            time(said(Command::new("squeue").args(["--noheader", "--jobs", &self.job, "--format", "%L"]))?.trim())
         })
     }
 
@@ -157,13 +158,13 @@ impl Allocation {
     /// The address by which the nodes of the job reach `node`.
     ///
     /// # Errors
-    /// Its name has none.
+    /// The node's name has none.
     pub fn address(&self, node: &str) -> Result<IpAddr> {
         let known = match self.batch {
             Batch::Slurm => said(Command::new("scontrol").args(["--oneliner", "show", "node", node])),
             Batch::Pbs => None,
         };
-        let known = known.as_deref().and_then(node_address).unwrap_or(node);
+        let known = known.as_deref().and_then(|text| field(text, "NodeAddr")).unwrap_or(node);
         let next = "name the host by its address, with `plimsoll serve --listen ADDRESS` on it: --path ADDRESS";
         let found = (known, 0).to_socket_addrs().map_err(|e| Fault::because(format!("node {node}"), e, next))?;
         // IPv4 first, as elsewhere: the kernel's order may begin with an address that no interface serves.
@@ -210,11 +211,6 @@ impl Allocation {
 pub(crate) fn is_host(host: &str, name: &str) -> bool {
     let short = |of: &str| of.split('.').next().unwrap_or_default().to_owned();
     host == name || ((!host.contains('.') || !name.contains('.')) && short(host) == short(name))
-}
-
-/// `NodeAddr=` of what `scontrol show node` says.
-fn node_address(text: &str) -> Option<&str> {
-    text.split_whitespace().find_map(|word| word.strip_prefix("NodeAddr="))
 }
 
 /// Nodes of a job at most; the largest machines have a tenth of that.
@@ -315,22 +311,11 @@ fn said(command: &mut Command) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// `1-02:03:04`, `02:03:04`, `03:04` or `04`; `None` for what is no time, like `UNLIMITED`.
-pub(crate) fn clock(text: &str) -> Option<Duration> {
-    let (days, rest) =
-        text.split_once('-').map_or((0, text), |(days, rest)| (days.parse().ok().unwrap_or(u64::MAX), rest));
-    let parts: Option<Vec<u64>> = rest.split(':').map(|part| part.parse().ok()).collect();
-    let parts =
-        parts.filter(|parts| parts.len() <= 3 && days < 100_000 && parts.iter().all(|part| *part < 1_000_000))?;
-    let seconds = parts.iter().fold(0, |sum, part| sum * 60 + part);
-    Some(Duration::from_secs(days * 86_400 + seconds))
-}
-
 /// What was asked for less what was used, as `qstat -f` shows both.
 fn left_of_qstat(text: &str) -> Option<Duration> {
     let field = |name: &str| {
         let line = text.lines().find_map(|line| line.trim().strip_prefix(name)?.trim_start().strip_prefix('='))?;
-        clock(line.trim())
+        time(line.trim())
     };
     Some(field("Resource_List.walltime")?.saturating_sub(field("resources_used.walltime").unwrap_or_default()))
 }
@@ -338,17 +323,6 @@ fn left_of_qstat(text: &str) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_are_read_as_batch_systems_write_them() {
-        let seconds = |text| clock(text).map(|time| time.as_secs());
-        assert_eq!(seconds("1-02:03:04"), Some(93_784));
-        assert_eq!(seconds("10:00"), Some(600));
-        assert_eq!(seconds("59"), Some(59));
-        for none in ["UNLIMITED", "INVALID", "", "1:2:3:4", "x-1", "99999999999999999999"] {
-            assert_eq!(seconds(none), None, "{none}");
-        }
-    }
 
     #[test]
     fn lists_of_nodes_are_read_as_slurm_writes_them() {
@@ -393,7 +367,6 @@ mod tests {
     fn a_node_is_known_by_its_short_name_too() {
         assert!(is_host("n1", "n1.cluster") && is_host("n1.cluster", "n1") && is_host("n1", "n1"));
         assert!(!is_host("n1.a", "n1.b") && !is_host("n1", "n10"));
-        assert_eq!(node_address("NodeName=n2 NodeAddr=10.0.0.2 NodeHostName=n2"), Some("10.0.0.2"));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use rounds::nearness::as_near;
 use rounds::statistics::{median, predictive_interval};
 use sha2::{Digest, Sha256};
 
-use crate::carrier::Network;
+use crate::engine::Network;
 use crate::job;
 use crate::report::Reports;
 use crate::session::{Ended, Request, Target};

@@ -15,7 +15,7 @@ use linux::warden::Warden;
 use machine::{Dilation, Fault, Hertz, Nanoseconds, Result, Site};
 
 use crate::allocation::Allocation;
-use crate::carrier::{Network, Semantics, check_semantics, placement};
+use crate::engine::{Network, Semantics, check_semantics, placement};
 use crate::trial::{Starter, programs, scratch};
 use crate::{carriers, program};
 

@@ -15,10 +15,12 @@ use regex_lite::Regex;
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::carrier::Variables;
-use crate::installation::{Family, Installation};
+use crate::Variables;
+use crate::family::Family;
+use crate::installation::Installation;
+use crate::transports;
 
-/// Those that come with plimsoll.
+/// Carriers that come with plimsoll.
 const BUILT_IN: &str = include_str!("carriers.toml");
 
 /// What a variable's value may hold, for the interface between hosts.
@@ -38,7 +40,7 @@ pub struct Carrier {
     /// Whether it takes an MPI that was built with libfabric.
     libfabric: bool,
     needs: Vec<PathBuf>,
-    ways: Vec<Way>,
+    recipes: Vec<Recipe>,
     /// What says so.
     file: PathBuf,
     /// Whether it takes the place of another of its name.
@@ -49,7 +51,7 @@ pub struct Carrier {
 
 /// How one MPI is made to use it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Way {
+struct Recipe {
     family: Family,
     version: Option<Version>,
     set: BTreeMap<String, String>,
@@ -97,7 +99,7 @@ enum Version {
     Below(u32),
 }
 
-/// Where a job's ranks are.
+/// Hosts of a job's ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach<'a> {
     /// On this host.
@@ -117,14 +119,14 @@ impl fmt::Display for Carrier {
 impl Carrier {
     /// What makes `installation` use it. `None` where this MPI cannot, or not between hosts.
     pub fn variables(&self, installation: &Installation, reach: Reach) -> Option<Variables> {
-        let way = fitting(&self.ways, installation)?;
+        let recipe = fitting(&self.recipes, installation)?;
         let (interface, between) = match reach {
             Reach::Between(_) if self.one_host => return None,
-            Reach::Between(interface) => (Some(interface), Some(&way.between)),
+            Reach::Between(interface) => (Some(interface), Some(&recipe.between)),
             Reach::Host => (Some("lo"), None),
             Reach::Anywhere => (None, None),
         };
-        let all = way.set.iter().chain(between.into_iter().flatten());
+        let all = recipe.set.iter().chain(between.into_iter().flatten());
         let known = all.filter_map(|(name, value)| match interface {
             Some(interface) => Some((name.clone(), value.replace(INTERFACE, interface).into())),
             None => (!value.contains(INTERFACE)).then(|| (name.clone(), value.into())),
@@ -134,7 +136,7 @@ impl Carrier {
 
     /// How `installation` can be had to say that it uses it, where that is known.
     pub fn proof(&self, installation: &Installation) -> Option<&Proof> {
-        fitting(&self.ways, installation)?.proof.as_ref()
+        fitting(&self.recipes, installation)?.proof.as_ref()
     }
 
     /// Whether it goes by that name.
@@ -153,7 +155,7 @@ impl Carrier {
     /// Why this machine or this MPI does not have it, where that can be seen.
     pub fn missing(&self, installation: &Installation) -> Option<String> {
         let file = self.needs.iter().find(|file| !file.exists()).map(|file| format!("there is no {}", file.display()));
-        file.or_else(|| self.libfabric.then(|| installation.without_libfabric()).flatten())
+        file.or_else(|| self.libfabric.then(|| transports::without_libfabric(installation)).flatten())
     }
 }
 
@@ -167,30 +169,31 @@ pub struct Setting {
     pub eager: Option<Bytes>,
     /// Whether it is for hosts with more ranks than cores.
     oversubscribed: bool,
-    ways: Vec<Way>,
+    recipes: Vec<Recipe>,
 }
 
 impl Setting {
     /// What sets it for `installation` under `carrier`; `None` where these do not have it, or it is not for such a job.
     pub fn variables(&self, installation: &Installation, carrier: &str, oversubscribed: bool) -> Option<Variables> {
         let has = self.carriers.is_empty() || self.carriers.iter().any(|name| name == carrier);
-        let way = fitting(&self.ways, installation).filter(|_| has && (oversubscribed || !self.oversubscribed))?;
-        Some(way.set.iter().map(|(name, value)| (name.clone(), value.into())).collect())
+        let recipe =
+            fitting(&self.recipes, installation).filter(|_| has && (oversubscribed || !self.oversubscribed))?;
+        Some(recipe.set.iter().map(|(name, value)| (name.clone(), value.into())).collect())
     }
 }
 
 /// The entry for an MPI: the first that fits.
-fn fitting<'a>(ways: &'a [Way], installation: &Installation) -> Option<&'a Way> {
+fn fitting<'a>(recipes: &'a [Recipe], installation: &Installation) -> Option<&'a Recipe> {
     let major = installation.major();
-    let fits = |way: &&Way| {
-        way.family == installation.family
-            && match way.version {
+    let fits = |recipe: &&Recipe| {
+        recipe.family == installation.family
+            && match recipe.version {
                 None => true,
                 Some(Version::From(least)) => major >= least,
                 Some(Version::Below(most)) => major < most,
             }
     };
-    ways.iter().find(fits)
+    recipes.iter().find(fits)
 }
 
 /// What files say.
@@ -304,7 +307,7 @@ struct WrittenCarrier {
     #[serde(default)]
     needs: Vec<PathBuf>,
     #[serde(rename = "for")]
-    ways: Vec<WrittenWay>,
+    recipes: Vec<WrittenRecipe>,
 }
 
 #[derive(Deserialize)]
@@ -316,12 +319,12 @@ struct WrittenSetting {
     eager: Option<u64>,
     when: Option<Spanned<String>>,
     #[serde(rename = "for")]
-    ways: Vec<WrittenWay>,
+    recipes: Vec<WrittenRecipe>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenWay {
+struct WrittenRecipe {
     mpi: Spanned<String>,
     version: Option<Spanned<String>>,
     set: BTreeMap<Spanned<String>, Spanned<String>>,
@@ -372,10 +375,10 @@ fn read(text: &str, path: &Path) -> Result<Catalogue> {
                 return Err(reader.fault(hosts.span(), cause, "leave it out where ranks may be on several hosts"));
             }
         };
-        if written.ways.is_empty() {
+        if written.recipes.is_empty() {
             return Err(reader.fault(at, "it is for no MPI", "add for = [{ mpi = \"openmpi\", set = { .. } }]"));
         }
-        let ways = written.ways.into_iter().map(|way| reader.way(way)).collect::<Result<_>>()?;
+        let recipes = written.recipes.into_iter().map(|recipe| reader.recipe(recipe)).collect::<Result<_>>()?;
         let WrittenCarrier { also, words, libfabric, needs, .. } = written;
         let file = path.to_owned();
         carriers.push(Carrier {
@@ -385,7 +388,7 @@ fn read(text: &str, path: &Path) -> Result<Catalogue> {
             one_host,
             libfabric,
             needs,
-            ways,
+            recipes,
             file,
             instead: false,
             unseen: vec![],
@@ -402,16 +405,16 @@ impl Reader<'_> {
     }
 
     fn setting(&self, written: WrittenSetting) -> Result<Setting> {
-        let WrittenSetting { name, carriers, eager, when, ways } = written;
+        let WrittenSetting { name, carriers, eager, when, recipes } = written;
         if let Some(when) = when.as_ref().filter(|when| when.get_ref() != "oversubscribed") {
             let cause = format!("when can be \"oversubscribed\", not \"{}\"", when.get_ref());
             return Err(self.fault(when.span(), cause, "leave it out where it is for any job"));
         }
-        let ways = ways.into_iter().map(|way| self.way(way)).collect::<Result<_>>()?;
-        Ok(Setting { name, carriers, eager: eager.map(Bytes), oversubscribed: when.is_some(), ways })
+        let recipes = recipes.into_iter().map(|recipe| self.recipe(recipe)).collect::<Result<_>>()?;
+        Ok(Setting { name, carriers, eager: eager.map(Bytes), oversubscribed: when.is_some(), recipes })
     }
 
-    fn way(&self, written: WrittenWay) -> Result<Way> {
+    fn recipe(&self, written: WrittenRecipe) -> Result<Recipe> {
         let family = match written.mpi.get_ref().as_str() {
             "openmpi" => Family::OpenMpi,
             "mpich" => Family::Mpich,
@@ -438,7 +441,7 @@ impl Reader<'_> {
             })?;
             Ok(Proof { set, says })
         });
-        Ok(Way { family, version: version.transpose()?, set, between, proof: proof.transpose()? })
+        Ok(Recipe { family, version: version.transpose()?, set, between, proof: proof.transpose()? })
     }
 
     fn variables(&self, written: BTreeMap<Spanned<String>, Spanned<String>>) -> Result<BTreeMap<String, String>> {
@@ -543,18 +546,18 @@ mod tests {
     #[test]
     fn what_cannot_be_is_refused_with_line_and_column() {
         let carrier = |rest: &str| format!("[[carrier]]\nname = \"a\"\nwords = \"b\"\n{rest}");
-        let way = |rest: &str| carrier(&format!("for = [{{ mpi = \"openmpi\", {rest} }}]\n"));
+        let recipe = |rest: &str| carrier(&format!("for = [{{ mpi = \"openmpi\", {rest} }}]\n"));
         for (text, said) in [
             (carrier("vars = 1\n"), "file.toml:4:1: unknown field `vars`"),
             (carrier("need = []\n"), "Next: did you mean 'needs'?"),
             (carrier("for = []\n"), "file.toml:2:8: it is for no MPI"),
             (carrier("hosts = \"two\"\nfor = []\n"), "file.toml:4:9: hosts can be \"one\", not \"two\""),
             (carrier("for = [{ mpi = \"lam\", set = {} }]\n"), "file.toml:4:16: there is no MPI 'lam'"),
-            (way("version = \"5\", set = {}"), "file.toml:4:37: '5' is no version"),
-            (way("set = { LD_PRELOAD = \"x\" }"), "file.toml:4:35: LD_PRELOAD decides what is loaded"),
-            (way("set = { A = \"${device}\" }"), "file.toml:4:39: there is nothing else to fill in"),
-            (way("set = {}, proof = { set = {}, says = 'a(' }"), "file.toml:4:64: found open group"),
-            (way("set = {}") + &way("set = {}"), "file.toml:6:8: there is another carrier of the name 'a'"),
+            (recipe("version = \"5\", set = {}"), "file.toml:4:37: '5' is no version"),
+            (recipe("set = { LD_PRELOAD = \"x\" }"), "file.toml:4:35: LD_PRELOAD decides what is loaded"),
+            (recipe("set = { A = \"${device}\" }"), "file.toml:4:39: there is nothing else to fill in"),
+            (recipe("set = {}, proof = { set = {}, says = 'a(' }"), "file.toml:4:64: found open group"),
+            (recipe("set = {}") + &recipe("set = {}"), "file.toml:6:8: there is another carrier of the name 'a'"),
             ("[[carrier]]\nname = \"plimsoll\"\nwords = \"\"\nfor = []".to_owned(), "there is another carrier"),
             ("carrier = 3".to_owned(), "file.toml:1:11: "),
             ("[[setting]]\nname = \"a\"\nwhen = \"full\"\nfor = []\n".to_owned(), "file.toml:3:8: when can be"),

@@ -2,7 +2,9 @@
 
 use machine::count;
 
-use crate::installation::{Family, Installation};
+use crate::family::Family;
+use crate::installation::Installation;
+use crate::transports;
 
 /// What is known of a job that no rank of which reported.
 pub struct Silence<'a> {
@@ -31,7 +33,7 @@ impl Silence<'_> {
     /// Whether the messages are known not to have gone over the engine: ranks that end early report as little as those that
     /// never took the provider.
     pub fn is_telling(&self) -> bool {
-        let is_other = self.installation.without_libfabric().is_some() || self.chosen().is_some();
+        let is_other = transports::without_libfabric(self.installation).is_some() || self.chosen().is_some();
         is_other || (self.code == 0 && self.damaged == 0)
     }
 }
@@ -46,14 +48,14 @@ pub fn of(silence: &Silence) -> Vec<String> {
             count::of(*damaged as u64, "report line")
         ));
     }
-    if let Some(why) = installation.without_libfabric() {
+    if let Some(why) = transports::without_libfabric(installation) {
         let next = installation.family.to_get_libfabric();
         causes.push(format!("{why}. Next: {next}"));
     }
     if let Some(words) = silence.chosen() {
         causes.push(format!("'{words}' of --mpirun-args chooses another transport. Next: leave it out"));
     }
-    // As shells count: a job that a signal ended needs no cause.
+    // Codes from 129 on are of signals, which need no cause.
     if matches!(*code, 1..=128 | 193..) {
         causes.push("ranks report in MPI_Finalize, which they did not reach. Next: see what it said above".to_owned());
     }

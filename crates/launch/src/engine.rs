@@ -1,27 +1,113 @@
-//! The engine's process of placement `core:N`, started before the ranks.
-//!
-//! A rank that finds none starts one itself. It would then have the rank's cores, which leave the engine's core out, and
-//! the job's mark, by which it would be ended while ranks of another job use it.
+//! The engine as what carries a job's messages: the variables that make an MPI use it, and its process.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+pub use endpoint::{Network, Semantics};
 use linux::lab::{Host, Lab};
-use machine::{CoreId, Fault, Result};
+use machine::{CoreId, Dilation, Fault, Result, Site};
 
-/// Starts `command engine --detach --core N` on this host, or on both hosts of `lab`; a host that has one keeps it.
+use crate::Variables;
+use crate::family::Family;
+use crate::installation::Installation;
+use crate::provider::Provider;
+
+/// The engine as a libfabric provider.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Engine {
+    pub placement: Site,
+    /// `None` leaves the choice to the provider.
+    pub network: Option<Network>,
+    /// What stands between messages and packets.
+    pub semantics: Semantics,
+    /// How many times as long its work takes.
+    pub dilation: Dilation,
+    /// Measure the time inside the provider's calls.
+    pub account: bool,
+}
+
+/// A placement of the engine: in the ranks, or on a core of its own.
+pub fn placement(text: &str) -> Result<Site> {
+    let next = "write app or core:N; the receive side at a driver hook is --network xdp:IFACE";
+    match text.parse::<Site>() {
+        Ok(site @ (Site::App | Site::Core(_))) => Ok(site),
+        Ok(site) => Err(Fault::new(format!("placement {site}"), "no engine of an MPI rank runs there", next)),
+        Err(fault) => Err(Fault::new(format!("placement '{text}'"), fault.cause(), next)),
+    }
+}
+
+/// Queue pairs have no core of their own, and no work that is stretched.
+pub fn check_semantics(semantics: Semantics, placement: &Site, dilation: Dilation) -> Result<()> {
+    let refused = |cause, next| Err(Fault::new(format!("semantics {semantics}"), cause, next));
+    match semantics {
+        Semantics::Matched => Ok(()),
+        _ if *placement != Site::App => refused("queue pairs run in the ranks' own calls", "choose placement app"),
+        _ if !dilation.is_none() => refused("it is the engine's work that is stretched", "leave the dilation out"),
+        _ => Ok(()),
+    }
+}
+
+fn variables<const N: usize>(pairs: [(&str, &str); N]) -> Variables {
+    pairs.into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect()
+}
+
+impl Engine {
+    /// What makes `installation` carry its messages by the engine.
+    /// `command` is the program that is started as the engine's process where ranks find none.
+    pub fn variables(&self, installation: &Installation, provider: &Provider, command: &Path) -> Variables {
+        let yes = |on: bool| if on { "yes" } else { "no" };
+        let mut all = variables([
+            ("FI_PROVIDER", "plimsoll"),
+            ("FI_PLIMSOLL_PLACEMENT", &self.placement.to_string()),
+            ("FI_PLIMSOLL_REPORT", "yes"),
+            ("FI_PLIMSOLL_ACCOUNT", yes(self.account)),
+        ]);
+        all.push(("FI_PROVIDER_PATH".to_owned(), provider.folder.clone().into()));
+        all.push(("FI_PLIMSOLL_PROGRAM".to_owned(), command.into()));
+        if self.semantics != Semantics::Matched {
+            all.extend(variables([("FI_PLIMSOLL_SEMANTICS", self.semantics.name())]));
+        }
+        if !self.dilation.is_none() {
+            all.extend(variables([("FI_PLIMSOLL_DILATE", &self.dilation.to_string())]));
+        }
+        if let Some(network) = &self.network {
+            all.extend(variables([("FI_PLIMSOLL_NETWORK", &network.to_string())]));
+        }
+        all.extend(match installation.family {
+            Family::OpenMpi => variables([
+                ("OMPI_MCA_pml", "cm"),
+                ("OMPI_MCA_mtl", "ofi"),
+                ("OMPI_MCA_mtl_ofi_provider_include", "plimsoll"),
+                ("OMPI_MCA_opal_common_ofi_provider_include", "plimsoll"),
+                // osc/ucx carries one-sided operations past the engine; without a device that of 5.0 writes an error for
+                // every window.
+                ("OMPI_MCA_osc", "^ucx"),
+            ]),
+            // Ranks of one host are to go by the engine too, not by MPICH's own shared memory.
+            Family::Mpich => variables([("MPIR_CVAR_CH4_NETMOD", "ofi"), ("MPIR_CVAR_NOLOCAL", "1")]),
+            Family::IntelMpi => variables([("I_MPI_FABRICS", "ofi"), ("I_MPI_OFI_PROVIDER", "plimsoll")]),
+        });
+        all
+    }
+}
+
+/// Starts `command engine --detach --core N`, the process of placement `core:N`, on this host, or on both hosts of `lab`; a host
+/// that has one keeps it.
+///
+/// A rank that finds none starts one itself. It would then have the rank's cores, which leave the engine's core out, and
+/// the job's mark, by which it would be ended while ranks of another job use it.
 pub fn start(command: &Path, core: CoreId, lab: Option<&Lab>) -> Result<()> {
     match lab {
-        None => once(engine(command, core)),
+        None => once(process(command, core)),
         Some(lab) => Host::BOTH.into_iter().try_for_each(|host| {
-            let mut command = engine(command, core);
+            let mut command = process(command, core);
             lab.enter(host, &mut command)?;
             once(command).map_err(|fault| fault.within(host))
         }),
     }
 }
 
-fn engine(command: &Path, core: CoreId) -> Command {
+fn process(command: &Path, core: CoreId) -> Command {
     let mut engine = Command::new(command);
     engine.args(["engine", "--detach", "--core", &core.0.to_string()]).current_dir("/");
     engine
@@ -40,4 +126,59 @@ fn once(mut command: Command) -> Result<()> {
     let said = String::from_utf8_lossy(&output.stderr);
     let why = said.lines().next().unwrap_or("it said nothing").trim_start_matches("plimsoll: ");
     Err(Fault::new("the engine's process", format!("it did not start: {why}"), next))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    fn installation(family: Family, version: &str) -> Installation {
+        Installation {
+            family,
+            version: version.to_owned(),
+            launcher: PathBuf::from("mpirun"),
+            device: None,
+            libraries: None,
+        }
+    }
+
+    #[test]
+    fn an_engine_of_a_rank_runs_in_it_or_on_a_core() {
+        assert_eq!(placement("core:3").unwrap(), Site::Core(CoreId(3)));
+        for text in ["xdp:lab0", "agent:dpu", "nowhere", "core:x", ""] {
+            let fault = placement(text).unwrap_err();
+            assert!(fault.to_string().contains("write app or core:N"), "{fault}");
+        }
+    }
+
+    #[test]
+    fn each_family_is_told_in_its_own_words() {
+        let dilation: Dilation = "1.5".parse().unwrap();
+        let engine = Engine {
+            placement: Site::Core(CoreId(1)),
+            network: Some(Network::Udp),
+            semantics: Semantics::QueuePair,
+            dilation,
+            account: true,
+        };
+        let provider = Provider { folder: PathBuf::from("/p"), library: PathBuf::from("/p/libplimsoll-fi.so") };
+        for (family, name, value) in [
+            (Family::OpenMpi, "OMPI_MCA_mtl_ofi_provider_include", "plimsoll"),
+            (Family::OpenMpi, "OMPI_MCA_pml", "cm"),
+            (Family::OpenMpi, "OMPI_MCA_osc", "^ucx"),
+            (Family::Mpich, "MPIR_CVAR_NOLOCAL", "1"),
+            (Family::IntelMpi, "I_MPI_OFI_PROVIDER", "plimsoll"),
+            (Family::Mpich, "FI_PROVIDER_PATH", "/p"),
+            (Family::OpenMpi, "FI_PLIMSOLL_PLACEMENT", "core:1"),
+            (Family::OpenMpi, "FI_PLIMSOLL_NETWORK", "udp"),
+            (Family::OpenMpi, "FI_PLIMSOLL_ACCOUNT", "yes"),
+            (Family::OpenMpi, "FI_PLIMSOLL_DILATE", "1.5"),
+            (Family::OpenMpi, "FI_PLIMSOLL_SEMANTICS", "queue-pair"),
+        ] {
+            let all = engine.variables(&installation(family, "4.1"), &provider, Path::new("plimsoll"));
+            assert!(all.contains(&(name.to_owned(), value.into())), "{family} {name}: {all:?}");
+        }
+    }
 }

@@ -11,60 +11,8 @@ use std::time::Duration;
 use linux::answer;
 use machine::{Fault, FaultKind, Result};
 
+use crate::family::Family;
 use crate::program::{self, Linkage};
-use crate::transports;
-
-machine::named! {
-    /// MPIs that are started and steered alike.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-    pub enum Family {
-        OpenMpi = "Open MPI",
-        /// MPICH and what is built from it with its launcher, hydra.
-        Mpich = "MPICH",
-        /// An MPICH with variables of its own.
-        IntelMpi = "Intel MPI",
-    }
-}
-
-impl Family {
-    /// By the name of the MPI library that a program loads. Open MPI before 2.0 and MPICH share `libmpi.so.12`;
-    /// `has_open_mpi_parts` tells them apart.
-    pub(crate) fn of_library(name: &str, has_open_mpi_parts: bool) -> Option<Family> {
-        let (stem, version) = name.split_once(".so.")?;
-        match (stem, version.split('.').next()?) {
-            ("libmpi", "20" | "40") => Some(Family::OpenMpi),
-            ("libmpi", "12") if has_open_mpi_parts => Some(Family::OpenMpi),
-            ("libmpi" | "libmpich", "12") => Some(Family::Mpich),
-            // The standard ABI of MPI 5: MPICH's library so far.
-            ("libmpi_abi", _) => Some(Family::Mpich),
-            _ => None,
-        }
-    }
-
-    /// How names of other libraries of the family start.
-    pub(crate) fn companion(self) -> &'static str {
-        match self {
-            Family::OpenMpi => "libopen-pal.so",
-            Family::Mpich | Family::IntelMpi => "libmpi.so",
-        }
-    }
-
-    /// Names of its launcher, the most telling first.
-    fn launchers(self) -> &'static [&'static str] {
-        match self {
-            Family::OpenMpi => &["mpirun.openmpi", "mpirun", "orterun", "mpiexec"],
-            Family::Mpich | Family::IntelMpi => &["mpiexec.mpich", "mpiexec.hydra", "mpiexec", "mpirun"],
-        }
-    }
-
-    fn compilers(self) -> &'static [&'static str] {
-        match self {
-            Family::OpenMpi => &["mpicc.openmpi", "mpicc"],
-            Family::Mpich => &["mpicc.mpich", "mpicc"],
-            Family::IntelMpi => &["mpiicx", "mpiicc", "mpicc"],
-        }
-    }
-}
 
 /// Which MPI is asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -301,37 +249,9 @@ impl Installation {
         })
     }
 
-    /// Why its programs cannot use libfabric; `None` if nothing speaks against it.
-    pub fn without_libfabric(&self) -> Option<String> {
-        match self.family {
-            Family::Mpich => {
-                let device = self.device.as_deref().filter(|device| !device.contains("ofi"))?;
-                Some(format!("this {self} was built without libfabric (--with-device={device})"))
-            }
-            Family::OpenMpi => (!transports::of(self)?.iter().any(|transport| transport.name == "ofi"))
-                .then(|| format!("this {self} was built without libfabric (ompi_info lists no 'mtl ofi')")),
-            Family::IntelMpi => None,
-        }
-    }
-
     /// The number before the first dot of the version; 0 where there is none.
     pub fn major(&self) -> u32 {
         self.version.split('.').next().and_then(|major| major.parse().ok()).unwrap_or(0)
-    }
-}
-
-impl Family {
-    /// The next step of a user whose MPI was built without libfabric.
-    pub fn to_get_libfabric(self) -> &'static str {
-        match self {
-            Family::OpenMpi => "build the program with an Open MPI that has libfabric",
-            _ => "run it under an MPICH that has libfabric (PREFIX/bin/mpichversion says 'ofi'), by --mpi PREFIX",
-        }
-    }
-
-    /// Whether one's launcher can start the other's programs: Intel MPI has MPICH's ABI.
-    fn is_like(self, other: Family) -> bool {
-        (self == Family::OpenMpi) == (other == Family::OpenMpi)
     }
 }
 
@@ -429,38 +349,9 @@ mod tests {
             assert_eq!(fault.kind(), FaultKind::Limit);
         }
         assert!(silent().contains(&launcher));
-        let line = crate::profiled::Line::read(&[launcher.clone().into_os_string(), "true".into()]);
+        let line = crate::command_line::CommandLine::read(&[launcher.clone().into_os_string(), "true".into()]);
         assert_eq!((&line.launcher, line.silent.as_ref()), (&None, Some(&launcher)));
         assert!(line.answered().is_err());
-    }
-
-    #[test]
-    fn libraries_name_their_family() {
-        let family = |name| Family::of_library(name, false);
-        assert_eq!(family("libmpi.so.40"), Some(Family::OpenMpi));
-        assert_eq!(family("libmpi.so.40.30.4"), Some(Family::OpenMpi));
-        assert_eq!(family("libmpi.so.12"), Some(Family::Mpich));
-        assert_eq!(family("libmpich.so.12"), Some(Family::Mpich));
-        assert_eq!(family("libmpi_abi.so.1"), Some(Family::Mpich));
-        assert_eq!(Family::of_library("libmpi.so.12", true), Some(Family::OpenMpi));
-        assert_eq!(family("libmpi_cxx.so.40"), None);
-        assert_eq!(family("libmpifort.so.12"), None);
-        assert_eq!(family("libc.so.6"), None);
-    }
-
-    #[test]
-    fn an_mpich_without_libfabric_says_so() {
-        let said = Said::of(HYDRA).unwrap();
-        let installation = |device: &str| Installation {
-            family: said.family,
-            version: said.version.clone(),
-            launcher: PathBuf::from("/nowhere/mpiexec.hydra"),
-            device: Some(device.to_owned()),
-            libraries: None,
-        };
-        let why = installation("ch4:ucx").without_libfabric().unwrap();
-        assert_eq!(why, "this MPICH 4.0.2 was built without libfabric (--with-device=ch4:ucx)");
-        assert_eq!(installation("ch4:ucx,ofi").without_libfabric(), None);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use machine::{CoreId, Fault, Hertz, Joules, Reading, Result};
 use rounds::clocks::as_fast;
 
 use crate::campaign::{Instruments, Readings};
-use crate::srun_clock::{self, Way};
+use crate::srun_clock::{self, Setter};
 
 /// The instruments of this host.
 pub struct Here {
@@ -49,11 +49,11 @@ impl Here {
     }
 
     /// The clock that a point asks for, and how it can be set.
-    fn asked(&self, axes: &Axes) -> Result<Option<(Request, Way)>> {
+    fn asked(&self, axes: &Axes) -> Result<Option<(Request, Setter)>> {
         let Some(value) = axes.get("clock") else { return Ok(None) };
         let request = Request { clock: value.to_string().parse()?, cores: None };
-        let way = srun_clock::way(&self.root)?;
-        if way == Way::Cpufreq {
+        let setter = srun_clock::setter(&self.root)?;
+        if setter == Setter::Cpufreq {
             clock_setting::check(&self.root, &request)?;
         }
         let nodes = axes.get("nodes").and_then(Value::magnitude);
@@ -61,13 +61,13 @@ impl Here {
             let next = "write {clock} into the command, such as srun --cpu-freq, or leave it to plimsoll campaign submit --slurm";
             return Err(Fault::new("clock", format!("plimsoll sets it on this host alone, not on {nodes}"), next));
         }
-        Ok(Some((request, way)))
+        Ok(Some((request, setter)))
     }
 
     fn set_clock(&mut self, axes: &Axes) -> Result<(), Failure> {
         let refused = |fault: Fault| Failure::new(Cause::ClockNotSet, told(&fault));
         // A step of Slurm sets its own, and verifies it.
-        let Some((request, Way::Cpufreq)) = self.asked(axes).map_err(refused)? else { return Ok(()) };
+        let Some((request, Setter::Cpufreq)) = self.asked(axes).map_err(refused)? else { return Ok(()) };
         let keeper = || {
             let own = machine::here::program()?;
             let mut keeper = Command::new(own);
@@ -96,7 +96,7 @@ impl Instruments for Here {
 
     fn starts_by(&self, axes: &Axes) -> Vec<String> {
         match self.asked(axes) {
-            Ok(Some((Request { clock, .. }, Way::Step { .. }))) => {
+            Ok(Some((Request { clock, .. }, Setter::Step { .. }))) => {
                 vec!["clock".into(), format!("{}kHz", clock.0 / 1000), "--held".into(), "--".into()]
             }
             _ => Vec::new(),

@@ -15,21 +15,22 @@ use machine::topology::Topology;
 use machine::{CoreId, Fault, Machine, Result, Site, Source, count};
 use tempfile::TempDir;
 
+use crate::Variables;
 use crate::agent::Entrance;
 use crate::allocation;
-use crate::carrier::Variables;
-use crate::installation::{Family, Installation};
+use crate::family::Family;
+use crate::installation::Installation;
 use crate::preload;
 use crate::program::library_path;
 use crate::seats::{self, Told};
 
-/// By which every process of a job can be found.
+/// Variable by which every process of a job can be found.
 pub(crate) const MARK: &str = "PLIMSOLL_JOB";
 
-/// Where the ranks are.
+/// Hosts of the ranks.
 #[derive(Clone, Copy)]
 pub enum Place<'a> {
-    /// Where the launcher puts them by itself: this host, unless its own options say otherwise.
+    /// Left to the launcher: this host, unless its own options say otherwise.
     Here,
     /// The first half on host a, the rest on host b. `agent` is the program whose hidden command enters them.
     Lab { lab: &'a Lab, agent: &'a Path },
@@ -50,7 +51,7 @@ pub struct Job<'a> {
     pub place: Place<'a>,
     /// Cores that the ranks may use; `None`: all, bound as the launcher binds them.
     pub cores: Option<Vec<CoreId>>,
-    /// Where each rank shall be, in place of `cores`.
+    /// A seat for each rank, in place of `cores`.
     pub seats: Option<&'a Seats>,
     /// Keep the ranks on this machine, whatever nodes a batch system gave, and what the launcher and MPI share in files of the
     /// job's own folder, which goes however the job ends.
@@ -120,7 +121,7 @@ impl Job<'_> {
         }
         let binding: &[&str] = match self.place {
             _ if self.seats.is_some() => &[],
-            // Its slots are the cores that it may use; how many ranks they bear has been settled by then.
+            // Slots are the cores that it may use; `cores` has judged already how many ranks they bear.
             Place::Here => &["--oversubscribe"],
             // Two hosts of a lab share the cores; each would bind its first rank to the first of them.
             Place::Lab { .. } | Place::Nodes { .. } => &["--bind-to", "none"],
@@ -166,7 +167,7 @@ impl Job<'_> {
         };
         let seats = seats::renamed(seats, own)?;
         let is_spread = matches!(self.place, Place::Here) && !seats::is_here_alone(&seats);
-        let told = Told::new(seats::Launcher::of_installation(self.installation)?, &seats, is_spread, folder)?;
+        let told = Told::new(seats::Dialect::of_installation(self.installation)?, &seats, is_spread, folder)?;
         seats::write(&told.files)?;
         command.args(told.options).args(told.of_each).envs(told.variables);
         Ok((seats, told.of_program))
@@ -245,7 +246,7 @@ pub struct Cores {
     pub notes: Vec<String>,
 }
 
-/// Settles who runs on which of `allowed`. Ranks and an engine that must share cores are refused, unless `shared` says
+/// Decides who runs on which of `allowed`. Ranks and an engine that must share cores are refused, unless `shared` says
 /// that it is wanted: an engine that spins where ranks compute costs them most of their speed.
 pub fn cores(ranks: u32, placement: &Site, allowed: &[CoreId], shared: bool) -> Result<Cores> {
     let mut notes = Vec::new();

@@ -1,21 +1,23 @@
 //! Starts MPI programs so that the engine carries their messages, and says what really carried them.
 //!
 //! [`installation::Installation`] is an MPI on this machine, found from the program that is linked with it
-//! ([`program`]); [`carrier::Engine`] and [`carriers::Carrier`] are what shall carry the messages, as the variables that make this MPI take it;
-//! [`job::Job`] is one run of `mpirun`, on this host or spread over the two of a lab; [`summary::Summary`] is what its
-//! ranks reported.
+//! ([`program`]); [`engine::Engine`] and [`carriers::Carrier`] are what shall carry the messages, as the variables that make
+//! this MPI take it; [`job::Job`] is one run of `mpirun`, on this host or spread over the two of a lab;
+//! [`summary::Summary`] is what its ranks reported.
 #![forbid(unsafe_code)]
 
 pub mod agent;
 pub mod allocation;
 pub mod auto;
 pub mod campaign;
-pub mod carrier;
 pub mod carriers;
+pub mod command_line;
 pub mod companion;
 pub mod diagnosis;
 pub mod elf;
 pub mod engine;
+pub mod exit;
+pub mod family;
 pub mod installation;
 pub mod instruments;
 pub mod job;
@@ -34,6 +36,9 @@ pub mod srun_clock;
 pub mod summary;
 pub mod transports;
 pub mod trial;
+
+/// Variables of a job's environment.
+pub type Variables = Vec<(String, std::ffi::OsString)>;
 
 /// The name that this host has for itself.
 pub fn this_host() -> String {

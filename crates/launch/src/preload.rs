@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use machine::{Fault, Result};
 use record::folder::variable;
 
-use crate::carrier::Variables;
+use crate::Variables;
 use crate::companion::Companion;
 
 /// What makes a loader load it.

@@ -11,7 +11,7 @@ use linux::answer;
 use machine::{Fault, Result};
 
 use crate::elf;
-use crate::installation::Family;
+use crate::family::Family;
 
 /// What a program says about its MPI.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub enum Linkage {
     Unseen { why: String },
 }
 
-/// Where `program` is: as it is named, or by `PATH`.
+/// The file of `program`: as it is named, or by `PATH`.
 pub fn find(program: &OsStr) -> Result<PathBuf> {
     let path = Path::new(program);
     let subject = || format!("program {}", path.display());

@@ -3,7 +3,6 @@
 use std::fs;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -18,6 +17,7 @@ use machine::{Fault, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tempfile::TempDir;
 
+use crate::exit::exit_code;
 use crate::job::{self, Job, MARK};
 use crate::report::Reports;
 use crate::{sieve, trial};
@@ -44,14 +44,14 @@ impl Scratch {
     }
 }
 
-/// Where the standard streams of a job go.
+/// Destinations of a job's standard streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Streams {
     /// The user's own: what the ranks say is seen as it is said.
     Shared,
     /// Files of the job's folder, in which it then works: see [`Running::said`] and [`Running::complained`].
     Kept,
-    /// The same, and it works where this process does.
+    /// As for [`Streams::Kept`], but it works in the folder of this process.
     KeptHere,
 }
 
@@ -206,7 +206,7 @@ impl Running {
         Reports::read(&self.reports.recv_timeout(DRAIN).unwrap_or_default())
     }
 
-    /// The same where the streams were kept, with all that was written to them.
+    /// [`Running::finish`] of a job whose streams were kept, with all that was written to them.
     pub fn finish_kept(mut self) -> Kept {
         // The ranks' streams are closed by now, unless some were left behind.
         let lines = self.reports.recv_timeout(DRAIN).ok();
@@ -228,14 +228,5 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.end();
-    }
-}
-
-/// What a shell makes of a program's end.
-pub fn exit_code(status: ExitStatus) -> u8 {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => code as u8,
-        (None, Some(signal)) => 128u8.wrapping_add(signal as u8),
-        (None, None) => 1,
     }
 }

@@ -11,17 +11,19 @@ use machine::quota::Quota;
 use machine::seat::Seats;
 use machine::{CoreId, Dilation, Fault, Result, Site, Source, count};
 
-use crate::carrier::{self, Engine, Network, Semantics, Variables};
+use crate::Variables;
 use crate::carriers::{Carrier, Reach};
 use crate::diagnosis::{self, Silence};
-use crate::engine;
-use crate::installation::{Choice, Family, Installation};
+use crate::engine::{self, Engine, Network, Semantics};
+use crate::family::Family;
+use crate::installation::{Choice, Installation};
 use crate::job::{self, Cores, Job, Place};
 use crate::program::{self, Linkage};
 use crate::provider;
 use crate::report::Reports;
 use crate::running::{Kept, Running, Scratch, Streams};
 use crate::summary::{self, Subject};
+use crate::transports;
 
 /// What is asked for.
 #[derive(Debug, Clone)]
@@ -162,12 +164,12 @@ impl<'a> Session<'a> {
             None => {
                 let provider = provider::find(&request.command, scratch.path())?;
                 if installation.family == Family::Mpich {
-                    let why = installation.without_libfabric();
+                    let why = transports::without_libfabric(&installation);
                     notes.extend(why.map(|why| format!("{why}: plimsoll will not carry its messages")));
                 }
                 let (placement, network) = (request.placement.clone(), request.network.clone());
                 let (semantics, dilation, account) = (request.semantics, request.dilation, request.account);
-                carrier::check_semantics(semantics, &placement, dilation)?;
+                engine::check_semantics(semantics, &placement, dilation)?;
                 let engine = Engine { placement, network, semantics, dilation, account };
                 engine.variables(&installation, &provider, &request.command)
             }

@@ -18,9 +18,9 @@ pub fn job() -> Option<String> {
     allocation::slurm_job()
 }
 
-/// How a clock can be set.
+/// What can set a clock.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Way {
+pub enum Setter {
     Cpufreq,
     /// By a step of this job.
     Step {
@@ -28,20 +28,20 @@ pub enum Way {
     },
 }
 
-/// How clocks of the machine below `root` can be set by this process.
+/// What can set clocks of the machine below `root` for this process.
 ///
 /// # Errors
 /// They cannot.
-pub fn way(root: &Path) -> Result<Way> {
+pub fn setter(root: &Path) -> Result<Setter> {
     let may = permitted(root);
     if may == Some(true) || root != Path::new("/") {
-        return Ok(Way::Cpufreq);
+        return Ok(Setter::Cpufreq);
     }
     // Slurm sets clocks by cpufreq too: of a node that lacks it nothing can be expected.
     let here = std::env::var_os("SLURMD_NODENAME").is_some();
     match (may, job()) {
         (None, Some(_)) if here => Err(no_cpufreq()),
-        (_, Some(job)) => Ok(Way::Step { job }),
+        (_, Some(job)) => Ok(Setter::Step { job }),
         (None, None) => Err(no_cpufreq()),
         (Some(_), None) => Err(Fault::new(
             "clocks",

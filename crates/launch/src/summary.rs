@@ -6,7 +6,7 @@ use machine::count::{self, grouped};
 use machine::text::Table;
 use machine::{Dilation, figure};
 
-use crate::carrier::Semantics;
+use crate::engine::Semantics;
 use crate::report::{Port, Report, Reports};
 
 /// Ranks beyond this are summed up, not listed.

@@ -5,7 +5,8 @@ use std::process::Command;
 
 use linux::answer;
 
-use crate::installation::{Family, Installation};
+use crate::family::Family;
+use crate::installation::Installation;
 
 /// A transport in the MPI's own word: `vader`, `tcp`, `ucx`, `ofi` (libfabric).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +30,19 @@ pub fn of(installation: &Installation) -> Option<Vec<Transport>> {
         // `ch4:ucx,ofi`
         Family::Mpich => Some(installation.device.as_deref()?.split_once(':')?.1.split(',').map(on).collect()),
         Family::IntelMpi => Some(vec![on("ofi")]),
+    }
+}
+
+/// Why programs of this MPI cannot use libfabric; `None` if nothing speaks against it.
+pub fn without_libfabric(installation: &Installation) -> Option<String> {
+    match installation.family {
+        Family::Mpich => {
+            let device = installation.device.as_deref().filter(|device| !device.contains("ofi"))?;
+            Some(format!("this {installation} was built without libfabric (--with-device={device})"))
+        }
+        Family::OpenMpi => (!of(installation)?.iter().any(|transport| transport.name == "ofi"))
+            .then(|| format!("this {installation} was built without libfabric (ompi_info lists no 'mtl ofi')")),
+        Family::IntelMpi => None,
     }
 }
 
@@ -79,7 +93,23 @@ fn selects(selection: &str, component: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
+
+    #[test]
+    fn an_mpich_without_libfabric_says_so() {
+        let installation = |device: &str| Installation {
+            family: Family::Mpich,
+            version: "4.0.2".to_owned(),
+            launcher: PathBuf::from("/nowhere/mpiexec.hydra"),
+            device: Some(device.to_owned()),
+            libraries: None,
+        };
+        let why = without_libfabric(&installation("ch4:ucx")).unwrap();
+        assert_eq!(why, "this MPICH 4.0.2 was built without libfabric (--with-device=ch4:ucx)");
+        assert_eq!(without_libfabric(&installation("ch4:ucx,ofi")), None);
+    }
 
     #[test]
     fn what_a_configuration_switches_off_is_told() {

@@ -29,12 +29,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
-use crate::carrier::Semantics;
-use crate::profiled::Line;
+use crate::command_line::CommandLine;
+use crate::engine::Semantics;
+use crate::exit::exit_code;
 use crate::report::Reports;
-use crate::running::exit_code;
 
-/// By which every process of a run can be found.
+/// Variable by which every process of a run can be found.
 const MARK: &str = "PLIMSOLL_TRIAL";
 
 /// This process's standard input, for opening it once more.
@@ -404,7 +404,7 @@ fn not_carried(report: &Path, words: &[String]) -> Option<String> {
 /// The program cannot be found, or is a launcher that gives no answer.
 pub fn programs(command: &[String]) -> Result<Vec<(String, String)>> {
     let words: Vec<OsString> = command.iter().map(OsString::from).collect();
-    Line::read(&words).answered()?;
+    CommandLine::read(&words).answered()?;
     let mut programs = Vec::new();
     for (nth, word) in command.iter().enumerate() {
         let found = if nth == 0 { Some(crate::program::find(word.as_ref())?) } else { executable(Path::new(word)) };
@@ -420,7 +420,7 @@ pub fn programs(command: &[String]) -> Result<Vec<(String, String)>> {
 /// What starts the program of a command, and the program with its own arguments.
 pub fn launcher(command: &[String]) -> (&[String], &[String]) {
     let words: Vec<OsString> = command.iter().map(OsString::from).collect();
-    let line = Line::read(&words);
+    let line = CommandLine::read(&words);
     let is_program = |word: &OsString| {
         crate::program::find(word).is_ok_and(|found| line.programs.iter().any(|program| program.path == found))
     };

@@ -10,6 +10,7 @@ use record::folder;
 use record::layout::words;
 use timeline::places::Places;
 use whatif::candidate::Recorded;
+use whatif::goal;
 use whatif::graph::{Graph, Reach};
 
 use crate::critical::{self, Names};
@@ -18,13 +19,22 @@ use crate::critical::{self, Names};
 pub struct Opened {
     pub folder: String,
     pub graph: Graph,
-    /// Of the whole job; `None`: not known.
+    /// Time of the whole job; `None`: not known.
     pub seconds: Option<f64>,
     /// `None` of a schedule.
     pub summary: Option<Summary>,
     /// Which MPI_COMM_WORLD of the profile the graph is of.
     pub world: usize,
     places: Places,
+}
+
+/// # Errors
+/// It cannot be read, or is no schedule.
+pub fn read_schedule(file: &Path) -> Result<goal::Schedule> {
+    let name = file.display().to_string();
+    let text = std::fs::read(file)
+        .map_err(|e| Fault::because(name.clone(), e, "write one with `plimsoll report DIR --export goal -o FILE`"))?;
+    goal::read(&text).map_err(|fault| fault.within(name))
 }
 
 /// Refuses a schedule whose messages nothing measured can carry, before it is read.
@@ -45,7 +55,7 @@ fn priced(recorded: Recorded, costs: &Costs, named: Option<&str>, apart: bool) -
 }
 
 impl Opened {
-    /// The same of one MPI_COMM_WORLD of a profile; its timeline, which takes long to read, is opened thereafter.
+    /// One MPI_COMM_WORLD of a profile, as [`Opened::profile`], refused before its timeline is read, which takes long.
     ///
     /// # Errors
     /// No cost is known of what carried its messages, or it cannot be read, or has no timeline with calls in it.
@@ -86,7 +96,7 @@ impl Opened {
     /// It cannot be read, or its operations require each other.
     pub fn schedule(file: &Path, per_host: Option<u32>) -> Result<Opened> {
         let folder = file.display().to_string();
-        let graph = Graph::of_schedule(&crate::commands::schedule::read(file)?, per_host.unwrap_or(u32::MAX));
+        let graph = Graph::of_schedule(&read_schedule(file)?, per_host.unwrap_or(u32::MAX));
         let graph = graph.map_err(|fault| fault.within(&folder))?;
         Ok(Opened { folder, graph, seconds: None, summary: None, world: 0, places: Places::default() })
     }

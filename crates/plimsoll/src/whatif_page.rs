@@ -11,13 +11,22 @@ use machine::text::Table;
 use profile::terminal::place;
 use serde_json::{Value, json};
 use whatif::answer::{Answer, Check, Slack, Tolerance};
+use whatif::candidate::Candidate;
 use whatif::gradient::Gradient;
 use whatif::graph::Graph;
+use whatif::lever::Lever;
 use whatif::path::{Counts, OnPath, Parts, Path};
 use whatif::work::Work;
 
-use crate::commands::replay::Question;
 use crate::critical::{Names, lines};
+
+/// One thing that is asked.
+#[derive(Debug)]
+pub struct Question {
+    pub words: String,
+    pub lever: Lever,
+    pub candidate: Option<Candidate>,
+}
 
 /// A question with its answer.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
-use launch::installation::Family;
+use launch::family::Family;
 use testbed::Mpi;
 
 /// Two ranks pass a message back and forth, so many times.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use daemon::jobs::{Job, Name};
 use daemon::process::{self, Environment};
 use daemon::{Daemon, Settings, Shown, What, mover};
-use launch::installation::Family;
+use launch::family::Family;
 use linux::{affinity, mask};
 use machine::{CoreId, CpuSet};
 use mapping::decision::{self, Action, Process};

@@ -5,7 +5,7 @@ use crate::{costs, golden};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use launch::installation::Family;
+use launch::family::Family;
 use launch::this_host;
 use serde_json::Value;
 use testbed::Mpi;

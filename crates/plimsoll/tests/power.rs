@@ -3,7 +3,7 @@
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use launch::installation::Family;
+use launch::family::Family;
 use profile::page;
 use profile::profile::Profile;
 use profile::summary::{PowerSpan, Summary};

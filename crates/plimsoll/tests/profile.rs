@@ -9,7 +9,8 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use launch::carriers::{self, Reach};
-use launch::installation::{Family, Installation};
+use launch::family::Family;
+use launch::installation::Installation;
 use launch::job::{Job, Place};
 use launch::preload;
 use launch::profiled::{Sampler, Settings};

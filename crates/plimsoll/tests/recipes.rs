@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
 
-use launch::installation::Family;
+use launch::family::Family;
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use testbed::Mpi;
 

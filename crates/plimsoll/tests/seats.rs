@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use launch::installation::Family;
-use launch::seats::{self, Line};
+use launch::family::Family;
+use launch::seats::{self, SeatedCommand};
 use machine::seat::{Seat, Seats};
 use machine::{CoreId, CpuSet, Result};
 use tempfile::TempDir;
@@ -36,7 +36,7 @@ fn seats(cores: &[&[u32]]) -> Seats {
 
 fn verify(words: &[String], seats: &Seats) -> Result<Seats> {
     let folder = tempfile::tempdir().unwrap();
-    let line = Line::new(words, seats, folder.path())?;
+    let line = SeatedCommand::new(words, seats, folder.path())?;
     seats::verify(&line, seats, Path::new(PLIMSOLL), seats::PATIENCE)
 }
 
@@ -108,7 +108,7 @@ fn plimsoll_mpirun_takes_seats_too() {
         let program = mpi.compile_text(PROGRAM, &folder.path().join("program"));
         let words = [PLIMSOLL, "mpirun", "-n", "3", "--quiet", program.to_str().unwrap(), "said"].map(str::to_owned);
         let seats = seats(&[&[other], &[one], &[one, other]]);
-        let line = Line::new(&words, &seats, folder.path()).unwrap();
+        let line = SeatedCommand::new(&words, &seats, folder.path()).unwrap();
         assert_eq!(seats::verify(&line, &seats, Path::new(PLIMSOLL), seats::PATIENCE).unwrap(), seats, "{mpi}");
         // And the program itself, which the trial did not start.
         let output = line.command().output().unwrap();
@@ -137,7 +137,7 @@ fn seats_on_both_hosts_of_a_lab_are_taken() {
         let [first, second, third] = hosts.map(|host| format!("plimsoll-{host}"));
         let seats: Seats = format!("0 {first} {other}\n1 {second} {one}\n2 {third} {one}\n").parse().unwrap();
         let words = [PLIMSOLL, "mpirun", "-n", "3", "--lab", program.to_str().unwrap(), "said"].map(str::to_owned);
-        let line = Line::new(&words, &seats, folder.path()).unwrap();
+        let line = SeatedCommand::new(&words, &seats, folder.path()).unwrap();
         let found = seats::verify(&line, &seats, Path::new(PLIMSOLL), seats::PATIENCE);
         assert_eq!(found.unwrap_or_else(|fault| panic!("{mpi}: {fault}")), seats, "{mpi}");
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
-use launch::installation::Family;
+use launch::family::Family;
 use machine::count;
 use profile::page;
 use profile::profile::Profile;

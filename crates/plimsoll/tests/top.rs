@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use launch::installation::Family;
+use launch::family::Family;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use testbed::Mpi;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use experiment::ledger::{self, Kind, Ledger, Prediction};
 use experiment::trial::store::Store;
-use launch::installation::Family;
+use launch::family::Family;
 use launch::trial::{carriers_quantity, subject};
 use machine::Nanoseconds;
 use machine::costs::Interval;

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use experiment::ledger::{self, Ledger};
-use launch::installation::Family;
+use launch::family::Family;
 use testbed::Mpi;
 use testbed::slurm::{Cluster, within};
 use testbed::unequal::{Hog, UNEQUAL};

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use experiment::ledger::{Kind, Ledger};
-use launch::installation::Family;
+use launch::family::Family;
 use testbed::Mpi;
 
 const TUTORIAL: &str = include_str!("../../../docs/tutorial.md");

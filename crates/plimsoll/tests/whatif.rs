@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-use launch::installation::Family;
+use launch::family::Family;
 use machine::costs::{ENGINE, Interval, Item, Row, Way, store};
 use machine::{Bytes, Nanoseconds, Reading, SiteKind};
 use profile::summary::{SiteSummary, Summary};

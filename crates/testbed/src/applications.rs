@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use launch::installation::Family;
+use launch::family::Family;
 
 use crate::mpi::Mpi;
 use crate::place::{Outcome, Place};

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use launch::carrier::{Semantics, Variables};
+use launch::Variables;
 use launch::carriers::{self, Reach};
+use launch::engine::Semantics;
 use launch::job::{self, Place as Spread};
 use launch::report::{Port, Reports};
 use launch::running::{Running, Scratch, Streams};

@@ -6,9 +6,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use launch::carrier::Variables;
-use launch::installation::{Choice, Family, Installation};
+use launch::Variables;
+use launch::family::Family;
+use launch::installation::{Choice, Installation};
 use launch::program::library_path;
+use launch::transports;
 
 use crate::place::Place;
 
@@ -48,7 +50,7 @@ impl Mpi {
     }
 
     fn with_libfabric(self) -> Result<Mpi, String> {
-        match self.installation.without_libfabric() {
+        match transports::without_libfabric(&self.installation) {
             Some(why) => Err(format!("{why}; install one that has it (scripts/mpi-wheels)")),
             None => Ok(self),
         }

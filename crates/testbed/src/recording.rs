@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use launch::carrier::Variables;
+use launch::Variables;
 use launch::preload;
 use launch::profiled::{Recorded, Request, Sampling};
 use linux::power::Source;

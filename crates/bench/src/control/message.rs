@@ -12,8 +12,7 @@ use machine::choice::for_polling_here;
 use machine::{CoreId, Fault, Reading, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::admission::Grant;
-use crate::owner::digest;
+use crate::secret::digest;
 use exchange::endpoint::{Job, Outcome};
 use exchange::stack::{Offer, Prepare};
 
@@ -28,9 +27,9 @@ pub const MAX_JOBS: usize = 8;
 pub enum Request {
     /// Bytes made for this connection alone.
     Challenge([u8; 32]),
-    /// Of both challenges and the key's word.
+    /// An HMAC of both challenges by the key's word.
     Proof([u8; 32]),
-    /// Of the bench that the server was started for.
+    /// The secret of the bench that the server was started for.
     Secret(String),
     /// The server ends with this connection.
     Hold,
@@ -78,12 +77,24 @@ pub enum Reply {
     },
 }
 
+machine::named! {
+    /// What a server may be asked for beside patterns over sockets.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Grant ("grant") {
+        /// An engine on a core of its own.
+        Cores = "cores",
+        /// An engine at the driver's hook of an interface.
+        Hooks = "hooks",
+    }
+}
+
 /// The host of a responder that serves others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Serving {
     /// Equal for hosts that are one machine: namespaces, containers.
     pub machine: String,
-    /// For parties that poll, near ones first.
+    /// Cores for parties that poll, near ones first.
     pub cores: Vec<CoreId>,
     pub allows: Vec<Grant>,
 }

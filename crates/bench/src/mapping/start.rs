@@ -4,8 +4,9 @@ use std::fs::File;
 use std::time::Duration;
 
 use launch::carriers::{Carrier, Reach, named};
+use launch::exit::exit_code;
 use launch::job::{Job, Place};
-use launch::running::{Running, Scratch, Streams, exit_code};
+use launch::running::{Running, Scratch, Streams};
 use linux::accounting::HostMeter;
 use linux::lab::{Host, Lab};
 use machine::{Bytes, Fault, Result};

@@ -8,8 +8,7 @@ use rounds::statistics::{median, median_interval};
 
 use machine::Probe;
 
-use super::block::Block;
-use super::conduct::Measured;
+use super::block::{Block, Measured};
 use super::pattern::Task;
 
 /// Median and 95 % interval; `None` where it was never measured.
@@ -58,7 +57,7 @@ pub fn ratio(of: &Measured, peer: &Measured, task: &Task) -> Option<Estimate> {
     over(of, peer, task).interval()
 }
 
-/// The same where the cores were near, and where they were far; `None` where they did not move.
+/// [`ratio`] of the rounds on near cores, and of those on far ones; `None` where the cores did not move.
 pub fn ratios_by_place(of: &Measured, peer: &Measured, task: &Task) -> Option<[Option<Estimate>; 2]> {
     let probes = |taken: &Taken<Block>| Some(taken.block.of(task)?.probes(taken.probes));
     let both = of.series.blocks.iter().chain(&peer.series.blocks).filter_map(probes);

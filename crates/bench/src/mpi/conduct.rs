@@ -3,12 +3,12 @@
 use std::ops::Range;
 
 use machine::{Fault, Probe, Result, count};
-use rounds::blocks::{self, Blocks, Series, Taken};
+use rounds::blocks::{self, Blocks, Series};
 use rounds::bound::Verdict;
 use rounds::clocks::Clocks;
-use serde::Serialize;
 
-use super::block::{Bench, Block};
+use super::bench::Bench;
+use super::block::{Block, Measured};
 use super::contender::{Contender, Hosts, Seats};
 use super::pattern::Task;
 use super::targets;
@@ -41,17 +41,6 @@ impl Plan {
         let wanted = move |task: &Task| !self.targets || targets::has(seats.hosts, task);
         self.tasks.iter().copied().filter(move |task| contender.can(&seats, task) && wanted(task))
     }
-}
-
-/// A contender at a place, with all its blocks.
-#[derive(Debug, Clone, Serialize)]
-pub struct Measured {
-    pub seats: Seats,
-    pub contender: Contender,
-    #[serde(flatten)]
-    pub series: Series<Block>,
-    /// Blocks with timed MPI calls: one for each task, slower by the timing.
-    pub accounted: Vec<Taken<Block>>,
 }
 
 /// Starts with some of the tasks each.

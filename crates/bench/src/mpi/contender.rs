@@ -3,8 +3,9 @@
 use std::fmt;
 use std::path::Path;
 
-use launch::carrier::{Engine, Network, Semantics, Variables};
+use launch::Variables;
 use launch::carriers::{Carrier, Reach};
+use launch::engine::{Engine, Network, Semantics};
 use launch::installation::Installation;
 use launch::provider::Provider;
 use machine::costs::ENGINE;
@@ -18,7 +19,7 @@ use super::pattern::{Pattern, Task};
 pub enum Contender {
     Engine {
         placement: Site,
-        /// Between hosts; `None` on one host, where ranks meet in shared memory.
+        /// `None` on one host, where ranks meet in shared memory.
         network: Option<Network>,
     },
     Peer(Carrier),
@@ -113,7 +114,21 @@ impl Hosts {
     }
 }
 
-/// Where the ranks run, and who does the kernel's part.
+machine::named! {
+    /// Hosts that are asked for.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub enum WantedHosts ("hosts") {
+        One = "one",
+        Lab = "lab",
+        /// Two nodes of a batch system's job.
+        Nodes = "nodes",
+        /// One host and, in a job of two nodes, these, or else the lab.
+        #[default]
+        Both = "both",
+    }
+}
+
+/// Cores of the ranks, and of the kernel's part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 pub struct Seats {
     pub hosts: Hosts,

@@ -1,9 +1,10 @@
 //! MPI over the engine beside MPI over its other transports: latency, bandwidth, message rate and steps of a simulation,
 //! per place of the ranks and per placement of the engine, with each rank's CPU split into application, MPI and protocol.
 //!
-//! A [`block::Block`] is one start of `mpirun` for one [`contender::Contender`]; [`conduct`] interleaves them round by
-//! round; [`comparison`] takes ratios within a round; [`split`] divides the CPU; [`targets`] holds what is promised.
+//! A [`bench::Bench`] starts `mpirun` for a [`contender::Contender`], which gives a [`block::Block`]; [`conduct`] interleaves
+//! them round by round; [`comparison`] takes ratios within a round; [`split`] divides the CPU; [`targets`] holds what is promised.
 
+pub mod bench;
 pub mod block;
 pub mod comparison;
 pub mod conduct;

@@ -15,10 +15,10 @@ use machine::lock::Lock;
 use machine::{CoreId, Fault, Reading, Result};
 use tempfile::TempDir;
 
-use super::request::Paths;
+use super::contender::WantedHosts;
+use crate::control::host_of;
 use crate::remote_meter::RemoteMeter;
 use crate::second_host::SecondHost;
-use crate::session::host_of;
 
 /// Which nodes they are, and what lies between.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct Pair {
     pub names: [String; 2],
     /// `Slurm job 17`.
     pub job: String,
-    /// By which this node reaches the next.
+    /// Interface by which this node reaches the next.
     pub interface: String,
     /// Cores of the next node for parties that poll, near ones first; none where it is this machine, in a namespace or
     /// container.
@@ -80,16 +80,16 @@ fn folder(state: &Path) -> Result<(TempDir, File)> {
 }
 
 impl Nodes {
-    /// The nodes that `paths` asks for: none where it asks for other hosts or, asking for any two, there is no job of two
+    /// The nodes that `hosts` asks for: none where it asks for other hosts or, asking for any two, there is no job of two
     /// nodes. `program` is this one.
     ///
     /// # Errors
     /// They are asked for and there is no such job; the next node cannot be served; there is no place for a folder.
-    pub fn asked(paths: Paths, program: &Path) -> Result<Option<Nodes>> {
-        let asked = match paths {
-            Paths::One | Paths::Lab => return Ok(None),
-            Paths::Both => false,
-            Paths::Nodes => true,
+    pub fn asked(hosts: WantedHosts, program: &Path) -> Result<Option<Nodes>> {
+        let asked = match hosts {
+            WantedHosts::One | WantedHosts::Lab => return Ok(None),
+            WantedHosts::Both => false,
+            WantedHosts::Nodes => true,
         };
         match allocation::around() {
             Some(allocation) if asked || allocation.hosts().len() > 1 => Nodes::of(allocation, program).map(Some),
@@ -127,7 +127,7 @@ impl Nodes {
     /// Whether the next node sees `program`, which lies in the folder.
     ///
     /// # Errors
-    /// It does not.
+    /// The next node does not see it.
     pub fn check(&self, program: &Path) -> Result<()> {
         let next = &self.pair.names[1];
         let mut test = self.allocation.on(next, Path::new("test"), &["-x".into(), program.into()])?;
@@ -150,7 +150,7 @@ impl Nodes {
         }
     }
 
-    /// What they did since; `None` where it is this machine, whose own meter has it.
+    /// Counts of the next node since [`Nodes::begin`]; `None` where it is this machine, whose own meter has them.
     pub fn end(&mut self) -> Option<Reading<Vec<CoreCost>>> {
         let counted = match &mut self.meter {
             Ok(meter) => meter.end().unwrap_or_else(|fault| Reading::absent(fault.to_string())),

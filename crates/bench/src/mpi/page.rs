@@ -10,9 +10,8 @@ use rounds::estimate::Estimate;
 use rounds::nearness;
 use rounds::statistics::median;
 
-use super::block::{Block, Outcome};
+use super::block::{Block, Measured, Outcome};
 use super::comparison::{best, difference, ratio, value};
-use super::conduct::Measured;
 use super::contender::{Hosts, Seats};
 use super::pattern::{Pattern, Task};
 use super::split::{self, Split};

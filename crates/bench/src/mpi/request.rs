@@ -10,9 +10,10 @@ use machine::{Bytes, CoreId, CpuSet, Fault, Result, count};
 use rounds::point::Receiver;
 use serde::Serialize;
 
-use super::block::Bench;
-use super::conduct::{Measured, Plan, conduct};
-use super::contender::{Contender, Hosts, Seats, usual};
+use super::bench::Bench;
+use super::block::Measured;
+use super::conduct::{Plan, conduct};
+use super::contender::{Contender, Hosts, Seats, WantedHosts, usual};
 use super::nodes::{Nodes, Pair};
 use super::page;
 use super::pattern::{Pattern, Task};
@@ -24,20 +25,6 @@ const CROWDS: [u32; 3] = [4, 8, 32];
 
 /// The interface of each host of a lab.
 const INTERFACE: &str = "lab0";
-
-machine::named! {
-    /// Where the ranks are to be.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-    pub enum Paths ("hosts") {
-        One = "one",
-        Lab = "lab",
-        /// Two nodes of a batch system's job.
-        Nodes = "nodes",
-        /// One host and, in a job of two nodes, these, or else the lab.
-        #[default]
-        Both = "both",
-    }
-}
 
 /// Reads `latency:8`; a pattern alone has its usual sizes.
 pub fn tasks(text: &str) -> Result<Vec<Task>> {
@@ -54,7 +41,7 @@ pub fn tasks(text: &str) -> Result<Vec<Task>> {
 #[derive(Debug, Clone)]
 pub struct Request {
     pub mpi: Choice,
-    pub paths: Paths,
+    pub hosts: WantedHosts,
     /// Empty: the usual ones.
     pub tasks: Vec<Task>,
     /// What the engine is held to, and nothing else.
@@ -63,7 +50,7 @@ pub struct Request {
     pub cores: Option<(CoreId, CoreId)>,
     pub protocol_core: Option<CoreId>,
     pub rounds: u32,
-    /// Also blocks with timed MPI calls, which divide the ranks' CPU time.
+    /// Blocks with timed MPI calls too, which divide the ranks' CPU time.
     pub divided: bool,
     /// Only contenders of these names ([`Contender::name`]); `None`: all that there are.
     pub only: Option<Vec<String>>,
@@ -118,22 +105,22 @@ fn plan(
     let pairs = pairs(request, cores, apart)?;
     let root = rustix::process::geteuid().is_root();
     let mut all: Vec<Seats> = Vec::new();
-    if matches!(request.paths, Paths::One | Paths::Both) && request.protocol_core.is_none() {
+    if matches!(request.hosts, WantedHosts::One | WantedHosts::Both) && request.protocol_core.is_none() {
         all.extend(pairs.iter().map(|&cores| Seats { hosts: Hosts::One, cores, protocol_core: None }));
         let crowds = CROWDS.map(|ranks| Seats { hosts: Hosts::Crowd(ranks), cores: pairs[0], protocol_core: None });
         all.extend(crowds);
     }
-    if request.targets && request.paths == Paths::Nodes {
+    if request.targets && request.hosts == WantedHosts::Nodes {
         let cause = "what the engine is held to is of one host and of the lab";
         return Err(Fault::new("targets", cause, "choose --hosts lab, one or both, or leave --targets out"));
     }
-    match (request.paths, nodes, request.protocol_core) {
-        (Paths::One, _, None) => {}
-        (Paths::One | Paths::Nodes, _, Some(_)) => {
+    match (request.hosts, nodes, request.protocol_core) {
+        (WantedHosts::One, _, None) => {}
+        (WantedHosts::One | WantedHosts::Nodes, _, Some(_)) => {
             let cause = "receive processing is steered in the lab only";
             return Err(Fault::new("protocol core", cause, "choose --hosts lab, or leave --protocol-core out"));
         }
-        (Paths::Both | Paths::Nodes, Some(nodes), None) => {
+        (WantedHosts::Both | WantedHosts::Nodes, Some(nodes), None) => {
             let [here, next] = &nodes.names;
             notes.push(format!("two nodes, {here} and {next} of {}, over {}", nodes.job, nodes.interface));
             let cores = match (request.cores, apart) {
@@ -143,8 +130,8 @@ fn plan(
             };
             all.push(Seats { hosts: Hosts::Nodes, cores, protocol_core: None });
         }
-        (Paths::Both, None, None) if !root => notes.push("two hosts left out: the lab needs root".to_owned()),
-        // As the near pair: two hosts have no cores in common.
+        (WantedHosts::Both, None, None) if !root => notes.push("two hosts left out: the lab needs root".to_owned()),
+        // One pair is enough: two hosts have no cores in common.
         (_, _, None) => all.push(Seats { hosts: Hosts::Lab, cores: pairs[0], protocol_core: None }),
         (_, _, Some(core)) => all.extend(seats::around(core, cores)?),
     }
@@ -221,7 +208,7 @@ fn plan(
 /// The pairs of cores that ranks of one machine have; none where each rank has a machine of its own. `apart` are the cores of a
 /// second machine.
 fn pairs(request: &Request, cores: &[CoreId], apart: &[CoreId]) -> Result<Vec<(CoreId, CoreId)>> {
-    let one_machine = apart.is_empty() || request.paths != Paths::Nodes;
+    let one_machine = apart.is_empty() || request.hosts != WantedHosts::Nodes;
     let Some(named) = request.cores else {
         return if one_machine { seats::pairs(cores) } else { Ok(Vec::new()) };
     };
@@ -288,7 +275,7 @@ impl Findings {
 
 #[cfg(test)]
 mod tests {
-    use launch::installation::Family;
+    use launch::family::Family;
 
     use super::*;
 
@@ -304,7 +291,7 @@ mod tests {
     fn request() -> Request {
         Request {
             mpi: Choice::OfProgram,
-            paths: Paths::Both,
+            hosts: WantedHosts::Both,
             tasks: Vec::new(),
             targets: false,
             cores: None,
@@ -325,21 +312,22 @@ mod tests {
         let (family, version, launcher) = (Family::OpenMpi, "4.1.4".to_owned(), PathBuf::from("/nowhere/mpirun"));
         let installation = Installation { family, version, launcher, device: None, libraries: None };
         let plan_of = |request: &Request| plan(request, &installation, &allowed[..2], None, &mut Vec::new());
-        let plan = plan_of(&Request { targets: true, divided: false, paths: Paths::One, ..request() }).unwrap();
+        let plan = plan_of(&Request { targets: true, divided: false, hosts: WantedHosts::One, ..request() }).unwrap();
         let hosts: Vec<Hosts> = plan.places.iter().map(|(seats, _)| seats.hosts).collect();
         assert_eq!(
             (plan.accounted_rounds, &hosts[..]),
             (0, &[Hosts::One, Hosts::Crowd(4), Hosts::Crowd(8), Hosts::Crowd(32)][..])
         );
         assert!(targets::ALL.iter().all(|target| plan.tasks.contains(&target.task)));
-        let latency = plan_of(&Request { tasks: tasks("latency:8").unwrap(), paths: Paths::One, ..request() }).unwrap();
+        let latency =
+            plan_of(&Request { tasks: tasks("latency:8").unwrap(), hosts: WantedHosts::One, ..request() }).unwrap();
         assert_eq!(latency.places.len(), 1, "a place with nothing to do is none");
-        let both = plan_of(&Request { paths: Paths::Lab, protocol_core: Some(allowed[0]), ..request() }).unwrap();
+        let both = plan_of(&Request { hosts: WantedHosts::Lab, protocol_core: Some(allowed[0]), ..request() }).unwrap();
         assert_eq!((both.places.len(), both.accounted_rounds), (2, 3));
         assert!(both.tasks.iter().any(|task| task.receiver == Receiver::Works));
         let same = Request { cores: Some((allowed[0], allowed[0])), ..request() };
         assert!(plan_of(&same).unwrap_err().to_string().contains("would share one"));
-        assert!(plan_of(&Request { paths: Paths::One, protocol_core: Some(allowed[0]), ..request() }).is_err());
+        assert!(plan_of(&Request { hosts: WantedHosts::One, protocol_core: Some(allowed[0]), ..request() }).is_err());
     }
 
     #[test]
@@ -362,7 +350,7 @@ mod tests {
             let mut notes = Vec::new();
             plan(request, &installation, &allowed[..2], Some(&pair(cores)), &mut notes).map(|plan| (plan, notes))
         };
-        let nodes = Request { paths: Paths::Nodes, ..request() };
+        let nodes = Request { hosts: WantedHosts::Nodes, ..request() };
         let far = [second, CoreId(901)];
         let (apart, notes) = plan_of(&nodes, &far).unwrap();
         assert_eq!(notes[0], "two nodes, n1 and n2 of Slurm job 17, over ib0");

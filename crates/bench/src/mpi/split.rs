@@ -4,8 +4,7 @@ use machine::Reading;
 use rounds::statistics::median;
 use serde::Serialize;
 
-use super::block::{Block, Outcome};
-use super::conduct::Measured;
+use super::block::{Block, Measured, Outcome};
 use super::pattern::Task;
 
 /// ns per message of one rank, and of the whole machine for softirqs: medians over blocks with timed MPI calls.

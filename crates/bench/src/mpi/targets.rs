@@ -6,8 +6,8 @@ use rounds::estimate::Estimate;
 use rounds::point::Receiver;
 use serde::Serialize;
 
+use super::block::Measured;
 use super::comparison::{best, ratio, ratios_by_place};
-use super::conduct::Measured;
 use super::contender::{Contender, Hosts};
 use super::pattern::{Pattern, Task};
 
@@ -79,7 +79,7 @@ pub struct Judged<'a> {
     pub engine: Option<&'a Contender>,
     pub peer: Option<&'a Contender>,
     pub ratio: Option<Estimate>,
-    /// Where the two cores moved: the same of the rounds in which they were near, and far.
+    /// Ratios of the rounds on near cores, and on far ones; `None` where the cores did not move.
     pub places: Option<[Option<Estimate>; 2]>,
     pub verdict: Verdict,
 }
@@ -89,7 +89,7 @@ pub fn judge(all: &[Measured]) -> Vec<Judged<'_>> {
     let measured = ALL.into_iter().filter(|target| all.iter().any(|measured| measured.seats.hosts == target.hosts));
     measured
         .map(|Target { hosts, task, bound }| {
-            // On the same cores; receive processing that is pinned is another question.
+            // One pair of cores, and receive processing that is not pinned: that is another question.
             let seats = all.iter().map(|m| m.seats).find(|seats| seats.hosts == hosts && seats.protocol_core.is_none());
             let here = || all.iter().filter(move |measured| Some(measured.seats) == seats);
             let engine = best(here(), &task, |measured| measured.contender.is_engine());

@@ -4,9 +4,10 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
+use launch::exit::exit_code;
 use launch::installation::Installation;
 use launch::job::{Job, Place};
-use launch::running::{Running, Scratch, Streams, exit_code};
+use launch::running::{Running, Scratch, Streams};
 use machine::{Fault, Probe, Result};
 use rounds::blocks::{self, Blocks, Plan, Series, difference};
 use rounds::bound::{Bound, Verdict};

@@ -7,7 +7,7 @@ mod page;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use launch::carrier::Variables;
+use launch::Variables;
 use launch::installation::Installation;
 use launch::preload;
 use machine::{CoreId, Fault, Probe, Result};

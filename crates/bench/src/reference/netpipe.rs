@@ -7,9 +7,10 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
-use launch::carrier::Variables;
+use launch::Variables;
 use launch::carriers::{Reach, named};
-use launch::installation::{Family, Installation};
+use launch::family::Family;
+use launch::installation::Installation;
 use launch::job::{Job, Place};
 use launch::running::{Running, Scratch, Streams};
 use machine::{Fault, Result};

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use launch::installation::Family;
+use launch::family::Family;
 use testbed::{Carrier, Job, Mpi, Place};
 
 use super::sources;

@@ -1,6 +1,6 @@
 //! MPI's rules, by a program of ours under each MPI over the provider.
 
-use launch::installation::Family;
+use launch::family::Family;
 use testbed::conformance::judge;
 use testbed::{Carrier, Job, Mpi, Place};
 

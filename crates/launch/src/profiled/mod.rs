@@ -1,11 +1,10 @@
 //! One `plimsoll profile`: a command whose MPI ranks record themselves, and the folder that they leave.
 
 mod clocks;
-mod line;
+mod new_folder;
 mod outcome;
 mod past;
 mod perturbed;
-mod place;
 mod refusal;
 mod remote;
 mod sampler;
@@ -16,11 +15,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use linux::output::tell;
 use linux::power::Source;
 use linux::relay::Relay;
+use machine::here::{boot, now};
 use machine::quota::Watch;
 use machine::{Fault, Nanoseconds, Result};
 use profile::injection::Injection;
@@ -28,14 +27,14 @@ use profile::job::Job;
 use record::folder::{self, variable};
 use record::perturbation::Perturbation;
 
-pub use line::{Launcher, Line, Program, Setting};
 pub use outcome::Outcome;
-pub use place::Place;
 pub use remote::{leave, sample};
 pub use sampler::{Account, Sampler, Settings};
 
+use self::new_folder::NewFolder;
+use crate::command_line::{self, CommandLine};
+use crate::exit::exit_code;
 use crate::preload;
-use crate::running::exit_code;
 
 /// What is asked for.
 #[derive(Debug, Clone)]
@@ -66,9 +65,9 @@ pub struct Request {
 pub struct Recorded<'a> {
     request: &'a Request,
     pub command: Command,
-    line: Line,
+    line: CommandLine,
     library: PathBuf,
-    place: Place,
+    new_folder: NewFolder,
     job: Job,
     quota: Watch,
 }
@@ -79,7 +78,7 @@ impl<'a> Recorded<'a> {
     /// # Errors
     /// What cannot be profiled, or where, with the next step.
     pub fn prepare(request: &'a Request) -> Result<Recorded<'a>> {
-        let line = Line::read(&request.words).answered()?;
+        let line = CommandLine::read(&request.words).answered()?;
         if let Some(fault) = line.programs.iter().filter(|p| p.certain).find_map(|p| refusal::of_program(&p.path)) {
             return Err(fault);
         }
@@ -87,10 +86,10 @@ impl<'a> Recorded<'a> {
             return Err(fault);
         }
         let library = preload::library(&request.command)?;
-        let place = Place::make(request.folder.as_deref())?;
-        let mut variables = preload::variables(&library, place.path(), request.trace, request.memory);
+        let new_folder = NewFolder::make(request.folder.as_deref())?;
+        let mut variables = preload::variables(&library, new_folder.path(), request.trace, request.memory);
         if let Some(perturbation) = &request.perturbation {
-            perturbed::place(perturbation, request.hosts_of.as_deref(), place.path())?;
+            perturbed::place(perturbation, request.hosts_of.as_deref(), new_folder.path())?;
             variables.push((variable::PERTURB.to_owned(), perturbation.to_string().into()));
         }
         if request.cores {
@@ -98,7 +97,7 @@ impl<'a> Recorded<'a> {
         }
         let names: Vec<&str> = variables.iter().map(|(name, _)| name.as_str()).collect();
         let words = line.exporting(&request.words, &names);
-        let listed = line::listed(&names);
+        let listed = command_line::listed(&names);
         variables.extend(listed);
         let (name, arguments) = words.split_first().ok_or_else(|| {
             Fault::new("no command", "there would be nothing to run", "name one: plimsoll profile -- mpirun -n 8 ./a")
@@ -108,24 +107,24 @@ impl<'a> Recorded<'a> {
         let job = Job {
             command: request.words.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
             host: crate::this_host(),
-            boot: boot(),
+            boot: boot().unwrap_or_default(),
             pid: std::process::id(),
             pid_namespace: linux::accounting::pid_namespace(),
-            started: now(),
+            started: now().0,
             trace_limit: request.trace,
             interval: request.interval.map(|interval| interval.0),
             power: request.power.iter().map(ToString::to_string).collect(),
             perturbation: request.perturbation.map(|perturbation| perturbation.to_string()),
             ..Job::default()
         };
-        job.write(place.path())?;
+        job.write(new_folder.path())?;
         let quota = Watch::begin(&machine::Source::live(), linux::affinity::allowed()?.len());
-        Ok(Recorded { request, command, line, library, place, job, quota })
+        Ok(Recorded { request, command, line, library, new_folder, job, quota })
     }
 
-    /// Where the profile is left: an absolute path.
+    /// Absolute path of the profile.
     pub fn folder(&self) -> &Path {
-        self.place.path()
+        self.new_folder.path()
     }
 
     /// Starts the command; its folder stays from then on.
@@ -134,7 +133,7 @@ impl<'a> Recorded<'a> {
             let name = self.command.get_program().display();
             Fault::because(format!("command {name}"), e, "check its name and that it may run")
         })?;
-        self.place.keep();
+        self.new_folder.keep();
         Ok(child)
     }
 
@@ -143,10 +142,10 @@ impl<'a> Recorded<'a> {
     pub fn end(mut self, status: ExitStatus, sampling: Option<Result<Account>>) -> String {
         let job = &mut self.job;
         (job.ended, job.exit_code, job.signal) =
-            (Some(now()), status.code(), std::os::unix::process::ExitStatusExt::signal(&status));
+            (Some(now().0), status.code(), std::os::unix::process::ExitStatusExt::signal(&status));
         // What reads the profile from here on reads that of a job that is over.
-        let unwritten = job.write(self.place.path()).err();
-        let mut outcome = Outcome::read(self.place.path());
+        let unwritten = job.write(self.new_folder.path()).err();
+        let mut outcome = Outcome::read(self.new_folder.path());
         match sampling {
             Some(Ok(account)) => outcome.sampling = Some(account),
             Some(Err(fault)) => job.notes.push(format!("the cores were not sampled: {fault}")),
@@ -154,11 +153,11 @@ impl<'a> Recorded<'a> {
         }
         job.notes.extend(self.quota.note(&machine::Source::live()));
         job.notes.extend(outcome.injection.iter().flat_map(Injection::shortfalls));
-        let past = past::notes(self.place.path());
+        let past = past::notes(self.new_folder.path());
         if outcome.ranks == 0 && outcome.full {
             job.notes.push(format!("ranks found no room for their tables. Next: {}", outcome::FREE));
         } else if outcome.ranks == 0 && past.is_empty() {
-            let files = [self.library.as_path(), self.place.path()];
+            let files = [self.library.as_path(), self.new_folder.path()];
             job.notes.extend(refusal::of_silence(
                 &self.request.words,
                 &self.line,
@@ -168,11 +167,11 @@ impl<'a> Recorded<'a> {
             ));
         }
         job.notes.extend(past);
-        let unwritten = job.write(self.place.path()).err().or(unwritten);
+        let unwritten = job.write(self.new_folder.path()).err().or(unwritten);
         let mut notes = job.notes.clone();
         notes.extend(outcome.notes());
         notes.extend(unwritten.map(|fault| fault.to_string()));
-        let named = self.place.named();
+        let named = self.new_folder.named();
         if let Some(wanted) = self.request.folder.as_ref().filter(|wanted| *wanted != named) {
             notes.push(format!("{} holds a profile already: this one is in {}", wanted.display(), named.display()));
         }
@@ -207,10 +206,10 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    /// Of this host, for the profile in `folder`. The sensors are open when it returns.
+    /// A sampler of this host for the profile in `folder`. The sensors are open when it returns.
     pub fn begin(folder: &Path, interval: Option<Nanoseconds>, power: &[Source]) -> Sampling {
         // No rank of this host starts another.
-        let _ = std::fs::File::create(folder::sampled_mark(folder, &boot()));
+        let _ = std::fs::File::create(folder::sampled_mark(folder, &boot().unwrap_or_default()));
         let settings = Settings { folder: folder.to_owned(), interval, power: power.to_vec() };
         let (opened, is_open) = mpsc::channel();
         let (stop, stopped) = mpsc::channel();
@@ -229,15 +228,4 @@ impl Sampling {
         let died = || Fault::new("the sampler", "it ended with a panic", "report it, and profile with --no-cores");
         self.thread.join().unwrap_or_else(|_| Err(died()))
     }
-}
-
-/// What tells the present start of this host from others.
-fn boot() -> String {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    text.trim().to_owned()
-}
-
-/// CLOCK_REALTIME, ns since 1970.
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use machine::Fault;
 
-use super::line::{IMAGES, Launcher, Line};
+use crate::command_line::{CommandLine, IMAGES, Launcher};
 use crate::elf;
 use crate::preload::PRELOAD;
 use crate::program::{self, Linkage};
@@ -62,7 +62,7 @@ const PLACES: [(&str, &str); 3] = [
 
 /// Why no profile of a whole job can be made here: a launcher has started this process as one of several, by the
 /// environment, and `line` has none of its own.
-pub fn of_place(line: &Line, words: &[OsString], environment: impl Fn(&str) -> Option<String>) -> Option<Fault> {
+pub fn of_place(line: &CommandLine, words: &[OsString], environment: impl Fn(&str) -> Option<String>) -> Option<Fault> {
     let place = |(rank, size): &(&'static str, &str)| {
         let ranks: u32 = environment(size)?.parse().ok()?;
         (ranks > 1).then_some((*rank, environment(rank)?, ranks))
@@ -80,7 +80,7 @@ pub fn of_place(line: &Line, words: &[OsString], environment: impl Fn(&str) -> O
 /// Ranks needed `files`.
 pub fn of_silence(
     words: &[OsString],
-    line: &Line,
+    line: &CommandLine,
     files: [&Path; 2],
     already: Option<OsString>,
     code: u8,
@@ -134,7 +134,7 @@ fn interprets(path: &Path) -> bool {
 }
 
 /// Words and variables by which a launcher leaves out of the environment what it was not told to pass on.
-fn dropped_environment(words: &[OsString], line: &Line) -> Option<String> {
+fn dropped_environment(words: &[OsString], line: &CommandLine) -> Option<String> {
     let said = |what: &str| {
         Some(format!("{what} leaves {PRELOAD} and PLIMSOLL_PROFILE out of the ranks' environment. Next: leave it out"))
     };
@@ -171,8 +171,8 @@ mod tests {
         text.split_whitespace().map(OsString::from).collect()
     }
 
-    fn line(launcher: Option<Launcher>) -> Line {
-        Line {
+    fn line(launcher: Option<Launcher>) -> CommandLine {
+        CommandLine {
             launcher: launcher.map(|launcher| (0, launcher)),
             programs: Vec::new(),
             settings: Vec::new(),
@@ -214,7 +214,7 @@ mod tests {
     fn an_image_without_the_library_is_named_and_not_its_command_blamed() {
         let mut line = line(None);
         let path = std::path::PathBuf::from("/usr/bin/apptainer");
-        line.programs.push(super::super::line::Program { path, at: 3, certain: true });
+        line.programs.push(crate::command_line::Program { path, at: 3, certain: true });
         let causes = of_silence(&words("mpirun -n 2 apptainer exec a.sif ./a"), &line, FILES.map(Path::new), None, 0);
         let [cause] = &causes[..] else { panic!("{causes:?}") };
         assert!(FILES.iter().all(|file| cause.contains(file)) && cause.contains("Next: bind both"), "{cause}");
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn silence_has_a_cause_and_a_next_step() {
         let hydra = Launcher::Mpi(crate::installation::Installation {
-            family: crate::installation::Family::Mpich,
+            family: crate::family::Family::Mpich,
             version: "4".into(),
             launcher: "mpiexec".into(),
             device: None,

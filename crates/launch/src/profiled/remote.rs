@@ -11,10 +11,10 @@ use record::folder;
 
 use super::sampler::{Account, Sampler, Settings};
 
-/// How long no rank may be there before it ends: others may be about to start.
+/// Patience without a rank after others were seen: more may be about to start.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The same before it has seen any.
+/// Patience before the first rank is seen.
 const FIRST_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Leaves the session and the descriptors of the rank that started this process, by starting it anew as `anew`. Returns
@@ -45,6 +45,6 @@ pub fn sample(profile: &Path) -> Result<Account> {
         alone_since.elapsed() > limit
     });
     // The first rank of a job that comes later starts another.
-    let _ = std::fs::remove_file(folder::sampled_mark(profile, &super::boot()));
+    let _ = std::fs::remove_file(folder::sampled_mark(profile, &machine::here::boot().unwrap_or_default()));
     account
 }

@@ -98,9 +98,9 @@ impl Sampler {
     pub fn open(settings: &Settings) -> Result<Sampler> {
         let mut cores = CoresSensor::open()?;
         let energy = EnergySensor::open();
-        let boot = super::boot();
+        let boot = machine::here::boot().unwrap_or_default();
         let host = crate::this_host();
-        let (now, realtime) = (monotonic(), super::now());
+        let (now, realtime) = (monotonic(), machine::here::now().0);
         let interval = settings.interval.unwrap_or(USUAL);
         let of = cores.origins();
         let head = Head {

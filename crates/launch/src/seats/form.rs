@@ -7,7 +7,7 @@ use machine::seat::{Seat, Seats};
 use machine::topology::Topology;
 use machine::{CoreId, CpuSet, Fault, Result};
 
-use super::Launcher;
+use super::dialect::Dialect;
 
 /// Options, variables and files of a launcher.
 #[derive(Debug, Default)]
@@ -27,16 +27,16 @@ impl Told {
     ///
     /// # Errors
     /// The launcher cannot place ranks so.
-    pub(crate) fn new(by: Launcher, seats: &Seats, with_hosts: bool, folder: &Path) -> Result<Told> {
+    pub(crate) fn new(by: Dialect, seats: &Seats, with_hosts: bool, folder: &Path) -> Result<Told> {
         let mut told = Told::default();
         match by {
-            Launcher::OpenMpi4 => {
+            Dialect::OpenMpi4 => {
                 let path = told.file(folder, "rankfile", rankfile(seats, |seat| Ok(seat.cores.clone()))?);
                 // The kernel's numbers, and threads of a core apart; several ranks may share one.
                 told.option(&["--oversubscribe", "--use-hwthread-cpus", "--mca", "rmaps_rank_file_physical", "1"]);
                 told.option(&["--rankfile", &path]);
             }
-            Launcher::OpenMpi5 => {
+            Dialect::OpenMpi5 => {
                 let path = told.file(folder, "rankfile", rankfile(seats, hwloc_numbers()?)?);
                 if path.contains(':') {
                     let cause = "Open MPI 5 takes a colon for the end of a file's name";
@@ -45,14 +45,14 @@ impl Told {
                 told.option(&["--map-by", &format!("rankfile:file={path}:hwtcpus:oversubscribe")]);
                 told.option(&["--bind-to", "hwthread:overload-allowed"]);
             }
-            Launcher::Mpich => match of_local_ranks(by, seats) {
+            Dialect::Mpich => match of_local_ranks(by, seats) {
                 Some(list) => told.option(&["-bind-to", &format!("user:{}", list.join(","))]),
                 None => {
                     told.option(&["-bind-to", "none"]);
                     told.of_program = bound_by_itself("PMI_RANK", seats);
                 }
             },
-            Launcher::Slurm => {
+            Dialect::Slurm => {
                 let form = if has_single_cores(seats) { "map_cpu" } else { "mask_cpu" };
                 match of_local_ranks(by, seats) {
                     Some(list) => told.option(&[&format!("--cpu-bind={form}:{}", list.join(","))]),
@@ -65,7 +65,7 @@ impl Told {
                     told.option(&["--overcommit"]);
                 }
             }
-            Launcher::Plimsoll => {
+            Dialect::Plimsoll => {
                 let path = told.file(folder, "seats", seats.to_string());
                 told.option(&["--seats", &path]);
             }
@@ -76,20 +76,20 @@ impl Told {
         Ok(told)
     }
 
-    fn hosts(&mut self, by: Launcher, seats: &Seats, folder: &Path) -> Result<()> {
+    fn hosts(&mut self, by: Dialect, seats: &Seats, folder: &Path) -> Result<()> {
         match by {
-            Launcher::OpenMpi4 | Launcher::OpenMpi5 => self.of_each = vec!["--host".to_owned(), by_host(seats)],
-            Launcher::Mpich => {
+            Dialect::OpenMpi4 | Dialect::OpenMpi5 => self.of_each = vec!["--host".to_owned(), by_host(seats)],
+            Dialect::Mpich => {
                 in_blocks(seats)?;
                 self.option(&["-hosts", &by_host(seats)]);
             }
-            Launcher::Slurm => {
+            Dialect::Slurm => {
                 let hosts = seats.0.iter().map(|seat| format!("{}\n", seat.host)).collect();
                 let path = self.file(folder, "hosts", hosts);
                 self.variables.push(("SLURM_HOSTFILE".to_owned(), path));
                 self.option(&["--distribution=arbitrary", &format!("--nodes={}", seats.hosts().len())]);
             }
-            Launcher::Plimsoll => {}
+            Dialect::Plimsoll => {}
         }
         Ok(())
     }
@@ -157,7 +157,7 @@ fn cores_of(seats: &Seats, host: &str) -> CpuSet {
 
 /// The seats of a host's ranks, in their order, as a launcher writes them that knows one list for all hosts; `None` where
 /// hosts differ.
-fn of_local_ranks(by: Launcher, seats: &Seats) -> Option<Vec<String>> {
+fn of_local_ranks(by: Dialect, seats: &Seats) -> Option<Vec<String>> {
     let lists: Vec<Vec<&CpuSet>> = seats.hosts().iter().map(|host| seats.of(host).collect()).collect();
     let longest = lists.iter().max_by_key(|list| list.len())?;
     if lists.iter().any(|list| !longest.starts_with(list)) {
@@ -165,7 +165,7 @@ fn of_local_ranks(by: Launcher, seats: &Seats) -> Option<Vec<String>> {
     }
     let single = has_single_cores(seats);
     let word = |cores: &&CpuSet| match by {
-        Launcher::Slurm if !single => mask(cores),
+        Dialect::Slurm if !single => mask(cores),
         _ => cores.iter().map(|core| core.0.to_string()).collect::<Vec<_>>().join("+"),
     };
     Some(longest.iter().map(word).collect())
@@ -214,7 +214,7 @@ mod tests {
 
     use super::*;
 
-    fn told(by: Launcher, seats: &str, with_hosts: bool) -> Result<Told> {
+    fn told(by: Dialect, seats: &str, with_hosts: bool) -> Result<Told> {
         Told::new(by, &seats.parse().unwrap(), with_hosts, Path::new("/f"))
     }
 
@@ -225,15 +225,15 @@ mod tests {
             let told = told(by, seats, with_hosts).unwrap();
             [told.options, told.of_each].concat().join(" ")
         };
-        let open_mpi = told(Launcher::OpenMpi4, seats, true).unwrap();
+        let open_mpi = told(Dialect::OpenMpi4, seats, true).unwrap();
         assert_eq!(open_mpi.of_each, ["--host", "a:2,b:1"]);
         assert_eq!(open_mpi.files[0].1, "rank 0=a slot=1\nrank 1=a slot=0\nrank 2=b slot=1\n");
-        assert_eq!(said(Launcher::Mpich, seats, true), "-bind-to user:1,0 -hosts a:2,b:1");
-        assert_eq!(said(Launcher::Mpich, "0 a 1,3\n1 a 0", false), "-bind-to user:1+3,0");
-        assert_eq!(said(Launcher::Slurm, seats, false), "--cpu-bind=map_cpu:1,0");
-        assert_eq!(said(Launcher::Slurm, "0 a 1,9-10\n1 a 1\n", false), "--cpu-bind=mask_cpu:0x602,0x2");
-        assert_eq!(said(Launcher::Slurm, "0 a 1\n1 a 1\n", false), "--cpu-bind=map_cpu:1,1 --overcommit");
-        let slurm = told(Launcher::Slurm, "0 a 1\n1 b 1\n2 a 0\n", true).unwrap();
+        assert_eq!(said(Dialect::Mpich, seats, true), "-bind-to user:1,0 -hosts a:2,b:1");
+        assert_eq!(said(Dialect::Mpich, "0 a 1,3\n1 a 0", false), "-bind-to user:1+3,0");
+        assert_eq!(said(Dialect::Slurm, seats, false), "--cpu-bind=map_cpu:1,0");
+        assert_eq!(said(Dialect::Slurm, "0 a 1,9-10\n1 a 1\n", false), "--cpu-bind=mask_cpu:0x602,0x2");
+        assert_eq!(said(Dialect::Slurm, "0 a 1\n1 a 1\n", false), "--cpu-bind=map_cpu:1,1 --overcommit");
+        let slurm = told(Dialect::Slurm, "0 a 1\n1 b 1\n2 a 0\n", true).unwrap();
         assert_eq!((slurm.variables[0].0.as_str(), slurm.files[0].1.as_str()), ("SLURM_HOSTFILE", "a\nb\na\n"));
         assert_eq!(slurm.options, ["--cpu-bind=map_cpu:1,0", "--distribution=arbitrary", "--nodes=2"]);
     }
@@ -241,9 +241,9 @@ mod tests {
     #[test]
     fn ranks_bind_themselves_where_one_list_does_not_suffice() {
         let seats = "0 a 1\n1 a 0\n2 b 0,2-3\n";
-        let slurm = told(Launcher::Slurm, seats, true).unwrap();
+        let slurm = told(Dialect::Slurm, seats, true).unwrap();
         assert_eq!(slurm.options[0], "--cpu-bind=none");
-        let mpich = told(Launcher::Mpich, seats, true).unwrap();
+        let mpich = told(Dialect::Mpich, seats, true).unwrap();
         assert_eq!(mpich.options.join(" "), "-bind-to none -hosts a:2,b:1");
         let script = "exec taskset -c $(echo 1:0:0,2-3 | cut -d: -f$((PMI_RANK + 1))) \"$@\"";
         assert_eq!(mpich.of_program, ["sh", "-c", script, "sh"]);
@@ -252,12 +252,12 @@ mod tests {
     #[test]
     fn what_a_launcher_cannot_do_is_refused_with_what_can() {
         let fault = |by, seats| told(by, seats, true).unwrap_err().to_string();
-        let fault = fault(Launcher::Mpich, "0 a 1\n1 b 1\n2 a 0\n");
+        let fault = fault(Dialect::Mpich, "0 a 1\n1 b 1\n2 a 0\n");
         assert!(fault.contains("fills one host after the other"), "{fault}");
-        let beyond = told(Launcher::OpenMpi5, "0 elsewhere 60000", true).unwrap_err().to_string();
+        let beyond = told(Dialect::OpenMpi5, "0 elsewhere 60000", true).unwrap_err().to_string();
         assert!(beyond.contains("hwloc's numbers"), "{beyond}");
         let colon =
-            Told::new(Launcher::OpenMpi5, &format!("0 a {}", here().0).parse().unwrap(), false, Path::new("/a:b"));
+            Told::new(Dialect::OpenMpi5, &format!("0 a {}", here().0).parse().unwrap(), false, Path::new("/a:b"));
         assert!(colon.unwrap_err().to_string().contains("a colon"));
     }
 

@@ -1,31 +1,31 @@
 //! Which of a launcher's options a seat makes void.
 
-use super::Launcher;
-use crate::profiled::Setting;
+use super::dialect::Dialect;
+use crate::command_line::Setting;
 
 /// Whether it says how many ranks there are.
-pub(super) fn counts_ranks(by: Launcher, setting: &Setting) -> bool {
+pub(super) fn counts_ranks(by: Dialect, setting: &Setting) -> bool {
     let names: &[&str] = match by {
-        Launcher::OpenMpi4 | Launcher::OpenMpi5 => &["n", "np", "c"],
-        Launcher::Mpich => &["n", "np"],
-        Launcher::Slurm => &["n", "ntasks"],
-        Launcher::Plimsoll => &["n", "np", "ranks"],
+        Dialect::OpenMpi4 | Dialect::OpenMpi5 => &["n", "np", "c"],
+        Dialect::Mpich => &["n", "np"],
+        Dialect::Slurm => &["n", "ntasks"],
+        Dialect::Plimsoll => &["n", "np", "ranks"],
     };
     names.contains(&setting.name.as_str())
 }
 
 /// Whether it says where ranks go, or how they are bound.
-pub(super) fn contradicts(by: Launcher, setting: &Setting) -> bool {
+pub(super) fn contradicts(by: Dialect, setting: &Setting) -> bool {
     let name = setting.name.as_str();
     match by {
-        Launcher::OpenMpi4 | Launcher::OpenMpi5 => {
+        Dialect::OpenMpi4 | Dialect::OpenMpi5 => {
             let parameter = setting.value.as_deref().filter(|_| name.ends_with("mca")).unwrap_or_default();
             let steers = ["rmaps_", "hwloc_base_", "hwloc_default_", "orte_rankfile"];
             steers.iter().any(|prefix| parameter.starts_with(prefix)) || OPEN_MPI.contains(&name)
         }
-        Launcher::Mpich => ["bind-to", "map-by", "ppn", "perhost", "grr"].contains(&name),
-        Launcher::Slurm => SLURM.contains(&name),
-        Launcher::Plimsoll => name == "seats",
+        Dialect::Mpich => ["bind-to", "map-by", "ppn", "perhost", "grr"].contains(&name),
+        Dialect::Slurm => SLURM.contains(&name),
+        Dialect::Plimsoll => name == "seats",
     }
 }
 
@@ -45,26 +45,26 @@ const SLURM: [&str; 18] = [
 ];
 
 /// Whether it says which hosts there are.
-pub(super) fn names_hosts(by: Launcher, setting: &Setting) -> bool {
+pub(super) fn names_hosts(by: Dialect, setting: &Setting) -> bool {
     let names: &[&str] = match by {
-        Launcher::OpenMpi4 | Launcher::OpenMpi5 => &["H", "host", "hostfile", "machinefile", "default-hostfile"],
-        Launcher::Mpich => &["host", "hosts", "hostlist", "f", "hostfile", "machinefile"],
-        Launcher::Slurm => &["w", "nodelist", "N", "nodes", "F", "nodefile", "r", "relative", "x", "exclude"],
-        Launcher::Plimsoll => &[],
+        Dialect::OpenMpi4 | Dialect::OpenMpi5 => &["H", "host", "hostfile", "machinefile", "default-hostfile"],
+        Dialect::Mpich => &["host", "hosts", "hostlist", "f", "hostfile", "machinefile"],
+        Dialect::Slurm => &["w", "nodelist", "N", "nodes", "F", "nodefile", "r", "relative", "x", "exclude"],
+        Dialect::Plimsoll => &[],
     };
     names.contains(&setting.name.as_str())
 }
 
 /// Whether it would take away what a trial prints, or leave something behind in the user's name.
-pub(super) fn is_not_for_trials(by: Launcher, setting: &Setting) -> bool {
+pub(super) fn is_not_for_trials(by: Dialect, setting: &Setting) -> bool {
     let names: &[&str] = match by {
-        Launcher::OpenMpi4 | Launcher::OpenMpi5 => {
+        Dialect::OpenMpi4 | Dialect::OpenMpi5 => {
             &["output-filename", "output", "xterm", "report-pid", "report-uri", "preload-files"]
         }
-        Launcher::Mpich => &["outfile-pattern", "errfile-pattern"],
-        Launcher::Slurm => &["o", "output", "e", "error", "i", "input"],
-        Launcher::Plimsoll => &["prove", "report", "profile"],
+        Dialect::Mpich => &["outfile-pattern", "errfile-pattern"],
+        Dialect::Slurm => &["o", "output", "e", "error", "i", "input"],
+        Dialect::Plimsoll => &["prove", "report", "profile"],
     };
-    let learns = by == Launcher::Plimsoll && setting.name == "placement" && setting.value.as_deref() == Some("auto");
+    let learns = by == Dialect::Plimsoll && setting.name == "placement" && setting.value.as_deref() == Some("auto");
     learns || names.contains(&setting.name.as_str())
 }

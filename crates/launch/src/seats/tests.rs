@@ -1,6 +1,12 @@
-use super::*;
+use std::path::Path;
 
-fn line(launcher: &str, words: &str, seats: &str) -> Result<Line> {
+use machine::Result;
+use machine::seat::Seats;
+
+use super::*;
+use crate::allocation;
+
+fn line(launcher: &str, words: &str, seats: &str) -> Result<SeatedCommand> {
     // A launcher of this name that says whose it is; the programs are real.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(launcher.split(' ').next().unwrap());
@@ -8,7 +14,7 @@ fn line(launcher: &str, words: &str, seats: &str) -> Result<Line> {
     let first = path.display().to_string();
     let rest = launcher.split(' ').skip(1).chain(words.split_whitespace()).map(str::to_owned);
     let recorded: Vec<String> = std::iter::once(first.clone()).chain(rest).collect();
-    let mut line = Line::new(&recorded, &seats.parse().unwrap(), Path::new("/f"))?;
+    let mut line = SeatedCommand::new(&recorded, &seats.parse().unwrap(), Path::new("/f"))?;
     line.words[0] = launcher.split(' ').next().unwrap().to_owned();
     Ok(line)
 }
@@ -93,7 +99,7 @@ fn a_command_that_cannot_be_is_refused_before_it_is_started() {
         ("a:9,b", "which is no name of a host"),
     ] {
         let seats = Seats(vec![machine::seat::Seat { host: host.to_owned(), cores: machine::CpuSet::default() }]);
-        let fault = Line::new(&words, &seats, Path::new("/f")).unwrap_err().to_string();
+        let fault = SeatedCommand::new(&words, &seats, Path::new("/f")).unwrap_err().to_string();
         assert!(fault.contains(expected), "{fault}");
     }
 }

@@ -11,24 +11,25 @@ use linux::warden::Warden;
 use machine::seat::{Seat, Seats};
 use machine::{CpuSet, Fault, Result, count};
 
-use super::{Launcher, Line};
+use super::command::SeatedCommand;
+use super::dialect::Dialect;
 use crate::allocation;
-use crate::running::exit_code;
+use crate::exit::exit_code;
 use crate::trial::{self, scratch};
 
 /// Long enough for a launcher to start a small program.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// By which every process of a trial can be found.
+/// Variable by which every process of a trial can be found.
 const MARK: &str = "PLIMSOLL_SEATS";
 
-/// Before what a rank says of itself, since launchers may label lines.
+/// Prefix of what a rank says of itself, since launchers may label lines.
 const SAYS: &str = "plimsoll-seat ";
 
-/// In which launchers tell a process its rank.
+/// Variables in which launchers tell a process its rank.
 const RANKS: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"];
 
-/// At most so many ranks are named one by one.
+/// Most ranks that are named one by one.
 const NAMED: usize = 8;
 
 /// What `plimsoll seat` says: this process's rank, host and cores. `of_slurm`: the host goes by its name as a node.
@@ -50,12 +51,12 @@ pub fn of_this_process(of_slurm: bool) -> Result<String> {
 ///
 /// # Errors
 /// A rank is elsewhere, says nothing, or nothing ends within `limit`.
-pub fn verify(line: &Line, seats: &Seats, plimsoll: &Path, limit: Duration) -> Result<Seats> {
+pub fn verify(line: &SeatedCommand, seats: &Seats, plimsoll: &Path, limit: Duration) -> Result<Seats> {
     line.write()?;
     let folder = tempfile::Builder::new().prefix("plimsoll-seats-").tempdir().map_err(scratch)?;
     let mark = trial::mark(folder.path());
     let mut program = vec![plimsoll.display().to_string(), "seat".to_owned()];
-    program.extend((line.launcher == Launcher::Slurm).then(|| "--slurm".to_owned()));
+    program.extend((line.dialect == Dialect::Slurm).then(|| "--slurm".to_owned()));
     let mut command = line.with(&program);
     let file = |name: &str| fs::File::create(folder.path().join(name)).map_err(scratch);
     command.env(MARK, &mark).stdin(Stdio::null()).stdout(file("output")?).stderr(file("errors")?);
@@ -75,7 +76,7 @@ pub fn verify(line: &Line, seats: &Seats, plimsoll: &Path, limit: Duration) -> R
     let read = |name: &str| trial::read(&folder.path().join(name));
     let (said, complained) = (read("output")?, read("errors")?);
     drop(warden);
-    let next = || format!("{}; run it by hand: {line}", next(line.launcher));
+    let next = || format!("{}; run it by hand: {line}", next(line.dialect));
     if !in_time {
         let cause = format!("its ranks did not say where they are within {} s", limit.as_secs());
         return Err(Fault::new(subject, cause, next()));
@@ -86,11 +87,11 @@ pub fn verify(line: &Line, seats: &Seats, plimsoll: &Path, limit: Duration) -> R
         let why = first.map_or_else(|| trial::why(&complained, &said), |line| line.trim().to_owned());
         return Err(Fault::new(subject, format!("exit code {}: {why}", exit_code(status)), next()));
     }
-    compared(line.launcher, seats, &said)
+    compared(line.dialect, seats, &said)
 }
 
 /// What the ranks said, beside what was asked.
-fn compared(by: Launcher, seats: &Seats, said: &str) -> Result<Seats> {
+fn compared(by: Dialect, seats: &Seats, said: &str) -> Result<Seats> {
     let mut found: Vec<Option<Seat>> = vec![None; seats.0.len()];
     for (rank, seat) in said.lines().filter_map(|line| Seats::line_of(line.split_once(SAYS)?.1)) {
         if let Some(place) = found.get_mut(rank as usize) {
@@ -112,13 +113,13 @@ fn compared(by: Launcher, seats: &Seats, said: &str) -> Result<Seats> {
     Err(Fault::new(format!("seats by {by}"), format!("the launcher did not keep them: {cause}"), next(by)))
 }
 
-fn next(by: Launcher) -> &'static str {
+fn next(by: Dialect) -> &'static str {
     match by {
-        Launcher::OpenMpi4 => "look for variables OMPI_MCA_rmaps_* and OMPI_MCA_hwloc_*, and at its --report-bindings",
-        Launcher::OpenMpi5 => "look for variables PRTE_MCA_*, and whether every host is built like this one",
-        Launcher::Mpich => "look for variables HYDRA_*, or start it by srun",
-        Launcher::Slurm => "start it within `salloc --exclusive`, on a Slurm with TaskPlugin=task/affinity",
-        Launcher::Plimsoll => "leave options that place ranks out of its --mpirun-args",
+        Dialect::OpenMpi4 => "look for variables OMPI_MCA_rmaps_* and OMPI_MCA_hwloc_*, and at its --report-bindings",
+        Dialect::OpenMpi5 => "look for variables PRTE_MCA_*, and whether every host is built like this one",
+        Dialect::Mpich => "look for variables HYDRA_*, or start it by srun",
+        Dialect::Slurm => "start it within `salloc --exclusive`, on a Slurm with TaskPlugin=task/affinity",
+        Dialect::Plimsoll => "leave options that place ranks out of its --mpirun-args",
     }
 }
 
@@ -157,7 +158,7 @@ mod tests {
     #[test]
     fn ranks_that_are_elsewhere_are_named_with_what_was_asked() {
         let seats: Seats = "0 node1 1\n1 node1 0\n2 node2 0-3\n".parse().unwrap();
-        let said = |text: &str| compared(Launcher::Slurm, &seats, text).map(|found| found.to_string());
+        let said = |text: &str| compared(Dialect::Slurm, &seats, text).map(|found| found.to_string());
         let right = "[1,0]<stdout>:plimsoll-seat 1 node1.cluster 0\n2: plimsoll-seat 2 node2 0-3\nplimsoll-seat 0 node1 1\nhello\n";
         assert_eq!(said(right).unwrap(), "0 node1 1\n1 node1.cluster 0\n2 node2 0-3\n");
         let wrong = said("plimsoll-seat 0 node2 1\nplimsoll-seat 1 node1 0-1\n").unwrap_err().to_string();
@@ -170,7 +171,7 @@ mod tests {
             assert!(wrong.contains(expected), "{wrong}");
         }
         let many = Seats(vec![seats.0[0].clone(); 20]);
-        let fault = compared(Launcher::Mpich, &many, "").unwrap_err().to_string();
+        let fault = compared(Dialect::Mpich, &many, "").unwrap_err().to_string();
         assert!(
             fault.contains("rank 7:") && !fault.contains("rank 8:") && fault.contains("and 12 more ranks"),
             "{fault}"

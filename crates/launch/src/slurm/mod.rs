@@ -2,6 +2,7 @@
 //! Slurm's own commands are called, as its users do.
 
 pub mod clock;
+pub(crate) mod output;
 pub mod partition;
 pub mod record;
 pub mod script;
@@ -28,7 +29,7 @@ pub struct Slurm {
 }
 
 impl Slurm {
-    /// By PATH.
+    /// Slurm's commands in PATH.
     ///
     /// # Errors
     /// One of them is not there.
@@ -89,7 +90,7 @@ impl Slurm {
     }
 }
 
-/// As Slurm has it where its configuration says nothing.
+/// Slurm's default.
 const MOST_TASKS: u32 = 1001;
 
 fn most_tasks(text: &str) -> u32 {
@@ -100,11 +101,6 @@ fn most_tasks(text: &str) -> u32 {
 /// `17`, or `17;cluster`.
 fn job_of(answer: &str) -> Option<u32> {
     answer.lines().last()?.split(';').next()?.trim().parse().ok()
-}
-
-/// `key=value` of a line of words, the first of that key.
-fn field<'a>(line: &'a str, key: &str) -> Option<&'a str> {
-    line.split_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
 }
 
 /// Variables that `sbatch` takes in the place of what a script says of itself.
@@ -140,7 +136,7 @@ pub(crate) fn as_told(command: &mut Command) -> &mut Command {
 /// Longer than Slurm's own commands wait for a controller that does not answer: one that submits is not to be killed midway.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What it printed.
+/// Standard output of a command.
 fn said(program: &Path, words: &[impl AsRef<OsStr>]) -> Result<String> {
     let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let output = answer::of(as_told(&mut Command::new(program)).args(words), PATIENCE)

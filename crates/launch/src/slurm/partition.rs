@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use machine::{Fault, Result};
 
-use super::field;
-use crate::allocation::clock;
+use super::output::{field, time};
 
 /// Nodes that jobs are given, and for how long.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,7 +31,7 @@ fn read_line(line: &str) -> Option<Partition> {
         name: field(line, "PartitionName")?.to_owned(),
         is_default: field(line, "Default") == Some("YES"),
         state: field(line, "State")?.to_owned(),
-        most_time: clock(field(line, "MaxTime")?),
+        most_time: time(field(line, "MaxTime")?),
         nodes,
         most_nodes: field(line, "MaxNodes").and_then(|nodes| nodes.parse().ok()).unwrap_or(nodes).min(nodes),
     })

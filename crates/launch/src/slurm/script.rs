@@ -296,7 +296,7 @@ mod tests {
     fn times_are_written_as_slurm_reads_them() {
         for (seconds, text) in [(59, "00:00:59"), (3661, "01:01:01"), (86_400, "1-00:00:00")] {
             assert_eq!(time(Duration::from_secs(seconds)), text);
-            assert_eq!(crate::allocation::clock(text), Some(Duration::from_secs(seconds)));
+            assert_eq!(super::super::output::time(text), Some(Duration::from_secs(seconds)));
         }
     }
 

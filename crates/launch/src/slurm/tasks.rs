@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use super::field;
+use super::output::field;
 use super::script::{NO_PROGRAM, NOT_SHARED};
 
 /// A task of an array.
@@ -11,16 +11,16 @@ use super::script::{NO_PROGRAM, NOT_SHARED};
 pub struct Task {
     /// The array.
     pub job: u32,
-    /// Its place there: the chunk's number.
-    pub place: u32,
-    pub state: State,
+    /// In the array: the chunk's number.
+    pub index: u32,
+    pub state: TaskState,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum State {
-    /// With Slurm's reason.
+pub enum TaskState {
+    /// Slurm's reason.
     Waits(String),
-    /// Where.
+    /// The node.
     Runs(String),
     Ended(Ending),
 }
@@ -29,7 +29,7 @@ pub enum State {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ending {
     pub cause: Cause,
-    /// Where it ran, as far as is known.
+    /// Node on which it ran, as far as is known.
     pub node: Option<String>,
 }
 
@@ -54,21 +54,21 @@ pub enum Cause {
     NotKnown,
 }
 
-impl State {
+impl TaskState {
     /// Whether it is still to come to its end.
     pub fn is_active(&self) -> bool {
-        !matches!(self, State::Ended(_))
+        !matches!(self, TaskState::Ended(_))
     }
 }
 
-impl fmt::Display for State {
+impl fmt::Display for TaskState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            State::Waits(reason) if reason.is_empty() || reason == "None" => f.write_str("waits"),
-            State::Waits(reason) => write!(f, "waits ({reason})"),
-            State::Runs(node) => write!(f, "runs on {node}"),
-            State::Ended(Ending { cause, node: Some(node) }) => write!(f, "{cause}, on {node}"),
-            State::Ended(Ending { cause, node: None }) => write!(f, "{cause}"),
+            TaskState::Waits(reason) if reason.is_empty() || reason == "None" => f.write_str("waits"),
+            TaskState::Waits(reason) => write!(f, "waits ({reason})"),
+            TaskState::Runs(node) => write!(f, "runs on {node}"),
+            TaskState::Ended(Ending { cause, node: Some(node) }) => write!(f, "{cause}, on {node}"),
+            TaskState::Ended(Ending { cause, node: None }) => write!(f, "{cause}"),
         }
     }
 }
@@ -84,7 +84,7 @@ impl fmt::Display for Cause {
             Cause::Cancelled => f.write_str("cancelled"),
             Cause::NotShared => f.write_str("the node does not see the store's folder"),
             Cause::NoProgram => f.write_str("the node does not have the program"),
-            // As `plimsoll campaign run` ends.
+            // Exit codes of `plimsoll campaign run`.
             Cause::Exit(3) => f.write_str("its time was over before its points were done"),
             Cause::Exit(4) => f.write_str("points were left after failures, or cannot run there"),
             Cause::Exit(code) => write!(f, "exit status {code}"),
@@ -121,16 +121,16 @@ pub fn active(text: &str) -> Vec<Task> {
 fn active_line(line: &str) -> Option<Task> {
     let mut parts = line.splitn(5, '|');
     let mut next = || parts.next();
-    let (job, place, state, node) = (next()?.parse().ok()?, next()?.parse().ok()?, next()?, next()?);
+    let (job, index, state, node) = (next()?.parse().ok()?, next()?.parse().ok()?, next()?, next()?);
     let reason = next().unwrap_or_default().to_owned();
     let state = match state {
         over if OVER.contains(&over) => return None,
         "PENDING" | "REQUEUED" | "REQUEUE_FED" | "REQUEUE_HOLD" | "RESV_DEL_HOLD" | "SPECIAL_EXIT" => {
-            State::Waits(reason)
+            TaskState::Waits(reason)
         }
-        _ => State::Runs(node.to_owned()),
+        _ => TaskState::Runs(node.to_owned()),
     };
-    Some(Task { job, place, state })
+    Some(Task { job, index, state })
 }
 
 /// The tasks of `scontrol --oneliner show job` that ended.
@@ -140,7 +140,7 @@ pub fn ended(text: &str) -> Vec<Task> {
 
 fn ended_line(line: &str) -> Option<Task> {
     let job = field(line, "ArrayJobId")?.parse().ok()?;
-    let place = field(line, "ArrayTaskId")?.parse().ok()?;
+    let index = field(line, "ArrayTaskId")?.parse().ok()?;
     let (code, signal) = field(line, "ExitCode")?.split_once(':')?;
     let (code, signal) = (code.parse().ok()?, signal.parse().ok()?);
     let cause = match field(line, "JobState")? {
@@ -154,7 +154,7 @@ fn ended_line(line: &str) -> Option<Task> {
         _ => return None,
     };
     let node = field(line, "NodeList").filter(|node| *node != "(null)").map(str::to_owned);
-    Some(Task { job, place, state: State::Ended(Ending { cause, node }) })
+    Some(Task { job, index, state: TaskState::Ended(Ending { cause, node }) })
 }
 
 /// Slurm ends with it a job whose log it could not open.
@@ -199,7 +199,7 @@ mod tests {
     fn tasks_to_come_are_read_from_squeue() {
         let text = "17|0|RUNNING|n1|None\n17|1|PENDING||Resources\n17|2|COMPLETED|n1|None\n17|3|PENDING||Nodes | odd\n18|N/A|RUNNING|n1|None\n\
             17|4|RESIZING|n2|None\n17|5|OF_A_LATER_SLURM|n2|None\n17|6|TIMEOUT|n2|None\n";
-        let told: Vec<String> = active(text).iter().map(|task| format!("{} {}", task.place, task.state)).collect();
+        let told: Vec<String> = active(text).iter().map(|task| format!("{} {}", task.index, task.state)).collect();
         let expected = ["0 runs on n1", "1 waits (Resources)", "3 waits (Nodes | odd)", "4 runs on n2", "5 runs on n2"];
         assert_eq!(told, expected);
         assert!(active(text).iter().all(|task| task.job == 17 && task.state.is_active()));
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn logs_tell_what_slurm_has_forgotten() {
-        let of = |text: &str| State::Ended(of_log(text)).to_string();
+        let of = |text: &str| TaskState::Ended(of_log(text)).to_string();
         let line = |why: &str| {
             format!("a run\nslurmstepd: error: *** JOB 5 ON n1 CANCELLED AT 2026-11-24T17:00:00{why} ***\nmore\n")
         };

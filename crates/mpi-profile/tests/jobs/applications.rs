@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use launch::installation::Family;
+use launch::family::Family;
 use record::rank::Rank;
 use testbed::applications::{self, Gromacs, LIMIT, MELT, installed};
 use testbed::recording::Recording;

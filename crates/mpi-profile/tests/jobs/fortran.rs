@@ -1,6 +1,6 @@
 //! Programs in Fortran, by each of the three ways in which they declare MPI.
 
-use launch::installation::Family;
+use launch::family::Family;
 use testbed::recording::Recording;
 use testbed::{Mpi, Place};
 

@@ -1,6 +1,6 @@
 //! One program, one verdict: a job's recording judged with its timeline and without.
 
-use launch::installation::Family;
+use launch::family::Family;
 use profile::profile::Profile;
 use profile::summary::Summary;
 use profile::verdict::{Cause, Choice};

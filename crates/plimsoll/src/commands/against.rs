@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use whatif::answer::{Against, Program};
 use whatif::lever::mapping::Hosts;
 
+use super::expectation::CONTRADICTED;
 use super::levers::{Changes, Recording, unsampled};
 use super::outputs::Json;
-use super::whatif::{CONTRADICTED, print};
 use crate::critical::Names;
 use crate::opened::Opened;
 use crate::progress::Working;
@@ -71,7 +71,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let against = program.against(&other.graph, &lever).map_err(|fault| fault.within(path.display()))?;
     let page = Page { folder, other: path, carried, against: &against, names: &other.names(), notes: &notes };
     drop(working);
-    print(json, || page.terminal(), || page.json())?;
+    json.print(|| page.terminal(), || page.json())?;
     Ok(ExitCode::SUCCESS)
 }
 

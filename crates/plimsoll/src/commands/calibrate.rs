@@ -3,8 +3,9 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
+use bench::mpi::contender::WantedHosts;
 use bench::mpi::costs;
-use bench::mpi::request::{self, Paths, Request};
+use bench::mpi::request::{self, Request};
 use launch::companion::Companion;
 use launch::installation::Choice;
 use linux::output;
@@ -90,7 +91,7 @@ fn measure(arguments: &Arguments) -> Result<bool> {
     if !arguments.quick && !linux::signal::interrupted() {
         let request = Request {
             mpi: arguments.mpi.clone(),
-            paths: Paths::Both,
+            hosts: WantedHosts::Both,
             tasks: costs::tasks(),
             targets: false,
             cores: None,

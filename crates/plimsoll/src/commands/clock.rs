@@ -2,8 +2,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use launch::running::exit_code;
-use launch::srun_clock::{self, Way};
+use launch::exit::exit_code;
+use launch::srun_clock::{self, Setter};
 use linux::accounting::{ActualClock, clock_under_load, core_clock};
 use linux::clock_setting::{ClockSet, Request, Verified, no_cpufreq, not_held, restore_remains};
 use linux::output;
@@ -72,7 +72,7 @@ fn source(root: &Path) -> Result<Source> {
 
 fn set(root: &Path, request: Request, held: bool, words: &[OsString]) -> Result<ExitCode> {
     let plimsoll = machine::here::program()?;
-    if let Way::Step { job } = srun_clock::way(root)? {
+    if let Setter::Step { job } = srun_clock::setter(root)? {
         if let Some(cores) = &request.cores {
             let cause = "a step of Slurm has one clock on all of its cores";
             return Err(Fault::new(format!("--cores {cores}"), cause, "leave --cores out"));

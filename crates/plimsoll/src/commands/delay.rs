@@ -6,8 +6,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use bench::mpi::comparison;
+use bench::mpi::contender::WantedHosts;
 use bench::mpi::pattern::{Pattern, Task};
-use bench::mpi::request::{self, Paths, Request};
+use bench::mpi::request::{self, Request};
 use experiment::axes::Axes;
 use experiment::cause::Cause;
 use experiment::ledger::{Kind, Ledger, Prediction};
@@ -179,7 +180,7 @@ fn dearer(from: &str, to: &str, first: &Shown, hosts: usize, own: &Path) -> Resu
     let task = |size: Bytes| Task { pattern: Pattern::Latency, size, receiver: Receiver::Reads };
     let request = Request {
         mpi: Choice::OfProgram,
-        paths: if hosts > 1 { Paths::Lab } else { Paths::One },
+        hosts: if hosts > 1 { WantedHosts::Lab } else { WantedHosts::One },
         tasks: sizes.iter().map(|(size, _)| task(*size)).collect(),
         targets: false,
         cores: None,

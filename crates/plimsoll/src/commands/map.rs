@@ -2,7 +2,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use experiment::ledger::Ledger;
-use launch::seats::{self, Line};
+use launch::seats::{self, SeatedCommand};
 use linux::output;
 use machine::choice::Distance;
 use machine::costs::Interval;
@@ -23,9 +23,9 @@ use whatif::answer::Program;
 use whatif::lever::Lever;
 use whatif::replay::Buffer;
 
+use super::expectation::{CONTRADICTED, MOST_OUTSIDE, expectation, of_job};
 use super::outputs::Json;
 use super::simulate::testbed;
-use super::whatif::{CONTRADICTED, MOST_OUTSIDE, expectation, of_job, print};
 use crate::map_page::{Page, Steered};
 use crate::opened::Opened;
 use crate::progress::Working;
@@ -114,8 +114,7 @@ fn recorded(path: &Path, arguments: &Arguments) -> Result<ExitCode> {
     let proposed = (page.advice() != Advice::Keep).then(|| judged.proposed(&opened, path)).transpose()?;
     let line = proposed.as_ref().map(|proposed| &proposed.line);
     drop(working);
-    print(
-        &arguments.json,
+    arguments.json.print(
         || page.terminal(output::width()),
         || {
             let mut json = page.json();
@@ -250,7 +249,7 @@ fn left_undone(verify: bool, run: bool) -> Option<String> {
 /// The launch line of a mapping, beside today's.
 pub struct Proposed {
     now: Vec<String>,
-    pub line: Line,
+    pub line: SeatedCommand,
     seats: Seats,
     /// Of the whole job over today's; `None`: its start and end are most of it.
     expected: Option<Interval>,
@@ -266,7 +265,7 @@ impl Proposed {
         let seats = Seats(spots.iter().map(seat).collect());
         let folder =
             std::path::absolute(path).map_err(|e| Fault::because(path.display().to_string(), e, "name it anew"))?;
-        let line = Line::new(&now, &seats, &folder.join("map"))?;
+        let line = SeatedCommand::new(&now, &seats, &folder.join("map"))?;
         line.write()?;
         let replayed = opened.summary.as_ref().map_or(0.0, |summary| summary.totals.seconds);
         let outside = opened.seconds.map_or(0.0, |whole| (whole / replayed.max(1e-9) - 1.0).max(0.0));
@@ -394,7 +393,7 @@ fn simulated(file: &Path, arguments: &Arguments) -> Result<ExitCode> {
         notes: &[],
     };
     drop(working);
-    print(&arguments.json, || page.terminal(output::width()), || page.json())?;
+    arguments.json.print(|| page.terminal(output::width()), || page.json())?;
     Ok(ExitCode::SUCCESS)
 }
 

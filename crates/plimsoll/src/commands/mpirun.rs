@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use experiment::ledger::Ledger;
 use launch::auto;
-use launch::carrier::{self, Network, Semantics};
 use launch::carriers::{self, Carrier};
+use launch::engine::{self, Network, Semantics};
 use launch::installation::Choice;
 use launch::session::{self, Request, Target};
 use linux::output::{Destination, tell};
@@ -85,7 +85,7 @@ enum Placement {
 }
 
 fn placement(text: &str) -> Result<Placement> {
-    if text == "auto" { Ok(Placement::Auto) } else { carrier::placement(text).map(Placement::At) }
+    if text == "auto" { Ok(Placement::Auto) } else { engine::placement(text).map(Placement::At) }
 }
 
 #[derive(Clone)]

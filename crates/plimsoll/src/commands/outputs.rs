@@ -1,7 +1,8 @@
 //! The options by which an answer becomes a file for a program: spelt alike in all commands.
 
-use linux::output::Destination;
+use linux::output::{self, Destination};
 use machine::{Fault, Result};
+use serde_json::Value;
 
 #[derive(clap::Args)]
 #[group(skip)]
@@ -17,9 +18,14 @@ impl Json {
         self.json == Some(Destination::Stdout)
     }
 
-    /// As of [`tell`].
+    /// Writes what was `found` where that is asked for, and shows the page, unless standard output is for a program.
     pub fn tell(&self, found: impl FnOnce() -> Result<String>, page: impl FnOnce() -> Result<()>) -> Result<()> {
         tell(self.json.as_ref(), found, page)
+    }
+
+    /// An answer to standard output, as text or as JSON.
+    pub fn print(&self, terminal: impl FnOnce() -> String, answer: impl FnOnce() -> Value) -> Result<()> {
+        self.tell(|| json(&answer()), || output::page(&terminal()))
     }
 }
 
@@ -32,13 +38,12 @@ pub struct Csv {
 }
 
 impl Csv {
-    /// As of [`tell`].
+    /// Writes what was `found` where that is asked for, and shows the page, unless standard output is for a program.
     pub fn tell(&self, found: impl FnOnce() -> Result<String>, page: impl FnOnce() -> Result<()>) -> Result<()> {
         tell(self.csv.as_ref(), found, page)
     }
 }
 
-/// Writes what was `found` where that is asked for, and shows the page, unless it would be beside that on standard output.
 fn tell(
     to: Option<&Destination>,
     found: impl FnOnce() -> Result<String>,

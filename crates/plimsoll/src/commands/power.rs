@@ -139,7 +139,7 @@ fn measure(arguments: &Arguments) -> Result<ExitCode> {
     if let (Some(Destination::File(path)), true) = (&arguments.csv.csv, ended > 0) {
         eprintln!("{ended} samples are in {}", path.display());
     }
-    Ok(ExitCode::from(launch::running::exit_code(status)))
+    Ok(ExitCode::from(launch::exit::exit_code(status)))
 }
 
 fn told(offset: &Reading<Offset>) -> String {

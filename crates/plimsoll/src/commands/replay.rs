@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use experiment::ledger::Ledger;
 use launch::auto;
-use launch::profiled::Line;
+use launch::command_line::CommandLine;
 use linux::output;
 use machine::costs::Interval;
 use machine::costs::store::{Known, live};
@@ -16,12 +16,12 @@ use whatif::graph::Graph;
 use whatif::lever::{Change, Lever};
 use whatif::replay::Progress;
 
+use super::expectation::{CONTRADICTED, MOST_OUTSIDE, expectation, of_job};
 use super::levers::{Changes, Recording, factor, unsampled};
 use super::outputs::Json;
-use super::whatif::{CONTRADICTED, MOST_OUTSIDE, expectation, of_job, print};
 use crate::opened::Opened;
 use crate::progress::Working;
-use crate::whatif_page::{self, Asked, Page};
+use crate::whatif_page::{self, Asked, Page, Question};
 
 /// Replays a profile with a timeline (plimsoll profile --trace) call by call, by the costs that `plimsoll calibrate` measured;
 /// what they do not explain of a call stays as it was recorded. `plimsoll whatif DIR` is the same
@@ -144,7 +144,7 @@ pub fn answer(opened: &Opened, known: &Known, request: &Request) -> Result<ExitC
         notes: &notes,
     };
     drop(working);
-    print(request.json, || page.terminal(output::width()), || page.json())?;
+    request.json.print(|| page.terminal(output::width()), || page.json())?;
     if let Some(number) = request.best {
         // Starting and ending the job is in what a trial times, and stays as it is.
         let whole = opened.seconds.map_or(check.recorded, |seconds| seconds * 1e9);
@@ -153,14 +153,6 @@ pub fn answer(opened: &Opened, known: &Known, request: &Request) -> Result<ExitC
         output::print(&best.of(number, &asked)?)?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// One thing that is asked.
-#[derive(Debug)]
-pub struct Question {
-    pub words: String,
-    pub lever: Lever,
-    pub candidate: Option<Candidate>,
 }
 
 /// What is asked; without anything that is, what one would ask first.
@@ -265,7 +257,7 @@ impl Best<'_> {
     /// The place of the program among the words of the command.
     fn program(&self) -> Result<usize> {
         let words: Vec<_> = self.recorded.command.iter().map(Into::into).collect();
-        let line = Line::read(&words).answered()?;
+        let line = CommandLine::read(&words).answered()?;
         let found = line.programs.first().map(|program| &program.path);
         let is_program = |word: &String| launch::program::find(word.as_ref()).ok().as_ref() == found;
         found.and_then(|_| self.recorded.command.iter().position(is_program)).ok_or_else(|| {

@@ -1,6 +1,6 @@
 //! `plimsoll whatif schedule`: a schedule that nobody need have recorded, under LogGOPS, over the engine itself, or replayed.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use chart::number::nanoseconds;
@@ -16,8 +16,7 @@ use whatif::lever::Lever;
 use super::levers::{Changes, Recording};
 use super::outputs::Json;
 use super::replay::{self, Request};
-use super::whatif::print;
-use crate::opened::{Opened, priced_schedule};
+use crate::opened::{Opened, priced_schedule, read_schedule};
 
 /// Simulates a schedule of LogGOPSim (GOAL), which `plimsoll report DIR --export goal` writes: under LogGOPS, over the engine
 /// itself, or replayed by the costs of what carries it
@@ -57,13 +56,6 @@ const EXAMPLES: &str = "Examples:
   plimsoll whatif schedule run.goal --engine core:1 --ranks-per-host 8 --loss 0.01
   plimsoll whatif schedule run.goal --carried ucx --latency +1us";
 
-pub fn read(file: &Path) -> Result<goal::Schedule> {
-    let name = file.display().to_string();
-    let text = std::fs::read(file)
-        .map_err(|e| Fault::because(name.clone(), e, "write one with `plimsoll report DIR --export goal -o FILE`"))?;
-    goal::read(&text).map_err(|fault| fault.within(name))
-}
-
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let Arguments { file, changes, json, .. } = arguments;
     let name = file.display().to_string();
@@ -74,7 +66,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         let next = "say by --carried what carries the messages";
         return Err(Fault::new(name, "LogGOPS has none of these levers", next));
     }
-    let schedule = read(file)?;
+    let schedule = read_schedule(file)?;
     if let Some(site) = &arguments.engine {
         return over_engines(&name, &schedule, site, arguments, json).map_err(|fault| fault.within(&name));
     }
@@ -84,11 +76,11 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     let finished = simulate::run(&schedule, &arguments.loggops).map_err(|fault| fault.within(&name))?;
     let all = || json!({ "file": name, "total_ns": finished.total(), "ranks_ns": finished.ranks, "messages": finished.messages, "bytes": finished.sent });
-    print(json, || page(&name, &schedule, &finished), all)?;
+    json.print(|| page(&name, &schedule, &finished), all)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// By the costs of what carries its messages.
+/// Replays the schedule by the costs of what carries its messages.
 fn replayed(arguments: &Arguments, named: &str) -> Result<ExitCode> {
     let known = store::live()?;
     priced_schedule(&known.costs, Some(named))?;
@@ -127,7 +119,7 @@ pub fn counters(outcome: &Outcome) -> [(&'static str, u64); 5] {
     ]
 }
 
-/// The same in words.
+/// [`counters`] in words.
 pub fn counted(outcome: &Outcome) -> String {
     let [packets, lost, again, unexpected, waits] = counters(outcome).map(|(_, count)| count);
     format!(
@@ -137,7 +129,7 @@ pub fn counted(outcome: &Outcome) -> String {
     )
 }
 
-/// Where in their intervals the costs lie: all at their middle, all at their least, all at their most.
+/// Places of all costs in their intervals: the middle, the least, the most.
 const PLACES: [f64; 3] = [0.0, -1.0, 1.0];
 
 fn over_engines(
@@ -202,6 +194,6 @@ fn over_engines(
     if let Some(note) = known.note {
         text += &format!("\n{note}");
     }
-    print(json, || text + "\n", all)?;
+    json.print(|| text + "\n", all)?;
     Ok(ExitCode::SUCCESS)
 }

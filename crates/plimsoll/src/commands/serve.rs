@@ -3,10 +3,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use bench::admission::{Admission, Grant};
+use bench::admission::Admission;
+use bench::control::{Grant, SERVE_PORT};
 use bench::key::Key;
 use bench::owner::Owner;
-use bench::runner::SERVE_PORT;
 use bench::serve::Server;
 use linux::output::under;
 use machine::{Fault, Result};

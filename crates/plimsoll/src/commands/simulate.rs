@@ -16,7 +16,6 @@ use simulate::file::{Outcome, Simulation};
 use super::outputs::Json;
 use super::schedule::{counted, counters};
 use super::shipped::Shipped;
-use super::whatif::print;
 
 /// Simulates what a file says: machines, link, protocol, mapping and program (docs/whatif.md); or a testbed of the papers
 #[derive(clap::Args)]
@@ -33,7 +32,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let simulation = Simulation::read(file)?;
     let program = simulation.program.clone();
     let (cluster, outcome) = simulation.run().map_err(|fault| fault.within(file.display()))?;
-    print(&arguments.json, || page(&program, &cluster, &outcome), || all(&program, &cluster, &outcome))?;
+    arguments.json.print(|| page(&program, &cluster, &outcome), || all(&program, &cluster, &outcome))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-use launch::running::exit_code;
+use launch::exit::exit_code;
 use linux::accounting::softirq_counts;
 use linux::interface_usage::check_shown;
 use linux::output;

@@ -3,7 +3,7 @@ use std::io::Write;
 use std::path::{Path as FilePath, PathBuf};
 use std::process::ExitCode;
 
-use bench::admission::Grant;
+use bench::control::Grant;
 use bench::runner::Bench;
 use clap::ArgGroup;
 use experiment::conduct::conduct;

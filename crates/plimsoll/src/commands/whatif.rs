@@ -2,13 +2,8 @@
 
 use std::process::ExitCode;
 
-use experiment::ledger::{Kind, Prediction, Subject};
-use linux::output;
 use machine::Result;
-use machine::costs::Interval;
-use serde_json::Value;
 
-use super::outputs::{self, Json};
 use super::{against, delay, replay, schedule, simulate};
 
 /// Predicts what a program would take under another placement, carrier, wire, mapping or clock, with an interval
@@ -47,47 +42,4 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         Mode::Schedule(arguments) => schedule::run(&arguments),
         Mode::Simulate(arguments) => simulate::run(&arguments),
     }
-}
-
-/// To standard output, as text or as JSON.
-pub fn print(to: &Json, terminal: impl FnOnce() -> String, json: impl FnOnce() -> Value) -> Result<()> {
-    to.tell(|| outputs::json(&json()), || output::page(&terminal()))
-}
-
-/// What is noted where the costs that were measured contradict a recording.
-pub const CONTRADICTED: &str = "calls were over sooner than the costs say: plimsoll calibrate, and profile again";
-
-/// Beyond this, start and end of a job over what is replayed tell more of its time than the replay does.
-pub const MOST_OUTSIDE: f64 = 4.0;
-
-/// The time of a whole job over today's, where what is replayed takes `time` of today's. `outside`: the time of its start and end
-/// over that, which may become so much of itself, at least and at most.
-pub fn of_job(time: &Interval, outside: f64, becomes: (f64, f64)) -> Interval {
-    let of_job = |time: f64, factor: f64| (time + outside * factor) / (1.0 + outside);
-    Interval { low: of_job(time.low, becomes.0), middle: of_job(time.middle, 1.0), high: of_job(time.high, becomes.1) }
-}
-
-/// What the ledger keeps of a command that is expected to take `expected` of the time of `now`.
-pub fn expectation(folder: &str, command: &str, now: &str, expected: Interval) -> Prediction {
-    Prediction {
-        id: 0,
-        made: machine::here::now(),
-        kind: Kind::WhatIf,
-        subject: subject(now),
-        quantity: over(command, now),
-        expected,
-        because: format!("a replay of {folder} under the costs of the machine"),
-        choice: None,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-    }
-}
-
-/// The run that commands are held against, as the ledger names it.
-pub fn subject(now: &str) -> Subject {
-    Subject { words: now.to_owned(), digest: String::new() }
-}
-
-/// How the ledger names the time of a command over that of another; `plimsoll try` looks for it.
-pub fn over(command: &str, now: &str) -> String {
-    format!("time of `{command}` over `{now}`")
 }

@@ -6,7 +6,7 @@ use experiment::trial::judgement::Judgement;
 use launch::trial::{carriers_quantity, subject};
 use machine::Result;
 
-use crate::commands::whatif;
+use crate::commands::expectation;
 
 /// A prediction, and what came.
 pub struct Settled {
@@ -43,7 +43,7 @@ pub fn settle(design: &Design, judgement: &Judgement) -> Result<Vec<Settled>> {
         let interval = Some(((-found.high).exp(), (-found.low).exp()));
         let outcome = Outcome { id: 0, came: machine::here::now(), value, interval, source: "plimsoll try".to_owned() };
         let (of, quantity) = if of_times {
-            (whatif::subject(&first.line), whatif::over(&arm.line, &first.line))
+            (expectation::subject(&first.line), expectation::over(&arm.line, &first.line))
         } else {
             let (Some(from), Some(to)) = (carrier(first), carrier(arm)) else { continue };
             (subject(&arm.command)?, carriers_quantity(&from, &to))

@@ -1,7 +1,7 @@
 //! Settings that are varied, and what their values become: options of `plimsoll mpirun`, variables, words of commands.
 
-use launch::carrier::{Network, Semantics, placement};
 use launch::carriers;
+use launch::engine::{Network, Semantics, placement};
 use machine::{Dilation, Fault, Result};
 
 /// A setting and the values that it is tried with.

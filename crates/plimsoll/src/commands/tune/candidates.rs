@@ -18,8 +18,8 @@ use whatif::lever::Lever;
 use whatif::replay::Buffer;
 
 use super::today::{Today, arm};
+use crate::commands::expectation::{MOST_OUTSIDE, of_job};
 use crate::commands::map::{Asked, Judged, Proposed};
-use crate::commands::whatif::{MOST_OUTSIDE, of_job};
 use crate::opened::Opened;
 
 /// A command that may be faster than today's.
@@ -201,7 +201,7 @@ impl Candidates {
             Err(fault) => self.leave_out("mapping", format!("{}: {}", fault.subject(), fault.cause())),
             Ok((_, None)) => self.leave_out("mapping", "no other mapping of the ranks is predicted to be faster"),
             Ok((time, Some(proposed))) => {
-                let seats::Line { words, variables, .. } = proposed.line.clone();
+                let seats::SeatedCommand { words, variables, .. } = proposed.line.clone();
                 let arm = arm("mapping", words, variables, None);
                 let outside = outside(opened);
                 let predicted = (outside <= MOST_OUTSIDE).then(|| of_job(&time, outside, (0.9, 1.1)));

@@ -24,9 +24,9 @@ use profile::verdict::{Evidence, Verdict};
 use rounds::contrast::FIRST_LOOK;
 use rounds::sitting::End;
 
+use super::expectation::expectation;
 use super::r#try::judging::Judging;
 use super::r#try::{self, CANNOT_TELL, Compared, settled};
-use super::whatif::expectation;
 use crate::opened::Opened;
 use answer::{Decision, Found, STORE, Tried};
 use candidates::{Candidate, Candidates};

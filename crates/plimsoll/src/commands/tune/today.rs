@@ -4,15 +4,15 @@ use std::ffi::OsString;
 
 use experiment::axes::{Axes, Value};
 use experiment::trial::design::Arm;
-use launch::carrier::Variables;
+use launch::Variables;
+use launch::command_line::{CommandLine, Launcher, Setting};
 use launch::installation::Installation;
-use launch::profiled::{Launcher, Line, Setting};
 use machine::{Fault, Result, shell};
 
 /// A command as it is used today.
 pub struct Today {
     pub words: Vec<String>,
-    line: Line,
+    line: CommandLine,
     /// The MPI that starts it or that it is linked with.
     pub installation: Result<Installation>,
 }
@@ -24,7 +24,7 @@ impl Today {
     /// # Errors
     /// Its launcher gives no answer.
     pub fn of(words: Vec<String>) -> Result<Today> {
-        let line = Line::read(&os(&words)).answered()?;
+        let line = CommandLine::read(&os(&words)).answered()?;
         let installation = match (&line.launcher, line.programs.first()) {
             (Some((_, Launcher::Mpi(installation))), _) => Ok(installation.clone()),
             (_, Some(program)) => Installation::of_program(&program.path),
@@ -69,7 +69,7 @@ impl Today {
             false => {
                 let words: Vec<String> =
                     self.words.iter().enumerate().filter(|(at, _)| kept(*at)).map(|(_, word)| word.clone()).collect();
-                Line::read(&os(&words)).exporting(&os(&words), &told)
+                CommandLine::read(&os(&words)).exporting(&os(&words), &told)
             }
         };
         let words = words.into_iter().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn what_the_command_sets_itself_gives_way() {
-        if Installation::in_path(launch::installation::Family::OpenMpi).is_err() {
+        if Installation::in_path(launch::family::Family::OpenMpi).is_err() {
             return skip::test("no Open MPI (package openmpi-bin)");
         }
         let command = "mpirun.openmpi -n 2 --mca btl self,tcp --mca pml ob1 -x UCX_TLS=tcp true 5";

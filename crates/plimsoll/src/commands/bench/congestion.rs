@@ -7,7 +7,7 @@ use bench::congestion::{self, Request};
 use linux::lab::Wire;
 use machine::{BitsPerSecond, Fault, Nanoseconds, Result};
 
-use super::bench::Measuring;
+use super::measuring::{Measuring, ended};
 
 /// Measures streams of engine-udp beside kernel TCP on a slow link of a lab (root): alone, by the share of packets that the link
 /// loses, and two at once, by how they share it
@@ -54,10 +54,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let begin = |takes: Duration| eprintln!("plimsoll: {rounds} rounds take {} s", takes.as_secs());
     let findings = congestion::measure(&request, begin)?;
     measuring.print(&findings, || Ok(findings.page(linux::output::width())))?;
-    if !findings.whole {
-        eprintln!("plimsoll: a signal ended it before all rounds were measured");
-    }
-    Ok(super::exit_code())
+    Ok(ended(findings.whole))
 }
 
 #[cfg(test)]

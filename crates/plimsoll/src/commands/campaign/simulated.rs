@@ -13,9 +13,11 @@ use simulate::cluster::power::Joules;
 use simulate::file::Simulation;
 use simulate::file::replaced::Original;
 
+use crate::commands::simulate::testbed;
+
 /// Reads each file once.
 pub struct Testbeds {
-    /// Of the study file.
+    /// Folder of the study file.
     folder: PathBuf,
     read: Mutex<HashMap<String, Arc<Original>>>,
 }
@@ -31,7 +33,7 @@ impl Testbeds {
             return Ok(original.clone());
         }
         let beside = self.folder.join(name);
-        let path = if beside.is_file() { beside } else { super::simulate::testbed(Path::new(name))? };
+        let path = if beside.is_file() { beside } else { testbed(Path::new(name))? };
         let original = Arc::new(Original::read(&path)?);
         read.insert(name.to_owned(), original.clone());
         Ok(original)

@@ -6,23 +6,19 @@ use bench::profiler::{self, Request};
 use launch::installation::{Choice, Installation};
 use machine::{Fault, Result};
 
-use super::bench::{Measuring, TwoCores};
+use super::measuring::{Measuring, TwoCores, ended};
 
 /// Measures what profiling adds to an MPI call and to a message of NetPIPE: without it, with tables, and with the timeline, in
 /// turns
 #[derive(clap::Args)]
 pub struct Arguments {
     /// The MPIs: openmpi, mpich, or the PREFIX that one is installed in [default: those found in PATH]
-    #[arg(long, value_name = "MPI,..", value_delimiter = ',', value_parser = library)]
+    #[arg(long, value_name = "MPI,..", value_delimiter = ',')]
     libraries: Vec<Choice>,
     #[command(flatten)]
     cores: TwoCores,
     #[command(flatten)]
     measuring: Measuring,
-}
-
-fn library(text: &str) -> Result<Choice> {
-    text.parse()
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
@@ -44,8 +40,5 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let request = Request { installations, rounds: measuring.rounds, cores, command: machine::here::program()? };
     let findings = profiler::measure(&request, |start| eprintln!("plimsoll: {start}"))?;
     measuring.print(&findings, || Ok(profiler::page(&findings, linux::output::width())))?;
-    if linux::signal::interrupted() {
-        eprintln!("plimsoll: a signal ended it before all rounds were measured");
-    }
-    Ok(super::exit_code())
+    Ok(ended(!linux::signal::interrupted()))
 }

@@ -2,14 +2,15 @@
 
 use std::process::ExitCode;
 
+use bench::mpi::contender::WantedHosts;
 use bench::mpi::nodes::Nodes;
 use bench::mpi::pattern::Task;
-use bench::mpi::request::{self, Paths, Request};
+use bench::mpi::request::{self, Request};
 use launch::installation::Choice;
 use machine::{CoreId, Cores, Result, count};
 use serde_json::json;
 
-use super::bench::{Measuring, two};
+use super::measuring::{Measuring, two};
 
 /// Measures MPI over plimsoll beside MPI's own transports, for each pair of cores and each placement of the engine, with each
 /// rank's CPU time split into application, MPI and protocol
@@ -25,10 +26,10 @@ pub struct Arguments {
     targets: bool,
     /// Hosts of the ranks: one, lab (two, needs root), nodes (this node and the next one of a Slurm or PBS job), or both: one
     /// and two in turns, the two being nodes where the job has them and no target or protocol core is asked for
-    #[arg(long, default_value = "both", value_parser = paths)]
-    hosts: Paths,
+    #[arg(long, default_value = "both")]
+    hosts: WantedHosts,
     /// The MPI: openmpi, mpich, or the PREFIX that one is installed in
-    #[arg(long, value_name = "MPI", default_value = "openmpi", value_parser = library)]
+    #[arg(long, value_name = "MPI", default_value = "openmpi")]
     library: Choice,
     /// Cores of the two ranks, like 0,1 [default: a near and a far pair]
     #[arg(long, value_name = "CORES")]
@@ -47,19 +48,11 @@ fn tasks(text: &str) -> Result<Tasks> {
     request::tasks(text).map(Tasks)
 }
 
-fn paths(text: &str) -> Result<Paths> {
-    text.parse()
-}
-
-fn library(text: &str) -> Result<Choice> {
-    text.parse()
-}
-
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     linux::signal::watch()?;
     let request = Request {
         mpi: arguments.library,
-        paths: arguments.hosts,
+        hosts: arguments.hosts,
         tasks: arguments.tasks.into_iter().flat_map(|tasks| tasks.0).collect(),
         targets: arguments.targets,
         cores: arguments.cores.as_ref().map(two).transpose()?,
@@ -83,10 +76,10 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
 /// The nodes to measure between, if any.
 fn nodes(request: &Request) -> Result<Option<Nodes>> {
     // These are of the lab.
-    if request.paths == Paths::Both && (request.targets || request.protocol_core.is_some()) {
+    if request.hosts == WantedHosts::Both && (request.targets || request.protocol_core.is_some()) {
         return Ok(None);
     }
-    let nodes = Nodes::asked(request.paths, &request.command)?;
+    let nodes = Nodes::asked(request.hosts, &request.command)?;
     if let Some(Nodes { pair, .. }) = &nodes {
         eprintln!("Between {} and {} of {}.", pair.names[0], pair.names[1], pair.job);
     }

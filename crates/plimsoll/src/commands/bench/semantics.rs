@@ -6,7 +6,8 @@ use claims::{Calibration, Sweep, open};
 use machine::{Fault, Result, count};
 use semantics::{Carrier, Order, Request, Semantics, measure};
 
-use super::bench::{Measuring, TwoCores};
+use super::measuring::{Measuring, TwoCores};
+use crate::commands::exit_code;
 use crate::semantics_page;
 
 /// Compares semantics over the same port: matching by the engine, and Verbs' queue pairs
@@ -84,7 +85,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     if linux::signal::interrupted() {
         eprintln!("plimsoll: a signal ended it after {}", count::of(outcome.blocks() as u64, "block"));
     }
-    Ok(super::exit_code())
+    Ok(exit_code())
 }
 
 #[cfg(test)]

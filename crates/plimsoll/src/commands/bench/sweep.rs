@@ -11,9 +11,9 @@ use rounds::comparison::Paired;
 use rounds::point::{Path, Pattern, PointSpec, Receiver, StackAt};
 use rounds::sample::{Runner, Sample};
 
-use super::bench::{Measuring, TwoCores};
-use super::path::{self, Ends, second_host};
+use super::measuring::{Measuring, TwoCores};
 use crate::bench_page::{self, Measured};
+use crate::commands::path::{self, Ends, second_host};
 
 /// Measures message paths, stack by stack and size by size
 #[derive(clap::Args)]
@@ -156,7 +156,7 @@ impl Messages {
 pub struct Between<'a> {
     pub path: &'a Path,
     pub protocol_core: Option<CoreId>,
-    /// Of a second host.
+    /// Cores of a second host.
     pub far: &'a [CoreId],
 }
 
@@ -192,7 +192,7 @@ pub fn show(measured: &[Measured], measuring: &Measuring, page: impl FnOnce() ->
     }
 }
 
-/// Of both ends; `far` are the cores of a second host.
+/// Cores of both ends' applications; `far` are those of a second host.
 fn application_cores(cores: &TwoCores, far: &[CoreId]) -> Result<(CoreId, CoreId)> {
     match (cores.named()?, far) {
         (None, [remote, ..]) => {

@@ -9,8 +9,8 @@ use machine::topology::Topology;
 use machine::{CoreId, Result};
 use rounds::point::{Path, Receiver};
 
-use super::bench::Measuring;
-use super::bench_sweep::{Between, Messages, measure, show};
+use super::measuring::Measuring;
+use super::sweep::{Between, Messages, measure, show};
 use crate::sweep_page;
 
 /// Puts the receiving process on each core in turn, on two hosts of a lab (root): interrupts a message, and which core bears

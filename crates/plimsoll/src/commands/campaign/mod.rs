@@ -1,5 +1,9 @@
 //! `plimsoll campaign`: studies that a file describes, of any program.
 
+mod simulated;
+mod study_file;
+mod submit;
+
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -7,9 +11,9 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use experiment::axes::Axes;
-use experiment::campaign::analysis::{self, Analysis, Named as Roles, analyse, page};
+use experiment::campaign::analysis::{self, Analysis, Named as Roles, analyse};
 use experiment::campaign::conduct::{self, Order, Runner, conduct, left_out};
-use experiment::campaign::definition::{Campaign, Shard, Work};
+use experiment::campaign::definition::{Shard, Work};
 use experiment::campaign::file;
 use experiment::campaign::merge::merge;
 use experiment::campaign::plan::Plan;
@@ -28,9 +32,9 @@ use linux::power::{self, Kind};
 use machine::{Fault, Nanoseconds, Result, count, shell};
 use rounds::sitting::End;
 
-use super::campaign_simulated::Testbeds;
+use self::simulated::Testbeds;
+use self::study_file::{READY, Study, StudyFile, store_of};
 use super::outputs::{self, Csv, Json};
-use super::shipped::Shipped;
 use crate::progress::Display;
 
 /// Studies any program, as a file describes it: in shards, on clusters, at several clocks
@@ -46,14 +50,14 @@ enum Command {
     Run(RunArguments),
     Show(ShowArguments),
     Merge(MergeArguments),
-    Submit(super::campaign_submit::Arguments),
+    Submit(submit::Arguments),
 }
 
 /// Shows what a study file would run, in which order and for how long, and what cannot run here; runs nothing
 #[derive(clap::Args)]
 struct PlanArguments {
     #[command(flatten)]
-    study: Named,
+    study: StudyFile,
     /// Only this part of the study: 1/4 to 4/4
     #[arg(long, value_name = "I/N", default_value = "1/1", hide_default_value = true)]
     shard: Shard,
@@ -70,7 +74,7 @@ struct PlanArguments {
 #[command(after_help = EXIT)]
 struct RunArguments {
     #[command(flatten)]
-    study: Named,
+    study: StudyFile,
     /// Only this part of the study, 1/4 to 4/4, into a store of its own; `plimsoll campaign merge` joins them
     #[arg(long, value_name = "I/N", default_value = "1/1", hide_default_value = true)]
     shard: Shard,
@@ -159,100 +163,20 @@ const EXIT: &str = "Exit status: 0 every point has its runs, 3 the budget ended 
 const AXES: &str = "Axes are known by their names: clock or dilate; carrier, adapter, placement or network; nodes or ranks. \
     --axis names others.";
 
-/// A study file and where its runs are kept.
-#[derive(clap::Args)]
-pub struct Named {
-    /// Study file (docs/campaigns.md), or a ready study by its name
-    #[arg(value_name = "FILE|NAME")]
-    file: PathBuf,
-    /// Give a name of the file's [set] this value
-    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
-    pub(super) set: Vec<(String, String)>,
-    /// Keep the runs in this file [default: .plimsoll/NAME.runs.sqlite, of a shard .plimsoll/NAME.I-of-N.runs.sqlite]
-    #[arg(long, value_name = "FILE")]
-    store: Option<PathBuf>,
-}
-
-fn pair(text: &str) -> Result<(String, String)> {
-    let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
-    pair.map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .ok_or_else(|| Fault::new(format!("--set {text}"), "it gives no value", "write it like --set program=./a.out"))
-}
-
-/// The studies that come with this program.
-const READY: Shipped = Shipped {
-    folders: ["share/plimsoll/studies", "crates/experiment/studies"],
-    noun: "ready study",
-    page: "docs/campaigns.md",
-};
-
-/// A study that was read.
-pub(super) struct Opened {
-    pub(super) campaign: Campaign,
-    /// Its file, and that one's folder.
-    pub(super) path: PathBuf,
-    folder: PathBuf,
-    pub(super) store: PathBuf,
-    /// Below which clocks are set.
-    root: PathBuf,
-}
-
-impl Named {
-    pub(super) fn open(&self, shard: Shard, root: Option<&Path>) -> Result<Opened> {
-        let path = READY.file(&self.file)?;
-        let campaign = file::read(&path, &self.set)?;
-        let folder = path.parent().map(Path::to_owned).unwrap_or_default();
-        let folder = std::path::absolute(&folder).unwrap_or(folder);
-        let store = self.store.clone().unwrap_or_else(|| store_of(&path, shard));
-        let (root, store) = match root {
-            None => (PathBuf::from("/"), store),
-            Some(root) => {
-                let absolute = root.canonicalize().map_err(|error| {
-                    Fault::because(format!("--root {}", root.display()), error, "name a folder with a copy of /sys")
-                })?;
-                (absolute, if self.store.is_some() { store } else { store.with_extension("rehearsal.sqlite") })
-            }
-        };
-        Ok(Opened { campaign, path, folder, store, root })
-    }
-}
-
-impl Opened {
-    /// What a store knows of the points.
-    ///
-    /// # Errors
-    /// It cannot be read, or holds another study.
-    pub(super) fn known(&self, store: &Path) -> Result<Vec<Known>> {
-        let store = Store::read(store)?;
-        store.is_of(&self.campaign.identity, "give another place with --store FILE")?;
-        store.known(&self.campaign.points)
-    }
-}
-
-/// Where runs of a file are kept, unless another place is named.
-fn store_of(file: &Path, shard: Shard) -> PathBuf {
-    let stem = file.file_stem().map_or("study".into(), |stem| stem.to_string_lossy().into_owned());
-    let name = match shard {
-        Shard::WHOLE => format!("{stem}.runs.sqlite"),
-        Shard { part, of } => format!("{stem}.{part}-of-{of}.runs.sqlite"),
-    };
-    Path::new(".plimsoll").join(name)
-}
-
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     match arguments.command {
         Command::Plan(arguments) => plan(&arguments),
         Command::Run(arguments) => carry_out(&arguments),
         Command::Show(arguments) => show(&arguments),
         Command::Merge(arguments) => join(&arguments),
-        Command::Submit(arguments) => super::campaign_submit::run(&arguments),
+        Command::Submit(arguments) => submit::run(&arguments),
     }
 }
 
 /// Why points cannot run here. `planned`: also those that are simulated.
-fn refusals(opened: &Opened, mine: &[bool], planned: bool) -> Result<Vec<Option<String>>> {
-    let (campaign, folder) = (&opened.campaign, opened.folder.display().to_string());
-    let (testbeds, instruments) = (Testbeds::new(&opened.folder), here(opened, planned));
+fn refusals(study: &Study, mine: &[bool], planned: bool) -> Result<Vec<Option<String>>> {
+    let (campaign, folder) = (&study.campaign, study.folder.display().to_string());
+    let (testbeds, instruments) = (Testbeds::new(&study.folder), here(study, planned));
     let allocation = allocation::around();
     let why = |point| {
         let cannot = || cannot(campaign, point, &folder, allocation.as_ref(), &*instruments);
@@ -263,10 +187,10 @@ fn refusals(opened: &Opened, mine: &[bool], planned: bool) -> Result<Vec<Option<
 }
 
 /// What sets clocks and reads power around the runs. A plan runs nothing of the file: commands that tell power are taken to do so.
-fn here(opened: &Opened, planned: bool) -> Box<SetByStep<Here>> {
+fn here(study: &Study, planned: bool) -> Box<SetByStep<Here>> {
     let is_command = |source: &str| source.parse::<power::Source>().is_ok_and(|of| matches!(of.kind, Kind::Command(_)));
-    let sources = opened.campaign.power.iter().filter(|source| !(planned && is_command(source)));
-    Box::new(SetByStep::around(Here::new(&sources.cloned().collect::<Vec<_>>(), &opened.root)))
+    let sources = study.campaign.power.iter().filter(|source| !(planned && is_command(source)));
+    Box::new(SetByStep::around(Here::new(&sources.cloned().collect::<Vec<_>>(), &study.root)))
 }
 
 fn cores() -> usize {
@@ -274,18 +198,15 @@ fn cores() -> usize {
 }
 
 fn plan(arguments: &PlanArguments) -> Result<ExitCode> {
-    let opened = arguments.study.open(arguments.shard, arguments.root.as_deref())?;
-    let campaign = &opened.campaign;
-    let known = match opened.store.exists() {
-        true => opened.known(&opened.store)?,
-        false => vec![Known::default(); campaign.points.len()],
-    };
+    let study = arguments.study.open(arguments.shard, arguments.root.as_deref())?;
+    let campaign = &study.campaign;
+    let known = study.known()?;
     let mine = campaign.of_shard(arguments.shard);
-    let cannot = refusals(&opened, &mine, true)?;
+    let cannot = refusals(&study, &mine, true)?;
     let mut calibrated = Vec::new();
     if arguments.calibrate {
         linux::signal::watch()?;
-        calibrated = calibrate(&opened, &known, &cannot)?;
+        calibrated = calibrate(&study, &known, &cannot)?;
     }
     let usual = |point: usize| {
         let of_program = |(program, _): &&(usize, Nanoseconds)| *program == campaign.points[point].program;
@@ -298,8 +219,8 @@ fn plan(arguments: &PlanArguments) -> Result<ExitCode> {
 }
 
 /// Runs each program of which nothing is known at its first point that can run: how long that took.
-fn calibrate(opened: &Opened, known: &[Known], cannot: &[Option<String>]) -> Result<Vec<(usize, Nanoseconds)>> {
-    let campaign = &opened.campaign;
+fn calibrate(study: &Study, known: &[Known], cannot: &[Option<String>]) -> Result<Vec<(usize, Nanoseconds)>> {
+    let campaign = &study.campaign;
     let mut found: Vec<(usize, Nanoseconds)> = Vec::new();
     for (point, cannot) in cannot.iter().enumerate() {
         let program = campaign.points[point].program;
@@ -315,12 +236,12 @@ fn calibrate(opened: &Opened, known: &[Known], cannot: &[Option<String>]) -> Res
         let began = Instant::now();
         if matches!(campaign.program(point).work, Work::Simulate { .. }) {
             use experiment::campaign::simulated::Simulator;
-            Testbeds::new(&opened.folder).simulate(campaign, point).map_err(failed)?;
+            Testbeds::new(&study.folder).simulate(campaign, point).map_err(failed)?;
         } else {
             let mine: Vec<bool> = (0..campaign.points.len()).map(|other| other == point).collect();
-            let mut jobs = Jobs::new(campaign, &mine, &opened.folder, &Default::default(), here(opened, false))?;
+            let mut jobs = Jobs::new(campaign, &mine, &study.folder, &Default::default(), here(study, false))?;
             match jobs.run(campaign, point, conduct::FIRST_PATIENCE) {
-                // For a plan its time is good enough.
+                // The time is good enough for a plan.
                 Err(Failure { cause: Cause::ClockChanged, .. }) => {}
                 ran => drop(ran.map_err(failed)?),
             }
@@ -334,14 +255,14 @@ const OUT_OF_TIME: u8 = 3;
 const INCOMPLETE: u8 = 4;
 
 fn carry_out(arguments: &RunArguments) -> Result<ExitCode> {
-    let opened = arguments.study.open(arguments.shard, arguments.root.as_deref())?;
-    let Opened { campaign, folder, store: path, .. } = &opened;
+    let study = arguments.study.open(arguments.shard, arguments.root.as_deref())?;
+    let Study { campaign, folder, store: path, .. } = &study;
     let mut mine = campaign.of_shard(arguments.shard);
     if let Some(points) = &arguments.points {
         let keys = launch::slurm::record::keys(points)?;
         mine = campaign.points.iter().map(|point| keys.contains(&point.axes.key())).collect();
     }
-    let cannot = refusals(&opened, &mine, false)?;
+    let cannot = refusals(&study, &mine, false)?;
     mine.iter_mut().zip(&cannot).for_each(|(mine, cannot)| *mine &= cannot.is_none());
     let allocation = allocation::around();
     if let Some(allocation) = &allocation {
@@ -349,11 +270,11 @@ fn carry_out(arguments: &RunArguments) -> Result<ExitCode> {
     }
     linux::signal::watch()?;
     if (0..mine.len()).any(|point| mine[point] && set_by_instruments(campaign, point).get("clock").is_some()) {
-        restore_remains(&opened.root)?.iter().for_each(|line| eprintln!("{line}"));
+        restore_remains(&study.root)?.iter().for_each(|line| eprintln!("{line}"));
     }
     let mut store = Store::open(path, &campaign.identity)?;
     let host = launch::this_host();
-    let mut jobs = Jobs::new(campaign, &mine, folder, &store.programs(&host)?, here(&opened, false))?;
+    let mut jobs = Jobs::new(campaign, &mine, folder, &store.programs(&host)?, here(&study, false))?;
     let before: usize = store.known(&campaign.points)?.iter().map(|known| known.done.len()).sum();
     if before > 0 {
         eprintln!("Going on with the study in {} ({}).", path.display(), count::of(before as u64, "finished run"));
@@ -420,7 +341,7 @@ fn session(arguments: &RunArguments, host: &str, allocation: Option<&Allocation>
     }
 }
 
-/// Of the study file, where that is named and can be read.
+/// Axes of the study file's first point, where the file is named and can be read.
 fn first_point(study: &Path, set: &BTreeMap<String, String>) -> Option<Axes> {
     let file = (!is_store(study)).then(|| READY.file(study).ok())??;
     let set: Vec<(String, String)> = set.clone().into_iter().collect();
@@ -447,18 +368,18 @@ fn show(arguments: &ShowArguments) -> Result<ExitCode> {
     };
     let analysis = analyse(&results, &roles)?;
     if let Some(file) = html {
-        let page = page(&analysis, name, vec!["study".into(), results.hosts.join(", ")]);
+        let page = analysis::page(&analysis, name, vec!["study".into(), results.hosts.join(", ")]);
         let written = std::fs::write(file, page);
         written.map_err(|e| Fault::unwritable(format!("file {}", file.display()), e, "choose another file"))?;
     }
-    let page = || {
+    let show = || {
         output::print(&shown(name, &results, &analysis))?;
         html.as_ref().map_or(Ok(()), |file| {
             let path = std::path::absolute(file).unwrap_or_else(|_| file.clone());
             output::print(&format!("\nReport: {}\n", shell::path(&path)))
         })
     };
-    csv.tell(|| Ok(analysis::csv(&analysis)), || json.tell(|| outputs::json(&analysis), page))?;
+    csv.tell(|| Ok(analysis::csv(&analysis)), || json.tell(|| outputs::json(&analysis), show))?;
     Ok(ExitCode::SUCCESS)
 }
 

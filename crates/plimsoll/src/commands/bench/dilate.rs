@@ -16,7 +16,8 @@ use rounds::sample::{Runner, Sample};
 use rounds::statistics::median;
 use serde::Serialize;
 
-use super::bench::{Measuring, TwoCores};
+use super::measuring::{Measuring, TwoCores};
+use crate::commands::exit_code;
 
 const SEED: u64 = 0x0051_1A11_0000_0008;
 const PATTERNS: [Pattern; 2] = [Pattern::PingPong, Pattern::MessageRate];
@@ -193,7 +194,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         group.series = all.by_ref().take(dilations.len()).collect();
     }
     measuring.print(&groups, || Ok(page(&groups, stack, size, own.is_some(), linux::output::width())))?;
-    fault.map_or(Ok(super::exit_code()), Err)
+    fault.map_or(Ok(exit_code()), Err)
 }
 
 fn page(groups: &[Group], stack: Stack, size: Bytes, has_own: bool, width: usize) -> String {

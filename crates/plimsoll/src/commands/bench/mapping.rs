@@ -3,10 +3,11 @@
 use std::process::ExitCode;
 
 use bench::mapping::{self, Request};
-use launch::installation::{Family, Installation};
+use launch::family::Family;
+use launch::installation::Installation;
 use machine::{Fault, Result};
 
-use super::bench::{Measuring, TwoCores};
+use super::measuring::{Measuring, TwoCores, ended};
 
 /// Measures two ranks on two hosts of a lab (root) under three mappings, in turns: both on the cores of their hosts' receive
 /// work, both off them, one on and one off. Stream, ping-pong, and an exchange between computing (paper 002)
@@ -37,8 +38,5 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         Request { installation, rounds: measuring.rounds, cores, imbalances, command: machine::here::program()? };
     let findings = mapping::measure(&request, |start| eprintln!("plimsoll: {start}"))?;
     measuring.print(&findings, || Ok(mapping::page(&findings, linux::output::width())))?;
-    if linux::signal::interrupted() {
-        eprintln!("plimsoll: a signal ended it before all rounds were measured");
-    }
-    Ok(super::exit_code())
+    Ok(ended(!linux::signal::interrupted()))
 }

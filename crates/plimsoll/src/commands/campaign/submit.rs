@@ -17,11 +17,11 @@ use launch::slurm::Slurm;
 use launch::slurm::partition::{self, Partition};
 use launch::slurm::record::{self, Record};
 use launch::slurm::script::{self, Submission};
-use launch::slurm::tasks::{State, of_log};
+use launch::slurm::tasks::{Task, TaskState, of_log};
 use linux::output;
 use machine::{Fault, Hertz, Nanoseconds, Result, count};
 
-use super::campaign::{Named, Opened};
+use super::study_file::{Study, StudyFile};
 
 /// Submits a study file's points to Slurm, in chunks that have their nodes to themselves, and a job that joins their stores
 /// afterwards. The same command again submits what is not finished: after a lost node, a limit, a preemption
@@ -30,7 +30,7 @@ use super::campaign::{Named, Opened};
 #[command(group = clap::ArgGroup::new("system").args(["slurm", "pbs"]).required(true))]
 pub struct Arguments {
     #[command(flatten)]
-    study: Named,
+    study: StudyFile,
     /// Submit to Slurm
     #[arg(long)]
     slurm: bool,
@@ -97,14 +97,14 @@ struct Chunk {
     needs: Needs,
     points: Vec<usize>,
     /// What became of its last task, where it had one.
-    state: Option<State>,
+    state: Option<TaskState>,
     runs: usize,
     takes: Nanoseconds,
 }
 
 impl Chunk {
     fn is_due(&self) -> bool {
-        self.runs > 0 && !self.state.as_ref().is_some_and(State::is_active)
+        self.runs > 0 && !self.state.as_ref().is_some_and(TaskState::is_active)
     }
 }
 
@@ -114,10 +114,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         let next = "write the job yourself: `plimsoll campaign run FILE --shard $PBS_ARRAY_INDEX/N`, then `plimsoll campaign merge`";
         return Err(Fault::new("--pbs", cause, next));
     }
-    let opened = arguments.study.open(Shard::WHOLE, None)?;
+    let study = arguments.study.open(Shard::WHOLE, None)?;
     let slurm = Slurm::find()?;
-    let folder = absolute(&opened.store.with_extension("chunks"))?;
-    let campaign = &opened.campaign;
+    let folder = absolute(&study.store.with_extension("chunks"))?;
+    let campaign = &study.campaign;
     let mut record = Record::read(&folder)?.unwrap_or_else(|| Record {
         study: campaign.identity.digest(),
         probe: probe(),
@@ -132,7 +132,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let partition = partition::chosen(&slurm.partitions()?, arguments.partition.clone().or_else(usual).as_deref())?;
     let name = job_name(&campaign.identity.name);
     let mut chunks = standing(campaign, &slurm, &record, &folder, &name)?;
-    let known = known(&opened, &folder, &chunks)?;
+    let known = known(&study, &folder, &chunks)?;
     count_runs(arguments, campaign, &known, &mut chunks)?;
     let new = divide(arguments, campaign, &known, &chunks, &partition)?;
     let before = chunks.len();
@@ -144,7 +144,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     check(&chunks, &partition, slurm.most_tasks()?)?;
 
-    let (store, file) = (absolute(&opened.store)?, absolute(&opened.path)?);
+    let (store, file) = (absolute(&study.store)?, absolute(&study.path)?);
     let work = absolute(Path::new("."))?;
     let program = machine::here::program()?;
     let submission = Submission {
@@ -159,7 +159,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let words = words(arguments, script::path(&file)?);
     let scripts = arrays(arguments, &chunks, &partition, &words);
     let merged = script::merge(&submission, script::path(&store)?, partition.most_time.unwrap_or(MERGE).min(MERGE));
-    output::print(&page(&opened, &partition, &chunks, before, &scripts))?;
+    output::print(&page(&study, &partition, &chunks, before, &scripts))?;
     if arguments.dry_run {
         let mut text = String::new();
         for array in &scripts {
@@ -171,7 +171,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         output::print(&text)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let is_active = |chunk: &Chunk| chunk.state.as_ref().is_some_and(State::is_active);
+    let is_active = |chunk: &Chunk| chunk.state.as_ref().is_some_and(TaskState::is_active);
     if scripts.is_empty() {
         return match chunks.iter().any(is_active) {
             true => Ok(ExitCode::SUCCESS),
@@ -192,7 +192,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         let path = folder.join(format!("array-{}.sh", record.arrays.len() + 1));
         record::put(&path, text)?;
         let job = slurm.submit(&path, None)?;
-        // Before anything else: what runs is known.
+        // Written before the next submission can fail: what runs is known.
         record.arrays.push(record::Array { job, chunks: array.chunks.clone() });
         record.write(&folder)?;
         println!("job {job}: chunks {}", script::ranges(&array.chunks));
@@ -224,7 +224,7 @@ fn probe() -> String {
     format!("{:x}-{:x}", machine::here::now().0, std::process::id())
 }
 
-/// Of the jobs, as Slurm shows it and finds them by.
+/// Name of the jobs, by which Slurm shows and finds them.
 fn job_name(study: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
     format!("plimsoll-{}", study.chars().map(plain).collect::<String>())
@@ -250,10 +250,10 @@ fn standing(campaign: &Campaign, slurm: &Slurm, record: &Record, folder: &Path, 
     let ended: Vec<_> = jobs.into_iter().flat_map(|job| slurm.ended(job)).collect();
     let chunk = |(number, of): (u32, &record::Chunk)| {
         let job = record.array_of(number);
-        let known = |task: &&launch::slurm::tasks::Task| Some(task.job) == job && task.place == number;
+        let known = |task: &&Task| Some(task.job) == job && task.index == number;
         let task = active.iter().find(known).or_else(|| ended.iter().find(known)).map(|task| task.state.clone());
         let log = || std::fs::read(script::log(folder, number)).unwrap_or_default();
-        let state = job.map(|_| task.unwrap_or_else(|| State::Ended(of_log(&String::from_utf8_lossy(&log())))));
+        let state = job.map(|_| task.unwrap_or_else(|| TaskState::Ended(of_log(&String::from_utf8_lossy(&log())))));
         Chunk {
             needs: Needs { nodes: of.nodes, clock: of.clock },
             points: of.points.iter().filter_map(|key| places.get(key).copied()).collect(),
@@ -266,18 +266,15 @@ fn standing(campaign: &Campaign, slurm: &Slurm, record: &Record, folder: &Path, 
 }
 
 /// What is known of all points: by the stores of chunks that do not run, and else by the study's own.
-fn known(opened: &Opened, folder: &Path, chunks: &[Chunk]) -> Result<Vec<Known>> {
-    let mut known = match opened.store.exists() {
-        true => opened.known(&opened.store)?,
-        false => vec![Known::default(); opened.campaign.points.len()],
-    };
+fn known(study: &Study, folder: &Path, chunks: &[Chunk]) -> Result<Vec<Known>> {
+    let mut known = study.known()?;
     for (number, chunk) in (0..).zip(chunks) {
         let path = script::store(folder, number);
         // Another host may be writing to it.
-        if matches!(chunk.state, Some(State::Runs(_))) || !path.exists() {
+        if matches!(chunk.state, Some(TaskState::Runs(_))) || !path.exists() {
             continue;
         }
-        match opened.known(&path) {
+        match study.known_of(&path) {
             Ok(mut of) => chunk.points.iter().for_each(|&point| {
                 if of[point] != Known::default() {
                     known[point] = std::mem::take(&mut of[point]);
@@ -442,8 +439,8 @@ fn arrays<'a>(
 }
 
 /// What is submitted, and what became of what was.
-fn page(opened: &Opened, partition: &Partition, chunks: &[Chunk], before: usize, arrays: &[script::Array]) -> String {
-    let campaign = &opened.campaign;
+fn page(study: &Study, partition: &Partition, chunks: &[Chunk], before: usize, arrays: &[script::Array]) -> String {
+    let campaign = &study.campaign;
     let name = &campaign.identity.name;
     let mut text = format!("{name}: {} in ", count::of(campaign.points.len() as u64, "point"));
     text += &format!("{}, partition {}", count::of(chunks.len() as u64, "chunk"), partition.name);
@@ -456,7 +453,7 @@ fn page(opened: &Opened, partition: &Partition, chunks: &[Chunk], before: usize,
         let state = match &chunk.state {
             _ if chunk.runs == 0 => "finished".to_owned(),
             None => format!("{} to come: not submitted", count::of(chunk.runs as u64, "run")),
-            Some(state @ State::Runs(_)) => state.to_string(),
+            Some(state @ TaskState::Runs(_)) => state.to_string(),
             Some(state) => format!("{} to come: {state}", count::of(chunk.runs as u64, "run")),
         };
         text += &format!("chunk {number}: {state}\n");

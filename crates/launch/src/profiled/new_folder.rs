@@ -10,19 +10,19 @@ use record::folder;
 
 /// A new folder with the places for what ranks and hosts leave; removed again unless it is kept.
 #[derive(Debug)]
-pub struct Place {
+pub struct NewFolder {
     /// Absolute.
     path: PathBuf,
-    /// As the user names it.
+    /// Its path as the user names it.
     named: PathBuf,
     made: bool,
     kept: bool,
 }
 
-impl Place {
+impl NewFolder {
     /// Makes the folder at `wanted`, which may be there if it is empty or holds a profile without ranks; beside it, with a
     /// number, where it holds another profile; as the first `plimsoll-profile-N` that is free where none is wanted.
-    pub fn make(wanted: Option<&Path>) -> Result<Place> {
+    pub fn make(wanted: Option<&Path>) -> Result<NewFolder> {
         let (named, made) = match wanted {
             Some(path) => match wanted_folder(path)? {
                 Some(made) => (path.to_owned(), made),
@@ -31,11 +31,11 @@ impl Place {
             None => (numbered_folder(1, Path::new("plimsoll-profile"))?, true),
         };
         let path = named.canonicalize().map_err(|e| not_writable(&named, e))?;
-        let place = Place { path, named, made, kept: false };
+        let new = NewFolder { path, named, made, kept: false };
         for part in [folder::RANKS, folder::HOSTS] {
-            fs::create_dir(place.path.join(part)).map_err(|e| not_writable(&place.path, e))?;
+            fs::create_dir(new.path.join(part)).map_err(|e| not_writable(&new.path, e))?;
         }
-        Ok(place)
+        Ok(new)
     }
 
     pub fn path(&self) -> &Path {
@@ -53,7 +53,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for NewFolder {
     fn drop(&mut self) {
         if self.kept {
             return;
@@ -125,17 +125,17 @@ mod tests {
     fn a_profile_is_never_written_over() {
         let above = tempfile::tempdir().unwrap();
         let path = above.path().join("p");
-        let mut place = Place::make(Some(&path)).unwrap();
-        place.keep();
-        drop(place);
-        assert!(Place::make(Some(&path)).unwrap_err().cause().contains("not empty"));
+        let mut new = NewFolder::make(Some(&path)).unwrap();
+        new.keep();
+        drop(new);
+        assert!(NewFolder::make(Some(&path)).unwrap_err().cause().contains("not empty"));
         fs::write(path.join(folder::JOB), "{}").unwrap();
         for beside in ["p-2", "p-3"] {
-            let mut place = Place::make(Some(&path)).unwrap();
-            assert_eq!(place.named(), above.path().join(beside));
-            place.keep();
+            let mut new = NewFolder::make(Some(&path)).unwrap();
+            assert_eq!(new.named(), above.path().join(beside));
+            new.keep();
         }
-        let fault = Place::make(Some(&above.path().join("a/b"))).unwrap_err();
+        let fault = NewFolder::make(Some(&above.path().join("a/b"))).unwrap_err();
         assert!(fault.next().contains("-o"), "{fault}");
     }
 
@@ -144,10 +144,10 @@ mod tests {
         let above = tempfile::tempdir().unwrap();
         let path = above.path().join("p");
         let made = |ended| {
-            let mut place = Place::make(Some(&path)).unwrap();
-            Job { ended, ..Job::default() }.write(place.path()).unwrap();
-            place.keep();
-            place.named() == path
+            let mut new = NewFolder::make(Some(&path)).unwrap();
+            Job { ended, ..Job::default() }.write(new.path()).unwrap();
+            new.keep();
+            new.named() == path
         };
         assert!(made(Some(1)));
         fs::write(path.join(folder::HOSTS).join("samples"), "").unwrap();
@@ -162,10 +162,10 @@ mod tests {
     #[test]
     fn what_was_not_kept_is_gone_and_an_empty_folder_of_the_user_stays() {
         let above = tempfile::tempdir().unwrap();
-        let (new, old) = (above.path().join("new"), above.path().join("old"));
+        let (fresh, old) = (above.path().join("new"), above.path().join("old"));
         fs::create_dir(&old).unwrap();
-        drop((Place::make(Some(&new)).unwrap(), Place::make(Some(&old)).unwrap()));
-        assert!(!new.exists() && old.exists());
+        drop((NewFolder::make(Some(&fresh)).unwrap(), NewFolder::make(Some(&old)).unwrap()));
+        assert!(!fresh.exists() && old.exists());
         assert_eq!(fs::read_dir(&old).unwrap().count(), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! `plimsoll bench`: what is measured, a subcommand each.
+//! Options that the subcommands share: how often to measure, where the result goes, and on which cores.
 
 use std::process::ExitCode;
 
@@ -6,47 +6,8 @@ use linux::output;
 use machine::choice::for_polling_here;
 use machine::{CoreId, Cores, Fault, Result};
 
-use super::bench_congestion;
-use super::bench_cores;
-use super::bench_dilate;
-use super::bench_mapping;
-use super::bench_mpi;
-use super::bench_profiler;
-use super::bench_semantics;
-use super::bench_sweep;
-use super::outputs::{self, Json};
-
-/// Measures message paths, MPI's messages, semantics, and what the profiler, a mapping or slower protocol work costs
-#[derive(clap::Args)]
-pub struct Arguments {
-    #[command(subcommand)]
-    what: What,
-}
-
-#[derive(clap::Subcommand)]
-enum What {
-    Sweep(bench_sweep::Arguments),
-    Mpi(bench_mpi::Arguments),
-    Semantics(bench_semantics::Arguments),
-    Congestion(bench_congestion::Arguments),
-    Profiler(bench_profiler::Arguments),
-    Mapping(bench_mapping::Arguments),
-    Dilate(bench_dilate::Arguments),
-    Cores(bench_cores::Arguments),
-}
-
-pub fn run(arguments: Arguments) -> Result<ExitCode> {
-    match arguments.what {
-        What::Sweep(arguments) => bench_sweep::run(arguments),
-        What::Mpi(arguments) => bench_mpi::run(arguments),
-        What::Semantics(arguments) => bench_semantics::run(arguments),
-        What::Congestion(arguments) => bench_congestion::run(arguments),
-        What::Profiler(arguments) => bench_profiler::run(arguments),
-        What::Mapping(arguments) => bench_mapping::run(arguments),
-        What::Dilate(arguments) => bench_dilate::run(arguments),
-        What::Cores(arguments) => bench_cores::run(arguments),
-    }
-}
+use crate::commands::exit_code;
+use crate::commands::outputs::{self, Json};
 
 /// How often, and what becomes of it.
 #[derive(clap::Args)]
@@ -63,6 +24,14 @@ impl Measuring {
     pub fn print(&self, found: &impl serde::Serialize, page: impl FnOnce() -> Result<String>) -> Result<()> {
         self.json.tell(|| outputs::json(found), || output::page(&page()?))
     }
+}
+
+/// The end of a bench, with a note where not the `whole` of it was measured.
+pub fn ended(whole: bool) -> ExitCode {
+    if !whole {
+        eprintln!("plimsoll: a signal ended it before all rounds were measured");
+    }
+    exit_code()
 }
 
 /// Where the two ends run.
@@ -82,7 +51,7 @@ impl TwoCores {
         self.cores.as_ref().map(two).transpose()
     }
 
-    /// Those that were named, or two that are near each other and no threads of one core.
+    /// Two cores: those that were named, or near ones that are no threads of one core.
     pub fn chosen(&self) -> Result<(CoreId, CoreId)> {
         if let Some(cores) = self.named()? {
             return Ok(cores);

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use machine::Result;
 
-use crate::installation::{Family, Installation, no_answer};
+use crate::family::Family;
+use crate::installation::{Installation, no_answer};
 use crate::program;
 
 /// What starts the ranks.
@@ -42,22 +43,22 @@ pub struct Setting {
 
 /// What is known of a command before it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
+pub struct CommandLine {
     /// The launcher, with the place of its word.
     pub launcher: Option<(usize, Launcher)>,
     /// Several where parts are separated by `:`.
     pub programs: Vec<Program>,
     /// The launcher's options, of all parts.
     pub settings: Vec<Setting>,
-    /// A launcher that does not say whose it is: it gives no answer.
+    /// A launcher that gives no answer when it is asked whose it is.
     pub silent: Option<PathBuf>,
 }
 
 /// Open MPI's list of variables to pass on, as a variable itself.
 const LISTED: &str = "OMPI_MCA_mca_base_env_list";
 
-/// Commands that run another one, and their options with a value of their own. Words before that command: as the last says.
-/// They run it in the same file system; those of [`IMAGES`] need not.
+/// Commands that run another one in the same file system: name, options with a value of their own, and how many words come before
+/// that command.
 const WRAPPERS: [(&str, &[&str], usize); 16] = [
     ("env", &["-u", "--unset", "-C", "--chdir"], 0),
     ("nice", &["-n", "--adjustment"], 0),
@@ -104,7 +105,7 @@ struct Options {
     joined: bool,
 }
 
-/// With one dash or two (mpirun(1) of 4.1, prterun(1) of 5.0).
+/// Options of mpirun(1) of 4.1 and prterun(1) of 5.0, with one dash or two.
 #[rustfmt::skip]
 const OPEN_MPI: Options = Options {
     flags: &[
@@ -158,7 +159,7 @@ const SLURM: Options = Options {
     joined: true,
 };
 
-/// Of `plimsoll mpirun`.
+/// Options of `plimsoll mpirun`.
 const PLIMSOLL: Options = Options {
     flags: &["lab", "oversubscribe", "q", "quiet", "prove"],
     one: &["n", "np", "ranks", "placement", "carrier", "network", "profile", "mpi", "report", "mpirun-args", "seats"],
@@ -166,11 +167,11 @@ const PLIMSOLL: Options = Options {
     joined: false,
 };
 
-impl Line {
+impl CommandLine {
     /// Looks at the files that the words name; runs a launcher with `--version` to see whose it is, for a limited time.
-    pub fn read(words: &[OsString]) -> Line {
+    pub fn read(words: &[OsString]) -> CommandLine {
         let first = unwrapped(words);
-        let mut line = Line { launcher: None, programs: Vec::new(), settings: Vec::new(), silent: None };
+        let mut line = CommandLine { launcher: None, programs: Vec::new(), settings: Vec::new(), silent: None };
         let Some(word) = words.get(first) else { return line };
         let launcher = match launcher(words, first) {
             Ok(launcher) => launcher,
@@ -202,7 +203,7 @@ impl Line {
 
     /// # Errors
     /// Its launcher gave no answer, and would not start ranks either.
-    pub fn answered(self) -> Result<Line> {
+    pub fn answered(self) -> Result<CommandLine> {
         match &self.silent {
             Some(launcher) => Err(no_answer(launcher)),
             None => Ok(self),
@@ -238,7 +239,7 @@ impl Line {
     }
 }
 
-/// Where users list what Open MPI passes on, with `names` behind theirs; `None` where they list nothing.
+/// The user's list of variables that Open MPI passes on, with `names` behind; `None` where there is none.
 pub fn listed(names: &[&str]) -> Option<(String, OsString)> {
     let mut list = std::env::var_os(LISTED)?;
     list.push(";");
@@ -271,7 +272,8 @@ fn base(word: &OsStr) -> &OsStr {
     Path::new(word).file_name().unwrap_or(word)
 }
 
-/// An error is the file of a launcher that gives no answer.
+/// # Errors
+/// The file of a launcher that gives no answer.
 fn launcher(words: &[OsString], at: usize) -> Result<Option<Launcher>, PathBuf> {
     let name = base(&words[at]).to_string_lossy();
     if name == "plimsoll" && words.get(at + 1).is_some_and(|word| word == "mpirun") {
@@ -390,18 +392,22 @@ mod tests {
         ] {
             assert_eq!(unwrapped(&words(text)), place, "{text}");
         }
-        let line = Line::read(&words("env A=b sh -c true"));
+        let line = CommandLine::read(&words("env A=b sh -c true"));
         assert_eq!((line.launcher, line.programs.len(), line.programs[0].certain), (None, 1, true));
-        assert!(Line::read(&words("timeout 60")).programs.is_empty());
-        let line = Line::read(&words("plimsoll mpirun -n 2 -- sh"));
+        assert!(CommandLine::read(&words("timeout 60")).programs.is_empty());
+        let line = CommandLine::read(&words("plimsoll mpirun -n 2 -- sh"));
         assert_eq!((line.launcher, line.programs.len()), (Some((0, Launcher::Plimsoll)), 1));
     }
 
     #[test]
     fn open_mpi_is_told_what_to_pass_on_in_the_way_that_the_user_chose() {
         let exporting = |text: &str, at, launcher| {
-            let line =
-                Line { launcher: Some((at, launcher)), programs: Vec::new(), settings: Vec::new(), silent: None };
+            let line = CommandLine {
+                launcher: Some((at, launcher)),
+                programs: Vec::new(),
+                settings: Vec::new(),
+                silent: None,
+            };
             let all = line.exporting(&words(text), &["A", "B"]);
             all.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
         };

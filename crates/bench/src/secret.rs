@@ -1,0 +1,32 @@
+//! Bytes that nobody else can guess, and digests to know a secret by.
+
+use std::io;
+
+use machine::{Fault, Result};
+use sha2::{Digest, Sha256};
+
+/// # Errors
+/// The kernel gives none.
+pub(crate) fn random<const BYTES: usize>() -> Result<[u8; BYTES]> {
+    let mut bytes = [0; BYTES];
+    rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())
+        .map_err(|e| Fault::because("random bytes", io::Error::from(e), "run again"))?;
+    Ok(bytes)
+}
+
+/// 128 bits in hexadecimal digits.
+///
+/// # Errors
+/// As for [`random`].
+pub(crate) fn secret() -> Result<String> {
+    random::<16>().map(|bytes| hexadecimal(&bytes))
+}
+
+/// SHA-256 in hexadecimal digits.
+pub(crate) fn digest(secret: &str) -> String {
+    hexadecimal(&Sha256::digest(secret))
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
