@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use crate::table::{Host, Restore, Sink, Slice, Step, Table, Timer, Told};
+use crate::table::{Host, OnChannel, Restore, Sink, Slice, Step, Table, Timer};
 
 /// Bytes of a table that has all functions of this version's first form.
 pub(crate) const LEAST: usize = std::mem::offset_of!(Table, stop) + size_of::<usize>();
@@ -17,8 +17,8 @@ pub(crate) struct Functions {
     pub start: Step,
     pub call: unsafe extern "C" fn(*mut c_void, Host<'_>, u64, u32, Slice<'_>, Sink<'_>) -> u32,
     pub answered: unsafe extern "C" fn(*mut c_void, Host<'_>, u32, u32, u32, Slice<'_>, Sink<'_>) -> u32,
-    pub attached: Told,
-    pub message: Told,
+    pub attached: OnChannel,
+    pub message: OnChannel,
     pub turn: Step,
     pub attribute_set: unsafe extern "C" fn(*mut c_void, Host<'_>, Slice<'_>, Slice<'_>, Sink<'_>) -> u32,
     pub stop: Step,
