@@ -28,7 +28,7 @@ use crate::reference::netpipe;
 use crate::second_host::SecondHost;
 use crate::session::{Stretched, host_of};
 use crate::worker::{Peer, Plan, Worker};
-use exchange::stack::Prepare;
+use exchange::path::Prepare;
 
 /// Port of `plimsoll serve` where none is named.
 pub const SERVE_PORT: u16 = 5310;

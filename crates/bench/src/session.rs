@@ -13,8 +13,9 @@ use crate::control::{Connection, Finished, Reply, Request, Serving, VERSION};
 use crate::meters::Meters;
 use crate::peer::{out_of_time, plausible};
 use exchange::endpoint::{Job, Outcome, Role};
+use exchange::path::{Calling, Path, Prepare};
 use exchange::pattern::Pools;
-use exchange::stack::{Calling, Dilated, Path, Prepare};
+use exchange::stack::Dilated;
 
 /// For one answer that needs no traffic.
 pub(crate) const ANSWER: Duration = Duration::from_secs(10);
