@@ -2,7 +2,7 @@
 
 use machine::{Fault, Result};
 use offcode::Offcode;
-use wasm::{Limits, Module};
+use wasm::{Limits, Module, Sandboxed};
 
 use super::{Code, Deployment};
 
@@ -26,7 +26,7 @@ pub(super) fn embody(deployment: &Deployment) -> Result<Box<dyn Offcode>> {
                 Some(memory) => module.within(memory),
                 None => module,
             };
-            let sandboxed = module.instantiate(&deployment.manifest, &deployment.attributes).map_err(outer)?;
+            let sandboxed = Sandboxed::new(&module, &deployment.manifest, &deployment.attributes).map_err(outer)?;
             Ok(Box::new(sandboxed))
         }
         Code::Wasm(_) | Code::Library(_) | Code::Bpf(_) => Err(outer(Fault::new(
