@@ -7,7 +7,7 @@ use offcode::manifest::{self, Body, BodyKind, Package, Program, ProgramRole, Sof
 use offcode::registry::Constructor;
 use offcode::{Guid, Interface, Manifest, Refusal, interface};
 use runtime::catalogue::Linked;
-use runtime::site::Code;
+use runtime::code::Code;
 
 use crate::receiver::word;
 

@@ -4,7 +4,8 @@ use machine::{Fault, Result};
 use offcode::Offcode;
 use wasm::{Limits, Module, Sandboxed};
 
-use super::{Code, Deployment};
+use super::Deployment;
+use crate::code::Code;
 
 /// Compiles what is to be compiled, and loads what is to be loaded.
 pub(super) fn compiled(code: Code) -> Result<Code> {
