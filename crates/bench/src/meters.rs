@@ -4,7 +4,7 @@ use linux::accounting::{ThreadMeter, current_thread};
 use machine::Result;
 use machine::accounting::ThreadCost;
 
-use exchange::stack::Path;
+use exchange::path::Path;
 
 /// The application's thread, which is the caller, and those of its stack.
 pub struct Meters(Vec<ThreadMeter>);

@@ -16,8 +16,8 @@ use crate::cache;
 use crate::control::{Connection, Finished, Grant, MAX_JOBS, Reply, Request, Serving, VERSION};
 use crate::meters::Meters;
 use exchange::endpoint::{Job, Outcome, Role};
+use exchange::path::{Path, Prepare, Waiting};
 use exchange::pattern::Pools;
-use exchange::stack::{Path, Prepare, Waiting};
 
 /// What a responder grants.
 #[derive(Debug, Clone)]

@@ -27,7 +27,7 @@ use crate::reference::netpipe;
 use crate::second_host::SecondHost;
 use crate::session::Stretched;
 use crate::worker::{Peer, Plan, Worker};
-use exchange::stack::Prepare;
+use exchange::path::Prepare;
 
 /// Sessions held open at once; the one not used for longest makes room. Each holds a peer process and its buffers.
 const MOST_SESSIONS: usize = BENCH_SESSIONS.total.count();

@@ -13,8 +13,9 @@ use crate::control::{ANSWER, Connection, Finished, Reply, Request, answer, ask, 
 use crate::meters::Meters;
 use crate::peer::{out_of_time, plausible};
 use exchange::endpoint::{Job, Outcome, Role};
+use exchange::path::{Calling, Path, Prepare};
 use exchange::pattern::Pools;
-use exchange::stack::{Calling, Dilated, Path, Prepare};
+use exchange::stack::Dilated;
 
 /// Patience for the end of a peer that was told to end; one that takes longer still holds what the next session will miss.
 const LETS_GO: Duration = Duration::from_secs(2);

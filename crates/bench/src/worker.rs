@@ -13,7 +13,7 @@ use crate::control::Connection;
 use crate::peer_process::PeerProcess;
 use crate::session::{Block, Session};
 use exchange::endpoint::Job;
-use exchange::stack::Prepare;
+use exchange::path::Prepare;
 
 /// How the peer of a session is reached.
 pub enum Peer {

@@ -11,7 +11,7 @@ use bench::key::Key;
 use bench::peer::{Limits, respond};
 use bench::session::Session;
 use exchange::endpoint::Job;
-use exchange::stack::Prepare;
+use exchange::path::Prepare;
 use machine::{Budget, Bytes, Reading, Result, Site};
 use rounds::point::{Pattern, Receiver, Stack};
 

@@ -2,10 +2,9 @@
 
 use std::fmt;
 
-use mapping::decision::{Action, Change};
+use machine::CpuSet;
+use mapping::decision::{Action, Change, Process};
 use serde::{Deserialize, Serialize};
-
-use crate::journal::Restored;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
@@ -29,6 +28,17 @@ pub enum What {
     Restored(Restored),
     /// What is left alone, or cannot be seen.
     Noted(String),
+}
+
+/// What was put back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Restored {
+    pub process: Process,
+    pub cores: CpuSet,
+    /// Threads that were put back.
+    pub threads: usize,
+    /// Threads that others had moved since, and that were left there.
+    pub left: usize,
 }
 
 impl fmt::Display for Decision {

@@ -14,7 +14,7 @@ use machine::{CpuSet, Fault, FaultKind, Result};
 use mapping::decision::Process;
 use serde::{Deserialize, Serialize};
 
-use crate::decision::What;
+use crate::decision::{Restored, What};
 use crate::mover;
 
 pub const NAME: &str = "journal.jsonl";
@@ -34,17 +34,6 @@ struct Line {
 struct Kept {
     old: CpuSet,
     given: Vec<CpuSet>,
-}
-
-/// What was put back.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Restored {
-    pub process: Process,
-    pub cores: CpuSet,
-    /// Threads that were put back.
-    pub threads: usize,
-    /// Threads that others had moved since, and that were left there.
-    pub left: usize,
 }
 
 pub struct Journal {

@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::cpuset::CpuSet;
-use crate::description::Machine;
 use crate::fault::Result;
 use crate::site::CoreId;
 use crate::topology::{Cache, CacheKind, Topology};
@@ -66,21 +65,6 @@ impl Topology {
     fn between_nodes(&self, one: u32, other: u32) -> Option<u32> {
         let column = self.nodes.iter().position(|node| node.id == other)?;
         self.nodes.iter().find(|node| node.id == one)?.distances.get(column).copied()
-    }
-}
-
-impl Machine {
-    /// The NUMA node of the fastest interface that is up, where the firmware says it.
-    pub fn network_node(&self) -> Option<u32> {
-        let up = self.interfaces.iter().filter(|interface| interface.up && !interface.loopback);
-        let speed = |interface: &crate::interface::Interface| interface.speed.value().map_or(0.0, |speed| speed.0);
-        let known = up.filter_map(|interface| Some((speed(interface), interface.node?)));
-        known.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, node)| node)
-    }
-
-    /// Its cores to choose from: those that this process may use.
-    pub fn choice(&self) -> Choice<'_> {
-        Choice::among(&self.topology, self.usable_cores().iter())
     }
 }
 

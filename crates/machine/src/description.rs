@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::availability::Feature;
+use crate::choice::Choice;
 use crate::control::{self, Ground};
 use crate::count;
 use crate::cpuset::CpuSet;
@@ -86,6 +87,19 @@ impl Machine {
     /// Cores that are online and that this process may run on.
     pub fn usable_cores(&self) -> CpuSet {
         usable(&self.topology, &self.privileges)
+    }
+
+    /// The NUMA node of the fastest interface that is up, where the firmware says it.
+    pub fn network_node(&self) -> Option<u32> {
+        let up = self.interfaces.iter().filter(|interface| interface.up && !interface.loopback);
+        let speed = |interface: &Interface| interface.speed.value().map_or(0.0, |speed| speed.0);
+        let known = up.filter_map(|interface| Some((speed(interface), interface.node?)));
+        known.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, node)| node)
+    }
+
+    /// Its cores to choose from: those that this process may use.
+    pub fn choice(&self) -> Choice<'_> {
+        Choice::among(&self.topology, self.usable_cores().iter())
     }
 
     /// The size of the largest last-level cache.

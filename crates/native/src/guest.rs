@@ -9,7 +9,7 @@ use offcode::{
     Activity, Call, ChannelId, Context, Described, Incoming, MapId, Offcode, Put, Refusal, Shape, State, Wake, Written,
 };
 
-use crate::table::{Host, HostTable, Room, Sink, Slice, Step, Table, Told, fault_of, phase, written};
+use crate::table::{Host, HostTable, OnChannel, Room, Sink, Slice, Step, Table, fault_of, phase, written};
 use crate::{VERSION, outcome};
 
 /// Makes the library's export; `offcode::export!` expands to it.
@@ -41,8 +41,8 @@ pub const fn table<T: Offcode + Described + Default>(script: extern "C" fn(Sink<
         start: Some(start::<T> as Step),
         call: Some(call::<T>),
         answered: Some(answered::<T>),
-        attached: Some(attached::<T> as Told),
-        message: Some(message::<T> as Told),
+        attached: Some(attached::<T> as OnChannel),
+        message: Some(message::<T> as OnChannel),
         turn: Some(turn::<T> as Step),
         attribute_set: Some(attribute_set::<T>),
         stop: Some(stop::<T> as Step),

@@ -5,8 +5,8 @@ use std::ffi::c_void;
 use machine::{Fault, Result};
 use offcode::{Activity, ChannelId, Context, Guid, Incoming, Offcode, Refusal, State};
 
+use crate::functions::Functions;
 use crate::host::HOST;
-use crate::library::Functions;
 use crate::outcome;
 use crate::table::{Host, Sink, Slice, fault_of};
 

@@ -4,7 +4,7 @@ use machine::{Fault, Result};
 use object::{Architecture, Object, ObjectKind, ObjectSection, ObjectSymbol};
 use offcode::{Guid, Manifest};
 
-use crate::library::LEAST;
+use crate::functions::LEAST;
 use crate::{OLDEST, SYMBOL, VERSION};
 
 /// The kind of machine whose libraries this program can load.

@@ -7,6 +7,8 @@
 //! Authors write `offcode::export!(Type)`; [`guest`] is behind it. The host's side is [`Library`].
 #![warn(missing_docs)]
 
+#[cfg(feature = "load")]
+mod functions;
 pub mod guest;
 #[cfg(feature = "load")]
 mod host;

@@ -1,7 +1,7 @@
 //! A library in this process.
 
 use std::collections::BTreeMap;
-use std::ffi::{CStr, CString, c_void};
+use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,55 +13,10 @@ use offcode::{Guid, Manifest};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
 use crate::SYMBOL;
+use crate::functions::Functions;
 use crate::hosted::Hosted;
 use crate::inspection::{TARGET, examine, inspect};
-use crate::table::{Host, Restore, Sink, Slice, Step, Table, Timer, Told as OnChannel};
-
-/// Bytes of a table that has all functions of this version's first form.
-pub(crate) const LEAST: usize = std::mem::offset_of!(Table, stop) + size_of::<usize>();
-
-/// A table whose functions are there.
-pub(crate) struct Functions {
-    manifest: unsafe extern "C" fn(Sink<'_>),
-    script: unsafe extern "C" fn(Sink<'_>),
-    pub new: unsafe extern "C" fn(Sink<'_>) -> *mut c_void,
-    pub delete: unsafe extern "C" fn(*mut c_void),
-    pub initialize: Step,
-    pub start: Step,
-    pub call: unsafe extern "C" fn(*mut c_void, Host<'_>, u64, u32, Slice<'_>, Sink<'_>) -> u32,
-    pub answered: unsafe extern "C" fn(*mut c_void, Host<'_>, u32, u32, u32, Slice<'_>, Sink<'_>) -> u32,
-    pub attached: OnChannel,
-    pub message: OnChannel,
-    pub turn: Step,
-    pub attribute_set: unsafe extern "C" fn(*mut c_void, Host<'_>, Slice<'_>, Slice<'_>, Sink<'_>) -> u32,
-    pub stop: Step,
-    pub save: Option<Step>,
-    pub restore: Option<Restore>,
-    pub timer: Option<Timer>,
-}
-
-impl Functions {
-    pub fn of(table: &Table) -> Option<Functions> {
-        Some(Functions {
-            manifest: table.manifest?,
-            script: table.script?,
-            new: table.new?,
-            delete: table.delete?,
-            initialize: table.initialize?,
-            start: table.start?,
-            call: table.call?,
-            answered: table.answered?,
-            attached: table.attached?,
-            message: table.message?,
-            turn: table.turn?,
-            attribute_set: table.attribute_set?,
-            stop: table.stop?,
-            save: table.save,
-            restore: table.restore,
-            timer: table.timer,
-        })
-    }
-}
+use crate::table::{Sink, Table};
 
 /// A library that is loaded, and stays so until the process ends.
 #[derive(Clone, Copy)]
@@ -166,7 +121,7 @@ fn link(bytes: &[u8]) -> Result<Functions> {
         return Err(Fault::new("native body", format!("it exports no {SYMBOL}"), "write offcode::export!(TYPE)"));
     }
     let mut known = MaybeUninit::<Table>::zeroed();
-    // SAFETY: `examine` has seen under this symbol a table of at least `LEAST` bytes that says its size first; nothing
+    // SAFETY: `examine` has seen under this symbol a table of at least `functions::LEAST` bytes that says its size first; nothing
     // writes to it. What one side has beyond the other is left out, or stays 0: a number, or a function that is not there.
     let functions = unsafe {
         let size = table.cast::<u32>().read() as usize;

@@ -123,9 +123,9 @@ pub struct Table {
     /// Instance, host, channel, id, 1 with a result or 0 with a refusal, which follows.
     pub answered: Option<unsafe extern "C" fn(*mut c_void, Host<'_>, u32, u32, u32, Slice<'_>, Sink<'_>) -> u32>,
     /// Instance, host, channel, name.
-    pub attached: Option<Told>,
+    pub attached: Option<OnChannel>,
     /// Instance, host, channel, message.
-    pub message: Option<Told>,
+    pub message: Option<OnChannel>,
     /// As [`Table::initialize`].
     pub turn: Option<Step>,
     /// Instance, host, name, value; a fault goes to the sink.
@@ -147,7 +147,7 @@ pub type Restore = unsafe extern "C" fn(*mut c_void, Host<'_>, Slice<'_>, Sink<'
 /// A timer is due.
 pub type Timer = unsafe extern "C" fn(*mut c_void, Host<'_>, u32, Sink<'_>) -> u32;
 /// Something that came on a channel.
-pub type Told = unsafe extern "C" fn(*mut c_void, Host<'_>, u32, Slice<'_>, Sink<'_>) -> u32;
+pub type OnChannel = unsafe extern "C" fn(*mut c_void, Host<'_>, u32, Slice<'_>, Sink<'_>) -> u32;
 
 // SAFETY: it holds numbers and addresses of functions, which any thread may read.
 unsafe impl Sync for Table {}

@@ -1,43 +1,9 @@
-//! Interfaces: traits with a GUID (HYDRA section 1.2). `#[interface]` writes all of this.
+//! Interfaces: traits with a GUID (HYDRA section 1.2). `#[interface]` writes what is here.
 
 use crate::call::{Incoming, Refusal};
 use crate::context::Context;
 use crate::guid::Guid;
 use crate::manifest;
-
-/// The signature of no interface at all.
-pub(crate) const UNSIGNED: u64 = 0xcbf2_9ce4_8422_2325;
-
-/// FNV-1a over what was signed so far and `bytes`.
-pub(crate) const fn sign(so_far: u64, bytes: &[u8]) -> u64 {
-    let (mut signature, mut at) = (so_far, 0);
-    while at < bytes.len() {
-        signature = (signature ^ bytes[at] as u64).wrapping_mul(0x0100_0000_01b3);
-        at += 1;
-    }
-    signature
-}
-
-/// A name ends where no name has a byte.
-pub(crate) const fn sign_method(so_far: u64, name: &str) -> u64 {
-    sign(sign(so_far, name.as_bytes()), &[0])
-}
-
-/// A number that stands for interfaces with their methods, in order. Two builds of different sources have different ones.
-pub const fn signature(interfaces: &[(Guid, &[&str])]) -> u64 {
-    let (mut signature, mut at) = (UNSIGNED, 0);
-    while at < interfaces.len() {
-        let (guid, methods) = interfaces[at];
-        signature = sign(signature, guid.bytes());
-        let mut method = 0;
-        while method < methods.len() {
-            signature = sign_method(signature, methods[method]);
-            method += 1;
-        }
-        at += 1;
-    }
-    signature
-}
 
 /// What `#[interface]` makes of a trait. Implemented by the trait's object type: `<dyn Filter as Interface>::GUID`.
 #[diagnostic::on_unimplemented(

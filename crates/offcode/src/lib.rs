@@ -31,7 +31,9 @@ pub mod map;
 pub mod odf;
 pub mod registry;
 pub mod service;
+mod signature;
 pub mod state;
+mod typed_map;
 
 pub use attribute::{Attributes, OBSOLETE_TIME, OFFLOAD_PRIORITY};
 pub use call::{Call, Incoming, Refusal};
@@ -40,16 +42,18 @@ pub use caller::{Caller, Pending};
 pub use common_interface::{Activity, Offcode};
 pub use context::{ChannelId, Context};
 pub use guid::Guid;
-pub use interface::{Interface, signature};
+pub use interface::Interface;
 pub use lifecycle::Lifecycle;
 pub use machine::channel::{self, Cast, Channel, Delivery, Specification, Written};
 pub use machine::{Fault, Result};
 pub use manifest::Manifest;
-pub use map::{Map, MapId, Put, Shape};
+pub use map::{MapId, Put, Shape};
 pub use offcode_macros::{interface, offcode};
 pub use registry::{Constructor, Described, Registry};
 pub use service::{Service, Wake};
+pub use signature::signature;
 pub use state::State;
+pub use typed_map::Map;
 
 /// What the attributes' expansions name.
 #[doc(hidden)]

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::channel::Specification;
 use crate::guid::Guid;
-use crate::interface;
 use crate::service::{MAPS, MEMORY, Service};
+use crate::signature;
 
 /// An offcode manifest. Its XML form is the ODF.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,9 +36,9 @@ impl Manifest {
     /// What [`crate::Described::SIGNATURE`] is of a type that implements the same.
     pub fn signature(&self) -> u64 {
         let interfaces = self.package.interfaces.iter();
-        interfaces.fold(interface::UNSIGNED, |so_far, interface| {
-            let so_far = interface::sign(so_far, interface.guid.bytes());
-            interface.methods.iter().fold(so_far, |so_far, method| interface::sign_method(so_far, method))
+        interfaces.fold(signature::UNSIGNED, |so_far, interface| {
+            let so_far = signature::sign(so_far, interface.guid.bytes());
+            interface.methods.iter().fold(so_far, |so_far, method| signature::sign_method(so_far, method))
         })
     }
 }
@@ -77,7 +77,7 @@ pub struct Package {
 }
 
 impl Package {
-    /// Its version, if that is a semantic one.
+    /// The version, if it is a semantic one.
     pub fn semantic(&self) -> Option<Version> {
         Version::parse(&self.version).ok()
     }

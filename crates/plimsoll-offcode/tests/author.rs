@@ -196,7 +196,7 @@ fn bodies_that_differ_are_told_and_a_panic_is_a_refusal() {
 fn tamper(package: &Path, signed: bool, change: impl FnOnce(&mut Vec<u8>)) {
     let (odf, library) = (package.join("odf.xml"), package.join("libtrusted.so"));
     let mut bytes = fs::read(&library).unwrap();
-    let digest = |bytes: &[u8]| runtime::site::library::digest(bytes).to_string();
+    let digest = |bytes: &[u8]| runtime::code::digest(bytes).to_string();
     let before = digest(&bytes);
     change(&mut bytes);
     let text = fs::read_to_string(&odf).unwrap();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bench::control::{Connection, Reply, Request, VERSION};
 use bench::key::Key;
 use exchange::endpoint::Job;
-use exchange::stack::Prepare;
+use exchange::path::Prepare;
 use linux::lab::{Host, Lab, Options};
 use machine::{Bytes, CoreId, Site};
 use rounds::point::{Pattern, Receiver, Stack};

@@ -14,8 +14,8 @@ use record::layout::{COPY, Header, text};
 use serde_json::Value;
 use testbed::Mpi;
 use whatif::graph::Graph;
-use whatif::model::{Price, Prices};
-use whatif::replay::{Conditions, PS, Progress, Residuals, replay};
+use whatif::model::{Price, Prices, Progress};
+use whatif::replay::{Conditions, PS, Residuals, replay};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// All that a replay has to follow: blocking and nonblocking, eager and rendezvous, from anywhere, persistent, asking in vain,

@@ -50,9 +50,9 @@ use std::time::Duration;
 use machine::{Bytes, Fault, Result, Site, SiteInMode};
 use offcode::{Attributes, Specification};
 
-use crate::create::Wanted;
 use crate::instance;
 use crate::objective::Objective;
+use crate::wanted::Wanted;
 
 /// Larger files are refused unread.
 pub const LARGEST: Bytes = Bytes(1 << 20);
@@ -215,16 +215,5 @@ impl AppFile {
     /// `path` is what relative paths are resolved against and what faults name.
     pub fn parse(text: &str, path: &Path) -> Result<AppFile> {
         read::parse(text, path)
-    }
-}
-
-impl Wanted {
-    /// The instance's name, as far as the file tells it: of one without a name of its own what it creates.
-    pub fn name(&self) -> &str {
-        self.instance.as_ref().unwrap_or(&self.offcode)
-    }
-
-    fn is(&self, wanted: &str) -> bool {
-        self.name() == wanted || self.offcode == wanted
     }
 }

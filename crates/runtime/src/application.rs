@@ -11,20 +11,18 @@ use linux::xdp::SharedWords;
 use machine::{Costs, Fault, Result, Site, SiteInMode, SiteKind};
 use offcode::channel::Content;
 use offcode::{Activity, Call, Channel, Guid, Specification};
-use serde::{Deserialize, Serialize};
 
 use crate::catalogue::Catalogue;
 use crate::channels::Pathway;
 use crate::gang::{self, Bridged, Seated};
 use crate::instance;
-use crate::live::Live;
-use crate::migration::Mover;
+use crate::live::{Live, OffcodeId};
 use crate::objective::Objective;
 use crate::possible::{self, Carriage, End, Facts, Origin, Side, Why};
 use crate::site::residents::Log;
 use crate::site::{Deployment, Evidence, Names, SiteDriver};
-use crate::switchboard::{BridgeId, Switchboard};
-use crate::watching::Watched;
+use crate::switchboard::Switchboard;
+use crate::trace::Watch;
 
 /// How long a call out of band may take unless the caller says otherwise.
 pub const CALL_LIMIT: Duration = Duration::from_secs(5);
@@ -32,11 +30,6 @@ pub const CALL_LIMIT: Duration = Duration::from_secs(5);
 const APPLICATION: &str = "the application";
 /// Between two looks for offcodes that nobody uses any more.
 const LOOK_FOR_OBSOLETE: Duration = Duration::from_millis(5);
-
-/// An offcode that this runtime created; never used again after it was stopped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct OffcodeId(pub(crate) usize);
 
 /// A site that an offcode is to move to.
 pub struct Opened {
@@ -72,7 +65,7 @@ pub struct Runtime {
     beside: Vec<(usize, Excluded)>,
     /// Words that offcodes of this process share.
     pub(crate) names: Names,
-    pub(crate) watched: HashMap<OffcodeId, Watched>,
+    pub(crate) watched: HashMap<OffcodeId, Watch>,
 }
 
 impl Runtime {
@@ -170,45 +163,6 @@ impl Runtime {
         }
     }
 
-    /// Names and specifications of a running offcode's channels, by their numbers.
-    pub(crate) fn channels(&mut self, offcode: OffcodeId) -> Result<Vec<(String, Specification)>> {
-        let live = self.live(offcode)?;
-        if live.seated.bridged {
-            let known = live.bridges.iter().filter_map(|&bridge| self.switchboard.stands_for(bridge));
-            return Ok(known.collect());
-        }
-        let seated = live.seated;
-        let ends = self.sites[seated.site].ends(seated.slot)?;
-        Ok(ends.into_iter().map(|end| (end.name, end.specification)).collect())
-    }
-
-    pub(crate) fn take_bridges(&mut self, offcode: OffcodeId) -> Vec<BridgeId> {
-        let live = self.live.get_mut(offcode.0).and_then(Option::as_mut);
-        live.map(|live| std::mem::take(&mut live.bridges)).unwrap_or_default()
-    }
-
-    pub(crate) fn set_bridges(&mut self, offcode: OffcodeId, bridges: Vec<BridgeId>) {
-        if let Some(live) = self.live.get_mut(offcode.0).and_then(Option::as_mut) {
-            live.bridges = bridges;
-        }
-    }
-
-    /// A move has brought an offcode to the site of number `target`.
-    pub(crate) fn reseat(&mut self, mover: &Mover, target: usize) -> Result<()> {
-        let Some((id, deployment, facts, slot, bridges)) = mover.place() else { return Ok(()) };
-        let old = self.live(id)?.seated;
-        let uses = self.sites[old.site].evidence(old.slot).map_or(0, |evidence| evidence.uses);
-        if let Some(live) = self.live.get_mut(id.0).and_then(Option::as_mut) {
-            let bridged = !bridges.is_empty();
-            live.seated = Seated { site: target, slot, party: old.party, bridged };
-            live.manifest = deployment.manifest.clone();
-            live.facts = facts.clone();
-            live.bridges = bridges.to_vec();
-            live.before += uses;
-        }
-        Ok(())
-    }
-
     pub fn catalogue(&self) -> &Catalogue {
         &self.catalogue
     }
@@ -221,6 +175,10 @@ impl Runtime {
         self.live.get(id.0).and_then(Option::as_ref).ok_or_else(|| {
             Fault::new(format!("offcode {}", id.0), "it was stopped, or became obsolete", "create it again")
         })
+    }
+
+    pub(crate) fn live_mut(&mut self, id: OffcodeId) -> Option<&mut Live> {
+        self.live.get_mut(id.0).and_then(Option::as_mut)
     }
 
     pub(crate) fn enlist(&mut self, deployment: Deployment, seated: Seated) -> Result<OffcodeId> {
@@ -246,7 +204,7 @@ impl Runtime {
 
     /// Which instances meet the peers of a new one.
     pub(crate) fn meet(&mut self, offcode: OffcodeId, peers: Vec<Option<OffcodeId>>) {
-        if let Some(live) = self.live.get_mut(offcode.0).and_then(Option::as_mut) {
+        if let Some(live) = self.live_mut(offcode) {
             live.peers = peers;
         }
     }
@@ -259,7 +217,7 @@ impl Runtime {
     }
 
     pub(crate) fn note(&mut self, offcode: OffcodeId, end: End) {
-        if let Some(live) = self.live.get_mut(offcode.0).and_then(Option::as_mut) {
+        if let Some(live) = self.live_mut(offcode) {
             live.ends.push(end);
         }
     }
@@ -286,10 +244,10 @@ impl Runtime {
         self.named(wanted).ok()
     }
 
-    /// The same.
+    /// The same, with the reason where there is none.
     ///
     /// # Errors
-    /// None runs, or it fits several.
+    /// No such instance runs, or the name fits several.
     pub fn named(&self, wanted: &str) -> Result<OffcodeId> {
         let all = self.running().filter_map(|id| Some((id, self.live(id).ok()?)));
         let found = instance::meant(wanted, all.map(|(id, live)| (id, live.name.as_str(), &live.manifest.package)))?;
@@ -449,7 +407,7 @@ impl Runtime {
 
     /// The process that had this end of a channel has left: its name may be used again.
     pub fn free(&mut self, offcode: OffcodeId, name: &str) {
-        if let Some(live) = self.live.get_mut(offcode.0).and_then(Option::as_mut) {
+        if let Some(live) = self.live_mut(offcode) {
             live.ends.retain(|end| end.name != name);
         }
     }
@@ -493,7 +451,7 @@ impl Runtime {
         attributes.set(name, value).map_err(|fault| fault.within(&*outer))?;
         let set = self.sites[seated.site].set_attribute(seated.slot, name, value);
         set.map_err(|fault| fault.within(outer))?;
-        if let Some(live) = self.live[offcode.0].as_mut() {
+        if let Some(live) = self.live_mut(offcode) {
             live.attributes = attributes;
         }
         Ok(before)
@@ -549,7 +507,7 @@ impl Runtime {
 
     /// An offcode was asked for again: it is not obsolete.
     pub(crate) fn touch(&mut self, offcode: OffcodeId) {
-        if let Some(live) = self.live.get_mut(offcode.0).and_then(Option::as_mut) {
+        if let Some(live) = self.live_mut(offcode) {
             live.used.1 = Instant::now();
         }
     }

@@ -12,16 +12,17 @@ use offcode::{Channel, Registry};
 use placement::Effort;
 
 use crate::app_file::{Agent, AppFile, NamedChannel, Party};
-use crate::application::{OffcodeId, Opened, Runtime};
+use crate::application::{Opened, Runtime};
 use crate::catalogue::Catalogue;
 use crate::channels::Pathway;
 use crate::closure;
 use crate::costs;
-use crate::create::Wanted;
 use crate::draft::{build, draft};
 use crate::expectation::{self, Expectation};
+use crate::ground::Ground;
 use crate::grounds;
-use crate::layout::{Ground, Knowledge};
+use crate::layout::Knowledge;
+use crate::live::OffcodeId;
 use crate::measured::Earlier;
 use crate::objective::Objective;
 use crate::site::SiteDriver;
@@ -30,6 +31,7 @@ use crate::site::app::AppSite;
 use crate::site::core::{CoreSite, Protection};
 use crate::site::residents::{Log, Residents};
 use crate::site::xdp::XdpSite;
+use crate::wanted::Wanted;
 
 /// A running application.
 pub struct Assembly {
@@ -50,9 +52,9 @@ pub struct Planned<'a> {
     catalogue: Catalogue,
     costs: Costs,
     objective: Objective,
-    /// With a pin each.
+    /// Its offcodes, each with a pin.
     wanted: Vec<Wanted>,
-    /// Those that the plan uses come first.
+    /// The sites, those that the plan uses first.
     grounds: Vec<Ground>,
     used: usize,
     notes: Vec<String>,
@@ -182,7 +184,9 @@ impl Opening {
                 let (host, part) = site.agent().unwrap_or((name, None));
                 let connection = match self.connections.get(host) {
                     Some(connection) => connection.clone(),
-                    None => self.connections.entry(host.to_owned()).or_insert(agent(&self.agents, host)?).clone(),
+                    None => {
+                        self.connections.entry(host.to_owned()).or_insert(grounds::agent(&self.agents, host)?).clone()
+                    }
                 };
                 let opened = match site.interface() {
                     Some(interface) => connection.hook(interface, ground.mode.unwrap_or(XdpMode::Native)),
@@ -214,13 +218,6 @@ impl Assembly {
     pub fn uses(&mut self) -> u64 {
         self.runtime.uses()
     }
-}
-
-pub(crate) fn agent(agents: &BTreeMap<String, Agent>, name: &str) -> Result<Arc<Connection>> {
-    let agent = agents.get(name).ok_or_else(|| {
-        Fault::new(format!("agent:{name}"), "the file does not say its address", format!("add [agents.{name}] to it"))
-    })?;
-    Connection::open(name, &agent.address, agent.keys.as_deref())
 }
 
 fn found(runtime: &Runtime, party: &Party) -> Result<OffcodeId> {

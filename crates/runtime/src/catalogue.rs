@@ -9,18 +9,18 @@ use offcode::manifest::{BodyKind, Package};
 use offcode::odf::{self, Part};
 use offcode::{Guid, Manifest, Registry};
 
+use crate::code::{Code, Libraries};
 use crate::possible::{Facts, Origin, Rule, Why};
-use crate::site::{Code, Libraries};
 
 /// A package that a program carries in itself, with what its bodies share with the program.
 #[derive(Clone)]
 pub struct Linked {
     pub manifest: Arc<Manifest>,
-    /// By the kind of site that each is for.
+    /// Each with the kind of site that it is for.
     pub bodies: Vec<(SiteKind, Code)>,
 }
 
-/// Bodies that were looked at, by offcode and version.
+/// What is known of bodies, by offcode, version and kind of site.
 type Looked = HashMap<(Guid, String, SiteKind), Result<Facts, Why>>;
 
 /// Where manifests and code come from.

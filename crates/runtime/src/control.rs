@@ -20,7 +20,8 @@ use offcode::channel::Cast;
 use offcode::depot::Depot;
 use offcode::{Guid, Specification};
 
-use crate::application::{OffcodeId, Runtime};
+use crate::application::Runtime;
+use crate::live::OffcodeId;
 
 /// Between two looks which attached processes are still there. Longer than a channel's end takes to be known as
 /// abandoned, so that its name is free when the runtime says so.

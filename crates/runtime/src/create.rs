@@ -1,76 +1,21 @@
 //! `create_offcode`: resolves what an offcode needs, chooses the places, and starts the group there
 //! (HYDRA section 1.2.1).
 
-use machine::{Fault, Result, Site};
-use offcode::manifest::VersionReq;
+use machine::{Fault, Result};
 use offcode::{Attributes, OFFLOAD_PRIORITY};
 use placement::layout::Layout;
 use placement::{Effort, Plan};
 
-use crate::application::{OffcodeId, Runtime};
+use crate::application::Runtime;
 use crate::closure::{self, Closure, Standing};
 use crate::draft::{Draft, Held, draft};
 use crate::gang::{self, Peer};
-use crate::layout::{Ground, Knowledge, Laid, peers_name};
+use crate::ground::Ground;
+use crate::layout::{Knowledge, Laid, peers_name};
+use crate::live::OffcodeId;
 use crate::possible::{End, Origin, Side};
 use crate::site::Deployment;
-
-/// An offcode that an application asks for.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wanted {
-    /// Name or GUID of the package.
-    pub offcode: String,
-    /// Name of the instance; `None`: the package's.
-    pub instance: Option<String>,
-    /// The versions that will do; `None`: any.
-    pub version: Option<VersionReq>,
-    /// Which instance meets a peer that the manifest requires: the peer's name there, and the instance's.
-    pub peers: Vec<(String, String)>,
-    pub attributes: Vec<(String, String)>,
-    /// Where attributes are written, by their names: 'APP.toml:9:21'. For faults.
-    pub places: Vec<(String, String)>,
-    /// The user's own choice of place.
-    pub pin: Option<Site>,
-    /// Calls a second by the application; 0: unknown.
-    pub rate: u64,
-}
-
-impl Wanted {
-    pub fn new(offcode: impl Into<String>) -> Wanted {
-        Wanted { offcode: offcode.into(), ..Wanted::default() }
-    }
-
-    /// As one instance of several.
-    pub fn named(mut self, instance: impl Into<String>) -> Wanted {
-        self.instance = Some(instance.into());
-        self
-    }
-
-    /// With this instance as the peer that the manifest calls `peer`.
-    pub fn meeting(mut self, peer: &str, instance: &str) -> Wanted {
-        self.peers.push((peer.into(), instance.into()));
-        self
-    }
-
-    /// In one of these versions, as `>=1.2, <2`.
-    ///
-    /// # Errors
-    /// That says no versions.
-    pub fn version(mut self, versions: &str) -> Result<Wanted> {
-        self.version = Some(closure::versions(versions)?);
-        Ok(self)
-    }
-
-    pub fn with(mut self, attribute: &str, value: impl ToString) -> Wanted {
-        self.attributes.push((attribute.into(), value.to_string()));
-        self
-    }
-
-    pub fn at(mut self, site: Site) -> Wanted {
-        self.pin = Some(site);
-        self
-    }
-}
+use crate::wanted::Wanted;
 
 /// What is to be created, where it could go and where it shall.
 pub struct Decided {
@@ -156,7 +101,7 @@ impl Runtime {
         Knowledge { objective: &self.objective, ..Knowledge::of(&self.costs) }
     }
 
-    /// All that runs, where it is.
+    /// The running offcodes, each where it is.
     pub(crate) fn held(&self) -> Result<Vec<(OffcodeId, Held)>> {
         let running: Vec<OffcodeId> = self.running().collect();
         let held = running.iter().map(|&id| {

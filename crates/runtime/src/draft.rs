@@ -6,11 +6,12 @@ use offcode::{Attributes, Manifest, OFFLOAD_PRIORITY};
 use crate::app_file::{NamedChannel, Party};
 use crate::catalogue::Catalogue;
 use crate::closure::{self, Asked, Closure, Member, Standing};
-use crate::create::Wanted;
+use crate::ground::Ground;
 use crate::instance;
-use crate::layout::{self, End, Ground, Knowledge, Laid, Traffic, Wishes};
+use crate::layout::{self, FlowEnd, Knowledge, Laid, Traffic, Wishes};
 use crate::measured::Build;
 use crate::possible::{self, Origin, Side};
+use crate::wanted::Wanted;
 
 /// Everything that is created together, and its layout over the grounds given.
 #[derive(Debug, Clone)]
@@ -25,7 +26,7 @@ pub struct Held {
     pub standing: Standing,
     /// Where it has to stay; `None`: it is to get a new place.
     pub ground: Option<usize>,
-    /// Of its channels.
+    /// The ends of its channels.
     pub ends: Vec<possible::End>,
 }
 
@@ -73,21 +74,21 @@ pub fn draft(
             wishes.pins.push((member, ground));
         }
         wishes.traffic.push(Traffic {
-            from: End::Application,
-            to: End::Member(member),
+            from: FlowEnd::Application,
+            to: FlowEnd::Member(member),
             channel: None,
             rate: wanted.rate,
         });
     }
     for channel in channels {
         let end = |party: &Party| match party {
-            Party::Application => Ok(End::Application),
+            Party::Application => Ok(FlowEnd::Application),
             Party::Offcode(name) => {
                 let outer = |fault: Fault| fault.within(format!("channel {}", channel.name));
                 let members = closure.members.iter().enumerate();
                 let named = members.map(|(n, member)| (n, member.name.as_str(), &member.manifest.package));
                 if let Some(member) = instance::meant(name, named).map_err(outer)? {
-                    return Ok(End::Member(member));
+                    return Ok(FlowEnd::Member(member));
                 }
                 catalogue.find(name).map_err(outer)?;
                 let cause = format!("offcode {name} is neither created nor required by one that is");
@@ -95,7 +96,7 @@ pub fn draft(
             }
         };
         let at = |end, side| {
-            let End::Member(member) = end else { return None };
+            let FlowEnd::Member(member) = end else { return None };
             let (name, origin) = (channel.name.clone(), Origin::File(channel.place.clone()));
             let (specification, attached) = (channel.specification, channel.to.len());
             Some((member, possible::End { name, specification, side, attached, origin }))

@@ -8,10 +8,11 @@ use placement::layout::UnitIndex;
 
 use crate::catalogue::Catalogue;
 use crate::draft::Draft;
-use crate::layout::{Ground, Knowledge, UNKNOWN_RATE, handling};
+use crate::ground::Ground;
+use crate::layout::{Knowledge, UNKNOWN_RATE, handling};
 use crate::measured::{Build, RATE, rate_on};
 
-/// Of one offcode.
+/// What one offcode is expected to take.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expectation {
     pub build: Build,
@@ -20,9 +21,9 @@ pub struct Expectation {
     pub site: Site,
     /// Core time for one call, message or packet as [`crate::site::evidence::Timed`] has it, in nanoseconds.
     pub time: Interval,
-    /// What of it are the ends of its channels, and not its own work.
+    /// The part of `time` that the ends of its channels take, and not its own work, in nanoseconds.
     pub ends: f64,
-    /// Its own work.
+    /// The rest of `time`: its own work, in nanoseconds.
     pub work: Interval,
     /// What both rest on.
     pub because: String,
@@ -105,7 +106,7 @@ pub fn expect(
 /// Of all that member `n` is given, and of each of its channels.
 fn rates(drafted: &Draft, n: usize) -> Vec<(String, Interval)> {
     let mut all: Vec<(String, f64, bool)> = vec![(RATE.to_owned(), 0.0, true)];
-    for flow in drafted.laid.flows.iter().filter(|flow| flow.to == crate::layout::End::Member(n)) {
+    for flow in drafted.laid.flows.iter().filter(|flow| flow.to == crate::layout::FlowEnd::Member(n)) {
         let quantity = rate_on(flow.channel.as_deref().unwrap_or(""));
         let known = flow.rate > 0;
         let rate = if known { flow.rate } else { UNKNOWN_RATE } as f64;

@@ -8,8 +8,8 @@ use offcode::{Cast, Channel, Manifest, Specification};
 
 use crate::layout::peers_name;
 use crate::possible::Carriage;
-use crate::site::{self, Deployment, SiteDriver, Slot, Unfit};
-use crate::switchboard::{BridgeId, OUT_OF_BAND, PartyId, Switchboard};
+use crate::site::{self, Deployment, OUT_OF_BAND, SiteDriver, Slot, Unfit};
+use crate::switchboard::{BridgeId, PartyId, Switchboard};
 
 /// An offcode that is to be started, and where.
 pub(crate) struct Member {
@@ -27,7 +27,7 @@ pub(crate) struct Member {
 pub(crate) enum Peer {
     /// Another member.
     Member(usize),
-    /// One that runs already.
+    /// An offcode that runs already.
     Running(Seated),
 }
 

@@ -1,5 +1,8 @@
 //! The grounds of an application file on this host: what each site could hold, or why it is closed.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use linux::xdp::Point;
 use machine::choice::Choice;
 use machine::interface::{Interface, Xdp};
@@ -8,9 +11,9 @@ use machine::{CoreId, Fault, Machine, Result, Site, SiteInMode, SiteKind, XdpMod
 use placement::layout::Load;
 
 use crate::agent::Survey;
-use crate::app_file::{AppFile, Sites};
-use crate::assembly;
-use crate::layout::Ground;
+use crate::app_file::{Agent, AppFile, Sites};
+use crate::ground::Ground;
+use crate::site::agent::Connection;
 
 /// One ground a site that may be used, `app` first: where it may not be used it is closed, but the application's own
 /// thread is there. `usable` are the cores that this process may run on. Opens nothing and asks no other host.
@@ -69,7 +72,7 @@ pub fn ask(app: &AppFile, grounds: &mut Vec<Ground>) {
             .into_iter()
             .map(|host| {
                 let name = host.clone();
-                (host, scope.spawn(move || assembly::agent(&app.agents, &name)?.survey()))
+                (host, scope.spawn(move || agent(&app.agents, &name)?.survey()))
             })
             .collect();
         let lost = |_| Err(Fault::new("agent", "the thread that asked it panicked", "report this"));
@@ -117,6 +120,14 @@ pub fn ask(app: &AppFile, grounds: &mut Vec<Ground>) {
             limit(app, ground);
         }
     }
+}
+
+/// The connection to an agent of the application file.
+pub(crate) fn agent(agents: &BTreeMap<String, Agent>, name: &str) -> Result<Arc<Connection>> {
+    let agent = agents.get(name).ok_or_else(|| {
+        Fault::new(format!("agent:{name}"), "the file does not say its address", format!("add [agents.{name}] to it"))
+    })?;
+    Connection::open(name, &agent.address, agent.keys.as_deref())
 }
 
 /// Cores that run the driver's hook, where its interrupts tell them.

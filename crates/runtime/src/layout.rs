@@ -1,72 +1,21 @@
 //! The layout of a closure over sites: which offcode could be where at which cost, and for each place that is impossible
 //! the reason.
 
-use linux::xdp::{MOST_STAGES, Point};
-use machine::bounds::SITE_FRAME;
-use machine::costs::{Cost, Interval, Item, how};
-use machine::{BodyKind, Bytes, CoreId, Costs, Site, SiteKind, XdpMode};
+use machine::costs::{Interval, Item, how};
+use machine::{BodyKind, Bytes, Costs, Site, SiteKind};
+use offcode::Manifest;
 use offcode::manifest::{Constraint, ProgramRole, Target};
 use offcode::odf::Part;
-use offcode::service::{MAPS, MEMORY, TIMERS};
-use offcode::{Manifest, Service};
 use placement::layout::{Candidate, Crossing, Layout, Load, Place, SiteIndex, Tie, Unit, UnitIndex};
 
-use crate::agent::NativeBodies;
 use crate::closure::{Closure, Member};
+use crate::ground::Ground;
 use crate::measured::{Build, Earlier, RATE, Told, rate_on, work_at};
-use crate::objective::Objective;
+use crate::objective::{Objective, known};
 use crate::possible::{self, BodyAt, Origin, Side, Why};
 
 /// Messages a second where a manifest does not say.
 pub const UNKNOWN_RATE: u64 = 1000;
-
-/// What one site offers. Known without opening it, so that a plan can be made for sites that are not up.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Ground {
-    pub site: Site,
-    /// The driver mode, at `xdp` only.
-    pub mode: Option<XdpMode>,
-    pub capacity: Load,
-    pub memory: Bytes,
-    pub slots: usize,
-    /// What the buffers of one channel may take together, at an agent.
-    pub buffers: Bytes,
-    /// Cores of this host that may do the site's work; `None`: any.
-    pub cores: Option<Vec<CoreId>>,
-    /// Services of the site's runtime, beyond the basic ones.
-    pub environment: Vec<Service>,
-    /// At an agent the native bodies that it runs; `None`: not known.
-    pub native: Option<NativeBodies>,
-    /// Why nothing can be there now: no such core, not permitted.
-    pub closed: Option<String>,
-}
-
-impl Ground {
-    /// A site with the usual capacities of its kind.
-    pub fn of(site: Site) -> Ground {
-        let (mode, slots) = match site.kind() {
-            SiteKind::Xdp => (Some(XdpMode::Native), Point::Xdp(XdpMode::Native).most()),
-            SiteKind::Tc => (None, MOST_STAGES),
-            _ => (None, 1024),
-        };
-        let (capacity, memory, buffers) = (Load(1.0), Bytes(1 << 30), SITE_FRAME.each.bytes());
-        let cores = match &site {
-            Site::Core(core) => Some(vec![*core]),
-            Site::Agent(_) => Some(Vec::new()),
-            Site::App | Site::Xdp(_) | Site::Tc(..) => None,
-        };
-        let environment = offered(site.kind());
-        Ground { site, mode, capacity, memory, slots, buffers, cores, environment, native: None, closed: None }
-    }
-}
-
-/// The services that this build offers at sites of a kind.
-pub fn offered(kind: SiteKind) -> Vec<Service> {
-    match kind {
-        SiteKind::Xdp | SiteKind::Tc => vec![MEMORY, MAPS],
-        SiteKind::App | SiteKind::Core | SiteKind::Agent => vec![TIMERS, MEMORY, MAPS],
-    }
-}
 
 /// What the application adds to what the manifests say.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -83,19 +32,20 @@ pub struct Wishes {
 /// Messages that travel on behalf of the application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Traffic {
-    pub from: End,
-    pub to: End,
+    pub from: FlowEnd,
+    pub to: FlowEnd,
     /// As the receiver knows the channel; `None`: calls out of band.
     pub channel: Option<String>,
     /// A second; 0: unknown, taken as [`UNKNOWN_RATE`].
     pub rate: u64,
 }
 
+/// Who sends messages, or gets them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// Its own thread, which is at `app`.
+pub enum FlowEnd {
+    /// The application's own thread, which is at `app`.
     Application,
-    /// By its place in the closure.
+    /// The member at this place of the closure.
     Member(usize),
 }
 
@@ -115,10 +65,6 @@ pub fn handling(target: &Target, body: BodyKind, costs: &Costs) -> Interval {
 /// How many times as long, or as short, what a manifest states may take here.
 const AUTHORS: f64 = 2.0;
 
-pub(crate) fn known(cost: Cost) -> Interval {
-    *cost.reading.value().expect("what layouts need has a model")
-}
-
 /// What the application is called among the units.
 pub const APPLICATION: &str = "application";
 
@@ -136,7 +82,7 @@ pub struct Knowledge<'a> {
 }
 
 impl<'a> Knowledge<'a> {
-    /// Of the costs alone.
+    /// Knowledge of the costs alone.
     pub fn of(costs: &'a Costs) -> Knowledge<'a> {
         Knowledge { costs, build: &|_, _| None, earlier: &crate::measured::nothing, objective: &Objective::HostCpu }
     }
@@ -172,11 +118,11 @@ impl<'a> Knowledge<'a> {
 #[derive(Debug, Clone)]
 pub struct Laid {
     pub layout: Layout,
-    /// Of each member at each ground where it can be: core time for a message.
+    /// Core time for a message, by member and ground; `None`: it cannot be there.
     pub works: Vec<Vec<Option<Told>>>,
-    /// Of each channel of the layout: messages a second.
+    /// Messages a second, by channel of the layout.
     pub rates: Vec<Told>,
-    /// All that members and the application send each other, as it is stated.
+    /// What members and the application send each other, as it is stated.
     pub flows: Vec<Traffic>,
 }
 
@@ -199,7 +145,7 @@ pub fn lay_out(
     for (from, member) in members.iter().enumerate() {
         for (required, to) in member.requirements() {
             let channel = required.channel.map(|_| peers_name(&member.name, &required.name));
-            flows.push(Traffic { from: End::Member(from), to: End::Member(to), channel, rate: required.rate });
+            flows.push(Traffic { from: FlowEnd::Member(from), to: FlowEnd::Member(to), channel, rate: required.rate });
             match required.constraint {
                 Constraint::Pull if from != to => constraints.push(Tie::Pull(UnitIndex(from), UnitIndex(to))),
                 Constraint::Gang if from != to => constraints.push(Tie::Gang(UnitIndex(from), UnitIndex(to))),
@@ -208,8 +154,8 @@ pub fn lay_out(
         }
     }
     // Calls that nobody states are assumed only where an offcode would be given nothing.
-    let reached = |flow: &Traffic| flow.channel.is_some() || flow.from != End::Application || flow.rate > 0;
-    let given: Vec<End> = flows.iter().filter(|flow| reached(flow)).map(|flow| flow.to).collect();
+    let reached = |flow: &Traffic| flow.channel.is_some() || flow.from != FlowEnd::Application || flow.rate > 0;
+    let given: Vec<FlowEnd> = flows.iter().filter(|flow| reached(flow)).map(|flow| flow.to).collect();
     flows.retain(|flow| reached(flow) || !given.contains(&flow.to));
     let wholes: Vec<Option<Build>> = members.iter().map(|member| (know.build)(member, None)).collect();
     let told: Vec<Told> = flows.iter().map(|flow| rate(flow, &flows, &wholes, know)).collect();
@@ -219,15 +165,15 @@ pub fn lay_out(
     let (mut channels, mut rates) = (Vec::new(), Vec::new());
     for (flow, told) in flows.iter().zip(told) {
         let rate = told.interval.middle;
-        if let End::Member(from) = flow.from {
+        if let FlowEnd::Member(from) = flow.from {
             sent[from] += rate;
         }
-        if let End::Member(to) = flow.to {
+        if let FlowEnd::Member(to) = flow.to {
             given[to] += rate;
         }
         let mut unit = |end| match end {
-            End::Member(member) => Some(UnitIndex(member)),
-            End::Application => {
+            FlowEnd::Member(member) => Some(UnitIndex(member)),
+            FlowEnd::Application => {
                 application = app;
                 app.map(|_| UnitIndex(members.len()))
             }
@@ -299,8 +245,8 @@ pub fn lay_out(
 fn rate(flow: &Traffic, flows: &[Traffic], wholes: &[Option<Build>], know: &Knowledge) -> Told {
     let stated = |flow: &Traffic| if flow.rate == 0 { UNKNOWN_RATE } else { flow.rate } as f64;
     let build = match flow.to {
-        End::Member(to) => wholes[to].as_ref(),
-        End::Application => None,
+        FlowEnd::Member(to) => wholes[to].as_ref(),
+        FlowEnd::Application => None,
     };
     let counted = build.and_then(|build| (know.earlier)(build, &rate_on(flow.channel.as_deref().unwrap_or(""))));
     if let Some(told) = counted {
@@ -418,7 +364,8 @@ mod tests {
     fn what_a_call_of_its_body_costs_decides_where_an_offcode_goes() {
         let grounds = [Site::App, Site::Core(CoreId(1))].map(Ground::of);
         let body = |_: &Manifest, kind| Ok(if kind == SiteKind::App { Facts::Wasm(Bytes(0)) } else { Facts::Native });
-        let traffic = vec![Traffic { from: End::Application, to: End::Member(0), channel: None, rate: 1_000_000 }];
+        let traffic =
+            vec![Traffic { from: FlowEnd::Application, to: FlowEnd::Member(0), channel: None, rate: 1_000_000 }];
         let wishes = Wishes { traffic, ..Wishes::default() };
         let placed = |costs: &Costs| {
             let know = Knowledge { objective: &Objective::Latency, ..Knowledge::of(costs) };

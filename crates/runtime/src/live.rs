@@ -6,32 +6,37 @@ use std::time::{Duration, Instant};
 
 use offcode::manifest::Requirement;
 use offcode::{Attributes, Manifest, OBSOLETE_TIME};
+use serde::{Deserialize, Serialize};
 
-use crate::application::OffcodeId;
 use crate::gang::Seated;
 use crate::possible::{End, Facts};
 use crate::switchboard::BridgeId;
 
+/// An offcode that this runtime created; never used again after it was stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct OffcodeId(pub(crate) usize);
+
 pub(crate) struct Live {
-    /// Of the instance.
+    /// The name of the instance.
     pub name: String,
-    /// For each peer of its manifest the one that meets it.
+    /// Who meets each peer of its manifest.
     pub peers: Vec<Option<OffcodeId>>,
     pub manifest: Arc<Manifest>,
     pub seated: Seated,
     pub attributes: Attributes,
     pub facts: Facts,
-    /// Of its channels.
+    /// The ends of its channels.
     pub ends: Vec<End>,
     /// What stands for its ends here since it moved to where memory is not shared, by their numbers.
     pub bridges: Vec<BridgeId>,
-    /// Its uses where it was before.
+    /// Calls and messages that it was given where it was before.
     pub before: u64,
     /// Who has the other end of a channel, by the channel's name.
     pub others: HashMap<String, String>,
     /// Messages of its channels that were lost as it moved.
     pub lost_in_moves: HashMap<String, u64>,
-    /// Its use when last looked at, and since when it is unchanged.
+    /// Calls and messages that it had been given at the last look, and since when they are so many.
     pub used: (u64, Instant),
 }
 

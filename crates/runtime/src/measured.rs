@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::catalogue::Catalogue;
 use crate::closure::Member;
-use crate::site::Code;
+use crate::code::Code;
 
 /// A figure and how it was got.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -28,7 +28,7 @@ pub struct Build {
     pub version: String,
     /// `None`: all of its bodies together, for what does not depend on where it runs.
     pub body: Option<BodyKind>,
-    /// Of its manifest and code, in hexadecimal. Of a linked-in body the manifest alone.
+    /// SHA-256 of its manifest and code, the first half in hexadecimal; of a linked-in body the manifest alone counts.
     pub digest: String,
 }
 
@@ -45,15 +45,15 @@ pub fn time_at(site: &Site) -> String {
     format!("time for a message at {site}")
 }
 
-/// The same without what its channels take of it.
+/// The quantity of that time without what its channels take.
 pub fn work_at(site: &Site) -> String {
     format!("work for a message at {site}")
 }
 
-/// Of all that an offcode is given.
+/// The quantity of all that an offcode is given.
 pub const RATE: &str = "messages a second";
 
-/// Of what comes on one channel; the empty name: of calls out of band.
+/// The quantity of what comes on one channel; the empty name stands for calls out of band.
 pub fn rate_on(channel: &str) -> String {
     if channel.is_empty() { "calls a second".to_owned() } else { format!("messages a second on {channel}") }
 }
@@ -65,7 +65,7 @@ impl Build {
         Build::ended(member, Some(code.kind()), context)
     }
 
-    /// With all bodies that the catalogue has.
+    /// The build with all bodies that the catalogue has.
     pub fn whole(catalogue: &Catalogue, member: &Member) -> Build {
         let manifest = &member.manifest;
         let mut context = begun(manifest);

@@ -18,10 +18,11 @@ use offcode::{Cast, Channel, Delivery, Specification, State};
 pub use attach::moved::{Moved, Step};
 
 pub use self::machine::{Machine, Order};
-use crate::application::{OffcodeId, Runtime};
+use crate::application::Runtime;
 use crate::gang::Seated;
+use crate::live::OffcodeId;
 use crate::possible::Facts;
-use crate::site::residents::End;
+use crate::site::end::End;
 use crate::site::{self, Deployment, EndAt, Ends, Slot};
 use crate::switchboard::{BridgeId, Passed};
 
@@ -267,7 +268,7 @@ impl Migration {
                 for &bridge in &mover.bridges {
                     runtime.switchboard.fence(bridge, [false; 2]);
                 }
-                runtime.reseat(mover, target)?;
+                mover.reseat(runtime, target)?;
             }
             if let Some(depot) = upgrade {
                 runtime.catalogue.replace(depot);
@@ -318,7 +319,7 @@ impl Mover {
         let lost = |_| Fault::new("preparation", "its thread panicked", "report this");
         let mut deployment = self.deployment.clone();
         deployment.code = compiling.join().map_err(lost)??;
-        self.channels = runtime.channels(self.id)?;
+        self.channels = channels(runtime, self.id)?;
         let slot = runtime.sites[target].deploy(deployment)?;
         self.slot = Some(slot);
         site::begin(runtime.sites[target].as_mut(), slot, &self.deployment.attributes)?;
@@ -421,7 +422,8 @@ impl Mover {
             self.carried = runtime.sites[self.from.site].surrender(self.from.slot)?;
             return Ok(());
         }
-        for bridge in runtime.take_bridges(self.id) {
+        let bridges = runtime.live_mut(self.id).map(|live| std::mem::take(&mut live.bridges));
+        for bridge in bridges.unwrap_or_default() {
             let (end, behind) = runtime.switchboard.take_back(bridge).ok_or_else(|| gone(&self.deployment.name))?;
             self.carried.0.push(end);
             self.behind.push(behind);
@@ -450,13 +452,39 @@ impl Mover {
         }
         let behind = std::mem::take(&mut self.behind);
         let bridges = bridged(runtime, &mut self.carried, behind);
-        runtime.set_bridges(self.id, bridges);
+        if let Some(live) = runtime.live_mut(self.id) {
+            live.bridges = bridges;
+        }
         Ok(())
     }
 
-    pub(crate) fn place(&self) -> Option<(OffcodeId, &Deployment, &Facts, Slot, &[BridgeId])> {
-        Some((self.id, &self.deployment, &self.facts, self.slot?, &self.bridges))
+    /// The offcode is at the new site from now on.
+    fn reseat(&self, runtime: &mut Runtime, target: usize) -> Result<()> {
+        let Some(slot) = self.slot else { return Ok(()) };
+        let old = runtime.live(self.id)?.seated;
+        let uses = runtime.sites[old.site].evidence(old.slot).map_or(0, |evidence| evidence.uses);
+        if let Some(live) = runtime.live_mut(self.id) {
+            let bridged = !self.bridges.is_empty();
+            live.seated = Seated { site: target, slot, party: old.party, bridged };
+            live.manifest = self.deployment.manifest.clone();
+            live.facts = self.facts.clone();
+            live.bridges = self.bridges.clone();
+            live.before += uses;
+        }
+        Ok(())
     }
+}
+
+/// Names and specifications of a running offcode's channels, by their numbers.
+fn channels(runtime: &mut Runtime, offcode: OffcodeId) -> Result<Vec<(String, Specification)>> {
+    let live = runtime.live(offcode)?;
+    if live.seated.bridged {
+        let known = live.bridges.iter().filter_map(|&bridge| runtime.switchboard.stands_for(bridge));
+        return Ok(known.collect());
+    }
+    let seated = live.seated;
+    let ends = runtime.sites[seated.site].ends(seated.slot)?;
+    Ok(ends.into_iter().map(|end| (end.name, end.specification)).collect())
 }
 
 fn bridged(runtime: &Runtime, ends: &mut Ends, near: Vec<Box<dyn Channel>>) -> Vec<BridgeId> {

@@ -4,12 +4,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-use machine::costs::Item;
+use machine::costs::{Cost, Interval, Item};
 use machine::{Costs, Fault, Site, SiteKind};
 use placement::Layout;
 use serde::Serialize;
 
-use crate::layout::{Ground, known};
+use crate::ground::Ground;
 
 /// What a second of another host's core counts of one here.
 const AWAY: f64 = 0.01;
@@ -128,6 +128,10 @@ impl Objective {
         }
         format!("{self} {}{text}", if more < 0.0 { '-' } else { '+' })
     }
+}
+
+pub(crate) fn known(cost: Cost) -> Interval {
+    *cost.reading.value().expect("what layouts need has a model")
 }
 
 fn cores(amount: f64) -> String {

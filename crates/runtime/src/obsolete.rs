@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use machine::Result;
 
-use crate::application::{OffcodeId, Runtime};
+use crate::application::Runtime;
+use crate::live::OffcodeId;
 
 impl Runtime {
     pub(crate) fn remove_obsolete(&mut self) -> Result<()> {
@@ -35,7 +36,7 @@ impl Runtime {
         let Some(limit) = live.obsolete_after() else { return Ok(None) };
         let (seated, before) = (live.seated, live.before);
         let used = self.sites[seated.site].evidence(seated.slot)?.uses + before;
-        let Some(live) = self.live[id.0].as_mut() else { return Ok(None) };
+        let Some(live) = self.live_mut(id) else { return Ok(None) };
         if used != live.used.0 {
             live.used = (used, Instant::now());
         }

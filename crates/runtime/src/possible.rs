@@ -17,8 +17,8 @@ use offcode::service::TIMERS;
 use offcode::{Guid, Manifest, Service, Specification};
 use ports::channel::MOST_READERS;
 
-use crate::layout::Ground;
-use crate::site::library;
+use crate::code::libraries_of;
+use crate::ground::Ground;
 pub(crate) use facts::map_name;
 pub use facts::{Facts, Hook, Pair, Slots};
 
@@ -32,12 +32,12 @@ pub enum Rule {
     Memory,
     Environment,
     Body,
-    /// Of channels of one offcode each has a name of its own.
+    /// Each channel of an offcode needs a name of its own.
     Name,
     Policy,
     Cast,
     Buffers,
-    /// As many channels as the body has ends for.
+    /// The body has ends for so many channels only.
     Channels,
     /// An out-of-band channel needs a body that takes calls.
     Calls,
@@ -154,7 +154,7 @@ pub fn body<'a>(ground: &Ground, manifest: &'a Manifest, known: BodyAt) -> Resul
         && facts == Facts::Native
         && !native.linked.contains(&manifest.package.guid)
     {
-        let libraries = library::named(manifest);
+        let libraries = libraries_of(manifest);
         let Some(library) = libraries.first() else {
             let sentence = "no native body of it is linked into the agent".to_owned();
             return refuse(Rule::Body, sentence, "bring a wasm body, or an agent that has it", Part::Target(kind));
@@ -198,9 +198,9 @@ pub(crate) fn guest(manifest: &Manifest, hook: &Hook) -> Result<(), Why> {
 /// Which end of a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Side {
-    /// Of a multicast channel the one that writes.
+    /// The end that writes, where the channel is multicast.
     Creator,
-    /// Of a multicast channel one of those that read.
+    /// An end that reads, where the channel is multicast.
     Attached,
 }
 

@@ -1,12 +1,13 @@
 //! What every kind of site does for the runtime: it takes bodies, runs them, joins channels to them and proves it.
 
+mod account;
 pub mod agent;
 pub mod app;
 mod body;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 pub mod core;
-pub mod library;
+pub(crate) mod end;
 mod memory;
 pub mod residents;
 pub mod xdp;
@@ -16,42 +17,16 @@ use std::time::Duration;
 
 use linux::doorbell::Sleep;
 use linux::xdp::{Dump, SharedWords};
-use machine::{BodyKind, Fault, Result, Site};
-use offcode::registry::Constructor;
+use machine::{Fault, Result, Site};
 use offcode::{Activity, Attributes, Channel, ChannelId, Manifest, Specification, State, attribute};
 
-use crate::layout::Ground;
+use crate::code::Code;
+use crate::ground::Ground;
 pub use crate::trace::Trace;
+pub use account::Client;
 pub use attach::evidence::{self, Evidence};
-pub use library::Libraries;
+pub use end::{EndAt, Ends, OUT_OF_BAND};
 pub use memory::{Memory, Names};
-pub use residents::{Client, EndAt, Ends};
-
-pub use crate::switchboard::OUT_OF_BAND;
-
-/// The form of the code that a site gets.
-#[derive(Clone)]
-pub enum Code {
-    Native(Constructor),
-    /// A packaged native body, not loaded yet.
-    Library(Libraries),
-    /// The module's bytes.
-    Wasm(Arc<[u8]>),
-    /// The same, compiled: see [`SiteDriver::preparation`].
-    Compiled(wasm::Module),
-    /// The ELF object's bytes.
-    Bpf(Arc<[u8]>),
-}
-
-impl Code {
-    pub fn kind(&self) -> BodyKind {
-        match self {
-            Code::Native(_) | Code::Library(_) => BodyKind::Native,
-            Code::Wasm(_) | Code::Compiled(_) => BodyKind::Wasm,
-            Code::Bpf(_) => BodyKind::Bpf,
-        }
-    }
-}
 
 /// Entries of a map that are shown to people, and bytes of text that they take; an answer of the control socket is twice as long.
 const SHOWN_ENTRIES: usize = 512;

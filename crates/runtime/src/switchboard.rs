@@ -16,12 +16,12 @@ use attach::watched::Outcome;
 use linux::doorbell::{Doorbell, Sleep};
 use machine::bounds::{CALLS_OPEN, CALLS_WAITING};
 use machine::channel::{Bell, Loss};
-use machine::{Bytes, Fault, Result};
+use machine::{Fault, Result};
 use offcode::call::{Header, Kind};
-use offcode::channel::{Buffers, Content, Policy, Synchronization};
-use offcode::{Cast, Channel, Delivery, Specification, Written};
+use offcode::{Channel, Specification, Written};
 
-use crate::site::residents::End;
+use crate::site::end::{End, LOOK_FOR_ROOM};
+use crate::site::residents::Log;
 use crate::trace::{Begun, Trace};
 use relay::Relay;
 pub(crate) use relay::{BridgeId, Passed};
@@ -33,18 +33,6 @@ const OPEN: usize = CALLS_OPEN.each.count();
 /// Rests of the thread while nothing moves, from the shortest to the longest; nobody who writes rings for it meanwhile.
 /// After these it sleeps until somebody does.
 const REST: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
-/// Between two looks for room for what waits.
-pub(crate) const LOOK_FOR_ROOM: Duration = Duration::from_millis(10);
-
-/// What every out-of-band channel is.
-pub const OUT_OF_BAND: Specification = Specification {
-    cast: Cast::Unicast,
-    delivery: Delivery::Reliable,
-    synchronization: Synchronization::Blocking,
-    content: Content::Calls,
-    buffers: Buffers { count: 16, size: Bytes(4096), policy: Policy::Any },
-};
-
 /// An offcode as the switchboard numbers it; never used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PartyId(usize);
@@ -78,12 +66,12 @@ struct Board {
     /// Calls that were passed on, by the number they were given; to whom, and from whom.
     open: HashMap<u32, (PartyId, Origin)>,
     answers: HashMap<u32, Answer>,
-    /// Those of the open calls that are watched.
+    /// Open calls that are watched.
     begun: HashMap<u32, Begun>,
     relays: Vec<Relay>,
     bridges: u64,
     next: u32,
-    log: Option<crate::site::residents::Log>,
+    log: Option<Log>,
     /// The thread's, while it sleeps.
     asleep: Option<Arc<Doorbell>>,
 }
@@ -97,7 +85,7 @@ pub struct Switchboard {
 }
 
 impl Switchboard {
-    pub fn start(log: crate::site::residents::Log) -> Result<Switchboard> {
+    pub fn start(log: Log) -> Result<Switchboard> {
         let board = Arc::new(Mutex::new(Board { log: Some(log), ..Board::default() }));
         let stop = Arc::new(AtomicBool::new(false));
         let bell = Doorbell::new()?;

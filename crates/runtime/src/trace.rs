@@ -12,7 +12,7 @@ use offcode::Manifest;
 use offcode::call::Header;
 
 const KEPT: usize = CALLS_TRACED.each.count();
-/// Of a refusal's sentence, in characters.
+/// The longest sentence of a refusal that is kept, in characters.
 const SENTENCE: usize = 200;
 
 /// The calls of an offcode that is watched; all that note them share one.
@@ -83,6 +83,13 @@ impl Trace {
         });
         Calls { calls: calls.collect(), next: kept.next, unseen: None }
     }
+}
+
+/// The watch over an offcode.
+pub(crate) struct Watch {
+    pub trace: Trace,
+    /// When somebody last asked for its calls.
+    pub asked: Instant,
 }
 
 fn method(manifest: &Manifest, call: &Begun) -> String {

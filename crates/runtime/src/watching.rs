@@ -7,15 +7,10 @@ use attach::watched::{Calls, Carried};
 use machine::Result;
 use machine::channel::{Content, Loss};
 
-use crate::application::{OffcodeId, Runtime};
+use crate::application::Runtime;
+use crate::live::OffcodeId;
 use crate::site::EndAt;
-use crate::trace::Trace;
-
-/// An offcode that is watched.
-pub(crate) struct Watched {
-    trace: Trace,
-    asked: Instant,
-}
+use crate::trace::{Trace, Watch};
 
 impl Runtime {
     /// What each channel of an offcode carried; the first is out of band.
@@ -38,13 +33,13 @@ impl Runtime {
 
     /// Whom an offcode has at the other end of a channel.
     pub(crate) fn joined(&mut self, offcode: OffcodeId, channel: &str, with: &str) {
-        if let Some(live) = self.live.get_mut(offcode.0).and_then(Option::as_mut) {
+        if let Some(live) = self.live_mut(offcode) {
             live.others.insert(channel.into(), with.into());
         }
     }
 
     pub(crate) fn lost_in_move(&mut self, offcode: OffcodeId, lost: &[(String, u64)]) {
-        if let Some(live) = self.live.get_mut(offcode.0).and_then(Option::as_mut) {
+        if let Some(live) = self.live_mut(offcode) {
             for (channel, count) in lost {
                 *live.lost_in_moves.entry(channel.clone()).or_default() += count;
             }
@@ -56,7 +51,7 @@ impl Runtime {
     pub(crate) fn calls(&mut self, offcode: OffcodeId, from: Option<u64>) -> Result<Calls> {
         let (seated, manifest) = (self.live(offcode)?.seated, self.live(offcode)?.manifest.clone());
         let watched =
-            self.watched.entry(offcode).or_insert_with(|| Watched { trace: Trace::default(), asked: Instant::now() });
+            self.watched.entry(offcode).or_insert_with(|| Watch { trace: Trace::default(), asked: Instant::now() });
         watched.asked = Instant::now();
         let trace = watched.trace.clone();
         self.switchboard.trace(seated.party, Some(trace.clone()));

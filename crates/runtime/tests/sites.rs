@@ -7,11 +7,12 @@ use std::time::Instant;
 use machine::{CoreId, Site};
 use offcode::manifest::Digest;
 use offcode::{Attributes, ChannelId, Context, Described, Interface, Lifecycle, Written, interface, offcode};
+use runtime::code::Code;
 use runtime::site::app::AppSite;
 use runtime::site::conformance::{Probe, Subject, check, check_services};
 use runtime::site::core::CoreSite;
 use runtime::site::residents::Residents;
-use runtime::site::{Code, Deployment, SiteDriver};
+use runtime::site::{Deployment, SiteDriver};
 
 #[interface(guid = "5e1b6a52-1d11-4f0c-8f4e-7b8b0c9d1001", encoding = "fixed")]
 pub trait Sum {

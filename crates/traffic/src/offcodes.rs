@@ -7,7 +7,9 @@ use offcode::manifest::{self, Body, BodyKind, Package, Program, ProgramRole, Sof
 use offcode::registry::Constructor;
 use offcode::{Guid, Interface, Manifest, Refusal, interface};
 use runtime::catalogue::Linked;
-use runtime::site::Code;
+use runtime::code::Code;
+
+use crate::receiver::word;
 
 /// The sender's, whichever body it has. What is to be sent is in its control block.
 #[interface(guid = "3b2f7c16-5d0a-4f0e-8a41-7a3d5be70013", encoding = "fixed")]
@@ -24,7 +26,7 @@ pub const PART: usize = 64;
 /// The receiver's.
 #[interface(guid = "3b2f7c16-5d0a-4f0e-8a41-7a3d5be70014", encoding = "fixed")]
 pub trait Counting {
-    /// Part number `part` of what one of its queues has counted: see [`crate::receiver::word`].
+    /// Part number `part` of what one of its queues has counted: see [`word`].
     fn counted(&mut self, queue: u32, part: u32) -> [u64; PART];
 }
 
@@ -95,7 +97,7 @@ pub fn sender(native: Option<(SiteKind, Constructor)>) -> Result<Linked> {
 pub fn receiver() -> Result<Linked> {
     let bodies = vec![program("traffic_receive.o", "receive", ProgramRole::Hook)];
     let entry = <dyn Counting as Interface>::entry();
-    let words = crate::receiver::QUEUES * crate::receiver::word::WORDS;
+    let words = word::QUEUES * word::WORDS;
     let manifest = Manifest {
         package: package(RECEIVER, "Counts and times the frames of a stream", vec![entry], bodies),
         hardware: vec![target(SiteKind::Xdp, words)],

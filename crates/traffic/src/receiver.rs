@@ -1,5 +1,7 @@
 //! The receiver at the driver hook: an offcode that times arrivals and keeps the histogram, read out while it runs.
 
+pub mod word;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use machine::{Nanoseconds, Result};
@@ -7,38 +9,6 @@ use offcode::Call;
 use runtime::site::xdp::RUN_COUNTER;
 
 use crate::offcodes::{CountingProxy, PART};
-
-/// Where each word of a queue's result is; the same in C: `crates/bpf/src/programs/traffic.h`.
-#[rustfmt::skip]
-pub mod word {
-    pub const RECEIVED: usize = 0;
-    pub const BYTES: usize = 1;
-    pub const FOREIGN: usize = 2;
-    pub const FIRST_NS: usize = 3;
-    pub const LAST_NS: usize = 4;
-    pub const NEXT: usize = 5;
-    pub const LOWEST: usize = 6;
-    pub const DUPLICATED: usize = 7;
-    pub const REORDERED: usize = 8;
-    pub const STALE: usize = 9;
-    pub const GAPS: usize = 10;
-    pub const GAP_MAX_NS: usize = 11;
-    pub const GAP_MIN_NS: usize = 12;
-    pub const SQUARES_LOW: usize = 13;
-    pub const SQUARES_HIGH: usize = 14;
-    pub const BURSTS: usize = 15;
-    pub const WITHIN_64: usize = 16;
-    pub const WITHIN_128: usize = 17;
-    pub const WITHIN_256: usize = 18;
-    pub const WITHIN_512: usize = 19;
-    pub const WITHIN_1000: usize = 20;
-    pub const WINDOW: usize = 32;
-    pub const HISTOGRAM: usize = 64;
-    pub const WORDS: usize = 1088;
-}
-
-/// Queues that are counted apart; further ones share the last.
-pub const QUEUES: usize = 8;
 
 /// How far late a frame may be and still be told from a duplicated one.
 pub const WINDOW_BITS: u64 = 1024;
@@ -133,8 +103,8 @@ impl Arrivals {
         expected: &Expected,
         mut call: impl FnMut(&Call<[u64; PART]>) -> Result<[u64; PART]>,
     ) -> Result<Arrivals> {
-        let mut queues = Vec::with_capacity(QUEUES);
-        for queue in 0..QUEUES as u32 {
+        let mut queues = Vec::with_capacity(word::QUEUES);
+        for queue in 0..word::QUEUES as u32 {
             let mut words = call(&CountingProxy.counted(queue, 0))?.to_vec();
             // One that has seen nothing of the stream has no more to tell.
             let parts = if words[word::RECEIVED] > 0 { (word::WORDS / PART) as u32 } else { 1 };
@@ -279,7 +249,7 @@ mod tests {
         let in_header = HEADER.lines().filter(|line| line.trim().starts_with("RESULT_")).count();
         assert_eq!(in_header, ours.len(), "traffic.h has words that are not mirrored");
         assert_eq!(word::HISTOGRAM + HISTOGRAM_BUCKETS, word::WORDS);
-        assert!(word::WORDS.is_multiple_of(PART) && HEADER.contains(&format!("QUEUES = {QUEUES},")));
+        assert!(word::WORDS.is_multiple_of(PART) && HEADER.contains(&format!("QUEUES = {},", word::QUEUES)));
         assert!(include_str!("../../bpf/src/programs/traffic_receive.c").contains(&format!("PART = {PART} ")));
     }
 

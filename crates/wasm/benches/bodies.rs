@@ -14,7 +14,7 @@ use filter::PortFilter;
 use machine::{Nanoseconds, Result};
 use offcode::map::Maps;
 use offcode::{Attributes, ChannelId, Context, Described, Incoming, Offcode, Wake, Written};
-use wasm::{Limits, Module};
+use wasm::{Limits, Module, Sandboxed};
 
 const ROUNDS: usize = 41;
 const CALLS: u32 = 20_000;
@@ -113,8 +113,8 @@ fn main() {
     let module = Module::compile(bytes, &Limits::default()).unwrap_or_else(|fault| panic!("{fault}"));
     let compiled = begin.elapsed();
     let begin = Instant::now();
-    let guest =
-        module.instantiate(&PortFilter::manifest(), &Attributes::default()).unwrap_or_else(|fault| panic!("{fault}"));
+    let guest = Sandboxed::new(&module, &PortFilter::manifest(), &Attributes::default())
+        .unwrap_or_else(|fault| panic!("{fault}"));
     println!("filter.wasm: {} bytes, compiled in {compiled:.1?}, instantiated in {:.1?}", bytes.len(), begin.elapsed());
 
     let mut native = started(Box::new(PortFilter::default()), &mut site);

@@ -5,8 +5,8 @@
 //! do to its host is therefore what a [`offcode::Context`] offers, within [`Limits`]; what it does wrong ends the
 //! instance, which says so ever after, and nothing else.
 //!
-//! [`Module::compile`] checks and compiles, [`Module::instantiate`] makes a [`Sandboxed`], which is an
-//! [`offcode::Offcode`] like any other.
+//! [`Module::compile`] checks and compiles, [`Sandboxed::new`] makes an instance, which is an [`offcode::Offcode`] like any
+//! other.
 #![forbid(unsafe_code)]
 
 mod engine;

@@ -1,13 +1,11 @@
 //! A compiled module, from which any number of instances are made.
 
 use machine::{Bytes, Fault, Result};
-use offcode::{Attributes, Manifest};
 
 use crate::engine::engine;
 use crate::inspection::inspect;
 use crate::instance::printable;
 use crate::limits::Limits;
-use crate::sandboxed::Sandboxed;
 
 #[derive(Clone)]
 pub struct Module {
@@ -50,13 +48,5 @@ impl Module {
     pub fn within(mut self, memory: Bytes) -> Module {
         self.limits.memory = Bytes(self.limits.memory.0.min(memory.0));
         self
-    }
-
-    /// Makes an instance for an offcode: memory of its own, the module's start function run, and its interfaces compared
-    /// with those that the manifest declares.
-    ///
-    /// `attributes` are those set so far; the guest has them in `initialize`, over those of the manifest.
-    pub fn instantiate(&self, manifest: &Manifest, attributes: &Attributes) -> Result<Sandboxed> {
-        Sandboxed::new(self, manifest, attributes)
     }
 }

@@ -69,7 +69,11 @@ pub struct Counted {
 }
 
 impl Sandboxed {
-    pub(crate) fn new(module: &Module, manifest: &Manifest, set: &Attributes) -> Result<Self> {
+    /// Makes an instance for an offcode: memory of its own, the module's start function run, and its interfaces compared
+    /// with those that the manifest declares.
+    ///
+    /// The guest has the attributes `set` in `initialize`, over those of the manifest.
+    pub fn new(module: &Module, manifest: &Manifest, set: &Attributes) -> Result<Self> {
         let name = manifest.package.name.clone();
         let fault = |cause: String, next: &str| Fault::new(format!("wasm body of {name}"), cause, next);
         let ticker = Ticker::of_guest()?;

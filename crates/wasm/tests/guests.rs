@@ -25,7 +25,7 @@ fn guid_of_filter() -> Guid {
 
 fn sandboxed(bytes: &[u8]) -> Sandboxed {
     Module::compile(bytes, &Limits::default())
-        .and_then(|module| module.instantiate(&PortFilter::manifest(), &Attributes::default()))
+        .and_then(|module| Sandboxed::new(&module, &PortFilter::manifest(), &Attributes::default()))
         .unwrap_or_else(|fault| panic!("{fault}"))
 }
 
@@ -206,7 +206,7 @@ fn a_filter_that_moves_in_and_out_of_the_sandbox_does_what_one_does_that_stays()
         let parts = [&steps[..first], &steps[first..second], &steps[second..]];
         let mut stays = PortFilter::default();
         let (results, context) = seen(&mut stays, &steps);
-        let mut guest = module.instantiate(&PortFilter::manifest(), &attributes(&steps[..first])).unwrap();
+        let mut guest = Sandboxed::new(&module, &PortFilter::manifest(), &attributes(&steps[..first])).unwrap();
         let (mut one, mut three) = (PortFilter::default(), PortFilter::default());
         let bodies: Vec<(&mut dyn Offcode, &[Step])> =
             vec![(&mut one, parts[0]), (&mut guest, parts[1]), (&mut three, parts[2])];
@@ -239,7 +239,7 @@ fn the_sandboxed_filter_does_what_the_native_one_does() {
     println!("filter.wasm: {} bytes", bytes.len());
     proptest!(cases(), |(steps in steps())| {
         let mut native = PortFilter::default();
-        let mut guest = module.instantiate(&PortFilter::manifest(), &Attributes::default()).unwrap();
+        let mut guest = Sandboxed::new(&module, &PortFilter::manifest(), &Attributes::default()).unwrap();
         let (results, context) = seen(&mut native, &steps);
         let (guest_results, guest_context) = seen(&mut guest, &steps);
         prop_assert!(guest.failure().is_none(), "{:?}", guest.failure());
@@ -307,7 +307,7 @@ fn a_body_of_another_interface_is_refused() {
     let Some(bytes) = built::or_skip(built::filter()) else { return };
     let module = Module::compile(bytes, &Limits::default()).unwrap();
     let other = manifest("test.other", &[Guid::named("other")]);
-    let fault = module.instantiate(&other, &Attributes::default()).err().unwrap();
+    let fault = Sandboxed::new(&module, &other, &Attributes::default()).err().unwrap();
     assert!(fault.to_string().contains("which it does not serve"), "{fault}");
 }
 
@@ -333,7 +333,7 @@ fn the_checksum_in_c_counts_right() {
     let module = Module::compile(bytes, &Limits::default()).unwrap();
     let manifest = manifest("test.checksum", &[CHECKSUM]);
     proptest!(cases(), |(messages in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..100))| {
-        let (mut guest, mut context) = (module.instantiate(&manifest, &Attributes::default()).unwrap(), Recorder::default());
+        let (mut guest, mut context) = (Sandboxed::new(&module, &manifest, &Attributes::default()).unwrap(), Recorder::default());
         guest.initialize(&mut context).unwrap();
         guest.start(&mut context).unwrap();
         guest.attached(ChannelId(1), "report", &mut context);
@@ -363,7 +363,7 @@ fn the_checksum_in_c_counts_right() {
         // What it saves another goes on from.
         let mut state = State::default();
         guest.save(&mut state, &mut context).unwrap();
-        let mut next = module.instantiate(&manifest, &Attributes::default()).unwrap();
+        let mut next = Sandboxed::new(&module, &manifest, &Attributes::default()).unwrap();
         next.initialize(&mut context).unwrap();
         next.restore(&state, &mut context).unwrap();
         let mut again = Vec::new();
@@ -382,7 +382,7 @@ const PULSE: Guid =
 fn the_pulse_in_c_beats_and_reads_what_others_share() {
     let Some(bytes) = built::or_skip(built::pulse()) else { return };
     let module = Module::compile(bytes, &Limits::default()).unwrap();
-    let mut guest = module.instantiate(&served("test.pulse", &[PULSE]), &Attributes::default()).unwrap();
+    let mut guest = Sandboxed::new(&module, &served("test.pulse", &[PULSE]), &Attributes::default()).unwrap();
     let mut context = Recorder { now: 7_000, ..Recorder::default() };
     guest.initialize(&mut context).unwrap();
     guest.start(&mut context).unwrap();
@@ -417,7 +417,7 @@ fn the_memory_of_a_manifest_is_the_limit_of_memory_and_words_together() {
     let initial = module.initial();
     let run = |memory: Bytes| {
         let module = module.clone().within(memory);
-        let mut guest = module.instantiate(&served("test.pulse", &[PULSE]), &Attributes::default())?;
+        let mut guest = Sandboxed::new(&module, &served("test.pulse", &[PULSE]), &Attributes::default())?;
         guest.initialize(&mut Recorder::default())
     };
     let said = run(Bytes(initial.0 - 1)).unwrap_err().to_string();

@@ -362,7 +362,7 @@ fn modules_are_refused_before_they_are_compiled() {
 fn the_death_of_one_instance_leaves_others_of_its_module_alone() {
     let body = format!("(if (i32.eq (global.get $kind) (i32.const 7)) (then (loop $l (br $l)))) {POLITE}");
     let module = Module::compile(&binary(&text(&descriptor(), "", &body)), &limits()).unwrap();
-    let make = || module.instantiate(&manifest("test.crafted", &[guid()]), &Attributes::default()).unwrap();
+    let make = || Sandboxed::new(&module, &manifest("test.crafted", &[guid()]), &Attributes::default()).unwrap();
     let (mut one, mut other, mut context) = (make(), make(), Recorder::default());
     one.turn(&mut context);
     assert!(one.failure().is_some());
@@ -421,7 +421,7 @@ fn asks(version: u32, body: &str) -> Result<Vec<String>, machine::Fault> {
     words[0] = version;
     let module = Module::compile(&binary(&text(&words, "", &format!("{body} (i32.const 0)"))), &limits())?;
     let mut guest =
-        module.within(Bytes(5 << 16)).instantiate(&served("test.crafted", &[guid()]), &Attributes::default())?;
+        Sandboxed::new(&module.within(Bytes(5 << 16)), &served("test.crafted", &[guid()]), &Attributes::default())?;
     let mut context = Recorder::default();
     guest.initialize(&mut context)?;
     Ok(context.lines)
@@ -502,7 +502,7 @@ fn what_a_guest_says_is_in_a_map_is_shown_as_far_as_it_fits() {
         opens(3, 4, 4, 2048)
     );
     let module = Module::compile(&binary(&text(&words, "", &body)), &limits()).unwrap();
-    let mut guest = module.instantiate(&served("test.crafted", &[guid()]), &Attributes::default()).unwrap();
+    let mut guest = Sandboxed::new(&module, &served("test.crafted", &[guid()]), &Attributes::default()).unwrap();
     guest.initialize(&mut Recorder::default()).unwrap();
     let maps = guest.own_maps();
     let [(name, entries)] = maps.as_slice() else { panic!("{} maps", maps.len()) };

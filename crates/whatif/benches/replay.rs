@@ -13,9 +13,10 @@ use timeline::Collective;
 use whatif::answer::Program;
 use whatif::graph::{Adding, Builder, Graph, Kind, Reach, Step};
 use whatif::lever::Mapping;
+use whatif::model::Progress;
 use whatif::model::{Price, Prices, Ways};
 use whatif::path::critical;
-use whatif::replay::{Conditions, Progress, Residuals, replay};
+use whatif::replay::{Conditions, Residuals, replay};
 
 const RANKS: u32 = 64;
 

@@ -8,8 +8,8 @@ use machine::costs::Interval;
 use machine::{Bytes, Costs, Fault, Result};
 
 use crate::graph::{Class, Graph, Kind, Reach};
-use crate::model::{Draw, Price, Prices, Ways};
-use crate::replay::{Buffer, Conditions, Places, Progress, lanes};
+use crate::model::{Draw, Price, Prices, Progress, Ways};
+use crate::replay::{Buffer, Conditions, Places, lanes};
 pub use mapping::Mapping;
 
 /// A change of what a run takes place under.

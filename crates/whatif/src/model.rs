@@ -14,7 +14,6 @@ use machine::costs::{ENGINE, Interval, Item, Way};
 use machine::{Bytes, Costs, Fault, Result, SiteKind};
 
 use crate::graph::{Graph, Kind, Reach};
-use crate::replay::Progress;
 
 /// What a message, or a gathering, of a kind costs, ps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -34,6 +33,16 @@ pub struct Price {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Prices {
     pub kinds: Vec<Price>,
+}
+
+/// Who moves a message whose both halves have begun.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Progress {
+    /// The threads in their calls: a rendezvous goes on when the thread that began first is in a call.
+    #[default]
+    Calls,
+    /// A thread, a core or a device of its own, at any time.
+    Always,
 }
 
 /// How messages travel: within a host and between hosts.
@@ -64,9 +73,9 @@ impl Ways {
 /// Where in its interval each cost lies, from -1, its least, over 0, its middle, to 1.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Draw {
-    /// Of trips within a host and between hosts.
+    /// The place of trips, within a host and between hosts.
     pub trip: [f64; 2],
-    /// Of the cores' work for messages within a host and between hosts.
+    /// The place of the cores' work for messages, within a host and between hosts.
     pub work: [f64; 2],
 }
 
@@ -81,7 +90,7 @@ const EAGER: [(&str, u64, u64); 5] = [
     (ENGINE, 8 << 10, 256 << 10),
 ];
 
-/// Of a carrier that is none of these.
+/// The limit of a carrier that is none of these, in bytes.
 const EAGER_OF_OTHERS: u64 = 16 << 10;
 
 fn eager(way: &Way, reach: Reach) -> u64 {

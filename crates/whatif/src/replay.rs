@@ -30,7 +30,7 @@ use machine::{Fault, Result};
 use record::functions::function;
 
 use crate::graph::{CallId, Graph, Lane, Step};
-use crate::model::Prices;
+use crate::model::{Prices, Progress};
 use crate::work::Work;
 pub use buffers::Buffer;
 pub(crate) use buffers::Held;
@@ -50,9 +50,9 @@ pub const PS: i64 = 1000;
 pub enum Residuals<'r> {
     /// Taken from the recorded times, ps, by call.
     Learn(&'r mut Vec<i64>),
-    /// Each call's own.
+    /// By call.
     Own(&'r [i64]),
-    /// That of its class.
+    /// By class of calls.
     Class(&'r [i64]),
     None,
 }
@@ -86,16 +86,6 @@ impl Conditions {
         let factor = self.computing[lane];
         if factor == 1.0 { gap } else { (gap as f64 * factor).round() as i64 }
     }
-}
-
-/// Who moves a message whose both halves have begun.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Progress {
-    /// The threads in their calls: a rendezvous goes on when the thread that began first is in a call.
-    #[default]
-    Calls,
-    /// A thread, a core or a device of its own, at any time.
-    Always,
 }
 
 /// What an exit waited for last.

@@ -4,12 +4,12 @@
 use crate::graph::{Graph, Step};
 use crate::model::Prices;
 
-/// Of all messages, ps.
+/// What all messages take, ps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Work {
-    /// In calls, of messages from one rank to another.
+    /// Work of ranks in calls, for messages from one rank to another.
     pub ranks: i64,
-    /// Of engines' cores at both ends.
+    /// Work of engines' cores at both ends.
     pub engines: i64,
     /// How long links are occupied, out and in.
     pub links: i64,
@@ -46,8 +46,8 @@ mod tests {
     use super::*;
     use crate::graph::{Adding, Builder, Kind, Reach};
     use crate::lever::{Lever, Unknown};
-    use crate::model::{Draw, Ways};
-    use crate::replay::{Buffer, Conditions, Progress};
+    use crate::model::{Draw, Progress, Ways};
+    use crate::replay::{Buffer, Conditions};
 
     /// The engine in the application and on a core of its own, of which messages were measured to cost the same.
     #[test]

@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::secret::digest;
 use exchange::endpoint::{Job, Outcome};
-use exchange::stack::{Offer, Prepare};
+use exchange::path::Prepare;
+use exchange::stack::Offer;
 
 /// Raised with every change of these messages; both ends must have the same.
 pub const VERSION: u32 = 5;

@@ -61,7 +61,7 @@ impl Pools {
         Bytes(kept + after.iter().map(|(_, then)| then).sum::<u64>())
     }
 
-    /// Of what is sent and of what is received.
+    /// The buffers of what is sent and of what is received.
     fn shapes(&self, pattern: Pattern, size: usize, role: Role) -> [Shape; 2] {
         let (forward, back) = shapes(pattern, size, self.last_level_cache);
         if role == Role::Initiator { [forward, back] } else { [back, forward] }

@@ -7,8 +7,8 @@ use whatif::candidate::Recorded;
 use whatif::graph::{Graph, Reach};
 use whatif::lever::mapping::Hosts;
 use whatif::lever::{Change, Lever, Mapping};
-use whatif::model::Ways;
-use whatif::replay::{Buffer, Progress};
+use whatif::model::{Progress, Ways};
+use whatif::replay::Buffer;
 
 /// What is changed of any program.
 #[derive(clap::Args)]

@@ -14,7 +14,7 @@ use whatif::answer::Program;
 use whatif::candidate::{Candidate, Recorded};
 use whatif::graph::Graph;
 use whatif::lever::{Change, Lever};
-use whatif::replay::Progress;
+use whatif::model::Progress;
 
 use super::expectation::{CONTRADICTED, MOST_OUTSIDE, expectation, of_job};
 use super::levers::{Changes, Recording, factor, unsampled};

@@ -4,15 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use machine::{Bytes, Fault, Result};
-use ring::digest::{SHA256, digest};
 
 use super::protocol::Hash;
-
-pub(crate) fn hash(code: &[u8]) -> Hash {
-    let mut hash = Hash::default();
-    hash.copy_from_slice(digest(&SHA256, code).as_ref());
-    hash
-}
+use crate::code::digest;
 
 /// The bodies used last, within a bound.
 pub(crate) struct CodeCache {
@@ -81,7 +75,7 @@ impl Upload {
             return Ok(None);
         }
         let bytes = upload.take().map(|open| open.bytes).unwrap_or_default();
-        if self::hash(&bytes) != hash {
+        if digest(&bytes).0 != hash {
             return fault("what arrived is not what its hash says");
         }
         Ok(Some(bytes.into()))
@@ -97,12 +91,12 @@ mod tests {
         let mut cache = CodeCache::new(Bytes(10));
         let code = |n: u8| -> Arc<[u8]> { vec![n; 4].into() };
         for n in 0..2 {
-            cache.put(hash(&code(n)), code(n));
+            cache.put(digest(&code(n)).0, code(n));
         }
-        assert!(cache.get(&hash(&code(0))).is_some());
-        cache.put(hash(&code(2)), code(2));
-        assert!(cache.get(&hash(&code(1))).is_none(), "the one not used for longest goes");
-        assert!(cache.get(&hash(&code(0))).is_some());
+        assert!(cache.get(&digest(&code(0)).0).is_some());
+        cache.put(digest(&code(2)).0, code(2));
+        assert!(cache.get(&digest(&code(1)).0).is_none(), "the one not used for longest goes");
+        assert!(cache.get(&digest(&code(0)).0).is_some());
         cache.put([9; 32], vec![0; 11].into());
         assert!(cache.get(&[9; 32]).is_none());
         assert!(cache.bytes <= 10);
@@ -111,7 +105,7 @@ mod tests {
     #[test]
     fn a_body_arrives_whole_or_not_at_all() {
         let code = b"0123456789";
-        let right = hash(code);
+        let right = digest(code).0;
         let mut upload = None;
         assert!(Upload::take(&mut upload, right, 10, 0, &code[..4]).unwrap().is_none());
         assert_eq!(&*Upload::take(&mut upload, right, 10, 4, &code[4..]).unwrap().unwrap(), code);

@@ -8,9 +8,10 @@ use std::thread::{self, JoinHandle};
 
 use machine::{Fault, Result};
 
+use super::common::Common;
 use super::host::{Job, Order, Orders, Task};
-use super::session::Common;
-use crate::site::{Code, Preparation};
+use crate::code::Code;
+use crate::site::Preparation;
 
 pub(crate) struct Compiler {
     shared: Arc<Shared>,

@@ -16,8 +16,8 @@ use machine::{Fault, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustls::{ServerConfig, ServerConnection};
 
+use super::common::Common;
 use super::journal::Reason;
-use super::session::Common;
 use super::wire::{Wire, classify};
 
 /// How often the gate looks at the time where that matters: somebody has not authenticated yet, or lines were left out.

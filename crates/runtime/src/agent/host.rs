@@ -12,10 +12,10 @@ use machine::channel::Bell;
 use machine::{Fault, FaultKind, Nanoseconds, Result, Site, SiteKind};
 use offcode::{Activity, Channel, Specification, State};
 
+use super::common::Common;
 use super::journal::Reason;
 use super::limits::{Budgets, Shares};
 use super::protocol::{Answer, Frame};
-use super::session::Common;
 use super::wire::Outbox;
 use crate::site::evidence::Counter;
 use crate::site::residents::{Idle, Rest};
@@ -52,7 +52,7 @@ pub(crate) enum Task {
     Restore(State),
     Resume,
     Ends,
-    /// Carried out.
+    /// Nothing any more: it was carried out.
     Done,
 }
 
@@ -178,7 +178,7 @@ impl Host {
                     Err(fault) => self.common.journal.say(&fault.to_string()),
                 }
             }
-            // Those of a core have a thread of their own.
+            // Offcodes of a core have a thread of their own.
             let own = |owner: &Owner| *self.sites[owner.site].site() == Site::App;
             let rest = if self.owners.values().any(own) { idle.rest() } else { Rest::Sleep(Duration::MAX) };
             match rest {

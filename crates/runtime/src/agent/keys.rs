@@ -161,7 +161,8 @@ impl Authority {
     /// Named after its key: who meets a certificate of another authority is told so, not that a signature is wrong.
     fn parameters(key: &KeyPair) -> CertificateParams {
         let mut parameters = CertificateParams::default();
-        let short: String = super::hash(key.public_key_raw())[..8].iter().map(|b| format!("{b:02x}")).collect();
+        let short: String =
+            crate::code::digest(key.public_key_raw()).0[..8].iter().map(|b| format!("{b:02x}")).collect();
         parameters.distinguished_name = name(&format!("plimsoll: private authority {short}"));
         parameters.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];

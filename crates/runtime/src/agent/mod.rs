@@ -19,8 +19,10 @@
 //! An agent with native bodies of one's own is a program that calls [`serve`] with a [`Registry`] of them.
 
 mod code_cache;
+mod common;
 mod compiler;
 pub(crate) mod engine_channel;
+pub(crate) mod engine_end;
 mod flow;
 mod frame;
 mod gate;
@@ -48,21 +50,22 @@ use machine::{Fault, Machine, Nanoseconds, Result, Source};
 use offcode::Registry;
 use rustls::ServerConfig;
 
-pub(crate) use code_cache::hash;
 pub use journal::{Reason, sparing};
 pub use limits::Limits;
-pub use protocol::{DEFAULT_PORT, NativeBodies, Survey};
+pub use protocol::{DEFAULT_PORT, Survey};
 
 use code_cache::CodeCache;
+use common::Common;
 use compiler::Compiler;
 use gate::Gate;
 use host::{Host, Orders, Ringer};
 use journal::Journal;
 use limits::Budgets;
 use protocol::{Frame, Trouble};
-use session::{Common, Session};
+use session::Session;
 use wire::{Outbox, Wire};
 
+use crate::ground::NativeBodies;
 use crate::site::{Preparation, SiteDriver};
 
 /// How an agent is started.
@@ -153,7 +156,7 @@ impl Agent {
         };
         let host = thread::Builder::new().name("agent site".into()).spawn(host).map_err(failed)?;
         let mut gate = Gate::new(listener, config, common.clone());
-        let mut hall = Hall { common: common.clone(), orders, compiler, seats: Vec::new(), admitted: 0 };
+        let mut hall = Hall { common: common.clone(), orders, compiler, served: Vec::new(), admitted: 0 };
         let mut outcome = Ok(());
         while !stop() && outcome.is_ok() {
             outcome = gate.turn(&bell, |wire, from| hall.admit(wire, from));
@@ -194,7 +197,7 @@ fn survey(limits: &Limits, registry: &Registry, sites: &[Box<dyn SiteDriver>]) -
 }
 
 /// A client that is being served.
-struct Seat {
+struct Served {
     address: IpAddr,
     outbox: Arc<Outbox>,
     thread: JoinHandle<()>,
@@ -205,16 +208,16 @@ struct Hall {
     common: Arc<Common>,
     orders: Orders,
     compiler: Arc<Compiler>,
-    seats: Vec<Seat>,
+    served: Vec<Served>,
     admitted: u64,
 }
 
 impl Hall {
     fn admit(&mut self, wire: Wire, from: SocketAddr) {
-        self.seats.retain(|seat| !seat.thread.is_finished());
+        self.served.retain(|client| !client.thread.is_finished());
         let limits = &self.common.limits;
-        let same = self.seats.iter().filter(|seat| seat.address == from.ip()).count();
-        let full = if self.seats.len() >= limits.clients {
+        let same = self.served.iter().filter(|client| client.address == from.ip()).count();
+        let full = if self.served.len() >= limits.clients {
             Some(format!("{} clients are served already", limits.clients))
         } else if same >= limits.clients_per_address {
             Some(format!("{same} clients of its address are served already"))
@@ -227,12 +230,12 @@ impl Hall {
             turn_away(wire, (&fault).into());
             return self.common.journal.refused(from, Reason::Clients, &why);
         }
-        if let Err(why) = self.seat(wire, from) {
+        if let Err(why) = self.serve(wire, from) {
             self.common.journal.refused(from, Reason::Clients, &why);
         }
     }
 
-    fn seat(&mut self, wire: Wire, from: SocketAddr) -> Result<(), String> {
+    fn serve(&mut self, wire: Wire, from: SocketAddr) -> Result<(), String> {
         let here = wire.stream.local_addr().map_err(|e| e.to_string())?;
         let outbox = Arc::new(Outbox::new(self.common.limits.backlog.0 as usize).map_err(|e| e.to_string())?);
         let (common, orders, compiler) = (self.common.clone(), self.orders.clone(), self.compiler.clone());
@@ -240,16 +243,16 @@ impl Hall {
         let thread = thread::Builder::new().name("agent client".into()).spawn(move || session.run(wire));
         let thread = thread.map_err(|e| e.to_string())?;
         self.admitted += 1;
-        self.seats.push(Seat { address: from.ip(), outbox, thread });
+        self.served.push(Served { address: from.ip(), outbox, thread });
         Ok(())
     }
 
     fn clear(self) {
-        for seat in &self.seats {
-            seat.outbox.close();
+        for client in &self.served {
+            client.outbox.close();
         }
-        for seat in self.seats {
-            let _ = seat.thread.join();
+        for client in self.served {
+            let _ = client.thread.join();
         }
     }
 }

@@ -17,10 +17,10 @@
 use linux::interface_usage::InterfaceUsage;
 use linux::xdp::Dump;
 use machine::{Bytes, Fault, Nanoseconds, Site, XdpMode};
-use offcode::manifest::Digest;
-use offcode::{Guid, Manifest, Service, Specification};
+use offcode::{Manifest, Service, Specification};
 use serde::{Deserialize, Serialize};
 
+use crate::ground::NativeBodies;
 use crate::site::{EndAt, Evidence};
 
 pub(crate) const VERSION: u16 = 5;
@@ -149,28 +149,19 @@ pub(crate) enum Request<'a> {
     },
 }
 
-/// Which native bodies an agent runs.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NativeBodies {
-    /// Packages whose body is linked in.
-    pub linked: Vec<Guid>,
-    /// Libraries of packages that it may load.
-    pub libraries: Vec<Digest>,
-}
-
 /// What an agent offers one client.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Survey {
     /// Such as `aarch64`.
     pub architecture: String,
-    /// Of the host, on line.
+    /// Online cores of the host.
     pub cores: u32,
-    /// Of the host.
+    /// Network interfaces of the host.
     pub interfaces: Vec<String>,
     /// What runs offcodes, by number: `core:3`, `app` for a thread of the agent that sleeps when idle, and driver hooks
     /// with their modes, such as `xdp:eth0:native`. The first is `agent:HOST`.
     pub sites: Vec<String>,
-    /// Of each site, in the same order.
+    /// What the runtime of each site offers, in the same order.
     pub services: Vec<Vec<Service>>,
     /// Offcodes at once, and memory of its sandboxed bodies together.
     pub offcodes: u64,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError, Weak};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use super::engine_channel::Inner;
+use super::engine_end::EngineEnd;
 
 /// Between two looks while something is on its way: at first, and where that stays so for many looks.
 const BUSY: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(16));
@@ -18,8 +18,8 @@ const LINGER: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
 struct Pump {
-    channels: Mutex<Vec<Weak<Mutex<Inner>>>>,
-    lingering: Mutex<Vec<(Instant, Arc<Mutex<Inner>>)>>,
+    channels: Mutex<Vec<Weak<Mutex<EngineEnd>>>>,
+    lingering: Mutex<Vec<(Instant, Arc<Mutex<EngineEnd>>)>>,
     thread: OnceLock<Option<Thread>>,
 }
 
@@ -38,12 +38,12 @@ fn started() -> Option<&'static Thread> {
     thread.as_ref()
 }
 
-pub(super) fn add(channel: &Arc<Mutex<Inner>>) {
+pub(super) fn add(channel: &Arc<Mutex<EngineEnd>>) {
     pump().channels.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(channel));
     ring();
 }
 
-pub(super) fn linger(channel: &Arc<Mutex<Inner>>) {
+pub(super) fn linger(channel: &Arc<Mutex<EngineEnd>>) {
     let mut lingering = pump().lingering.lock().unwrap_or_else(PoisonError::into_inner);
     lingering.push((Instant::now() + LINGER, channel.clone()));
     drop(lingering);
@@ -69,10 +69,10 @@ fn run() {
         drop(channels);
         for channel in all {
             match channel.try_lock() {
-                Ok(mut inner) => {
-                    inner.turn_for_owner();
-                    busy |= !inner.is_quiet();
-                    let next = if inner.is_watched() { inner.next_timeout() } else { Some(CALM) };
+                Ok(mut end) => {
+                    end.turn_for_owner();
+                    busy |= !end.is_quiet();
+                    let next = if end.is_watched() { end.next_timeout() } else { Some(CALM) };
                     calm = calm.into_iter().chain(next).min();
                 }
                 // Its owner is at it.
@@ -82,7 +82,7 @@ fn run() {
         }
         let mut lingering = pump.lingering.lock().unwrap_or_else(PoisonError::into_inner);
         lingering.retain(|(until, channel)| {
-            let quiet = channel.try_lock().is_ok_and(|inner| inner.is_quiet());
+            let quiet = channel.try_lock().is_ok_and(|end| end.is_quiet());
             !quiet && Instant::now() < *until
         });
         busy |= !lingering.is_empty();

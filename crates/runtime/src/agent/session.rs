@@ -10,30 +10,22 @@ use linux::interface_usage::InterfaceUsage;
 use machine::bounds::{AGENT_ENTRIES, AGENT_STATE};
 use machine::budget::Share;
 use machine::{Bytes, Fault, FaultKind, Result, SiteKind};
-use offcode::{Attributes, Channel, Constructor, Manifest, Registry, Specification, State};
+use offcode::{Attributes, Channel, Constructor, Manifest, Specification, State};
 
-use super::Limits;
-use super::code_cache::{CodeCache, Upload};
+use super::code_cache::Upload;
+use super::common::Common;
 use super::compiler::Compiler;
-use super::engine_channel::{Agreement, Inner, Link, Prepared};
+use super::engine_channel::{Agreement, Prepared};
+use super::engine_end::{EngineEnd, Link};
 use super::host::{Job, Order, Orders, Task};
-use super::journal::{Journal, Reason};
+use super::journal::Reason;
 use super::limits::{Budgets, limit};
 use super::out_of_band::{self, Channels};
 use super::protocol::{Answer, Body, Frame, Hash, Request, Survey, VERSION, Way};
 use super::wire::{Handler, Outbox, Wire};
+use crate::code::{Code, Libraries, libraries_of, library_for_this_machine};
 use crate::possible::{self, Hook};
-use crate::site::{Client, Code, Deployment, Libraries, Names, library};
-
-/// What all sessions of an agent share.
-pub(crate) struct Common {
-    pub limits: Limits,
-    pub budgets: Budgets,
-    pub registry: Registry,
-    pub cache: Mutex<CodeCache>,
-    pub journal: Journal,
-    pub survey: Survey,
-}
+use crate::site::{Client, Deployment, Names};
 
 pub(crate) struct Session {
     pub number: u64,
@@ -48,7 +40,7 @@ pub(crate) struct Session {
     channels: Channels,
     /// Words that the client's offcodes share.
     names: Names,
-    engine_channels: Vec<Weak<Mutex<Inner>>>,
+    engine_channels: Vec<Weak<Mutex<EngineEnd>>>,
     link: Arc<Link>,
     upload: Option<Upload>,
     /// The last that came whole: others' bodies may push it out of the cache before it is deployed.
@@ -243,7 +235,7 @@ impl Session {
             Body::Bpf(hash) => Ok(self.sent(&hash).map(Code::Bpf).ok_or(Answer::NeedsCode)),
             Body::Native => match self.linked(manifest)? {
                 Some(constructor) => Ok(Ok(Code::Native(constructor))),
-                None if !library::named(manifest).is_empty() => self.library(manifest),
+                None if !libraries_of(manifest).is_empty() => self.library(manifest),
                 None => Err(Fault::new(
                     format!("{} ({})", manifest.package.name, manifest.package.guid),
                     "no body of this GUID and version is linked into the agent",
@@ -290,7 +282,7 @@ impl Session {
     }
 
     fn library(&self, manifest: &Arc<Manifest>) -> Result<Result<Code, Answer>> {
-        let wanted = library::for_this_machine(manifest)?;
+        let wanted = library_for_this_machine(manifest)?;
         let digest = wanted.digest;
         if !self.common.limits.native.contains(&digest) {
             let name = &manifest.package.name;
@@ -408,7 +400,7 @@ impl Handler for Session {
     fn tick(&mut self) -> Result<(), (Reason, String)> {
         for channel in self.engine_channels.iter().filter_map(Weak::upgrade) {
             // One that is busy is looked at the next time.
-            let dropped = channel.try_lock().map(|mut inner| inner.take_dropped()).unwrap_or_default();
+            let dropped = channel.try_lock().map(|mut end| end.take_dropped()).unwrap_or_default();
             for (count, reason, what) in [
                 (dropped.forged, Reason::Forged, "were not made with its key"),
                 (dropped.replayed, Reason::Replayed, "had come before, or came too late to tell"),

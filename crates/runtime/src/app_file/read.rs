@@ -14,9 +14,9 @@ use offcode::{Attributes, Specification};
 use toml::Spanned;
 
 use super::super::closure;
-use super::super::create::Wanted;
 use super::super::layout::APPLICATION;
 use super::super::objective::Objective;
+use super::super::wanted::Wanted;
 use super::{Agent, AppFile, Capacity, LARGEST, NamedChannel, Party, Sites, written};
 
 /// Sites of a list at most: more than a machine and its agents have.

@@ -11,8 +11,9 @@ use offcode::channel::Counted;
 use offcode::{Attributes, Channel, Described, Lifecycle, Specification, Written, interface, offcode};
 
 use super::{BATCHES, spread};
+use crate::code::Code;
+use crate::site::Deployment;
 use crate::site::residents::Residents;
-use crate::site::{Code, Deployment};
 
 /// Passes through the site's loop that are timed together, each with as many calls as a channel gets in one.
 const PASSES: u32 = 8;

@@ -5,13 +5,13 @@ use offcode::Manifest;
 use offcode::manifest::{Constraint, Requirement, StateKind};
 use placement::Effort;
 
-use crate::application::{OffcodeId, Runtime};
-use crate::create::Wanted;
+use crate::application::Runtime;
+use crate::code::Code;
 use crate::draft::{Held, draft};
-use crate::layout::Ground;
-use crate::live::Live;
+use crate::ground::Ground;
+use crate::live::{Live, OffcodeId};
 use crate::possible;
-use crate::site::Code;
+use crate::wanted::Wanted;
 
 impl Runtime {
     /// Those that `offcode` is pulled to, itself first: they move together.
@@ -145,7 +145,7 @@ impl Runtime {
     }
 }
 
-/// All of these, as they are.
+/// What asks for all of these, as they are.
 pub(super) fn wanted(held: &[Held]) -> Vec<Wanted> {
     let wanted = |of: &Held| Wanted::new(of.standing.manifest.package.guid.to_string()).named(&*of.standing.name);
     held.iter().map(wanted).collect()

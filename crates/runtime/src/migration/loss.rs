@@ -6,10 +6,10 @@ use placement::Effort;
 
 use super::group::wanted;
 use super::{Migration, Mover};
-use crate::application::{OffcodeId, Runtime};
+use crate::application::Runtime;
 use crate::draft::{Held, draft};
-use crate::layout::Ground;
-use crate::live::Live;
+use crate::ground::Ground;
+use crate::live::{Live, OffcodeId};
 use crate::site::Deployment;
 
 impl Runtime {

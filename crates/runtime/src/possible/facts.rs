@@ -9,18 +9,18 @@ use offcode::manifest::ProgramRole;
 use offcode::odf::Part;
 
 use super::{Origin, Rule, Why, guest};
-use crate::site::Code;
+use crate::code::Code;
 
-/// Of one body.
+/// What is known of a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Facts {
     Native,
-    /// With the memory that an instance begins with.
+    /// The memory that an instance begins with.
     Wasm(Bytes),
     Bpf(Hook),
 }
 
-/// Of an object for a driver hook, by the convention that [`crate::site::xdp`] states.
+/// What is known of an object for a driver hook, by the convention that [`crate::site::xdp`] states.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hook {
     /// Its maps for channels, by their names; that of the pair without one is empty.
@@ -29,7 +29,7 @@ pub struct Hook {
     pub call: bool,
     /// Why no agent runs it at a driver hook of its host, and what to do; `None`: agents do.
     pub no_guest: Option<(String, String)>,
-    /// All of its maps.
+    /// All maps of the object.
     pub maps: Vec<MapOutline>,
 }
 
@@ -48,7 +48,7 @@ pub struct Pair {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slots {
     pub count: u32,
-    /// Of each.
+    /// Bytes of each slot.
     pub bytes: Bytes,
 }
 
@@ -56,7 +56,7 @@ pub struct Slots {
 const LEAST: u64 = 120;
 
 impl Facts {
-    /// Of the code for a kind of site.
+    /// Looks at the code for a kind of site.
     ///
     /// # Errors
     /// No such site can run the code.

@@ -17,6 +17,7 @@ use offcode::{Activity, Attributes, Context, Incoming, Offcode, Refusal, Registr
 
 use super::*;
 use crate::agent::{Agent, Limits, Options, keys};
+use crate::code::Code;
 use crate::gang::{self, Seated};
 use crate::possible;
 use crate::site::agent::Connection;
@@ -24,8 +25,8 @@ use crate::site::app::AppSite;
 use crate::site::core::CoreSite;
 use crate::site::residents::{Log, Residents};
 use crate::site::xdp::XdpSite;
-use crate::site::{Code, Deployment, SiteDriver};
-use crate::switchboard::{OUT_OF_BAND, Switchboard};
+use crate::site::{Deployment, OUT_OF_BAND, SiteDriver};
+use crate::switchboard::Switchboard;
 
 /// Longer than anything here takes on a busy machine.
 const SOON: Duration = Duration::from_secs(60);

@@ -8,9 +8,9 @@ use ::machine::{Result, Site};
 use offcode::manifest::{Constraint, StateKind};
 
 use super::{Rebalancer, Verdict, Window};
-use crate::application::{OffcodeId, Runtime};
+use crate::application::Runtime;
 use crate::layout::handling;
-use crate::live::Live;
+use crate::live::{Live, OffcodeId};
 use crate::possible;
 use crate::site::evidence::Timed;
 

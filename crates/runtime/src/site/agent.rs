@@ -19,7 +19,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
 
-use crate::agent::engine_channel::Link;
+use crate::agent::engine_end::Link;
 use crate::agent::journal::Reason;
 use crate::agent::keys;
 use crate::agent::out_of_band::Channels;
@@ -159,7 +159,7 @@ pub struct AgentSite {
     site: Site,
     /// As the agent numbers its own.
     number: u32,
-    /// Of a driver hook.
+    /// The mode of a driver hook.
     mode: Option<XdpMode>,
     connection: Arc<Connection>,
     /// Bytes of code sent, and bodies that the agent had already.
@@ -351,7 +351,7 @@ impl AgentSite {
         Self::join(host, host, Some(keys))
     }
 
-    /// The same where the agent is reached at `address`.
+    /// The first site of the agent of `host`, which is reached at `address`.
     pub fn join(host: &str, address: &str, keys: Option<&Path>) -> Result<AgentSite> {
         Connection::open(host, address, keys)?.site(None)
     }

@@ -7,8 +7,8 @@ use linux::xdp::{Dump, SharedWords};
 use machine::{Result, Site};
 use offcode::{Activity, Channel, ChannelId, Specification, State};
 
-use super::residents::{Client, Residents};
-use super::{Deployment, EndAt, Ends, Evidence, Preparation, SiteDriver, Slot, Trace, body};
+use super::residents::Residents;
+use super::{Client, Deployment, EndAt, Ends, Evidence, Preparation, SiteDriver, Slot, Trace, body};
 
 /// The application's thread as a site.
 pub struct AppSite(Residents);

@@ -2,9 +2,10 @@
 
 use machine::{Fault, Result};
 use offcode::Offcode;
-use wasm::{Limits, Module};
+use wasm::{Limits, Module, Sandboxed};
 
-use super::{Code, Deployment};
+use super::Deployment;
+use crate::code::Code;
 
 /// Compiles what is to be compiled, and loads what is to be loaded.
 pub(super) fn compiled(code: Code) -> Result<Code> {
@@ -26,7 +27,7 @@ pub(super) fn embody(deployment: &Deployment) -> Result<Box<dyn Offcode>> {
                 Some(memory) => module.within(memory),
                 None => module,
             };
-            let sandboxed = module.instantiate(&deployment.manifest, &deployment.attributes).map_err(outer)?;
+            let sandboxed = Sandboxed::new(&module, &deployment.manifest, &deployment.attributes).map_err(outer)?;
             Ok(Box::new(sandboxed))
         }
         Code::Wasm(_) | Code::Library(_) | Code::Bpf(_) => Err(outer(Fault::new(

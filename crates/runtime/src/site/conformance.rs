@@ -9,8 +9,8 @@ use offcode::call::{Header, Kind};
 use offcode::channel::Content;
 use offcode::{Channel, Specification, Written};
 
-use super::{Code, Deployment, SiteDriver, Slot};
-use crate::switchboard::OUT_OF_BAND;
+use super::{Deployment, OUT_OF_BAND, SiteDriver, Slot};
+use crate::code::Code;
 pub use services::Probe;
 
 /// How long a site may take for anything that does not wait for traffic.

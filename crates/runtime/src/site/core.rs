@@ -14,8 +14,8 @@ use linux::xdp::{Dump, SharedWords};
 use machine::{CoreId, Fault, Result, Site};
 use offcode::{Activity, Channel, ChannelId, Specification, State};
 
-use super::residents::{Client, Log, Residents};
-use super::{Deployment, EndAt, Ends, Evidence, Preparation, SiteDriver, Slot, Trace, body};
+use super::residents::{Log, Residents};
+use super::{Client, Deployment, EndAt, Ends, Evidence, Preparation, SiteDriver, Slot, Trace, body};
 use endpoint::{Placed, settle};
 
 /// How long an offcode may keep its site from answering.

@@ -1,6 +1,5 @@
 //! The offcodes that one thread runs: their channels, their turns, and what keeps one that fails from harming the rest.
 
-mod account;
 mod maps;
 mod seat;
 mod surroundings;
@@ -17,16 +16,13 @@ use linux::xdp::{Dump, SharedWords};
 use machine::{Fault, Result, Site};
 use offcode::{Activity, Channel, ChannelId, Specification, State};
 
+use super::account::{self, Account, Client};
 use super::body;
+use super::end::{EndAt, Ends, LOOK_FOR_ROOM};
 use super::evidence::{Counter, Evidence};
 use super::{Deployment, Slot};
-use crate::switchboard::LOOK_FOR_ROOM;
 use crate::trace::Trace;
-use account::Account;
-pub use account::Client;
 use seat::{Phase, Seat};
-pub(crate) use surroundings::End;
-pub use surroundings::{EndAt, Ends};
 
 /// Takes a line that an offcode or its site has to say.
 pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
@@ -40,7 +36,7 @@ pub struct Residents {
     seats: Vec<(u32, Seat)>,
     next: u32,
     turns: u64,
-    /// By the numbers of clients.
+    /// What clients may take, by their numbers.
     accounts: BTreeMap<u64, Account>,
 }
 
@@ -227,7 +223,7 @@ impl Residents {
         activity
     }
 
-    /// The same where clients pay for it.
+    /// A turn that clients pay for.
     fn charged_turn(&mut self) -> Activity {
         let mut activity = Activity::Idle;
         let limited = self.accounts.values().any(Account::is_limited);
@@ -280,7 +276,7 @@ impl Idle {
     /// The longest sleep of a thread whose offcodes have turns of their own.
     const TURN: Duration = Duration::from_secs(10);
 
-    /// One that has just had something to do.
+    /// A thread that has just had something to do.
     pub fn new() -> Idle {
         Idle { since: Instant::now(), turns: 0 }
     }
@@ -333,7 +329,7 @@ mod tests {
     use offcode::{Attributes, Context, Guid, Incoming, Manifest, Offcode, Refusal, Wake, Written};
 
     use super::*;
-    use crate::site::Code;
+    use crate::code::Code;
 
     struct Idle;
 

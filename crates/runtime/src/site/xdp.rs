@@ -46,7 +46,7 @@ use offcode::{Attributes, Channel, ChannelId, Manifest, Specification, State};
 
 use super::evidence::{Counter, Evidence, Timed};
 use super::{Code, Deployment, EndAt, Memory, SHOWN_BYTES, SHOWN_ENTRIES, SiteDriver, Slot};
-use crate::layout::Ground;
+use crate::ground::Ground;
 use crate::possible::{self, Hook};
 use channel::{Calls, Messages};
 use frames::Frames;

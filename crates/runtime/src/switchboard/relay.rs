@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use offcode::{Channel, Written};
 
 use super::PartyId;
-use crate::site::residents::End;
+use crate::site::end::End;
 
 /// Messages handed on one way before the other way gets its turn.
 const RELAYED: usize = 64;

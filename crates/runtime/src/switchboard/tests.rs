@@ -1,4 +1,5 @@
 use super::*;
+use crate::site::OUT_OF_BAND;
 
 #[test]
 fn calls_that_nobody_answers_are_bounded() {

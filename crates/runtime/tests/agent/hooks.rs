@@ -16,13 +16,14 @@ use offcode::{Attributes, Channel, Guid};
 use runtime::agent::{Limits, Reason};
 use runtime::app_file::AppFile;
 use runtime::catalogue::Linked;
+use runtime::code::Code;
 use runtime::grounds;
 use runtime::site::agent::{AgentSite, Connection};
 use runtime::site::app::AppSite;
 use runtime::site::conformance::{Subject, check};
 use runtime::site::residents::Residents;
 use runtime::site::xdp::XdpSite;
-use runtime::site::{Code, Deployment, OUT_OF_BAND, SiteDriver, Slot};
+use runtime::site::{Deployment, OUT_OF_BAND, SiteDriver, Slot};
 use runtime::{Catalogue, Runtime, Wanted};
 
 use super::rig::*;

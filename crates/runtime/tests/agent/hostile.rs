@@ -9,9 +9,10 @@ use machine::{Bytes, Site};
 use offcode::Specification;
 use offcode::channel::{Buffers, Policy};
 use runtime::agent::{Limits, Reason};
+use runtime::code::Code;
+use runtime::site::SiteDriver;
 use runtime::site::app::AppSite;
 use runtime::site::residents::Residents;
-use runtime::site::{Code, SiteDriver};
 
 use super::rig::*;
 

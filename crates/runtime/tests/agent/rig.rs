@@ -15,8 +15,9 @@ use offcode::channel::{Buffers, Policy, Synchronization};
 use offcode::registry::Described;
 use offcode::{Attributes, Channel, Manifest, Registry, Specification, Written};
 use runtime::agent::{Agent, Limits, Options, Reason, Summary, keys};
+use runtime::code::Code;
 use runtime::site::agent::AgentSite;
-use runtime::site::{Code, Deployment, SiteDriver, Slot};
+use runtime::site::{Deployment, SiteDriver, Slot};
 use tempfile::TempDir;
 
 use super::site::{Echo, PlainSite};

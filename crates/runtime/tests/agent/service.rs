@@ -4,11 +4,12 @@ use machine::{Bytes, Site};
 use offcode::channel::{Buffers, Policy};
 use offcode::{Specification, Written};
 use runtime::agent::{Limits, Reason};
+use runtime::code::Code;
 use runtime::site::agent::Connection;
 use runtime::site::app::AppSite;
 use runtime::site::core::CoreSite;
 use runtime::site::residents::{Log, Residents};
-use runtime::site::{Code, SiteDriver, Slot};
+use runtime::site::{SiteDriver, Slot};
 
 use super::rig::*;
 

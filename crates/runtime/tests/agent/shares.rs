@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use machine::Site;
 use offcode::{Activity, Attributes, Context, Described, Lifecycle, Registry, interface, offcode};
 use runtime::agent::Limits;
+use runtime::code::Code;
 use runtime::site::agent::{AgentSite, Connection};
 use runtime::site::app::AppSite;
 use runtime::site::residents::Residents;
-use runtime::site::{Code, Deployment, SiteDriver, Slot};
+use runtime::site::{Deployment, SiteDriver, Slot};
 
 use super::rig::*;
 use super::site::Echo;

@@ -9,7 +9,8 @@ use machine::{Fault, Nanoseconds, Result, Site};
 use offcode::registry::Described;
 use offcode::{Activity, Attributes, Channel, ChannelId, Context, Guid, Incoming, Offcode, Refusal, Specification};
 use offcode::{Manifest, Written};
-use runtime::site::{Code, Deployment, Evidence, SiteDriver, Slot};
+use runtime::code::Code;
+use runtime::site::{Deployment, Evidence, SiteDriver, Slot};
 
 /// Sends back what comes, on the channel that it came by, or on one named 'out' where it has that. Refuses to start where its attribute `refuse` is set.
 #[derive(Default)]

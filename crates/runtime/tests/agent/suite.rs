@@ -6,11 +6,12 @@ use std::time::Instant;
 use machine::Site;
 use offcode::Registry;
 use runtime::agent::Limits;
+use runtime::code::Code;
+use runtime::site::SiteDriver;
 use runtime::site::app::AppSite;
 use runtime::site::conformance::{Probe, check, check_services};
 use runtime::site::core::CoreSite;
 use runtime::site::residents::Residents;
-use runtime::site::{Code, SiteDriver};
 
 use super::rig::Running;
 use crate::built;

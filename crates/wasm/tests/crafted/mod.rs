@@ -51,7 +51,11 @@ pub fn binary(text: &str) -> Vec<u8> {
 }
 
 pub fn instantiate(text: &str, limits: &Limits) -> Result<Sandboxed, machine::Fault> {
-    Module::compile(&binary(text), limits)?.instantiate(&manifest("test.crafted", &[guid()]), &Attributes::default())
+    Sandboxed::new(
+        &Module::compile(&binary(text), limits)?,
+        &manifest("test.crafted", &[guid()]),
+        &Attributes::default(),
+    )
 }
 
 /// Little-endian words of one or more records, stored one after the other at the output area.

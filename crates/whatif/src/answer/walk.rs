@@ -4,9 +4,9 @@ use machine::Result;
 use timeline::SHORTEST;
 
 use crate::graph::{Graph, Step};
-use crate::model::{Price, Prices};
+use crate::model::{Price, Prices, Progress};
 use crate::path::{Path, critical, entry};
-use crate::replay::{Conditions, PS, Progress, Replayed, Residuals, replay};
+use crate::replay::{Conditions, PS, Replayed, Residuals, replay};
 
 /// The critical path as recorded: under `prices`, or as if messages took no time.
 ///

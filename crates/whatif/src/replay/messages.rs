@@ -1,7 +1,8 @@
 //! Messages: when their halves begin, and when they are over.
 
-use super::{Cursor, NO_LANE, Progress, Replay, UNKNOWN, WAITS, waiter, waiting};
+use super::{Cursor, NO_LANE, Replay, UNKNOWN, WAITS, waiter, waiting};
 use crate::graph::CallId;
+use crate::model::Progress;
 
 /// The beginning of something.
 #[derive(Debug, Clone, Copy)]

@@ -10,7 +10,7 @@ use machine::{BodyKind, Fault, Result};
 use offcode::depot::{self, ODF, Stored};
 use offcode::manifest::{Body, Digest, Library};
 use offcode::{Manifest, odf};
-use runtime::site::library::digest;
+use runtime::code::digest;
 use serde::{Deserialize, Serialize};
 
 use super::body_kind;

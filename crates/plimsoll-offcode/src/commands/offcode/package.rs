@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use linux::output;
 use machine::{Fault, Result};
 use offcode::depot::Depot;
-use runtime::site::library;
+use runtime::code::libraries_of;
 
 use super::build;
 
@@ -29,7 +29,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut depot = Depot::open(depot)?;
     let stored = depot.update(&built.package.folder)?;
     output::print(&format!("{}: {}\n", stored.odf().display(), super::super::odf::summary(&stored.manifest)))?;
-    for library in library::named(&stored.manifest) {
+    for library in libraries_of(&stored.manifest) {
         let hash = library.digest;
         output::print(&format!("for agents on {}: plimsoll agent --native {hash}\n", library.target))?;
     }

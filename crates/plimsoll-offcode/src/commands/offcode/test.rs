@@ -13,10 +13,11 @@ use offcode::call::{Header, Kind};
 use offcode::depot::Stored;
 use offcode::manifest::Body;
 use offcode::{Attributes, Channel, Manifest, Written};
+use runtime::code::{Code, Libraries};
 use runtime::site::app::AppSite;
 use runtime::site::residents::{Log, Residents};
 use runtime::site::xdp::XdpSite;
-use runtime::site::{self, Code, Deployment, Libraries, Names, OUT_OF_BAND, SiteDriver};
+use runtime::site::{self, Deployment, Names, OUT_OF_BAND, SiteDriver};
 
 use super::build;
 

@@ -11,12 +11,12 @@ use offcode::manifest::Digest;
 use offcode::{Activity, Channel, ChannelId, Specification, State};
 
 use super::{AgentSite, BUFFERS, Connection, lock, random};
-use crate::agent;
 use crate::agent::engine_channel::{Agreement, Prepared};
 use crate::agent::protocol::{Answer, Body, Request, Way};
-use crate::layout::Ground;
+use crate::code::{Code, digest};
+use crate::ground::Ground;
 use crate::possible;
-use crate::site::{Code, Deployment, EndAt, Evidence, SiteDriver, Slot};
+use crate::site::{Deployment, EndAt, Evidence, SiteDriver, Slot};
 
 impl SiteDriver for AgentSite {
     fn site(&self) -> &Site {
@@ -32,7 +32,7 @@ impl SiteDriver for AgentSite {
     fn deploy(&mut self, deployment: Deployment) -> Result<Slot> {
         let body = match &deployment.code {
             Code::Native(_) | Code::Library(_) => Body::Native,
-            Code::Wasm(code) => Body::Wasm(agent::hash(code)),
+            Code::Wasm(code) => Body::Wasm(digest(code).0),
             Code::Compiled(_) => {
                 let cause = "a body that was compiled for this host does not run on another";
                 return Err(Fault::new(
@@ -41,7 +41,7 @@ impl SiteDriver for AgentSite {
                     "give the module's bytes",
                 ));
             }
-            Code::Bpf(code) => Body::Bpf(agent::hash(code)),
+            Code::Bpf(code) => Body::Bpf(digest(code).0),
         };
         let attributes: Vec<(String, String)> =
             deployment.attributes.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();

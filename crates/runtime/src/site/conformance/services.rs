@@ -10,7 +10,8 @@ use offcode::service::{MAPS, MEMORY, TIMERS};
 use offcode::{Attributes, Channel, Described, Interface, Shape};
 
 use super::{PATIENCE, call};
-use crate::site::{Code, Deployment, Names, OUT_OF_BAND, SiteDriver, Slot, Unfit, begin};
+use crate::code::Code;
+use crate::site::{Deployment, Names, OUT_OF_BAND, SiteDriver, Slot, Unfit, begin};
 
 #[path = "../../../../wasm/guest/probe/src/lib.rs"]
 mod probe;

@@ -12,7 +12,8 @@ use offcode::service::TIMERS_EACH;
 use offcode::{Activity, Channel, ChannelId, Context, Incoming, Offcode, Refusal, State, Wake, Written};
 
 use super::super::Deployment;
-use super::surroundings::{End, EndAt, Ends, Surroundings};
+use super::super::end::{End, EndAt, Ends};
+use super::surroundings::Surroundings;
 use super::timing::Timing;
 use super::{Log, guarded, maps, timers};
 use crate::trace::{Begun, Trace};

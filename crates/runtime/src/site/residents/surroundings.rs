@@ -1,82 +1,21 @@
 //! What an offcode sees of its site: the context of its calls.
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use machine::{Fault, Nanoseconds, Result};
 use offcode::call::Header;
-use offcode::channel::{Content, Counted, Loss, Sleeper};
+use offcode::channel::Sleeper;
 use offcode::map::Maps;
 use offcode::service::{self, MAPS, TIMERS};
-use offcode::{Attributes, Channel, ChannelId, Context, MapId, Shape, Specification, Wake, Written};
-use serde::{Deserialize, Serialize};
+use offcode::{Attributes, Channel, ChannelId, Context, MapId, Shape, Wake, Written};
 
+use super::super::end::{End, EndAt};
 use super::super::{Deployment, Memory};
 use super::timers::Timers;
 use super::{Log, maps};
 
 /// Messages that an offcode may leave with the site while it is served on the same channel.
 const UNSENT: usize = 64;
-
-/// One endpoint, and what waits to go out on it.
-pub(crate) struct End {
-    pub name: String,
-    pub content: Content,
-    /// Absent only while the seat reads from it.
-    pub channel: Option<Box<dyn Channel>>,
-    pub unsent: VecDeque<Vec<u8>>,
-    /// Calls and messages that came on it.
-    pub received: u64,
-    /// Writes that no channel takes.
-    pub refused: u64,
-}
-
-/// All endpoints of one offcode, in the order of their numbers.
-#[derive(Default)]
-pub struct Ends(pub(crate) Vec<End>);
-
-/// One endpoint of an offcode, as its site sees it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EndAt {
-    /// Empty for the out-of-band channel.
-    pub name: String,
-    pub specification: Specification,
-    pub counted: Counted,
-    /// Messages that wait for room to go out.
-    pub unsent: u64,
-    /// Writes that no channel takes.
-    pub refused: u64,
-    /// Where what it counts as dropped was lost.
-    pub loses: Loss,
-}
-
-impl End {
-    pub fn new(name: &str, channel: Box<dyn Channel>) -> Self {
-        let content = channel.specification().content;
-        End { name: name.into(), content, channel: Some(channel), unsent: VecDeque::new(), received: 0, refused: 0 }
-    }
-
-    fn vacant() -> Self {
-        let (name, content, unsent) = (String::new(), Content::Calls, VecDeque::new());
-        End { name, content, channel: None, unsent, received: 0, refused: 0 }
-    }
-
-    pub fn waits(&self) -> bool {
-        !self.unsent.is_empty()
-    }
-
-    /// Sends what waits; says whether all is out.
-    pub fn flush(&mut self) -> bool {
-        let Some(channel) = self.channel.as_mut() else { return self.unsent.is_empty() };
-        while let Some(message) = self.unsent.front() {
-            if let Ok(Written::Full) = channel.write(message) {
-                return false;
-            }
-            self.unsent.pop_front();
-        }
-        true
-    }
-}
 
 pub(super) struct Surroundings {
     pub name: String,

@@ -5,8 +5,9 @@ use timeline::testing::{Lines, Written, profile, write};
 
 use super::*;
 use crate::answer::walk;
+use crate::model::Progress;
 use crate::path::Path;
-use crate::replay::{PS, Progress};
+use crate::replay::PS;
 
 fn path(folder: &tempfile::TempDir) -> Path {
     let timeline = Timeline::open(folder.path()).unwrap().unwrap();

@@ -1,7 +1,7 @@
 use crate::goal;
-use crate::model::{Price, Prices};
+use crate::model::{Price, Prices, Progress};
 use crate::path::{Path, critical};
-use crate::replay::{Conditions, PS, Progress, Residuals, replay};
+use crate::replay::{Conditions, PS, Residuals, replay};
 
 use super::*;
 

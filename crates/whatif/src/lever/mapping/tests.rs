@@ -123,7 +123,7 @@ fn partners_on_one_host_save_the_difference_of_their_trips() {
         let conditions = crate::replay::Conditions {
             prices: price(graph),
             computing: vec![1.0; 2],
-            progress: crate::replay::Progress::Calls,
+            progress: crate::model::Progress::Calls,
             unrecorded: false,
             buffer: crate::replay::Buffer::Unlimited,
             receive: None,

@@ -1,15 +1,39 @@
-//! Packaged native bodies: bytes with their hash, until they are loaded.
+//! The code of an offcode in the form that a site gets, and packaged native bodies: bytes with their hash, until they are
+//! loaded.
 
 use std::sync::Arc;
 
-use machine::{Fault, Result, SiteKind};
+use machine::{BodyKind, Fault, Result, SiteKind};
 use native::TARGET;
 use offcode::Manifest;
 use offcode::depot::Stored;
-use offcode::manifest::{BodyKind, Digest, Library};
+use offcode::manifest::{Digest, Library};
 use offcode::registry::Constructor;
+use ring::digest::SHA256;
 
-use crate::agent::hash;
+/// The form of the code that a site gets.
+#[derive(Clone)]
+pub enum Code {
+    Native(Constructor),
+    /// A packaged native body, not loaded yet.
+    Library(Libraries),
+    /// The module's bytes.
+    Wasm(Arc<[u8]>),
+    /// The same, compiled: see [`crate::site::SiteDriver::preparation`].
+    Compiled(wasm::Module),
+    /// The ELF object's bytes.
+    Bpf(Arc<[u8]>),
+}
+
+impl Code {
+    pub fn kind(&self) -> BodyKind {
+        match self {
+            Code::Native(_) | Code::Library(_) => BodyKind::Native,
+            Code::Wasm(_) | Code::Compiled(_) => BodyKind::Wasm,
+            Code::Bpf(_) => BodyKind::Bpf,
+        }
+    }
+}
 
 /// The libraries of one offcode: that for this machine, or all for an agent, whose machine may be of another kind.
 #[derive(Clone)]
@@ -18,18 +42,18 @@ pub struct Libraries {
     files: Arc<[(Library, Arc<[u8]>)]>,
 }
 
-/// Of a manifest's native body.
-pub fn named(manifest: &Manifest) -> &[Library] {
+/// The libraries of a manifest's native body.
+pub fn libraries_of(manifest: &Manifest) -> &[Library] {
     let native = manifest.package.bodies.iter().find(|body| body.kind == BodyKind::Native);
     native.map_or(&[], |native| &native.libraries)
 }
 
-/// The one of them that this machine can load.
+/// The one that this machine can load.
 ///
 /// # Errors
-/// None is for it.
-pub fn for_this_machine(manifest: &Manifest) -> Result<&Library> {
-    let libraries = named(manifest);
+/// No library is for this machine.
+pub fn library_for_this_machine(manifest: &Manifest) -> Result<&Library> {
+    let libraries = libraries_of(manifest);
     libraries.iter().find(|library| library.target == TARGET).ok_or_else(|| {
         let targets: Vec<&str> = libraries.iter().map(|library| library.target.as_str()).collect();
         let cause = format!("this machine is {TARGET}, and its libraries are for {}", targets.join(", "));
@@ -48,16 +72,16 @@ impl Libraries {
     /// None is for this machine, where one is needed; a file that is not what the ODF says.
     pub fn of(stored: &Stored, site: SiteKind) -> Result<Option<Libraries>> {
         let manifest = &stored.manifest;
-        let wanted = match (named(manifest), site) {
+        let wanted = match (libraries_of(manifest), site) {
             ([], _) => return Ok(None),
             (all, SiteKind::Agent) => all,
-            _ => std::slice::from_ref(for_this_machine(manifest)?),
+            _ => std::slice::from_ref(library_for_this_machine(manifest)?),
         };
         let files = wanted.iter().map(|library| Ok((library.clone(), checked(library, stored.load(&library.file)?)?)));
         Ok(Some(Libraries { manifest: manifest.clone(), files: files.collect::<Result<_>>()? }))
     }
 
-    /// One whose bytes came another way; they have been held against its hash.
+    /// A library whose bytes came another way, and have been held against its hash.
     pub fn one(manifest: Arc<Manifest>, library: Library, bytes: Arc<[u8]>) -> Libraries {
         Libraries { manifest, files: [(library, bytes)].into() }
     }
@@ -70,7 +94,7 @@ impl Libraries {
         self.files.iter().try_for_each(|(library, bytes)| native::inspect(bytes, &library.target, &self.manifest))
     }
 
-    /// Its bytes, by hash.
+    /// The bytes of a library, by hash.
     pub fn bytes(&self, digest: &Digest) -> Option<&Arc<[u8]>> {
         self.files.iter().find(|(library, _)| library.digest == *digest).map(|(_, bytes)| bytes)
     }
@@ -80,7 +104,7 @@ impl Libraries {
     /// # Errors
     /// None is for this machine; what the loader refuses.
     pub fn load(&self) -> Result<Constructor> {
-        let wanted = for_this_machine(&self.manifest)?;
+        let wanted = library_for_this_machine(&self.manifest)?;
         let Some(bytes) = self.bytes(&wanted.digest) else {
             return Err(Fault::new("native body", "its library is not here", "report this"));
         };
@@ -90,7 +114,9 @@ impl Libraries {
 
 /// The hash of a body's bytes.
 pub fn digest(bytes: &[u8]) -> Digest {
-    Digest(hash(bytes))
+    let mut digest = Digest([0; 32]);
+    digest.0.copy_from_slice(ring::digest::digest(&SHA256, bytes).as_ref());
+    digest
 }
 
 fn checked(library: &Library, bytes: Arc<[u8]>) -> Result<Arc<[u8]>> {
