@@ -238,7 +238,7 @@ fn grant(prepare: &Prepare, limits: &Limits) -> Result<()> {
     if prepare.placement != Site::App {
         allowed(format!("placement {}", prepare.placement), Grant::Cores, "placement app")?;
     }
-    if matches!(prepare.stack, StackName::EngineAfxdp | StackName::EngineXdp) {
+    if prepare.stack.attaches() {
         allowed(format!("stack {}", prepare.stack), Grant::Hooks, "engine-udp")?;
     }
     Ok(())

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use machine::{Dilation, Fault, Result, Site};
+use machine::{Dilation, Fault, NetworkKind, Result, Site};
 
 use crate::faults::WireFaults;
 use crate::semantics::Semantics;
@@ -23,12 +23,25 @@ pub enum Network {
 }
 
 impl Network {
-    /// What it is, without its interface.
-    pub fn kind(&self) -> &'static str {
+    /// Each kind of network, over `interface` where it is bound to one.
+    pub fn all(interface: &str) -> Vec<Network> {
+        NetworkKind::ALL.map(|kind| Network::of(kind, interface)).to_vec()
+    }
+
+    /// The `interface` says nothing where the kind is bound to none.
+    pub fn of(kind: NetworkKind, interface: &str) -> Network {
+        match kind {
+            NetworkKind::Udp => Network::Udp,
+            NetworkKind::Afxdp => Network::Afxdp(interface.into()),
+            NetworkKind::Xdp => Network::Xdp(interface.into()),
+        }
+    }
+
+    pub fn kind(&self) -> NetworkKind {
         match self {
-            Network::Udp => "udp",
-            Network::Afxdp(_) => "afxdp",
-            Network::Xdp(_) => "xdp",
+            Network::Udp => NetworkKind::Udp,
+            Network::Afxdp(_) => NetworkKind::Afxdp,
+            Network::Xdp(_) => NetworkKind::Xdp,
         }
     }
 
@@ -43,10 +56,9 @@ impl Network {
 
 impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Network::Udp => f.pad("udp"),
-            Network::Afxdp(interface) => f.pad(&format!("afxdp:{interface}")),
-            Network::Xdp(interface) => f.pad(&format!("xdp:{interface}")),
+        match self.interface() {
+            None => f.pad(self.kind().name()),
+            Some(interface) => f.pad(&format!("{}:{interface}", self.kind())),
         }
     }
 }
@@ -55,16 +67,13 @@ impl FromStr for Network {
     type Err = Fault;
 
     fn from_str(text: &str) -> Result<Self> {
-        match text.split_once(':') {
-            None if text == "udp" => Ok(Network::Udp),
-            Some(("afxdp", interface)) if !interface.is_empty() => Ok(Network::Afxdp(interface.into())),
-            Some(("xdp", interface)) if !interface.is_empty() => Ok(Network::Xdp(interface.into())),
-            _ => Err(Fault::new(
-                format!("network '{text}'"),
-                "there is no such way to other hosts",
-                "write udp, afxdp:IFACE or xdp:IFACE",
-            )),
-        }
+        let (_, interface) = text.split_once(':').unwrap_or_default();
+        let known =
+            Network::all(interface).into_iter().find(|one| one.interface() != Some("") && one.to_string() == text);
+        known.ok_or_else(|| {
+            let forms: Vec<_> = Network::all("IFACE").iter().map(Network::to_string).collect();
+            machine::named::unknown("network", text, &forms.iter().map(String::as_str).collect::<Vec<_>>())
+        })
     }
 }
 

@@ -77,7 +77,7 @@ impl Waiting {
     pub fn new(prepare: &Prepare, address: IpAddr) -> Result<(Waiting, Offer)> {
         match prepare.stack {
             StackName::EngineShm => engine::ShmWaiting::new(prepare.at()).map(|(w, o)| (Waiting::EngineShm(w), o)),
-            stack if stack.is_networked() => engine::NetworkWaiting::new(stack, address, prepare.at())
+            stack if stack.network().is_some() => engine::NetworkWaiting::new(stack, address, prepare.at())
                 .map(|(waiting, offer)| (Waiting::EngineNetwork(Box::new(waiting)), offer)),
             StackName::Tcp => tcp::Waiting::new(address).map(|(waiting, offer)| (Waiting::Tcp(waiting), offer)),
             StackName::Udp => udp::Waiting::new(address).map(|(waiting, offer)| (Waiting::Udp(waiting), offer)),
@@ -109,7 +109,7 @@ impl Calling {
     /// The initiator's first step towards the responder at `address`.
     pub fn new(prepare: &Prepare, address: IpAddr) -> Result<Calling> {
         match prepare.stack {
-            stack if stack.is_networked() => engine::NetworkCaller::new(stack, address, prepare.interface.as_deref())
+            stack if stack.network().is_some() => engine::NetworkCaller::new(stack, address, prepare.interface.as_deref())
                 .map(|caller| Calling::EngineNetwork(Box::new(caller))),
             _ => Ok(Calling::Unannounced),
         }

@@ -99,12 +99,12 @@ pub fn command(of: &Decision) -> String {
         Site::App => String::new(),
         site => format!(" --placement {site}"),
     };
-    let carrier = match of.choice.stack {
-        Stack::EngineUdp => " --network udp",
-        Stack::EngineAfxdp => " --network afxdp:IFACE",
-        Stack::EngineXdp => " --network xdp:IFACE",
-        Stack::Tcp | Stack::Udp | Stack::OpenMpi => " --carrier tcp",
-        Stack::EngineShm => "",
+    let stack = of.choice.stack;
+    let carrier = match stack.network() {
+        Some(network) if stack.attaches() => format!(" --network {network}:IFACE"),
+        Some(network) => format!(" --network {network}"),
+        None if stack.is_engine() => String::new(),
+        None => " --carrier tcp".to_owned(),
     };
     format!("plimsoll mpirun{placement}{carrier} -n N -- PROGRAM")
 }

@@ -350,7 +350,7 @@ mod tests {
             distance: None,
             protocol_core: (network == Path::Lab).then_some(CoreId(0)),
             network,
-            networks: vec![Stack::EngineAfxdp.into(), Stack::EngineXdp.into()],
+            networks: Stack::ALL.into_iter().filter(|stack| stack.attaches()).map(Into::into).collect(),
             open_mpi: true,
             budget: Nanoseconds(170_000_000_000),
         }

@@ -46,7 +46,7 @@ impl Question {
             Question::BetweenHosts => {
                 !steered
                     && spec.path == *network
-                    && (spec.stack.is_networked() || matches!(spec.stack, Stack::Tcp | Stack::Udp))
+                    && (spec.stack.network().is_some() || matches!(spec.stack, Stack::Tcp | Stack::Udp))
             }
             Question::ProtocolCore => steered,
         }

@@ -57,11 +57,8 @@ fn way(point: &PointFindings) -> Option<Way> {
     }
     let (carrier, network) = match spec.stack {
         Stack::EngineShm if here => (ENGINE, None),
-        Stack::EngineUdp if !here => (ENGINE, Some("udp")),
-        Stack::EngineAfxdp if !here => (ENGINE, Some("afxdp")),
-        Stack::EngineXdp if !here => (ENGINE, Some("xdp")),
         Stack::Tcp => ("tcp", (!here).then_some("lab")),
-        _ => return None,
+        stack => (ENGINE, Some(stack.network().filter(|_| !here)?.name())),
     };
     let (carrier, network) = (carrier.to_owned(), network.map(str::to_owned));
     Some(Way { carrier, mpi: NO_MPI.to_owned(), placement: spec.placement.kind(), network })

@@ -9,7 +9,7 @@ use experiment::ledger::{Kind, Ledger, Outcome, Prediction, Run, Subject};
 use machine::choice::Choice;
 use machine::costs::{ENGINE, Interval, Item, Way, store};
 use machine::topology::Topology;
-use machine::{Bytes, CoreId, Costs, Fault, Nanoseconds, Probe, Reading, Result, Site, SiteKind, count};
+use machine::{Bytes, CoreId, Costs, Fault, Nanoseconds, NetworkKind, Probe, Reading, Result, Site, SiteKind, count};
 use profile::decide::{Candidate, Decision, Judged, Traffic, WORTH, decide, in_general};
 use profile::profile::Profile;
 use profile::summary::Summary;
@@ -140,11 +140,7 @@ fn candidates(request: &Request, mpi: &str, allowed: &[CoreId]) -> Result<Vec<(C
     let networks = match (&request.network, request.lab) {
         (Some(named), _) => vec![Some(named.clone())],
         (None, false) => vec![None],
-        (None, true) => vec![
-            Some(Network::Udp),
-            Some(Network::Afxdp(INTERFACE.to_owned())),
-            Some(Network::Xdp(INTERFACE.to_owned())),
-        ],
+        (None, true) => Network::all(INTERFACE).into_iter().map(Some).collect(),
     };
     let mut all = Vec::new();
     let mut add = |site: Site, network: Option<Network>, refused| {
@@ -155,8 +151,8 @@ fn candidates(request: &Request, mpi: &str, allowed: &[CoreId]) -> Result<Vec<(C
             network,
         };
         let name = placed(&site, network.as_ref());
-        let kind = network.as_ref().map_or("udp", Network::kind);
-        let (within, between) = (way(None), way(Some(kind.to_owned())));
+        let kind = network.as_ref().map_or(NetworkKind::Udp, Network::kind);
+        let (within, between) = (way(None), way(Some(kind.to_string())));
         let candidate = Candidate { name, within, between, refused, eligible: true };
         all.push((candidate, (site, network)));
     };

@@ -64,7 +64,7 @@ pub use fault::{Fault, FaultKind, Result};
 pub use minimax::{Minimax, minimax};
 pub use page::page;
 pub use place::single_copy;
-pub use port::{Capabilities, Notice, PeerIndex, Port, Sent};
+pub use port::{Capabilities, NetworkKind, Notice, PeerIndex, Port, Sent};
 pub use printable::printable;
 pub use probe::Probe;
 pub use quantity::{BitsPerSecond, Bytes, BytesPerSecond, Hertz, Joules, Nanoseconds, Watts};

@@ -11,6 +11,19 @@ use serde::{Deserialize, Serialize};
 use crate::fault::Result;
 use crate::quantity::Bytes;
 
+crate::named! {
+    /// The ports to other hosts.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum NetworkKind {
+        /// The kernel's UDP.
+        Udp = "udp",
+        /// Frames past the kernel's network stack.
+        Afxdp = "afxdp",
+        /// Packets received by a program at the driver's hook.
+        Xdp = "xdp",
+    }
+}
+
 /// A peer as one port numbers it: dense, from 0, never reused while the port lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -318,7 +318,7 @@ fn what_cannot_run_is_refused_with_the_next_step() {
     refused(&["--placement", "xdp:lab0", "--", "x"], "write app or core:N");
     refused(&["--placement", "moon", "--", "x"], "write app or core:N");
     refused(&["--semantics", "verbs", "--", "x"], "choose matched, queue-pair or queue-pair-shared");
-    refused(&["--network", "tcp", "--", "x"], "write udp, afxdp:IFACE or xdp:IFACE");
+    refused(&["--network", "tcp", "--", "x"], "choose udp, afxdp:IFACE or xdp:IFACE");
     refused(&["--mpi", "/no/such/prefix", "--", "x"], "write openmpi, mpich or the PREFIX");
     refused(&["--mpirun-args", "--map-by 'core", "--", "x"], "a quote or a backslash is not finished");
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use machine::{Bytes, CoreId, Dilation, Fault, Site};
+use machine::{Bytes, CoreId, Dilation, Fault, NetworkKind, Site};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -30,19 +30,24 @@ machine::named! {
 }
 
 impl Stack {
-    /// plimsoll's own engine, which can be placed.
-    pub fn is_engine(self) -> bool {
-        matches!(self, Stack::EngineShm) || self.is_networked()
+    /// The port to other hosts that the engine has there.
+    pub fn network(self) -> Option<NetworkKind> {
+        match self {
+            Stack::EngineUdp => Some(NetworkKind::Udp),
+            Stack::EngineAfxdp => Some(NetworkKind::Afxdp),
+            Stack::EngineXdp => Some(NetworkKind::Xdp),
+            Stack::EngineShm | Stack::Tcp | Stack::Udp | Stack::OpenMpi => None,
+        }
     }
 
-    /// The engine over a port to other hosts.
-    pub fn is_networked(self) -> bool {
-        matches!(self, Stack::EngineUdp | Stack::EngineAfxdp | Stack::EngineXdp)
+    /// plimsoll's own engine, which can be placed.
+    pub fn is_engine(self) -> bool {
+        matches!(self, Stack::EngineShm) || self.network().is_some()
     }
 
     /// Whether it attaches a program that sees every packet of its interface.
     pub fn attaches(self) -> bool {
-        matches!(self, Stack::EngineAfxdp | Stack::EngineXdp)
+        self.network().is_some_and(|network| network != NetworkKind::Udp)
     }
 
     /// Whether a verdict may choose it. Open MPI is an outside reference, kernel UDP loses messages.

@@ -51,7 +51,7 @@ impl Contender {
     pub fn name(&self) -> Option<&str> {
         match self {
             Contender::Engine { placement: Site::App, network } => {
-                Some(network.as_ref().map_or(ENGINE, |network| network.kind()))
+                Some(network.as_ref().map_or(ENGINE, |network| network.kind().name()))
             }
             Contender::Engine { .. } => None,
             Contender::Peer(carrier) => Some(&carrier.name),
@@ -169,11 +169,7 @@ pub fn usual(
     let mut notes = Vec::new();
     let networks = match seats.hosts {
         Hosts::One | Hosts::Crowd(_) => vec![None],
-        Hosts::Lab | Hosts::Nodes => vec![
-            Some(Network::Udp),
-            Some(Network::Afxdp(interface.to_owned())),
-            Some(Network::Xdp(interface.to_owned())),
-        ],
+        Hosts::Lab | Hosts::Nodes => Network::all(interface).into_iter().map(Some).collect(),
     };
     for network in &networks {
         contenders.push(Contender::Engine { placement: Site::App, network: network.clone() });

@@ -63,7 +63,7 @@ fn way(contender: &Contender, seats: &Seats, mpi: &str) -> Way {
     let (carrier, placement, network) = match contender {
         Contender::Engine { placement, network } => {
             let kind = if matches!(placement, Site::Core(_)) { SiteKind::Core } else { SiteKind::App };
-            (ENGINE.to_owned(), kind, network.as_ref().map(|network| network.kind().to_owned()))
+            (ENGINE.to_owned(), kind, network.as_ref().map(|network| network.kind().to_string()))
         }
         Contender::Peer(carrier) => (carrier.name.clone(), SiteKind::App, between),
     };

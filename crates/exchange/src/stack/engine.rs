@@ -224,10 +224,8 @@ fn session(token: &str) -> u32 {
 
 /// The port that ranks of an MPI have to other hosts, at `address`.
 fn open(stack: StackName, address: IpAddr) -> Result<NetworkPath> {
-    let interface = || linux::addresses::interface_of(address);
-    let network = match stack {
-        StackName::EngineAfxdp => Network::Afxdp(interface()?),
-        StackName::EngineXdp => Network::Xdp(interface()?),
+    let network = match stack.network() {
+        Some(kind) if stack.attaches() => Network::of(kind, &linux::addresses::interface_of(address)?),
         _ => Network::Udp,
     };
     NetworkPath::open(&network, SocketAddr::new(address, 0), None)

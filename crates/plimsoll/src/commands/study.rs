@@ -146,7 +146,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
 }
 
 fn engine_network(text: &str) -> Result<StackAt> {
-    let named = format!("engine-{text}").parse::<StackAt>().ok().filter(|of| of.stack.is_networked());
+    let named = format!("engine-{text}").parse::<StackAt>().ok().filter(|of| of.stack.network().is_some());
     named.ok_or_else(|| {
         let next = "choose udp, afxdp or xdp, the last two with :IFACE if you like";
         Fault::new(format!("network '{text}'"), "the engine has none of that name", next)
@@ -232,7 +232,7 @@ fn grounds(
     let networks: Vec<StackAt> = match &arguments.network {
         Some(named) => named.iter().filter(|of| of.stack != Stack::EngineUdp).cloned().collect(),
         None if network == Path::Loopback => Vec::new(),
-        None => vec![Stack::EngineAfxdp.into(), Stack::EngineXdp.into()],
+        None => Stack::ALL.into_iter().filter(|stack| stack.attaches()).map(Into::into).collect(),
     };
     let twice = |of: &&StackAt| networks.iter().filter(|other| other.stack == of.stack).count() > 1;
     if let Some(of) = networks.iter().find(twice) {

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use machine::NetworkKind;
 use machine::costs::store;
 use machine::fault::{Fault, Result};
 use machine::reading::Reading;
@@ -16,8 +17,6 @@ use crate::cluster::{Busy, Cluster, Finished, Host, Seat};
 use crate::engines::{self, Hosts, Placement, Seated, Settings};
 
 pub const NAME: &str = "plimsoll";
-
-const NETWORKS: [&str; 3] = ["udp", "afxdp", "xdp"];
 
 /// Which cost of the settings, which have it in ps, a constant is in ns.
 type Cost = fn(&mut Settings) -> &mut Reading<f64>;
@@ -93,8 +92,10 @@ fn check_keys(
         let cause = "ranks of plimsoll's engines have a core each, and no slices";
         return refused("mapping.slice_ms", cause, "leave it out");
     }
-    if let Some(network) = protocol.network.as_deref().filter(|network| !NETWORKS.contains(network)) {
-        let next = format!("choose one of {}", NETWORKS.join(", "));
+    if let Some(network) =
+        protocol.network.as_deref().filter(|network| NetworkKind::ALL.iter().all(|kind| kind.name() != *network))
+    {
+        let next = format!("choose one of {}", NetworkKind::ALL.map(NetworkKind::name).join(", "));
         return refused("protocol.network", format!("plimsoll has no network {network}"), next);
     }
     if let Some(loss) = link.loss.filter(|loss| !(0.0..1.0).contains(loss)) {
@@ -149,7 +150,7 @@ pub fn protocol(
         Some(PlaceOf::Engine) => (Place::Engine, Placement::Core),
         _ => (Place::Rank, Placement::App),
     };
-    let network = protocol.network.as_deref().unwrap_or(NETWORKS[0]);
+    let network = protocol.network.as_deref().unwrap_or(NetworkKind::Udp.name());
     let mut rows = WITHIN.to_vec();
     rows.extend(BETWEEN.iter().filter(|_| spread));
     rows.extend(CORE.iter().filter(|_| place == Place::Engine));
