@@ -222,7 +222,7 @@ impl<B: Buffer> Engine<B> {
             link.partial = None;
         }
         match target {
-            Target::Receive(key) => self.fill_receive(key, offset, payload, whole),
+            Target::Receive(key) => self.add_to_receive(key, offset, payload, whole),
             Target::Unexpected(node) => {
                 let Unexpected::Eager { data, .. } = self.unexpected.get_mut(node) else {
                     return Err(Violation);
@@ -242,8 +242,9 @@ impl<B: Buffer> Engine<B> {
         Ok(())
     }
 
-    /// Adds bytes to a matched receive; ends it after the last.
-    pub(crate) fn fill_receive(&mut self, key: ReceiveKey, offset: u64, payload: &[u8], whole: bool) {
+    /// Copies a part of a message, which begins at `offset` of it, into the buffer of the matched receive; what does not fit is
+    /// dropped. Parts come in order. After the last the receive is finished.
+    pub(crate) fn add_to_receive(&mut self, key: ReceiveKey, offset: u64, payload: &[u8], is_last: bool) {
         let request = &mut self.receives[key];
         copy_into(request.buffer(), offset, payload);
         let ReceiveState::Matched(matched) = &mut request.state else {
@@ -251,7 +252,7 @@ impl<B: Buffer> Engine<B> {
         };
         let Match { envelope, got, .. } = &mut **matched;
         *got = offset + payload.len() as u64;
-        if whole {
+        if is_last {
             let envelope = *envelope;
             let status = Status::of(&envelope, request.buffer());
             self.finish_receive(key, envelope, status);
@@ -277,7 +278,7 @@ impl<B: Buffer> Engine<B> {
                 let envelope = Envelope::new(peer, label, length);
                 let whole = data.len() as u64 == length;
                 self.receives[key].state = ReceiveState::matched(envelope, 0, Way::Eager);
-                self.fill_receive(key, 0, &data, whole);
+                self.add_to_receive(key, 0, &data, whole);
             }
             Unexpected::Request { length, offer } => {
                 self.start_rendezvous(key, Envelope::new(peer, label, length), offer);

@@ -137,7 +137,7 @@ impl<B: Buffer> Engine<B> {
             return Err(Violation);
         }
         let whole = total == envelope.length;
-        self.fill_receive(key, got, payload, whole);
+        self.add_to_receive(key, got, payload, whole);
         if whole && let Way::Both { sender } = way {
             self.peers[peer.0 as usize].control.push_back(Control::Done { sender });
             self.mark_ready(peer);

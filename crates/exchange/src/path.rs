@@ -109,8 +109,10 @@ impl Calling {
     /// The initiator's first step towards the responder at `address`.
     pub fn new(prepare: &Prepare, address: IpAddr) -> Result<Calling> {
         match prepare.stack {
-            stack if stack.network().is_some() => engine::NetworkCaller::new(stack, address, prepare.interface.as_deref())
-                .map(|caller| Calling::EngineNetwork(Box::new(caller))),
+            stack if stack.network().is_some() => {
+                engine::NetworkCaller::new(stack, address, prepare.interface.as_deref())
+                    .map(|caller| Calling::EngineNetwork(Box::new(caller)))
+            }
             _ => Ok(Calling::Unannounced),
         }
     }

@@ -123,7 +123,7 @@ impl<K: Knob> Journal<K> {
     }
 
     /// Starts `command`, which is to call [`keep`] with its last argument.
-    pub fn kept_by(&self, mut command: Command) -> Result<Warden> {
+    pub fn start_keeper(&self, mut command: Command) -> Result<Warden> {
         let file = self.log.file.try_clone();
         let file =
             file.map_err(|error| Fault::because(format!("journal of {}", K::WHAT), error, "raise `ulimit -n`"))?;

@@ -110,14 +110,14 @@ impl<'a> Choice<'a> {
         self.usable.iter().filter(first).collect()
     }
 
-    /// What is not taken, the nearest to `from` first: a thread of each free core, and behind these, for those who find
-    /// nothing else, threads beside one that is taken or comes earlier here.
-    pub fn in_order(&self, from: CoreId) -> Vec<CoreId> {
+    /// All threads that are not taken, in two groups, each sorted by the distance to `from`: one thread of each free core; then
+    /// those that share a core with one that is taken or of the first group.
+    pub fn free_cores_first(&self, from: CoreId) -> Vec<CoreId> {
         let whole = self.whole();
-        let far = self.topology.distances_of(from);
+        let distance = self.topology.distances_of(from);
         let rest = self.usable.iter().filter(|core| !self.taken.contains(core) && !whole.contains(*core));
         let sorted = |mut cores: Vec<CoreId>| {
-            cores.sort_by_key(|core| (far(*core), *core));
+            cores.sort_by_key(|core| (distance(*core), *core));
             cores
         };
         let mut all = sorted(whole.iter().collect());
@@ -127,7 +127,7 @@ impl<'a> Choice<'a> {
 
     /// The best that is not taken for what serves `to`.
     pub fn nearest(&self, to: CoreId) -> Option<CoreId> {
-        self.in_order(to).into_iter().find(|core| *core != to)
+        self.free_cores_first(to).into_iter().find(|core| *core != to)
     }
 
     /// The core to begin with: on `node`, where it has one that is free.
@@ -142,7 +142,7 @@ impl<'a> Choice<'a> {
     /// among them only where there are no two cores.
     pub fn for_polling(&self, node: Option<u32>) -> Vec<CoreId> {
         let Some(first) = self.first(node) else { return Vec::new() };
-        let mut cores = self.in_order(first);
+        let mut cores = self.free_cores_first(first);
         let whole = self.whole().len();
         if whole >= 2 {
             cores.truncate(whole);

@@ -42,7 +42,7 @@ pub(crate) fn read(ground: &Ground) -> Vec<Feature> {
         }
     };
     of_interfaces("irq", irq, |interface| interface.device.is_some());
-    of_interfaces("irq-deferral", deferral, |interface| !interface.loopback);
+    of_interfaces("irq-deferral", irq_deferral, |interface| !interface.loopback);
     of_interfaces("napi-threaded", threaded, |interface| !interface.loopback);
     of_interfaces("rps", rps, |_| true);
     of_interfaces("xps", xps, |interface| !interface.loopback);
@@ -250,7 +250,7 @@ fn threaded(ground: &Ground, interface: &Interface) -> Availability {
     }
 }
 
-fn deferral(ground: &Ground, interface: &Interface) -> Availability {
+fn irq_deferral(ground: &Ground, interface: &Interface) -> Availability {
     let path = format!("/sys/class/net/{}/napi_defer_hard_irqs", interface.name);
     match interface.deferral {
         Some((0, _)) => settable(ground, &path, "off".into()),

@@ -21,12 +21,12 @@ pub struct Steering {
     /// Entries of the table by which RFS finds the core that reads a flow; 0: RFS is off on every interface.
     pub flow_entries: Reading<u32>,
     /// In order of name.
-    pub interfaces: Vec<Steered>,
+    pub interfaces: Vec<InterfaceSteering>,
 }
 
 /// The steering of an interface.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Steered {
+pub struct InterfaceSteering {
     /// The interface, by its name.
     pub interface: String,
     /// Switched on and with a carrier.
@@ -172,7 +172,7 @@ impl Steering {
         let flow_entries = reading(source, FLOW_ENTRIES, number);
         let routes = source.network_table("route");
         let read = |interface| {
-            let mut steered = Steered::read(source, interface);
+            let mut steered = InterfaceSteering::read(source, interface);
             steered.default_route = match &routes {
                 Ok(text) => Reading::Measured(has_default_route(text, &steered.interface)),
                 Err(refusal) => Reading::absent(format!("/proc/self/net/route: {refusal}")),
@@ -194,13 +194,13 @@ impl Steering {
     }
 
     /// Steering of one interface.
-    pub fn of(&self, interface: &str) -> Option<&Steered> {
+    pub fn of(&self, interface: &str) -> Option<&InterfaceSteering> {
         self.interfaces.iter().find(|steered| steered.interface == interface)
     }
 }
 
-impl Steered {
-    fn read(source: &Source, interface: Interface) -> Steered {
+impl InterfaceSteering {
+    fn read(source: &Source, interface: Interface) -> InterfaceSteering {
         let folder = format!("{NET}/{}", interface.name);
         let queues = |direction: &str| -> Vec<u32> {
             let number = |name: &str| name.strip_prefix(direction)?.strip_prefix('-')?.parse().ok();
@@ -225,7 +225,7 @@ impl Steered {
         let threaded = reading(source, &format!("{folder}/threaded"), number::<u32>).map(|threaded| threaded != 0);
         let lines = lines(source, &interface.irqs);
         let work = work(&lines, &receive, threaded.value() == Some(&true), interface.device.is_some());
-        Steered {
+        InterfaceSteering {
             up: interface.up,
             default_route: Reading::absent("not looked for"),
             lines,

@@ -62,7 +62,7 @@ fn cores_outside_the_jobs_cpuset_are_not_offered() {
     assert_eq!(job.topology.online.len(), 48);
     assert_eq!(job.usable_cores().to_string(), "128-130,640-642,1152-1154,1664,1666");
     assert_eq!(job.choice().whole().to_string(), "128-130,640-642");
-    assert!(job.choice().in_order(CoreId(0)).iter().all(|core| job.usable_cores().contains(*core)));
+    assert!(job.choice().free_cores_first(CoreId(0)).iter().all(|core| job.usable_cores().contains(*core)));
 }
 
 #[test]

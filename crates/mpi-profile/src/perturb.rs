@@ -24,7 +24,7 @@ use crate::state;
 pub unsafe fn post(here: &mut Here, call: &Call) {
     let Some(mut delays) = here.delays.take() else { return };
     let from = delays.moment();
-    delays.late = false;
+    delays.send_unknown = false;
     let generation = state::generation();
     if delays.asked.what.at_send(0).is_some() && !state::paused(generation) {
         // SAFETY: functions of the table have a rule each; by this function's contract.
@@ -34,7 +34,7 @@ pub unsafe fn post(here: &mut Here, call: &Call) {
                 Requests::Starts { count, requests } => started(here, call, count, requests, &mut delays),
                 _ => match known(here, call, rule, &delays).filter(|_| generation == here.generation) {
                     Some((bytes, peer)) => delays.send(bytes, peer),
-                    None => delays.late = call.integer(rule.dest) != here.abi().proc_null,
+                    None => delays.send_unknown = call.integer(rule.dest) != here.abi().proc_null,
                 },
             }
         }
@@ -112,7 +112,7 @@ pub unsafe fn after(here: &mut Here, call: &Call, rule: &Rule, facts: &Facts) {
     if !state::paused(here.generation) {
         if call.succeeded() {
             // SAFETY: by this function's contract, and the call succeeded.
-            unsafe { told(here, call, rule, facts, &mut delays) };
+            unsafe { want_after(here, call, rule, facts, &mut delays) };
         }
         let gap = call.entered.saturating_sub(delays.before).saturating_sub(delays.resumed);
         if delays.resumed != 0 && rule.special == Special::No && delays.asked.what.compute > 0.0 {
@@ -124,28 +124,30 @@ pub unsafe fn after(here: &mut Here, call: &Call, rule: &Rule, facts: &Facts) {
         }
     }
     delays.spend();
-    (delays.before, delays.late) = (0, false);
+    (delays.before, delays.send_unknown) = (0, false);
     delays.resumed = delays.moment();
     here.delays = Some(delays);
 }
 
-/// The message that the call received, and the one that it sent where that was not known before.
+/// Asks for the delay of the message that the call received, and for that of the one that it sent where [`post`] could not know
+/// its size.
 ///
 /// # Safety
 /// The call succeeded.
-unsafe fn told(here: &mut Here, call: &Call, rule: &Rule, facts: &Facts, delays: &mut Delays) {
+unsafe fn want_after(here: &mut Here, call: &Call, rule: &Rule, facts: &Facts, delays: &mut Delays) {
     let abi = here.abi();
     // SAFETY: by this function's contract, throughout.
     unsafe {
         let in_world = |here: &mut Here, argument: u8| {
             if delays.asked.what.peers == Peers::All || rule.comm == NONE {
+                // Nobody asks for the peer.
                 return NO_RANK;
             }
             let peer = call.integer(argument);
             let comm = here.communicator(call.handle(rule.comm, abi));
             comm.and_then(|comm| comm.world_rank(peer)).unwrap_or(NO_RANK)
         };
-        if delays.late && facts.messages > 0 {
+        if delays.send_unknown && facts.messages > 0 {
             let peer = in_world(here, rule.dest);
             delays.send(facts.message_bytes, peer);
         }

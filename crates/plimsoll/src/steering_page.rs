@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 
-use machine::steering::{Line, Steered};
+use machine::steering::{InterfaceSteering, Line};
 use machine::{CoreId, CpuSet, Reading, Steering};
 
 /// Lines of an interface that are named one by one.
@@ -77,7 +77,7 @@ pub fn page(host: &Steering, rss_entries: &BTreeMap<String, Reading<usize>>) -> 
     page
 }
 
-fn work(of: &Steered) -> String {
+fn work(of: &InterfaceSteering) -> String {
     match of.work.cores.value() {
         Some(cores) => format!("cores {cores}, by {}", of.work.by),
         None => format!("by {}: {}", of.work.by, said(&of.work.cores, |_| "")),
@@ -85,7 +85,7 @@ fn work(of: &Steered) -> String {
 }
 
 /// The lines that announce received packets, each with its name where they are few.
-fn lines(of: &Steered) -> String {
+fn lines(of: &InterfaceSteering) -> String {
     let lines = of.receive_lines();
     let on = |line: &Line| line.effective.value().or(line.asked.value()).cloned();
     let cores =

@@ -135,19 +135,22 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
         self.post_message(peer, header, 0, |_| ())
     }
 
-    /// Posts header and payload: inline where they fit, else out of a registered buffer.
+    /// Posts a header and a payload of `payload_length` bytes, which `fill` writes: inline where both fit, else out of a registered
+    /// buffer, which they must fit.
+    ///
+    /// An inline send holds no buffer, so only one of `signal_every` is signaled; of others the completion frees the buffer.
     #[inline]
     pub(crate) fn post_message(
         &mut self,
         peer: PeerIndex,
         header: Header,
-        payload: usize,
+        payload_length: usize,
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<()> {
         let connection = &mut self.connections[peer.0 as usize];
         let queue_pair = connection.queue_pair;
-        let at = header.length();
-        let length = at + payload;
+        let header_length = header.length();
+        let length = header_length + payload_length;
         if length <= self.settings.inline as usize {
             connection.unsignaled += 1;
             let signaled = connection.unsignaled >= self.settings.signal_every;
@@ -158,7 +161,7 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
             return Meter::posts(meter, || {
                 adapter.post_inline(queue_pair, NO_BUFFER, signaled, length, |into| {
                     header.write(into);
-                    fill(&mut into[at..]);
+                    fill(&mut into[header_length..]);
                 })
             });
         }
@@ -172,7 +175,7 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
         let from = Segment { key: slab, offset: place, length: length as u64 };
         let into = self.adapter.memory_mut(from).expect("send buffers stay registered");
         header.write(into);
-        fill(&mut into[at..]);
+        fill(&mut into[header_length..]);
         let work = SendWork { id: u64::from(buffer), signaled: true, transfer: Transfer::Send(from) };
         self.post_work(queue_pair, work)
     }

@@ -28,7 +28,7 @@ pub const FEWEST: usize = 4;
 pub fn rows(findings: &Findings, source: &str, taken: Nanoseconds) -> (Vec<Row>, usize) {
     let (mut rows, mut short) = (Vec::new(), 0);
     for measured in &findings.measured {
-        let way = way(&measured.contender, &measured.seats, &findings.mpi);
+        let way = way_of(&measured.contender, &measured.seats, &findings.mpi);
         for task in &findings.tasks {
             let of = |value: &dyn Fn(&Outcome) -> Option<f64>| measured.series.values(|block| value(block.of(task)?));
             let mut row = |item, values: Vec<f64>| {
@@ -54,18 +54,22 @@ fn cost(values: &[f64]) -> Option<Interval> {
     predictive_interval(values).filter(|_| values.len() >= FEWEST)
 }
 
-fn way(contender: &Contender, seats: &Seats, mpi: &str) -> Way {
-    let between = match seats.hosts {
-        Hosts::One | Hosts::Crowd(_) => None,
-        Hosts::Lab => Some("lab".to_owned()),
-        Hosts::Nodes => Some("nodes".to_owned()),
-    };
+/// Under what the costs of a contender are kept.
+fn way_of(contender: &Contender, seats: &Seats, mpi: &str) -> Way {
     let (carrier, placement, network) = match contender {
         Contender::Engine { placement, network } => {
             let kind = if matches!(placement, Site::Core(_)) { SiteKind::Core } else { SiteKind::App };
             (ENGINE.to_owned(), kind, network.as_ref().map(|network| network.kind().to_string()))
         }
-        Contender::Peer(carrier) => (carrier.name.clone(), SiteKind::App, between),
+        Contender::Peer(carrier) => {
+            // It chooses its network itself: only where it ran is known.
+            let network = match seats.hosts {
+                Hosts::One | Hosts::Crowd(_) => None,
+                Hosts::Lab => Some("lab".to_owned()),
+                Hosts::Nodes => Some("nodes".to_owned()),
+            };
+            (carrier.name.clone(), SiteKind::App, network)
+        }
     };
     Way { carrier, mpi: mpi.to_owned(), placement, network }
 }

@@ -123,7 +123,7 @@ impl ClockSet {
         let plan = plan(source, request)?;
         let mut journal = Journal::open(root, NAME, "clocks")?;
         let notes = [journal.restore(), plan.notes].concat();
-        let keeper = keeper.map(|command| journal.kept_by(command)).transpose()?;
+        let keeper = keeper.map(|command| journal.start_keeper(command)).transpose()?;
         let mut set = ClockSet { settings: Vec::new(), verified: Vec::new(), notes, _keeper: keeper, journal };
         let kilohertz = u32::try_from(request.clock.0 / 1000).unwrap_or(u32::MAX);
         for policy in plan.policies {

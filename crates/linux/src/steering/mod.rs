@@ -78,13 +78,14 @@ impl Steered {
     /// # Errors
     /// There is no such interface or core, another run steers it, or the kernel refuses; then all is as it was.
     pub fn begin(request: &Request, keeper: Command) -> Result<Steered> {
-        Steered::at(Path::new("/"), &Source::live(), request, Some(keeper))
+        Steered::begin_below(Path::new("/"), &Source::live(), request, Some(keeper))
     }
 
-    fn at(root: &Path, source: &Source, request: &Request, keeper: Option<Command>) -> Result<Steered> {
+    /// As `begin`, for files below `root`; without a keeper where no command is given.
+    fn begin_below(root: &Path, source: &Source, request: &Request, keeper: Option<Command>) -> Result<Steered> {
         check_shown(source)?;
         let host = steering::Steering::read(source);
-        let Some(of) = host.of(&request.interface) else {
+        let Some(found) = host.of(&request.interface) else {
             let names: Vec<&str> = host.interfaces.iter().map(|of| of.interface.as_str()).collect();
             let cause = format!("this network namespace has {}", names.join(", "));
             return Err(Fault::new(format!("interface {}", request.interface), cause, "name one of these"));
@@ -93,31 +94,32 @@ impl Steered {
             check_on_line(source, cores, "choose among these")?;
         }
         let mut journal = open(root, &request.interface)?;
+        // What a killed run left is put back first.
         let notes = journal.restore();
-        let keeper = keeper.map(|command| journal.kept_by(command)).transpose()?;
+        let keeper = keeper.map(|command| journal.start_keeper(command)).transpose()?;
         let mut steered = Steered { means: None, settings: Vec::new(), notes, _keeper: keeper, journal };
-        steered.receive(of, request)?;
+        steered.receive(found, request)?;
         if let Some(cores) = &request.xps {
-            steered.apply(plan::xps(of, cores)?)?;
+            steered.apply(plan::xps(found, cores)?)?;
         }
         if let Some(on) = request.flows {
-            steered.apply(plan::flows(of, on, &host.flow_entries)?)?;
+            steered.apply(plan::flows(found, on, &host.flow_entries)?)?;
         }
-        let undoes = |undoing: &&Undoing| match undoing {
+        let concerns_this_run = |undoing: &&Undoing| match undoing {
             Undoing::Irqbalance { .. } => matches!(steered.means, Some(Means::Irq | Means::Rss)),
             Undoing::Flows { .. } => request.flows.is_none() && steered.means.is_some(),
             Undoing::Managed { .. } => false,
         };
-        let undone = of.undone_by.iter().filter(undoes);
-        let mut notes: Vec<String> = undone.map(|undoing| format!("{undoing}. Next: {}", undoing.next())).collect();
-        if of.default_route.value() == Some(&true) {
-            notes.push(format!("{} has the default route: all that comes over it is steered", of.interface));
+        let undoing = found.undone_by.iter().filter(concerns_this_run);
+        let mut warnings: Vec<String> = undoing.map(|undoing| format!("{undoing}. Next: {}", undoing.next())).collect();
+        if found.default_route.value() == Some(&true) {
+            warnings.push(format!("{} has the default route: all that comes over it is steered", found.interface));
         }
-        steered.notes.extend(notes);
+        steered.notes.extend(warnings);
         Ok(steered)
     }
 
-    fn receive(&mut self, of: &steering::Steered, request: &Request) -> Result<()> {
+    fn receive(&mut self, of: &steering::InterfaceSteering, request: &Request) -> Result<()> {
         let Some(cores) = &request.receive else { return Ok(()) };
         let means: &[Means] = match request.by {
             Some(Means::Irq) => &[Means::Irq],

@@ -1,6 +1,6 @@
 //! Which settings do what is asked.
 
-use machine::steering::{Line, ReceiveQueue, Steered};
+use machine::steering::{InterfaceSteering, Line, ReceiveQueue};
 use machine::{CoreId, CpuSet, Fault, Reading, Result};
 
 use super::Means;
@@ -10,7 +10,7 @@ use crate::ethtool;
 type Plan = Vec<(Knob, Value)>;
 
 /// What sends the receive work of an interface to `cores`.
-pub(super) fn receive(of: &Steered, cores: &CpuSet, means: Means) -> Result<Plan> {
+pub(super) fn receive(of: &InterfaceSteering, cores: &CpuSet, means: Means) -> Result<Plan> {
     let subject = || format!("{}: --by {means}", of.interface);
     match means {
         Means::Rps if of.receive.is_empty() => {
@@ -37,12 +37,12 @@ pub(super) fn receive(of: &Steered, cores: &CpuSet, means: Means) -> Result<Plan
     }
 }
 
-fn rps(of: &Steered, queue: &ReceiveQueue) -> Knob {
+fn rps(of: &InterfaceSteering, queue: &ReceiveQueue) -> Knob {
     Knob::Rps(of.interface.clone(), queue.number)
 }
 
 /// The table of `entries` receive queues whose lines go to `cores` alone, in turn.
-fn spread(of: &Steered, cores: &CpuSet, entries: usize) -> Result<Value> {
+fn spread(of: &InterfaceSteering, cores: &CpuSet, entries: usize) -> Result<Value> {
     let subject = || format!("{}: --by rss", of.interface);
     let lines = of.receive_lines();
     if lines.len() != of.receive.len() || entries == 0 {
@@ -67,7 +67,7 @@ fn spread(of: &Steered, cores: &CpuSet, entries: usize) -> Result<Value> {
 }
 
 /// What deals the transmit queues of an interface to `cores`.
-pub(super) fn xps(of: &Steered, cores: &CpuSet) -> Result<Plan> {
+pub(super) fn xps(of: &InterfaceSteering, cores: &CpuSet) -> Result<Plan> {
     if of.transmit.len() < 2 {
         let cause = "one transmit queue leaves nothing to choose";
         return Err(Fault::new(format!("{}: --xps", of.interface), cause, "leave --xps out"));
@@ -82,7 +82,7 @@ pub(super) fn xps(of: &Steered, cores: &CpuSet) -> Result<Plan> {
 }
 
 /// What switches RFS of an interface.
-pub(super) fn flows(of: &Steered, on: bool, entries: &Reading<u32>) -> Result<Plan> {
+pub(super) fn flows(of: &InterfaceSteering, on: bool, entries: &Reading<u32>) -> Result<Plan> {
     let queues: Vec<u32> =
         of.receive.iter().filter(|queue| queue.flows.value().is_some()).map(|queue| queue.number).collect();
     let subject = || format!("{}: --rfs", of.interface);

@@ -58,7 +58,7 @@ impl Tree {
     }
 
     fn begin(&self, request: &Request) -> Result<Steered> {
-        Steered::at(self.0.path(), &Source::open(self.0.path()).unwrap(), request, None)
+        Steered::begin_below(self.0.path(), &Source::open(self.0.path()).unwrap(), request, None)
     }
 
     /// Affinities of the three lines, then what RPS, RFS and XPS have of both queues.

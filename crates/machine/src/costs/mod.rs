@@ -87,7 +87,7 @@ pub struct Way {
     pub mpi: String,
     /// Where the carrier's work is done.
     pub placement: SiteKind,
-    /// What carries messages between hosts, without its interface: `udp`, `afxdp`, `xdp`; `lab` for a carrier that chooses
+    /// What carries messages between hosts, without its interface: `udp`, `afxdp`, `xdp`; `lab` or `nodes` for a carrier that chooses
     /// itself; `None` within a host.
     pub network: Option<String>,
 }

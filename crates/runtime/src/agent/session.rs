@@ -186,7 +186,7 @@ impl Session {
             Request::Initialize { slot } => Outcome::Task(slot, Task::Initialize),
             Request::Start { slot } => Outcome::Task(slot, Task::Start),
             Request::Connect { slot, name, specification, way } => {
-                let (end, port) = self.far_end(specification, way)?;
+                let (end, port) = self.agent_end(specification, way)?;
                 Outcome::Task(slot, Task::Connect { name, end, port })
             }
             Request::Join { ends: [from, to], specification } => {
@@ -296,8 +296,10 @@ impl Session {
         Ok(Ok(Code::Library(Libraries::one(manifest.clone(), wanted.clone(), bytes))))
     }
 
-    fn far_end(&mut self, specification: Specification, way: Way) -> Result<(Box<dyn Channel>, u16)> {
+    /// Makes the agent's end of a channel that the client asked for, with the UDP port of that end: 0 out of band.
+    fn agent_end(&mut self, specification: Specification, way: Way) -> Result<(Box<dyn Channel>, u16)> {
         let limits = &self.common.limits;
+        // Those that have ended count no longer.
         self.engine_channels.retain(|channel| channel.strong_count() > 0);
         match way {
             Way::OutOfBand { channel } => {
@@ -323,11 +325,11 @@ impl Session {
                 peer.set_port(port);
                 let agreement = Agreement { session, outward: to_client, inward: to_agent };
                 let prepared = Prepared::open(self.here)?;
-                let own = prepared.port();
+                let own_port = prepared.port();
                 let grant = |size: Bytes| self.budgets.channel(size);
                 let end = prepared.join(peer, &agreement, specification, false, self.link.clone(), grant)?;
                 self.engine_channels.push(end.life());
-                Ok((Box::new(end), own))
+                Ok((Box::new(end), own_port))
             }
         }
     }

@@ -36,8 +36,8 @@ impl FrameSender {
         FrameSender { block, open, socket: None, run: None, begun: false }
     }
 
-    /// On `interface` of the network namespace of the thread that initializes the offcode.
-    pub fn open_here(interface: &str, options: &afxdp::Options) -> OpenFrames {
+    /// Opens `interface` of the network namespace of the thread that calls it: the one that initializes the offcode.
+    pub fn opener(interface: &str, options: &afxdp::Options) -> OpenFrames {
         let (interface, options) = (interface.to_owned(), options.clone());
         Arc::new(move || afxdp::Sender::open(&interface, &options))
     }

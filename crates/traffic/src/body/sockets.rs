@@ -148,8 +148,8 @@ impl SocketSender {
         SocketSender { block, waiting, transmit, open, ready: None, owed: Nanoseconds(0), begun: false }
     }
 
-    /// A socket in the network namespace of the thread that initializes the offcode.
-    pub fn open_here() -> OpenSocket {
+    /// Opens a socket in the network namespace of the thread that calls it: the one that initializes the offcode.
+    pub fn opener() -> OpenSocket {
         Arc::new(|from| {
             UdpSocket::bind(from).map_err(|e| {
                 fault(

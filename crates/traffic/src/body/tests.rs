@@ -215,11 +215,11 @@ fn batches_with_gaps_and_foreign_addresses_are_refused() {
         assert!(fault.cause().contains("no gaps"), "{fault}");
     }
     // This machine has no such address outside the lab.
-    let mut body = SocketSender::new(block.clone(), Waiting::Spin, Transmit::SendTo, SocketSender::open_here());
+    let mut body = SocketSender::new(block.clone(), Waiting::Spin, Transmit::SendTo, SocketSender::opener());
     let fault = started(&mut body).unwrap_err();
     assert!(fault.cause().contains("198.18.0.1"), "{fault}");
     let small = afxdp::Options { frame_size: 1000, ..afxdp::Options::default() };
-    let mut body = FrameSender::new(block, FrameSender::open_here("none0", &small));
+    let mut body = FrameSender::new(block, FrameSender::opener("none0", &small));
     assert!(started(&mut body).is_err());
 }
 
