@@ -38,8 +38,8 @@ const REST: (Duration, Duration) = (Duration::from_micros(20), Duration::from_mi
 pub struct PartyId(usize);
 
 #[derive(Clone, Copy)]
-enum Origin {
-    /// The call of this number of the application.
+enum Caller {
+    /// The application, whose answers lie under the number of the call.
     Application,
     Party {
         party: PartyId,
@@ -53,7 +53,7 @@ struct Party {
     end: Box<dyn Channel>,
     peers: HashMap<u8, PartyId>,
     waiting: VecDeque<Vec<u8>>,
-    /// While its calls are watched.
+    /// Where its calls are watched: takes them.
     trace: Option<Trace>,
 }
 
@@ -64,7 +64,7 @@ type Answer = (Kind, Vec<u8>);
 struct Board {
     parties: Vec<Option<Party>>,
     /// Calls that were passed on, by the number they were given; to whom, and from whom.
-    open: HashMap<u32, (PartyId, Origin)>,
+    open: HashMap<u32, (PartyId, Caller)>,
     answers: HashMap<u32, Answer>,
     /// Open calls that are watched.
     begun: HashMap<u32, Begun>,
@@ -72,7 +72,7 @@ struct Board {
     bridges: u64,
     next: u32,
     log: Option<Log>,
-    /// The thread's, while it sleeps.
+    /// The bell of the thread, while it sleeps.
     asleep: Option<Arc<Doorbell>>,
 }
 
@@ -371,9 +371,9 @@ impl Board {
         let id = self.next_id();
         let header = Header { kind, route: 0, id, ..header };
         if kind == Kind::Call {
-            self.open.insert(id, (to, Origin::Application));
+            self.open.insert(id, (to, Caller::Application));
         }
-        let begun = self.begin(to, Origin::Application, &header, arguments.len());
+        let begun = self.begin(to, Caller::Application, &header, arguments.len());
         let sent = self.send(to, &header, arguments);
         self.begun(begun, kind, id, sent);
         if !sent {
@@ -419,14 +419,14 @@ impl Board {
         true
     }
 
-    fn refuse(&mut self, origin: Origin, id: u32, why: &str) {
-        self.answer(origin, id, Kind::Refused, 0, 0, why.as_bytes());
+    fn refuse(&mut self, caller: Caller, id: u32, why: &str) {
+        self.answer(caller, id, Kind::Refused, 0, 0, why.as_bytes());
     }
 
-    fn answer(&mut self, origin: Origin, number: u32, kind: Kind, interface: u64, method: u16, rest: &[u8]) {
-        match origin {
-            Origin::Application => drop(self.answers.insert(number, (kind, rest.to_vec()))),
-            Origin::Party { party, id, route } => {
+    fn answer(&mut self, caller: Caller, number: u32, kind: Kind, interface: u64, method: u16, rest: &[u8]) {
+        match caller {
+            Caller::Application => drop(self.answers.insert(number, (kind, rest.to_vec()))),
+            Caller::Party { party, id, route } => {
                 let header = Header { interface, method, kind, route, id };
                 self.send(party, &header, rest);
             }
@@ -437,19 +437,19 @@ impl Board {
         let Some(gone) = self.parties.get_mut(party.0).and_then(Option::take) else { return };
         let orphans: Vec<_> = self.open.iter().filter(|(_, (to, _))| *to == party).map(|(id, _)| *id).collect();
         for id in orphans {
-            if let Some((_, origin)) = self.open.remove(&id) {
-                self.refuse(origin, id, &format!("offcode {} was removed", gone.name));
+            if let Some((_, caller)) = self.open.remove(&id) {
+                self.refuse(caller, id, &format!("offcode {} was removed", gone.name));
             }
         }
-        self.open.retain(|_, (_, origin)| !matches!(origin, Origin::Party { party: from, .. } if *from == party));
+        self.open.retain(|_, (_, caller)| !matches!(caller, Caller::Party { party: from, .. } if *from == party));
     }
 
-    /// A call for an offcode that is watched.
-    fn begin(&self, to: PartyId, from: Origin, header: &Header, arguments: usize) -> Option<(Trace, Begun)> {
+    /// What is noted of a call, where its offcode is watched.
+    fn begin(&self, to: PartyId, from: Caller, header: &Header, arguments: usize) -> Option<(Trace, Begun)> {
         let trace = self.parties[to.0].as_ref()?.trace.clone()?;
         let from = match from {
-            Origin::Application => "the application".into(),
-            Origin::Party { party, .. } => {
+            Caller::Application => "the application".into(),
+            Caller::Party { party, .. } => {
                 self.parties[party.0].as_ref().map_or("one that has gone".into(), |p| p.name.clone())
             }
         };
@@ -511,43 +511,43 @@ impl Board {
     fn pass(&mut self, from: PartyId, header: &Header, rest: &[u8]) {
         match header.kind {
             Kind::Call | Kind::OneWay => {
-                let origin = Origin::Party { party: from, id: header.id, route: header.route };
+                let caller = Caller::Party { party: from, id: header.id, route: header.route };
                 let to =
                     self.parties[from.0].as_ref().and_then(|p| p.peers.get(&header.route.wrapping_sub(1))).copied();
                 let Some(to) = to else {
                     if header.kind == Kind::Call {
-                        self.refuse(origin, header.id, "there is no such peer out of band");
+                        self.refuse(caller, header.id, "there is no such peer out of band");
                     }
                     return;
                 };
                 if header.kind == Kind::Call && self.open.len() >= OPEN {
-                    let is = |origin: &Origin| matches!(origin, Origin::Party { party, .. } if *party == from);
-                    if self.open.values().filter(|(_, origin)| is(origin)).count() >= OPEN {
-                        return self.refuse(origin, header.id, "too many calls wait for their answers");
+                    let is = |caller: &Caller| matches!(caller, Caller::Party { party, .. } if *party == from);
+                    if self.open.values().filter(|(_, caller)| is(caller)).count() >= OPEN {
+                        return self.refuse(caller, header.id, "too many calls wait for their answers");
                     }
                 }
                 let id = self.next_id();
                 if header.kind == Kind::Call {
-                    self.open.insert(id, (to, origin));
+                    self.open.insert(id, (to, caller));
                 }
-                let begun = self.begin(to, origin, header, rest.len());
+                let begun = self.begin(to, caller, header, rest.len());
                 let sent = self.send(to, &Header { route: 0, id, ..*header }, rest);
                 self.begun(begun, header.kind, id, sent);
                 if !sent {
                     self.open.remove(&id);
                     if header.kind == Kind::Call {
-                        self.refuse(origin, header.id, "the peer does not take calls now");
+                        self.refuse(caller, header.id, "the peer does not take calls now");
                     }
                 }
             }
             Kind::Reply | Kind::Refused => {
                 // An answer that comes too late, or that nobody asked for, has nowhere to go.
-                if let Some((to, origin)) = self.open.remove(&header.id) {
+                if let Some((to, caller)) = self.open.remove(&header.id) {
                     if to == from {
                         self.ended(to, header, rest);
-                        self.answer(origin, header.id, header.kind, header.interface, header.method, rest);
+                        self.answer(caller, header.id, header.kind, header.interface, header.method, rest);
                     } else {
-                        self.open.insert(header.id, (to, origin));
+                        self.open.insert(header.id, (to, caller));
                     }
                 }
             }

@@ -33,7 +33,7 @@ pub struct Lever {
     pub mapping: Option<Mapping>,
 }
 
-/// Of a latency.
+/// What is changed of a latency.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Change {
     /// Nanoseconds more; less where negative.
@@ -74,7 +74,7 @@ impl std::str::FromStr for Change {
 /// What is not known of a lever, in one draw.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Unknown {
-    /// Of the costs of other ways.
+    /// Where the costs of other ways lie in their intervals.
     pub costs: Draw,
     /// The share of the computing that follows the clock, what does not wait for memory; its place in what was measured of it.
     pub follows_clock: f64,

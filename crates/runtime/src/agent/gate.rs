@@ -81,9 +81,9 @@ pub(crate) struct Gate {
     listener: TcpListener,
     config: Arc<ServerConfig>,
     common: Arc<Common>,
-    /// Nothing was understood yet; the oldest first.
+    /// Connections of which nothing was understood yet, the oldest first.
     silent: VecDeque<Pending>,
-    /// In their handshake.
+    /// Connections in their handshake.
     begun: VecDeque<Pending>,
 }
 

@@ -43,9 +43,9 @@ pub(crate) struct Session {
     engine_channels: Vec<Weak<Mutex<EngineEnd>>>,
     link: Arc<Link>,
     upload: Option<Upload>,
-    /// The last that came whole: others' bodies may push it out of the cache before it is deployed.
+    /// The last body that came whole: others' bodies may push it out of the cache before it is deployed.
     uploaded: Option<(Hash, Arc<[u8]>)>,
-    /// Of an offcode that is to be restored, as far as it has come.
+    /// The state of an offcode that is to be restored, as far as it has come.
     state: Vec<u8>,
     greeted: bool,
 }

@@ -21,7 +21,7 @@ const PASSES: u32 = 8;
 /// takes 16 ms.
 const RUNS: u32 = 10_000;
 const ROUNDS: usize = 15;
-/// Of the smallest size that a wire carries.
+/// A frame of the smallest size that a wire carries.
 const FRAME: [u8; 60] = [0; 60];
 
 #[interface(guid = "b064d74d-dc8d-49ca-a6bd-2551c0d47194")]

@@ -44,7 +44,7 @@ impl Default for Watch {
 }
 
 impl Watch {
-    /// With windows of another length than a second.
+    /// A watch with windows of another length than a second.
     pub fn every(window: Duration) -> Watch {
         Watch { origin: Instant::now(), window, looked: Duration::ZERO, each: HashMap::new() }
     }

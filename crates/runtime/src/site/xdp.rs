@@ -106,7 +106,7 @@ struct Body {
     attributes: Attributes,
     /// Keeps the names of its arrays, for other offcodes.
     _memory: Memory,
-    /// Of a producer.
+    /// The core that runs a producer.
     core: Protected,
     running: Option<Running>,
     phase: Phase,

@@ -442,7 +442,7 @@ impl Seat {
         Begun::now(format!("channel '{}'", self.around.ends[id.0 as usize].name), header, arguments)
     }
 
-    /// Of the call whose reply lies ready.
+    /// The outcome of the call whose reply lies ready.
     #[cold]
     fn outcome(&self, asked: Kind, answer: Kind) -> Outcome {
         match (asked, answer) {
