@@ -1,33 +1,34 @@
-//! How whatever is measured in rounds is carried out at one sitting: a study, a trial, a comparison that is printed at once.
+//! The loop by which everything that is measured in rounds is carried out: a study, a trial, a comparison that is
+//! printed at once.
 
 use machine::Result;
 
-/// What is measured in rounds.
+/// An experiment that is measured in rounds.
 pub trait Sitting {
-    /// One of those measured in a round.
+    /// One measurement of a round.
     type Turn;
-    /// What one turn gives.
+    /// The result of a turn.
     type Block;
 
-    /// The turns of the next round, in their order; none where there is nothing more to learn, or no time.
+    /// The turns of the next round, in order; none where there is nothing more to learn, or no time.
     ///
     /// # Errors
-    /// It cannot go on.
+    /// The experiment cannot go on.
     fn next_round(&mut self) -> Result<Vec<Self::Turn>>;
 
     /// Whether a turn is still wanted when it comes.
     fn is_due(&self, turn: &Self::Turn) -> bool;
 
-    /// Measures.
+    /// Measures a turn.
     ///
     /// # Errors
-    /// It could not be measured.
+    /// The turn could not be measured.
     fn block(&mut self, turn: &Self::Turn) -> Result<Self::Block>;
 
-    /// Stores what came of a turn.
+    /// Stores the outcome of a turn.
     ///
     /// # Errors
-    /// It cannot go on.
+    /// The experiment cannot go on.
     fn keep(&mut self, turn: Self::Turn, outcome: Result<Self::Block>) -> Result<()>;
 
     /// Whether to end now.
@@ -38,14 +39,14 @@ pub trait Sitting {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     Finished,
-    /// It was stopped; what was kept stays.
+    /// The sitting was stopped; what was kept stays.
     Interrupted,
 }
 
 /// Carries a sitting out.
 ///
 /// # Errors
-/// It cannot go on.
+/// The experiment cannot go on.
 pub fn sit(sitting: &mut impl Sitting) -> Result<End> {
     loop {
         let turns = sitting.next_round()?;
@@ -60,7 +61,7 @@ pub fn sit(sitting: &mut impl Sitting) -> Result<End> {
                 return Ok(End::Interrupted);
             }
             let outcome = sitting.block(&turn);
-            // The signal that ends a sitting reaches what it measures too: that is no failure.
+            // The signal that ends a sitting also reaches the programs that it measures: that is no failure.
             if outcome.is_err() && sitting.stopped() {
                 return Ok(End::Interrupted);
             }
