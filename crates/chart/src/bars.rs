@@ -1,14 +1,14 @@
-//! Grouped bars: categories along the axis, one bar a group in each.
+//! Grouped bars: categories along the axis, one bar of each group in each category.
 
 use crate::lines::{BOTTOM, LEFT, TOP, axes, whisker};
 use crate::scale::{Axis, Placed, Scale};
 use crate::svg::{Frame, Look, Mark, Svg};
 
-/// What stands in one category for one group.
+/// The bar of one group in one category.
 #[derive(Debug, Clone)]
 pub enum Cell {
     Value(Mark),
-    /// Drawn as a dash, with the reason: a missing value is not a bar of no height.
+    /// A missing value, with the reason; drawn as a dash, not as a bar without height.
     Missing(String),
 }
 
@@ -17,7 +17,6 @@ pub enum Cell {
 pub struct Group {
     pub name: String,
     pub look: Look,
-    /// One for each category.
     pub cells: Vec<Cell>,
 }
 
@@ -31,7 +30,7 @@ pub struct BarChart<'a> {
 }
 
 impl BarChart<'_> {
-    /// `None` where nothing at all was measured.
+    /// The chart; `None` where nothing was measured.
     pub fn svg(&self, frame: Frame) -> Option<String> {
         let (right, bottom) = (frame.width - 14.0, frame.height - BOTTOM);
         let cells = || self.groups.iter().flat_map(|g| &g.cells);

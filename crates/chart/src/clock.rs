@@ -1,4 +1,4 @@
-//! Instants and durations as a reader wants them.
+//! Instants and durations as text.
 
 use machine::Nanoseconds;
 

@@ -1,4 +1,4 @@
-//! A chart with all that stands around it.
+//! A chart with title, caption and legend.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,20 +6,20 @@ use askama::Template;
 
 use crate::svg::{Look, swatch};
 
-/// A chart with all that stands around it; displayed as HTML.
+/// A chart with title, caption and legend; displayed as HTML.
 #[derive(Default, Template)]
 #[template(path = "figure.html")]
 pub struct Figure {
     pub title: String,
     pub caption: String,
     pub legend: Vec<Entry>,
-    /// HTML, escaped.
+    /// The chart, as escaped HTML.
     pub drawing: String,
-    /// What could not be drawn, and why.
+    /// Values that could not be drawn, and why.
     pub missing: Vec<String>,
-    /// Takes the width of the page.
+    /// Whether it takes the width of the page.
     pub wide: bool,
-    /// As high as two beside it.
+    /// Whether it is as high as two figures beside it.
     pub tall: bool,
 }
 
@@ -33,7 +33,7 @@ pub struct Section {
     pub figures: Vec<Figure>,
 }
 
-/// Reasons for what is missing, each once with all that it concerns.
+/// Reasons of missing values, each once with all that it applies to.
 #[derive(Default)]
 pub struct Absences(BTreeMap<String, BTreeSet<String>>);
 
@@ -50,7 +50,7 @@ impl Absences {
 
 /// One line of a legend.
 pub struct Entry {
-    /// HTML.
+    /// Its sample, as HTML.
     pub swatch: String,
     pub name: String,
 }

@@ -1,8 +1,8 @@
-//! What the HTML reports are made of: the page that all share with its style sheet, charts as SVG text, figures in words.
+//! Building blocks of the HTML reports: the common page with its style sheet, charts as SVG text, figures in words.
 //!
 //! Charts are our own SVG rather than a plotting library's: every colour is a CSS class, so one file serves light, dark
-//! and print; every mark carries its figures as a `<title>`; each chart is drawn for a desk and for a phone, so that its
-//! text keeps its size.
+//! and print; every mark carries its figures as a `<title>`; each chart is drawn for a desktop and for a phone, so that
+//! its text keeps its size.
 #![forbid(unsafe_code)]
 
 mod bars;

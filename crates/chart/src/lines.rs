@@ -8,12 +8,12 @@ use crate::svg::{Frame, Look, Mark, Svg};
 pub struct Series {
     pub name: String,
     pub look: Look,
-    /// False for a scatter: marks only.
+    /// Whether marks are joined; false for a scatter plot.
     pub joined: bool,
     pub marks: Vec<Mark>,
 }
 
-/// A horizontal line with a word on it.
+/// A horizontal line with a label.
 #[derive(Debug, Clone)]
 pub struct Threshold {
     pub y: f64,
@@ -37,7 +37,7 @@ pub(super) const TOP: f64 = 24.0;
 pub(super) const BOTTOM: f64 = 40.0;
 
 impl LineChart<'_> {
-    /// `None` where no mark has a place on both axes: an empty chart says nothing.
+    /// The chart; `None` where no mark has a place on both axes: an empty chart says nothing.
     pub fn svg(&self, frame: Frame) -> Option<String> {
         let (right, bottom) = (frame.width - 14.0, frame.height - BOTTOM);
         let marks =

@@ -3,7 +3,7 @@
 use machine::Reading;
 pub use machine::figure::{digits, nanoseconds, scaled, significant};
 
-/// A time in seconds with four digits that count: `12.35 s`, `51.20 ms`, `612.0 us`.
+/// A time in seconds with four significant digits: `12.35 s`, `51.20 ms`, `612.0 us`.
 pub fn seconds(value: f64) -> String {
     match value.abs() {
         v if v >= 0.1 || v == 0.0 => significant(value, 4) + " s",
@@ -12,8 +12,8 @@ pub fn seconds(value: f64) -> String {
     }
 }
 
-/// A reading with how it was got: nothing before a measured value, `modelled` before a modelled one, and the reason
-/// where there is none.
+/// A reading with its provenance: nothing before a measured value, `modelled` before a modelled one, the reason in
+/// place of a missing one.
 pub fn reading<T>(of: &Reading<T>, write: impl Fn(&T) -> String) -> String {
     match of {
         Reading::Measured(v) => write(v),
@@ -22,7 +22,7 @@ pub fn reading<T>(of: &Reading<T>, write: impl Fn(&T) -> String) -> String {
     }
 }
 
-/// The reason for a value that is not there.
+/// The reason of a missing value.
 pub fn why_missing<T>(of: &Reading<T>) -> Option<String> {
     match of {
         Reading::Measured(_) | Reading::Modelled(_) => None,

@@ -1,38 +1,38 @@
-//! What every page shares: one file that needs nothing else, no network and no font.
+//! The common page of reports: one file that needs nothing else, no network and no font.
 
 use askama::Template;
 use sha2::{Digest, Sha256};
 
-/// A page. Its policy lets nothing run but its own script, whatever text it holds.
+/// A page. Its content security policy allows no script but its own, whatever text it holds.
 #[derive(Default, Template)]
 #[template(path = "page.html")]
 pub struct Page<'a> {
     pub title: &'a str,
-    /// Beside our name, as code: what the page is of, where that is a command.
+    /// The command that the page is about, shown as code beside our name, or empty.
     pub command: &'a str,
-    /// Beside our name: what the page is of, when, how long.
+    /// Subject, time and duration, shown beside our name.
     pub head_line: Vec<String>,
     /// CSS of this page alone.
     pub style: &'a str,
-    /// HTML, escaped: what stands between head and foot.
+    /// Escaped HTML between head and foot.
     pub body: String,
     pub script: Option<Script<'a>>,
 }
 
 pub struct Script<'a> {
     pub text: &'a str,
-    /// For the foot: "its script only ...".
+    /// The purpose of the script, for the foot: "its script only ...".
     pub does: &'a str,
 }
 
 impl Page<'_> {
-    /// The HTML. Control characters, which it does not allow, become U+FFFD.
+    /// The page as HTML. Control characters, which HTML does not allow, become U+FFFD.
     pub fn render(&self) -> String {
         self.to_string().replace(|c: char| c.is_control() && c != '\n', "\u{FFFD}")
     }
 }
 
-/// `sha256-...`, as a content security policy names a script.
+/// The script's hash for a content security policy: `sha256-...`.
 fn hash(script: &str) -> String {
     format!("sha256-{}", base64(&Sha256::digest(script)))
 }
@@ -62,7 +62,7 @@ mod tests {
             ["", "f", "fo", "foo", "foob"].map(|t| base64(t.as_bytes())),
             ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYg=="]
         );
-        // Of the empty text, as RFC 6234's SHA-256 has it.
+        // SHA-256 of the empty text (RFC 6234).
         assert_eq!(hash(""), "sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=");
     }
 

@@ -1,17 +1,17 @@
 //! Scales and their ticks.
 
-/// How a value becomes a place on an axis.
+/// The mapping of values to an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
-    /// From zero.
+    /// Linear, from zero.
     Linear,
-    /// Ticks at powers of two: sizes.
+    /// Logarithmic, with ticks at powers of two: for sizes.
     Log2,
-    /// Ticks at 1, 2 and 5 times powers of ten.
+    /// Logarithmic, with ticks at 1, 2 and 5 times powers of ten.
     Log10,
 }
 
-/// An axis as it is asked for; its extent comes from the data.
+/// An axis before its extent is known, which comes from the data.
 #[derive(Debug, Clone, Copy)]
 pub struct Axis {
     pub label: &'static str,
@@ -20,7 +20,7 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// A tick's value without needless zeros: `10 us`, not `10.0 us`.
+    /// The label of a tick, without needless zeros: `10 us`, not `10.0 us`.
     pub fn tick(&self, value: f64) -> String {
         let text = (self.write)(value);
         let (number, unit) = text.split_once(' ').map_or((text.as_str(), ""), |(number, unit)| (number, unit));
@@ -56,7 +56,7 @@ impl Scale {
 }
 
 impl Placed {
-    /// Covers `values`, of which those without a place on the scale are ignored; `None` where none is left.
+    /// An axis that covers `values`, ignoring those without a place on the scale; `None` where none is left.
     pub fn over(scale: Scale, values: impl Iterator<Item = f64>, (start, end): (f64, f64)) -> Option<Self> {
         let (mut from, mut to) = (f64::INFINITY, f64::NEG_INFINITY);
         for value in values.filter(|v| scale.takes(*v)) {
@@ -84,7 +84,7 @@ impl Placed {
         self.start + share * (self.end - self.start)
     }
 
-    /// Values for ticks, at least `apart` pixels from one another.
+    /// Values of ticks, at least `apart` pixels from one another.
     pub fn ticks(&self, apart: f64) -> Vec<f64> {
         let per_unit = (self.end - self.start).abs() / (self.to - self.from);
         match self.scale {
@@ -103,7 +103,7 @@ impl Placed {
         }
     }
 
-    /// The finest of: 1-2-5 a decade, one a decade, one in two or three decades.
+    /// The finest ticks that fit of: 1-2-5 a decade, one a decade, one in two or three decades.
     fn decades(&self, per_unit: f64, apart: f64) -> Vec<f64> {
         let (first, last) = (self.from.floor() as i32, self.to.ceil() as i32);
         let inside = |v: &f64| (self.from..=self.to).contains(&v.log10());
@@ -119,7 +119,7 @@ impl Placed {
         if whole.len() >= 2 {
             return whole;
         }
-        // Less than a decade: evenly spaced on the scale, rounded to two digits.
+        // Below one decade: evenly spaced on the scale, rounded to two digits.
         let count = ((self.end - self.start).abs() / apart).clamp(2.0, 4.0) as i32;
         let mut ticks: Vec<f64> = (0..=count)
             .map(|i| 10_f64.powf(self.from + (self.to - self.from) * f64::from(i) / f64::from(count)))

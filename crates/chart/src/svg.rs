@@ -1,23 +1,23 @@
-//! The few SVG elements that the charts are made of.
+//! The SVG elements that the charts consist of.
 
 use std::fmt::{Display, Write};
 
-/// The room a chart has, in CSS pixels at its natural width.
+/// The size of a chart, in CSS pixels at its natural width.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Frame {
-    /// Tells the ids of a chart's two renderings apart.
+    /// Distinguishes the ids of a chart's two renderings.
     pub name: &'static str,
     pub width: f64,
     pub height: f64,
 }
 
 impl Frame {
-    /// Beside another chart on a desk.
+    /// The size beside another chart on a desktop.
     pub const WIDE: Frame = Frame { name: "wide", width: 540.0, height: 340.0 };
-    /// Alone on a phone of 360 px.
+    /// The size alone on a phone of 360 px.
     pub const NARROW: Frame = Frame { name: "narrow", width: 320.0, height: 290.0 };
 
-    /// A drawing for both, of which the style sheet shows one.
+    /// A drawing in both sizes, of which the style sheet shows one.
     pub fn both(draw: impl Fn(Frame) -> Option<String>) -> Option<String> {
         Some(draw(Frame::WIDE)? + &draw(Frame::NARROW)?)
     }
@@ -34,7 +34,7 @@ pub enum Shape {
     Diamond,
 }
 
-/// Colour class, shape, and which of the line styles (0 is solid with filled marks).
+/// Colour class, shape, and number of the line style (0 is solid with filled marks).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Look {
     pub colour: u8,
@@ -43,16 +43,16 @@ pub struct Look {
 }
 
 impl Look {
-    /// No contender's: grey.
+    /// Grey, for marks that belong to no contender.
     pub const PLAIN: Look = Look { colour: 6, shape: Shape::Circle, line: 0 };
 
-    /// CSS classes of a line or mark drawn so.
+    /// The CSS classes of a line or mark with this look.
     pub fn class(self) -> String {
         format!("s{} l{}", self.colour, self.line.min(3))
     }
 }
 
-/// A value with its interval and what it says when pointed at.
+/// A value with its interval and its tooltip.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mark {
     pub x: f64,
@@ -62,8 +62,7 @@ pub struct Mark {
     pub title: String,
 }
 
-/// Text made safe for HTML and SVG, in content and in quoted attributes. Control characters, which neither may hold,
-/// become U+FFFD.
+/// Text escaped for HTML and SVG, in content and in quoted attributes. Control characters, which neither allows, become U+FFFD.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -80,10 +79,10 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// DejaVu Sans, the widest of the usual system fonts, at 12 px.
+/// Width in pixels of a character of DejaVu Sans, the widest of the usual system fonts, at 12 px.
 const CHARACTER: f64 = 7.1;
 
-/// A name for so many pixels, cut with an ellipsis where it is too long, or nothing where not even a word of it fits.
+/// A name cut with an ellipsis to fit `room` pixels; `None` where not even a word fits.
 pub fn fitting(name: &str, room: f64) -> Option<String> {
     let fits = (room / CHARACTER).max(0.0) as usize;
     match name.chars().count() {
@@ -171,7 +170,7 @@ impl Svg {
     }
 }
 
-/// `None` for a circle, which SVG has.
+/// The outline of a shape; `None` for a circle, which SVG has.
 fn outline(shape: Shape, x: f64, y: f64) -> Option<String> {
     let polygon = |corners: &[(f64, f64)]| {
         let mut path = String::new();
@@ -192,7 +191,7 @@ fn outline(shape: Shape, x: f64, y: f64) -> Option<String> {
     }
 }
 
-/// The sample of a look that a legend shows; says nothing to a screen reader, the name beside it does.
+/// The sample of a look in a legend; hidden from screen readers, which have the name beside it.
 pub fn swatch(look: Look) -> String {
     let class = look.class();
     let glyph = match outline(look.shape, 15.0, 7.0) {

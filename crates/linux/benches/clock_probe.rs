@@ -1,4 +1,4 @@
-//! What a probe of the effective clock takes, and how far probes of one core differ: `cargo bench -p linux --bench clock_probe`
+//! Cost of a probe of the effective clock, and the spread of probes of one core: `cargo bench -p linux --bench clock_probe`
 
 use std::time::Instant;
 

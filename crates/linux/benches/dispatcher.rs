@@ -1,7 +1,7 @@
-//! What a stage of a hook takes, for 1 to 8 programs that do nothing: `cargo bench -p linux --bench dispatcher`
+//! Cost of a stage of a hook, for 1 to 8 programs that do nothing: `cargo bench -p linux --bench dispatcher`
 //!
-//! Beside it libxdp's own dispatcher, where its object is installed (Debian: libxdp1), with as many of its stubs, which
-//! programs of type EXT would replace by a jump. `LIBXDP_OBJECT` names another object. Needs root.
+//! For comparison libxdp's own dispatcher, where its object is installed (Debian: libxdp1), with as many of its stubs,
+//! which programs of type EXT would replace by a jump. `LIBXDP_OBJECT` names another object. Needs root.
 
 use linux::affinity;
 use linux::xdp::{Loader, Object, Point, Program, Stage, TIMED_OF, built, link};
@@ -36,7 +36,7 @@ fn main() -> Result<()> {
     let native = Point::Xdp(XdpMode::Native);
     let ours = [at(native, TIMED_OF)?, at(native, 1)?, at(Point::Tc(Direction::Ingress), TIMED_OF)?];
 
-    // In turn, so that what else the machine does falls on all of them.
+    // They alternate, so that disturbances affect all equally.
     let frame = [0u8; 64];
     let mut taken = [[f64::INFINITY; 4]; STAGES];
     let mut alone = f64::INFINITY;
@@ -76,7 +76,7 @@ fn time(program: &Program, frame: &[u8]) -> Result<f64> {
     Ok(program.time_frames(frame, RUNS)?.0 as f64)
 }
 
-/// `struct xdp_dispatcher_config` of version 2: every verdict of a stub leads on.
+/// `struct xdp_dispatcher_config` of version 2, in which every verdict of a stub runs the next.
 fn configuration(stages: usize) -> Vec<u8> {
     let actions = [u32::MAX; 10].into_iter().chain([50; 10]).chain([0; 10]);
     [236, 2, stages as u8, 0].into_iter().chain(actions.flat_map(u32::to_ne_bytes)).collect()

@@ -1,5 +1,5 @@
-//! What reading power costs: the share of a core that looking takes at 10 Hz and 1 kHz, over the files of a big node, and the
-//! energy of intervals of a million samples. `cargo bench -p linux --bench power`
+//! Cost of reading power: the share of a core that sampling takes at 10 Hz and 1 kHz, over the files of a big node, and
+//! computing the energy of intervals over a million samples. `cargo bench -p linux --bench power`
 
 use std::fs;
 use std::path::Path;

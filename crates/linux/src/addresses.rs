@@ -1,4 +1,4 @@
-//! The IP addresses of this host's interfaces, as the kernel lists them in the network namespace of the caller.
+//! The IP addresses of this host's interfaces in the caller's network namespace.
 
 use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
@@ -14,7 +14,7 @@ pub struct InterfaceAddress {
     pub loopback: bool,
 }
 
-/// All of them, IPv4 before IPv6, in the kernel's order; without link-local ones.
+/// All addresses, IPv4 before IPv6, in the kernel's order; without link-local ones.
 pub fn list() -> Result<Vec<InterfaceAddress>> {
     let mut found = every()?;
     found.retain(|entry| !is_link_local(entry.address));
@@ -25,7 +25,7 @@ fn is_link_local(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local())
 }
 
-/// With link-local ones of IPv6, which come last.
+/// All addresses, with link-local ones of IPv6 last.
 fn every() -> Result<Vec<InterfaceAddress>> {
     let mut first = std::ptr::null_mut();
     // SAFETY: `first` is a place for the list's head; the list is freed below.
@@ -67,7 +67,7 @@ fn every() -> Result<Vec<InterfaceAddress>> {
     Ok(found)
 }
 
-/// The address that packets of this host to `peer` come from.
+/// The source address of packets to `peer`.
 ///
 /// # Errors
 /// No route leads there.
@@ -82,8 +82,8 @@ pub fn towards(peer: IpAddr) -> Result<IpAddr> {
     Ok(route.ip())
 }
 
-/// Where a socket is bound for `address`, with port number 0. An address of one link of IPv6 takes the interface along: the
-/// one that is named, else the one that has the address.
+/// The address to bind a socket for `address`, with port number 0. A link-local IPv6 address carries an interface: the
+/// named one, else the one that has the address.
 ///
 /// # Errors
 /// There is no such interface, or there are several.
@@ -111,7 +111,7 @@ pub fn bindable(address: IpAddr, interface: Option<&str>) -> Result<SocketAddr> 
 /// The interface that has `address`.
 ///
 /// # Errors
-/// None has.
+/// No interface has it.
 pub fn interface_of(address: IpAddr) -> Result<String> {
     let found = list()?.into_iter().find(|entry| entry.address == address);
     found.map(|entry| entry.interface).ok_or_else(|| {
@@ -122,7 +122,7 @@ pub fn interface_of(address: IpAddr) -> Result<String> {
 /// Whether `interface` has `address`.
 ///
 /// # Errors
-/// There is no such interface, or it does not.
+/// There is no such interface, or it does not have the address.
 pub fn check(interface: &str, address: IpAddr) -> Result<()> {
     let all = list()?;
     if all.iter().any(|entry| entry.interface == interface && entry.address == address) {
@@ -140,8 +140,8 @@ pub fn check(interface: &str, address: IpAddr) -> Result<()> {
     Err(Fault::new(format!("interface {interface}"), cause, next))
 }
 
-/// The address by which other hosts are likely to reach this one: of `interface` where one is named, else of the first
-/// that is no loopback, else the loopback's.
+/// The address by which other hosts probably reach this one: of `interface` where one is named, else of the first that
+/// is no loopback, else the loopback's.
 pub fn preferred(interface: Option<&str>) -> Result<IpAddr> {
     let all = if interface.is_some() { every()? } else { list()? };
     let found = match interface {

@@ -10,7 +10,7 @@ use machine::{CoreId, CpuSet, Fault, Result};
 
 use crate::mask::{self, Mask};
 
-/// The cores this process started with, as the first caller here saw them: later pins do not narrow them.
+/// The cores this process started with, as the first call here saw them; later pins do not narrow them.
 static GIVEN: OnceLock<CpuSet> = OnceLock::new();
 
 fn given() -> Result<&'static CpuSet> {
@@ -31,8 +31,8 @@ pub fn allowed() -> Result<Vec<CoreId>> {
     given().map(|cores| cores.iter().collect())
 }
 
-/// Gives the calling thread all cores that its cpuset has, whatever mask it came with, and takes that for what the process
-/// was given. For a process that was started by one that is bound to a core. Call it before anything else here.
+/// Gives the calling thread all cores of its cpuset, whatever mask it started with, and takes these as given to the
+/// process. For a process started by one that is bound to a core. Call it before anything else here.
 pub fn unbind() -> Result<()> {
     Mask::full()
         .and_then(|all| all.apply(0))
@@ -40,7 +40,7 @@ pub fn unbind() -> Result<()> {
     given().map(|_| ())
 }
 
-/// The cores that this process's cpuset has, whatever mask it came with.
+/// The cores of this process's cpuset, whatever mask it started with.
 pub fn reachable() -> Result<CpuSet> {
     let of_thread = || Mask::full().and_then(|all| all.apply(0)).and_then(|()| mask::get(0));
     let found = std::thread::scope(|scope| scope.spawn(of_thread).join());
@@ -53,13 +53,13 @@ pub fn current() -> Result<Vec<CoreId>> {
     own_cores().map(|cores| cores.iter().collect())
 }
 
-/// The calling thread is pinned; dropping it puts the thread's earlier mask back.
+/// A guard that keeps the calling thread pinned; dropping it restores the thread's earlier mask.
 #[derive(Debug)]
 #[must_use = "the thread is pinned only while this lives"]
 pub struct Pinned {
     core: CoreId,
     before: CpuSet,
-    // Affinity belongs to a thread: the guard must be dropped where it was made.
+    // Affinity belongs to a thread, so the guard must be dropped on its own thread.
     _thread: PhantomData<*const ()>,
 }
 
@@ -71,7 +71,7 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // It fails only where the cpuset was changed under us; the kernel has then moved the thread already.
+        // Fails only where the cpuset has changed; the kernel has then moved the thread already.
         let _ = mask::set(0, &self.before);
     }
 }
@@ -96,8 +96,8 @@ pub fn pin(core: CoreId) -> Result<Pinned> {
     Ok(Pinned { core, before, _thread: PhantomData })
 }
 
-/// Lets the calling thread run on `cores` and nowhere else from now on. For threads that go out of others' way; see [`pin`]
-/// for those that need a core.
+/// Lets the calling thread run on `cores` only, from now on. For threads that make room for others; see [`pin`] for
+/// those that need a core.
 pub fn settle(cores: &[CoreId]) -> Result<()> {
     given()?;
     mask::set(0, &cores.iter().copied().collect())

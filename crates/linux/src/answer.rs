@@ -1,5 +1,5 @@
-//! What a program says that is run to be asked, for a limited time: it may wait for a server, a display or a file system that
-//! does not answer.
+//! Output of a program that is run as a query, within a time limit: it may wait for a server, a display or a file
+//! system that does not answer.
 
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
@@ -12,24 +12,24 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::orphans::Awaited;
 
-/// For one that says what it is or knows. A cold network file system takes seconds to start a program from.
+/// Limit for a program that only reports what it is or knows. Starting it from a cold network file system takes seconds.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long an end that was asked for goes unseen.
+/// Longest time until a request to end is noticed.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// How long a killed program is waited for: none ends that waits for a dead file system.
+/// How long to wait for a killed program, which may hang in a dead file system.
 const DYING: Duration = Duration::from_secs(1);
 
-/// What `command` says and how it ends; it reads nothing. [`io::ErrorKind::TimedOut`] where it has not ended in `limit`: then
-/// it is killed with all that it started in its process group.
+/// Output and exit status of `command`, which gets no input. [`io::ErrorKind::TimedOut`] where it has not ended within
+/// `limit`; it is then killed with its process group.
 pub fn of(command: &mut Command, limit: Duration) -> io::Result<Output> {
     static NEVER: AtomicBool = AtomicBool::new(false);
     let (mut child, _awaited) = start(command)?;
     gather(&mut child, limit, usize::MAX, &NEVER)
 }
 
-/// Starts it in a process group of its own, which ends with the calling thread.
+/// Starts a command in its own process group; it ends with the calling thread.
 pub(crate) fn start(command: &mut Command) -> io::Result<(Child, Awaited)> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     // SAFETY: the closure makes one system call, which is safe between fork and exec, and touches no memory.
@@ -37,13 +37,13 @@ pub(crate) fn start(command: &mut Command) -> io::Result<(Child, Awaited)> {
     Awaited::spawn(command)
 }
 
-/// A command ends with the thread that runs it, also where that is killed.
+/// Makes a child end with the thread that started it, even if that is killed.
 fn end_with_parent() -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(Into::into)
 }
 
-/// Both streams of what [`start`] gave until they end, at most `most` bytes of each, and the process with them; it is killed
-/// where that fails, where `limit` is over and where `end` is set.
+/// Waits for the child of [`start`] and reads both of its streams, at most `most` bytes each. Kills it on an error,
+/// after `limit`, and when `end` is set.
 pub(crate) fn gather(child: &mut Child, limit: Duration, most: usize, end: &AtomicBool) -> io::Result<Output> {
     let output = read(child, limit, most, end);
     if output.is_err() {
@@ -81,7 +81,7 @@ fn read(child: &mut Child, limit: Duration, most: usize, end: &AtomicBool) -> io
             return Err(io::Error::other("it was ended, as nobody waits for it any more"));
         }
         if open == [false, false] {
-            // Who closed its streams may still run.
+            // A child that closed its streams may still run.
             match child.try_wait()? {
                 Some(status) => {
                     let [stdout, stderr] = texts;
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn who_does_not_answer_is_ended_with_what_it_started() {
-        // Both hold the output open: it would be read for as long as they sleep.
+        // Both processes hold the output open for as long as they sleep.
         let mut deaf = Command::new("sh");
         deaf.args(["-c", "sleep 600 & sleep 600"]);
         let error = of(&mut deaf, Duration::from_millis(100)).unwrap_err();

@@ -1,12 +1,12 @@
-//! A barrier that one thread puts into all threads of this process, so that these need none of their own.
+//! A memory barrier in all threads of this process at once, so that the others need none.
 
 use std::sync::OnceLock;
 
 use rustix::thread::{MembarrierCommand, membarrier};
 
-/// Whatever a thread of this process does before some point of its program is seen by what follows this call, or that
-/// thread sees from that point on what went before this call. `false`: the kernel has no such barrier (`CONFIG_MEMBARRIER`),
-/// or a filter keeps it from this process.
+/// Makes every thread of this process pass a memory barrier: its accesses before the barrier are visible after this
+/// call, and those behind the barrier see everything before this call. `false`: the kernel has no such barrier
+/// (`CONFIG_MEMBARRIER`), or a filter forbids it.
 pub fn in_all_threads() -> bool {
     static REGISTERED: OnceLock<bool> = OnceLock::new();
     *REGISTERED.get_or_init(|| membarrier(MembarrierCommand::RegisterPrivateExpedited).is_ok())

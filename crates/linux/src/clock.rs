@@ -1,4 +1,4 @@
-//! The clock of traffic: CLOCK_MONOTONIC, which BPF programs read too, and ways to wait for it.
+//! The clock of traffic: CLOCK_MONOTONIC, which BPF programs read too, and sleeps and spins on it.
 
 use std::num::NonZeroU64;
 use std::sync::LazyLock;
@@ -15,19 +15,19 @@ pub fn monotonic() -> Nanoseconds {
     Nanoseconds(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
 }
 
-/// Whether [`ticks`] are those of the core's counter.
+/// Whether [`ticks`] come from the core's counter.
 #[inline]
 pub fn is_counted() -> bool {
     static FIT: LazyLock<bool> = LazyLock::new(|| processor::counter_is_fit(&Source::live()));
     *FIT
 }
 
-/// What is to be said of times that were taken by [`ticks`] where they are not.
+/// A note for times taken by [`ticks`] without the counter.
 pub const NOT_COUNTED: &str = "pieces of time were taken by CLOCK_MONOTONIC, which costs more than the core's counter: the kernel \
                                does not trust that";
 
-/// The core's counter, which all cores of a machine share, where it is fit to measure time by, else [`monotonic`]; of no stated
-/// rate. Some 10 ns.
+/// The core's counter, which all cores share, where it is fit to measure time by, else [`monotonic`]; its rate is not
+/// stated. Takes some 10 ns.
 #[inline]
 pub fn ticks() -> u64 {
     if !is_counted() {
@@ -55,7 +55,7 @@ pub(crate) fn timespec(time: Nanoseconds) -> Timespec {
     Timespec { tv_sec: (time.0 / 1_000_000_000) as i64, tv_nsec: (time.0 % 1_000_000_000) as i64 }
 }
 
-/// Sleeps at least so long. The kernel adds the thread's timer slack, 50 us unless changed, and the time to wake.
+/// Sleeps at least for `time`. The kernel adds the thread's timer slack, 50 us unless changed, and the time to wake.
 pub fn sleep_for(time: Nanoseconds) {
     let mut left = timespec(time);
     while let NanosleepRelativeResult::Interrupted(rest) = nanosleep(&left) {
@@ -63,12 +63,12 @@ pub fn sleep_for(time: Nanoseconds) {
     }
 }
 
-/// Sleeps until then, so that what one sleep is late does not add to the next.
+/// Sleeps until `time`, so that one sleep's delay does not add to the next.
 pub fn sleep_until(time: Nanoseconds) {
     while clock_nanosleep_absolute(ClockId::Monotonic, &timespec(time)) == Err(Errno::INTR) {}
 }
 
-/// Spins until then; returns the time at the end.
+/// Spins until `time`; returns the time at the end.
 #[inline]
 pub fn spin_until(time: Nanoseconds) -> Nanoseconds {
     loop {

@@ -1,4 +1,4 @@
-//! Who else needs a core: threads pinned to it and it alone.
+//! Competition for a core: threads pinned to it and it alone.
 
 use std::fs;
 use std::marker::PhantomData;
@@ -16,7 +16,7 @@ pub struct Occupant {
 }
 
 /// Processes, other than this one, with a thread pinned to `core` alone. Kernel threads do not count: every core has
-/// some. Processes that end while we look, or that we may not look at, are passed over.
+/// some. Processes that end meanwhile, or that this user may not look at, are skipped.
 pub fn pinned_to(core: CoreId) -> Result<Vec<Occupant>> {
     let only = core.0.to_string();
     let own = std::process::id();
@@ -38,21 +38,21 @@ pub fn pinned_to(core: CoreId) -> Result<Vec<Occupant>> {
     Ok(occupants)
 }
 
-/// `status` is of a thread with memory of its own (not the kernel's) whose mask is `only`.
+/// Whether `status` is of a thread with user memory (not a kernel thread) whose mask is `only`.
 fn is_user_thread_pinned(status: &str, only: &str) -> bool {
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
     field("VmSize:").is_some() && field("Cpus_allowed_list:") == Some(only)
 }
 
-/// The calling thread keeps off a core while this lives. Of several, any may go first.
+/// A guard that keeps the calling thread off a core. Several may be dropped in any order.
 #[derive(Debug)]
 pub struct Excluded {
     taken: CpuSet,
     _thread: PhantomData<*const ()>,
 }
 
-/// Takes `core` out of the calling thread's mask, and the other threads of that core where that leaves any. A fault where
-/// it is the only one there.
+/// Removes `core` from the calling thread's mask, and its sibling threads where that leaves any core. A fault where it
+/// is the only core in the mask.
 pub fn exclude(core: CoreId) -> Result<Excluded> {
     let fault = |e| Fault::because(format!("keeping this thread off {core}"), e, "check seccomp filters");
     let before = mask::get(0).map_err(fault)?;
@@ -65,7 +65,7 @@ pub fn exclude(core: CoreId) -> Result<Excluded> {
 
 impl Drop for Excluded {
     fn drop(&mut self) {
-        // A core that has gone offline since leaves nothing to restore.
+        // A core that has gone offline since then leaves nothing to restore.
         let Ok(left) = mask::get(0) else { return };
         let _ = mask::set(0, &left.iter().chain(self.taken.iter()).collect());
     }

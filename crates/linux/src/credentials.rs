@@ -1,7 +1,7 @@
-//! Who is at the other end of a socket, by the kernel's word.
+//! The process at the other end of a socket, as the kernel names it.
 //!
-//! A process of a PID namespace that is not seen from here has no number here: the kernel says 0, which rustix's `Pid`
-//! cannot hold and system calls take for the caller itself. It is `None` here.
+//! A process of an invisible PID namespace has no number here: the kernel says 0, which rustix's `Pid` cannot hold and
+//! system calls take for the caller itself. It is `None` here.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -11,7 +11,7 @@ use rustix::process::Pid;
 /// The process that made a socket, or sent a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Credentials {
-    /// `None`: it is in a PID namespace that is not seen from here.
+    /// Its number; `None` in a PID namespace that is not visible here.
     pub process: Option<Pid>,
     pub user: u32,
 }
@@ -23,25 +23,25 @@ impl From<libc::ucred> for Credentials {
 }
 
 impl Credentials {
-    /// `None` where a message came without: the kernel then says process 0 and the user that stands for unknown ones.
+    /// The credentials of a message; `None` without: the kernel then says process 0 and the user for unknown ones.
     pub fn of_message(kernels: libc::ucred) -> Option<Self> {
         (kernels.pid > 0 || kernels.uid != UNKNOWN_USER).then(|| kernels.into())
     }
 }
 
-/// As the kernel has it unless told otherwise (`/proc/sys/kernel/overflowuid`).
+/// The kernel's default user for unknown ones (`/proc/sys/kernel/overflowuid`).
 const UNKNOWN_USER: u32 = 65_534;
 
-/// Of the generic sockets' options; libc has no name for it.
+/// A generic socket option that libc does not name.
 const SO_PEERPIDFD: libc::c_int = 77;
 
-/// Who connected a Unix socket, or listened at it.
+/// The process that connected a Unix socket, or listened at it.
 pub fn of_peer(socket: impl AsFd) -> io::Result<Credentials> {
     let kernels = option(socket, libc::SO_PEERCRED, libc::ucred { pid: 0, uid: 0, gid: 0 })?;
     Ok(kernels.into())
 }
 
-/// A descriptor of that process, whatever has its number by now.
+/// A descriptor of that process, even if its number was reused.
 ///
 /// # Errors
 /// `ENOPROTOOPT` before Linux 6.5.
@@ -51,7 +51,7 @@ pub(crate) fn descriptor_of_peer(socket: impl AsFd) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// What the kernel makes of `into`, a number or a structure of numbers.
+/// The value of a socket option, a number or a structure of numbers, written into `into`.
 fn option<T>(socket: impl AsFd, name: libc::c_int, mut into: T) -> io::Result<T> {
     let mut length = size_of::<T>() as libc::socklen_t;
     let (socket, value) = (socket.as_fd().as_raw_fd(), (&raw mut into).cast());

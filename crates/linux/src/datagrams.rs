@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags};
 
-/// The most that one call takes, of both kinds below (`UDP_MAX_SEGMENTS` and `UIO_MAXIOV` of the kernel are not less).
+/// Most datagrams of one call, of either kind below (`UDP_MAX_SEGMENTS` and `UIO_MAXIOV` of the kernel are not less).
 pub const AT_ONCE: usize = 64;
 
 /// Sends up to [`AT_ONCE`] datagrams over a connected socket by one `sendmmsg`; returns how many were taken.
@@ -26,8 +26,8 @@ pub fn send_many<'a>(socket: &UdpSocket, datagrams: impl Iterator<Item = &'a [u8
     rustix::net::sendmmsg(socket, &mut headers[..count], SendFlags::DONTWAIT).map_err(Into::into)
 }
 
-/// From now on every send on `socket` is cut into datagrams of `length` bytes, the last perhaps shorter (UDP_SEGMENT,
-/// Linux 4.18); 0 ends it.
+/// Makes the kernel cut every later send on `socket` into datagrams of `length` bytes, the last perhaps shorter
+/// (UDP_SEGMENT, Linux 4.18); 0 stops it.
 pub fn cut_into(socket: &UdpSocket, length: u16) -> io::Result<()> {
     let value = libc::c_int::from(length);
     let size = size_of_val(&value) as libc::socklen_t;

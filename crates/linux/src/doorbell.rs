@@ -1,5 +1,5 @@
-//! How a thread sleeps until something happens, of whatever kind: one poll over a bell that other threads ring and over
-//! descriptors. What happens between the thread's last look and its sleep has rung already, and the sleep ends at once.
+//! Sleeping until any of several events: one poll over a bell that other threads ring and over descriptors. An event
+//! between the thread's last check and its sleep has rung the bell already, and the sleep ends at once.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -22,18 +22,18 @@ impl Doorbell {
         Ok(Arc::new(Doorbell(event?)))
     }
 
-    /// A sleep of the thread. What is to end it is told of it first.
+    /// Prepares a sleep of the thread, to which its events are added.
     pub fn sleep(self: &Arc<Self>) -> Sleep {
         Sleep { bell: self.clone(), watched: Vec::new(), until: None, interrupted: false }
     }
 
-    /// Whoever polls the bell by itself has heard it.
+    /// Clears the ring, for a caller that polls the bell itself.
     pub fn heard(&self) {
         let _ = rustix::io::read(&self.0, &mut [0; 8]);
     }
 }
 
-/// Readable from a ring until it is [`Doorbell::heard`].
+/// The bell is readable from a ring until [`Doorbell::heard`].
 impl AsFd for Doorbell {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -42,12 +42,12 @@ impl AsFd for Doorbell {
 
 impl Bell for Doorbell {
     fn ring(&self) {
-        // A counter that is full has rung already.
+        // A full counter has rung already.
         let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
     }
 }
 
-/// One sleep that is being prepared.
+/// A sleep in preparation.
 pub struct Sleep {
     bell: Arc<Doorbell>,
     watched: Vec<OwnedFd>,
@@ -56,19 +56,19 @@ pub struct Sleep {
 }
 
 impl Sleep {
-    /// It ends after this time at the latest; the shortest of several counts.
+    /// Limits the sleep to this time; the shortest of several limits counts.
     pub fn at_most(&mut self, limit: Duration) {
-        // A time that is out of the clock's reach never comes.
+        // A limit beyond the clock's range never comes.
         let Some(until) = Instant::now().checked_add(limit) else { return };
         self.until = Some(self.until.map_or(until, |other| other.min(until)));
     }
 
-    /// It ends where a signal asks this process to end ([`signal::watch`]).
+    /// Ends the sleep when a signal asks this process to end ([`signal::watch`]).
     pub fn until_interrupted(&mut self) {
         self.interrupted = true;
     }
 
-    /// Sleeps until one of those that it was told of ends it.
+    /// Sleeps until one of its events.
     pub fn begin(self) {
         let asked = self.interrupted.then(signal::asked).flatten();
         let mut polled = vec![PollFd::new(&self.bell.0, PollFlags::IN)];
@@ -76,10 +76,10 @@ impl Sleep {
             self.watched.iter().map(AsFd::as_fd).chain(asked).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)),
         );
         let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
-        // Rounded up, so that nobody wakes a moment before the time has come, and again.
+        // Rounded up, since a wake-up just before the time would mean a second sleep.
         let left = left.map(|left| left + Duration::from_nanos(1));
         let left = left.map(|left| Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) });
-        // A signal, or no memory for the kernel: the thread looks again.
+        // On a signal, or without kernel memory, the thread checks again.
         let _ = poll(&mut polled, left.as_ref());
         self.bell.heard();
     }
@@ -103,7 +103,7 @@ mod tests {
 
     use super::*;
 
-    // Sleeps without a limit: a ring that is lost is a test that does not end.
+    // These sleeps have no limit: a lost ring hangs the test.
 
     #[test]
     fn a_ring_before_the_sleep_ends_it() {

@@ -8,11 +8,11 @@ use std::thread;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
 
-/// What can be polled until `child` has ended; its status stays for [`Child::wait`]. Filters of system calls in containers
-/// refuse descriptors of processes (`pidfd_open`), and kernels before 5.3 have none: a thread then waits in its place.
+/// A descriptor that becomes readable when `child` has ended; its status stays for [`Child::wait`]. Where system call filters of
+/// containers refuse descriptors of processes (`pidfd_open`), or kernels before 5.3 lack them, a thread waits instead.
 ///
 /// # Errors
-/// No more descriptors or threads may be had.
+/// No descriptor or thread is left.
 pub fn of(child: &Child) -> io::Result<OwnedFd> {
     let process = Pid::from_child(child);
     match pidfd_open(process, PidfdFlags::empty()) {
@@ -21,7 +21,7 @@ pub fn of(child: &Child) -> io::Result<OwnedFd> {
     }
 }
 
-/// The end of a pipe whose other end a thread closes when the process has ended.
+/// The read end of a pipe that a thread closes when the process has ended.
 fn by_thread(process: Pid) -> io::Result<OwnedFd> {
     let (ended, held) = io::pipe()?;
     thread::Builder::new().name("ending".to_owned()).spawn(move || {

@@ -12,7 +12,7 @@ const ETHTOOL_SGRO: u32 = 0x2c;
 const ETHTOOL_GRXFHINDIR: u32 = 0x38;
 const ETHTOOL_SRXFHINDIR: u32 = 0x39;
 
-/// Switches receive merging (GRO), and checks that it took.
+/// Switches receive merging (GRO), and verifies that it took effect.
 pub(crate) fn set_gro(interface: &str, on: bool) -> Result<()> {
     let subject = || format!("GRO of {interface}");
     let next = "use a kernel whose veth has GRO (5.13 or newer)";
@@ -40,14 +40,14 @@ pub fn indirection(interface: &str) -> io::Result<Vec<u32>> {
     Ok(table.split_off(2))
 }
 
-/// Sets it.
 pub(crate) fn set_indirection(interface: &str, table: &[u32]) -> io::Result<()> {
     let mut request = vec![ETHTOOL_SRXFHINDIR, table.len() as u32];
     request.extend(table);
     ask(interface, &mut request)
 }
 
-/// `words` is the structure of a command: `ethtool_value`, or `ethtool_rxfh_indir` with as many entries as its size says.
+/// Calls the ioctl; `words` is the structure of a command: `ethtool_value`, or `ethtool_rxfh_indir` with as many
+/// entries as its size says.
 fn ask(interface: &str, words: &mut [u32]) -> io::Result<()> {
     let socket = UdpSocket::bind("127.0.0.1:0")?;
     // SAFETY: `ifreq` is plain integers, arrays and pointers, for which all zeros is a value.

@@ -1,7 +1,7 @@
-//! Which process: one that was met over a Unix socket, and never another that has its number later.
+//! Identity of a process that was met over a Unix socket, never confused with a later one of the same number.
 //!
-//! It is held by a descriptor, one for all who know it, which the kernel gives with the socket (Linux 6.5). An older one gives
-//! it for the number, which is the process's own as long as its end of the socket is open.
+//! It is held by a descriptor, shared by all holders, which the kernel gives with the socket (Linux 6.5). Older kernels
+//! give it for the number, which is valid as long as the process's end of the socket is open.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,10 +24,10 @@ pub struct Identity {
 
 #[derive(Debug)]
 enum Hold {
-    /// It is this process.
+    /// This process itself.
     Own,
     By(OwnedFd),
-    /// It had ended when it was met.
+    /// The process had ended when it was met.
     Ended,
 }
 
@@ -37,12 +37,12 @@ impl Identity {
         Arc::new(Identity { number: getpid(), hold: Hold::Own })
     }
 
-    /// The process that `descriptor` is of, and that has the number `number` while it lives.
+    /// The process of `descriptor`, with the number that it has while it lives.
     pub fn new(number: Pid, descriptor: OwnedFd) -> Identity {
         Identity { number, hold: Hold::By(descriptor) }
     }
 
-    /// Who connected `socket`, or listened at it; `None` where it has no number here (another PID namespace).
+    /// The process that connected `socket`, or listened at it; `None` where it has no number here (another PID namespace).
     ///
     /// # Errors
     /// There is no descriptor left for it, or this kernel gives none.
@@ -50,11 +50,10 @@ impl Identity {
         Identity::of(&credentials::of_peer(&socket)?, socket)
     }
 
-    /// The same for a process at the other end of `socket` that the kernel has named with a message: who made the socket may be
-    /// a third one.
+    /// The process at the other end of `socket` that the kernel has named with a message, which need not be the socket's maker.
     ///
     /// # Errors
-    /// As above.
+    /// As [`Identity::of_peer`].
     pub fn of(named: &Credentials, socket: impl AsFd) -> io::Result<Option<Arc<Identity>>> {
         static MET: Mutex<BTreeMap<i32, Weak<Identity>>> = Mutex::new(BTreeMap::new());
         let Some(number) = named.process else { return Ok(None) };
@@ -69,7 +68,7 @@ impl Identity {
             return Ok(Some(Arc::new(fresh)));
         }
         let key = number.as_raw_nonzero().get();
-        // No two that live have one number.
+        // No two living processes have one number.
         if let Some(known) = met.get(&key).and_then(Weak::upgrade).filter(|known| !known.has_ended()) {
             return Ok(Some(known));
         }
@@ -78,13 +77,13 @@ impl Identity {
         Ok(Some(fresh))
     }
 
-    /// Its number, which may be another's once it has ended.
+    /// Its number, which another process may have once it has ended.
     #[inline]
     pub fn number(&self) -> Pid {
         self.number
     }
 
-    /// Its number, for system calls that follow at once.
+    /// Its number, for system calls right after this one.
     ///
     /// # Errors
     /// `ESRCH`: it has ended.
@@ -93,7 +92,7 @@ impl Identity {
         if self.has_ended() { Err(Errno::SRCH.into()) } else { Ok(self.number) }
     }
 
-    /// Asks the kernel, and waits for nothing.
+    /// Whether the process has ended; does not wait.
     #[inline]
     pub fn has_ended(&self) -> bool {
         match &self.hold {
@@ -106,7 +105,7 @@ impl Identity {
         }
     }
 
-    /// It is this process.
+    /// Whether it is this process.
     pub fn is_own(&self) -> bool {
         matches!(self.hold, Hold::Own)
     }
@@ -129,9 +128,9 @@ fn open(number: Pid, socket: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
 
 fn by_number(number: Pid, socket: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     match pidfd_open(number, PidfdFlags::empty()) {
-        // Where its end is closed it may have ended before, and this be another.
+        // If its end is closed, it may have ended, and the descriptor may be of another process.
         Ok(descriptor) => Ok((!has_hung_up(socket)).then_some(descriptor)),
-        // A thread's number was a process's before.
+        // The number is a thread's now, and was the process's before.
         Err(Errno::SRCH | Errno::INVAL) => Ok(None),
         Err(e) => Err(e.into()),
     }
@@ -182,7 +181,7 @@ mod tests {
         let (child, named) = child();
         let descriptor = pidfd_open(named.process.unwrap(), PidfdFlags::empty()).unwrap();
         end(child);
-        // As if its number were that of this process, which lives.
+        // A reused number: that of this process, which lives.
         let taken = Identity::new(getpid(), descriptor);
         assert!(taken.has_ended() && !taken.is_own());
         assert_eq!(taken.living().unwrap_err().raw_os_error(), Some(libc::ESRCH));
@@ -195,7 +194,7 @@ mod tests {
         let number = named.process.unwrap();
         assert!(by_number(number, stream.as_fd()).unwrap().is_some());
         drop(other);
-        // A child that another test starts has the socket until its exec.
+        // A child of another test has the socket until its exec.
         while !has_hung_up(&stream) {
             std::thread::yield_now();
         }

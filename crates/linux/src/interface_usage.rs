@@ -1,4 +1,4 @@
-//! What an interface is to its host: what others need to know who would send over it, or decide about its frames.
+//! The use of an interface by its host: facts for those who would send over it, or decide about its frames.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -11,20 +11,20 @@ use serde::{Deserialize, Serialize};
 use crate::netlink::Netlink;
 use crate::{addresses, xdp};
 
-/// An interface, and what depends on it.
+/// An interface, and its dependants.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InterfaceUsage {
     pub name: String,
     pub up: bool,
     pub loopback: bool,
-    /// As the kernel writes it; `None` where it has none.
+    /// Its hardware address as the kernel writes it; `None` where it has none.
     pub address: Option<String>,
     pub mtu: Option<Bytes>,
-    /// `None` where the driver does not tell it.
+    /// Its speed; `None` where the driver does not tell it.
     pub speed: Option<BytesPerSecond>,
     /// Bonds, bridges, VLANs and the like that send over it.
     pub carries: Vec<String>,
-    /// Whether packets for everywhere else leave by it.
+    /// Whether the default route goes through it.
     pub default_route: bool,
     /// The peer of an established TCP connection whose packets leave by it.
     pub connection: Option<IpAddr>,
@@ -33,10 +33,10 @@ pub struct InterfaceUsage {
 }
 
 impl InterfaceUsage {
-    /// The interface `name` of the caller's network namespace, as the kernel tells of it.
+    /// The interface `name` of the caller's network namespace.
     ///
     /// # Errors
-    /// There is none, or the kernel does not tell what depends on it.
+    /// There is none, or the kernel does not tell its dependants.
     pub fn live(name: &str) -> Result<InterfaceUsage> {
         let device = xdp::Interface::named(name)?;
         let source = Source::live();
@@ -76,11 +76,11 @@ impl InterfaceUsage {
     }
 }
 
-/// Refuses a sysfs that shows another network namespace than the calling thread's; on this host also where interfaces of
-/// both have the same names.
+/// Refuses a sysfs of another network namespace than the calling thread's; on this host even if both have interfaces of
+/// the same names.
 ///
 /// # Errors
-/// It does, or the kernel does not tell of this thread's.
+/// The sysfs is of another namespace, or the kernel does not tell of this one.
 pub fn check_shown(source: &Source) -> Result<()> {
     if let Some(fault) = interface::foreign(source) {
         return Err(fault);
@@ -92,7 +92,7 @@ pub fn check_shown(source: &Source) -> Result<()> {
     let netlink = Netlink::open().map_err(asked)?;
     for name in interface::names(source).unwrap_or_default() {
         let file = |attribute: &str| format!("/sys/class/net/{name}/{attribute}");
-        // One that has just gone is not compared.
+        // An interface that has just gone is not compared.
         let Some(shown) = source.number::<u32>(&file("ifindex")) else { continue };
         let Ok(own) = netlink.index(&name) else { continue };
         let hardware = netlink.link(own).ok().and_then(|link| link.hardware);
@@ -107,12 +107,13 @@ pub fn check_shown(source: &Source) -> Result<()> {
 fn leaves_by(local: IpAddr, peer: IpAddr, device: &xdp::Interface) -> Result<bool> {
     match Netlink::open().and_then(|netlink| netlink.route(local, peer, None)) {
         Ok(route) => Ok(route.interface == device.index()),
-        // The route has gone; the address may still be there.
+        // The route has gone; the address may still exist.
         Err(_) => Ok(addresses::list()?.iter().any(|of| of.address == local && of.interface == device.name())),
     }
 }
 
-/// By the text of `/proc/net/ipv6_route`: destination, its length, six more, and the interface at the end.
+/// Whether the default route of IPv6 goes through it, by the text of `/proc/net/ipv6_route`: destination, its length,
+/// six more, and the interface last.
 fn has_default_route(text: &str, interface: &str) -> bool {
     text.lines().any(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
@@ -132,7 +133,7 @@ fn established(text: &str) -> BTreeSet<(IpAddr, IpAddr)> {
     text.lines().filter_map(read).collect()
 }
 
-/// `0100007F:1F90`: each 32 bits of the address are written as a number of this machine.
+/// An address such as `0100007F:1F90`: each 32 bits are written as a native number.
 fn address(text: &str) -> Option<IpAddr> {
     let (digits, _) = text.split_once(':')?;
     let words = digits.as_bytes().chunks(8).map(|word| u32::from_str_radix(std::str::from_utf8(word).ok()?, 16).ok());

@@ -1,8 +1,8 @@
-//! What is changed of the machine for a while, written down before it is changed: whoever reads it can restore it.
+//! Temporary changes of the machine, written down before they are made, so that any later process can restore them.
 //!
-//! One [`Log`] for each thing that one run at a time may change (an interface that is steered, the machine's clocks), in a folder of
-//! /run, whose end with the boot is also that of all settings. Its lock says that somebody answers for it: the owner, or the keeper
-//! that waits for the owner's end. To restore takes no space on the disk, and to do it twice does no harm.
+//! One [`Log`] for each thing that only one run at a time may change (a steered interface, the machine's clocks), in a
+//! folder of /run, which ends with the boot like all settings. Its lock shows that somebody is responsible: the owner,
+//! or the keeper that waits for the owner's end. Restoring needs no disk space, and may be repeated.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -22,38 +22,38 @@ use crate::ownership::{Lock, described, lock};
 use crate::warden::Warden;
 use crate::write_ahead::Log;
 
-/// Numbers of cores, of a table's queues, of flows, or kilohertz.
+/// A value: core numbers, a table's queues, flows, or kilohertz.
 pub type Value = Vec<u32>;
 
-/// One setting of the machine. It is written down as its words, and read back from them.
+/// One setting of the machine. The journal stores its displayed form, and parses that again.
 pub(crate) trait Knob: Clone + fmt::Display + FromStr<Err = ()> {
-    /// Of the journals, below the root.
+    /// Folder of its journals, below the root.
     const FOLDER: &str;
-    /// What they are of: `steering`.
+    /// The subject of its journals: `steering`.
     const WHAT: &str;
 
-    /// Its value, in the files below `root`.
+    /// The present value, from the files below `root`.
     fn read(&self, root: &Path) -> io::Result<Value>;
 
     fn write(&self, root: &Path, value: &[u32]) -> io::Result<()>;
 
-    /// What writes restore `value`, in order.
+    /// The writes that restore `value`, in order.
     fn way_back(&self, root: &Path, value: Value) -> Vec<Value>;
 
-    /// A value of it, for people.
+    /// A value for display.
     fn shown(&self, value: &[u32]) -> String;
 
-    /// What to do where it cannot be set so.
+    /// The next step where it cannot be set.
     fn refused(error: &io::Error) -> &'static str;
 
-    /// What to do where the kernel took something else than was set.
+    /// The next step where the kernel took another value than was set.
     fn ignored() -> &'static str;
 }
 
-/// How long a keeper gets to restore what its owner left.
+/// Time for a keeper to restore what its owner left.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// One change: what restores it, written in order, and what was set.
+/// One change: the writes that restore it, in order, and the value set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry<K> {
     pub knob: K,
@@ -68,7 +68,7 @@ impl<K: Knob> Entry<K> {
         format!("{}\t{}\t{}\n", self.knob, back.join(";"), value(&self.set))
     }
 
-    /// Of a line without its end.
+    /// Parses a line without its end.
     pub fn parse(line: &str) -> Option<Entry<K>> {
         let value = |text: &str| -> Option<Value> {
             text.split(',').filter(|number| !number.is_empty()).map(|number| number.parse().ok()).collect()
@@ -84,12 +84,12 @@ pub(crate) struct Journal<K: Knob> {
     root: PathBuf,
     log: Log,
     pub entries: Vec<Entry<K>>,
-    /// What is wrong with the log, until it is told.
+    /// Damage of the log that was not yet reported.
     damage: Option<String>,
 }
 
 impl<K: Knob> Journal<K> {
-    /// The journal `name`, with what is left in it; `subject` says what it is of.
+    /// The journal `name`, with remaining entries; `subject` is for faults.
     pub fn open(root: &Path, name: &str, subject: &str) -> Result<Journal<K>> {
         let fault =
             |error| Fault::unwritable(format!("{subject}: its journal in /{}", K::FOLDER), error, "run as root");
@@ -99,14 +99,14 @@ impl<K: Knob> Journal<K> {
         loop {
             DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(fault)?;
             let file = match File::options().read(true).append(true).create(true).open(&path) {
-                // The last of another run took the folder away.
+                // Another run has just removed the folder.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && Instant::now() < until => continue,
                 file => file.map_err(fault)?,
             };
             match lock(&file).map_err(fault)? {
                 Lock::Taken if is_at(&file, &path) => return Journal::of(root, &path, file).map_err(fault),
                 Lock::Taken => {}
-                // A keeper at work.
+                // A keeper is at work.
                 Lock::Held(None) if Instant::now() < until => thread::sleep(Duration::from_millis(20)),
                 Lock::Held(holder) => {
                     let cause = described(holder, "another run has it");
@@ -116,13 +116,13 @@ impl<K: Knob> Journal<K> {
         }
     }
 
-    /// What `file` holds, whose lock the caller has.
+    /// The journal in `file`, whose lock the caller has.
     pub fn of(root: &Path, path: &Path, file: File) -> io::Result<Journal<K>> {
         let (log, entries, damage) = Log::open(path, file, Entry::parse)?;
         Ok(Journal { root: root.to_owned(), log, entries, damage })
     }
 
-    /// Starts `command`, which is to call [`keep`] with its last argument.
+    /// Starts the keeper: `command`, which must call [`keep`] with its last argument.
     pub fn start_keeper(&self, mut command: Command) -> Result<Warden> {
         let file = self.log.file.try_clone();
         let file =
@@ -148,7 +148,7 @@ impl<K: Knob> Journal<K> {
         let now = knob.read(&self.root).map_err(failed)?;
         if now != set {
             let cause = format!("set to {}, the kernel has {}", knob.shown(&set), knob.shown(&now));
-            // What the kernel took instead is put back too.
+            // The value that the kernel took instead is restored too.
             let taken = Entry { set: now, ..entry };
             let _ = self.log.add(&taken.line());
             self.entries.push(taken);
@@ -157,22 +157,22 @@ impl<K: Knob> Journal<K> {
         Ok(before)
     }
 
-    /// Restores all, the last change first, whatever fails. What somebody else has set since stays. Says what did not hold, and
-    /// what could not be restored, which the journal keeps.
+    /// Restores all entries, the last first, also after failures. Settings that something else has changed since stay.
+    /// Returns notes on those, and on entries that could not be restored, which the journal keeps.
     pub fn restore(&mut self) -> Vec<String> {
         let mut said = Vec::from_iter(self.damage.take());
         let mut left = Vec::new();
         for entry in std::mem::take(&mut self.entries).into_iter().rev() {
             let Entry { knob, back, set } = &entry;
-            // The last value is the one that counts.
+            // Only the last write must succeed.
             let put_back = || back.iter().map(|value| knob.write(&self.root, value)).last().unwrap_or(Ok(()));
             let now = match knob.read(&self.root) {
-                // What a killed writer left of a file that is none of the kernel's: nobody set that.
+                // A killed writer left a partial plain file, never one of the kernel's: nothing else set that.
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(set.clone()),
                 now => now,
             };
             let outcome = now.and_then(|now| {
-                // A restore that was killed leaves one of its steps.
+                // A killed restore leaves the value of one of its steps.
                 if now == *set || back.iter().rev().skip(1).any(|value| *value == now) {
                     return put_back();
                 }
@@ -185,7 +185,7 @@ impl<K: Knob> Journal<K> {
                 Ok(())
             });
             match outcome {
-                // With its interface.
+                // The setting is gone with its interface.
                 Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV)) => {}
                 Err(error) => {
                     said.push(format!("{knob}: not restored: {error}"));
@@ -195,7 +195,7 @@ impl<K: Knob> Journal<K> {
             }
         }
         self.entries = left.into_iter().rev().collect();
-        // As long as one is left, all of them stay in the file.
+        // The file keeps all entries while one is left.
         if self.entries.is_empty()
             && let Err(error) = self.log.clear()
         {
@@ -210,7 +210,7 @@ impl<K: Knob> Drop for Journal<K> {
         let Log { path, file, .. } = &self.log;
         if self.entries.is_empty() && is_at(file, path) {
             let _ = fs::remove_file(path);
-            // Only the last one finds it empty.
+            // Succeeds only for the last journal of the folder.
             let _ = path.parent().map(fs::remove_dir);
         }
     }
@@ -221,7 +221,8 @@ fn is_at(file: &File, path: &Path) -> bool {
     file.metadata().ok().map(identity) == fs::metadata(path).ok().map(identity)
 }
 
-/// Restores what nobody answers for, all of it, whatever fails. `subject` says what a journal of that name is of; `None`: it is not
+/// Restores all journals without an owner, also after failures. `subject` gives the subject of a journal by its name;
+/// `None` where it is not the caller's. Returns notes.
 /// the caller's. Says what was restored, and what could not be.
 pub(crate) fn restore_remains<K: Knob>(root: &Path, subject: impl Fn(&str) -> Option<String>) -> Result<Vec<String>> {
     let folder = root.join(K::FOLDER);
@@ -246,13 +247,13 @@ pub(crate) fn restore_remains<K: Knob>(root: &Path, subject: impl Fn(&str) -> Op
     Ok(each.flat_map(|said| said.unwrap_or_else(|fault| vec![fault.to_string()])).collect())
 }
 
-/// Waits for the end of standard input, then restores what the journal at `path` holds, which is open as standard output.
+/// Waits for the end of standard input, then restores the journal at `path`, which is open as standard output.
 pub(crate) fn keep<K: Knob>(path: &Path) -> io::Result<()> {
     let mut input = io::stdin().lock();
     let mut bytes = [0; 64];
     while input.read(&mut bytes)? > 0 {}
     let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-    // Its folder is some steps below the root.
+    // The root lies above the folder's components.
     let steps = Path::new(K::FOLDER).components().count() + 1;
     let root = path.ancestors().nth(steps).unwrap_or(Path::new("/"));
     Journal::<K>::of(root, path, file)?.restore();
@@ -263,7 +264,7 @@ pub(crate) fn keep<K: Knob>(path: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// A number of a kernel that takes none that is odd.
+    /// A number in a kernel that accepts even ones only.
     #[derive(Debug, Clone)]
     struct Even;
 
@@ -323,7 +324,7 @@ mod tests {
             if !is_killed {
                 assert_eq!(journal.restore(), Vec::<String>::new());
             }
-            // As a kill does, this leaves what the journal holds.
+            // The state after a kill: the journal's entries remain.
             drop(journal);
             let said = restore_remains::<Even>(root, |name| Some(name.to_owned())).unwrap();
             assert_eq!(said.len(), usize::from(is_killed), "{said:?}");

@@ -1,5 +1,5 @@
-//! The operating system as the rest sees it: cores and their accounting, memory and messages between processes, namespaces
-//! and labs, BPF programs, signals.
+//! The operating system: cores and their accounting, memory and messages between processes, namespaces and labs, BPF
+//! programs, signals.
 
 pub mod accounting;
 pub mod addresses;

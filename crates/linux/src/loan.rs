@@ -1,7 +1,7 @@
-//! Memory that a process lends to another, which works on it and tells third ones of it.
+//! Memory that a process lends to another, which works on it and names it to third processes.
 //!
-//! The lender vouches for that by a connection of its own: it listens at a name that says to whom it lends, and who calls
-//! there has the kernel's word for who listens. So nobody names memory that was not lent to it.
+//! The lender listens at a name that states the borrower, and a third process that connects there learns from the
+//! kernel who listens. So no process can name memory that was not lent to it.
 
 use std::io;
 use std::sync::Arc;
@@ -12,20 +12,20 @@ use crate::identity::Identity;
 use crate::ownership::start_of;
 use crate::rendezvous::{self, Meeting};
 
-/// Callers let go at a time.
+/// Most callers dismissed at a time.
 const CALLERS: usize = 64;
 
-/// Memory of this process is lent while this lives.
+/// A loan of this process's memory, valid while this lives.
 pub struct Loan(Meeting);
 
 impl Loan {
-    /// Lends to `worker`. `word` tells this loan from others.
+    /// Lends to `worker`. `word` distinguishes this loan from others.
     pub fn to(worker: &Identity, word: u64) -> Result<Loan> {
         let name = name(worker, word).map_err(|e| Fault::because("loan of memory", e, "mount /proc"))?;
         Meeting::open(&name).map(Loan)
     }
 
-    /// Lets those go that asked; beyond as many as the kernel lets wait, later ones ask in vain.
+    /// Accepts and closes waiting calls, since the kernel's backlog is limited.
     pub fn tend(&self) {
         for _ in 0..CALLERS {
             if !matches!(self.0.try_accept(), Ok(Some(_))) {
@@ -35,14 +35,14 @@ impl Loan {
     }
 }
 
-/// Who lends memory to `worker`, by the kernel's word. `None` where nobody says so, or this process itself: no other names
-/// its memory to it.
+/// The process that lends memory to `worker`, as the kernel names it. `None` where there is none, or it is this
+/// process, to which no other may name its own memory.
 pub fn lender(worker: &Identity, word: u64) -> Option<Arc<Identity>> {
     let stream = rendezvous::call_at_once(&name(worker, word).ok()?).ok()?;
     Identity::of_peer(&stream).ok()?.filter(|lender| !lender.is_own())
 }
 
-/// The number of a process alone may be another's later.
+/// The name of a loan. It has the borrower's start time, since the process number may be reused.
 fn name(worker: &Identity, word: u64) -> io::Result<String> {
     let number = worker.living()?.as_raw_nonzero().get();
     Ok(format!("plimsoll/loan/{number}/{}/{word:016x}", start_of(number as u32)?))

@@ -1,12 +1,12 @@
-//! The cores on which a thread may run, as the scheduler takes them: a mask as long as this kernel's own. The C library's
-//! `cpu_set_t` and rustix's set end at 1,024 cores, and the kernel refuses to write into less than it has.
+//! The scheduler's mask of cores for a thread, as long as this kernel's own. The C library's `cpu_set_t` and rustix's
+//! set end at 1,024 cores, and the kernel refuses a shorter buffer than its own.
 
 use std::io;
 
 use machine::{CoreId, CpuSet};
 
 const BITS: usize = usize::BITS as usize;
-/// Words of the first try, 1,024 cores; and of the last: Linux stops at 8,192.
+/// Words of the first attempt, 1,024 cores, and of the last: Linux stops at 8,192.
 const FIRST: usize = 1024 / BITS;
 const MOST: usize = (1 << 16) / BITS;
 
@@ -15,12 +15,12 @@ const MOST: usize = (1 << 16) / BITS;
 pub struct Mask(Vec<usize>);
 
 impl Mask {
-    /// Of every core that this kernel can have; it takes those out that are not there.
+    /// The mask of every core that this kernel can have; the kernel ignores missing ones.
     pub fn full() -> io::Result<Mask> {
         Ok(Mask(vec![usize::MAX; read(0)?.0.len()]))
     }
 
-    /// Cores that this kernel can have, at most.
+    /// Most cores that this kernel can have.
     pub fn width(&self) -> usize {
         self.0.len() * BITS
     }
@@ -33,8 +33,7 @@ impl Mask {
         self.0.iter().enumerate().flat_map(of_word).collect()
     }
 
-    /// Lets a thread run here and nowhere else; 0 is the caller. One system call, so that a child may do it between fork
-    /// and exec.
+    /// Lets a thread run on these cores only; 0 is the caller. One system call, so that a child may do it between fork and exec.
     pub fn apply(&self, thread: i32) -> io::Result<()> {
         let (length, words) = (size_of_val(self.0.as_slice()), self.0.as_ptr());
         // SAFETY: the kernel reads at most `length` bytes, which are the words of `self`.
@@ -63,7 +62,7 @@ pub fn read(thread: i32) -> io::Result<Mask> {
     })
 }
 
-/// Offers `kernel` more room until it takes it; it returns the bytes that it wrote.
+/// Calls `kernel` with more room until it accepts it; it returns the bytes that it wrote.
 fn read_by(mut kernel: impl FnMut(&mut [usize]) -> io::Result<usize>) -> io::Result<Mask> {
     let mut words = vec![0; FIRST];
     loop {
@@ -83,7 +82,7 @@ pub fn get(thread: i32) -> io::Result<CpuSet> {
     read(thread).map(|mask| mask.cores())
 }
 
-/// Lets a thread run on `cores` and nowhere else; 0 is the caller.
+/// Lets a thread run on `cores` only; 0 is the caller.
 pub fn set(thread: i32, cores: &CpuSet) -> io::Result<()> {
     Mask::from(cores).apply(thread)
 }
@@ -125,7 +124,7 @@ mod tests {
         let one: CpuSet = mine.first().into_iter().collect();
         set(0, &one).unwrap();
         assert_eq!(get(0).unwrap(), one);
-        // Longer and shorter than the kernel's own.
+        // Longer and shorter than the kernel's own mask.
         let beyond: CpuSet = one.iter().chain([CoreId(20_000)]).collect();
         set(0, &beyond).unwrap();
         assert_eq!(get(0).unwrap(), one);

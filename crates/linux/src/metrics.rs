@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-/// What a figure is.
+/// The type of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// It only grows; its name ends in `_total`.
+    /// A total that only grows; its name ends in `_total`.
     Counter,
     Gauge,
 }
@@ -21,7 +21,7 @@ pub struct Family<'a> {
 }
 
 impl Metrics {
-    /// Begins a family. What is not known of it gets no line.
+    /// Begins a family. Unknown figures get no line.
     pub fn family(&mut self, kind: Kind, name: &str, help: &str) -> Family<'_> {
         let word = match kind {
             Kind::Counter => "counter",
@@ -45,7 +45,6 @@ impl Family<'_> {
     }
 }
 
-/// The value of a label.
 fn label(text: &str) -> String {
     text.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
 }

@@ -1,4 +1,4 @@
-//! What the kernel knows of its network, asked by routing netlink (`rtnetlink(7)`): links, routes, neighbours.
+//! Queries of the kernel's network by routing netlink (`rtnetlink(7)`): links, routes, neighbours.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -25,39 +25,39 @@ const NEIGHBOUR_NEWS: u32 = 1 << 2;
 const HEADER: usize = 16;
 const ANSWER: usize = 32 << 10;
 
-/// A socket to ask by, of the network namespace in which it was opened.
+/// A netlink socket of the network namespace in which it was opened.
 #[derive(Debug)]
 pub struct Netlink(OwnedFd);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Link {
     pub mtu: u32,
-    /// `None` for a link whose addresses are not those of Ethernet.
+    /// The Ethernet address; `None` for links of other kinds.
     pub hardware: Option<HardwareAddress>,
-    /// Receive queues that the driver made room for.
+    /// Number of receive queues that the driver allocated.
     pub queues: u32,
 }
 
-/// Which way the kernel sends packets to an address.
+/// The kernel's route to an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Route {
     pub interface: u32,
     /// The router on the way; `None` where the address is on the link itself.
     pub gateway: Option<IpAddr>,
-    /// The address is this host's own.
+    /// Whether the address is this host's own.
     pub local: bool,
 }
 
-/// What the kernel knows of a neighbour on a link.
+/// The kernel's entry of a neighbour on a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Neighbour {
     pub interface: u32,
     pub address: IpAddr,
-    /// `None` while it is asked for, and where nobody answered.
+    /// Its hardware address; `None` while it is being resolved, and where nobody answered.
     pub hardware: Option<HardwareAddress>,
-    /// The kernel has had no confirmation of it for a while.
+    /// Whether the kernel has had no confirmation of it for a while.
     pub stale: bool,
-    /// Whether it was asked for and did not answer.
+    /// Whether its resolution failed.
     pub failed: bool,
 }
 
@@ -66,7 +66,7 @@ impl Netlink {
         Netlink::listening(0)
     }
 
-    /// A socket that hears of every change of a neighbour.
+    /// A socket that receives every change of a neighbour.
     pub fn of_neighbours() -> io::Result<Netlink> {
         Netlink::listening(NEIGHBOUR_NEWS)
     }
@@ -98,8 +98,8 @@ impl Netlink {
         found.ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// The way to `to` for packets from the address `from`, of the same family; by `interface` where one is given, as
-    /// addresses of one link need.
+    /// The route to `to` for packets from the address `from`, of the same family; by `interface` where one is given, as
+    /// link-local addresses need.
     pub fn route(&self, from: IpAddr, to: IpAddr, interface: Option<u32>) -> io::Result<Route> {
         // rtmsg: family, destination and source length, tos, table, protocol, scope, type, flags
         let mut body = vec![0u8; 12];
@@ -120,7 +120,7 @@ impl Netlink {
         found.ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// `None` where the kernel does not know the address.
+    /// The entry of an address; `None` where the kernel does not know it.
     pub fn neighbour(&self, interface: u32, address: IpAddr) -> io::Result<Option<Neighbour>> {
         // ndmsg: family, padding, interface, state, flags, type
         let mut body = vec![0u8; 12];
@@ -139,7 +139,7 @@ impl Netlink {
         }
     }
 
-    /// Hands over what has changed since the last time. `false` where the kernel had more to tell than it could keep.
+    /// Passes on the changes since the last call. `false` where the kernel had to drop some.
     pub fn changes(&self, mut each: impl FnMut(Neighbour)) -> io::Result<bool> {
         let mut answer = [0u8; 8 << 10];
         loop {
@@ -169,7 +169,7 @@ impl Netlink {
         rustix::net::send(&self.0, &request, SendFlags::empty())?;
         let mut answer = vec![0u8; ANSWER];
         let mut outcome = Ok(());
-        // One question, one answer.
+        // One request has one answer.
         let (length, _) =
             rustix::io::retry_on_intr(|| rustix::net::recv(&self.0, &mut answer[..], RecvFlags::empty()))?;
         messages(&answer[..length], |kind, message| match kind {
@@ -194,7 +194,7 @@ fn bits(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
-/// `content` of whole words.
+/// Adds an attribute; `content` must be whole words.
 fn push(body: &mut Vec<u8>, kind: u16, content: &[u8]) {
     body.extend((4 + content.len() as u16).to_ne_bytes());
     body.extend(kind.to_ne_bytes());

@@ -1,5 +1,5 @@
-//! Orphans: the kernel gives processes whose parent has ended to this one, in place of init. So what a run leaves behind is
-//! found and ended though it cleared its environment.
+//! Orphans: the kernel makes this process, in place of init, the parent of processes whose parent has ended. So
+//! processes that a run leaves behind are found and ended even if they cleared their environment.
 
 use std::fs;
 use std::io;
@@ -17,15 +17,15 @@ use crate::output::tell;
 
 static WANTED: AtomicBool = AtomicBool::new(false);
 
-/// Children that somebody waits for.
+/// Children that other code waits for.
 static AWAITED: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 
-/// Time that orphans get to end when they are asked, and after which those that do not die are left.
+/// Time for orphans to end when asked, and time after which those that do not die are left.
 const GRACE: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// From its next run on, this process takes what its runs leave behind. For programs whose other children are known here
-/// while a run lasts: started before it, [`Awaited`], or by [`crate::answer`].
+/// Makes this process adopt the orphans of its later runs. For programs whose other children are known here during a
+/// run: started before it, [`Awaited`], or by [`crate::answer`].
 pub fn adopt() {
     WANTED.store(true, Ordering::Relaxed);
 }
@@ -34,7 +34,7 @@ fn awaited() -> MutexGuard<'static, Vec<u32>> {
     AWAITED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A child that its owner waits for itself, as long as this lives.
+/// Marks a child that its owner waits for, as long as this lives.
 #[derive(Debug)]
 pub struct Awaited(u32);
 
@@ -44,7 +44,7 @@ impl Awaited {
         Awaited(child.id())
     }
 
-    /// Starts one; no other thread takes it for an orphan meanwhile.
+    /// Starts such a child, which no other thread takes for an orphan meanwhile.
     pub(crate) fn spawn(command: &mut Command) -> io::Result<(Child, Awaited)> {
         let mut awaited = awaited();
         let child = command.spawn()?;
@@ -63,15 +63,14 @@ impl Drop for Awaited {
     }
 }
 
-/// Orphans of one run.
 #[derive(Debug)]
 pub(crate) struct Orphans {
-    /// The children of this process when it began.
+    /// The children of this process at the run's begin.
     before: Vec<u32>,
 }
 
 impl Orphans {
-    /// Of a run that begins; `None` where they are not this process's.
+    /// Begins a run; `None` where this process does not adopt orphans.
     pub fn of_a_run() -> Option<Orphans> {
         if !WANTED.load(Ordering::Relaxed) {
             return None;
@@ -80,14 +79,14 @@ impl Orphans {
         Some(Orphans { before: children() })
     }
 
-    /// Those there are, which nobody waits for. The guard is that of [`AWAITED`].
+    /// The present orphans. `awaited` is the locked content of [`AWAITED`].
     fn now(&self, awaited: &[u32]) -> Vec<Pid> {
         let is_one = |process: &u32| !self.before.contains(process) && !awaited.contains(process);
         let raw = children().into_iter().filter(is_one).filter_map(|process| i32::try_from(process).ok());
         raw.filter_map(Pid::from_raw).collect()
     }
 
-    /// Takes those that have ended out of the table of processes, as init would.
+    /// Collects orphans that have ended, as init would.
     pub fn reap(&self) {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         if let Ok(Some(_)) = waitid(WaitId::All, options) {
@@ -96,8 +95,8 @@ impl Orphans {
         }
     }
 
-    /// Asks them to end, kills those that do not, and returns when there are none: what one of them started is an orphan when
-    /// that has ended.
+    /// Asks orphans to end, kills those that do not, and repeats until there are none, since the children of an orphan
+    /// become orphans too.
     pub fn end(&self) {
         let begun = Instant::now();
         let (mut asked, mut refused) = (Vec::new(), Vec::new());
@@ -133,7 +132,7 @@ impl Orphans {
     }
 }
 
-/// The children of this process, also those that have ended and were not waited for.
+/// The children of this process, zombies included.
 fn children() -> Vec<u32> {
     let names = fs::read_dir("/proc").into_iter().flatten().flatten();
     let processes = names.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -142,7 +141,7 @@ fn children() -> Vec<u32> {
 
 fn parent(process: u32) -> Option<u32> {
     let stat = fs::read(format!("/proc/{process}/stat")).ok()?;
-    // Its name may be anything, also no UTF-8.
+    // The name may have any bytes, not just UTF-8.
     let stat = String::from_utf8_lossy(&stat);
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }

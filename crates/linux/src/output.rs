@@ -9,7 +9,7 @@ use machine::{Fault, Result, text};
 
 use crate::terminal;
 
-/// Refuses to write what is for a program, `what`, to a person's terminal. `option` names a file instead.
+/// Refuses to write `what`, which is for a program, to a terminal. `option` names a file instead.
 pub fn not_to_a_terminal(what: &str, option: &str) -> Result<()> {
     if !std::io::stdout().is_terminal() {
         return Ok(());
@@ -18,29 +18,29 @@ pub fn not_to_a_terminal(what: &str, option: &str) -> Result<()> {
     Err(Fault::new("standard output", format!("it is a terminal, and {what} is for a program to read"), next))
 }
 
-/// Columns that a reader asked for: those of the terminal that standard output is, or of the variable COLUMNS.
+/// The reader's number of columns: of the terminal at standard output, or in the variable COLUMNS.
 fn asked() -> Option<usize> {
     let variable = || -> Option<usize> { std::env::var("COLUMNS").ok()?.parse().ok() };
     terminal::columns().or_else(variable).map(|columns| columns.clamp(40, 140))
 }
 
-/// Columns of a page: as a reader asked for, else 100.
+/// Columns of a page: the reader's, else 100.
 pub fn width() -> usize {
     asked().unwrap_or(100)
 }
 
-/// The same of a page whose tables are wide.
+/// Columns of a page with wide tables: the reader's, else 120.
 pub fn wide() -> usize {
     asked().unwrap_or(120)
 }
 
-/// Whether `stream` may have bold and colour: a terminal that knows them, of a reader who did not refuse them.
+/// Whether `stream` may have bold and colour: a terminal that supports them, unless the reader refused them.
 pub fn colour(stream: &impl IsTerminal) -> bool {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|refusal| !refusal.is_empty());
     stream.is_terminal() && !refused && std::env::var_os("TERM").is_none_or(|terminal| terminal != "dumb")
 }
 
-/// Prints a page to standard output, its lines broken where a reader asked for fewer columns: where a program reads, a line is whole.
+/// Prints a page to standard output. Lines are broken for a known number of columns; for a program they stay whole.
 ///
 /// # Errors
 /// The errors of [`print`].
@@ -51,13 +51,13 @@ pub fn page(page: &str) -> Result<()> {
     }
 }
 
-/// Writes a file whole or not at all, also for who reads at that moment.
+/// Writes a file atomically, also for concurrent readers.
 pub fn replace(path: &Path, text: &str) -> Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
     let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, path));
     written.map_err(|e| {
-        // What a full disk took of it would keep it full.
+        // The partial file would keep a full disk full.
         let _ = fs::remove_file(&beside);
         Fault::unwritable(path.display().to_string(), e, "name another file")
     })
@@ -66,7 +66,7 @@ pub fn replace(path: &Path, text: &str) -> Result<()> {
 /// Prints `text` to standard output.
 ///
 /// # Errors
-/// It cannot be written, except when the reader has closed the pipe (`| head`): then the rest is not wanted.
+/// It cannot be written, except when the reader has closed the pipe (`| head`) and wants no more.
 pub fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -77,7 +77,7 @@ pub fn print(text: &str) -> Result<()> {
     }
 }
 
-/// Where what is for a program goes: the value of `--json[=FILE]` and `--csv[=FILE]`.
+/// Destination of a program's output: the value of `--json[=FILE]` and `--csv[=FILE]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Destination {
     Stdout,
@@ -107,7 +107,7 @@ impl From<OsString> for Destination {
     }
 }
 
-/// `line` below the name of the command that says it, which stands there once: a fault's subject may be a command of ours.
+/// `line` prefixed by the command's name, but only once, since a fault's subject may begin with it.
 pub fn under(name: &str, line: &str) -> String {
     let is_named = ["plimsoll ", "plimsoll: "].iter().any(|named| line.starts_with(named));
     if is_named { line.to_owned() } else { format!("{name}: {line}") }

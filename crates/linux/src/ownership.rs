@@ -1,4 +1,4 @@
-//! One owner a thing: locks that the kernel drops with their last holder.
+//! Exclusive ownership by locks that the kernel releases with their last holder.
 
 use std::env;
 use std::fs::{self, DirBuilder, File, TryLockError};
@@ -12,14 +12,14 @@ use machine::{Fault, Result};
 use rustix::fs::{Access, access};
 use rustix::process::geteuid;
 
-/// What came of asking for a lock.
+/// The result of asking for a lock.
 pub(crate) enum Lock {
     Taken,
-    /// The process that took it; `None` where that has ended or cannot be seen, and another holds it on.
+    /// Another process holds it: the process that took it, or `None` where that has ended or is not visible.
     Held(Option<u32>),
 }
 
-/// Asks for the lock on `file`, which lasts until every descriptor of it is closed. No other user may be able to open it.
+/// Tries to lock `file`; the lock lasts until every descriptor of it is closed. No other user may be able to open it.
 pub(crate) fn lock(file: &File) -> io::Result<Lock> {
     match file.try_lock() {
         Ok(()) => Ok(Lock::Taken),
@@ -28,7 +28,7 @@ pub(crate) fn lock(file: &File) -> io::Result<Lock> {
     }
 }
 
-/// This user's lock of what has no file that is this user's alone, such as a core; as [`machine::lock::Lock::take`].
+/// Locks something without a file of its own, such as a core, for this user; as [`machine::lock::Lock::take`].
 pub(crate) fn take(name: &str, subject: &str, patience: Duration, next: &str) -> Result<machine::lock::Lock> {
     machine::lock::Lock::take(&folder()?.join(name), subject, patience, next)
 }
@@ -38,12 +38,12 @@ fn folder() -> Result<PathBuf> {
     let user = geteuid();
     let session = || env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_absolute());
     let runtime = if user.is_root() { Some("/run".into()) } else { session() };
-    // A unit of systemd may have no place to write but a /tmp of its own.
+    // A systemd unit may be able to write only to a private /tmp.
     let first = runtime.and_then(|folder| closed(folder.join("plimsoll-locks")).ok());
     first.map_or_else(|| closed(format!("/tmp/plimsoll-{}", user.as_raw()).into()), Ok)
 }
 
-/// `folder`, made where it is not there, and closed to other users.
+/// Makes `folder` where it does not exist, and checks that it is closed to other users.
 fn closed(folder: PathBuf) -> Result<PathBuf> {
     let subject = format!("folder of locks {}", folder.display());
     let next = "remove it, or set XDG_RUNTIME_DIR to a folder that is yours alone";
@@ -52,9 +52,9 @@ fn closed(folder: PathBuf) -> Result<PathBuf> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(fault(error)),
         _ => {}
     }
-    // Not of what a link leads to: others may have made that link.
+    // A link is not followed, since others may have made it.
     let found = fs::symlink_metadata(&folder).map_err(fault)?;
-    // Root, too, may see it and not write there.
+    // Even root may be unable to write there.
     access(&folder, Access::WRITE_OK).map_err(|e| fault(e.into()))?;
     if found.is_dir() && found.uid() == geteuid().as_raw() && found.mode() & 0o077 == 0 {
         return Ok(folder);
@@ -62,8 +62,8 @@ fn closed(folder: PathBuf) -> Result<PathBuf> {
     Err(Fault::new(subject, "another user has made it, or may enter it", next))
 }
 
-/// When a process started, in ticks since boot: the 22nd field of `stat`. The second, the name, may hold blanks and
-/// parentheses. A zombie has ended.
+/// Start time of a process, in ticks since boot: the 22nd field of `stat`. The second, the name, may hold blanks and
+/// parentheses. An error for a zombie, which has ended.
 pub(crate) fn start_of(process: u32) -> io::Result<u64> {
     let text = fs::read_to_string(format!("/proc/{process}/stat"))?;
     let odd = || io::Error::new(io::ErrorKind::InvalidData, "no start time in stat");

@@ -1,4 +1,4 @@
-//! Short messages between two processes on one host, each with a descriptor and with the sender as the kernel names it.
+//! Short messages between two processes on one host, each with a descriptor and the sender as the kernel names it.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -14,13 +14,13 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlag
 use crate::control_messages::messages;
 use crate::credentials::Credentials;
 
-/// How long a message may take to come.
+/// Longest wait for a message.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A message: eight words, of which the first two name protocol and version.
 pub type Words = [u64; 8];
 
-/// What came, and from whom.
+/// A message received, with its sender.
 pub struct Heard {
     pub words: Words,
     /// The sender, as the kernel names it (`SCM_CREDENTIALS`): right also where a third process made the socket.
@@ -28,7 +28,7 @@ pub struct Heard {
     pub fd: Option<OwnedFd>,
 }
 
-/// What a peer on this host did wrong.
+/// The fault of a peer on this host that misbehaved.
 pub fn fault(cause: impl Into<String>) -> Fault {
     Fault::new("peer on this host", cause, "start both ends from the same build, as the same user")
 }
@@ -37,12 +37,12 @@ fn broken(e: impl std::error::Error + Send + Sync + 'static) -> Fault {
     Fault::because("socket to a peer on this host", e, "pass a connected Unix stream; look why the other end left")
 }
 
-/// The other end has closed; what it said before can still be read.
+/// Whether the other end has closed; its earlier messages can still be read.
 pub fn has_hung_up(socket: impl AsFd) -> bool {
     matches!(poll(&mut [PollFd::new(&socket, PollFlags::RDHUP)], Some(&Timespec::default())), Ok(1))
 }
 
-/// Runs `exchange` on a stream that waits for each message, but not for ever; puts the stream's timeout back after.
+/// Runs `exchange` with a receive timeout on the stream, and restores the stream's own afterwards.
 pub fn patiently<R>(stream: &UnixStream, exchange: impl FnOnce() -> Result<R>) -> Result<R> {
     let before = stream.read_timeout().map_err(broken)?;
     stream.set_nonblocking(false).map_err(broken)?;
@@ -53,7 +53,7 @@ pub fn patiently<R>(stream: &UnixStream, exchange: impl FnOnce() -> Result<R>) -
     result
 }
 
-/// Sends a message, with a descriptor beside it.
+/// Sends a message, with a descriptor if given.
 ///
 /// # Errors
 /// The other end is gone, or the stream takes no whole message.
@@ -62,7 +62,7 @@ pub fn say(stream: &UnixStream, words: &Words, fd: Option<BorrowedFd<'_>>) -> Re
     for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
         place.copy_from_slice(&word.to_le_bytes());
     }
-    // Attached by the sender, because the kernel does so by itself only if the receiver has asked for it by now.
+    // Attached by the sender, since the kernel attaches them only if the receiver has asked for them by now.
     let me = UCred { pid: rustix::process::getpid(), uid: rustix::process::getuid(), gid: rustix::process::getgid() };
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1), ScmCredentials(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
@@ -87,12 +87,12 @@ pub fn hear(stream: &UnixStream) -> Result<Heard> {
     receive(stream, RecvFlags::empty())
 }
 
-/// The next message, which is there and stays there. Where this process has no place for its descriptor, the fault may pass.
+/// The next message, which must have arrived and is not consumed. Without a free descriptor, the fault may pass.
 pub fn peek(stream: &UnixStream) -> Result<Heard> {
     receive(stream, RecvFlags::PEEK)
 }
 
-/// Takes out the message that [`peek`] has shown, without what is attached.
+/// Consumes the message that [`peek`] has shown, without its descriptor.
 pub fn skip(stream: &UnixStream) -> Result<()> {
     match rustix::net::recv(stream, &mut [0u8; size_of::<Words>()][..], RecvFlags::empty()) {
         Ok(_) => Ok(()),
@@ -113,7 +113,7 @@ fn receive(stream: &UnixStream, flags: RecvFlags) -> Result<Heard> {
             },
         }
     };
-    // A message is written in one go: who waits for the rest of one waits for every byte anew.
+    // A message is written in one piece, so a partial one is not waited for again and again.
     match length {
         0 => return Err(fault("it closed the socket instead of answering")),
         length if length < bytes.len() => return Err(fault("it sends messages of other lengths")),
@@ -136,14 +136,14 @@ fn receive(stream: &UnixStream, flags: RecvFlags) -> Result<Heard> {
     Ok(Heard { words, sender, fd })
 }
 
-/// Room for a descriptor and credentials: for each a header and what it is of, padded to whole words.
+/// Bytes for a descriptor and credentials, each with a header, padded to whole words.
 const CONTROL: usize = 2 * size_of::<libc::cmsghdr>() + 8 + size_of::<libc::ucred>().next_multiple_of(8);
 
 #[repr(C, align(8))]
 struct Control([u8; CONTROL]);
 
-/// One `recvmsg`, with the sender and the last descriptor that came along, and whether a descriptor found no place. Not by
-/// rustix, whose credentials cannot hold a sender without a number here.
+/// One `recvmsg`: the sender, the last descriptor, and whether a descriptor found no place. Not rustix's, whose
+/// credentials cannot hold a sender without a number here.
 fn receive_some(
     stream: &UnixStream,
     into: &mut [u8],

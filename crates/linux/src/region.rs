@@ -1,9 +1,9 @@
 //! Shared memory that two processes map: a sealed memfd of ordinary pages, passed by its descriptor.
 //!
-//! No seal under which both may write keeps a peer from punching holes. What was there is zeros from then on, which the peer
-//! could have written as well, and a page comes anew where the hole is touched. Of huge pages there may be none left, and
-//! whoever touches the hole ends by SIGBUS: such memory is refused. Ordinary ones run out where the host has none for anybody
-//! or, with `vm.overcommit_memory` 2, where it has promised all of them: who can bring that about ends processes without it.
+//! No seal that lets both write keeps a peer from punching holes. The bytes are zeros then, which the peer could have
+//! written as well, and a touched page is allocated anew. Huge pages may have run out, and a process that touches the
+//! hole ends by SIGBUS: such memory is refused. Ordinary pages run out only where the host has none for anybody or,
+//! with `vm.overcommit_memory` 2, has promised all of them; a peer that can cause that can end processes anyway.
 
 use std::ops::{Deref, Range};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,18 +14,18 @@ use rustix::fs::{MemfdFlags, Mode, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-/// A span of memory of fixed size, mapped shared, readable and writable by its owner alone, with every page present, and
-/// the descriptor by which it is passed on.
+/// A span of memory of fixed size, mapped shared, readable and writable by its owner alone, with every page present,
+/// and its descriptor for passing it on.
 ///
-/// It has no name in the file system; it ends with the last process that maps it. Its bytes may change at any time under
-/// a peer's hand, so only this crate reads it, and reads each word once.
+/// It has no name in the file system; it ends with the last process that maps it. A peer may change its bytes at any
+/// time, so only this crate reads it, and reads each word once.
 #[derive(Debug)]
 pub struct Region {
     mapping: Mapping,
     fd: OwnedFd,
 }
 
-/// The addresses of such memory. They stay good when every descriptor of it is closed.
+/// A mapping of such memory. It stays valid when every descriptor of it is closed.
 #[derive(Debug)]
 pub struct Mapping {
     base: NonNull<u8>,
@@ -37,15 +37,15 @@ unsafe impl Send for Mapping {}
 // SAFETY: as above; `&Mapping` gives out no reference to the bytes.
 unsafe impl Sync for Mapping {}
 
-/// Of memfds, unless they consist of huge pages.
+/// The file system of memfds of ordinary pages.
 const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
 
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
-/// What to do where memory is short.
+/// The next step where memory is short.
 const FREE: &str = "free memory, or raise the limits of this user or container";
 
-/// Not rustix's, which ends a process that runs under valgrind: this one is also asked in applications.
+/// Not rustix's, which aborts under valgrind: this is also called in applications.
 fn page_size() -> usize {
     // SAFETY: it tells a figure.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
@@ -61,8 +61,8 @@ pub fn make(name: &str, length: usize) -> Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Refuses memory of a peer unless it is exactly `length` bytes, sealed so that it stays so, and of ordinary pages: a peer
-/// that could shrink it, or punch out a page for which there is no other, could end this process by SIGBUS.
+/// Refuses memory of a peer unless it is exactly `length` bytes, with sealed size, and of ordinary pages: a peer that
+/// could shrink it, or punch out a page without replacement, could end this process by SIGBUS.
 pub fn check(fd: BorrowedFd<'_>, length: usize) -> Result<()> {
     let refuse = |cause: &str| Fault::new("peer's shared memory", cause, "connect to a peer of the same version");
     let seals = rustix::fs::fcntl_get_seals(fd).map_err(|_| refuse("it is not a memfd"))?;
@@ -86,7 +86,7 @@ impl Region {
         Self::map(make(name, length)?, length)
     }
 
-    /// Maps a region that a peer made. Refused unless it is exactly `length` bytes and sealed so that it stays so.
+    /// Maps a region that a peer made. Refused unless it is exactly `length` bytes with sealed size.
     pub fn adopt(fd: OwnedFd, length: usize) -> Result<Region> {
         check(fd.as_fd(), length)?;
         Self::map(fd, length)
@@ -98,7 +98,7 @@ impl Region {
         Ok(Region { mapping, fd })
     }
 
-    /// The descriptor to hand to a peer.
+    /// The descriptor to pass to a peer.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -124,16 +124,17 @@ impl Mapping {
         Ok(Mapping { base, length })
     }
 
-    /// Memory of which pages come as they are provided, one by one.
+    /// A mapping whose pages are provided one by one.
     pub fn sparse(fd: BorrowedFd<'_>, length: usize) -> Result<Mapping> {
         let mapping = Mapping::of(fd, length)?;
-        // Else a host that is set to `shmem_enabled=always` puts 2 MiB under the first byte. A kernel without huge pages refuses.
+        // Else a host with `shmem_enabled=always` puts 2 MiB under the first byte. Kernels without huge pages refuse
+        // the advice.
         // SAFETY: the range is this mapping; the advice changes no bytes.
         let _ = unsafe { rustix::mm::madvise(mapping.base.as_ptr().cast(), length, Advice::LinuxNoHugepage) };
         Ok(mapping)
     }
 
-    /// Sees to it that the pages of the bytes in `range` are present.
+    /// Makes the pages of the bytes in `range` present.
     pub fn provide(&self, range: Range<usize>) -> Result<()> {
         let page = page_size();
         let (start, end) = (range.start / page * page, range.end.min(self.length));
@@ -145,7 +146,7 @@ impl Mapping {
         };
         match provided {
             Ok(()) => Ok(()),
-            // Linux before 5.14: a page comes when it is touched, and where there is none the process ends.
+            // Linux before 5.14: a touched page is allocated, and without memory the process ends.
             Err(Errno::INVAL) => {
                 for at in (start..end).step_by(page) {
                     // SAFETY: in bounds; a volatile read of plain bytes, whoever writes them.
@@ -232,7 +233,7 @@ mod tests {
             Ok(fd) => fd,
             Err(error) => return skip::test(format!("this kernel makes no memory of huge pages: {error}")),
         };
-        // One that need not be there before it is mapped.
+        // A page that need not be present before it is mapped.
         let page = rustix::fs::fstat(&fd).unwrap().st_blksize as usize;
         rustix::fs::ftruncate(&fd, page as u64).unwrap();
         rustix::fs::fcntl_add_seals(&fd, SEALS).unwrap();

@@ -1,4 +1,4 @@
-//! Signals as events, for a process that passes them on to a child: nothing is lost between two looks.
+//! Signals as events, for a process that passes them on to a child; none is lost between two waits.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -14,15 +14,15 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::ending;
 
-/// What users and batch systems send to a job.
+/// Signals that users and batch systems send to a job.
 const PASSED_ON: [libc::c_int; 6] =
     [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2];
 
-/// A signal that came in.
+/// A signal received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Received {
     pub number: i32,
-    /// The terminal sent it, to every process in the foreground: a child in the same group has it already.
+    /// Whether the terminal sent it, to every process in the foreground: a child in the same group has it already.
     pub by_terminal: bool,
 }
 
@@ -33,7 +33,7 @@ impl Received {
     }
 }
 
-/// Signals of this process, taken from their default action for as long as this lives.
+/// Signals of this process, blocked and read as events while this lives.
 ///
 /// Make it before other threads are started: a thread that does not block the signals would take them. A child inherits
 /// what its parent blocks: see [`Relay::release`].
@@ -41,7 +41,7 @@ impl Received {
 pub struct Relay {
     signals: OwnedFd,
     before: libc::sigset_t,
-    /// The child that was attended last, and its end.
+    /// The child attended last, and its end.
     ending: Mutex<Option<(u32, OwnedFd)>>,
 }
 
@@ -71,7 +71,7 @@ impl Relay {
         Ok(Relay { signals: unsafe { OwnedFd::from_raw_fd(fd) }, before, ending: Mutex::new(None) })
     }
 
-    /// Makes a child start with the signals that this process blocked before, whatever it blocks now.
+    /// Makes a child start with this process's earlier signal mask.
     pub fn release(&self, command: &mut Command) {
         let before = self.before;
         let restore = move || {
@@ -86,8 +86,7 @@ impl Relay {
         unsafe { command.pre_exec(restore) };
     }
 
-    /// Waits until `child` has ended or `patience` is over, passing on to it every signal that comes meanwhile. Says
-    /// which came.
+    /// Waits until `child` has ended or `patience` is over, passing on every signal that comes meanwhile. Returns these signals.
     pub fn attend(&self, child: &Child, patience: Duration) -> Result<Vec<Received>> {
         let failed = |error: io::Error| Fault::because("waiting for a child", error, "raise the limit on open files");
         let pid = Pid::from_child(child);
@@ -101,7 +100,7 @@ impl Relay {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(failed(error.into())),
         }
-        // Another child may have its number later.
+        // Its number may be another child's later.
         if !events[1].revents().is_empty() {
             *ending = None;
         }
@@ -110,7 +109,7 @@ impl Relay {
             if !signal.by_terminal
                 && let Some(number) = Signal::from_named_raw(signal.number)
             {
-                // A child that has just ended needs none.
+                // A child that has just ended needs no signal.
                 let _ = kill_process(pid, number);
             }
             received.push(signal);
@@ -118,8 +117,8 @@ impl Relay {
         Ok(received)
     }
 
-    /// Waits for the end of `child`, passing on to it every signal that comes meanwhile. Where it cannot be waited for it is
-    /// ended, and does not go on alone.
+    /// Waits for the end of `child`, passing on every signal that comes meanwhile. Where waiting fails the child is
+    /// killed, so that it does not go on alone.
     pub fn wait(&self, child: &mut Child) -> Result<ExitStatus> {
         loop {
             let ended = child.try_wait().map_err(|e| Fault::because("the command", e, "run it again"))?;
@@ -137,7 +136,7 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        // What came after the last look would now take its default action, although its sender meant the child.
+        // Signals since the last wait would now take their default action, although the sender meant the child.
         while next(self.signals.as_fd()).is_some() {}
         // SAFETY: `before` was initialised by pthread_sigmask.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut()) };
@@ -169,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_signal_goes_to_the_child_and_the_child_blocks_none() {
-        // Threads of other tests do not block the signal: it is sent to this thread.
+        // Threads of other tests do not block the signal, so it is sent to this thread.
         let relay = Relay::open().unwrap();
         let mut command = Command::new("sleep");
         relay.release(&mut command);

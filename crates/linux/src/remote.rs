@@ -1,5 +1,5 @@
-//! Another process's memory: one copy between its buffer and ours, by the kernel, which checks that this process may. A number
-//! may be another process's by now: that of one which lives is [`crate::identity::Identity::living`]'s.
+//! Another process's memory: one copy between its buffer and ours, by the kernel, which checks permission. A process
+//! number may have been reused; [`crate::identity::Identity::living`] gives that of a living one.
 
 use std::io;
 
@@ -25,15 +25,14 @@ pub fn read(pid: Pid, address: u64, into: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// A word of a process's memory. Who finds it there reads the memory that was meant, and not that of a later process of the
-/// same number.
+/// A word of a process's memory, which identifies the memory: a later process of the same number does not have it there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Token {
     pub address: u64,
     pub word: u64,
 }
 
-/// As [`read`], and the same system call looks at `token`. False, and `into` good for nothing, where it is not there.
+/// As [`read`], and checks `token` in the same system call. False, with `into` undefined, where the token is not there.
 #[inline]
 pub fn read_from(pid: Pid, token: &Token, address: u64, into: &mut [u8]) -> io::Result<bool> {
     let place = |address: u64, length| {
@@ -73,10 +72,10 @@ pub fn read_from(pid: Pid, token: &Token, address: u64, into: &mut [u8]) -> io::
     }
 }
 
-/// Whether the kernel lets this process copy memory so at all: a copy of its own. Seccomp may forbid even that.
+/// Whether the kernel lets this process copy memory so at all, tried on its own. Seccomp may forbid it.
 ///
 /// # Errors
-/// As the kernel refuses it.
+/// The kernel's refusal.
 pub fn check_allowed() -> io::Result<()> {
     let (from, mut into) = ([1u8; 8], [0u8; 8]);
     read(rustix::process::getpid(), from.as_ptr().expose_provenance() as u64, &mut into)

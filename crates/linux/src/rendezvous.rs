@@ -17,13 +17,13 @@ use rustix::time::Timespec;
 use crate::credentials;
 use crate::shortage::{self, Need};
 
-/// Between two tries to take a caller where the kernel refuses, or to call: at first, and at most.
+/// Pause between two attempts to accept a refused caller, or to call.
 const PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// How long a holder may have no room for another caller.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A name on which this process is found, in this network namespace.
+/// A name under which this process can be called, in this network namespace.
 #[derive(Debug)]
 pub struct Meeting {
     listener: UnixListener,
@@ -37,8 +37,7 @@ fn address(name: &str) -> Result<SocketAddr> {
 
 impl Meeting {
     /// # Errors
-    /// The name is taken: another process holds it now. No descriptor is left, or none for the reserve
-    /// ([`shortage::keep_reserve`]).
+    /// Another process holds the name; or no descriptor is left for it or for the reserve ([`shortage::keep_reserve`]).
     pub fn open(name: &str) -> Result<Meeting> {
         let listener = UnixListener::bind_addr(&address(name)?).map_err(|e| {
             let next = if e.kind() == ErrorKind::AddrInUse { "end the process that holds it" } else { "see ulimit -n" };
@@ -52,10 +51,10 @@ impl Meeting {
         &self.name
     }
 
-    /// Waits for the next caller of the same user, or of root. Others are turned away and not told of.
+    /// Waits for the next caller of the same user, or of root. Others are turned away silently.
     ///
-    /// Where no descriptor is left, the reserve's takes a caller all the same, so that it can be told; the next ones wait
-    /// until descriptors are free. `None` after [`Meeting::end`].
+    /// Where no descriptor is left, the reserve's takes one caller, so that it can be told; later ones wait until
+    /// descriptors are free. `None` after [`Meeting::end`].
     pub fn accept(&self) -> Option<UnixStream> {
         let mut pause = PAUSE;
         loop {
@@ -63,7 +62,7 @@ impl Meeting {
             match self.take() {
                 Ok(Some(stream)) => return Some(stream),
                 Ok(None) => {}
-                // What the kernel says of a listener that was shut down.
+                // The kernel's error for a listener that was shut down.
                 Err(e) if e.kind() == ErrorKind::InvalidInput => return None,
                 Err(_) => {
                     thread::sleep(pause);
@@ -75,7 +74,7 @@ impl Meeting {
 
     /// The next caller of the same user, or of root, if one waits.
     pub fn try_accept(&self) -> Result<Option<UnixStream>> {
-        // An accept that finds nobody costs several times as much: it makes a socket first.
+        // An accept without a caller costs several times as much, since it makes a socket first.
         if !self.is_called() {
             return Ok(None);
         }
@@ -91,7 +90,7 @@ impl Meeting {
         }
     }
 
-    /// Whether somebody may have called.
+    /// Whether there may be a caller.
     fn is_called(&self) -> bool {
         let mut polled = [PollFd::new(&self.listener, PollFlags::IN)];
         !matches!(rustix::event::poll(&mut polled, Some(&Timespec::default())), Ok(0))
@@ -109,7 +108,7 @@ impl Meeting {
                 Err(e) => return Err(e),
             }
         };
-        // The kernel's word for who connected: the name alone is open to every user of the host.
+        // The kernel names the caller, since every user of the host can connect to the name.
         let us = geteuid().as_raw();
         let known = matches!(credentials::of_peer(&stream), Ok(peer) if peer.user == us || peer.user == 0);
         Ok(known.then_some(stream))
@@ -117,30 +116,30 @@ impl Meeting {
 
     /// Takes no more calls; ends a waiting [`Meeting::accept`] of another thread.
     pub fn end(&self) {
-        // A listener can always be shut down.
+        // Shutting a listener down cannot fail.
         let _ = rustix::net::shutdown(&self.listener, Shutdown::Both);
     }
 }
 
-/// The socket, to sleep on until somebody calls.
+/// The socket, to poll for callers.
 impl AsFd for Meeting {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.listener.as_fd()
     }
 }
 
-/// Connects to who holds `name`: this user or root; for root, root alone.
+/// Connects to the holder of `name`, which must be this user or root; for root, root alone.
 ///
 /// # Errors
-/// Nobody does ([`FaultKind::Closed`]); it belongs to another user ([`FaultKind::NotPermitted`]); the holder has no room for
-/// another caller ([`FaultKind::Busy`]).
+/// No process holds the name ([`FaultKind::Closed`]); another user holds it ([`FaultKind::NotPermitted`]); the holder
+/// has no room for another caller ([`FaultKind::Busy`]).
 pub fn call(name: &str) -> Result<UnixStream> {
     let stream = connect(name, Instant::now() + PATIENCE)?;
     check_holder(name, &stream)?;
     waiting(name, stream)
 }
 
-/// As [`call`], but lets root look at what any user holds: what comes from there may be meant to harm.
+/// As [`call`], but lets root call a holder of any user, whose answers may be hostile.
 ///
 /// # Errors
 /// As for [`call`].
@@ -152,18 +151,18 @@ pub fn look_at(name: &str) -> Result<UnixStream> {
     waiting(name, stream)
 }
 
-/// As [`call`], and waits for nothing, also later: the stream does not block.
+/// As [`call`], without blocking, also in later use of the stream.
 ///
 /// # Errors
-/// As for [`call`]; one that may pass ([`crate::shortage::may_pass`]) where the holder has no room for another caller now.
+/// As for [`call`]; a fault that may pass ([`crate::shortage::may_pass`]) where the holder has no room for another caller now.
 pub fn call_at_once(name: &str) -> Result<UnixStream> {
     let stream = connect(name, Instant::now())?;
     check_holder(name, &stream)?;
     Ok(stream)
 }
 
-/// A stream to whoever holds `name`, which does not block. Where there is no room for another caller, it is tried until then:
-/// a call that blocks waits for as long as a holder likes.
+/// A nonblocking stream to the holder of `name`. Retries until `until` while there is no room for another caller; a
+/// blocking call would wait for as long as the holder likes.
 fn connect(name: &str, until: Instant) -> Result<UnixStream> {
     let refused = |e: Errno| unanswered(name, e.into());
     let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).map_err(refused)?;
@@ -178,7 +177,7 @@ fn connect(name: &str, until: Instant) -> Result<UnixStream> {
     }
 }
 
-/// Whether a name that could not be called cannot be had either: another user holds it, or somebody who takes nobody.
+/// Whether a name that could not be called cannot be taken either: another user holds it, or a process that accepts nobody.
 pub fn is_in_the_way(fault: &Fault) -> bool {
     matches!(fault.kind(), FaultKind::NotPermitted | FaultKind::Busy)
 }
@@ -206,7 +205,7 @@ fn unanswered(name: &str, error: io::Error) -> Fault {
     }
 }
 
-/// The user that holds `name`, by the kernel's word.
+/// The user that holds `name`, according to the kernel.
 fn holder(name: &str, stream: &UnixStream) -> Result<u32> {
     credentials::of_peer(stream).map(|peer| peer.user).map_err(|e| unanswered(name, e))
 }
@@ -221,18 +220,18 @@ fn check_holder(name: &str, stream: &UnixStream) -> Result<()> {
     Err(Fault::new(format!("socket '{name}'"), cause, next).of_kind(FaultKind::NotPermitted))
 }
 
-/// Who holds names.
+/// Names that are held.
 #[derive(Debug, Default)]
 pub struct Holders {
     /// Names of this user.
     pub own: Vec<String>,
-    /// For root: those of others, with their users.
+    /// Names of other users, with their users; only for root.
     pub others: Vec<(String, u32)>,
-    /// How many take no callers, so that nobody can tell whose they are.
+    /// Number of holders that accept no callers, so that their users are not known.
     pub busy: usize,
 }
 
-/// Who holds the names that start with `prefix`. However many take no callers, these are waited for together.
+/// The names that start with `prefix`. Holders that accept no callers are waited for together.
 pub fn holders(prefix: &str) -> Result<Holders> {
     let (us, until) = (geteuid(), Instant::now() + PATIENCE);
     let mut found = Holders::default();
@@ -242,7 +241,7 @@ pub fn holders(prefix: &str) -> Result<Holders> {
             Ok(user) if us.is_root() => found.others.push((name, user)),
             Ok(_) => {}
             Err(fault) if fault.kind() == FaultKind::Busy => found.busy += 1,
-            // It has gone meanwhile.
+            // The holder has just gone.
             Err(fault) if fault.kind() == FaultKind::Closed => {}
             Err(fault) => return Err(fault),
         }
@@ -250,7 +249,7 @@ pub fn holders(prefix: &str) -> Result<Holders> {
     Ok(found)
 }
 
-/// The names that start with `prefix`, of processes in this network namespace that listen now, whoever they are.
+/// The names that start with `prefix`, of processes of any user that listen in this network namespace.
 pub fn names(prefix: &str) -> Result<Vec<String>> {
     let table = std::fs::read("/proc/thread-self/net/unix")
         .map_err(|e| Fault::because("/proc/thread-self/net/unix", e, "mount /proc"))?;
@@ -260,13 +259,13 @@ pub fn names(prefix: &str) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Names may hold any bytes, but none of ours does.
+/// Names may hold any bytes, but ours are text.
 fn listed(table: &[u8], prefix: &str) -> Vec<String> {
     let lines = table.split(|byte| *byte == b'\n').filter_map(|line| str::from_utf8(line).ok());
     lines.filter_map(|line| listening(line, prefix)).collect()
 }
 
-/// `Num RefCount Protocol Flags Type St Inode Path`; a listener has the flag 0x10000, an abstract name starts with '@'.
+/// A line `Num RefCount Protocol Flags Type St Inode Path`; a listener has the flag 0x10000, an abstract name starts with '@'.
 fn listening(line: &str, prefix: &str) -> Option<String> {
     let mut words = line.split_whitespace();
     let flags = u32::from_str_radix(words.nth(3)?, 16).ok()?;
@@ -281,7 +280,7 @@ mod tests {
 
     use super::*;
 
-    /// A listener that takes nobody, and as many callers as it has room for.
+    /// A listener that accepts nobody, and as many callers as it has room for.
     fn full(name: &str) -> (OwnedFd, Vec<UnixStream>) {
         let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
         let flags = SocketFlags::CLOEXEC;
@@ -346,7 +345,7 @@ mod tests {
         let _stream = call(&name).unwrap();
         assert!(meeting.accept().is_some());
         drop(meeting);
-        // A child that another test starts has the socket until its exec.
+        // A child of another test has the socket until its exec.
         let deadline = Instant::now() + Duration::from_secs(10);
         while !names(&name).unwrap().is_empty() {
             assert!(Instant::now() < deadline, "the name outlives its holder");
@@ -362,7 +361,7 @@ mod tests {
         assert_eq!(listening(&line.replace("00010000", "00000000"), "plimsoll/"), None);
         assert_eq!(listening("Num RefCount Protocol Flags Type St Inode Path", ""), None);
         assert_eq!(listening("", ""), None);
-        // Whoever names a socket so must not hide the others.
+        // A socket with such a name must not hide the others.
         let table = [line.as_bytes(), b"\xff\n", line.as_bytes(), b"\n"].concat();
         assert_eq!(listed(&table, "plimsoll/"), ["plimsoll/run/7"]);
     }

@@ -41,9 +41,8 @@ pub(crate) fn set(attributes: &Attributes) -> io::Result<()> {
     }
 }
 
-/// Gives the calling thread the lowest priority, so that whatever else is to run gets more time, and a short `slice`: for
-/// one that wants little, but wants it soon. Before Linux 6.12 there are no slices, and where all cores are busy it may
-/// wait some 100 ms.
+/// Gives the calling thread the lowest priority, so that others get more time, and a short `slice`, for a thread that needs
+/// little time, but soon. Before Linux 6.12 there are no slices, and it may wait some 100 ms where all cores are busy.
 pub fn step_back(slice: Nanoseconds) -> io::Result<()> {
     set(&Attributes { nice: LOWEST, runtime: slice.0, ..Attributes::default() })
 }

@@ -1,8 +1,8 @@
-//! Shortages of a process, above all of descriptors.
+//! Shortages of resources of a process, above all of descriptors.
 //!
-//! A process that calls others holds a descriptor for each until it is answered. Where all of them are held so, at both
-//! ends, nobody can answer. A reserve, never spent on calling, prevents it: one descriptor for a caller, one for the memory
-//! that it passes.
+//! A process that calls others holds a descriptor for each until it is answered. If both ends use all of theirs for
+//! calls, nobody can answer. A reserve that is never spent on calls prevents this: one descriptor for a caller, one for
+//! the memory that it passes.
 
 use std::error::Error;
 use std::io;
@@ -13,7 +13,7 @@ use machine::{Fault, Reading, Result};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Whether the same may succeed later: the kernel had too little of something that others, or this process, give back.
+/// Whether a retry may succeed: the kernel lacked a resource that this or another process will free.
 pub fn may_pass(fault: &Fault) -> bool {
     let Some(source) = fault.source() else { return false };
     let number = source
@@ -23,7 +23,7 @@ pub fn may_pass(fault: &Fault) -> bool {
     let short = [
         Errno::MFILE,
         Errno::NFILE,
-        // Descriptors that this user has under way in sockets.
+        // Descriptors in flight in sockets of this user.
         Errno::TOOMANYREFS,
         Errno::NOMEM,
         Errno::NOBUFS,
@@ -34,14 +34,14 @@ pub fn may_pass(fault: &Fault) -> bool {
     number.is_some_and(|number| short.contains(&Errno::from_raw_os_error(number)))
 }
 
-/// Whether this process has as many descriptors as it may have.
+/// Whether this process has reached its limit of descriptors.
 pub(crate) fn is_of_descriptors(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::MFILE.raw_os_error())
 }
 
 static RESERVE: Mutex<Vec<OwnedFd>> = Mutex::new(Vec::new());
 
-/// What the reserve is spent on, and how much of it is left then.
+/// Uses of the reserve; the value is what must be left after it.
 #[derive(Debug, Clone, Copy)]
 pub enum Need {
     Memory = 0,
@@ -53,10 +53,10 @@ fn reserve() -> MutexGuard<'static, Vec<OwnedFd>> {
     RESERVE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Fills the reserve of this process up.
+/// Refills the reserve of this process.
 ///
 /// # Errors
-/// One that may pass: other descriptors must be closed first.
+/// A fault that may pass: other descriptors must be closed first.
 pub fn keep_reserve() -> Result<()> {
     let mut reserve = reserve();
     while reserve.len() < Need::Nothing as usize {
@@ -67,24 +67,23 @@ pub fn keep_reserve() -> Result<()> {
     Ok(())
 }
 
-/// Frees a descriptor for `need`. False where the reserve is spent as far as it may be.
+/// Frees a descriptor for `need`. False where the reserve has none to spare for it.
 pub fn spend_reserve(need: Need) -> bool {
     let mut reserve = reserve();
     reserve.len() > need as usize && reserve.pop().is_some()
 }
 
-/// Lets this process have as many descriptors as it may give itself. Where even that is refused, what needs one too many
-/// fails and says so. Not for processes of others: programs that call `select` write beyond its sets once a descriptor is
-/// 1024 or more.
+/// Raises this process's limit of descriptors as far as it may. If that is refused, later calls that exceed the limit fail with a
+/// message. Not for processes of others: programs that call `select` write beyond its sets with descriptors of 1024 or more.
 pub fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-/// Descriptors that this process has open.
+/// Number of open descriptors of this process.
 pub fn descriptors() -> Reading<u64> {
     match std::fs::read_dir("/proc/self/fd") {
-        // One is the folder's.
+        // One is the folder's own.
         Ok(open) => Reading::Measured(open.count() as u64 - 1),
         Err(e) => Reading::absent(format!("/proc/self/fd: {e}")),
     }

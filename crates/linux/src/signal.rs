@@ -1,4 +1,4 @@
-//! Interruption as a flag: Ctrl-C and SIGTERM ask a long run to end in good order.
+//! Interruption as a flag: Ctrl-C and SIGTERM ask a long run to end in order.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -13,10 +13,10 @@ use rustix::thread::{ClockId, clock_nanosleep_absolute};
 
 use crate::clock;
 
-/// The first signal that came; 0: none.
+/// The first signal received; 0: none.
 static ASKED: AtomicI32 = AtomicI32::new(0);
 
-/// Readable from the first signal on: what a thread sleeps on that is to end then. The number is for the handler.
+/// An event descriptor, readable from the first signal on, for sleeping threads. The number is for the handler.
 static EVENT: OnceLock<OwnedFd> = OnceLock::new();
 static EVENT_NUMBER: AtomicI32 = AtomicI32::new(-1);
 
@@ -29,7 +29,7 @@ extern "C" fn ask(signal: libc::c_int) {
     unsafe { libc::write(EVENT_NUMBER.load(Ordering::Relaxed), (&raw const one).cast(), 8) };
 }
 
-/// From now on the first SIGINT or SIGTERM of each kind only raises the flag; a second one ends the process as ever.
+/// Lets the first SIGINT or SIGTERM of each kind only raise the flag; a second one ends the process.
 pub fn watch() -> Result<()> {
     if EVENT.get().is_none() {
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
@@ -60,24 +60,24 @@ pub fn interrupted() -> bool {
     ASKED.load(Ordering::Relaxed) != 0
 }
 
-/// What can be read from the first signal on; `None` before [`watch`].
+/// A descriptor that is readable from the first signal on; `None` before [`watch`].
 pub fn asked() -> Option<BorrowedFd<'static>> {
     EVENT.get().map(AsFd::as_fd)
 }
 
-/// Sleeps until then, or until a signal asks this process to end.
+/// Sleeps until `time`, or until a signal asks this process to end.
 pub fn sleep_until(time: Nanoseconds) {
     while !interrupted() && clock_nanosleep_absolute(ClockId::Monotonic, &clock::timespec(time)) == Err(Errno::INTR) {}
 }
 
-/// The exit status of a command that a signal ended before its work was done, as shells have it: 130 after Ctrl-C, 143
-/// after SIGTERM. `None`: no signal came.
+/// The exit status of a command that a signal ended early, by the convention of shells: 130 after Ctrl-C, 143 after
+/// SIGTERM. `None`: no signal came.
 pub fn exit_status() -> Option<u8> {
     let signal = ASKED.load(Ordering::Relaxed);
     (signal != 0).then_some(128 + signal as u8)
 }
 
-/// The same of a server, whose work is done when SIGTERM says so.
+/// The exit status of a server, for which SIGTERM is the normal end.
 pub fn exit_status_of_server() -> Option<u8> {
     exit_status().filter(|status| *status == 128 + libc::SIGINT as u8)
 }
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn the_first_signal_asks_and_does_not_kill() {
-        // A relay of another test may read what comes for the process.
+        // A relay of another test may take signals of the process.
         if !skip::alone() {
             return;
         }
@@ -99,7 +99,7 @@ mod tests {
         kill_process(getpid(), Signal::TERM).unwrap();
         let mut asked = [rustix::event::PollFd::from_borrowed_fd(asked().unwrap(), rustix::event::PollFlags::IN)];
         let limit = rustix::event::Timespec { tv_sec: 60, tv_nsec: 0 };
-        // The handler may run in this thread as it waits.
+        // The handler may run in this thread during the wait.
         let woken = std::iter::repeat_with(|| rustix::event::poll(&mut asked, Some(&limit)));
         assert_eq!({ woken }.find(|woken| *woken != Err(Errno::INTR)), Some(Ok(1)));
         assert!(interrupted());

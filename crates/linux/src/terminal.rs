@@ -1,5 +1,5 @@
-//! A terminal taken over as one screen, and given back when its holder ends: on an error, on a panic and on the signals
-//! that [`crate::signal`] watches, which interrupt the wait for a key.
+//! A terminal used as one screen, and restored when its holder ends: on an error, on a panic and on the signals that
+//! [`crate::signal`] watches, which interrupt the wait for a key.
 
 use std::io::{IsTerminal, Write, stdin, stdout};
 use std::os::fd::AsFd;
@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
-/// Into the other screen, the cursor hidden; and back.
+/// Switches to the alternate screen and hides the cursor; and back.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
@@ -23,18 +23,18 @@ pub enum Key {
     PageDown,
     Home,
     End,
-    /// Ctrl-C.
+    /// Ctrl-C was pressed.
     Interrupt,
 }
 
-/// Whether standard input and output are one person's terminal.
+/// Whether standard input and output are a terminal.
 pub fn is_there() -> bool {
     stdin().is_terminal() && stdout().is_terminal()
 }
 
 pub struct Screen {
     saved: Termios,
-    /// Read, but not yet a key.
+    /// Bytes read that are not yet a whole key.
     pending: Vec<u8>,
 }
 
@@ -43,7 +43,7 @@ impl Screen {
         let refused = |e: Errno| Fault::because("the terminal", e, "print once to a file instead, with --once");
         let saved = tcgetattr(stdin()).map_err(refused)?;
         let mut raw = saved.clone();
-        // Keys one by one and unseen. Ctrl-C comes as a key as well, so that it ends the display in order.
+        // Keys come one by one without echo; Ctrl-C too, so that it ends the display in order.
         raw.local_modes -= LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG;
         raw.special_codes[SpecialCodeIndex::VMIN] = 0;
         raw.special_codes[SpecialCodeIndex::VTIME] = 0;
@@ -61,7 +61,7 @@ impl Screen {
         }
     }
 
-    /// Shows lines from the top; what was there before goes.
+    /// Shows lines from the top, in place of the earlier ones.
     pub fn show(&self, lines: &[String]) -> Result<()> {
         let mut text = String::from("\x1b[H");
         for (row, line) in lines.iter().enumerate() {
@@ -75,8 +75,7 @@ impl Screen {
         self.put(&text)
     }
 
-    /// The next key; `None` when none came for so long, or when a signal asked to end. A window that changes its size
-    /// ends the wait too.
+    /// The next key; `None` when none comes within `within`, when a signal asks to end, or when the window changes its size.
     pub fn key(&mut self, within: Duration) -> Result<Option<Key>> {
         let deadline = Instant::now() + within;
         let size = self.size();
@@ -133,7 +132,7 @@ impl Drop for Screen {
     }
 }
 
-/// The first key and its bytes; sequences that mean nothing here are passed over.
+/// The first key and its number of bytes; unknown sequences are skipped.
 fn decode(bytes: &[u8]) -> (Option<Key>, usize) {
     let known: [(&[u8], Key); 10] = [
         (b"\x1b[A", Key::Up),
@@ -163,7 +162,7 @@ fn decode(bytes: &[u8]) -> (Option<Key>, usize) {
     }
 }
 
-/// The columns of the terminal that standard output is, if it is one.
+/// The columns of the terminal at standard output, if it is one.
 pub fn columns() -> Option<usize> {
     let size = tcgetwinsize(stdout()).ok()?;
     (size.ws_col > 0).then_some(size.ws_col.into())

@@ -1,4 +1,4 @@
-//! A process that outlives a killed owner just long enough to end what the owner left running.
+//! A process that outlives a killed owner to end what that left running.
 
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
@@ -10,13 +10,12 @@ use machine::{Fault, Result};
 
 use crate::orphans::{Awaited, Orphans};
 
-/// Waits for the end of its standard input, which comes when the owner ends in whatever way. Then ends every process
-/// whose link `/proc/PID/$link` leads to one of the targets, or, where `$link` is `environ`, which was started with the
-/// target (`NAME=value`) in its environment: asks once, kills after `$grace` looks, and removes
-/// `$folder`. A pipe rather than a parent-death signal: that signal follows the *thread* that started the child, and an
-/// owner's thread may end long before what it started.
+/// Waits for the end of its standard input, which comes when the owner ends in any way. Then ends every process whose
+/// link `/proc/PID/$link` leads to one of the targets, or, if `$link` is `environ`, whose environment has the target
+/// (`NAME=value`): asks once, kills after `$grace` polls, and removes `$folder`. A pipe instead of a parent-death
+/// signal, which follows the *thread* that started the child: an owner's thread may end long before the child.
 ///
-/// A line says when it waits, to nobody where the owner has ended already.
+/// Prints a line once it waits, unless the owner has ended already.
 const SCRIPT: &str = r#"
 trap '' PIPE
 echo
@@ -55,22 +54,22 @@ done
 [ -z "$(residents "$@")" ]
 "#;
 
-/// Looks, 50 ms apart, that processes get which are asked to end before they are killed.
+/// Polls, 50 ms apart, until processes that were asked to end are killed.
 const GRACE: &str = "40";
 
-/// Watches over processes for as long as it lives; dropping it ends them as its owner's death would, and waits.
+/// Watches over processes while it lives; dropping it ends them as its owner's death would, and waits.
 #[derive(Debug)]
 pub struct Warden {
     shell: Child,
-    /// It is no orphan of a run that begins before it.
+    /// Marks the warden as no orphan of an earlier run.
     _awaited: Awaited,
-    /// Orphans of the run that it watches over, where this process takes them.
+    /// Orphans of its run, where this process adopts them.
     orphans: Option<Orphans>,
 }
 
 impl Warden {
-    /// Over all processes that work in `folder` (their current folder, not one below it). They are asked to end and
-    /// killed two seconds later, then the folder is removed with what is in it.
+    /// Watches over all processes whose current folder is `folder` itself. They are asked to end and killed two seconds
+    /// later, then the folder is removed with its contents.
     ///
     /// Start it before the first of them. Fails where no shell can be started.
     pub fn over_folder(folder: &Path) -> Result<Warden> {
@@ -82,11 +81,12 @@ impl Warden {
         Warden::start(["cwd".as_ref(), GRACE.as_ref(), folder, folder])
     }
 
-    /// Over all processes that were started with `name` set to `value` in their environment, which whoever they start
-    /// inherits. They are asked to end and killed two seconds later, then `folder` is removed with what is in it. So are those
-    /// that cleared their environment, where this process takes orphans ([`crate::orphans::adopt`]) and is not killed itself.
+    /// Watches over all processes that were started with `name` set to `value` in their environment, and their
+    /// descendants. They are asked to end and killed two seconds later, then `folder` is removed with its contents.
+    /// Descendants that cleared their environment are ended too, where this process adopts orphans
+    /// ([`crate::orphans::adopt`]) and is not killed itself.
     ///
-    /// Start it before the first of them, and without the variable in this process's own environment.
+    /// Start it before the first of them, without the variable in this process's own environment.
     pub fn over_marked(name: &str, value: &str, folder: &Path) -> Result<Warden> {
         let mark = format!("{name}={value}");
         let mut warden = Warden::start(["environ".as_ref(), GRACE.as_ref(), folder.as_os_str(), mark.as_ref()])?;
@@ -94,13 +94,13 @@ impl Warden {
         Ok(warden)
     }
 
-    /// Over all processes in two network namespaces, named by inode. They are killed.
+    /// Watches over all processes in two network namespaces, named by inode. They are killed.
     pub(crate) fn over_networks(inodes: [u64; 2]) -> Result<Warden> {
         let [one, other] = inodes.map(|inode| format!("net:[{inode}]"));
         Warden::start(["ns/net", "0", "", &one, &other].map(OsStr::new))
     }
 
-    /// Returns once it waits, so that the start of a shell is not beside what the owner then measures.
+    /// Returns once the warden waits, so that the start of a shell does not disturb the owner's measurement.
     fn start<const N: usize>(arguments: [&OsStr; N]) -> Result<Warden> {
         let mut shell = Command::new("sh");
         shell.args(["-c", SCRIPT, "plimsoll-warden"]).args(arguments).stdout(Stdio::piped());
@@ -111,14 +111,14 @@ impl Warden {
         Ok(warden)
     }
 
-    /// One that does what `script` says, which is to wait for the end of its standard input first.
+    /// A warden that runs `script`, which must first wait for the end of its standard input.
     pub(crate) fn by_script<const N: usize>(script: &str, arguments: [&OsStr; N]) -> Result<Warden> {
         let mut shell = Command::new("sh");
         shell.args(["-c", script, "plimsoll-warden"]).args(arguments).stdout(Stdio::null());
         Warden::by(&mut shell)
     }
 
-    /// `command`, which is to wait for the end of its standard input first.
+    /// A warden that runs `command`, which must first wait for the end of its standard input.
     pub(crate) fn by(command: &mut Command) -> Result<Warden> {
         command
             .current_dir("/")
@@ -141,19 +141,19 @@ impl Warden {
         )
     }
 
-    /// Writes to its standard input.
+    /// Writes to the warden's standard input.
     pub(crate) fn tell(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.shell.stdin.as_mut().map_or(Ok(()), |input| input.write_all(bytes))
     }
 
-    /// Takes those of the run's processes out of the table that have ended and lost their parent. For who waits long.
+    /// Collects ended orphans of the run, for owners that wait long.
     pub fn reap(&self) {
         if let Some(orphans) = &self.orphans {
             orphans.reap();
         }
     }
 
-    /// Ends it before it does anything.
+    /// Ends the warden before it does anything.
     pub(crate) fn dismiss(mut self) {
         let _ = self.shell.kill();
     }
@@ -196,7 +196,7 @@ mod tests {
             let script = "sleep 600 & echo $!; wait";
             command.args(["-c", script]).env("PLIMSOLL_TEST", value).current_dir("/").stdout(Stdio::piped());
             let mut child = command.spawn().unwrap();
-            // Its own child's number, so that both have started.
+            // It prints its child's number, so both have started.
             let mut line = String::new();
             io::BufRead::read_line(&mut io::BufReader::new(child.stdout.take().unwrap()), &mut line).unwrap();
             (child, line.trim().to_owned())
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn who_cleared_its_environment_is_ended_too_and_no_child_that_is_waited_for() {
-        // Orphans are those of a process, and its other tests have children too.
+        // Orphans are of the whole process, whose other tests have children too.
         if !skip::alone() {
             return;
         }
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(left.len(), 2);
         let there = |process: &str| Path::new("/proc").join(process).exists();
         assert!(there(&left[0]), "it ended by itself");
-        // One that has ended does not stay until the run is over.
+        // An ended orphan is collected before the run is over.
         let quick = Command::new("sh").args(["-c", "env -i sleep 0 >/dev/null 2>&1 & echo $!"]).output().unwrap();
         let quick = String::from_utf8(quick.stdout).unwrap().trim().to_owned();
         while there(&quick) {
@@ -261,7 +261,7 @@ mod tests {
         let sleeper = |at: &Path, script: &str| {
             let child = Command::new("sh").args(["-c", script]).current_dir(at).stdout(Stdio::piped()).spawn();
             let mut child = child.unwrap();
-            // Whoever is to be deaf is so from here on.
+            // From here on all that ignore the signal do so.
             let mut ready = [0; 1];
             io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut ready).unwrap();
             child

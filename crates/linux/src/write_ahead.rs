@@ -1,5 +1,5 @@
-//! A write-ahead log: a line is in the file before what it tells of is done. Who is killed, or finds the disk full, leaves whole
-//! lines, and at most a part of one more, by which nobody has acted.
+//! A write-ahead log: a line is in the file before its action. A process that is killed, or finds the disk full, leaves
+//! whole lines and at most one partial line, whose action has not begun.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -8,17 +8,16 @@ use std::path::{Path, PathBuf};
 
 use machine::count;
 
-/// One that is open.
 pub struct Log {
     pub(crate) path: PathBuf,
     pub(crate) file: File,
-    /// Bytes of whole lines.
+    /// Length of the whole lines, in bytes.
     length: u64,
 }
 
 impl Log {
-    /// The log in `file`, which is at `path` and open for reading and appending: what its lines say, each without its end, and in
-    /// words what is wrong with it. Writes nothing.
+    /// Opens the log in `file`, which is at `path` and open for reading and appending. Returns its parsed lines, and a
+    /// note on damaged ones. Writes nothing.
     pub fn open<T>(
         path: &Path,
         file: File,
@@ -35,14 +34,14 @@ impl Log {
         Ok((log, lines.into_iter().flatten().collect(), (damaged > 0).then_some(damage)))
     }
 
-    /// Bytes of its lines.
+    /// Length of its lines, in bytes.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// Adds a line, all of it or nothing.
+    /// Adds a line completely or not at all.
     pub fn add(&mut self, line: &str) -> io::Result<()> {
-        // The part of a line that somebody left goes first.
+        // A partial line that was left is removed first.
         let added = self.cut().and_then(|()| (&self.file).write_all(line.as_bytes()));
         match &added {
             Ok(()) => self.length += line.len() as u64,
@@ -51,18 +50,18 @@ impl Log {
         added
     }
 
-    /// Waits until its lines are on the disk: some file systems say only then that it is full.
+    /// Waits until its lines are on disk; some file systems report a full disk only then.
     pub fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }
 
-    /// Takes all lines out, for which no disk is too full.
+    /// Removes all lines, which works on a full disk.
     pub fn clear(&mut self) -> io::Result<()> {
         self.length = 0;
         self.cut()
     }
 
-    /// Has these lines instead, at once, or stays as it is.
+    /// Replaces all lines atomically, or changes nothing.
     pub fn replace(&mut self, lines: &str) -> io::Result<()> {
         let beside = self.path.with_extension("new");
         let file = File::options().append(true).create(true).open(&beside)?;

@@ -1,4 +1,4 @@
-//! What a block of measurement cost, core by core and thread by thread.
+//! The costs of a block of measurement, by core and by thread.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub struct Softirq {
     pub time: Nanoseconds,
 }
 
-/// What one core did for the network during a block.
+/// Network work of one core during a block.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CoreCost {
     /// The core.
@@ -28,17 +28,17 @@ pub struct CoreCost {
     pub interrupts: Reading<u64>,
 }
 
-/// What one participating thread used during a block.
+/// Resources that one participating thread used during a block.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ThreadCost {
-    /// `local` or `remote`: which end of the measurement.
+    /// The end of the measurement that it belongs to: `local` or `remote`.
     pub end: String,
-    /// What the thread does: `app`, `engine`.
+    /// The thread's task: `app`, `engine`.
     pub role: String,
     /// The core that it ran on.
     pub core: Reading<CoreId>,
-    /// A thread that busy-waits uses all there is. Includes the softirq work that ran on top of the thread, except on
-    /// kernels with IRQ_TIME_ACCOUNTING.
+    /// CPU time; all of the block for a thread that busy-waits. It includes softirq work on top of the thread, except
+    /// on kernels with IRQ_TIME_ACCOUNTING.
     pub cpu: Reading<Nanoseconds>,
     /// Times that it gave its core up, to wait.
     pub voluntary_switches: Reading<u64>,
@@ -63,6 +63,6 @@ pub struct Accounting {
     pub remote_cores: Option<Vec<CoreCost>>,
     /// Every participating thread, of both ends.
     pub threads: Vec<ThreadCost>,
-    /// What taking these figures cost itself, per block.
+    /// Cost of taking these figures, per block.
     pub overhead: Nanoseconds,
 }

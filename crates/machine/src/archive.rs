@@ -30,7 +30,7 @@ pub const FILE_NAME: &str = "machine.txt";
 
 const HEADER: &str = "# plimsoll machine archive 1";
 
-/// What reading a path gave.
+/// The answer to reading a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
     /// The text of a file.
@@ -49,7 +49,7 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Paths that were read, listed or found refused.
+    /// Number of paths that were read, listed or refused.
     pub fn len(&self) -> usize {
         self.contents.len()
     }
@@ -59,7 +59,7 @@ impl Archive {
         self.contents.is_empty()
     }
 
-    /// Files with their text, for those who lay an archive out as a tree.
+    /// Files with their text, for a caller that writes the archive out as a tree.
     pub fn files(&self) -> impl Iterator<Item = (&str, &str)> {
         self.contents.iter().filter_map(|(path, content)| match content {
             Ok(Content::File(text)) => Some((path.as_str(), text.as_str())),

@@ -1,4 +1,4 @@
-//! Is a thing there, and may it be used: the three answers, each with the next step.
+//! Whether a thing is there and may be used: three answers, each with the next step.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,44 +6,44 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub enum Availability {
-    /// It is there and this user may use it.
+    /// The thing is there and this user may use it.
     Present {
-        /// What it is, in words.
+        /// The thing, in words.
         detail: String,
     },
     /// The machine, its kernel or its configuration does not have it.
     Absent {
         /// Why it is not there.
         reason: String,
-        /// What would bring it.
+        /// The step that would bring it.
         next: String,
     },
-    /// It is there, but not for this user.
+    /// The thing is there, but not for this user.
     NotPermitted {
-        /// What was refused, and by what.
+        /// The refusal: what was refused, and by what.
         reason: String,
-        /// What would permit it.
+        /// The step that would permit it.
         next: String,
     },
 }
 
 impl Availability {
-    /// It is there and may be used; `detail` says what it is.
+    /// A thing that is there and may be used; `detail` says what it is.
     pub fn present(detail: impl Into<String>) -> Self {
         Availability::Present { detail: detail.into() }
     }
 
-    /// It is not there: why, and what would bring it.
+    /// A thing that is not there: why, and what would bring it.
     pub fn absent(reason: impl Into<String>, next: impl Into<String>) -> Self {
         Availability::Absent { reason: reason.into(), next: next.into() }
     }
 
-    /// It is there, but not for this user: why, and what would permit it.
+    /// A thing that is there, but not for this user: why, and what would permit it.
     pub fn not_permitted(reason: impl Into<String>, next: impl Into<String>) -> Self {
         Availability::NotPermitted { reason: reason.into(), next: next.into() }
     }
 
-    /// What there is, or why not; without the next step.
+    /// The detail or the reason, without the next step.
     pub fn explanation(&self) -> &str {
         match self {
             Availability::Present { detail } => detail,
@@ -51,7 +51,7 @@ impl Availability {
         }
     }
 
-    /// What the reader can do about it, where it is not present.
+    /// The next step for the reader, where it is not present.
     pub fn next(&self) -> Option<&str> {
         match self {
             Availability::Present { .. } => None,

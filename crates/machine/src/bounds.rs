@@ -1,4 +1,4 @@
-//! What others can make grow in a process of plimsoll, and how far: the table that the crates read.
+//! Bounds of everything that others can make grow in a process of plimsoll: the table that the crates read.
 //!
 //! `docs/threat-model.md` shows it; `tests/threat_model.rs` compares the two.
 
@@ -6,14 +6,14 @@ use std::fmt;
 
 use crate::quantity::Bytes;
 
-/// How much, of one or of all.
+/// The amount of a bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Amount {
-    /// So many things.
+    /// A number of things.
     Count(usize),
-    /// So many bytes.
+    /// A number of bytes.
     Size(Bytes),
-    /// No number of its own: what it follows from.
+    /// Words that say what the amount follows from, where it has no number of its own.
     Said(&'static str),
 }
 
@@ -21,7 +21,7 @@ use Amount::{Count, Said, Size};
 
 impl Amount {
     /// # Panics
-    /// If it is no count: at compile time, where a constant is made of it.
+    /// The amount is no count: at compile time, where a constant is made of it.
     pub const fn count(self) -> usize {
         match self {
             Count(count) => count,
@@ -30,7 +30,7 @@ impl Amount {
     }
 
     /// # Panics
-    /// If it is no number of bytes.
+    /// The amount is no number of bytes.
     pub const fn bytes(self) -> Bytes {
         match self {
             Size(bytes) => bytes,
@@ -54,13 +54,13 @@ impl fmt::Display for Amount {
 pub struct Bound {
     /// The thing that grows, in words.
     pub what: &'static str,
-    /// Who makes it grow, one of them.
+    /// The party that makes it grow, one of possibly many.
     pub by: &'static str,
-    /// How far one of those can make it grow.
+    /// How far one such party can make it grow.
     pub each: Amount,
-    /// How far all of them together can.
+    /// How far all such parties together can make it grow.
     pub total: Amount,
-    /// What happens at the bound.
+    /// Behaviour at the bound.
     pub beyond: &'static str,
 }
 
@@ -83,7 +83,7 @@ const fn mib(count: u64) -> Amount {
     Size(Bytes(count << 20))
 }
 
-/// `each` so many times.
+/// `count` times `each`.
 const fn times(count: Amount, each: Amount) -> Amount {
     match each {
         Count(each) => Count(each * count.count()),

@@ -1,9 +1,9 @@
-//! A total that several draw from, so that together they stay within it.
+//! A total that several parties draw from and never exceed together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// An amount that may be drawn, perhaps as a part of what all others of its kind may have.
+/// An amount that may be drawn, possibly as a part of a larger budget.
 #[derive(Debug)]
 pub struct Budget {
     total: u64,
@@ -14,39 +14,39 @@ pub struct Budget {
 /// Which budget has not enough left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exhausted {
-    /// The budget itself.
+    /// The budget that was drawn from.
     Own,
-    /// The budget of which it is a part: others have drawn the rest.
+    /// The larger budget that it is a part of: other parts have drawn the rest.
     Whole,
 }
 
 impl Budget {
-    /// A budget of so much that is no part of another.
+    /// A budget that is part of no other.
     pub fn new(total: u64) -> Arc<Budget> {
         Arc::new(Budget { total, drawn: AtomicU64::new(0), whole: None })
     }
 
-    /// A part: what is drawn from it is drawn from this one too.
+    /// A part of this budget: what is drawn from the part is drawn from this budget too.
     pub fn part(self: &Arc<Self>, total: u64) -> Arc<Budget> {
         Arc::new(Budget { total, drawn: AtomicU64::new(0), whole: Some(self.clone()) })
     }
 
-    /// What may be drawn from this budget at once.
+    /// The most that may be drawn from this budget at one time.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// The total of that of which it is a part; its own where it is none.
+    /// The total of the larger budget that this is a part of, or its own where it is none.
     pub fn total_of_all(&self) -> u64 {
         self.whole.as_ref().map_or(self.total, |whole| whole.total)
     }
 
-    /// What is drawn from this budget at present.
+    /// The amount drawn from this budget at present.
     pub fn drawn(&self) -> u64 {
         self.drawn.load(Ordering::Relaxed)
     }
 
-    /// Takes `amount`, until the share is dropped.
+    /// Draws `amount`, until the share is dropped.
     pub fn draw(self: &Arc<Self>, amount: u64) -> Result<Share, Exhausted> {
         self.take(amount)?;
         Ok(Share { of: self.clone(), amount })
@@ -72,7 +72,7 @@ impl Budget {
     }
 }
 
-/// What was drawn from a budget; dropping it gives it back.
+/// An amount drawn from a budget; dropping it gives it back.
 #[derive(Debug)]
 pub struct Share {
     of: Arc<Budget>,

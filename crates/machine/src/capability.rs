@@ -1,6 +1,6 @@
-//! Which share of a core ranks can have.
+//! The share of a core that ranks can have.
 //!
-//! Something always takes part of a core: receive work of the network, file systems' threads, a busy sibling, a lower clock
+//! Other work always takes part of a core: network receive work, threads of file systems, a busy sibling, a lower clock
 //! (paper 002, section 3: 'effective capability').
 
 mod map;
@@ -14,30 +14,30 @@ use crate::site::CoreId;
 pub use map::{CapabilityMap, SilentHost};
 pub use time::{CoreTime, sibling};
 
-/// What ranks cannot have of a core.
+/// The parts of a core that ranks cannot have.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CoreCapability {
-    /// Name.
+    /// The host's name.
     pub host: String,
     /// The core's number on its host.
     pub core: CoreId,
-    /// Share busy with other than the job's ranks, interruptions of ranks included. A busy-waiting rank has its core:
-    /// that is the job's own.
+    /// Share of the time in which the core did other work than the job's, interruptions of ranks included. A
+    /// busy-waiting rank is the job's own work.
     pub taken: Reading<f64>,
-    /// Of `taken`: network softirqs; of all kinds where modelled from the kernel's ticks.
+    /// The part of `taken` that is network softirqs; softirqs of all kinds where modelled from the kernel's ticks.
     pub softirq: Reading<f64>,
-    /// Over that of all hosts' fastest core.
+    /// Clock of the core over that of the fastest core of all hosts.
     pub clock: Reading<f64>,
-    /// Share that another thread of the core (SMT) was busy, with the job's ranks too; 0 where it has none.
+    /// Share of the time in which another thread of the core (SMT) was busy, the job's ranks included; 0 without SMT.
     pub sibling: Reading<f64>,
 }
 
-/// What a thread computes at least while its sibling is busy, over what it computes alone.
+/// Least speed of a thread whose sibling is busy, over its speed alone.
 const BESIDE_SIBLING: f64 = 0.5;
 
 impl CoreCapability {
-    /// What ranks can have of the core, from and to: `(1 - taken) x clock`, less what a busy sibling may take. What is not known widens
-    /// it, except for the clock, which is taken for full.
+    /// Lowest and highest share of the core that ranks can have: `(1 - taken) x clock`, less what a busy sibling may
+    /// take. Unknown parts widen the range, but an unknown clock counts as full.
     pub fn range(&self) -> (f64, f64) {
         let clock = self.clock.value().copied().unwrap_or(1.0);
         let free = |taken: f64| (1.0 - taken).clamp(0.0, 1.0) * clock;

@@ -8,17 +8,17 @@ use std::sync::Arc;
 use crate::{Bytes, Nanoseconds, Result};
 use serde::{Deserialize, Serialize};
 
-/// How many a channel joins.
+/// The number of endpoints that a channel joins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cast {
     /// Two endpoints, both ways.
     Unicast,
-    /// One writer, many readers, one write.
+    /// One writer and many readers: one write reaches all.
     Multicast,
 }
 
-/// What travels on a channel.
+/// The content of a channel's messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Content {
@@ -28,35 +28,35 @@ pub enum Content {
     Messages,
 }
 
-/// What happens to a message for which there is no buffer.
+/// The treatment of a message for which there is no buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Delivery {
-    /// It is not taken: the writer learns and tries again. Nothing is lost while both ends live.
+    /// The message is not taken: the writer is told and tries again. Nothing is lost while both ends live.
     Reliable,
-    /// It is dropped, and counted.
+    /// The message is dropped, and counted.
     Unreliable,
 }
 
-/// What the reader does while nothing arrives.
+/// The reader's way to wait while nothing arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Synchronization {
-    /// Looks again and again: the lowest latency, and a core that is always busy.
+    /// Polls: the lowest latency, and a core that is always busy.
     Poll,
     /// May sleep in [`Channel::wait`]; a write wakes it (25 to 40 us on this project's machines).
     Blocking,
 }
 
-/// Where payloads live on their way.
+/// The place of payloads on their way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Policy {
-    /// Whatever the two sites have: in place where they share memory, copied elsewhere.
+    /// Whatever the two sites allow: in place where they share memory, else copied.
     Any,
     /// Written and read in place, in memory that both ends map. Only between sites that share memory.
     ZeroCopy,
-    /// May be copied on the way; where sites share memory it is not.
+    /// Payloads may be copied on the way; where sites share memory they are not.
     Copy,
 }
 
@@ -71,16 +71,16 @@ pub struct Buffers {
     pub policy: Policy,
 }
 
-/// What the creator of a channel determines: step one of two. Attaching an offcode is the second.
+/// The choices of a channel's creator: step one of two. Attaching an offcode is the second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Specification {
     /// How many endpoints the channel joins.
     pub cast: Cast,
-    /// What happens to a message for which there is no buffer.
+    /// Treatment of a message for which there is no buffer.
     pub delivery: Delivery,
-    /// What a reader does while nothing arrives.
+    /// The reader's way to wait while nothing arrives.
     pub synchronization: Synchronization,
-    /// What travels on the channel.
+    /// Content of the channel's messages.
     pub content: Content,
     /// Buffers of each direction.
     pub buffers: Buffers,
@@ -99,7 +99,7 @@ impl Default for Specification {
     }
 }
 
-/// What became of one write.
+/// The outcome of one write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Written {
@@ -111,11 +111,11 @@ pub enum Written {
     Dropped,
     /// No other end is left.
     Gone,
-    /// Only from `offcode::Context::write`: longer than a buffer, or this end may not write. The log says which.
+    /// Only from `offcode::Context::write`: the message is longer than a buffer, or this end may not write. The log says which.
     Refused,
 }
 
-/// What one endpoint has counted.
+/// Counters of one endpoint.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counted {
     /// Messages that this end wrote.
@@ -128,7 +128,7 @@ pub struct Counted {
     pub full: u64,
 }
 
-/// Where a channel loses messages.
+/// The place where a channel loses messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Loss {
@@ -136,16 +136,16 @@ pub enum Loss {
     Writer,
     /// At an end that reads, which the writer has lapped.
     Reader,
-    /// At a driver hook, where what leads to or from the program is full.
+    /// At a driver hook: a queue to or from the program is full.
     Hook,
-    /// Before another host, whose agent has as much waiting as may wait.
+    /// On the way to another host: the agent's queue is full.
     Agent,
-    /// On the way while an offcode moved.
+    /// On the way, while an offcode moved.
     Move,
 }
 
 impl Loss {
-    /// In a few words.
+    /// The place in a few words.
     pub fn place(self) -> &'static str {
         match self {
             Loss::Writer => "full at the writer",
@@ -157,29 +157,29 @@ impl Loss {
     }
 }
 
-/// What ends the sleep of a thread.
+/// The means to end a thread's sleep.
 pub trait Bell: Send + Sync {
-    /// Ends the thread's sleep, or its next one where it does not sleep yet. Costs a system call.
+    /// Ends the thread's sleep, or the next one where it is awake. Costs a system call.
     fn ring(&self);
 }
 
 /// A thread that is about to sleep until one of its channels has something for it.
 pub trait Sleeper {
-    /// What ends its sleep.
+    /// The bell that ends its sleep.
     fn bell(&self) -> Arc<dyn Bell>;
 
-    /// Ends its sleep too once the descriptor can be read. `false`: it cannot be watched.
+    /// Ends the sleep also once the descriptor can be read. `false`: it cannot be watched.
     #[cfg(unix)]
     fn watch(&mut self, descriptor: std::os::fd::BorrowedFd<'_>) -> bool;
 }
 
-/// One endpoint of a channel. It blocks in [`Channel::wait`] only. Both ends of a unicast channel read and write; of a
+/// One endpoint of a channel; only [`Channel::wait`] blocks. Both ends of a unicast channel read and write; of a
 /// multicast channel the creator writes and the attached ends read.
 ///
-/// `fill` and `deliver` run inline on the channel's own memory. Another end that breaks the protocol may write there
-/// meanwhile: what is decided on is read once, or copied first.
+/// `fill` and `deliver` run inline on the channel's own memory. A peer that breaks the protocol may write there
+/// meanwhile: read a value that decides something once, or copy it first.
 pub trait Channel: Send {
-    /// What the channel's creator determined.
+    /// The specification that the channel's creator chose.
     fn specification(&self) -> &Specification;
 
     /// Sends a message of `length` bytes, which `fill` writes whole. A fault where it is longer than a buffer, or where
@@ -196,8 +196,8 @@ pub trait Channel: Send {
     /// deliver. A fault unless [`Synchronization::Blocking`].
     fn wait(&mut self, limit: Nanoseconds) -> Result<bool>;
 
-    /// Has the next message, and the going of another end, end the sleep that the thread is about to begin. `false`: it is
-    /// there already, or this channel cannot tell, as by default; the thread looks again instead of sleeping.
+    /// Lets the next message, or the leaving of another end, end the sleep that the thread is about to begin. `false`:
+    /// there is one already, or this channel cannot tell (the default); the thread then polls instead of sleeping.
     fn arm(&mut self, sleeper: &mut dyn Sleeper) -> bool {
         let _ = sleeper;
         false
@@ -206,10 +206,10 @@ pub trait Channel: Send {
     /// Whether every other end has gone; what was written before may still be read.
     fn is_abandoned(&self) -> bool;
 
-    /// What this end has counted since it was made.
+    /// Counters of this end since it was made.
     fn counted(&self) -> Counted;
 
-    /// Where what it counts as dropped was lost.
+    /// The place where the messages that it counts as dropped were lost.
     fn loses(&self) -> Loss {
         Loss::Writer
     }

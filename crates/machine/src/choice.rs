@@ -1,7 +1,7 @@
-//! Which cores to take: by what they share, not by their numbers.
+//! Which cores to take, by what they share rather than by number.
 //!
-//! Threads of one core (SMT) share its execution units, so that a core is free only while none of its threads is taken.
-//! What works together should be near: caches first, then the NUMA node, then the package.
+//! Threads of one core (SMT) share its execution units, so a core is free only while none of its threads is taken.
+//! Parties that work together should be near: caches first, then the NUMA node, then the package.
 
 use std::collections::BTreeSet;
 
@@ -12,13 +12,13 @@ use crate::fault::Result;
 use crate::site::CoreId;
 use crate::topology::{Cache, CacheKind, Topology};
 
-/// The nearest that two logical CPUs share. What is nearer is less.
+/// The nearest resource that two logical CPUs share; nearer ones compare as less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Distance {
-    /// They are one.
+    /// The CPU itself: both are one.
     Same,
-    /// The core: they are its threads.
+    /// The core: both are its threads.
     Core,
     /// A cache of this level, and none of a lower one.
     Cache(u32),
@@ -26,17 +26,17 @@ pub enum Distance {
     Node,
     /// The package, and no NUMA node.
     Package,
-    /// Nothing; their nodes are so far apart by the firmware's table (ACPI SLIT), 0 where there is none.
+    /// Nothing but the machine: the distance of their nodes by the firmware's table (ACPI SLIT), 0 without one.
     Machine(u32),
 }
 
 impl Topology {
-    /// What is the nearest that two cores share.
+    /// The nearest resource that two cores share.
     pub fn distance(&self, one: CoreId, other: CoreId) -> Distance {
         self.distances_of(one)(other)
     }
 
-    /// How far others are from `one`; what is known of it is looked up once.
+    /// A function for the distance of others from `one`; its own position is looked up once.
     fn distances_of(&self, one: CoreId) -> impl Fn(CoreId) -> Distance + '_ {
         let reaches = |cache: &&Cache| cache.kind != CacheKind::Instruction && cache.shared_by.contains(one);
         let mut caches: Vec<&Cache> = self.caches.iter().filter(reaches).collect();
@@ -77,30 +77,30 @@ pub struct Choice<'a> {
 }
 
 impl<'a> Choice<'a> {
-    /// Of the cores `usable`, none of which is taken.
+    /// A choice among the cores `usable`, none of which is taken.
     pub fn among(topology: &'a Topology, usable: impl IntoIterator<Item = CoreId>) -> Self {
         Choice { topology, usable: usable.into_iter().collect(), taken: BTreeSet::new() }
     }
 
-    /// `cores` are no longer free, nor are the other threads of these.
+    /// Marks `cores` as taken, and with them the other threads of the same physical cores.
     pub fn without(mut self, cores: impl IntoIterator<Item = CoreId>) -> Self {
         self.taken.extend(cores);
         self
     }
 
-    /// The threads of the core that `core` is one of; `None` where only itself is known.
+    /// The threads of the physical core of `core`; `None` where the topology does not have it.
     fn threads(&self, core: CoreId) -> Option<&CpuSet> {
         self.topology.cpu(core).map(|cpu| &cpu.threads)
     }
 
-    /// Whether `core` may be used and is not taken, nor any thread of the same core.
+    /// Whether `core` may be used and no thread of its physical core is taken.
     pub fn is_free(&self, core: CoreId) -> bool {
         // Few are taken, while a damaged topology may have thousands of threads a core.
         let beside = |taken: &CoreId| self.threads(core).is_some_and(|threads| threads.contains(*taken));
         self.usable.contains(core) && !self.taken.contains(&core) && !self.taken.iter().any(beside)
     }
 
-    /// A thread of each core that is free, the first of those that may be used.
+    /// One thread of each free core: the first that may be used.
     pub fn whole(&self) -> CpuSet {
         let first = |core: &CoreId| {
             let threads = self.threads(*core);
@@ -125,7 +125,7 @@ impl<'a> Choice<'a> {
         all
     }
 
-    /// The best that is not taken for what serves `to`.
+    /// The best CPU that is not taken for a party that serves `to`.
     pub fn nearest(&self, to: CoreId) -> Option<CoreId> {
         self.free_cores_first(to).into_iter().find(|core| *core != to)
     }
@@ -138,8 +138,8 @@ impl<'a> Choice<'a> {
         whole.iter().find(there).or(whole.first()).or_else(any)
     }
 
-    /// Cores for parties that poll: a thread of each free core, near ones first, beginning on `node`. Other threads are
-    /// among them only where there are no two cores.
+    /// Cores for parties that poll: a thread of each free core, near ones first, beginning on `node`. Sibling threads
+    /// are among them only where there are no two cores.
     pub fn for_polling(&self, node: Option<u32>) -> Vec<CoreId> {
         let Some(first) = self.first(node) else { return Vec::new() };
         let mut cores = self.free_cores_first(first);

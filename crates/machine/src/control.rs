@@ -12,13 +12,13 @@ use crate::topology::Topology;
 
 const CPU: &str = "/sys/devices/system/cpu";
 
-/// All that a control is judged by.
+/// The facts that a control is judged by.
 pub(crate) struct Ground<'a> {
     pub source: &'a Source,
     pub topology: &'a Topology,
     pub clock: &'a Clock,
     pub interfaces: &'a [Interface],
-    /// Sysfs shows those of another network namespace.
+    /// Whether sysfs shows the interfaces of another network namespace.
     pub interfaces_hidden: bool,
     pub privileges: &'a Privileges,
     pub virtual_machine: bool,
@@ -152,7 +152,7 @@ fn cpuset(ground: &Ground) -> Availability {
     let directory = path.rsplit_once('/').map_or("", |(directory, _)| directory);
     let quota = ground.source.word(&format!("{directory}/cpu.max")).filter(|max| !max.starts_with("max"));
     let quota = quota.map(|max| format!("; CPU time limited to {} us", max.replacen(' ', " of every ", 1)));
-    // A group above, or a hierarchy of its own.
+    // A quota may also lie on a parent group, or in a hierarchy of its own.
     let quota = quota.or_else(|| Quota::tightest(ground.source).map(|quota| format!("; {quota}")));
     let shown = if group.is_empty() { "/" } else { group };
     let detail = format!("group {shown}, cores {cores}{}", quota.unwrap_or_default());

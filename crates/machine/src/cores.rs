@@ -12,7 +12,7 @@ use crate::site::CoreId;
 pub struct Cores(pub Vec<CoreId>);
 
 impl Cores {
-    /// The same without order.
+    /// The cores as a set.
     pub fn set(&self) -> CpuSet {
         self.0.iter().copied().collect()
     }
@@ -26,7 +26,7 @@ impl FromStr for Cores {
         let mut cores = Vec::new();
         for part in text.split(',') {
             let part = part.trim();
-            // The kernel's groups and the empty list are none of these.
+            // The kernel's group syntax (`:`) and the empty list are not accepted.
             let range = CpuSet::from_list(part).filter(|range| range.first().is_some() && !part.contains(':'));
             cores.extend(range.ok_or_else(bad)?.iter());
         }

@@ -1,4 +1,4 @@
-//! Counts in words: the same in all that is printed.
+//! Counts in words.
 
 /// The digits in groups of three: `1,234,567`.
 pub fn grouped(count: u64) -> String {
@@ -19,7 +19,7 @@ pub fn of(count: u64, noun: &str) -> String {
     format!("{} {noun}{ending}", grouped(count))
 }
 
-/// The word that goes with a count, where it is not the noun: `either(n, "was", "were")`.
+/// The form of a verb or pronoun that agrees with a count: `either(n, "was", "were")`.
 pub fn either<'a>(count: u64, one: &'a str, more: &'a str) -> &'a str {
     if count == 1 { one } else { more }
 }

@@ -1,4 +1,4 @@
-//! Sets of logical CPUs and the two ways in which the kernel writes them: lists (`0-3,8`) and masks (`ff,00000000`).
+//! Sets of logical CPUs and the kernel's two formats for them: lists (`0-3,8`) and masks (`ff,00000000`).
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use crate::fault::Fault;
 use crate::quantity::Bytes;
 use crate::site::CoreId;
 
-/// One past the largest CPU number that is believed; Linux stops at 8192 (`CONFIG_NR_CPUS`).
+/// One past the largest CPU number that is accepted; Linux stops at 8192 (`CONFIG_NR_CPUS`).
 const CPU_NUMBER_LIMIT: u32 = 1 << 16;
 
 /// Logical CPUs in ascending order. Displayed and serialized as the kernel's list format, `0-3,8`.

@@ -1,4 +1,4 @@
-//! The description of a machine: what it is, and its sites, ports, controls and sensors.
+//! The description of a machine: its hardware, sites, ports, controls and sensors.
 
 use serde::{Deserialize, Serialize};
 
@@ -27,22 +27,22 @@ pub struct Machine {
     pub processor: Processor,
     /// CPUs, caches and NUMA nodes.
     pub topology: Topology,
-    /// What controls the cores' clocks.
+    /// Control of the cores' clocks.
     pub clock: Clock,
     /// Network interfaces.
     pub interfaces: Vec<Interface>,
-    /// Why none of them can be told, where sysfs shows those of another network namespace.
+    /// Why no interface is listed, where sysfs shows those of another network namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interfaces_hidden: Option<String>,
-    /// What this process may do.
+    /// The rights of this process.
     pub privileges: Privileges,
-    /// What could run code: `app`, `core:N`, `xdp:IFACE`. Of tc hooks the kernel tells when one is asked for.
+    /// Sites that could run code: `app`, `core:N`, `xdp:IFACE`; tc hooks are not listed, the kernel is asked on use.
     pub sites: Vec<Feature>,
-    /// What could move packets: `shm`, `udp`, `afxdp:IFACE` and others.
+    /// Ports that could move packets: `shm`, `udp`, `afxdp:IFACE` and others.
     pub ports: Vec<Feature>,
-    /// What can be set, such as affinities, clocks and receive steering.
+    /// Settings that can be changed, such as affinities, clocks and receive steering.
     pub controls: Vec<Feature>,
-    /// What can be measured, such as hardware counters and energy.
+    /// Quantities that can be measured, such as hardware counters and energy.
     pub sensors: Vec<Feature>,
 }
 
@@ -110,10 +110,10 @@ impl Machine {
         }
     }
 
-    /// The core of that number, if code may be placed there.
+    /// The core of that number, if code may run there.
     ///
     /// # Errors
-    /// There is no such core, it is offline, or this process may not use it; the cores that are left are named.
+    /// There is no such core, it is offline, or this process may not use it; the fault names the usable cores.
     pub fn core(&self, core: CoreId) -> Result<&Cpu> {
         let usable = self.usable_cores();
         let next = format!("choose one of {usable}");
@@ -131,7 +131,7 @@ impl Machine {
         }
     }
 
-    /// The machine in a few labelled lines, for a report.
+    /// Facts about the machine with their labels, for a report.
     pub fn facts(&self) -> Vec<(String, String)> {
         let mut facts = Vec::new();
         let mut fact = |name: &str, value: String| facts.push((name.to_owned(), value));
@@ -184,7 +184,7 @@ impl Machine {
         parts.join(", ")
     }
 
-    /// `L1d 32 KiB, L2 1 MiB, L3 32 MiB shared by 2 threads`; the different ones of a level side by side.
+    /// `L1d 32 KiB, L2 1 MiB, L3 32 MiB shared by 2 threads`; caches of one level that differ stand side by side.
     pub fn cache_summary(&self) -> String {
         let describe = |cache: &Cache| {
             let suffix = match cache.kind {
@@ -251,7 +251,7 @@ fn usable(topology: &Topology, privileges: &Privileges) -> CpuSet {
     }
 }
 
-/// A link's speed as its makers write it: decimal bits a second.
+/// A link's speed in decimal bits a second.
 pub fn bits(per_second: f64) -> String {
     match per_second {
         b if b >= 1e9 => format!("{} Gbit/s", b / 1e9),

@@ -1,4 +1,4 @@
-//! Dilation: protocol work that takes a stated number of times as long as it does.
+//! Dilation: protocol work that is made to take a stated number of times as long.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,23 +7,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::fault::{Fault, Result};
 
-/// By how much protocol work is stretched, in thousandths: 1500 is one and a half times. It is no clock: what the program
-/// computes, the caches and the wire are as they were.
+/// The factor by which protocol work is stretched, in thousandths: 1500 is 1.5. Unlike a slower clock it leaves the
+/// program's computation, the caches and the wire unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "u32", into = "u32")]
 pub struct Dilation(u32);
 
 impl Dilation {
-    /// As it is: nothing is added.
+    /// Dilation by 1.
     pub const NONE: Dilation = Dilation(1_000);
     const MOST: Dilation = Dilation(100_000);
 
-    /// How many times as long, 1 to 100.
+    /// The factor, 1 to 100.
     pub fn factor(self) -> f64 {
         f64::from(self.0) / 1e3
     }
 
-    /// Whether nothing is added.
+    /// Whether nothing is stretched.
     pub fn is_none(self) -> bool {
         self == Dilation::NONE
     }
@@ -64,7 +64,7 @@ impl FromStr for Dilation {
     }
 }
 
-/// `2`, `1.5`: the number alone.
+/// The number alone: `2`, `1.5`.
 impl fmt::Display for Dilation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.factor().to_string())

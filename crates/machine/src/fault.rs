@@ -16,19 +16,19 @@ pub struct Fault {
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
-/// What kind of failure it is, for code that acts on it; its words are for readers alone.
+/// The kind of a failure, for code that acts on it; its words are for readers alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FaultKind {
     /// Any other.
     #[default]
     Other,
-    /// The kernel did not permit it to this user.
+    /// The kernel refused it to this user.
     NotPermitted,
     /// Something is not on this machine: a program, a module, a profile, a part of this build.
     Missing,
     /// A bound was reached.
     Limit,
-    /// Somebody else has it now.
+    /// Another party holds it now.
     Busy,
     /// The other end is gone.
     Closed,
@@ -43,7 +43,7 @@ impl Fault {
         Fault { subject: subject.into(), cause: cause.into(), next: next.into(), kind: FaultKind::Other, source: None }
     }
 
-    /// A fault whose cause is another error, of the kind that an [`io::Error`] tells.
+    /// A fault caused by another error; an [`io::Error`] gives the kind.
     pub fn because(
         subject: impl Into<String>,
         source: impl Error + Send + Sync + 'static,
@@ -58,7 +58,8 @@ impl Fault {
         Fault { subject, cause, next, kind, source: Some(Box::new(source)) }
     }
 
-    /// A fault of writing `subject`. `elsewhere` is how to name another place; space is to be freed only where it is used up.
+    /// A fault of writing `subject`. `elsewhere` says how to choose another place; freeing space is suggested only
+    /// where the disk is full.
     pub fn unwritable(subject: impl Into<String>, error: io::Error, elsewhere: &str) -> Self {
         let full = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
         let next = if full { format!("free space there, or {elsewhere}") } else { elsewhere.to_owned() };
@@ -72,12 +73,12 @@ impl Fault {
         self
     }
 
-    /// What kind of failure it is.
+    /// The kind of failure.
     pub fn kind(&self) -> FaultKind {
         self.kind
     }
 
-    /// What failed.
+    /// The thing that failed.
     pub fn subject(&self) -> &str {
         &self.subject
     }
@@ -87,7 +88,7 @@ impl Fault {
         &self.cause
     }
 
-    /// What to do next.
+    /// The next step.
     pub fn next(&self) -> &str {
         &self.next
     }
@@ -113,8 +114,8 @@ impl Error for Fault {
     }
 }
 
-/// Where an offset in bytes lies in a text: its line, and its column in characters, both from 1. An offset inside a
-/// character is that character's, one beyond the end the end's.
+/// The line and the column in characters, both from 1, of a byte offset in a text. An offset inside a character counts
+/// as that character, one beyond the end as the end.
 pub fn line_and_column(text: &str, offset: usize) -> (usize, usize) {
     let before = &text[..text.floor_char_boundary(offset)];
     let start = before.rfind('\n').map_or(0, |newline| newline + 1);

@@ -1,9 +1,9 @@
-//! Figures for readers: four digits that count, in the unit that fits.
+//! Figures for readers: four significant digits, in the unit that fits.
 
-/// What units of time are worth in nanoseconds.
+/// Units of time, in nanoseconds.
 const TIMES: [(f64, &str); 4] = [(1.0, "ns"), (1e3, "us"), (1e6, "ms"), (1e9, "s")];
 
-/// So many digits that count, with an exponent where many zeros would stand before or after them.
+/// `value` with so many significant digits, and an exponent where many zeros would stand before or after them.
 pub fn significant(value: f64, digits: usize) -> String {
     let after = digits.saturating_sub(1);
     let written = format!("{value:.after$e}");
@@ -18,7 +18,7 @@ pub fn significant(value: f64, digits: usize) -> String {
     }
 }
 
-/// Four digits that count; fewer where they say all: `1.434`, `64`, `0.5`.
+/// Four significant digits, without trailing zeros: `1.434`, `64`, `0.5`.
 pub fn digits(value: f64) -> String {
     let four = significant(value, 4);
     let says_all = four.parse::<f64>().is_ok_and(|read| (read - value).abs() <= 1e-9 * value.abs());
@@ -28,7 +28,7 @@ pub fn digits(value: f64) -> String {
     }
 }
 
-/// A number with its unit's prefix: `142 ns`, `1.434 us`, `12.1 GB/s`. `steps`: what each unit is worth, rising.
+/// A number with its unit's prefix: `142 ns`, `1.434 us`, `12.1 GB/s`. `steps`: the value of each unit, ascending.
 pub fn scaled(value: f64, steps: &[(f64, &str)]) -> String {
     if !value.is_finite() {
         return "no value".into();
@@ -86,7 +86,7 @@ mod tests {
     }
 
     proptest! {
-        /// What is printed is what was measured, within half a unit of the fourth digit.
+        /// A printed figure is the measured one, within half a unit of the fourth digit.
         #[test]
         fn a_figure_reads_back_within_a_twentieth_of_a_percent(
             mantissa in 1.0f64..10.0, exponent in -3i32..15, is_negative in any::<bool>()

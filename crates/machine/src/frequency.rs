@@ -14,16 +14,16 @@ pub(crate) const CPUFREQ: &str = "/sys/devices/system/cpu/cpufreq";
 const INTEL: &str = "/sys/devices/system/cpu/intel_pstate";
 const AMD: &str = "/sys/devices/system/cpu/amd_pstate";
 
-/// What a set of cores is told about its clock. Policies that say the same are one.
+/// The clock policy of a set of cores; equal policies are merged.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockPolicy {
-    /// Cores that the policy is for.
+    /// Cores that the policy applies to.
     pub cores: CpuSet,
     /// The kernel's driver that sets the clock, such as `intel_pstate`.
     pub driver: Option<String>,
     /// The governor in force, such as `performance`.
     pub governor: Option<String>,
-    /// Governors that could be chosen.
+    /// Governors that can be chosen.
     pub governors: Vec<String>,
     /// Energy performance preference, where the hardware picks the clock.
     pub preference: Option<String>,
@@ -35,7 +35,7 @@ pub struct ClockPolicy {
     pub hardware_low: Option<Hertz>,
     /// Highest clock of the hardware.
     pub hardware_high: Option<Hertz>,
-    /// Clock that is guaranteed without boost.
+    /// Clock guaranteed without boost.
     pub base: Option<Hertz>,
 }
 
@@ -44,9 +44,9 @@ pub struct ClockPolicy {
 pub struct Clock {
     /// The policies, in the order of their first cores.
     pub policies: Vec<ClockPolicy>,
-    /// `active`, `passive`, `guided` or `off`, of intel_pstate or amd_pstate.
+    /// Mode of intel_pstate or amd_pstate: `active`, `passive`, `guided` or `off`.
     pub mode: Option<String>,
-    /// Clocks above the base are allowed.
+    /// Whether clocks above the base are allowed.
     pub boost: Option<bool>,
 }
 
@@ -69,12 +69,12 @@ impl Clock {
         }
     }
 
-    /// Every policy by its number, also those that say the same. Those whose cores are all off line are none.
+    /// Every policy by its number, not merged; policies whose cores are all offline are left out.
     pub fn each(source: &Source) -> Vec<(u32, ClockPolicy)> {
         let number = |name: &str| name.strip_prefix("policy").and_then(|n| n.parse::<u32>().ok());
         let names = source.names(CPUFREQ, |name| number(name).is_some()).unwrap_or_default();
         let read = |name: &String| ClockPolicy::read(source, &format!("{CPUFREQ}/{name}"));
-        // The kernel then refuses all of its files (EBUSY).
+        // The kernel refuses all files of a policy whose cores are offline (EBUSY).
         let on = |name: &&String| match source.text(&format!("{CPUFREQ}/{name}/affected_cpus")) {
             Ok(cores) => !cores.trim().is_empty(),
             Err(refusal) => refusal.missing(),
@@ -82,7 +82,7 @@ impl Clock {
         names.iter().filter(on).filter_map(|name| Some((number(name)?, read(name)))).collect()
     }
 
-    /// One line about the first policy and how many others there are; `None` without cpufreq.
+    /// One line about all policies, the mode and boost; `None` without cpufreq.
     pub fn summary(&self) -> Option<String> {
         let first = self.policies.first()?;
         let mut text = first.summary();
@@ -105,7 +105,7 @@ impl ClockPolicy {
         let kilohertz = |name: &str| word(name)?.parse::<u64>().ok()?.checked_mul(1000).map(Hertz);
         let cores =
             word("affected_cpus").and_then(|cpus| CpuSet::from_list(&cpus.replace(' ', ","))).unwrap_or_default();
-        // In MHz, where the firmware has ACPI CPPC.
+        // Nominal clock in MHz, where the firmware has ACPI CPPC.
         let nominal = |core: CoreId| {
             let path = format!("/sys/devices/system/cpu/cpu{}/acpi_cppc/nominal_freq", core.0);
             source.number::<u64>(&path)?.checked_mul(1_000_000).map(Hertz)

@@ -1,4 +1,4 @@
-//! Where and when this process is: its program's file, the boot of its host, the time.
+//! This process: its program's file, the boot of its host, the present time.
 
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,18 +10,18 @@ use crate::source::Source;
 /// The file of this process's program.
 ///
 /// # Errors
-/// The system does not tell it: the file was removed, or there is no /proc.
+/// The file was removed, or there is no /proc.
 pub fn program() -> Result<PathBuf> {
     std::env::current_exe()
         .map_err(|error| Fault::because("this program's own file", error, "run it from where it is installed"))
 }
 
-/// The kernel's name for this boot of this host; another boot may be another machine.
+/// The kernel's identifier of this boot; another boot may be another machine.
 pub fn boot() -> Option<String> {
     Source::live().word("/proc/sys/kernel/random/boot_id")
 }
 
-/// Since 1970; 0 where the clock stands before.
+/// Time since 1970; 0 where the clock is before that.
 pub fn now() -> Nanoseconds {
     Nanoseconds(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64))
 }

@@ -1,8 +1,8 @@
 //! Network interfaces as sysfs shows them.
 //!
-//! Files are those of the kernel's `Documentation/ABI/testing/sysfs-class-net` and `sysfs-class-net-queues`. What
-//! sysfs cannot tell (the driver of a virtual interface, whether a driver takes XDP programs) is said to be unknown, or
-//! known from a list of drivers, never guessed.
+//! Files are those of the kernel's `Documentation/ABI/testing/sysfs-class-net` and `sysfs-class-net-queues`. What sysfs
+//! cannot tell (the driver of a virtual interface, whether a driver takes XDP programs) is reported as unknown, or
+//! taken from a list of drivers, never guessed.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::source::{Source, resolve};
 
 const NET: &str = "/sys/class/net";
 
-/// What an interface stands for on a switch inside a NIC (`phys_port_name` in switchdev mode).
+/// The role of an interface on a switch inside a NIC (`phys_port_name` in switchdev mode).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -34,21 +34,21 @@ pub enum Role {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "mode", rename_all = "snake_case")]
 pub enum Xdp {
-    /// In the driver, by a list made from the kernel's sources; not tried.
+    /// Yes, going by a list made from the kernel's sources; not tried.
     Native {
         /// Whether AF_XDP works there without copying.
         zero_copy: bool,
     },
-    /// Only after the kernel has built a packet buffer, which costs most of the gain.
+    /// Only in the generic hook, after the kernel has built a packet buffer, which costs most of the gain.
     Generic {
         /// Why not in the driver.
         reason: String,
     },
-    /// Generic for certain; sysfs cannot tell about native.
+    /// In the generic hook at least; sysfs cannot tell about native.
     Unknown {
-        /// Why it is not known.
+        /// Why native mode is not known.
         reason: String,
-        /// How to find out.
+        /// The step to find out.
         next: String,
     },
 }
@@ -67,9 +67,9 @@ pub struct Irq {
 /// A network interface.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Interface {
-    /// The kernel's name of it, such as `eth0`.
+    /// The kernel's name for it, such as `eth0`.
     pub name: String,
-    /// Switched on and with a carrier.
+    /// Whether it is switched on and has a carrier.
     pub up: bool,
     /// Whether it is a loopback interface.
     pub loopback: bool,
@@ -77,7 +77,7 @@ pub struct Interface {
     pub driver: Option<String>,
     /// Bus address of the device; `None` for a virtual interface.
     pub device: Option<String>,
-    /// What it stands for on an embedded switch.
+    /// Its role on an embedded switch.
     pub role: Role,
     /// Speed of the link.
     pub speed: Reading<BytesPerSecond>,
@@ -91,7 +91,7 @@ pub struct Interface {
     pub xps: Vec<Option<CpuSet>>,
     /// Interrupt lines of the device.
     pub irqs: Vec<Irq>,
-    /// Receive processing in a kernel thread rather than in softirqs.
+    /// Whether receive processing runs in a kernel thread instead of softirqs.
     pub threaded_napi: Option<bool>,
     /// Interrupts skipped while polling, and the timeout in nanoseconds after which polling resumes.
     pub deferral: Option<(u32, u64)>,
@@ -132,7 +132,7 @@ const NATIVE_XDP: [(&str, bool); 26] = [
     ("vmxnet3", false),
 ];
 
-/// PCI vendor and device numbers of the functions that DPUs show to both of their sides (pci.ids).
+/// PCI vendor and device numbers of the functions that DPUs show to host and DPU (pci.ids).
 const DPU_FUNCTIONS: [(&str, &str, &str); 6] = [
     ("0x15b3", "0xa2d2", "BlueField"),
     ("0x15b3", "0xa2d6", "BlueField-2"),
@@ -152,16 +152,16 @@ pub fn read(source: &Source) -> Vec<Interface> {
     names.into_iter().map(|name| Interface::read(source, name, &interrupts)).collect()
 }
 
-/// Names of the interfaces that sysfs shows, in order; `None` where it shows no list.
+/// Names of the interfaces that sysfs shows, in order; `None` where there is no list.
 pub fn names(source: &Source) -> Option<Vec<String>> {
     source.names(NET, |name| name != "bonding_masters").ok()
 }
 
-/// Why sysfs does not tell of the interfaces of this thread's network namespace, where it does not.
+/// The fault of a sysfs that shows the interfaces of another network namespace; `None` where it shows this thread's.
 ///
 /// A mount of sysfs shows the interfaces of the namespace in which it was mounted, whoever reads it.
 pub fn foreign(source: &Source) -> Option<Fault> {
-    // An interface may come or go between the two lists.
+    // An interface may come or go between reading the two lists.
     let tries = if source.is_live() { 3 } else { 1 };
     let mut found = None;
     for _ in 0..tries {
@@ -186,7 +186,7 @@ pub fn foreign(source: &Source) -> Option<Fault> {
     Some(of_another_namespace(format!("interfaces {}, and this process has {}", listed(&shown), listed(&own))))
 }
 
-/// The fault of a sysfs that shows `what` of another network namespace.
+/// The fault of a sysfs in which `what` belongs to another network namespace.
 pub fn of_another_namespace(what: impl Into<String>) -> Fault {
     Fault::new(
         NET,
@@ -234,7 +234,7 @@ impl Interface {
         }
     }
 
-    /// What it is, in a few words: driver or kind.
+    /// The driver, or the kind of a virtual interface.
     pub fn kind(&self) -> &str {
         match (&self.driver, self.loopback, &self.device) {
             (_, true, _) => "loopback",
@@ -244,7 +244,7 @@ impl Interface {
         }
     }
 
-    /// Worth offering as a place: it works, or it is hardware that could.
+    /// Whether it is worth listing: it works, or is hardware that could.
     pub fn counts(&self) -> bool {
         self.up || self.device.is_some()
     }
@@ -257,7 +257,7 @@ fn device_directory(source: &Source, name: &str) -> Option<String> {
     (!device.starts_with("/sys/devices/virtual")).then(|| device.to_owned())
 }
 
-/// `DEVTYPE` of the uevent, or the mark that tun leaves. veth leaves none.
+/// `DEVTYPE` of the uevent, or the file by which tun shows itself; veth leaves nothing.
 fn virtual_kind(source: &Source, name: &str) -> Option<String> {
     if source.text(&format!("{NET}/{name}/tun_flags")).is_ok() {
         return Some("tun".into());
@@ -285,7 +285,7 @@ fn role(source: &Source, name: &str) -> Role {
     }
     let port = source.word(&format!("{NET}/{name}/phys_port_name")).unwrap_or_default();
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    // `c1` before it names another controller: the host, seen from its DPU.
+    // A prefix `c1` names another controller: the host, seen from its DPU.
     let (controller, function) = match port.strip_prefix('c').and_then(|rest| rest.split_once("pf")) {
         Some((number, function)) if digits(number) => (true, Some(function)),
         _ => (false, port.strip_prefix("pf")),
@@ -352,7 +352,7 @@ mod tests {
     use super::*;
     use crate::archive::Archive;
 
-    /// A host whose sysfs shows eth0 and lo, read by a process that has `own`.
+    /// Sysfs lists eth0 and lo; the process's own table lists `own`.
     fn seen_by(table: &str, own: &[&str]) -> Source {
         let rows: String = own.iter().map(|name| format!("|{name:>6}: 1 2 3\n")).collect();
         let text = format!(

@@ -1,4 +1,5 @@
-//! What a host is: quantities, topology, sites, ports, controls and sensors; read from this host or from an archive.
+//! Description of a host: quantities, topology, sites, ports, controls and sensors; read from this host or from an
+//! archive.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 

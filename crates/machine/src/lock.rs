@@ -1,5 +1,5 @@
-//! Locks between processes. Whoever has a file open can lock it, so that a lock is a file of its own, which no other user
-//! may open.
+//! Locks between processes. Any process that can open a file can lock it, so the lock is a separate file, which no
+//! other user may open.
 
 use std::fs::{self, File, Metadata, TryLockError};
 use std::io::{self, ErrorKind};
@@ -11,17 +11,17 @@ use std::time::{Duration, Instant};
 use crate::fault::{Fault, FaultKind, Result};
 use crate::printable;
 
-/// Between two tries.
+/// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Held until it is dropped, or the process ends in whatever way. Its file stays, empty.
+/// A lock, held until it is dropped or the process ends in any way. Its file stays, empty.
 #[derive(Debug)]
 pub struct Lock {
     file: File,
 }
 
 impl Drop for Lock {
-    /// Unlocks the open file: a process that this one has just started shares it until it becomes another program.
+    /// Unlocks explicitly: a child between fork and exec shares the open file, so closing it alone would not unlock.
     fn drop(&mut self) {
         let _ = self.file.unlock();
     }
@@ -31,7 +31,7 @@ impl Lock {
     /// Takes the lock in the file at `path`, which guards `subject`, within `patience`.
     ///
     /// # Errors
-    /// Another process has it, which is named; `next` says what to do then. The file cannot be written.
+    /// Another process holds the lock; the fault names it and has `next`. The file cannot be written.
     pub fn take(path: &Path, subject: &str, patience: Duration, next: &str) -> Result<Lock> {
         let failed = |error: io::Error| {
             let lock = format!("{subject}: its lock {}", path.display());
@@ -55,14 +55,14 @@ impl Lock {
     }
 }
 
-/// The lock of the file at `guarded`, which others may read.
+/// The path of the lock of the file at `guarded`, which others may read.
 pub fn beside(guarded: &Path) -> PathBuf {
     let mut path = guarded.as_os_str().to_owned();
     path.push(".lock");
     path.into()
 }
 
-/// Whether a process has the lock in the file at `path`, also for who may not open it.
+/// Whether a process holds the lock in the file at `path`; works also for users who may not open it.
 ///
 /// # Errors
 /// The file is not there.
@@ -74,7 +74,7 @@ pub fn is_held(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// The process that took the lock on `file`; `None` where that has ended or cannot be seen, and another holds it on.
+/// The process that took the lock on `file`; `None` where it has ended and another holds the lock on, or where it cannot be seen.
 pub fn holder(file: &File) -> Option<u32> {
     let is_there = |process: &u32| {
         let stat = fs::read(format!("/proc/{process}/stat")).unwrap_or_default();
@@ -84,7 +84,7 @@ pub fn holder(file: &File) -> Option<u32> {
     locker(&file.metadata().ok()?).filter(is_there)
 }
 
-/// A holder, in words that others can act on.
+/// The holder in words that a user can act on.
 pub fn described(holder: Option<u32>, otherwise: &str) -> String {
     holder.map_or(otherwise.to_owned(), |process| {
         let name = fs::read(format!("/proc/{process}/comm")).unwrap_or_default();
@@ -92,8 +92,8 @@ pub fn described(holder: Option<u32>, otherwise: &str) -> String {
     })
 }
 
-/// The process that took the lock, as the kernel lists it: `1: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE 0 EOF`. What lies
-/// over other file systems has another device there.
+/// The process that took the lock, from the kernel's list: `1: FLOCK ADVISORY WRITE PID MAJOR:MINOR:INODE 0 EOF`. On an
+/// overlay file system the device there is another.
 fn locker(file: &Metadata) -> Option<u32> {
     let (device, inode) = (file.dev(), format!(":{}", file.ino()));
     let major = ((device >> 8) & 0xfff) | ((device >> 32) & !0xfff);

@@ -1,11 +1,11 @@
-//! The order in which hwloc counts CPUs, whose numbers some launchers take for the kernel's.
+//! hwloc's order of CPUs; some launchers take its numbers for the kernel's.
 
 use crate::cpuset::CpuSet;
 use crate::site::CoreId;
 use crate::topology::Topology;
 
 impl Topology {
-    /// The CPUs that are online, by hwloc's logical number: siblings of its tree are in the order of their first CPUs.
+    /// The CPUs that are online, by hwloc's logical number: siblings in its tree are ordered by their first CPUs.
     pub fn in_hwloc_order(&self) -> Vec<CoreId> {
         let nodes = self.nodes.iter().map(|node| &node.cpus);
         let shared = self.caches.iter().map(|cache| &cache.shared_by);

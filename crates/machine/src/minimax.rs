@@ -1,21 +1,21 @@
-//! One choice for several cases: the one that loses least where it loses most (Savage's minimax regret).
+//! The choice whose worst loss over several cases is least (Savage's minimax regret).
 
 use crate::costs::Interval;
 
-/// The choice, and what it loses at most.
+/// The choice, and the worst loss of each.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Minimax {
-    /// Its place among the choices.
+    /// Index of the choice.
     pub choice: usize,
-    /// The largest loss of each choice, from the largest low end to the largest high end, and the case with the largest
-    /// middle.
+    /// The worst loss of each choice: the largest low end, middle and high end over its cases, and the case of the
+    /// largest middle.
     pub worst: Vec<(Interval, usize)>,
-    /// Other choices whose largest loss cannot be told from that of the choice.
+    /// Other choices whose worst loss cannot be told from that of the choice.
     pub open: Vec<usize>,
 }
 
-/// Chooses by `losses`: what each choice loses in each case over the best one there. The first of equals; `None` where
-/// there is no choice, or one without a case.
+/// Chooses by `losses`: for each choice, its loss in each case over the best choice there. The first of equals wins;
+/// `None` where there is no choice, or one without a case.
 pub fn minimax(losses: &[Vec<Interval>]) -> Option<Minimax> {
     let worst: Vec<(Interval, usize)> = losses.iter().map(|losses| largest(losses)).collect::<Option<_>>()?;
     let middle = |at: usize| worst[at].0.middle;

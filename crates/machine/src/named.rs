@@ -1,7 +1,7 @@
 //! Enumerations whose variants users see by name.
 
-/// Declares one, with `ALL` in order, `name()` and `Display`. A description in parentheses adds `FromStr`, whose fault names
-/// the choices.
+/// Declares an enumeration with `ALL` in order, `name()` and `Display`. A description in parentheses adds `FromStr`,
+/// whose fault lists the choices.
 ///
 /// ```
 /// machine::named! {
@@ -29,10 +29,10 @@ macro_rules! named {
 
         #[allow(dead_code)]
         impl $type {
-            /// All, in order.
+            /// All variants, in order.
             pub const ALL: [$type; [$($name),+].len()] = [$($type::$variant),+];
 
-            /// As users write and read it.
+            /// The name that users write and read.
             pub const fn name(self) -> &'static str {
                 match self {
                     $($type::$variant => $name),+

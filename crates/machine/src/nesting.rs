@@ -1,18 +1,18 @@
-//! Reads files of untrusted authors, whose values may be nested deeply.
+//! Reads files of untrusted authors, whose values may be deeply nested.
 
 use std::panic::resume_unwind;
 use std::thread::{Builder, scope};
 
 use crate::fault::{Fault, Result};
 
-/// Of TOML at its deepest, 80 tables in one another and each at a key of 80 parts, with 20 KiB for each of these.
+/// Stack for the deepest TOML: 80 tables in one another, each at a key of 80 parts, at 20 KiB for each level.
 const STACK: usize = 128 << 20;
 
-/// Runs a reader whose calls go as deep as its text is nested, which a usual stack may not hold. What it returns is not to be so
-/// deep.
+/// Runs a reader that recurses as deeply as its text is nested, on a thread with a large stack. Its result must not be
+/// nested so deeply.
 ///
 /// # Errors
-/// The errors of the reader; no thread can be started.
+/// The reader fails, or no thread can be started.
 pub fn read<T: Send>(reader: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     scope(|scope| {
         let failed = |e| Fault::because("thread of a reader", e, "raise the limits on processes and memory (ulimit)");

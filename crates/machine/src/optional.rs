@@ -1,14 +1,14 @@
-//! Files that need not be there.
+//! Files that may be absent.
 
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-/// What is in a file that need not be there; `None`: it is not. A file that this user may not look for, as where `HOME` is
-/// another user's, is as one that is not there, with a note in `unseen`.
+/// The content of a file; `None` where it is absent. A file that this user may not look for, as where `HOME` is another
+/// user's, counts as absent, with a note in `unseen`.
 ///
 /// # Errors
-/// It is there, and cannot be read.
+/// The file is there, and cannot be read.
 pub fn read(path: &Path, unseen: &mut Vec<String>) -> io::Result<Option<Vec<u8>>> {
     match fs::read(path) {
         Ok(bytes) => Ok(Some(bytes)),
@@ -21,7 +21,7 @@ pub fn read(path: &Path, unseen: &mut Vec<String>) -> io::Result<Option<Vec<u8>>
     }
 }
 
-/// A folder on the way there is closed to this user, or is no folder (`HOME=/dev/null`).
+/// Whether a folder of the path is closed to this user, or is no folder (`HOME=/dev/null`).
 fn is_out_of_sight(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::NotADirectory)
 }

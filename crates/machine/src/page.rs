@@ -1,13 +1,13 @@
-//! Pages for users, under the name by which this program's installation has them.
+//! Documentation pages, by their path in this program's installation.
 
 use std::path::Path;
 
-/// Where the installation that this program is of has a page, which is named as in the source; else that name.
+/// The path of a page in this program's installation, else its name in the source.
 pub fn page(name: &str) -> String {
     crate::here::program().ok().and_then(|own| installed(&own, name)).unwrap_or_else(|| name.to_owned())
 }
 
-/// Below the prefix of PREFIX/bin/plimsoll or of PREFIX/lib/plimsoll/plimsoll-offcode.
+/// The page below the prefix of PREFIX/bin/plimsoll or of PREFIX/lib/plimsoll/plimsoll-offcode.
 fn installed(program: &Path, name: &str) -> Option<String> {
     let above = program.ancestors().skip(2).take(2);
     let page = above.map(|prefix| prefix.join("share/doc/plimsoll").join(name)).find(|page| page.is_file())?;

@@ -12,7 +12,7 @@ use crate::site::Site;
 use crate::source::Source;
 use crate::topology::Cpu;
 
-/// What an AF_XDP socket wants locked at least: a UMEM of 4096 frames of 4 KiB.
+/// Locked memory that an AF_XDP socket needs at least: a UMEM of 4096 frames of 4 KiB.
 const UMEM: Bytes = Bytes(16 << 20);
 
 pub(crate) fn sites(ground: &Ground, processor: &Processor, usable: &CpuSet) -> Vec<Feature> {
@@ -40,7 +40,7 @@ pub(crate) fn ports(ground: &Ground) -> Vec<Feature> {
     ports
 }
 
-/// `whole`: a thread of each core that is free.
+/// `whole`: one thread of each free core.
 fn core(ground: &Ground, cpu: &Cpu, usable: &CpuSet, whole: &CpuSet) -> Availability {
     if !usable.contains(cpu.id) {
         return Availability::not_permitted(
@@ -78,7 +78,7 @@ fn xdp(ground: &Ground, interface: &Interface) -> Availability {
     bpf_place(ground, interface, where_, XDP_RIGHTS)
 }
 
-/// What both XDP sites and AF_XDP ports need: the kernel, the right, the interface.
+/// The common needs of XDP sites and AF_XDP ports: the kernel, the right, the interface.
 fn bpf_place(ground: &Ground, interface: &Interface, detail: String, rights: &str) -> Availability {
     if ground.source.word("/proc/sys/kernel/unprivileged_bpf_disabled").is_none() {
         return Availability::absent("the kernel has no bpf system call", "use a kernel with CONFIG_BPF_SYSCALL");

@@ -1,4 +1,4 @@
-//! Ports: what moves bytes. The contract that every port, real or simulated, keeps.
+//! Ports: what moves packets. The contract of every port, real or simulated.
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -29,7 +29,7 @@ crate::named! {
 #[serde(transparent)]
 pub struct PeerIndex(pub u32);
 
-/// What a port promises; the engine adapts to it.
+/// The promises of a port; the engine adapts to them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Capabilities {
     /// Packets of one peer arrive in the order sent.
@@ -38,14 +38,14 @@ pub struct Capabilities {
     pub reliable: bool,
     /// Largest packet.
     pub mtu: Bytes,
-    /// [`Port::read_remote`] works: large messages move by a single copy.
+    /// Whether [`Port::read_remote`] works: large messages then move by a single copy.
     pub remote_read: bool,
 }
 
-/// Bytes of a packet that its maker keeps for when it is lost.
+/// Body of a packet, kept by its sender in case it must be sent again.
 pub type Shared = Arc<Vec<u8>>;
 
-/// Fills a packet whose head `fill` writes with `body` behind it.
+/// Fills a packet: `fill` writes its head of `head` bytes, `body` follows.
 pub fn joined(head: usize, fill: impl FnOnce(&mut [u8]), body: &[u8]) -> impl FnOnce(&mut [u8]) {
     move |into| {
         let (first, rest) = into.split_at_mut(head);
@@ -54,7 +54,7 @@ pub fn joined(head: usize, fill: impl FnOnce(&mut [u8]), body: &[u8]) -> impl Fn
     }
 }
 
-/// What became of one [`Port::send`].
+/// The outcome of one [`Port::send`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
     /// The packet is the port's; it may still wait for [`Port::flush`].
@@ -65,14 +65,14 @@ pub enum Sent {
     Gone,
 }
 
-/// What a port noticed about a peer outside the packets.
+/// News of a peer other than a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notice {
-    /// The peer's process has ended, certainly.
+    /// The peer's process has certainly ended.
     Dead(PeerIndex),
     /// The peer closed its port in good order; its process may live on. Everything it sent was delivered.
     Closed(PeerIndex),
-    /// The peer's host refused a packet: nobody listens there now.
+    /// The peer's host refused a packet: nobody listens there.
     Refused(PeerIndex),
 }
 
@@ -80,7 +80,7 @@ pub enum Notice {
 ///
 /// `fill` and `deliver` are called inline, so that a packet is written to and read from the port's own memory.
 pub trait Port {
-    /// What the port promises.
+    /// The properties that the port promises.
     fn capabilities(&self) -> Capabilities;
 
     /// Sends `peer` one packet of exactly `length` bytes, 0 to `mtu`. `fill` gets a slice of that length in the port's
@@ -89,8 +89,8 @@ pub trait Port {
     /// A fault where `length` is over the mtu or `peer` was never given out; `fill` was not called then.
     fn send(&mut self, peer: PeerIndex, length: usize, fill: impl FnOnce(&mut [u8])) -> Result<Sent>;
 
-    /// Sends a packet of a head of `head` bytes, which `fill` writes, and of `body`, as [`Port::send`] does. A port may hold on to
-    /// `body` until the packet has left, in place of a copy.
+    /// Sends a packet that consists of a head of `head` bytes, which `fill` writes, and of `body`; else as
+    /// [`Port::send`]. A port may keep a reference to `body` until the packet has left, in place of a copy.
     fn send_apart(
         &mut self,
         peer: PeerIndex,
@@ -104,8 +104,8 @@ pub trait Port {
     /// Hands everything taken to the wire. A no-op where `send` already does.
     fn flush(&mut self) -> Result<()>;
 
-    /// Delivers at most `budget` packets that have arrived; returns how many. A packet may lie in memory that the peer can
-    /// still write: read what is decided on once, by value, and copy the rest.
+    /// Delivers at most `budget` packets that have arrived; returns how many. A packet may lie in memory that the peer
+    /// can still write: read a value that decides something once, and copy the rest.
     fn receive(&mut self, budget: usize, deliver: impl FnMut(PeerIndex, &[u8])) -> Result<usize>;
 
     /// Looks for news about peers; cheap enough to call every few thousand polls, not every poll. The end of a peer is
@@ -113,17 +113,17 @@ pub trait Port {
     /// moment it is known.
     fn notices(&mut self, report: impl FnMut(Notice)) -> Result<()>;
 
-    /// Whether nothing has arrived and nothing waits to leave, where a look or two at memory tell that; false elsewhere. Call
-    /// [`Port::receive`] now and then all the same, as it has other things to do.
+    /// Whether nothing has arrived and nothing waits to leave, where a read or two of memory tell that; false
+    /// elsewhere. [`Port::receive`] is to be called now and then all the same, as it has other work too.
     #[inline]
     fn is_idle(&mut self) -> bool {
         false
     }
 
-    /// The caller waits, and has let others run: what takes longer than a look at memory may be looked at soon.
+    /// Tells the port that the caller waits and has yielded: sources that cost more than a read of memory may be polled soon.
     fn waited(&mut self) {}
 
-    /// How many peers it has, where they come to it by themselves; 0 elsewhere.
+    /// Number of peers that came by themselves; 0 where the port has none such.
     #[inline]
     fn arrivals(&self) -> usize {
         0

@@ -1,4 +1,4 @@
-//! What the kernel lets the reading process do: capabilities, allowed cores, limits.
+//! Privileges of the reading process: capabilities, allowed cores, limits.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use crate::cpuset::CpuSet;
 use crate::quantity::Bytes;
 use crate::source::Source;
 
-/// The capabilities that decide something here; `capabilities(7)`.
+/// The capabilities (`capabilities(7)`) that decide something here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capability {
     /// `CAP_NET_ADMIN`: configure interfaces, attach programs to them.
@@ -27,9 +27,9 @@ pub enum Capability {
     Bpf,
 }
 
-/// What an AF_XDP port takes beside root: its program is loaded and attached, and its socket opened.
+/// Rights that an AF_XDP port needs without root: to load and attach its program, and to open its socket.
 pub const AF_XDP_RIGHTS: &str = "CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF";
-/// The same of a program at a driver's hook alone.
+/// Rights that a program at a driver's hook needs without root.
 pub const XDP_RIGHTS: &str = "CAP_BPF and CAP_NET_ADMIN";
 
 impl Capability {
@@ -60,9 +60,9 @@ pub enum Limit {
 /// The rights of the process that read the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Privileges {
-    /// `None` where /proc/self/status could not be read.
+    /// The effective user; `None` where /proc/self/status could not be read.
     pub effective_user: Option<u32>,
-    /// `CapEff`, a bit a capability.
+    /// `CapEff`, one bit for each capability.
     pub capabilities: u64,
     /// Whether it is in a user namespace, where capabilities reach no further than the namespace's own resources.
     pub user_namespace: bool,
@@ -108,13 +108,13 @@ impl Privileges {
         self.has(capability) && !self.user_namespace
     }
 
-    /// May load BPF programs and attach them to an interface.
+    /// Whether the process may load BPF programs and attach them to an interface.
     pub fn may_attach_bpf(&self) -> bool {
         let load = self.has_on_host(Capability::Bpf) || self.has_on_host(Capability::SysAdmin);
         load && self.has(Capability::NetAdmin)
     }
 
-    /// May lock this much memory.
+    /// Whether the process may lock this much memory.
     pub fn may_lock(&self, amount: Bytes) -> bool {
         match self.locked_memory {
             _ if self.has_on_host(Capability::IpcLock) => true,

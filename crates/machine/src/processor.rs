@@ -1,21 +1,21 @@
-//! The processor's name, its architecture, whether a hypervisor stands between it and us, and its counter.
+//! The processor: model, architecture, hypervisor and time-stamp counter.
 
 use serde::{Deserialize, Serialize};
 
 use crate::source::Source;
 
-/// What the machine calls itself.
+/// The names of the processor, its kernel and its makers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Processor {
-    /// The processor's name, as the machine gives it.
+    /// The processor's model name.
     pub model: Option<String>,
     /// The architecture, as `uname -m` gives it.
     pub architecture: Option<String>,
-    /// `uname -r`.
+    /// The kernel's release, as `uname -r` gives it.
     pub kernel: Option<String>,
-    /// Who made the machine and what it is called, from the firmware.
+    /// The maker and the product, from the firmware.
     pub product: Option<String>,
-    /// The hypervisor, or `unnamed`, on a virtual machine; `None` where nothing tells of one.
+    /// The hypervisor of a virtual machine, or `unnamed`; `None` where nothing tells of one.
     pub hypervisor: Option<String>,
 }
 
@@ -33,7 +33,7 @@ const ARM_PARTS: [(&str, &str, &str); 9] = [
 ];
 
 impl Processor {
-    /// Reads what the source tells of the processor; what it lacks stays empty.
+    /// Reads the processor's facts; what the source lacks stays empty.
     pub fn read(source: &Source) -> Processor {
         let cpuinfo = source.text("/proc/cpuinfo").unwrap_or_default();
         let field = |name: &str| {
@@ -75,13 +75,13 @@ impl Processor {
     }
 }
 
-/// The clocks that the kernel trusts; its names of counters that programs can read.
+/// Clock sources that the kernel trusts.
 const CLOCKS: &str = "/sys/devices/system/clocksource/clocksource0/available_clocksource";
 const X86_COUNTER: &str = "tsc";
 const ARM_COUNTER: &str = "arch_sys_counter";
 
-/// Whether the kernel trusts the processor's counter, be it that it keeps its own time by it or, as a guest, by another. It
-/// watches the counter, and gives it up where it is found wrong.
+/// Whether the kernel trusts the processor's time-stamp counter, whether it keeps time by it or, as a guest, by another
+/// source. The kernel watches the counter, and drops it when it is found wrong.
 pub fn counter_is_kept(source: &Source) -> bool {
     trusted(source).is_some()
 }
@@ -91,7 +91,7 @@ fn trusted(source: &Source) -> Option<&'static str> {
     [X86_COUNTER, ARM_COUNTER].into_iter().find(|counter| clocks.split_whitespace().any(|clock| clock == *counter))
 }
 
-/// Whether that counter is fit to measure time by: trusted, and of one rate whatever the cores do, as each of Arm's is.
+/// Whether the counter is fit to measure time by: trusted, and of constant rate, as Arm's always is.
 pub fn counter_is_fit(source: &Source) -> bool {
     let is_steady = |flags: &str| {
         let has = |flag: &str| flags.split_whitespace().any(|word| word == flag);

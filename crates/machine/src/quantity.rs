@@ -62,7 +62,7 @@ integer_quantity!(
 #[serde(transparent)]
 pub struct BytesPerSecond(pub f64);
 
-/// A transfer rate in bits a second, as links have it.
+/// A transfer rate in bits a second, the unit of links.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct BitsPerSecond(pub f64);
@@ -88,7 +88,7 @@ real_quantity!(
 );
 
 impl Joules {
-    /// The mean power that uses it up in `time`; `None` where no time passed.
+    /// The mean power that uses this energy up in `time`; `None` where no time passed.
     pub fn over(self, time: Nanoseconds) -> Option<Watts> {
         (time.0 > 0).then(|| Watts(self.0 * 1e9 / time.0 as f64))
     }
@@ -134,17 +134,17 @@ impl FromStr for Hertz {
 }
 
 impl Nanoseconds {
-    /// So many whole seconds.
+    /// A number of whole seconds.
     pub const fn of_seconds(seconds: u64) -> Nanoseconds {
         Nanoseconds(seconds * 1_000_000_000)
     }
 
-    /// The same in seconds.
+    /// The time in seconds.
     pub fn in_seconds(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
-    /// The same for the standard library.
+    /// The time as the standard library's type.
     pub const fn duration(self) -> Duration {
         Duration::from_nanos(self.0)
     }
@@ -152,7 +152,7 @@ impl Nanoseconds {
     /// A time as users type it: `34us`, `1.5ms`, `90s`, `10m` or `10min`, `2h`, `1d`; a bare number is seconds.
     ///
     /// # Errors
-    /// It is none, or not within the bounds.
+    /// The text is no time, or the time is not within the bounds.
     pub fn within(text: &str, least: Nanoseconds, most: Nanoseconds) -> Result<Nanoseconds, Fault> {
         const UNITS: [(&str, f64); 8] = [
             ("ns", 1.0),
@@ -177,7 +177,7 @@ impl Nanoseconds {
         }
     }
 
-    /// As users type it, in the largest unit that has no more than four digits.
+    /// The time as users type it, in the largest unit that keeps it to four digits.
     fn typed(self) -> String {
         match self.0 {
             n if n < 1_000 => format!("{n}ns"),
@@ -244,7 +244,7 @@ impl FromStr for BitsPerSecond {
 }
 
 impl BitsPerSecond {
-    /// The same in bytes.
+    /// The rate in bytes.
     pub fn bytes(self) -> BytesPerSecond {
         BytesPerSecond(self.0 / 8.0)
     }
@@ -262,7 +262,7 @@ impl fmt::Display for BitsPerSecond {
     }
 }
 
-/// A quantity in the unit that fits, padded as asked.
+/// Displays a quantity in the unit that fits, padded as asked.
 macro_rules! displayed {
     ($name:ident, $steps:expr) => {
         impl fmt::Display for $name {

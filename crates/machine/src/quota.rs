@@ -1,4 +1,4 @@
-//! The quota of CPU time: a group of processes that has used up its time of a period is stopped until the next begins, whatever
+//! The quota of CPU time: a cgroup that has used up its time of a period is stopped until the next begins, whatever
 //! cores it may use.
 
 use std::fmt;
@@ -7,12 +7,12 @@ use crate::count;
 use crate::quantity::Nanoseconds;
 use crate::source::Source;
 
-/// What one group of processes may use.
+/// The quota of one cgroup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Quota {
-    /// The group, by its path in the hierarchy; that of a container may be `/`.
+    /// The cgroup's path in the hierarchy; a container's may be `/`.
     pub group: String,
-    /// CPU time of a period, and the period, in microseconds.
+    /// CPU time per period, and the period, in microseconds.
     time: u64,
     period: u64,
     folder: String,
@@ -28,17 +28,17 @@ impl fmt::Display for Quota {
 }
 
 impl Quota {
-    /// The tightest of this process's group and of those above it; `None`: there is none.
+    /// The tightest quota of this process's cgroup and its parents; `None`: there is none.
     pub fn tightest(source: &Source) -> Option<Quota> {
         all(source).into_iter().min_by(|one, other| one.cores().total_cmp(&other.cores()))
     }
 
-    /// How many cores it is worth.
+    /// The number of cores that the quota amounts to.
     pub fn cores(&self) -> f64 {
         self.time as f64 / self.period as f64
     }
 
-    /// Whether so many processes that spin, on so many cores, are stopped by it for a part of each period.
+    /// Whether the quota stops `processes` spinning processes on `cores` cores for a part of each period.
     pub fn is_short_of(&self, processes: usize, cores: usize) -> bool {
         self.cores() < processes.min(cores) as f64
     }
@@ -49,7 +49,7 @@ impl Quota {
             let (time, period) = text.split_once(' ')?;
             Some((time.parse::<u64>().ok()?, period.trim().parse::<u64>().ok()?))
         };
-        // Without a quota it is -1.
+        // The value is -1 without a quota.
         let first = || {
             let number = |name: &str| source.number::<u64>(&format!("{folder}/cpu.cfs_{name}_us"));
             Some((number("quota")?, number("period")?))
@@ -65,20 +65,20 @@ impl Quota {
             let (_, value) = text.lines().filter_map(|line| line.split_once(' ')).find(|(of, _)| *of == name)?;
             value.trim().parse::<u64>().ok()
         };
-        // Version 1 counts nanoseconds.
+        // cgroup v1 counts nanoseconds.
         let time = field("throttled_usec").map(|time| time.saturating_mul(1000)).or_else(|| field("throttled_time"))?;
         Some(Stopped { times: field("nr_throttled")?, time })
     }
 }
 
-/// How often groups were stopped, and for how long, in nanoseconds.
+/// How often cgroups were stopped, and for how long, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Stopped {
     times: u64,
     time: u64,
 }
 
-/// Every quota that this process is under.
+/// Every quota that applies to this process.
 fn all(source: &Source) -> Vec<Quota> {
     let text = source.text("/proc/self/cgroup").unwrap_or_default();
     let mut found = Vec::new();
@@ -95,18 +95,18 @@ fn all(source: &Source) -> Vec<Quota> {
         let of_mount = |mount: &String| -> Vec<Quota> {
             above(path).filter_map(|group| Quota::of(source, group, format!("{mount}{group}"))).collect()
         };
-        // A container may have the name that its group has outside, and its own folder at the mount.
+        // Inside a container the path may be the host's, while the cgroup's own folder is at the mount.
         found.extend(mounts.iter().map(of_mount).find(|quotas| !quotas.is_empty()).unwrap_or_default());
     }
     found
 }
 
-/// A group and those above it, of which the root has no name.
+/// A cgroup and its parents; the root has no name.
 fn above(path: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(path.trim_end_matches('/')), |at| Some(&at[..at.rfind('/')?]))
 }
 
-/// A measurement, of which a quota may have stopped a part.
+/// A watch over a measurement, of which a quota may stop a part.
 #[derive(Debug, Clone)]
 pub struct Watch {
     quotas: Vec<Quota>,
@@ -114,14 +114,14 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Of a measurement that begins on so many cores. A quota of more than these stops nothing.
+    /// Begins to watch a measurement on so many cores. A quota of more cores stops nothing.
     pub fn begin(source: &Source, cores: usize) -> Watch {
         let quotas: Vec<Quota> = all(source).into_iter().filter(|quota| quota.cores() < cores as f64).collect();
         let before = quotas.iter().map(|quota| quota.stopped(source)).collect();
         Watch { quotas, before }
     }
 
-    /// What the reader must know of the quota, and how often it has stopped the measurement so far; `None`: there is none.
+    /// A note on the quota and how often it has stopped the measurement so far; `None`: there is no quota.
     pub fn note(&self, source: &Source) -> Option<String> {
         let tightest = self.quotas.iter().min_by(|one, other| one.cores().total_cmp(&other.cores()))?;
         let since = |(quota, before): (&Quota, &Option<Stopped>)| {
@@ -188,7 +188,7 @@ mod tests {
             note.contains("it stopped the processes 37 times for 1.9 s in all") && note.contains("Next: "),
             "{note}"
         );
-        // With one core nothing of it can be used up.
+        // A single core cannot use up this quota.
         assert_eq!(Watch::begin(&source, 1).note(&source), None);
     }
 

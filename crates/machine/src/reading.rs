@@ -1,4 +1,4 @@
-//! Values that say how they were got: never 0 for 'no sensor'.
+//! Values with their provenance: never 0 for 'no sensor'.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,15 +17,15 @@ pub enum Reading<T> {
     },
     /// The machine may have it, but this user may not look.
     NotPermitted {
-        /// What was refused, and by what.
+        /// The refusal: what was refused, and by what.
         reason: String,
-        /// What would permit it.
+        /// The step that would permit it.
         next: String,
     },
 }
 
 impl<T> Reading<T> {
-    /// A value that this machine does not have: why.
+    /// An absent value: why there is none.
     pub fn absent(reason: impl Into<String>) -> Self {
         Reading::Absent { reason: reason.into() }
     }

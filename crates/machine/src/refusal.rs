@@ -25,10 +25,10 @@ const NAMES: [(i32, &str); 12] = [
 ];
 
 impl Refusal {
-    /// There is no such file (ENOENT).
+    /// No such file (ENOENT).
     pub const MISSING: Refusal = Refusal { errno: 2 };
 
-    /// The refusal that this error number means.
+    /// The refusal of this error number.
     pub fn from_errno(errno: i32) -> Refusal {
         Refusal { errno }
     }
@@ -39,18 +39,18 @@ impl Refusal {
         known.or_else(|| name.strip_prefix("errno")?.parse().ok()).map(Refusal::from_errno)
     }
 
-    /// `EACCES`, or `errno71` where it has no name here.
+    /// The error's name, such as `EACCES`; `errno71` where it has no name here.
     pub fn name(self) -> String {
         let known = NAMES.iter().find(|(errno, _)| *errno == self.errno);
         known.map_or_else(|| format!("errno{}", self.errno), |(_, name)| (*name).into())
     }
 
-    /// Whether the file, or what it is about, is not there.
+    /// Whether the file, or its subject, does not exist.
     pub fn missing(self) -> bool {
         matches!(self.errno, 2 | 20)
     }
 
-    /// The thing is there, but not for this user.
+    /// Whether this user lacks the permission.
     pub fn not_permitted(self) -> bool {
         matches!(self.errno, 1 | 13 | 30)
     }
@@ -58,7 +58,7 @@ impl Refusal {
 
 impl From<&io::Error> for Refusal {
     fn from(error: &io::Error) -> Self {
-        // An error without a number comes from a platform without files: nothing is there.
+        // Errors without a number come from platforms without these files.
         Refusal { errno: error.raw_os_error().unwrap_or(Refusal::MISSING.errno) }
     }
 }

@@ -1,4 +1,4 @@
-//! Where the ranks of a job are to run.
+//! The hosts and cores that the ranks of a job shall run on.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -18,12 +18,12 @@ pub struct Seat {
     pub cores: CpuSet,
 }
 
-/// The places of all ranks, by rank. Displayed, and read, as one line a rank: `RANK HOST CORES`, like `3 node1 0-3,8`.
+/// The seats of all ranks, by rank. Displayed, and read, as one line a rank: `RANK HOST CORES`, like `3 node1 0-3,8`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seats(pub Vec<Seat>);
 
-/// Whether a launcher takes this for one host: an address, or letters, digits, `.`, `-` and `_` that begin with a letter or digit.
-/// Anything else could be an option to it or to the ssh that it calls, or several hosts.
+/// Whether launchers take `text` for one host: an address, or letters, digits, `.`, `-` and `_` that begin with a
+/// letter or digit. Anything else could be an option to them or to ssh, or several hosts.
 pub fn is_host_name(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
     let begins = text.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
@@ -47,7 +47,7 @@ impl Seats {
         self.0.iter().filter(move |seat| seat.host == host).map(|seat| &seat.cores)
     }
 
-    /// One line: the rank and its seat.
+    /// Reads one line: a rank and its seat.
     pub fn line_of(text: &str) -> Option<(u32, Seat)> {
         let mut words = text.split_whitespace();
         let (rank, host, cores) = (words.next()?, words.next()?, words.next()?);
@@ -72,7 +72,7 @@ impl fmt::Display for Seats {
 impl FromStr for Seats {
     type Err = Fault;
 
-    /// Empty lines, and what follows a `#`, say nothing; the ranks may come in any order.
+    /// Reads one line a rank, in any order; empty lines and what follows a `#` are skipped.
     fn from_str(text: &str) -> Result<Seats> {
         let mut all: Vec<(u32, usize, Seat)> = Vec::new();
         for (nth, line) in text.lines().enumerate() {

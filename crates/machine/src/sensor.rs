@@ -1,4 +1,4 @@
-//! Sensors: what can be observed while messages are processed.
+//! Sensors: what can be measured while messages are processed.
 
 use crate::availability::{Availability, Feature};
 use crate::control::Ground;
@@ -44,8 +44,8 @@ fn may_trace(ground: &Ground) -> bool {
     capable || paranoid(ground).is_some_and(|level| level < 0)
 }
 
-/// Time in softirqs comes from a BPF program at the raw tracepoints softirq_entry and softirq_exit, which needs no
-/// tracefs: without IRQ_TIME_ACCOUNTING the kernel's own /proc/stat charges whole ticks.
+/// Time in softirqs is measured by a BPF program at the raw tracepoints softirq_entry and softirq_exit, which needs no
+/// tracefs: without IRQ_TIME_ACCOUNTING /proc/stat charges whole ticks.
 fn softirq_time(ground: &Ground) -> Availability {
     match bpf(ground) {
         Availability::Present { .. } => {
@@ -99,8 +99,8 @@ fn counters(ground: &Ground) -> Availability {
     }
 }
 
-/// The clock of a core while it works: by APERF and MPERF, where these may be read. Timed additions tell it anywhere, at the
-/// moment when they are timed.
+/// The clock of a busy core, by APERF and MPERF where these may be read. Timed additions tell it anywhere, but only for
+/// the moment at which they run.
 fn effective_clock(ground: &Ground) -> Availability {
     let timed = "`plimsoll clock` times additions instead, which needs no right";
     let has = |event: &str| ground.source.text(&format!("{PMU}/msr/events/{event}")).is_ok();
@@ -143,7 +143,7 @@ fn energy(ground: &Ground) -> Availability {
     }
 }
 
-/// Monitoring chips, with those of their files that tell power or energy.
+/// Monitoring chips, with their files of power or energy.
 fn hwmon(ground: &Ground) -> Availability {
     let chips = found::chips(ground.source);
     let told = |chip: &found::Chip| match chip.files.is_empty() {

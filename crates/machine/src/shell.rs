@@ -1,8 +1,8 @@
-//! Words that are printed to be pasted into a shell.
+//! Quoting of words that are printed to be pasted into a shell.
 
 use std::path::Path;
 
-/// A word as a shell takes it for one.
+/// `text` quoted as one word of a shell.
 pub fn word(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@%,=:".contains(c);
     match !text.is_empty() && text.chars().all(plain) {
@@ -11,12 +11,12 @@ pub fn word(text: &str) -> String {
     }
 }
 
-/// A command of these words.
+/// A command line of these words.
 pub fn words<'a>(all: impl IntoIterator<Item = &'a String>) -> String {
     all.into_iter().map(|text| word(text)).collect::<Vec<_>>().join(" ")
 }
 
-/// A file or folder, which no command takes for an option.
+/// A path that no command takes for an option.
 pub fn path(path: &Path) -> String {
     let text = path.display().to_string();
     word(&if text.starts_with('-') { format!("./{text}") } else { text })

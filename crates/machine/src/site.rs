@@ -41,7 +41,7 @@ pub enum Site {
     Xdp(String),
     /// The kernel's hook for packets that an interface has received, or is to send.
     Tc(String, Direction),
-    /// Another host, or the cores of a DPU; after a stroke which of the cores and driver hooks that its agent offers.
+    /// Another host or a DPU; behind a slash one of the cores and driver hooks that its agent offers.
     Agent(String),
 }
 
@@ -58,7 +58,7 @@ crate::named! {
 }
 
 crate::named! {
-    /// A site without its particulars: what a manifest can ask for.
+    /// The kind of a site: what a manifest can ask for.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "lowercase")]
     pub enum SiteKind {
@@ -76,19 +76,19 @@ crate::named! {
 }
 
 impl SiteKind {
-    /// Whether what runs there can map memory of this process.
+    /// Whether code there can map memory of this process.
     pub fn maps_memory(self) -> bool {
         matches!(self, SiteKind::App | SiteKind::Core)
     }
 
-    /// Whether it is a hook of the kernel, which runs bpf bodies and nothing else.
+    /// Whether it is a kernel hook, which runs bpf bodies only.
     pub fn is_hook(self) -> bool {
         matches!(self, SiteKind::Xdp | SiteKind::Tc)
     }
 }
 
 impl Site {
-    /// The kind of this site. A driver hook of another host is a driver hook: what runs there is the same.
+    /// The kind of this site. A driver hook of another host counts as a driver hook, since it runs the same code.
     pub fn kind(&self) -> SiteKind {
         match self {
             Site::App => SiteKind::App,
@@ -100,7 +100,7 @@ impl Site {
         }
     }
 
-    /// The interface of a hook, of whichever host.
+    /// The interface of a hook, on any host.
     pub fn interface(&self) -> Option<&str> {
         match self {
             Site::Xdp(interface) | Site::Tc(interface, _) => Some(interface),
@@ -113,7 +113,7 @@ impl Site {
         self.agent().is_some() && self.kind() == SiteKind::Xdp
     }
 
-    /// Of a site at an agent its host, and which of the agent's sites it is, such as `core:3`, where that is named.
+    /// For a site at an agent: its host, and the agent's site, such as `core:3`, where one is named.
     pub fn agent(&self) -> Option<(&str, Option<&str>)> {
         let Site::Agent(name) = self else { return None };
         Some(name.split_once('/').map_or((name, None), |(host, part)| (host, Some(part))))
@@ -185,7 +185,7 @@ impl From<Site> for String {
 }
 
 crate::named! {
-    /// How a driver hook runs a program: native where nothing else is asked for, and never another than that.
+    /// How a driver hook runs a program: native by default, without fallback to another mode.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "lowercase")]
     pub enum XdpMode ("mode") {
@@ -198,18 +198,18 @@ crate::named! {
     }
 }
 
-/// A site that is used, with the mode of a driver hook. Written as a [`Site`], a driver hook also as `xdp:IFACE:MODE`.
+/// A site in use, with the mode of a driver hook. Written as a [`Site`], a driver hook also as `xdp:IFACE:MODE`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SiteInMode {
     /// The site.
     pub site: Site,
-    /// The mode that is asked for: only at a driver hook, where nothing asks for another it is native.
+    /// The mode that was asked for, only at a driver hook; the default is native.
     pub mode: Option<XdpMode>,
 }
 
 impl SiteInMode {
-    /// The mode in which its program runs; `None` where it is no driver hook.
+    /// The mode in which its program runs; `None` for other sites.
     pub fn runs_in(&self) -> Option<XdpMode> {
         (self.site.kind() == SiteKind::Xdp).then(|| self.mode.unwrap_or(XdpMode::Native))
     }

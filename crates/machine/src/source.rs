@@ -1,7 +1,7 @@
-//! Where a machine is read from: this host, an archive, or a plain copy of `/sys` and `/proc`.
+//! Sources of a machine's description: this host, an archive, or a plain copy of `/sys` and `/proc`.
 //!
-//! Every read goes through [`Source`], which keeps what was answered: [`Source::captured`] is an archive of exactly
-//! the files, links and directory listings that a description was made of.
+//! Every read goes through [`Source`], which keeps the answers: [`Source::captured`] is an archive of exactly the
+//! files, links and directory listings that a description was made of.
 
 use std::cell::RefCell;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::cpuset::CpuSet;
 use crate::fault::{Fault, Result};
 use crate::refusal::Refusal;
 
-/// No file that is read here comes near this on a real machine; it bounds what a hostile tree can cost.
+/// A bound on what a hostile tree can cost; no file read here comes near it on a real machine.
 const FILE_LIMIT: u64 = 16 << 20;
 
 enum Root {
@@ -69,12 +69,12 @@ impl Source {
         }
     }
 
-    /// Whether it is this host, and no archive or copy.
+    /// Whether it is this host, not an archive or a copy.
     pub fn is_live(&self) -> bool {
         matches!(self.root, Root::Live)
     }
 
-    /// The whole text of a file; bytes that are no UTF-8 are replaced.
+    /// The whole text of a file; invalid UTF-8 is replaced.
     pub fn text(&self, path: &str) -> Result<String, Refusal> {
         match self.answer(path, |host| read_bounded(host).map(Content::File))? {
             Content::File(text) => Ok(text),
@@ -82,7 +82,7 @@ impl Source {
         }
     }
 
-    /// The text without blanks and NULs around it; `None` where there is none, whatever the reason.
+    /// The text of a file without blanks and NULs around it; `None` where it cannot be read.
     pub fn word(&self, path: &str) -> Option<String> {
         let text = self.text(path).ok()?;
         Some(text.trim_matches(|c: char| c.is_whitespace() || c == '\0').to_owned()).filter(|text| !text.is_empty())
@@ -90,14 +90,14 @@ impl Source {
 
     /// A table of the calling thread's network namespace, such as `route`.
     pub fn network_table(&self, name: &str) -> Result<String, Refusal> {
-        // The second is that of the process's main thread; older kernels and archives have it alone.
+        // The second path is that of the process's main thread; older kernels and archives have it alone.
         match self.text(&format!("/proc/thread-self/net/{name}")) {
             Err(refusal) if refusal.missing() => self.text(&format!("/proc/self/net/{name}")),
             answer => answer,
         }
     }
 
-    /// A number; `None` where there is none, whatever the reason.
+    /// A number; `None` where it cannot be read.
     pub fn number<T: FromStr>(&self, path: &str) -> Option<T> {
         self.word(path)?.parse().ok()
     }
@@ -112,11 +112,11 @@ impl Source {
         CpuSet::from_mask(&self.text(path).ok()?)
     }
 
-    /// Names in a directory for which `keep` holds, numbers in order of value. The others are not archived.
+    /// Names in a directory for which `keep` holds, numbers in numeric order. Others are not archived.
     pub fn names(&self, path: &str, keep: impl Fn(&str) -> bool) -> Result<Vec<String>, Refusal> {
         let list = |host: &Path| {
             let entries = fs::read_dir(host)?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-            // An archive has no way to write such names, and the kernel gives none that matter here.
+            // An archive cannot hold such names, and the kernel gives none that matter here.
             let plain = |name: &String| !name.contains(|c: char| c.is_whitespace() || c.is_control());
             let mut names: Vec<String> = entries.filter(plain).filter(|name| keep(name)).collect();
             names.sort_by_cached_key(|name| natural_key(name));
@@ -127,7 +127,7 @@ impl Source {
         Ok(names)
     }
 
-    /// What a symbolic link says.
+    /// The target of a symbolic link.
     pub fn link(&self, path: &str) -> Result<String, Refusal> {
         let read = |host: &Path| fs::read_link(host).map(|to| Content::Link(to.to_string_lossy().into_owned()));
         match self.answer(path, read)? {
@@ -141,9 +141,9 @@ impl Source {
         self.link(path).ok()?.rsplit('/').next().filter(|name| !name.is_empty()).map(String::from)
     }
 
-    /// Whether this user may write the file. Nothing is written.
+    /// Whether this user may write the file; nothing is written.
     ///
-    /// A plain tree has lost this; there, the kernel's usual rule stands in: root may.
+    /// A plain copy has lost the permissions: there root may write, others may not.
     pub fn writable(&self, path: &str) -> Result<(), Refusal> {
         let answer = match &self.root {
             Root::Live => fs::OpenOptions::new().write(true).open(path).map(|_| ()).map_err(|e| Refusal::from(&e)),
@@ -160,7 +160,7 @@ impl Source {
         answer
     }
 
-    /// Everything that was asked so far and had an answer.
+    /// All answers so far, as an archive.
     pub fn captured(&self) -> Archive {
         self.seen.borrow().clone()
     }
@@ -186,7 +186,7 @@ impl Source {
                 names.sort_by_cached_key(|name| natural_key(name));
                 names.dedup();
             }
-            // A file asked for its link refuses; what it holds is the better answer.
+            // A file that was read as a link gives a refusal; its content is the better answer.
             (Some(Ok(_)), Err(_)) => {}
             _ => drop(seen.contents.insert(path.into(), answer.clone())),
         }
@@ -222,7 +222,7 @@ pub fn resolve(directory: &str, target: &str) -> String {
     format!("/{}", parts.join("/"))
 }
 
-/// Writes `archive` as the only file of `directory`, which is made, or must be empty; returns the file's path.
+/// Writes `archive` as the only file of `directory`, which must be empty or absent; returns the file's path.
 ///
 /// # Errors
 /// The directory holds something, or cannot be written; nothing half-written is left.

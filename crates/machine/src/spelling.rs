@@ -1,11 +1,11 @@
-//! What was meant by a word that is not known.
+//! Suggestions for misspelt words.
 
-/// Longer words resemble none: a distance takes time and memory by both lengths, and a word may be as long as its file.
+/// Longer words get no suggestion: an edit distance takes time and memory by both lengths, and a word may be as long as its file.
 const LONGEST: usize = 64;
 
-/// The known word that is most like this one, where one is.
+/// The known word most similar to this one, if any is similar enough.
 pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
-    // One number is no misspelling of another.
+    // A number is no misspelling of another.
     if word.parse::<f64>().is_ok() {
         return None;
     }
@@ -15,7 +15,7 @@ pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     nearest.filter(|of| distance(of) <= 1 + word.chars().count() / 4)
 }
 
-/// What to write in the place of a word that is not known.
+/// The next step of a fault about an unknown word.
 pub fn choose<'a>(word: &str, known: impl IntoIterator<Item = &'a (impl AsRef<str> + 'a)>) -> String {
     let known: Vec<&str> = known.into_iter().map(AsRef::as_ref).collect();
     match nearest(word, &known) {
@@ -25,8 +25,7 @@ pub fn choose<'a>(word: &str, known: impl IntoIterator<Item = &'a (impl AsRef<st
     }
 }
 
-/// The next step after what serde says of a file: the name that was meant, where it found one that it does not know and that is
-/// like one of those it expected.
+/// The next step for an error of serde: the expected name that an unknown one resembles, else `otherwise`.
 pub fn meant(said: &str, otherwise: &str) -> String {
     let mut names = said.split('`').skip(1).step_by(2);
     let unknown = names.next().filter(|_| said.starts_with("unknown field") || said.starts_with("unknown variant"));

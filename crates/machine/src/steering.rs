@@ -1,4 +1,4 @@
-//! What steers the receive work of interfaces to cores, and what would undo a change of it.
+//! Steering of the receive work of interfaces to cores, and what would undo a change of it.
 //!
 //! Files are those of the kernel's `Documentation/networking/scaling.rst` and `core-api/irq/irq-affinity.rst`. The work of a
 //! packet is done on the core that takes the interface's interrupt, unless RPS or RFS hands it on to another.
@@ -16,11 +16,11 @@ use crate::source::Source;
 /// The steering of a host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Steering {
-    /// The process of that name which is visible from here.
+    /// The process named irqbalance that is visible from here.
     pub irqbalance: Reading<Option<u32>>,
-    /// Entries of the table by which RFS finds the core that reads a flow; 0: RFS is off on every interface.
+    /// Entries of RFS's table of flows; 0: RFS is off on every interface.
     pub flow_entries: Reading<u32>,
-    /// In order of name.
+    /// The interfaces, in order of name.
     pub interfaces: Vec<InterfaceSteering>,
 }
 
@@ -29,9 +29,9 @@ pub struct Steering {
 pub struct InterfaceSteering {
     /// The interface, by its name.
     pub interface: String,
-    /// Switched on and with a carrier.
+    /// Whether it is switched on and has a carrier.
     pub up: bool,
-    /// Whether packets for everywhere else go through it (IPv4).
+    /// Whether the default route goes through it (IPv4).
     pub default_route: Reading<bool>,
     /// The interrupt lines of its device.
     pub lines: Vec<Line>,
@@ -39,62 +39,62 @@ pub struct InterfaceSteering {
     pub receive: Vec<ReceiveQueue>,
     /// Its transmit queues.
     pub transmit: Vec<TransmitQueue>,
-    /// Receive work in a kernel thread (threaded NAPI).
+    /// Whether receive work runs in a kernel thread (threaded NAPI).
     pub threaded: Reading<bool>,
-    /// Where receive work goes.
+    /// The place of receive work.
     pub work: Work,
-    /// What would undo a change of it.
+    /// Causes that would undo a change of it.
     pub undone_by: Vec<Undoing>,
 }
 
 /// An interrupt line.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Line {
-    /// The kernel's number of it.
+    /// The kernel's number for it.
     pub number: u32,
     /// Its name in /proc/interrupts.
     pub name: Option<String>,
-    /// Whether it announces received packets, going by its name; all do where no name says so.
+    /// Whether it signals received packets, going by its name; all lines do where no name tells.
     pub receives: bool,
-    /// Cores that it may go to.
+    /// Cores that it may go to, as set.
     pub asked: Reading<CpuSet>,
-    /// Cores that it does go to.
+    /// Cores that it goes to in fact.
     pub effective: Reading<CpuSet>,
-    /// Whether the kernel places it and lets nobody else do so.
+    /// Whether the kernel alone places it (managed interrupts).
     pub managed: Reading<bool>,
 }
 
 /// A receive queue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReceiveQueue {
-    /// 3 of `rx-3`.
+    /// Its number: 3 of `rx-3`.
     pub number: u32,
-    /// Cores that RPS hands packets to; none: the core of the interrupt keeps them.
+    /// Cores that RPS hands packets to; where empty, the core of the interrupt keeps them.
     pub rps: Reading<CpuSet>,
-    /// Flows of the queue that RFS remembers; 0: RFS is off for it.
+    /// Flows of the queue that RFS remembers; 0: RFS is off for the queue.
     pub flows: Reading<u32>,
 }
 
 /// A transmit queue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TransmitQueue {
-    /// 3 of `tx-3`.
+    /// Its number: 3 of `tx-3`.
     pub number: u32,
     /// Cores that choose it.
     pub xps: Reading<CpuSet>,
 }
 
-/// Where receive work goes.
+/// The place of receive work.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Work {
-    /// By what.
+    /// The mechanism that decides it.
     pub by: By,
     /// The cores.
     pub cores: Reading<CpuSet>,
 }
 
 crate::named! {
-    /// What decides on which core received packets are worked on.
+    /// The mechanism that decides which core works on received packets.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum By {
@@ -104,12 +104,12 @@ crate::named! {
         Interrupts = "interrupts",
         /// The scheduler, which places the interface's kernel threads (threaded NAPI).
         Threads = "kernel threads",
-        /// Whoever hands packets over: the sender for loopback and veth, the interface beneath for bridges, bonds and VLANs.
+        /// The side that hands packets over: the sender for loopback and veth, the lower interface for bridges, bonds and VLANs.
         Handover = "handover",
     }
 }
 
-/// What would undo a change of steering.
+/// A cause that would undo a change of steering.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "by", rename_all = "snake_case")]
 pub enum Undoing {
@@ -131,7 +131,7 @@ pub enum Undoing {
 }
 
 impl Undoing {
-    /// What to do about it.
+    /// The next step against it.
     pub fn next(&self) -> &'static str {
         match self {
             Undoing::Irqbalance { .. } => {
@@ -157,7 +157,7 @@ impl fmt::Display for Undoing {
     }
 }
 
-/// Numbers of lines and queues are written as those of cores are: 0-7.
+/// Numbers of lines and queues, displayed like cores: 0-7.
 fn ranges(numbers: &[u32]) -> CpuSet {
     numbers.iter().copied().map(CoreId).collect()
 }
@@ -166,7 +166,7 @@ const NET: &str = "/sys/class/net";
 const FLOW_ENTRIES: &str = "/proc/sys/net/core/rps_sock_flow_entries";
 
 impl Steering {
-    /// Reads it. What is missing or refused is part of the answer.
+    /// Reads the steering of a host. Missing and refused values are part of it.
     pub fn read(source: &Source) -> Steering {
         let irqbalance = irqbalance(source);
         let flow_entries = reading(source, FLOW_ENTRIES, number);
@@ -177,7 +177,7 @@ impl Steering {
                 Ok(text) => Reading::Measured(has_default_route(text, &steered.interface)),
                 Err(refusal) => Reading::absent(format!("/proc/self/net/route: {refusal}")),
             };
-            // Another network namespace than the first does not show the table, and uses it.
+            // Only the initial network namespace shows the table, though others use it too.
             let flows = flow_entries.value() != Some(&0);
             let on = |queue: &&ReceiveQueue| flows && queue.flows.value().is_some_and(|flows| *flows > 0);
             let queues: Vec<u32> = steered.receive.iter().filter(on).map(|queue| queue.number).collect();
@@ -238,7 +238,7 @@ impl InterfaceSteering {
         }
     }
 
-    /// The lines that announce received packets, in the order of the queues: by the numbers in their names.
+    /// The lines that signal received packets, in the order of the queues, by the numbers in their names.
     pub fn receive_lines(&self) -> Vec<&Line> {
         let mut lines: Vec<&Line> = self.lines.iter().filter(|line| line.receives).collect();
         lines.sort_by_key(|line| (line.name.as_deref().and_then(queue_number), line.number));
@@ -246,7 +246,7 @@ impl InterfaceSteering {
     }
 }
 
-/// The last number of a name, but for what tells the device: 3 of `mlx5_comp3@pci:0000:3b:00.0`.
+/// The last number of a name, without the device: 3 of `mlx5_comp3@pci:0000:3b:00.0`.
 fn queue_number(name: &str) -> Option<u32> {
     let name = name.split('@').next()?;
     name.rsplit(|c: char| !c.is_ascii_digit()).find(|digits| !digits.is_empty())?.parse().ok()
@@ -287,7 +287,7 @@ fn work(lines: &[Line], receive: &[ReceiveQueue], threaded: bool, device: bool) 
         .flat_map(CpuSet::iter)
         .collect();
     if !by_rps.is_empty() {
-        // A queue without a mask stays where its interrupt comes.
+        // Packets of a queue without a mask stay on the core of the interrupt.
         let partly = receive.iter().any(|queue| queue.rps.value().is_none_or(CpuSet::is_empty));
         let rest = by_lines.iter().filter(|_| partly);
         return Work { by: By::Rps, cores: Reading::Measured(by_rps.iter().chain(rest).collect()) };
@@ -319,7 +319,8 @@ fn irqbalance(source: &Source) -> Reading<Option<u32>> {
     }
 }
 
-/// By the text of `/proc/net/route`: interface, destination, gateway, flags, three counts, mask.
+/// Whether the default route goes through `interface`, by the text of `/proc/net/route`: interface, destination,
+/// gateway, flags, three counts, mask.
 fn has_default_route(text: &str, interface: &str) -> bool {
     text.lines().any(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();

@@ -1,12 +1,12 @@
-//! Text for a terminal of any width: lines that break between words, and tables whose cells do.
+//! Text for a terminal of any width: lines and table cells that break between words.
 
 use crate::printable;
 
-/// Columns of space between two of a table: the less, where they would not fit otherwise.
+/// Columns of space between two table columns; the smaller where the table does not fit otherwise.
 const GAPS: [usize; 2] = [2, 1];
 
-/// `text` behind `head` in lines of at most `width` columns, those after the first behind `indent` spaces. Only a word that is
-/// longer is longer. Whatever could drive a terminal is replaced.
+/// `head` and `text` in lines of at most `width` columns, those after the first indented by `indent` spaces. Only a
+/// longer word exceeds the width. Control characters are replaced.
 pub fn folded(head: &str, text: &str, indent: usize, width: usize) -> String {
     let indent = if indent > width / 2 { 4 } else { indent };
     let (mut page, mut line, mut has_word) = (String::new(), printable(head), false);
@@ -30,8 +30,8 @@ pub fn folded(head: &str, text: &str, indent: usize, width: usize) -> String {
     page + line.trim_end() + "\n"
 }
 
-/// `page` with each line that is longer than `width` broken between words; what follows stands under the line's last column, or
-/// under its text. Lines with escape codes stay as they are.
+/// `page` with lines longer than `width` broken between words; continuations align with the line's last column, or with
+/// its text. Lines with escape codes stay unchanged.
 pub fn fitted(page: &str, width: usize) -> String {
     let fit = |line: &str| match line.chars().count() <= width || line.contains('\x1b') {
         true => format!("{line}\n"),
@@ -46,7 +46,7 @@ fn fitted_line(line: &str, width: usize) -> String {
         true => indent + 2,
         false => indent,
     });
-    // The first word always has its place.
+    // A line has its first word in any case.
     let behind = |lead: usize, text: &str| {
         let word = text.split(' ').next().map_or(0, |word| word.chars().count());
         " ".repeat(lead.min(width.saturating_sub(word))) + text
@@ -61,7 +61,7 @@ fn fitted_line(line: &str, width: usize) -> String {
     page + rest.trim_end() + "\n"
 }
 
-/// Where the last column begins that does so within `most` columns.
+/// Where the last column starts that does so within `most` columns.
 fn last_column(line: &str, most: usize) -> Option<usize> {
     let chars: Vec<char> = line.chars().collect();
     let begins = |place: &usize| chars[*place] != ' ' && chars[*place - 1] == ' ' && chars[*place - 2] == ' ';
@@ -69,7 +69,7 @@ fn last_column(line: &str, most: usize) -> Option<usize> {
     (2..chars.len().min(most)).rev().filter(begins).find(has_text)
 }
 
-/// The byte of the last space within `width` columns that has a word before it, or of the first beyond them.
+/// Byte of the last space within `width` columns that has a word before it, else of the first space beyond them.
 fn last_break(line: &str, width: usize) -> Option<usize> {
     let lead = line.chars().take_while(|c| *c == ' ').count();
     let mut found = None;
@@ -82,8 +82,8 @@ fn last_break(line: &str, width: usize) -> Option<usize> {
     found
 }
 
-/// Cells in columns. Where they do not fit side by side, cells at the left break between words; where that is not enough, each row
-/// becomes lines of `name: cell`.
+/// A table. Where it is too wide, cells at the left break between words; where that is not enough, each row becomes
+/// lines of `name: cell`.
 #[derive(Debug, Clone, Default)]
 pub struct Table {
     header: Vec<String>,
@@ -92,12 +92,12 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table with these names of columns; they are not shown where all are empty.
+    /// A table with these column names, which are not shown where all are empty.
     pub fn new<S: AsRef<str>>(header: impl IntoIterator<Item = S>) -> Table {
         Table { header: cells(header), ..Table::default() }
     }
 
-    /// `columns` stand at the right, as figures do; their cells never break.
+    /// Aligns `columns` to the right, as figures are; their cells never break.
     pub fn right(mut self, columns: impl IntoIterator<Item = usize>) -> Table {
         self.right.extend(columns);
         self
@@ -110,12 +110,12 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// Whether it has no row.
+    /// Whether it has no rows.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// Lines of at most `width` columns, each with its end. Only a word that is longer is longer.
+    /// The table in lines of at most `width` columns; only a longer word exceeds them.
     pub fn text(&self, width: usize) -> String {
         let columns = |gap: usize| self.widths(width, gap).map(|widths| self.columns(&widths, gap));
         let lines = GAPS.into_iter().find_map(columns).unwrap_or_else(|| self.stacked(width));
@@ -127,7 +127,7 @@ impl Table {
         std::iter::once(&self.header).filter(move |_| named).chain(&self.rows)
     }
 
-    /// How wide each column is; `None` where they cannot stand side by side.
+    /// The width of each column; `None` where they do not fit side by side.
     fn widths(&self, width: usize, gap: usize) -> Option<Vec<usize>> {
         let most = |of: fn(&str) -> usize, column: usize| self.shown().map(|row| of(&row[column])).max().unwrap_or(0);
         let least = |column: usize| {
@@ -189,7 +189,7 @@ fn widest_line(cell: &str) -> usize {
     cell.lines().map(|line| line.trim_end().chars().count()).max().unwrap_or(0)
 }
 
-/// The first word of a line stands behind its indentation.
+/// Width of the widest word; the first word of a line counts with its indentation.
 fn widest_word(cell: &str) -> usize {
     let of_line = |line: &str| {
         let indent = line.chars().take_while(|c| *c == ' ').count();

@@ -2,7 +2,7 @@
 //!
 //! The layout is that of the kernel's `Documentation/admin-guide/cputopology.rst` and
 //! `Documentation/ABI/stable/sysfs-devices-node`. Masks are read rather than lists, because hwloc reads them too: an
-//! archive then serves as its input, and `lstopo` stands as the outside check.
+//! archive is also input for `lstopo`, the outside check.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
@@ -19,7 +19,7 @@ const CPU: &str = "/sys/devices/system/cpu";
 const NODE: &str = "/sys/devices/system/node";
 
 crate::named! {
-    /// What sort of core, on a machine that mixes them.
+    /// The kind of a core, on machines that mix kinds.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum CoreKind {
@@ -49,7 +49,7 @@ pub struct Cpu {
     pub kind: Option<CoreKind>,
 }
 
-/// What a cache holds.
+/// The content of a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CacheKind {
@@ -61,16 +61,16 @@ pub enum CacheKind {
     Unified,
 }
 
-/// One cache and who shares it.
+/// One cache and the CPUs that share it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Cache {
     /// Its level: 1 is nearest the core.
     pub level: u32,
-    /// What it holds.
+    /// Its content.
     pub kind: CacheKind,
     /// CPUs that share it.
     pub shared_by: CpuSet,
-    /// Absent where a hypervisor or firmware hides it.
+    /// Its size; absent where a hypervisor or firmware hides it.
     pub size: Option<Bytes>,
     /// Length of a line.
     pub line: Option<Bytes>,
@@ -81,15 +81,15 @@ pub struct Cache {
 pub struct NumaNode {
     /// The kernel's number.
     pub id: u32,
-    /// Empty for memory without CPUs.
+    /// Its CPUs; empty for memory without CPUs.
     pub cpus: CpuSet,
     /// Memory of the node.
     pub memory: Option<Bytes>,
-    /// Distances to each node in order of number; 10 is local (ACPI SLIT).
+    /// Distances to all nodes in order of number; 10 is local (ACPI SLIT).
     pub distances: Vec<u32>,
 }
 
-/// The CPUs that are online and how they hang together.
+/// The CPUs that are online, with their packages, caches and nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Topology {
     /// The CPUs that are online, in ascending order.
@@ -104,14 +104,14 @@ pub struct Topology {
     pub nodes: Vec<NumaNode>,
     /// CPUs that are online.
     pub online: CpuSet,
-    /// CPUs that are there, but switched off.
+    /// CPUs that are present, but switched off.
     pub offline: CpuSet,
     /// CPUs that the boot parameter `isolcpus` keeps free of the scheduler's balancing.
     pub isolated: CpuSet,
 }
 
 impl Topology {
-    /// This host's, read once.
+    /// The topology of this host, read once.
     ///
     /// # Errors
     /// As [`Topology::read`].
@@ -124,7 +124,7 @@ impl Topology {
     }
 
     /// # Errors
-    /// No CPU can be seen at all.
+    /// No CPU is visible.
     pub fn read(source: &Source) -> Result<Topology> {
         let online = source.cpu_list(&format!("{CPU}/online")).filter(|set| !set.is_empty());
         let on = |core: &CoreId| source.number::<u8>(&format!("{CPU}/cpu{}/online", core.0)) != Some(0);
@@ -144,7 +144,7 @@ impl Topology {
         let mut cpus = Vec::with_capacity(online.len());
         for id in online.iter() {
             let topology = format!("{CPU}/cpu{}/topology", id.0);
-            // The first name of each pair came with Linux 5.3; the second is its older synonym.
+            // The first name of each pair is that of Linux 5.3 and later, the second its older synonym.
             let mask = |names: [&str; 2]| {
                 let found = names.iter().find_map(|name| source.cpu_mask(&format!("{topology}/{name}")));
                 found.map(|set| set.intersection(&online)).filter(|set| set.contains(id))
@@ -184,12 +184,12 @@ impl Topology {
         self.cpus.binary_search_by_key(&id, |cpu| cpu.id).ok().map(|at| &self.cpus[at])
     }
 
-    /// Physical cores.
+    /// The number of physical cores.
     pub fn core_count(&self) -> usize {
         self.cpus.iter().map(|cpu| &cpu.threads).collect::<BTreeSet<_>>().len()
     }
 
-    /// The last-level cache that `core` reaches.
+    /// The last-level cache of `core`.
     pub fn last_level_cache(&self, core: CoreId) -> Option<&Cache> {
         let reaches = |cache: &&Cache| cache.kind != CacheKind::Instruction && cache.shared_by.contains(core);
         self.caches.iter().filter(reaches).max_by_key(|cache| cache.level)
@@ -201,8 +201,7 @@ impl Topology {
     }
 }
 
-/// `online`, and cores that are on and that this process may run on, where a container lays another list over the kernel's
-/// (lxcfs).
+/// `online`, and other online CPUs that this process may use, where a container mounts another list over the kernel's (lxcfs).
 fn with_own(source: &Source, online: CpuSet) -> CpuSet {
     let status = source.text("/proc/self/status").unwrap_or_default();
     let allowed = status.lines().find_map(|line| CpuSet::from_list(line.strip_prefix("Cpus_allowed_list:")?));
@@ -219,10 +218,10 @@ fn numbered(source: &Source, directory: &str, prefix: &str) -> Option<CpuSet> {
     Some(names.iter().filter_map(|name| number(name)).collect())
 }
 
-/// Sets of CPUs, each with how many CPUs say that they are in it.
+/// Sets of CPUs, each with the number of CPUs that claim to be in it.
 type Claims = BTreeMap<CpuSet, usize>;
 
-/// The sets that most CPUs agree on and that have no CPU in common, in order of their first; the CPUs of no such set are one.
+/// The disjoint sets that most CPUs agree on, in order of their first CPU; the CPUs of no such set form one.
 fn disjoint(claims: Claims, online: &CpuSet) -> Vec<CpuSet> {
     let mut claims: Vec<(CpuSet, usize)> = claims.into_iter().collect();
     claims.sort_by_key(|(_, agree)| std::cmp::Reverse(*agree));
@@ -240,7 +239,7 @@ fn disjoint(claims: Claims, online: &CpuSet) -> Vec<CpuSet> {
     sets
 }
 
-/// CPUs that are called siblings and have different core numbers are cores: those of AMD's compute units (family 15h).
+/// Siblings with different core numbers are cores: those of AMD's compute units (family 15h).
 fn part_compute_units(cpus: &mut [Cpu]) {
     let numbers: BTreeMap<CoreId, u32> = cpus.iter().filter_map(|cpu| Some((cpu.id, cpu.core_number?))).collect();
     for cpu in cpus.iter_mut().filter(|cpu| cpu.threads.len() > 1) {
@@ -283,7 +282,7 @@ fn read_kinds(source: &Source, online: &CpuSet) -> BTreeMap<CoreId, CoreKind> {
     let capacities: Vec<_> = online.iter().map_while(capacity).collect();
     let mut steps: Vec<u32> = capacities.iter().map(|(_, capacity)| *capacity).collect();
     steps.sort_unstable_by(|a, b| b.cmp(a));
-    // Favoured cores of a kind are a few percent faster than the others; kinds are a tenth apart at least.
+    // Favoured cores of a kind are a few percent faster; kinds differ by a tenth at least.
     let apart = |pair: &&[u32]| u64::from(pair[1]) * 10 < u64::from(pair[0]) * 9;
     let slower: Vec<u32> = steps.windows(2).filter(apart).map(|pair| pair[1]).collect();
     if slower.is_empty() || capacities.len() < online.len() {

@@ -1,4 +1,4 @@
-//! What the archived machines must say, and that no archive, however broken, makes the reader panic.
+//! The facts that archived machines must give; no archive, however broken, makes the reader panic.
 
 use std::path::{Path, PathBuf};
 
@@ -64,7 +64,7 @@ fn kinds_of_cores() {
     assert!(read("vm-two-core").topology.cpus.iter().all(|cpu| cpu.kind.is_none()));
 }
 
-/// A machine of no more files than a case needs; `C` and `N` are the folders of CPUs and nodes.
+/// A machine with only the files that a case needs; `C` and `N` stand for the folders of CPUs and nodes.
 fn tiny(entries: &str) -> Topology {
     let entries = entries.replace("C/", "/sys/devices/system/cpu/").replace("N/", "/sys/devices/system/node/");
     let text = format!("# plimsoll machine archive 1\n{entries}");
@@ -164,7 +164,7 @@ fn what_cpus_say_of_each_other_may_disagree() {
     assert_eq!(sets(&topology.packages), ["0,2", "1,3"]);
     assert_eq!(topology.cpus.iter().map(|cpu| cpu.package).collect::<Vec<_>>(), [0, 1, 0, 1]);
 
-    // Siblings with core numbers of their own share a compute unit, and are no threads of one core.
+    // Siblings with core numbers of their own share a compute unit, but are not threads of one core.
     let unit = |second| {
         let file = |at, core| format!("C/cpu{at}/topology/thread_siblings = 3\nC/cpu{at}/topology/core_id = {core}\n");
         tiny(&format!("C/online = 0-1\n{}{}", file(0, 0), file(1, second))).core_count()
@@ -203,7 +203,7 @@ fn answer() -> impl Strategy<Value = String> {
     ]
 }
 
-/// All numbers of CPUs that there can be. Comparing each with each takes longer than a test program may run.
+/// All possible CPU numbers: comparing each with each would take longer than a test program may run.
 #[test]
 #[ignore = "make check"]
 fn tens_of_thousands_of_cpus_are_read() {
@@ -222,7 +222,7 @@ proptest! {
     fn garbage_never_panics(damage in prop::collection::vec((any::<prop::sample::Index>(), answer()), 1..80)) {
         let good = std::fs::read_to_string(directory("laptop-hybrid").join("machine.txt")).unwrap();
         let paths: Vec<&str> = good.lines().filter(|l| l.starts_with('/')).filter_map(|l| l.split(' ').next()).collect();
-        // A later entry of the same path replaces the earlier one.
+        // A later entry of a path replaces an earlier one.
         let damaged = damage.iter().fold(good.clone(), |text, (at, answer)| text + *at.get(&paths[..]) + " " + answer + "\n");
         let source = Source::from_archive(Archive::from_text(&damaged).unwrap());
         if let Ok(machine) = Machine::read(&source) {

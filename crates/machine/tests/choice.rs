@@ -1,4 +1,4 @@
-//! Cores chosen on archived machines: by what they share and what a job may use, whatever their numbers.
+//! Cores chosen on archived machines, by what they share and what a job may use, not by number.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -17,7 +17,7 @@ fn numbers(cores: Vec<CoreId>) -> Vec<u32> {
     cores.into_iter().map(|core| core.0).collect()
 }
 
-/// `nodes` of `cores` cores of two threads each, `n` and `n + all cores`: the kernel's files in its own format.
+/// `nodes` nodes of `cores` cores with two threads each, `n` and `n + all cores`, in the kernel's format.
 fn wide(nodes: u32, cores: u32) -> Source {
     let all = nodes * cores;
     let mask = |numbers: &[u32]| {
@@ -71,7 +71,7 @@ fn cores_for_polling_begin_at_the_network_and_stay_near() {
     assert_eq!(job.network_node(), Some(5));
     assert_eq!(numbers(job.choice().for_polling(job.network_node())), [640, 641, 642, 128, 129, 130]);
     assert_eq!(numbers(job.choice().for_polling(None)), [128, 129, 130, 640, 641, 642]);
-    // The job has no core there.
+    // The job has no core on node 0.
     assert_eq!(job.choice().first(Some(0)), Some(CoreId(128)));
 }
 
@@ -81,7 +81,7 @@ fn a_core_whose_other_thread_is_taken_is_not_free() {
     let choice = job.choice().without([CoreId(1664)]);
     assert!(!choice.is_free(CoreId(640)) && choice.is_free(CoreId(641)));
     assert_eq!(choice.nearest(CoreId(1664)), Some(CoreId(641)), "not 640, though it is the nearest");
-    // Unless nothing else is left.
+    // Siblings are chosen where nothing else is left.
     let most = job.choice().without([128, 129, 130, 641, 642, 1664].map(CoreId));
     assert!(most.whole().is_empty());
     assert_eq!(most.nearest(CoreId(1664)), Some(CoreId(640)));
@@ -91,15 +91,15 @@ fn a_core_whose_other_thread_is_taken_is_not_free() {
 
 #[test]
 fn threads_are_told_by_their_core_not_by_their_numbers() {
-    // Siblings are 0 and 32 on the one, neighbours in number on none.
+    // Siblings are n and n + 32 here, and never neighbours in number.
     let xeon = read("xeon-two-socket");
     let first = numbers(xeon.choice().for_polling(None));
     assert_eq!(&first[..3], [0, 1, 2]);
     assert!(first.iter().all(|core| *core < 32));
-    // Two threads of one core are all there is: better than one.
+    // Two threads of one core are better than one.
     let pair = Choice::among(&xeon.topology, [CoreId(3), CoreId(35)]);
     assert_eq!(numbers(pair.for_polling(None)), [3, 35]);
-    // The first thread of the core is another job's.
+    // The first thread of the core belongs to another job.
     let second = Choice::among(&xeon.topology, [CoreId(33), CoreId(34)]);
     assert_eq!(second.whole().to_string(), "33-34");
 }

@@ -1,4 +1,4 @@
-//! The topology against hwloc's, on this host and on the archived machines.
+//! The topology compared with hwloc's, on this host and on the archived machines.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,7 @@ use machine::cpuset::CpuSet;
 use machine::topology::{CacheKind, Topology};
 use machine::{CoreId, Source};
 
-/// What both sides are reduced to: kind of object, size where it has one, CPUs.
+/// The common form of both: kind of object, size where it has one, CPUs.
 type Objects = BTreeSet<(String, u64, String)>;
 
 /// hwloc writes masks as `0x0000ffff,0x00000001`, with empty words for zero.
@@ -19,7 +19,7 @@ fn cpus(mask: &str) -> String {
     CpuSet::from_mask(&words.join(",")).unwrap_or_else(|| panic!("mask {mask}")).to_string()
 }
 
-/// hwloc writes one object a line. Its CPUs apart, in the order in which it counts them.
+/// Reads hwloc's XML, one object a line; returns the CPUs apart, in hwloc's order.
 fn parse(xml: &str) -> (Objects, Vec<CoreId>) {
     let object = |line: &str| {
         let line = line.trim().strip_prefix("<object ")?;

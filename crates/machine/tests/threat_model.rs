@@ -1,4 +1,4 @@
-//! docs/threat-model.md shows the table of bounds that the crates read, and names tests that there are.
+//! docs/threat-model.md shows the table of bounds that the crates read, and names tests that exist.
 
 use std::fs;
 use std::path::Path;
@@ -44,7 +44,7 @@ fn functions(folder: &Path, found: &mut Vec<String>) {
     }
 }
 
-/// `crate::test` in backticks, in the last column of a table.
+/// Test names, `crate::test` in backticks, in the last column of a table.
 fn named(page: &str) -> Vec<(&str, &str)> {
     let rows = page.lines().filter(|line| line.starts_with("| ") && line.ends_with(" |"));
     let cells = rows.filter_map(|row| row.trim_end_matches(" |").rsplit_once(" | ").map(|(_, cell)| cell));

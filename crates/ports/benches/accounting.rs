@@ -1,7 +1,7 @@
-//! What 20,000 small messages over the UDP port cost, core by core and thread by thread.
+//! The costs of 20,000 small messages over the UDP port, by core and by thread.
 //!
-//! `cargo bench -p ports --bench accounting`: two threads on two cores play ping-pong over loopback. As root
-//! the time inside softirqs is measured; otherwise the counts are there and the reason why the time is not.
+//! `cargo bench -p ports --bench accounting`: two threads on two cores play ping-pong over loopback. As root the time
+//! inside softirqs is measured; otherwise only their count, with the reason.
 
 use std::thread;
 

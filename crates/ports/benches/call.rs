@@ -1,5 +1,5 @@
-//! A proxy call over a shared-memory channel between two cores, against a bare cache line that goes to and fro between
-//! them: `cargo bench -p linux --bench call`. Blocks alternate, so that a change of the machine hits both.
+//! A proxy call over a shared-memory channel between two cores, against the round trip of a bare cache line between
+//! them: `cargo bench -p ports --bench call`. Blocks alternate, so that a change of the machine affects both.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -13,7 +13,7 @@ use ports::channel::{Memory, unicast};
 use ports::probe::ProbeLines;
 
 const BLOCKS: usize = 21;
-/// Medians are taken of batches so short that few of them are interrupted.
+/// Calls of a batch: so few that few batches are interrupted.
 const BATCH: u32 = 64;
 const BATCHES: usize = 128;
 const LIMIT: Nanoseconds = Nanoseconds(1_000_000_000);
@@ -71,7 +71,7 @@ impl Context for Nowhere {
     fn log(&mut self, _: &str) {}
 }
 
-/// Carries out what has arrived.
+/// Carries out the calls that have arrived.
 fn serve(channel: &mut Memory, offcode: &mut dyn Offcode, reply: &mut Vec<u8>) -> Result<()> {
     reply.clear();
     channel.read_with(&mut |message| {
@@ -100,7 +100,7 @@ fn median(mut of: Vec<f64>) -> f64 {
     of[of.len() / 2]
 }
 
-/// Nanoseconds of one `work`, the median of all batches.
+/// Nanoseconds of one `work`: the median of all batches.
 fn batches(mut work: impl FnMut()) -> f64 {
     let batch = |_| {
         let start = Instant::now();

@@ -1,8 +1,8 @@
 //! Channels in shared memory against the raw cache line between the same two cores.
 //!
-//! `cargo bench -p linux --bench channel [-- ROUNDS]`. Two threads, each pinned to a core; the quantities take turns in
+//! `cargo bench -p ports --bench channel [-- ROUNDS]`. Two threads, each pinned to a core; the quantities alternate in
 //! short blocks, with a probe before each round, so that a machine whose cores move apart shows it in every line.
-//! Printed: median and quartiles of the rounds; ratios are taken within a round.
+//! Prints median and quartiles of the rounds; ratios are taken within a round.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -18,7 +18,7 @@ use offcode::{Caller, Lifecycle, Offcode, interface, offcode};
 use ports::channel::{self, MOST_READERS};
 use ports::probe::ProbeLines;
 
-/// Round trips timed together, so that reading the clock weighs nothing.
+/// Round trips timed together, so that reading the clock does not matter.
 const BATCH: u64 = 64;
 const BATCHES: usize = 40;
 const MESSAGES: u64 = 100_000;
@@ -120,7 +120,7 @@ fn on_two_cores<R>(other: CoreId, there: impl FnOnce() + Send, here: impl FnOnce
     })
 }
 
-/// The median time of one of the things that `batch` does [`BATCH`] times, in ns.
+/// The median time in ns of one of the [`BATCH`] operations of `batch`.
 fn median_of(mut batch: impl FnMut()) -> f64 {
     (0..3).for_each(|_| batch());
     let mut times: Vec<u128> = (0..BATCHES)
@@ -171,7 +171,7 @@ fn round_trip(other: CoreId, synchronization: Synchronization) -> f64 {
     )
 }
 
-/// As a site serves a channel of calls.
+/// Serves a channel of calls, as a site does.
 fn serve(end: &mut dyn Channel, offcode: &mut dyn Offcode, calls: u64) {
     let mut reply = Vec::with_capacity(4096);
     for _ in 0..calls {
@@ -205,7 +205,7 @@ fn proxy_call(other: CoreId) -> f64 {
     )
 }
 
-/// Messages a second from one core to the other, each looked at by its last byte.
+/// Messages a second from one core to the other; the reader touches the last byte of each.
 fn rate(other: CoreId, synchronization: Synchronization, length: usize) -> f64 {
     let (mut mine, mut theirs) = unicast(synchronization);
     let count = MESSAGES.min((256 << 20) / length as u64 / 4);
@@ -226,12 +226,12 @@ fn rate(other: CoreId, synchronization: Synchronization, length: usize) -> f64 {
     })
 }
 
-/// Looks at every line, as a reader would.
+/// Reads a byte of every cache line, as a reader would.
 fn touch(message: &[u8]) -> u64 {
     message.iter().step_by(64).map(|byte| u64::from(*byte)).sum()
 }
 
-/// The time that the writer spends on one message to three readers on the other core, and until all have read: ns.
+/// Time in ns that the writer spends on one message to three readers on the other core, and until all have read it.
 fn to_three(other: CoreId, how: Option<Delivery>, length: usize) -> f64 {
     const COUNT: u64 = 20_000;
     let (mut writers, mut readers): (Vec<End>, Vec<End>) = match how {
@@ -264,7 +264,7 @@ fn to_three(other: CoreId, how: Option<Delivery>, length: usize) -> f64 {
     start.elapsed().as_nanos() as f64 / COUNT as f64
 }
 
-/// From a write until the answer of an end that slept, in ns: the answer is polled.
+/// Time in ns from a write until the answer of an end that slept; the answer is polled.
 fn wake_up(other: CoreId) -> f64 {
     const TIMES: u64 = 100;
     let (mut mine, mut theirs) = unicast(Synchronization::Blocking);
@@ -277,7 +277,7 @@ fn wake_up(other: CoreId) -> f64 {
     on_two_cores(other, sleeper, || {
         let mut times: Vec<u128> = (0..TIMES)
             .map(|_| {
-                // Long enough for it to fall asleep.
+                // The other end falls asleep meanwhile.
                 let idle = Instant::now();
                 while idle.elapsed().as_micros() < 50 {}
                 let start = Instant::now();

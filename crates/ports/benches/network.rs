@@ -1,9 +1,9 @@
-//! The ports to other hosts against each other, between the two hosts of a lab: `cargo bench -p ports --bench network`, as
-//! root. Blocks of all ports alternate, so that a change of the machine hits each; the way of a cache line between the
-//! cores is probed beside every round of them.
+//! The ports to other hosts compared, between the two hosts of a lab: `cargo bench -p ports --bench network`, as root.
+//! Blocks of all ports alternate, so that a change of the machine affects each; the latency of a cache line between the
+//! cores is probed beside every round.
 //!
-//! Packets carry 8 bytes behind the engine's 24 of sequencing. The stream keeps a window, since these ports lose what the
-//! receiver has no room for.
+//! Packets carry 8 bytes behind the engine's 24 of sequencing. The stream keeps a window, since these ports drop
+//! packets that the receiver has no room for.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use ports::udp::UdpPort;
 
 const SMALL: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Packets of a stream that are on their way at most, and how many are answered by one.
+/// Packets of a stream in flight at most, and packets per acknowledgement.
 const WINDOW: u64 = 512;
 const ANSWERED: u64 = 32;
 
-/// A port that one thread drives, whichever it is.
+/// A port of either kind, driven by one thread.
 #[allow(clippy::large_enum_variant, reason = "two of them")]
 enum Either {
     Udp(UdpPort),
@@ -62,7 +62,7 @@ impl Either {
     }
 }
 
-/// Until `done`, or too long; says whether done.
+/// Repeats until `done` or a time limit; says whether done.
 fn until(mut done: impl FnMut() -> Result<bool>) -> Result<bool> {
     let started = Instant::now();
     loop {
@@ -77,7 +77,7 @@ fn until(mut done: impl FnMut() -> Result<bool>) -> Result<bool> {
     }
 }
 
-/// Nanoseconds of half a round trip: the median of batches.
+/// Nanoseconds of half a round trip, the median of batches.
 fn ping(port: &mut Either, rounds: usize) -> Result<Option<f64>> {
     let mut batches = Vec::new();
     for _ in 0..rounds {
@@ -118,7 +118,7 @@ fn stream(port: &mut Either, length: usize, together: u64, lasting: Duration) ->
     Ok(Some(answered as f64 / started.elapsed().as_secs_f64()))
 }
 
-/// What the other end does, by what the packets say: the length tells a ping from a stream.
+/// The other end: echoes packets or, while `streaming`, acknowledges the stream.
 fn answer(port: &mut Either, streaming: &AtomicBool, stop: &AtomicBool, highest: &AtomicU64) -> Result<()> {
     let (mut last, mut said) = (0u64, 0u64);
     while !stop.load(Ordering::Relaxed) {
@@ -154,10 +154,10 @@ fn median(mut of: Vec<f64>) -> f64 {
 enum Which {
     Udp,
     Native,
-    /// The receiver's looks drive the driver's receiving, in place of the sender's softirqs.
+    /// The receiver busy-polls the driver instead of relying on softirqs.
     NativeBusy,
     Generic,
-    /// As it is unless told otherwise: bursts by the kernel socket.
+    /// The default: bursts go by the kernel socket.
     Bursts,
 }
 

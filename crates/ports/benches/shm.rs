@@ -1,8 +1,8 @@
 //! The shared-memory port against the raw cache line between the same two cores.
 //!
-//! `cargo bench -p linux --bench shm [-- SLOTS BULK MTU]`. Two processes, each pinned to a core; the quantities take turns
-//! in short blocks, with a probe before each, so that a machine whose cores move apart shows it in every column. Printed:
-//! median, and the quartiles as spread.
+//! `cargo bench -p ports --bench shm [-- SLOTS BULK MTU]`. Two processes, each pinned to a core; the quantities
+//! alternate in short blocks, with a probe before each, so that a machine whose cores move apart shows it in every
+//! column. Prints the median, and the quartiles as spread.
 
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -21,7 +21,7 @@ const PINGS: u64 = 2_000;
 const SMALL: u64 = 200_000;
 const BULK_BYTES: u64 = 16 << 20;
 
-/// Orders to the second process, as packets of three words: what, bytes, times.
+/// Orders to the second process, as packets of three words: order, bytes, times.
 const ECHO: u64 = 1;
 const COUNT: u64 = 2;
 const PROBE: u64 = 3;
@@ -57,7 +57,7 @@ fn main() {
     child.0.wait().unwrap();
 }
 
-/// Ended with the parent, also when the parent panics.
+/// Killed and reaped with the parent, also when the parent panics.
 struct Reaped(Child);
 
 impl Drop for Reaped {
@@ -72,7 +72,7 @@ fn serve(stream: UnixStream, core: CoreId, geometry: Geometry) {
     let mut port = ShmPort::new(geometry);
     port.connect(&stream, Role::Join).unwrap();
     let lines = ProbeLines::join(&stream).unwrap();
-    // Something to be read remotely; its address is the first thing the parent gets.
+    // Memory to be read remotely; its address is the first thing the parent gets.
     let exposed = vec![7u8; 1 << 20];
     push(&mut port, 8, |into| into.copy_from_slice(&(exposed.as_ptr() as u64).to_le_bytes()));
     let mut sum = 0u64;
@@ -89,7 +89,7 @@ fn serve(stream: UnixStream, core: CoreId, geometry: Geometry) {
                 let mut left = order[2];
                 while left > 0 {
                     let most = left.min(32) as usize;
-                    // Looks at every line, as a reader would.
+                    // Reads every cache line, as a reader would.
                     left -= receive(&mut port, most, |packet| sum += copied(packet));
                 }
                 push(&mut port, 8, |into| into.copy_from_slice(&sum.to_le_bytes()));
@@ -100,7 +100,7 @@ fn serve(stream: UnixStream, core: CoreId, geometry: Geometry) {
     }
 }
 
-/// Moves a packet to where an application would have it; returns something of it.
+/// Copies a packet to where an application would have it; returns a value that depends on it.
 fn copied(packet: &[u8]) -> u64 {
     if packet.len() <= 56 {
         return packet.len() as u64;
@@ -236,7 +236,7 @@ fn ping(port: &mut ShmPort, size: usize) -> f64 {
     start.elapsed().as_nanos() as f64 / (2 * PINGS) as f64
 }
 
-/// Messages a second, each in packets of at most `piece`; counted by the receiver.
+/// Messages a second, each sent in packets of at most `piece`; counted by the receiver.
 fn stream_packets(port: &mut ShmPort, message: &[u8], piece: usize, count: u64) -> f64 {
     let message = if piece == 8 { &message[..8] } else { message };
     let packets = message.len().div_ceil(piece) as u64;

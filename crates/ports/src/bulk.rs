@@ -1,10 +1,10 @@
 //! The byte ring beside the slots, for packets that do not fit in a slot.
 //!
-//! Both ends derive where a packet lies from the lengths alone: each starts at the next cache line, and one that would
-//! cross the end starts over at the beginning. So nothing that a peer writes is ever used as an address.
+//! Both ends compute a packet's offset from the lengths alone: each starts at the next cache line, and one that would
+//! cross the end starts at the beginning. So nothing that a peer writes is ever used as an address.
 //!
-//! The ring grows in place: the first lap after a growth goes over the new part, and the old part is used again once
-//! the reader has come past the growth.
+//! The ring grows in place: the first lap after a growth uses only the new part, and the old part is used again once
+//! the reader has passed the point of growth.
 
 use std::ptr::NonNull;
 
@@ -19,7 +19,7 @@ const LINE: usize = 64;
 /// never waits for a reader that has taken everything: less than a quarter stays unpublished.
 const SHARE: u64 = 4;
 
-/// The least that a ring grows to: in smaller ones the two ends look at each other's progress after every few packets.
+/// The least size after a growth: in smaller rings the two ends read each other's progress after every few packets.
 const SECOND: u64 = 16 << 10;
 
 /// A ring of `size` bytes, a power of two, with memory for one of `most`.
@@ -28,7 +28,7 @@ pub(crate) struct Span {
     base: NonNull<u8>,
     size: u64,
     most: u64,
-    /// Stand for the lines, so that a model sees who accesses them.
+    /// One cell a line, by which a model sees accesses.
     #[cfg(loom)]
     lines: Arc<Vec<UnsafeCell<()>>>,
 }
@@ -50,7 +50,7 @@ impl Span {
         }
     }
 
-    /// Where a packet of `length` bytes goes that comes after `position`: its offset, and the position after it.
+    /// The place of a packet of `length` bytes after `position`: its offset, and the position after it.
     #[inline(always)]
     fn place(&self, position: u64, length: usize) -> (usize, u64) {
         let length = (length as u64).next_multiple_of(LINE as u64);
@@ -63,12 +63,12 @@ impl Span {
         }
     }
 
-    /// The longest packet that the ring takes at its present size.
+    /// Length of the longest packet that the ring takes at its present size.
     fn longest(&self) -> usize {
         (self.size / SHARE) as usize
     }
 
-    /// Makes the ring `to` bytes large; the position from which both ends go on, the start of the new part.
+    /// Grows the ring to `to` bytes; returns the position from which both ends go on, the start of the new part.
     fn grow(&mut self, to: u64, position: u64) -> u64 {
         let new_part = self.size;
         self.size = to;
@@ -106,16 +106,16 @@ impl Span {
 pub(crate) struct Growth {
     pub from: usize,
     pub to: usize,
-    /// The packet does not fit in the ring as it is, however far the reader comes.
+    /// Whether the packet cannot fit in the present ring, even when the reader has taken everything.
     pub needed: bool,
 }
 
 pub(crate) struct BulkWriter {
     span: Span,
     position: u64,
-    /// The reader's progress when last looked at.
+    /// The reader's progress when last read.
     taken: u64,
-    /// Up to here the ring is free for certain.
+    /// Position up to which the ring is free for certain.
     limit: u64,
     longest: usize,
 }
@@ -138,8 +138,8 @@ impl BulkWriter {
     #[inline]
     fn look_for_room(&mut self, next: u64, progress: &Progress) -> bool {
         let taken = progress.bulk.load(Ordering::Acquire);
-        // A reader cannot have taken more than was written, nor give back what it took. After a growth all that it says
-        // before it has come past the growth is less than `taken`.
+        // A reader cannot have taken more than was written, nor give back what it took. Progress from before a growth
+        // is less than `taken`, and ignored.
         if (self.taken..=self.position).contains(&taken) {
             self.taken = taken;
             self.limit = taken + self.span.size;
@@ -147,7 +147,7 @@ impl BulkWriter {
         next <= self.limit
     }
 
-    /// Offers `fill` the next `length` bytes. Call only after [`BulkWriter::has_room`] said so.
+    /// Passes the next `length` bytes to `fill`. Call only after [`BulkWriter::has_room`] said so.
     #[inline(always)]
     pub fn write(&mut self, length: usize, fill: impl FnOnce(&mut [u8])) {
         debug_assert!(length <= self.longest);
@@ -158,7 +158,7 @@ impl BulkWriter {
         self.position = next;
     }
 
-    /// What the ring should grow to where there is no room for `length` bytes; `None` where it cannot.
+    /// The growth for a packet of `length` bytes without room; `None` where the ring cannot grow.
     pub fn growth(&self, length: usize) -> Option<Growth> {
         let needed = length > self.longest;
         let to = (2 * self.span.size).max((SHARE * length as u64).next_power_of_two()).max(SECOND.min(self.span.most));
@@ -166,11 +166,11 @@ impl BulkWriter {
         (to as u64 <= self.span.most).then_some(Growth { from, to, needed })
     }
 
-    /// Goes on in a ring of `to` bytes. The reader must be told in order: after what was written, before what will be.
+    /// Goes on in a ring of `to` bytes. The reader must be told in order: after earlier packets, before later ones.
     pub fn grow(&mut self, to: usize) {
         let new_part = self.span.size;
         self.position = self.span.grow(to as u64, self.position);
-        // The new part is free at once; the old one when the reader says that it has come here.
+        // The new part is free at once; the old one when the reader's progress gets here.
         self.taken = self.position;
         self.limit = self.position + (self.span.size - new_part);
         self.longest = self.span.longest();
@@ -186,18 +186,18 @@ pub(crate) struct BulkReader {
 }
 
 impl BulkReader {
-    /// No packet is longer than `mtu`, whatever the writer says.
+    /// A reader; no packet is longer than `mtu`, whatever the writer says.
     pub fn new(span: Span, mtu: usize) -> Self {
         BulkReader { position: 0, published: 0, mtu, longest: mtu.min(span.longest()), span }
     }
 
-    /// The longest packet that an honest writer sends now.
+    /// Length of the longest packet that an honest writer sends now.
     #[inline(always)]
     pub fn longest(&self) -> usize {
         self.longest
     }
 
-    /// Hands `take` the next `length` bytes, at most [`BulkReader::longest`].
+    /// Passes the next `length` bytes to `take`, at most [`BulkReader::longest`].
     #[inline(always)]
     pub fn read<R>(&mut self, length: usize, progress: &Progress, take: impl FnOnce(&[u8]) -> R) -> R {
         let (offset, next) = self.span.place(self.position, length);
@@ -219,8 +219,7 @@ impl BulkReader {
         progress.bulk.store(self.position, Ordering::Release);
     }
 
-    /// Goes on in a ring of `to` bytes, where the writer did. False, and nothing changed, where `to` is no size that the ring
-    /// can grow to.
+    /// Goes on in a ring of `to` bytes, where the writer did. False, with no change, where the ring cannot have that size.
     pub fn grow(&mut self, to: u64, progress: &Progress) -> bool {
         if !to.is_power_of_two() || to <= self.span.size || to > self.span.most {
             return false;

@@ -1,7 +1,7 @@
-//! What moves packets between processes and hosts, and calls between offcodes: the ports `shm`, `udp`, `afxdp` and `xdp`, the
-//! channels, and the rings under them.
+//! Ports that move packets between processes and hosts (`shm`, `udp`, `afxdp`, `xdp`), channels for calls between
+//! offcodes, and the rings under both.
 //!
-//! Models (`--cfg loom`) are checked of the lock-free parts alone, which need nothing of the rest nor of its dependencies.
+//! Models (`--cfg loom`) cover the lock-free parts alone, which need neither the rest nor its dependencies.
 #![cfg_attr(loom, allow(dead_code))]
 
 mod bulk;

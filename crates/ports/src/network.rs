@@ -1,10 +1,10 @@
-//! Ports to other hosts: what they have beyond [`machine::Port`], so that an endpoint takes any of them.
+//! Ports to other hosts: their operations beyond [`machine::Port`], so that an endpoint takes any of them.
 
 use std::net::SocketAddr;
 
 use machine::{PeerIndex, Port, Result};
 
-/// An address as a packet has it: without the index of an interface, which each host numbers by itself, and flow label.
+/// An address as packets carry it: without flow label and without interface index, which each host numbers by itself.
 pub fn as_sent(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip(), address.port())
 }
@@ -15,19 +15,19 @@ pub(crate) fn is_link_local(address: SocketAddr) -> bool {
 
 /// A port whose peers have network addresses.
 pub trait NetworkPort: Port {
-    /// Where peers send to.
+    /// The address that peers send to.
     fn local_address(&self) -> SocketAddr;
 
-    /// Makes `address` a peer; the same address again gives the same index. Sends nothing. Where the port's own address is
-    /// one of a link of IPv6, such an address of a peer is of the same link.
+    /// Makes `address` a peer; the same address again gives the same index. Sends nothing. Where the port's own address
+    /// is link-local IPv6, a link-local peer is on the same link.
     fn add_peer(&mut self, address: SocketAddr) -> Result<PeerIndex>;
 
-    /// Hands over the packets of addresses that are no peers, which [`Port::receive`] came across, and forgets them.
-    /// Few are kept, so that a flood of them costs little: the newest are dropped.
+    /// Hands over packets of addresses that are no peers, found by [`Port::receive`], and forgets them. Few are kept,
+    /// so that a flood of them costs little: the newest are dropped.
     fn unknown_senders(&mut self, each: impl FnMut(SocketAddr, &[u8]));
 
-    /// The engine's conversation `session` with `peer` begins, of which packet `expected` comes next: a port that checks
-    /// sequences and acknowledges by itself may do so for it from now on. False where it leaves that to the engine.
+    /// Announces the engine's conversation `session` with `peer`, in which packet `expected` comes next: a port that
+    /// can check sequences and acknowledge may do so from now on. False where it leaves that to the engine.
     fn sequence(&mut self, _peer: PeerIndex, _session: u32, _expected: u32) -> bool {
         false
     }

@@ -1,17 +1,17 @@
 //! Packets of any size in the order sent: short ones in the slots of a [`ring`](crate::ring), longer ones in a bulk ring
 //! beside, which grows with use.
 //!
-//! A bulk ring has addresses for its largest size from the start, and memory for what it has grown to. The writer, which alone
-//! decides, sees to the memory and then announces the new size in a slot between two packets; the reader goes over to it when
-//! it comes to that slot. So no packet is moved or overtaken, an end that dies in between leaves the other with what was
-//! announced, and packets that fit in a slot are not concerned.
+//! A bulk ring has addresses for its largest size from the start, and memory for its present size. The writer, which
+//! alone decides, provides memory and then announces the new size in a slot between two packets; the reader switches to
+//! it at that slot. So no packet is moved or overtaken, an end that dies in between leaves the other with the announced
+//! size, and packets that fit in a slot are not affected.
 //!
-//! A reader believes an announcement of a larger size within the addresses that it has; another one is a packet of garbage.
+//! A reader accepts the announcement of a larger size within its addresses; any other is a packet of garbage.
 
 use crate::bulk::{BulkReader, BulkWriter, Growth, Span};
 use crate::ring::{Memory, PAYLOAD, Reader, Writer};
 
-/// The tag of a slot that announces a size: no packet is as long.
+/// The tag of a slot that announces a size; no packet has this length.
 pub(crate) const GROWN: u16 = u16::MAX;
 
 /// The end that sends packets.
@@ -25,8 +25,8 @@ impl<Owner> PacketWriter<Owner> {
         PacketWriter { slots: Writer::new(slots), bulk: BulkWriter::new(span) }
     }
 
-    /// False where the rings are full. `length` fits in a bulk ring of the largest size. `provide` sees to the memory of a
-    /// larger bulk ring; false where the ring must do as it is.
+    /// Sends a packet; false where the rings are full. `length` must fit in a bulk ring of the largest size. `provide`
+    /// provides memory for a larger bulk ring; false where the ring must not grow.
     #[inline(always)]
     pub fn send<E>(
         &mut self,
@@ -49,7 +49,7 @@ impl<Owner> PacketWriter<Owner> {
         Ok(true)
     }
 
-    /// There is a free slot, but no room in the bulk ring.
+    /// Grows the bulk ring, which has no room while a slot is free.
     #[cold]
     #[inline(never)]
     fn make_room<E>(&mut self, length: usize, provide: impl FnOnce(Growth) -> Result<bool, E>) -> Result<bool, E> {
@@ -89,7 +89,7 @@ impl<Owner> PacketReader<Owner> {
             } else if tag == GROWN && self.grow() {
                 continue;
             } else {
-                // A length over the longest is a hostile peer's; what it gets read then is its own garbage.
+                // A length above the longest comes from a hostile peer, which then gets its own garbage.
                 let length = length.min(self.bulk.longest());
                 self.bulk.read(length, self.slots.progress(), &mut deliver);
                 self.slots.advance();
@@ -99,8 +99,8 @@ impl<Owner> PacketReader<Owner> {
         delivered
     }
 
-    /// Takes the announcement in the next slot; false where it is none that can be followed. Sizes only rise, so this
-    /// happens a few times in a ring's life, whoever writes.
+    /// Follows the announcement in the next slot; false where it is invalid. Sizes only rise, so this happens a few
+    /// times in a ring's life, whatever the peer writes.
     #[cold]
     #[inline(never)]
     fn grow(&mut self) -> bool {
@@ -129,7 +129,7 @@ mod heap {
     use crate::ring::{self, Heap};
     use crate::sync::Arc;
 
-    /// The bulk ring's bytes. They are accessed by the two ends alone, which the tests keep beside it.
+    /// The bulk ring's bytes. Only the two ends access them, which the tests keep beside it.
     pub struct Bytes(NonNull<[u8]>);
 
     // SAFETY: who accesses the bytes is decided by the rings.
@@ -172,7 +172,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whenever the ring grows, and also where it is refused the memory: every packet comes whole, once and in order.
+        /// Whenever the ring grows, or is refused the memory: every packet arrives whole, once and in order.
         #[test]
         fn packets_keep_their_order_while_the_ring_grows(
             steps in proptest::collection::vec((0..=MTU, 0usize..6, any::<bool>()), 1..300)
@@ -204,7 +204,7 @@ mod tests {
             prop_assert!(waiting.is_empty());
         }
 
-        /// An announcement of any size leaves the reader within the memory that it has.
+        /// An announcement of any size keeps the reader within its memory.
         #[test]
         fn sizes_that_cannot_be_are_not_believed(sizes in proptest::collection::vec(prop_oneof![any::<u64>(), (0u32..64).prop_map(|n| 1u64 << n)], 1..40)) {
             let (mut writer, mut reader, _bytes) = heap::pair(16, 256, 8192, MTU);
@@ -233,7 +233,7 @@ mod tests {
         }
     }
 
-    /// The writer dies between the announcement and the packet that it was for.
+    /// The writer dies between the announcement and its packet.
     #[test]
     fn an_announcement_without_a_packet_is_no_packet() {
         let (mut writer, mut reader, _bytes) = heap::pair(4, 256, 1024, 256);
@@ -253,15 +253,15 @@ mod tests {
 mod models {
     use super::*;
 
-    /// Every interleaving with at most two preemptions: the ring grows while packets lie in it that the reader has not seen,
-    /// and its old part is used again.
+    /// Every interleaving with at most two preemptions: the ring grows while unread packets lie in it, and its old part
+    /// is used again.
     #[test]
     fn the_ring_grows_ahead_of_its_reader() {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(2);
         model.check(|| {
-            // Two lines of four; then a ring of eight, of which the first lap has four. More slots, so that it is the
-            // lines that the sender waits for.
+            // Two lines of four; then a ring of eight, whose first lap has four. There are more slots, so that the
+            // sender waits for lines.
             const LENGTHS: [usize; 6] = [60, 64, 100, 128, 70, 90];
             let (mut writer, mut reader, bytes) = heap::pair(8, 256, 512, 128);
             let kept = bytes.clone();

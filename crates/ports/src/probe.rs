@@ -1,4 +1,4 @@
-//! The raw latency between two cores: one cache line to and fro, the floor under everything that goes over shared memory.
+//! The raw latency between two cores: round trips of one cache line, the floor of everything over shared memory.
 //!
 //! On virtual machines it can jump within seconds, so it is measured beside each block, in less than a millisecond.
 
@@ -12,25 +12,25 @@ use linux::affinity;
 use linux::passing::{fault, hear, patiently, say, speaks};
 use linux::region::Region;
 
-/// Round trips timed together, so that reading the clock weighs nothing.
+/// Round trips timed together, so that reading the clock does not matter.
 const BATCH: u64 = 64;
 const BATCHES: usize = 16;
-/// No batch starts after this.
+/// Time after which no batch starts.
 const BUDGET: Duration = Duration::from_micros(500);
 /// How long one end waits for the other to come to the probe.
 const ARRIVAL: Duration = Duration::from_millis(100);
-/// How long it waits once the other has come: a few time slices.
+/// How long one end waits once the other has come: a few time slices.
 const ANSWER: Duration = Duration::from_millis(20);
-/// The last ping of a probe.
+/// Flag of the last ping of a probe.
 const LAST: u64 = 1 << 63;
-/// Looks at a line between looks at the clock.
+/// Polls of a line between reads of the clock.
 const LOOKS: u32 = 2048;
 const LENGTH: usize = 4096;
 
 const PROTOCOL: u64 = u64::from_le_bytes(*b"plimprob");
 const VERSION: u64 = 1;
 
-/// Two cache lines that two threads or processes share: one is written by the leading end, one by the following.
+/// Two cache lines shared by two threads or processes: one is written by the leading end, one by the following.
 pub struct ProbeLines {
     region: Region,
 }
@@ -49,7 +49,7 @@ impl ProbeLines {
         Ok(ProbeLines { region: Region::create("plimsoll-probe", LENGTH)? })
     }
 
-    /// Makes lines and passes them to the process at the other end of `stream`, which calls [`ProbeLines::join`].
+    /// Creates lines and passes them to the process at the other end of `stream`, which calls [`ProbeLines::join`].
     pub fn share(stream: &UnixStream) -> Result<ProbeLines> {
         let lines = Self::create()?;
         patiently(stream, || {
@@ -93,7 +93,7 @@ impl ProbeLines {
             rounds(BATCH, ANSWER, 0)?;
             let start = Instant::now();
             let mut batches = Vec::with_capacity(BATCHES);
-            // One at least, however long this thread was kept off its core.
+            // At least one batch, however long this thread was off its core.
             while batches.is_empty() || (batches.len() < BATCHES && start.elapsed() < BUDGET) {
                 let before = Instant::now();
                 rounds(BATCH, ANSWER, 0)?;
@@ -105,14 +105,14 @@ impl ProbeLines {
         };
         let measured = measure();
         if measured.is_none() {
-            // Whoever comes late shall find nothing to answer.
+            // A follower that comes late finds no ping to answer.
             ping.0.store(pong.0.load(Ordering::Relaxed), Ordering::Release);
         }
         measured
     }
 
-    /// Answers the other end's [`ProbeLines::lead`] until it has measured. False where it did not come within 100 ms, or
-    /// left in the middle.
+    /// Answers the other end's [`ProbeLines::lead`] until it has measured. False where it did not come within 100 ms,
+    /// or stopped in the middle.
     pub fn follow(&self) -> bool {
         let Lines { ping, pong } = self.lines();
         let mut last = pong.0.load(Ordering::Relaxed);
@@ -129,7 +129,7 @@ impl ProbeLines {
     }
 }
 
-/// Spins until `line` holds what `is_it` accepts.
+/// Spins until `line` has a value that `is_it` accepts.
 #[inline(always)]
 fn wait_for(line: &AtomicU64, patience: Duration, is_it: impl Fn(u64) -> bool) -> Option<u64> {
     let mut since = None;
@@ -147,9 +147,9 @@ fn wait_for(line: &AtomicU64, patience: Duration, is_it: impl Fn(u64) -> bool) -
     }
 }
 
-/// The latency between two cores of this machine, by two threads pinned to them.
+/// The latency between two cores of this machine, measured by two threads pinned to them.
 ///
-/// A fault where a core is not allowed, both are the same, or others keep them so busy that no answer comes.
+/// A fault where a core is not allowed, both are the same, or other work keeps them so busy that no answer comes.
 pub fn between(one: CoreId, other: CoreId) -> Result<Probe> {
     if one == other {
         return Err(Fault::new(one.to_string(), "it cannot be probed against itself", "name two cores"));
@@ -171,7 +171,7 @@ pub fn between(one: CoreId, other: CoreId) -> Result<Probe> {
 mod tests {
     use super::*;
 
-    /// Others may hold the cores so that a probe gives up; not for a minute.
+    /// Retries for a minute, as other work may hold the cores so that a probe gives up.
     fn sooner_or_later<T>(mut attempt: impl FnMut() -> Option<T>) -> T {
         let until = Instant::now() + Duration::from_secs(60);
         loop {

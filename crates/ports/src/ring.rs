@@ -1,8 +1,8 @@
 //! A single-producer single-consumer ring of cache lines with the sequence in the slot.
 //!
-//! Each slot is one 64-byte line: an 8-byte word (sequence and tag) and 56 bytes of payload, so one line moves between the
-//! cores per message. The consumer polls the next slot's own word; it publishes its progress only every quarter of the
-//! ring, in a line of its own that the producer reads only when its last copy of it says full.
+//! Each slot is one 64-byte line: an 8-byte word (sequence and tag) and 56 bytes of payload, so one line moves between
+//! the cores per message. The consumer polls the next slot's own word; it publishes its progress only every quarter of
+//! the ring, in a line of its own that the producer reads only when its cached copy says full.
 //!
 //! Both ends bound whatever they read: a peer that writes garbage garbles data and nothing else.
 
@@ -23,16 +23,16 @@ pub(crate) struct Slot {
 #[repr(C, align(8))]
 struct Payload([u8; PAYLOAD]);
 
-/// What the consumer has taken, in lines that only the consumer writes.
+/// The consumer's progress, in lines that only the consumer writes.
 #[repr(C, align(128))]
 pub(crate) struct Progress {
-    /// Slots.
+    /// Number of slots taken.
     pub slots: AtomicU64,
-    /// Bytes of the bulk ring beside the slots, where there is one.
+    /// Number of bytes taken from the bulk ring, where there is one.
     pub bulk: AtomicU64,
 }
 
-/// The memory of one ring and what keeps it.
+/// The memory of one ring and its owner.
 pub(crate) struct Memory<Owner> {
     slots: NonNull<Slot>,
     progress: NonNull<Progress>,
@@ -74,7 +74,7 @@ impl<Owner> Memory<Owner> {
 pub(crate) struct Writer<Owner> {
     memory: Memory<Owner>,
     position: u64,
-    /// The consumer's progress when last looked at.
+    /// The consumer's progress when last read.
     taken: u64,
 }
 
@@ -144,12 +144,12 @@ impl<Owner> Reader<Owner> {
 
     /// A copy of the next slot's payload. Call only after [`Reader::peek`] found one.
     ///
-    /// A copy, because a hostile producer could change the bytes between a check and the use of what was checked.
+    /// It is a copy, since a hostile producer could change the bytes between a check and their use.
     #[inline(always)]
     pub fn payload(&self) -> [u8; PAYLOAD] {
         let mut copy = [0; PAYLOAD];
         self.memory.slot(self.position).payload.with(|payload| {
-            // By words, because a volatile read of the whole array goes byte by byte.
+            // Copied by words, since a volatile read of the whole array goes byte by byte.
             for (i, word) in copy.chunks_exact_mut(8).enumerate() {
                 // SAFETY: 7 aligned words fill the payload. The slot's word said that it is written, so an honest
                 // producer leaves it until we publish; a volatile read of plain bytes tolerates a hostile one.
@@ -184,7 +184,7 @@ unsafe impl Sync for Heap {}
 /// Sends byte messages of at most [`PAYLOAD`] bytes to its [`Consumer`], in another thread.
 pub struct Producer(Writer<Arc<Heap>>);
 
-/// Receives what its [`Producer`] sent, in order.
+/// Receives the messages of its [`Producer`], in order.
 pub struct Consumer(Reader<Arc<Heap>>);
 
 /// A ring between two threads with room for `capacity` messages.
@@ -196,7 +196,7 @@ pub fn pair(capacity: usize) -> (Producer, Consumer) {
     (Producer(Writer::new(mine)), Consumer(Reader::new(theirs)))
 }
 
-/// The memory of one ring for each of its ends.
+/// The memory of one ring, once for each of its ends.
 pub(crate) fn memories(capacity: usize) -> [Memory<Arc<Heap>>; 2] {
     let slot = |_| Slot { word: AtomicU64::new(0), payload: UnsafeCell::new(Payload([0; PAYLOAD])) };
     let heap = Arc::new(Heap {
@@ -255,7 +255,7 @@ mod tests {
             for (push, length) in steps {
                 if push {
                     let pushed = producer.try_push(length, |into| into.fill(number));
-                    // Progress is published every quarter: what was taken since may still count as taken up.
+                    // Progress is published every quarter, so that slots read since then may still count as full.
                     let agrees = if pushed { model.len() < 8 } else { model.len() > 6 };
                     prop_assert!(agrees, "{} inside, pushed: {}", model.len(), pushed);
                     if pushed {

@@ -12,7 +12,7 @@ pub(crate) use std::sync::{
     atomic::{AtomicU64, Ordering, fence},
 };
 
-/// The cheap half of a pair of fences: one that [`heavy_fence`] makes up for.
+/// The cheap half of an asymmetric pair of fences; [`heavy_fence`] is the other.
 #[inline(always)]
 pub(crate) fn light_fence() {
     #[cfg(not(loom))]
@@ -21,7 +21,7 @@ pub(crate) fn light_fence() {
     fence(Ordering::SeqCst);
 }
 
-/// The dear half: a fence in every thread of the process. `false`: it cannot be had.
+/// The expensive half: a fence in every thread of the process. `false`: not available.
 pub(crate) fn heavy_fence() -> bool {
     #[cfg(not(loom))]
     return linux::barrier::in_all_threads();

@@ -10,7 +10,7 @@ use machine::channel::{Buffers, Cast, Channel, Content, Delivery, Policy, Synchr
 use machine::{Bytes, Nanoseconds};
 use ports::channel::{self, Endpoint};
 
-/// Names the part that this same program plays when a test starts it again.
+/// Names the part that this program plays when a test starts it again.
 const PART: &str = "PLIMSOLL_TEST_PART";
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -40,7 +40,7 @@ fn play_a_part() {
     let mut end = channel::accept(&stream).unwrap().into_channel();
     let until = Instant::now() + PATIENCE;
     match part.as_str() {
-        // Sends back what comes until the other end leaves.
+        // Echoes messages until the other end leaves.
         "echo" => {
             let mut message = Vec::new();
             while (!end.is_abandoned() || end.poll().unwrap()) && Instant::now() < until {
@@ -53,7 +53,7 @@ fn play_a_part() {
                 }
             }
         }
-        // The same, asleep whenever nothing comes.
+        // Echoes, and sleeps whenever no message comes.
         "sleeper" => {
             let mut message = Vec::new();
             while end.wait(Nanoseconds(PATIENCE.as_nanos() as u64)).unwrap() {

@@ -1,4 +1,4 @@
-//! Whose memory a peer names: its own, or that of a process which has lent it memory, whatever its invitation says.
+//! The memory that a peer names: its own, or that of a process which has lent it, whatever its invitation says.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
@@ -12,13 +12,13 @@ use linux::rendezvous::{self, Meeting};
 use machine::{Notice, Port};
 use ports::shm::{Geometry, INTRODUCTION, Invitation, Memory, ShmPort};
 
-/// Names the part that this same program plays when a test starts it again.
+/// Names the part that this program plays when a test starts it again.
 const PART: &str = "PLIMSOLL_TEST_IDENTITY";
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What lies in memory that is read.
+/// The content of memory that is read.
 const SECRET: u64 = 0x5ec4_e75e_c4e7_0001;
 
-/// Another process, told what to do by lines; it is killed and reaped on drop.
+/// Another process, commanded by lines; it is killed and reaped on drop.
 struct Other {
     child: Child,
     says: BufReader<ChildStdout>,
@@ -48,7 +48,7 @@ impl Other {
         writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
     }
 
-    /// What follows `key` on the next line that has it; others are the test harness's.
+    /// The text behind `key` on the next line that has it; other lines are the test harness's.
     fn hear(&mut self, key: &str) -> String {
         let mut line = String::new();
         while self.says.read_line(&mut line).unwrap() > 0 {
@@ -60,7 +60,7 @@ impl Other {
         panic!("it ended before it said '{key}'");
     }
 
-    /// Has it invite the receiver at `meeting`, for requests that point into `memory`.
+    /// Makes it invite the receiver at `meeting`, for requests that point into `memory`.
     fn invite(&mut self, meeting: &Meeting, memory: &Memory) -> (Invitation, UnixStream) {
         self.tell(&format!("{} {} {} {}", meeting.name(), memory.pid, memory.address, memory.word));
         let until = Instant::now() + PATIENCE;
@@ -85,14 +85,14 @@ fn play_a_part() {
     let mut lines = std::io::stdin().lines().map(Result::unwrap);
     let mut inviters = Vec::new();
     match part.as_str() {
-        // Invites whom it is told of, and names the memory that it is told of.
+        // Invites as commanded, naming the memory of the command.
         "names" => {
             let meeting = Meeting::open(&format!("plimsoll-test/names/{}", std::process::id())).unwrap();
             println!("\nopen={}", meeting.name());
             for line in lines {
                 let [at, pid, address, word] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("'{line}'") };
                 let [pid, address, word] = [pid, address, word].map(|number| number.parse::<u64>().unwrap());
-                // Its own is 0.
+                // 0 stands for its own number.
                 let pid = if pid == 0 { std::process::id() } else { pid as u32 };
                 let mut port = ShmPort::on_behalf(Geometry::default(), Memory { pid, address, word });
                 let peer = port.add_peer();
@@ -100,7 +100,7 @@ fn play_a_part() {
                 inviters.push((port, peer));
             }
         }
-        // Lends memory to whom it is told of, until it is killed.
+        // Lends memory to the process of the command, until it is killed.
         "lends" => {
             let (port, secret) = (ShmPort::default(), Box::new(SECRET));
             let Memory { pid, address, word } = *port.memory();
@@ -122,7 +122,7 @@ fn play_a_part() {
     }
 }
 
-/// Where one that lends memory says that it is, and its secret.
+/// The memory and the secret that a lender prints.
 fn lent(said: &str) -> (Memory, u64) {
     let numbers: Vec<u64> = said.split(' ').map(|number| number.parse().unwrap()).collect();
     let [pid, address, word, secret] = numbers[..] else { panic!("'{said}'") };
@@ -145,7 +145,7 @@ fn an_invitation_names_no_memory_but_its_senders() {
     let own = Box::new(SECRET);
     let receivers = *port.memory();
     for (memory, secret) in [(receivers, &raw const *own as u64), (others, secret)] {
-        // By its number, and as if the sender had it.
+        // Named by its number, or as if it were the sender's own.
         for pid in [memory.pid, 0] {
             let (invitation, stream) = hostile.invite(&meeting, &Memory { pid, ..memory });
             assert!(invitation.is_seen() && !invitation.is_readable(), "{memory:?} by {pid}");
@@ -188,7 +188,7 @@ fn lent_memory_is_read_until_its_owner_ends() {
     let mut port = ShmPort::default();
     let peer = port.add_peer();
     port.accept(peer, invitation, stream).unwrap();
-    // Who turns the rings is watched, and who owns the memory is read.
+    // The process that drives the rings is watched, and the owner of the memory is read.
     assert_eq!(port.process(peer), Some(engine.child.id()));
     let mut got = [0; 8];
     port.read_remote(peer, secret, &mut got).unwrap();

@@ -14,7 +14,7 @@ use machine::{PeerIndex, Port};
 use ports::network::NetworkPort;
 use ports::xdp::{XdpPort, possible};
 
-/// Names the part that this same program plays when a test starts it again, and where.
+/// Names the part that this program plays when a test starts it again, and where.
 const PART: &str = "PLIMSOLL_TEST_PART";
 const PATIENCE: Duration = Duration::from_secs(60);
 const SESSION: u32 = 9;
@@ -30,7 +30,7 @@ impl Drop for Other {
     }
 }
 
-/// Starts this program again at host B; what it says is the address of its port.
+/// Starts this program again at host B; returns the address of its port, which it prints.
 fn start(lab: &Lab, ip: IpAddr) -> (Other, SocketAddr) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "lanes_between_processes::play_a_part", "--nocapture"]).env(PART, ip.to_string());
@@ -41,7 +41,7 @@ fn start(lab: &Lab, ip: IpAddr) -> (Other, SocketAddr) {
     (other, address.parse().unwrap())
 }
 
-/// Not a test by itself: what the other process runs. Has a port, and never looks at it.
+/// Not a test by itself: the other process. It has a port, and never polls it.
 #[test]
 fn play_a_part() {
     let Ok(ip) = std::env::var(PART) else { return };
@@ -70,7 +70,7 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Packet `sequence` of the conversation, which asks to be acknowledged.
+/// Packet `sequence` of the conversation, which asks for an acknowledgement.
 fn packet(sequence: u32) -> Vec<u8> {
     let mut bytes = [SESSION, sequence, 0, 4 << 16 | 3, 0, 0].map(u32::to_le_bytes).concat();
     bytes.extend_from_slice(&sequence.to_le_bytes());
@@ -126,11 +126,11 @@ fn the_next_takes_over_where_the_first_is_killed() {
         drop(owner);
         until("the program's end", || ports.iter().all(|port| port.prove().is_err()));
         assert_eq!(attached(&lab), 0);
-        // By the sockets.
+        // These come by the sockets.
         let placed = ports.each_ref().map(|port| port.lane_counters().placed);
         ports.iter_mut().for_each(|port| exchange(&socket, port, 1));
         assert_eq!(ports.each_ref().map(|port| port.lane_counters().placed), placed);
-        // A look for news finds another lane.
+        // A call of `notices` joins another lane.
         ports.iter_mut().for_each(|port| port.notices(|_| ()).unwrap());
         assert_eq!(attached(&lab), 1);
         assert_eq!(ports.each_ref().map(XdpPort::is_guest), [false, true]);
@@ -148,13 +148,13 @@ fn the_next_takes_over_where_the_first_is_killed() {
     }
 }
 
-/// Else the program would acknowledge for the dead, and their peers would wait for ever.
+/// Otherwise the program would acknowledge for the dead guest, and its peers would wait for ever.
 #[test]
 fn a_killed_guest_is_refused_by_its_host_and_its_lane_is_free() {
     let Some(lab) = lab() else { return };
     for [a, b] in families(&lab) {
         let mut owner = port(&lab, b);
-        // Who calls and says nothing holds up nobody.
+        // A caller that sends nothing holds up no other.
         let silent = lab.inside(Host::B, || rendezvous::call(&format!("plimsoll/xdp/{INTERFACE}")).unwrap()).unwrap();
         let socket = socket(&lab, a);
         let peer = owner.add_peer(socket.local_addr().unwrap()).unwrap();

@@ -9,7 +9,7 @@ use machine::{Notice, PeerIndex, Port, Sent};
 use ports::shm::{Role, ShmPort};
 
 const PEER: PeerIndex = PeerIndex(0);
-/// Names the part that this same program plays when a test starts it again.
+/// Names the part that this program plays when a test starts it again.
 const PART: &str = "PLIMSOLL_TEST_PART";
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -53,7 +53,7 @@ fn play_a_part() {
                 }
             }
         }
-        // Sends one packet that says where 1 MiB of its memory lies, and stays until it is told to leave.
+        // Sends one packet with the address of 1 MiB of its memory, and stays until it is told to leave.
         "expose" => {
             let data: Vec<u8> = (0..1 << 20).map(|i: u32| (i % 251) as u8).collect();
             let address = data.as_ptr() as u64;
@@ -62,7 +62,7 @@ fn play_a_part() {
                 std::thread::yield_now();
             }
         }
-        // Sends packets for which its ring grows again and again, until it is killed.
+        // Sends packets that make its ring grow again and again, until it is killed.
         "grow" => {
             let mut number = 0u64;
             while Instant::now() < until {
@@ -91,12 +91,12 @@ fn length(number: u64) -> usize {
     [8, 56, 57, 9000][number as usize % 4]
 }
 
-/// Longer from four to four, so that each of the first comes with a larger ring.
+/// Lengths that rise every four packets, so that each rise needs a larger ring.
 fn rising(number: u64) -> usize {
     (57usize << (number / 4).min(8)).min(16_000)
 }
 
-/// Receives until `done` says so or the time is over.
+/// Receives until `done` says so or time is up.
 fn receive_until(port: &mut ShmPort, mut deliver: impl FnMut(&[u8]) -> bool) {
     let until = Instant::now() + PATIENCE;
     let mut done = false;
@@ -132,7 +132,7 @@ fn a_peer_killed_in_mid_transfer_is_told_dead_and_the_port_goes_on() {
     };
     receive_until(&mut port, |packet| check(packet) >= 5_000);
     killed.0.kill().unwrap();
-    // What it had sent comes first, every packet of it whole; then its end, once.
+    // First come its packets, all of them whole; then its end, once.
     let end = await_end(&mut port, |packet| {
         check(packet);
     });
@@ -180,7 +180,7 @@ fn another_processs_memory_is_read_where_permitted() {
     assert_eq!(await_end(&mut port, |_| ()), Notice::Closed(PEER), "it closed its port before it left");
 }
 
-/// However far it had come: what it had announced holds, what it had sent comes whole and in order.
+/// Wherever it was killed: an announced size holds, and packets sent arrive whole and in order.
 #[test]
 fn a_peer_killed_while_its_ring_grows_is_told_dead() {
     for before in [0, 1, 4, 5, 8, 13, 17, 22, 27, 32, 60] {
@@ -236,7 +236,7 @@ fn a_peer_of_another_pid_namespace_is_met_and_its_end_is_noticed() {
         command.args(namespace).arg(std::env::current_exe().unwrap());
         let (mut other, stream) = start_by(command, part);
         let mut port = ShmPort::default();
-        // The other process has no number for this one.
+        // This process has no number that the other one sees.
         port.connect(&stream, Role::Create).unwrap();
         let mut came = 0;
         receive_until(&mut port, |packet| {

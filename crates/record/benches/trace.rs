@@ -7,10 +7,10 @@ use record::functions::named;
 use record::trace::{Call, Decoder, Encoder, Header, Matched, Reference, block};
 
 const CALLS: usize = 10_000_000;
-/// Ticks of 2.6 GHz, near 1 ns with this shift.
+/// 2.6 GHz ticks; this shift makes units of about 1 ns.
 const SHIFT: u32 = 1;
 
-/// One call, with what it completes as distances back.
+/// One call, with its references as distances back.
 #[derive(Clone)]
 struct Step {
     call: Call,
@@ -39,7 +39,7 @@ fn completion(name: &str, back: impl IntoIterator<Item = u64>) -> Step {
     Step { back: back.into_iter().collect(), ..call(name, -3, -2, 0, 0) }
 }
 
-/// A mix: a period of steps that is repeated, long enough to be no period where it is random.
+/// Mixes of calls: a period of steps that is repeated, long where steps are random.
 fn mixes() -> Vec<(&'static str, Vec<Step>)> {
     let mut random = Random(0x1234_5678_9abc_def1);
     let sends = vec![call("Send", -2, 0, 0, 0)];
@@ -121,7 +121,7 @@ fn main() {
                     black_box((&call, &references));
                     continue;
                 }
-                // As with a mapped file of which a window is kept: one stretch of memory, written forwards.
+                // The buffer is written forwards in one stretch, like the mapped window of a file.
                 if at + 4096 > out.len() {
                     at = 0;
                 }

@@ -23,25 +23,25 @@ pub const TRACE_SUFFIX: &str = "trace";
 pub const SAMPLES_SUFFIX: &str = "samples";
 pub const PAST_SUFFIX: &str = "past";
 
-/// What a line of a [`past_file`] begins with; a file follows.
+/// First words of the lines of a [`past_file`]; a file's path follows.
 pub mod past {
-    /// No call was seen: functions are taken from this library of an MPI itself.
+    /// No call was recorded: functions are taken from this library of an MPI itself.
     pub const ALL: &str = "all";
-    /// What this object calls is not seen: it is bound to the MPI itself.
+    /// Calls of this object were not recorded: it is bound to the MPI itself.
     pub const SOME: &str = "some";
 }
 
-/// What the preloaded library is told by its environment; `plimsoll profile` sets it.
+/// Environment variables of the preloaded library; `plimsoll profile` sets them.
 pub mod variable {
     /// The folder, as an absolute path. Without it the library records nothing.
     pub const FOLDER: &str = "PLIMSOLL_PROFILE";
-    /// The bytes that a thread's timeline may take; unset or 0: no timeline.
+    /// Most bytes of a thread's timeline; unset or 0: no timeline.
     pub const TRACE: &str = "PLIMSOLL_PROFILE_TRACE";
-    /// The bytes that a rank's tables may take.
+    /// Most bytes of a rank's tables.
     pub const MEMORY: &str = "PLIMSOLL_PROFILE_MEMORY";
-    /// The plimsoll that samples the cores of a host: the first rank of a host that nobody samples starts it.
+    /// The plimsoll that samples the cores: the first rank of a host without a sampler starts it.
     pub const SAMPLER: &str = "PLIMSOLL_PROFILE_SAMPLER";
-    /// Delays that the program is given on purpose ([`crate::perturbation`]); unset or empty: none.
+    /// Delays injected into the program ([`crate::perturbation`]); unset or empty: none.
     pub const PERTURB: &str = "PLIMSOLL_PROFILE_PERTURB";
 }
 
@@ -64,12 +64,12 @@ pub fn trace_file(folder: &Path, host: &str, pid: u32, thread: u16) -> PathBuf {
     folder.join(RANKS).join(format!("{}.{pid}.{thread}.{TRACE_SUFFIX}", host_word(host)))
 }
 
-/// Whoever makes this file starts the sampler of the host whose present start is `boot`.
+/// The mark of a sampled host, whose present boot is `boot`: the process that creates it starts the sampler.
 pub fn sampled_mark(folder: &Path, boot: &str) -> PathBuf {
     folder.join(HOSTS).join(format!("{}.sampled", host_word(boot)))
 }
 
-/// A line for each rank: its number and its host, with a blank between them.
+/// The placement: a line for each rank with its number, a blank and its host.
 pub fn placed_file(folder: &Path) -> PathBuf {
     folder.join(HOSTS).join("placed")
 }
@@ -82,15 +82,15 @@ pub fn samples_file(folder: &Path, host: &str) -> PathBuf {
     folder.join(HOSTS).join(format!("{}.{SAMPLES_SUFFIX}", host_word(host)))
 }
 
-/// The files of ranks, in the order of their names.
+/// The tables of all ranks, in the order of file names.
 ///
 /// # Errors
-/// The folder may not be read.
+/// The folder cannot be read.
 pub fn rank_files(profile: &Path) -> Result<Vec<PathBuf>> {
     files(profile, RANK_SUFFIX)
 }
 
-/// The files that ranks left, of one kind.
+/// Files of ranks with this suffix, in the order of file names.
 ///
 /// # Errors
 /// As [`rank_files`].

@@ -1,14 +1,13 @@
-//! The MPI calls that are recorded: one table for the library that records, for the shim that its build generates, and
-//! for all who read.
+//! The MPI functions that are recorded: one table for the recording library, the shim that its build generates, and all readers.
 
 use std::sync::LazyLock;
 
-/// A function's place in [`functions`], which is what the files say.
+/// A function's index in [`functions`], which is its number in files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FunctionId(pub u16);
 
 machine::named! {
-    /// What a call is for, which decides what of its time may be waiting.
+    /// The class of a function, which decides what of its time may be waiting.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
     #[repr(u8)]
     pub enum Class {
@@ -28,7 +27,7 @@ machine::named! {
         Collective = "collective",
         Neighbour = "neighbour",
         OneSided = "one-sided",
-        /// Of windows.
+        /// Operations on windows.
         Synchronization = "synchronization",
         /// Start, end, communicators, windows.
         Management = "management",
@@ -50,10 +49,10 @@ pub struct Function {
     pub class: Class,
     /// The function's name without `MPI_`.
     pub name: &'static str,
-    /// MPI 4 has a variant `NAME_c` with large counts; it is recorded as this one.
+    /// Whether MPI 4 has a variant `NAME_c` with large counts, which is recorded as this one.
     pub large_counts: bool,
     pub arguments: Vec<Argument>,
-    /// How the bytes of a call follow from its arguments, as written in the table; `None`: it has none.
+    /// The rule for the bytes of a call from its arguments, as in the table; `None`: a call has no bytes.
     pub bytes: Option<&'static str>,
 }
 
@@ -68,7 +67,7 @@ static TABLE: LazyLock<Vec<Function>> = LazyLock::new(|| {
     rows.enumerate().map(|(id, line)| parse(id as u16, line).expect("a line of functions.txt")).collect()
 });
 
-/// All of them; a function's number is its place.
+/// All functions; a function's number is its index.
 pub fn functions() -> &'static [Function] {
     &TABLE
 }
@@ -77,14 +76,14 @@ pub fn function(id: FunctionId) -> Option<&'static Function> {
     TABLE.get(usize::from(id.0))
 }
 
-/// `name` is without `MPI_`.
+/// The function of this name, which is without `MPI_`.
 pub fn named(name: &str) -> Option<&'static Function> {
     TABLE.iter().find(|function| function.name == name)
 }
 
-/// Changes with every change of the table; files carry it, so that nobody reads numbers by another table.
+/// A hash of the table; files carry it, so that no reader uses numbers of another table.
 pub fn digest() -> u64 {
-    // Of 17 KB, and asked for at each glance at a rank.
+    // Computed at compile time: the table has 17 KB, and each glance at a rank asks for its hash.
     const DIGEST: u64 = fnv(include_bytes!("functions.txt"));
     DIGEST
 }
@@ -117,11 +116,11 @@ fn parse(id: u16, line: &'static str) -> Option<Function> {
     })
 }
 
-/// Functions in which MPI begins, and in which it ends.
+/// Functions that start MPI.
 pub const STARTUP: [&str; 3] = ["Init", "Init_thread", "Session_init"];
 pub const SHUTDOWN: [&str; 2] = ["Finalize", "Session_finalize"];
 
-/// Whether shares and totals count it. MPI_Init and MPI_Finalize are not part of the run between them.
+/// Whether shares and totals include it: MPI_Init and MPI_Finalize are not part of the run between them.
 pub fn counted(id: FunctionId) -> bool {
     function(id).is_none_or(|function| !STARTUP.contains(&function.name) && !SHUTDOWN.contains(&function.name))
 }

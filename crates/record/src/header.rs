@@ -1,4 +1,4 @@
-//! Reading the header of a rank's tables, also while it is written.
+//! Reads the header of a rank's tables, also while the rank writes it.
 
 use machine::{Fault, Result};
 use zerocopy::FromBytes;
@@ -6,10 +6,10 @@ use zerocopy::FromBytes;
 use crate::functions;
 use crate::layout::{COPY, DIRECTORY, Header, MAGIC, VERSION};
 
-/// A header of which both copies are being written at the two moments at which they are read is read again so often.
+/// Attempts at a header, both copies of which may be just being written when they are read.
 const LOOKS: usize = 100;
 
-/// `None`: the rank has not written it yet. `read` gives the file's first [`DIRECTORY`] bytes.
+/// The header; `None` where the rank has not written it yet. `read` gives the file's first [`DIRECTORY`] bytes.
 pub(crate) fn header(mut read: impl FnMut(&mut [u8]) -> Result<()>) -> Result<Option<Header>> {
     let mut page = [0; DIRECTORY];
     for _ in 0..LOOKS {

@@ -1,4 +1,4 @@
-//! A rank's file made in one go, where no rank runs: what readers are tested with.
+//! Files of ranks made without a rank, to test readers.
 
 use std::fs::File;
 use std::io;
@@ -15,7 +15,7 @@ use crate::layout::{
 use crate::scale::{size_class, time_class};
 use crate::seal;
 
-/// The tables of a rank, part by part. They are closed where the header says that the process ended.
+/// The tables of a rank, region by region. They are closed where the header says that the process ended.
 pub struct Image {
     pub header: Header,
     regions: Vec<(Region, Vec<u8>)>,
@@ -32,7 +32,7 @@ impl Default for Image {
 }
 
 impl Image {
-    /// `function` and `group` say what the region is of, where its kind has such.
+    /// Adds a region; `function` and `group` where its kind has them.
     pub fn region<T: IntoBytes + Immutable>(
         &mut self,
         kind: u16,
@@ -59,7 +59,7 @@ impl Image {
         self.regions.push((region, bytes));
     }
 
-    /// The calls of a function as their durations and sizes: `(ticks, bytes)` of each.
+    /// Adds a function's calls, given as `(ticks, bytes)` each.
     pub fn row(&mut self, thread: u16, function: FunctionId, group: u32, calls: impl IntoIterator<Item = (u64, u64)>) {
         let mut cells = vec![Cell::EMPTY; ROW_CELLS];
         for (ticks, bytes) in calls {
@@ -74,7 +74,7 @@ impl Image {
         self.region(kind::ROW, thread, (function.0, group), &cells);
     }
 
-    /// Of the rank, not of one of its threads.
+    /// Adds a region of the whole rank.
     pub fn of_rank<T: IntoBytes + Immutable>(&mut self, kind: u16, records: &[T]) {
         self.region(kind, WHOLE_RANK, (0, 0), records);
     }

@@ -6,18 +6,18 @@
 //! DIRECTORY     REGIONS entries of Region: the first `header.regions` are in use
 //! FIRST_REGION  the regions, in any order, each at a multiple of PAGE
 //! ```
-//! Little endian. The rank keeps the file mapped and writes with plain stores of whole words; who reads while it runs sees
-//! each word as it was at some moment. A region's entry is complete before `header.regions` counts it, and `used` of a
-//! region grows after the records that it counts. All that was never written is zero, so that an absent value is 0.
+//! Little endian. The rank keeps the file mapped and writes whole words with plain stores; a reader meanwhile sees each
+//! word as it was at some moment. A region's entry is complete before `header.regions` counts it, and `used` of a
+//! region grows after the records that it counts. Bytes that were never written are zero, so that an absent value is 0.
 //!
 //! How a reader tells damage from what is being written:
-//! - What is written once (entries, sites' places, modules, phases, members) has a seal of its own, and is counted after it.
-//!   What a thread is in, and since when, alone has no second word: of a rank that was killed it is as it is found.
+//! - Entries, sites' places, modules, phases and members are written once; each has a seal and is counted after it.
+//!   Only a thread's present function and its begin are stored once: those of a killed rank are taken as found.
 //! - The header changes seldom. Its two copies are written one after the other: one of them is whole at any moment.
-//! - Counters change with every call, and a seal would cost each call. They are counted several times over, though (by
+//! - Counters change with every call, and a seal would cost each call. Instead each call is counted several times (by
 //!   class of size, of duration, by call site, by peer, by thread), in an order that tells which call is half counted
 //!   ([`crate::rank`] has the sums that must agree).
-//! - When the process ends in order it closes the file: from then on every region is sealed ([`contents_seal`]).
+//! - A process that ends in order closes the file: from then on every region is sealed ([`contents_seal`]).
 
 use std::mem::offset_of;
 
@@ -30,23 +30,23 @@ pub const MAGIC: [u8; 8] = *b"PLIMRANK";
 /// Raised when the layout changes.
 pub const VERSION: u32 = 4;
 pub const PAGE: usize = 4096;
-/// Where the sealed part of the header is once more.
+/// Offset of the second copy of the header's sealed part.
 pub const COPY: usize = PAGE / 2;
 pub const DIRECTORY: usize = PAGE;
 pub const REGIONS: usize = 8192;
 pub const FIRST_REGION: usize = DIRECTORY + REGIONS * size_of::<Region>();
-/// Threads that get tables of their own. Calls of any beyond are only counted.
+/// Threads that get tables of their own; calls of further threads are only counted.
 pub const THREADS: usize = 256;
 /// Sites of one region; a thread takes further regions as it needs them.
 pub const SITES_AT_ONCE: usize = 1024;
-/// In [`Region::thread`]: of the rank, not of one of its threads.
+/// Value of [`Region::thread`] in regions of the whole rank.
 pub const WHOLE_RANK: u16 = u16::MAX;
 
 /// One moment on the clocks of a host.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Moment {
-    /// Of [`Header::clock`].
+    /// Ticks of [`Header::clock`].
     pub ticks: u64,
     /// CLOCK_MONOTONIC, ns.
     pub monotonic: u64,
@@ -54,7 +54,7 @@ pub struct Moment {
     pub realtime: u64,
 }
 
-/// What ticks are.
+/// The clocks that ticks may be of.
 pub mod clock {
     /// The processor's invariant time stamp counter. Its rate follows from two moments.
     pub const COUNTER: u32 = 1;
@@ -62,7 +62,7 @@ pub mod clock {
     pub const MONOTONIC: u32 = 2;
 }
 
-/// Whose binary interface the MPI library has.
+/// The binary interface of the MPI library.
 pub mod family {
     pub const UNKNOWN: u32 = 0;
     pub const OPEN_MPI: u32 = 1;
@@ -71,43 +71,43 @@ pub mod family {
     pub const STANDARD: u32 = 3;
 }
 
-/// What became of delays that were asked for.
+/// Flags about injected delays.
 pub mod perturbed {
     /// The program was delayed on purpose.
     pub const ASKED: u32 = 1;
-    /// A thread had its share of delays, and got no more.
+    /// A thread had used up its share of delays.
     pub const STOPPED: u32 = 2;
-    /// More came together at one moment than a delay may be, and was left out.
+    /// Delays due at one moment exceeded the longest delay, and the excess was left out.
     pub const CUT: u32 = 4;
-    /// The library could not read what is asked for: nothing was delayed.
+    /// The library could not read the perturbation: nothing was delayed.
     pub const UNREAD: u32 = 8;
-    /// The hosts of the ranks are not those that it was told: nothing was delayed.
+    /// The ranks are on other hosts than the library was told: nothing was delayed.
     pub const MISPLACED: u32 = 16;
 }
 
-/// What could not be recorded, counted. All 0 in a complete profile.
+/// Counts of what could not be recorded. All 0 in a complete profile.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Dropped {
     /// Calls of threads beyond [`THREADS`].
     pub calls: u64,
-    /// Calls whose function and group size found no row.
+    /// Calls for whose function and group size there was no row left.
     pub rows: u64,
-    /// Calls whose site found no place.
+    /// Calls for whose site there was no place left.
     pub sites: u64,
-    /// Messages that are not in the matrix.
+    /// Messages missing in the matrix.
     pub peers: u64,
     /// Operations begun that were not followed to their completion.
     pub requests: u64,
-    /// Calls that are not in the timeline.
+    /// Calls missing in the timeline.
     pub events: u64,
-    /// Communicators whose members are not known.
+    /// Communicators with unknown members.
     pub communicators: u64,
     pub modules: u64,
     pub phases: u64,
-    /// Of `peers`, those to processes outside this MPI_COMM_WORLD, which the matrix has no place for.
+    /// Those of `peers` that went to processes outside of this MPI_COMM_WORLD, for which the matrix has no place.
     pub outside: u64,
-    /// Times that a file could not grow because its file system was full, or a quota: no limit of the profile's.
+    /// Times that a file could not grow because of a full file system or a quota, not because of the profile's limit.
     pub storage: u64,
     pub reserved: [u64; 5],
 }
@@ -117,15 +117,15 @@ pub struct Dropped {
 pub struct Header {
     pub magic: [u8; 8],
     pub version: u32,
-    /// Of [`perturbed`]; 0: the program ran as it is.
+    /// Flags of [`perturbed`]; 0: no delay was injected.
     pub perturbed: u32,
-    /// [`crate::functions::digest`].
+    /// Value of [`crate::functions::digest`].
     pub functions: u64,
     pub pid: u32,
     pub family: u32,
     /// 1 once [`Header::rank`] and [`Header::size`] are known.
     pub placed: u32,
-    /// In MPI_COMM_WORLD; of a process that has sessions alone, in the process set `mpi://WORLD`.
+    /// Rank in MPI_COMM_WORLD; for a process with sessions alone, rank in the process set `mpi://WORLD`.
     pub rank: u32,
     pub size: u32,
     pub clock: u32,
@@ -135,61 +135,61 @@ pub struct Header {
     pub threads: u32,
     /// When the library first recorded.
     pub started: Moment,
-    /// The last moment noted; with `started` it tells the rate of ticks.
+    /// The latest moment noted; with `started` it gives the rate of ticks.
     pub latest: Moment,
-    /// Ticks after MPI_Init, or the first MPI_Session_init, returned; 0: none did.
+    /// Ticks when MPI_Init, or the first MPI_Session_init, returned; 0: not yet.
     pub initialized: u64,
-    /// Ticks when MPI_Finalize, or the MPI_Session_finalize after which nothing is open, was called; 0: it was not.
+    /// Ticks when MPI_Finalize, or the last MPI_Session_finalize, was called; 0: not yet.
     pub finalized: u64,
-    /// Ticks when the process ended in order; 0: it did not.
+    /// Ticks when the process ended in order; 0: not yet.
     pub ended: u64,
-    /// Ticks when MPI_Abort was called; 0: it was not.
+    /// Ticks when MPI_Abort was called; 0: never.
     pub aborted: u64,
-    /// Ticks when a defect of the library ended recording; 0: none did.
+    /// Ticks when a defect of the library ended recording; 0: never.
     pub failed: u64,
-    /// Bytes that the file may grow to.
+    /// Most bytes of the file.
     pub limit: u64,
-    /// Ticks that recording a call costs beyond the call, measured at the start.
+    /// Overhead of recording a call, in ticks, measured at the start.
     pub cost: u64,
-    /// Seal of `regions` and `dropped` once nothing more is written, and every region is sealed; 0: not yet.
+    /// Seal of `regions` and `dropped`, once every region is sealed and nothing more is written; 0: not yet.
     pub closed: u64,
-    /// 1 where a timeline is written.
+    /// 1 if a timeline is written.
     pub traced: u32,
-    /// What tells the PID namespace in which [`Header::pid`] counts from others of the host; 0 where it is not known.
+    /// Identifier of the PID namespace of [`Header::pid`] on the host; 0: not known.
     pub pid_namespace: u32,
-    /// Texts end at the first 0.
+    /// Host name. Texts end at the first 0.
     pub host: [u8; 64],
-    /// Of the host's present start, as the kernel gives it: ranks with the same share clocks and cores.
+    /// Identifier of the host's present boot, as the kernel gives it: ranks with the same one share clocks and cores.
     pub boot: [u8; 40],
-    /// What tells this MPI_COMM_WORLD from others of the job.
+    /// Identifier of this MPI_COMM_WORLD in the job.
     pub world: [u8; 128],
     pub program: [u8; 256],
     pub library: [u8; 256],
-    /// Of all before it. What follows changes at any time, and is in the first copy alone.
+    /// Seal of all before it. What follows changes at any time, and is in the first copy alone.
     pub seal: u64,
-    /// Entries of the directory in use.
+    /// Number of entries of the directory in use.
     pub regions: u64,
     pub dropped: Dropped,
-    /// The same, counted after it.
+    /// A second copy of `dropped`, updated after it.
     pub dropped_again: Dropped,
 }
 
 impl Header {
-    /// Bytes that are sealed, and in both copies.
+    /// Number of bytes that are sealed, and in both copies.
     pub const SEALED: usize = offset_of!(Header, seal);
 
-    /// The seal that belongs to what is there.
+    /// The seal of the present contents.
     pub fn own_seal(&self) -> u64 {
         seal::of(&self.as_bytes()[..Header::SEALED])
     }
 
-    /// [`Header::closed`] of what is there.
+    /// The value of [`Header::closed`] for the present contents.
     pub fn own_close(&self) -> u64 {
         seal::of(&self.as_bytes()[offset_of!(Header, regions)..offset_of!(Header, dropped_again)])
     }
 }
 
-/// Kinds of regions, and what their records are.
+/// Kinds of regions, and the type of their records.
 pub mod kind {
     /// One [`super::Thread`].
     pub const THREAD: u16 = 1;
@@ -203,11 +203,11 @@ pub mod kind {
     pub const MODULES: u16 = 5;
     /// [`super::Phase`], of the rank.
     pub const PHASES: u16 = 6;
-    /// u32 by rank of the communicator: its members' ranks in MPI_COMM_WORLD, and after the last a seal of them. `group` is
-    /// the communicator's number.
+    /// u32 by rank of the communicator: its members' ranks in MPI_COMM_WORLD, then a seal of them. `group` is the
+    /// communicator's number.
     pub const MEMBERS: u16 = 7;
-    /// The same of an intercommunicator: both groups, as either side writes them, that with the first rank before the other,
-    /// with [`super::BETWEEN_SIDES`] between them.
+    /// u32 as for MEMBERS, of an intercommunicator: both groups, separated by [`super::BETWEEN_SIDES`]. The group with
+    /// the lower first rank comes first, so that both sides write the same.
     pub const SIDES: u16 = 8;
 }
 
@@ -219,15 +219,15 @@ pub struct Region {
     pub function: u16,
     pub record_bytes: u16,
     pub group: u32,
-    /// Records that it has room for.
+    /// Number of records that there is room for.
     pub capacity: u32,
-    /// Records in use.
+    /// Number of records in use.
     pub used: u32,
-    /// Of this entry but for `used` and `contents`.
+    /// Seal of this entry without `used` and `contents`.
     pub seal: u32,
     /// Offset from the start of the file.
     pub offset: u64,
-    /// [`contents_seal`] once the file is closed.
+    /// [`contents_seal`], once the file is closed.
     pub contents: u64,
 }
 
@@ -246,8 +246,8 @@ impl Region {
     }
 }
 
-/// Of a region, and of how much of it is in use. What a thread is in, and since when, is left out: threads of a process
-/// that ends may go on.
+/// Seal of a region and its number of used records. A thread's present function and its begin are left out, since
+/// threads of a process that ends may go on.
 pub fn contents_seal(region: &Region, mut word: impl FnMut(usize) -> u64) -> u64 {
     let is_thread = region.kind == kind::THREAD;
     let kept = |place: usize, word: u64| match place {
@@ -259,45 +259,45 @@ pub fn contents_seal(region: &Region, mut word: impl FnMut(usize) -> u64) -> u64
     seal::of_words(16, |place| [sum, u64::from(region.used), 0, 0][place])
 }
 
-/// A thread's running totals, and what it does now.
+/// A thread's running totals and its present call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Thread {
     pub tid: u32,
     /// The function that the thread is in, plus 1; 0: in none.
     pub inside: u32,
-    /// Ticks when it entered that.
+    /// Ticks when it entered that function.
     pub since: u64,
     pub calls: u64,
-    /// Messages begun to other ranks, and their bytes.
+    /// Messages to other ranks, counted at their begin, and their bytes.
     pub messages: u64,
     pub bytes: u64,
     /// Ticks inside calls, by [`crate::functions::Class`].
     pub ticks: [u64; 16],
-    /// Ticks when it ended or its place was handed on; 0: not yet.
+    /// Ticks when the thread ended or its place was reused; 0: not yet.
     pub ended: u64,
-    /// Bytes of its timeline that are complete.
+    /// Number of complete bytes of its timeline.
     pub traced: u64,
-    /// Of `tid` and `ended`, which change with the thread.
+    /// Seal of `tid` and `ended`, which change with the thread.
     pub seal: u64,
-    /// By what was delayed: [`injected`].
+    /// Injected delays, by the indices of [`injected`].
     pub injected: [Injected; 3],
 }
 
-/// Places in [`Thread::injected`].
+/// Indices of [`Thread::injected`].
 pub mod injected {
     pub const SEND: usize = 0;
     pub const RECEIVE: usize = 1;
     pub const COMPUTE: usize = 2;
 }
 
-/// Delays that a thread was given on purpose.
+/// Delays injected into a thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Injected {
-    /// Delays, those of no length too.
+    /// Number of delays, those of length 0 included.
     pub count: u64,
-    /// As long as they took.
+    /// Measured length of the delays, ticks.
     pub ticks: u64,
 }
 
@@ -318,12 +318,12 @@ pub struct Cell {
     pub calls: u64,
     pub ticks: u64,
     pub bytes: u64,
-    /// The longest, in ticks.
+    /// The longest call, in ticks.
     pub most: u64,
-    /// `u64::MAX` less the shortest, so that it grows from 0.
+    /// `u64::MAX` less the shortest call in ticks, so that it grows from 0.
     pub least_from_top: u64,
     pub reserved: [u64; 3],
-    /// Calls by class of duration.
+    /// Number of calls by class of duration.
     pub histogram: [u64; TIME_CLASSES],
 }
 
@@ -338,7 +338,7 @@ impl Cell {
         histogram: [0; TIME_CLASSES],
     };
 
-    /// The shortest, in ticks; `None` where there was no call.
+    /// The shortest call, in ticks; `None` where there was none.
     pub fn least(&self) -> Option<u64> {
         (self.calls > 0).then_some(!self.least_from_top)
     }
@@ -350,27 +350,27 @@ pub const ROW_CELLS: usize = SIZE_CLASSES;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Site {
-    /// Where the call returns to, in this process.
+    /// The call's return address in this process.
     pub address: u64,
-    /// The same in the module's file: an address as its symbols have it.
+    /// The return address in the module's file, as its symbols have it.
     pub offset: u64,
-    /// The module's place in the list of modules, plus 1; 0: not known.
+    /// The module's index in the list of modules, plus 1; 0: not known.
     pub module: u32,
     pub function: u16,
-    /// Among those of its thread, from 1, by which its timeline names it; 0: it has none.
+    /// Number among the sites of its thread, from 1, which the timeline uses; 0: it has none.
     pub number: u16,
     pub calls: u64,
     pub ticks: u64,
     pub most: u64,
     pub bytes: u64,
-    /// Of the place: what is before the counters.
+    /// Seal of all before the counters.
     pub seal: u64,
 }
 
 impl Site {
     pub fn sealed(self) -> Site {
         let place = &self.as_bytes()[..offset_of!(Site, calls)];
-        // Profiles in which sites had no number have the same seals.
+        // `number` is not sealed, so that the seals of profiles without numbers hold.
         Site { seal: seal::of_words(offset_of!(Site, number), |at| seal::word(place, at)), ..self }
     }
 
@@ -379,7 +379,7 @@ impl Site {
     }
 }
 
-/// What was sent to one rank: as messages, and moved by one-sided operations (both ways).
+/// Messages sent to one rank, and one-sided operations with it in both directions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Peer {
@@ -402,10 +402,10 @@ impl Peer {
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Module {
-    /// What is added to an address of its file.
+    /// Offset added to an address of its file.
     pub base: u64,
     pub build_id_bytes: u32,
-    /// Of all else.
+    /// Seal of all other fields.
     pub seal: u32,
     pub build_id: [u8; 32],
     pub path: [u8; 464],
@@ -422,14 +422,14 @@ impl Module {
     }
 }
 
-/// MPI_Pcontrol(level) was called.
+/// A call of MPI_Pcontrol(level).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Phase {
     pub ticks: u64,
     pub level: i32,
     pub thread: u32,
-    /// Of all before it.
+    /// Seal of all before it.
     pub seal: u64,
 }
 
@@ -443,10 +443,10 @@ impl Phase {
     }
 }
 
-/// No rank: what stands between the two groups of an intercommunicator.
+/// Separator between the two groups of an intercommunicator; no rank has this value.
 pub const BETWEEN_SIDES: u32 = u32::MAX;
 
-/// The record after the last member of a communicator.
+/// The seal after the last member of a communicator.
 pub fn members_seal(members: &[u32]) -> u32 {
     seal::short(seal::of(members.as_bytes()))
 }
@@ -457,7 +457,7 @@ const _: () = assert!(FIRST_REGION.is_multiple_of(PAGE) && size_of::<Cell>() == 
 const _: () =
     assert!(size_of::<Region>() == 40 && size_of::<Thread>().is_multiple_of(8) && offset_of!(Thread, since) == 8);
 
-/// A text as the files have it, cut where it does not fit.
+/// A text as a field of the file, cut where it does not fit.
 pub fn text<const N: usize>(words: &str) -> [u8; N] {
     let mut field = [0; N];
     let bytes = &words.as_bytes()[..words.len().min(N)];
@@ -465,7 +465,6 @@ pub fn text<const N: usize>(words: &str) -> [u8; N] {
     field
 }
 
-/// The text of a field.
 pub fn words(field: &[u8]) -> String {
     let end = field.iter().position(|byte| *byte == 0).unwrap_or(field.len());
     String::from_utf8_lossy(&field[..end]).into_owned()

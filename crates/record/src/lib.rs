@@ -1,10 +1,10 @@
-//! What profiling leaves behind, as its writers and readers share it.
+//! Formats of profiles, for writers and readers.
 //!
-//! A profile is a [`folder`]: one file of tables for each rank ([`layout`], read by [`rank`]), which the rank keeps up to
-//! date while it runs, so that nothing is lost with it; where asked for, a timeline for each of its threads; and what each
-//! host's cores did meanwhile. [`functions`] is the one list of the MPI calls that are recorded.
+//! A profile is a [`folder`]: one file of tables for each rank ([`layout`], read by [`rank`]), which the rank keeps up
+//! to date while it runs, so that a crash loses nothing; where asked for, a timeline for each of its threads; and
+//! samples of each host's cores. [`functions`] is the list of the MPI functions that are recorded.
 //!
-//! Nothing here is unsafe, and nothing trusts a file.
+//! Nothing here is unsafe, and no reader trusts a file.
 #![forbid(unsafe_code)]
 
 pub mod folder;

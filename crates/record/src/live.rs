@@ -1,5 +1,5 @@
-//! A glance at a rank's tables while it runs: its header and the totals of its threads, in a few small reads; and its calls
-//! and partners, as far as they changed.
+//! Glances at a rank's tables while it runs: the header and the totals of its threads, in a few small reads; and its
+//! calls and messages by peer, as far as they changed.
 
 mod calls;
 
@@ -22,25 +22,24 @@ use crate::untrusted;
 #[derive(Debug)]
 pub struct Live {
     file: File,
-    /// Entries of the directory that were looked at.
+    /// Number of entries of the directory read so far.
     seen: u32,
-    /// Where the totals of each thread are, by its index.
+    /// Index of each thread and offset of its totals in the file.
     threads: Vec<(u16, u64)>,
     calls: calls::Counters,
-    /// Where each thread counts its messages by peer.
+    /// Regions in which threads count their messages by peer.
     peers: Vec<Region>,
 }
 
-/// What a rank's file said at one moment.
+/// State of a rank's tables at one moment.
 #[derive(Debug, Clone)]
 pub struct Glance {
     pub header: Header,
-    /// The threads by index, in the order of their first call.
+    /// The threads with their indices, in the order of their first call.
     pub threads: Vec<(u16, Thread)>,
 }
 
 impl Glance {
-    /// Calls of all threads.
     pub fn calls(&self) -> u64 {
         self.threads.iter().fold(self.header.dropped.calls, |sum, (_, thread)| sum.saturating_add(thread.calls))
     }
@@ -55,10 +54,10 @@ impl Glance {
 }
 
 impl Live {
-    /// `None` where the file is not there, or not yet begun.
+    /// Opens a rank's file; `None` where it does not exist, or has no header yet.
     ///
     /// # Errors
-    /// It cannot be read, is damaged, or of another version.
+    /// The file cannot be read, is damaged, or is of another version.
     pub fn open(path: &Path) -> Result<Option<Live>> {
         match untrusted::open(path) {
             Ok(file) => Live::of(file).map_err(|fault| fault.within(path.display())),
@@ -67,7 +66,7 @@ impl Live {
         }
     }
 
-    /// The same of a file that is open.
+    /// As [`Live::open`], for an open file.
     ///
     /// # Errors
     /// As [`Live::open`].
@@ -79,17 +78,17 @@ impl Live {
         Ok(live.begun()?.map(|_| live))
     }
 
-    /// The memory that it takes, about.
+    /// Approximate memory that it takes, in bytes.
     pub fn weight(&self) -> usize {
         self.threads.len() * size_of::<(u16, Thread)>() + size_of_val(&self.peers[..]) + self.calls.weight()
     }
 
-    /// Gives that back: it is followed no more.
+    /// Frees that memory: the rank is no longer followed.
     pub fn forget(&mut self) {
         (self.threads, self.calls, self.peers) = Default::default();
     }
 
-    /// All of its tables; `None` where they are longer than is read at once.
+    /// All of the rank's tables; `None` where they are too long to read at once.
     pub fn whole(&self) -> Result<Option<Rank>> {
         Rank::within(&self.file, PROFILE_TABLES.each.bytes().0)
     }
@@ -112,7 +111,7 @@ impl Live {
             self.bytes(bytes, DIRECTORY as u64 + u64::from(self.seen) * size_of::<Region>() as u64)?;
             for entry in bytes.chunks_exact(size_of::<Region>()) {
                 let entry = Region::read_from_bytes(entry).map_err(|_| damaged("it ends within its directory"))?;
-                // On another host it may come later than what counts it.
+                // On another host an entry may become visible later than the count.
                 if entry == Region::default() {
                     break 'directory;
                 }
@@ -142,16 +141,16 @@ impl Live {
         Ok(Glance { header, threads })
     }
 
-    /// Counters of the calls that ended before `glance`, and of some that ended after it. Known counters keep their index;
-    /// new ones are appended. A size class that is used for the first time may appear up to 16 looks late, where calls of
-    /// other classes hide it in the totals of its thread.
+    /// Counters of the calls that ended before `glance`, and of some that ended after it. Known counters keep their
+    /// index; new ones are appended. A size class may appear up to 16 glances after its first use, where calls of other
+    /// classes hide it in the totals of its thread.
     pub fn calls(&mut self, glance: &Glance) -> Result<&[Calls]> {
         let file = &self.file;
         self.calls.look(glance, |bytes, at| read(file, bytes, at))?;
         Ok(self.calls.known())
     }
 
-    /// What it sent so far, by rank of MPI_COMM_WORLD, all threads together.
+    /// Messages that the rank sent so far, by rank of MPI_COMM_WORLD, all threads together.
     pub fn peers(&self) -> Result<Vec<Peer>> {
         let mut sums: Vec<Peer> = Vec::new();
         let length = self.file.metadata().map_or(0, |file| file.len());
@@ -189,7 +188,7 @@ mod tests {
     use crate::image::Image;
     use crate::layout::{FIRST_REGION, Peer, WHOLE_RANK};
 
-    /// Threads among regions of other kinds.
+    /// Threads between regions of other kinds.
     fn image(threads: u64) -> Image {
         let mut image = Image::default();
         for nth in 1..=threads {
@@ -217,7 +216,7 @@ mod tests {
         assert!(live.glance().is_err(), "a file that was cut off");
     }
 
-    /// Calls by `(function, size, number)`; so many of them the thread's totals do not have yet.
+    /// Calls as `(function, size, number)`; the thread's totals lack `beside` of them.
     fn counted(calls: &[(u16, u64, u64)], beside: u64) -> Image {
         let mut image = Image::default();
         let sum: u64 = calls.iter().map(|(.., number)| number).sum();
@@ -252,7 +251,7 @@ mod tests {
             [(1, small, 11), (1, large, 1)],
             "the totals show it"
         );
-        // Counted on since the totals were read: known cells hide that one is missing.
+        // Known cells have counted on since the totals were read, and hide that a cell is missing.
         let mut hidden = vec![(1, 8, 20), (1, 4096, 5), (1, 0, 2)];
         assert_eq!(look(counted(&hidden, 3)), [(1, small, 20), (1, large, 5)]);
         for looks in 1.. {
@@ -262,7 +261,7 @@ mod tests {
             }
             assert!(looks < 20, "it is never told");
         }
-        // Its place is kept; a row that came is told at once.
+        // The new cell keeps its index; a new row is found at once.
         hidden.push((2, 8, 1));
         let told = look(counted(&hidden, 0));
         assert_eq!(told[1..], [(1, large, 5), (1, 0, 2), (2, small, 1)]);
@@ -284,7 +283,7 @@ mod tests {
         assert!(live.peers().is_err());
     }
 
-    /// A file takes no room where it was never written, and claims what it likes.
+    /// The file is sparse: it claims more than it has on disk.
     #[test]
     fn no_more_is_read_than_the_bounds_say_however_long_the_file_is() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,35 +1,35 @@
-//! Delays that a program is given on purpose, as a user asks for them: `send=1us,byte=0.1ns,peers=other-host`.
+//! Delays that are injected into a program, as a user writes them: `send=1us,byte=0.1ns,peers=other-host`.
 //!
-//! What makes a run longer by how much tells what the same cost, were it less, could give back at most.
+//! The increase of a run's time by a delay is the most that the run could gain if that cost fell as much.
 
 use std::fmt;
 use std::str::FromStr;
 
 use machine::{Fault, Result};
 
-/// No delay is longer, in nanoseconds: peers wait 200 us before they ask for an acknowledgement.
+/// Longest delay, ns: peers wait 200 us before they ask for an acknowledgement.
 pub const LONGEST: f64 = 100_000.0;
 
-/// The delays of a thread are together at most this share of the time since its rank began to record.
+/// Greatest share of delays in the time since the rank began to record, for each thread.
 pub const SHARE: f64 = 0.1;
 
-/// What is asked for. What is `None` or 0 is not delayed, and not counted.
+/// The delays to inject. Kinds that are `None` or 0 are neither delayed nor counted.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Perturbation {
-    /// Before a message begins, in nanoseconds.
+    /// Delay before a message begins, ns.
     pub send: Option<f64>,
-    /// After a receive is complete, in nanoseconds.
+    /// Delay after a receive is complete, ns.
     pub receive: Option<f64>,
-    /// For each byte of such a message, in nanoseconds, at the ends that are named; where none is, at the sending one.
+    /// Delay for each byte of such a message, ns, at the ends that are named; at the sender where none is.
     pub byte: f64,
-    /// The share by which the time between two calls grows.
+    /// Share by which the time between two calls grows.
     pub compute: f64,
     pub peers: Peers,
-    /// Only on this core; `None`: on all.
+    /// The only core on which to delay; `None`: all cores.
     pub core: Option<u32>,
 }
 
-/// Messages with whom.
+/// The peers whose messages are delayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Peers {
     #[default]
@@ -95,7 +95,7 @@ impl FromStr for Perturbation {
     }
 }
 
-/// Nanoseconds, from 0 to [`LONGEST`].
+/// A time in nanoseconds, from 0 to [`LONGEST`].
 fn time(text: &str) -> std::result::Result<f64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let number: f64 = digits.trim().parse().map_err(|_| "it is no time".to_owned())?;
@@ -135,7 +135,7 @@ impl fmt::Display for Perturbation {
             self.core.map(|core| format!("core={core}")),
         ];
         let words: Vec<String> = words.into_iter().flatten().collect();
-        // Asked for, and nothing: as byte=0.
+        // A perturbation without delays is written as byte=0.
         f.write_str(&if words.is_empty() { "byte=0ns".to_owned() } else { words.join(",") })
     }
 }

@@ -1,4 +1,4 @@
-//! Reading a rank's tables, also while it writes them.
+//! Reads a rank's tables, also while the rank writes them.
 
 mod agreement;
 
@@ -21,12 +21,12 @@ use crate::{seal, untrusted};
 /// The calls of one function at groups of one size.
 #[derive(Debug, Clone)]
 pub struct Row {
-    /// Index into [`Rank::threads`].
+    /// Index in [`Rank::threads`].
     pub thread: u16,
     pub function: FunctionId,
-    /// Ranks of the communicator of a collective call; 0 for calls of other kinds.
+    /// Number of ranks in the communicator of a collective call; 0 for other calls.
     pub group: u32,
-    /// Its cells, by class of size.
+    /// Cells by class of size.
     pub cells: Vec<Cell>,
 }
 
@@ -35,9 +35,9 @@ pub struct Row {
 pub struct Calls {
     pub thread: u16,
     pub function: FunctionId,
-    /// Ranks of the communicator of a collective call; 0 for calls of other kinds.
+    /// Number of ranks in the communicator of a collective call; 0 for other calls.
     pub group: u32,
-    /// Of [`crate::scale`].
+    /// Class of size of [`crate::scale`].
     pub size_class: usize,
     pub cell: Cell,
 }
@@ -48,31 +48,31 @@ pub struct Rank {
     pub header: Header,
     pub threads: BTreeMap<u16, Thread>,
     pub rows: Vec<Row>,
-    /// Call sites, each with the index of the thread that wrote it: one place may be there for each thread.
+    /// Call sites, each with the index of the thread that wrote it; several threads may have the same place.
     pub sites: Vec<(u16, Site)>,
     pub modules: Vec<Module>,
-    /// Traffic by rank of MPI_COMM_WORLD, all threads together. Empty where it sent nothing.
+    /// Messages by rank of MPI_COMM_WORLD, all threads together. Empty where none were sent.
     pub peers: Vec<Peer>,
     pub phases: Vec<Phase>,
     /// The members of each communicator, by its number: their ranks in MPI_COMM_WORLD.
     pub members: BTreeMap<u32, Vec<u32>>,
-    /// Both groups of each intercommunicator, by its number, as both sides have them ([`kind::SIDES`]).
+    /// Both groups of each intercommunicator, by its number ([`kind::SIDES`]).
     pub sides: BTreeMap<u32, Vec<u32>>,
-    /// What in it does not agree with itself, though a process that did not end in order may leave it so: its figures are
-    /// not to be trusted. `None`: nothing.
+    /// The first contradiction in the tables that a process which did not end in order may leave; the figures are not
+    /// to be trusted then. `None`: there is none.
     pub doubt: Option<String>,
 }
 
 impl Rank {
-    /// Files that are no tables of a rank, of another version, cut off or damaged are refused with what is wrong.
+    /// Reads a file. Refuses files that are no tables of a rank, of another version, cut off or damaged, with the reason.
     ///
-    /// Of a rank that runs it reads what is in use and not the room around it, of which a file has much.
+    /// Of a running rank only records in use are read, since most of the file is room for more.
     pub fn open(path: &Path) -> Result<Rank> {
         let file = opened(path)?;
         Source::of(&file).and_then(Rank::from).map_err(|fault| fault.within(path.display()))
     }
 
-    /// The same of an open file; `None` where it is longer than `most` bytes.
+    /// As [`Rank::open`], for an open file; `None` where it is longer than `most` bytes.
     pub(crate) fn within(file: &File, most: u64) -> Result<Option<Rank>> {
         if file.length().map_err(unreadable)? > most {
             return Ok(None);
@@ -80,12 +80,12 @@ impl Rank {
         Source::of(&Within { file, most }).and_then(Rank::from).map(Some)
     }
 
-    /// The same of bytes, wherever they lie in memory.
+    /// As [`Rank::open`], for bytes in memory.
     pub fn read(file: &[u8]) -> Result<Rank> {
         Source::of(&file).and_then(Rank::from)
     }
 
-    /// The header alone: whose the tables are, also where the rest of them is damaged.
+    /// The header alone, also where the rest is damaged.
     pub fn header(path: &Path) -> Result<Header> {
         let file = opened(path)?;
         Source::of(&file).and_then(|file| file.header()).map_err(|fault| fault.within(path.display()))
@@ -93,7 +93,7 @@ impl Rank {
 
     fn from(mut file: Source) -> Result<Rank> {
         let mut read = Read::default();
-        // A thread counts a call in its totals last. They are read first, and once more at the end: what the rest says is
+        // A thread updates its totals last in a call. They are read first, and again at the end: all other sums lie
         // between the two.
         let first = file.header()?;
         for region in file.directory(&first)?.iter().filter(|region| region.kind == kind::THREAD && region.is_whole()) {
@@ -103,7 +103,7 @@ impl Rank {
         let header = file.header()?;
         let is_closed = header.closed != 0;
         let directory = file.directory(&header)?;
-        // The file grows before the directory tells of what it grew by.
+        // The file grows before the directory has the new region.
         file.measure()?;
         for (place, region) in directory.iter().enumerate() {
             let refused = |how| in_region(place, region, how);
@@ -115,7 +115,7 @@ impl Rank {
             if is_closed && region.contents != layout::contents_seal(region, |at| seal::word(&bytes, at)) {
                 read.changed.get_or_insert_with(|| named(place, region));
             }
-            // While it was read there may have come more.
+            // The rank may have added records meanwhile.
             let now = if is_closed { region.used } else { file.entry(place)?.used };
             read.take(region, &bytes, now, is_closed).map_err(refused)?;
         }
@@ -139,12 +139,12 @@ impl Rank {
         layout::words(&self.header.host)
     }
 
-    /// Nanoseconds of so many ticks; `None` while only one moment is known.
+    /// Length of `ticks` in nanoseconds; `None` while only one moment is known.
     pub fn nanoseconds(&self, ticks: u64) -> Option<f64> {
         Some(ticks as f64 * self.tick()?)
     }
 
-    /// CLOCK_MONOTONIC of its host, ns, when the counter stood at `ticks`.
+    /// CLOCK_MONOTONIC of the rank's host, ns, at `ticks`.
     pub fn monotonic(&self, ticks: u64) -> Option<f64> {
         self.header.monotonic(ticks)
     }
@@ -166,29 +166,29 @@ impl Header {
         Some(to.monotonic.checked_sub(from.monotonic)? as f64 / ticks as f64)
     }
 
-    /// CLOCK_MONOTONIC of its host, ns, when the counter stood at `ticks`.
+    /// CLOCK_MONOTONIC of the rank's host, ns, at `ticks`.
     pub fn monotonic(&self, ticks: u64) -> Option<f64> {
         let since = ticks as f64 - self.started.ticks as f64;
         Some(self.started.monotonic as f64 + since * self.tick()?)
     }
 }
 
-/// What was read so far.
+/// The parts that were read so far.
 #[derive(Default)]
 struct Read {
-    /// By index, before all else was read.
+    /// Totals by thread index, read before the rest.
     before: BTreeMap<u16, Thread>,
-    /// The same afterwards; empty where the file is closed and whole.
+    /// Totals read after the rest; empty where the file is closed and intact.
     after: BTreeMap<u16, Thread>,
     rows: Vec<Row>,
-    /// With the thread that came by.
+    /// Call sites with the index of their thread.
     sites: Vec<(u16, Site)>,
     modules: Vec<Module>,
     peers: Vec<(u16, Vec<Peer>)>,
     phases: Vec<Phase>,
     members: BTreeMap<u32, Vec<u32>>,
     sides: BTreeMap<u32, Vec<u32>>,
-    /// The first part that is not what it was when the file was closed.
+    /// The first part that was changed after the file was closed.
     changed: Option<String>,
     doubt: Option<String>,
 }
@@ -198,7 +198,7 @@ impl Read {
         self.doubt.get_or_insert(doubt);
     }
 
-    /// `now`: records in use after it was read.
+    /// Adds a region. `now`: number of its records in use after it was read.
     fn take(
         &mut self,
         region: &Region,
@@ -211,7 +211,7 @@ impl Read {
             kind::THREAD if is_closed => {
                 self.before.extend(records::<Thread>(bytes).map(|thread| (region.thread, thread)));
             }
-            // Where it was not there before it had counted nothing.
+            // A thread that came later had counted nothing before.
             kind::THREAD => _ = self.before.entry(region.thread).or_default(),
             kind::ROW => {
                 let cells: Vec<Cell> = records(bytes).collect();
@@ -254,14 +254,13 @@ impl Read {
         Ok(())
     }
 
-    /// Records in use. Where the file's parts are of several ages, as another host may see them, those that are not there
-    /// yet are 0.
+    /// The records in use. On another host parts of the file may be visible at different ages; records not yet visible are 0.
     fn used<T: FromBytes>(&mut self, region: &Region, bytes: &[u8], now: u32) -> Vec<T> {
         let size = size_of::<T>();
         let is_there = |record: &&[u8]| record.iter().any(|byte| *byte != 0);
         let (used, rest) = bytes.split_at((region.used as usize * size).min(bytes.len()));
         let there: Vec<&[u8]> = used.chunks_exact(size).filter(is_there).collect();
-        // One more may be on its way.
+        // One more record may be just being written.
         let more = now.saturating_sub(region.used) as usize + 1;
         if there.len() < region.used as usize || rest.chunks_exact(size).skip(more).any(|record| is_there(&record)) {
             self.note("how many records a part of it has is not what it says".into());
@@ -277,7 +276,7 @@ impl Read {
         };
         let mut threads = if self.after.is_empty() { self.before } else { self.after };
         if header.finalized != 0 {
-            // What threads are in after that is nobody's call of MPI.
+            // After MPI_Finalize a thread is in no call of MPI.
             threads.values_mut().for_each(|thread| (thread.inside, thread.since) = (0, 0));
         }
         let mut peers: Vec<Peer> = Vec::new();
@@ -304,7 +303,7 @@ fn records<T: FromBytes>(bytes: &[u8]) -> impl Iterator<Item = T> {
     bytes.chunks_exact(size_of::<T>()).filter_map(|record| T::read_from_bytes(record).ok())
 }
 
-/// A region as its reader may look for it.
+/// A name by which a reader can find the region.
 fn named(place: usize, region: &Region) -> String {
     let function =
         || functions::function(FunctionId(region.function)).map_or("of no function", |function| function.name);
@@ -321,7 +320,6 @@ fn in_region(place: usize, region: &Region, how: &str) -> Fault {
     damaged(&format!("{} cannot be: {how}", named(place, region)))
 }
 
-/// Where the bytes come from.
 trait Bytes {
     fn length(&self) -> io::Result<u64>;
     fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<()>;
@@ -337,7 +335,7 @@ impl Bytes for File {
     }
 }
 
-/// A file that is not read beyond its bound, however it grows.
+/// A file of which at most `most` bytes are read, however it grows.
 struct Within<'a> {
     file: &'a File,
     most: u64,
@@ -376,7 +374,7 @@ fn unreadable(error: io::Error) -> Fault {
 struct Source<'a> {
     bytes: &'a dyn Bytes,
     length: u64,
-    /// What may still be read: regions do not overlap, so that together they are no longer than the file.
+    /// Bytes that may still be read: regions do not overlap, so all together are no longer than the file.
     left: u64,
 }
 
@@ -387,7 +385,7 @@ impl<'a> Source<'a> {
         Ok(source)
     }
 
-    /// Takes the file's present length.
+    /// Updates the file's length.
     fn measure(&mut self) -> Result<()> {
         self.length = self.bytes.length().map_err(unreadable)?;
         self.left = self.length;
@@ -411,7 +409,7 @@ impl<'a> Source<'a> {
         Ok(records(&bytes).collect())
     }
 
-    /// An entry of the directory as it is now.
+    /// The present entry of the directory at this index.
     fn entry(&self, place: usize) -> Result<Region> {
         let mut bytes = [0; size_of::<Region>()];
         self.at(&mut bytes, (DIRECTORY + place * size_of::<Region>()) as u64)?;
@@ -432,7 +430,7 @@ impl<'a> Source<'a> {
         Ok(read)
     }
 
-    /// What is in use of a region and a little more, or all of it.
+    /// The records in use of a region and a few more, or with `all` the whole region.
     fn region(&mut self, region: &Region, all: bool) -> std::result::Result<Vec<u8>, &'static str> {
         if !region.is_whole() {
             return Err("its entry is damaged");
@@ -461,7 +459,7 @@ impl<'a> Source<'a> {
         bytes.map_err(|_| "it reaches beyond the file's end, or into another")
     }
 
-    /// The totals of a thread as they are now.
+    /// The present totals of a thread.
     fn again(&self, region: &Region) -> Result<Vec<u8>> {
         let mut bytes = vec![0; region.bytes().min(size_of::<Thread>() as u64) as usize];
         self.at(&mut bytes, region.offset)?;
@@ -469,7 +467,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Why a rank's file is left out, with the rank where the file still tells that.
+/// Why a rank's file is left out, with the rank where the header is intact.
 pub fn left_out(file: &Path, fault: &Fault) -> String {
     match placed(file) {
         Some(header) => {
@@ -480,7 +478,7 @@ pub fn left_out(file: &Path, fault: &Fault) -> String {
     }
 }
 
-/// The header, where the process is a rank and its file tells that.
+/// The header, where the process is a rank and the header is intact.
 pub fn placed(file: &Path) -> Option<Header> {
     Rank::header(file).ok().filter(|header| header.placed != 0)
 }
@@ -492,7 +490,7 @@ mod tests {
     use super::*;
     use crate::image::Image;
 
-    /// A file that grows right after its length was first asked for.
+    /// A file that grows right after its length was first read.
     struct Growing {
         asked: Counter<bool>,
         before: u64,

@@ -1,14 +1,14 @@
-//! What the cores of a host did while its ranks ran, and the ranks on them, moment by moment on one clock.
+//! Samples of a host: its cores, and the ranks on them, moment by moment on one clock.
 //!
 //! ```text
 //! MAGIC  VERSION (u32)  frame*         frame: length, kind, contents, seal (u32) of kind and contents
 //! ```
-//! Numbers are little-endian base-128 (LEB128) but for the version and seals. Of each subject (a core, a thread of a rank, a rank,
-//! a zone of energy) running totals are kept, so that a moment that is missing costs resolution and nothing else. A
-//! frame of a moment holds what changed since the last: most of its totals grow by little, and an idle core takes no
-//! byte. A file that was cut off is read up to its last whole frame, a damaged one up to the damage.
+//! Numbers are little-endian base-128 (LEB128) but for the version and seals. Running totals are kept of each subject
+//! (a core, a thread of a rank, a rank, a zone of energy), so that a missing moment only costs resolution. The frame of
+//! a moment has what changed since the last: most totals grow by little, and an idle core takes no byte. A file that
+//! was cut off is read up to its last whole frame, a damaged one up to the damage.
 //!
-//! Work is looked at often, load (which the kernel itself knows only to some ms, or tells at length) less often.
+//! Work is sampled often; load, which the kernel knows only to some ms or is slow to tell, less often.
 
 mod frame;
 mod power;
@@ -31,46 +31,46 @@ pub const MAGIC: [u8; 8] = *b"PLIMSAMP";
 /// Raised when the format changes.
 pub const VERSION: u32 = 2;
 
-/// What the samples are of. Times are of CLOCK_MONOTONIC of the host, ns, where nothing else is said.
+/// The subject of the samples. Times are of CLOCK_MONOTONIC of the host, ns, unless stated otherwise.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Head {
     pub host: String,
-    /// Of the host's present start, as the kernel gives it. Ranks whose tables have the same are the ones sampled here.
+    /// Identifier of the host's present boot, as the kernel gives it. It is that of the ranks that are sampled here.
     pub boot: String,
-    /// Number of the process that samples.
+    /// Process number of the sampler.
     pub pid: u32,
     /// One moment on two clocks: CLOCK_MONOTONIC, and CLOCK_REALTIME in ns since 1970.
     pub monotonic: u64,
     pub realtime: u64,
-    /// Time from one sample to the next, as it was at the start; later intervals are in [`SamplerCost`].
+    /// Time from one sample to the next at the start, ns; later intervals are in [`SamplerCost`].
     pub interval: u64,
-    /// Cores that the host's ranks may use, threads of one core counted once; `None` where it is not known, as in heads of
-    /// version 1.
+    /// Number of cores that the host's ranks may use, threads of one core counted once; `None`: not known, as in heads
+    /// of version 1.
     pub for_ranks: Option<u32>,
-    /// Cores that are on line, and the package that each is in.
+    /// Cores that are online, each with its package.
     pub cores: Vec<(u32, u32)>,
     pub origins: Origins,
 }
 
-/// How each kind of value was got, in words; or why it is missing.
+/// The source of each kind of value, in words, or why it is missing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Origins {
-    /// [`CoreWork::net_rx`], [`CoreWork::net_tx`].
+    /// Source of [`CoreWork::net_rx`] and [`CoreWork::net_tx`].
     pub softirq_counts: Reading<String>,
-    /// [`CoreWork::net_rx_time`], [`CoreWork::net_tx_time`].
+    /// Source of [`CoreWork::net_rx_time`] and [`CoreWork::net_tx_time`].
     pub softirq_times: Reading<String>,
-    /// [`CoreWork::softirq_time`]; modelled where the kernel estimates it by its ticks.
+    /// Source of [`CoreWork::softirq_time`]; modelled where the kernel estimates it by its ticks.
     pub softirq_all: Reading<String>,
     pub interrupts: Reading<String>,
-    /// [`CoreLoad`].
+    /// Source of [`CoreLoad`].
     pub load: Reading<String>,
     pub energy: Reading<String>,
-    /// [`ThreadWork`], [`ThreadLoad`], [`ThreadStop`], [`ThreadBlocked`], [`ThreadRan`] and [`ThreadDelay`].
+    /// Source of [`ThreadWork`], [`ThreadLoad`], [`ThreadStop`], [`ThreadBlocked`], [`ThreadRan`] and [`ThreadDelay`].
     pub ranks: Reading<String>,
 }
 
 impl Origins {
-    /// Everything was measured, in this way.
+    /// All sources, where everything is measured in this way.
     pub fn measured(how: &str) -> Origins {
         let how = || Reading::Measured(how.to_owned());
         Origins {
@@ -85,66 +85,67 @@ impl Origins {
     }
 }
 
-/// What a reader must know of the host to tell ranks' time from other work. Files of earlier versions of plimsoll have none.
+/// Properties of the kernel's accounting that decide how ranks' time is told from other work. Files of earlier versions
+/// lack them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Accounting {
-    /// Whether the kernel's account of a thread has the softirqs that interrupted it; `None`: not known.
+    /// Whether a thread's time includes the softirqs that interrupted it; `None`: not known.
     pub softirqs_charged: Option<bool>,
-    /// Whether it has what a hypervisor took meanwhile.
+    /// Whether a thread's time includes time that a hypervisor stole.
     pub stolen_charged: Option<bool>,
-    /// Threads of one core with the first thread of that core, for cores that have several.
+    /// Threads of cores with several, each with the first thread of its core.
     pub threads: Vec<(u32, u32)>,
 }
 
 series::totals! {
-    /// What a core did for the network and was interrupted by, since some moment before the first.
+    /// Network work and interrupts of a core, counted from some moment before the first sample.
     CoreWork: 1 {
-        /// Receive softirqs, and the time in them, ns.
+        /// Receive softirqs, and their time, ns.
         net_rx,
         net_rx_time,
-        /// Send softirqs, which finish transmission, and the time in them, ns.
+        /// Send softirqs, which finish transmission, and their time, ns.
         net_tx,
         net_tx_time,
-        /// In softirqs of all kinds, the network's among them, ns.
+        /// Time in softirqs of all kinds, the network's among them, ns.
         softirq_time,
-        /// From devices and other cores; not its own timer.
+        /// Interrupts from devices and other cores, without its own timer.
         interrupts,
     }
 
-    /// How a core's time passed; known to 10 ms.
+    /// The core's time by use, to 10 ms.
     CoreLoad: 2 {
-        /// ns.
+        /// Idle time, ns.
         idle,
-        /// That a hypervisor gave to others, ns.
+        /// Time that a hypervisor gave to others, ns.
         stolen,
     }
 
-    /// A thread of a rank that calls MPI, as its tables say.
+    /// A thread of a rank that calls MPI, according to the rank's tables.
     ThreadWork: 3 {
-        /// Where it ran last, plus 1; 0: not known.
+        /// The core that it ran on last, plus 1; 0: not known.
         core: absolute,
         /// The function that it is in, plus 1; 0: in none.
         inside: absolute,
-        /// Ticks (of the rank's tables) when it entered that.
+        /// Ticks (of the rank's tables) when it entered that function.
         since: absolute,
         calls,
         messages,
         bytes,
-        /// Ticks inside calls that are over, by class of function.
+        /// Ticks in completed calls, by class of function.
         ticks: [12],
     }
 
     /// How often a thread of a rank left its core.
     ThreadLoad: 4 {
-        /// To wait for something.
+        /// Times that it waited.
         voluntary,
-        /// Because another was to run.
+        /// Times that another thread took its core.
         involuntary,
     }
 
     /// The processor time that a rank used, with all of its threads.
     RankLoad: 5 {
-        /// ns.
+        /// Processor time, ns.
         cpu,
     }
 
@@ -152,65 +153,64 @@ series::totals! {
         microjoules,
     }
 
-    /// What sampling itself took.
+    /// The cost of sampling itself.
     SamplerCost: 7 {
         /// Processor time, ns.
         cpu,
-        /// Looks.
         looks,
-        /// Where it ran last, plus 1.
+        /// The core that it ran on last, plus 1.
         core: absolute,
-        /// From one look to the next at present, ns.
+        /// Present interval between looks, ns.
         interval: absolute,
     }
 
-    /// How long a thread of a rank was stopped, by what the looks found. It has none where its state cannot be read.
+    /// How long a thread of a rank was stopped, as far as looks found. Missing where its state cannot be read.
     ThreadStop: 8 {
-        /// By a signal or by a debugger, ns.
+        /// Stopped by a signal or a debugger, ns.
         stopped,
     }
 
-    /// What the kernel's own thread for softirqs used of a core (ksoftirqd). Files of earlier versions of plimsoll have none.
+    /// Time of the kernel's softirq thread (ksoftirqd) on a core. Files of earlier versions lack it.
     CoreDeferred: 10 {
-        /// ns.
+        /// Processor time, ns.
         cpu,
     }
 
-    /// The clock of a core. A core has none where the kernel tells none.
+    /// The clock of a core. Missing where the kernel does not tell it.
     CoreClock: 11 {
         hertz: absolute,
     }
 
-    /// How long a thread of a rank was on a core. Files of earlier versions of plimsoll have none.
+    /// How long a thread of a rank ran on a core. Files of earlier versions lack it.
     ThreadRan: 12 {
-        /// ns.
+        /// Running time, ns.
         ran,
     }
 
-    /// How long a thread of a rank was blocked (neither on a core nor runnable nor stopped), by what the looks found. Files of
-    /// earlier versions of plimsoll have none.
+    /// How long a thread of a rank was blocked (neither running nor runnable nor stopped), as far as looks found. Files
+    /// of earlier versions lack it.
     ThreadBlocked: 13 {
-        /// Outside of MPI, ns.
+        /// Blocked outside of MPI, ns.
         outside,
-        /// Inside MPI, ns.
+        /// Blocked inside MPI, ns.
         inside,
-        /// Of `outside`: until a time that it had set.
+        /// Part of `outside`: waits for a timer.
         sleep,
-        /// Of `outside`: by a lock.
+        /// Part of `outside`: waits for a lock.
         lock,
-        /// Of `outside`: by a disk, a file system or memory that was paged out.
+        /// Part of `outside`: waits for a disk, a file system or a page.
         storage,
     }
 
-    /// How long a thread of a rank was runnable while others had its core. It has none where the kernel does not count that.
+    /// How long a thread of a rank was runnable while others had its core. Missing where the kernel does not count it.
     ThreadDelay: 9 {
-        /// ns.
+        /// Time runnable, ns.
         delayed,
     }
 }
 
 impl ThreadWork {
-    /// Where it ran last.
+    /// The core that it ran on last.
     pub fn on(&self) -> Option<u32> {
         self.core.checked_sub(1).map(|core| core as u32)
     }

@@ -1,9 +1,9 @@
 //! The logarithmic scales of the histograms.
 
-/// Classes of sizes: 0 is for no bytes, class `k` for `2^(k-1) .. 2^k` bytes, the last for all beyond.
+/// Number of classes of sizes: class 0 is for no bytes, class `k` for `2^(k-1) .. 2^k` bytes, the last for all beyond.
 pub const SIZE_CLASSES: usize = 44;
 
-/// Classes of durations: four to each doubling, from 4 ticks; the last for all beyond, about a minute.
+/// Number of classes of durations: four to each doubling, from 4 ticks; the last is for all beyond, about a minute.
 pub const TIME_CLASSES: usize = 144;
 
 #[inline]

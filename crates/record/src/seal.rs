@@ -1,10 +1,10 @@
-//! Checks by which a reader tells whether words are still those that were written. Against accidents, not against forgers.
+//! Checksums that detect accidental changes, not forgery.
 
 const SEEDS: [u64; 4] = [0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344, 0xa409_3822_299f_31d0, 0x082e_fa98_ec4e_6c89];
-/// 2^64 over the golden ratio, which is odd: whatever changes one word alone changes the sum.
+/// 2^64 over the golden ratio, made odd: a change of a single word always changes the sum.
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Of so many bytes, as little-endian words of which the last ends with 0s. Never 0: that is what was never sealed.
+/// Checksum of so many bytes, given as little-endian words padded with 0s. Never 0, which stands for no seal.
 #[inline]
 pub fn of_words(bytes: usize, mut word: impl FnMut(usize) -> u64) -> u64 {
     let mut lanes = SEEDS;
@@ -24,7 +24,7 @@ pub fn of(bytes: &[u8]) -> u64 {
     of_words(bytes.len(), |place| word(bytes, place))
 }
 
-/// The `place`th little-endian word of `bytes`, filled up with 0s.
+/// The `place`th little-endian word of `bytes`, padded with 0s.
 pub fn word(bytes: &[u8], place: usize) -> u64 {
     let rest = bytes.get(8 * place..).unwrap_or_default();
     let mut word = [0; 8];
@@ -33,7 +33,7 @@ pub fn word(bytes: &[u8], place: usize) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// Where there is room for less.
+/// The seal in 32 bits.
 pub fn short(seal: u64) -> u32 {
     ((seal ^ seal >> 32) as u32).max(1)
 }

@@ -6,8 +6,8 @@
 //! ```
 //! The last block may be open: its calls go on until a byte 0 or the end, and nothing seals them yet.
 //!
-//! What a call is (function, call site, communicator, peer, tag, bytes, the requests it completes as distances back) recurs in nearly
-//! every program, so writer and reader both keep the shapes seen lately, and which shape followed which. A call is then
+//! The shape of a call (function, call site, communicator, peer, tag, bytes, the requests it completes as distances back) recurs
+//! in nearly every program, so writer and reader both keep the recent shapes, and the successor of each. A call is then
 //! ```text
 //! 1 byte       how its shape is given (2 bits), the lengths of gap and duration (3 bits each)
 //! 0, 2, 5..    nothing: it is the one that followed last time; its place among those kept; or what differs from the last
@@ -34,7 +34,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub const MAGIC: [u8; 8] = *b"PLIMTRAC";
 /// Raised when the format changes.
 pub const VERSION: u32 = 3;
-/// The same without call sites; it can be read too.
+/// The version without call sites, which can still be read.
 const WITHOUT_SITES: u32 = 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -42,16 +42,16 @@ const WITHOUT_SITES: u32 = 2;
 pub struct Header {
     pub magic: [u8; 8],
     pub version: u32,
-    /// Times are in units of `1 << shift` ticks.
+    /// Unit of times: `1 << shift` ticks.
     pub shift: u32,
-    /// [`crate::functions::digest`].
+    /// Value of [`crate::functions::digest`].
     pub functions: u64,
-    /// Ticks from which the first gap counts. The moments of [`crate::layout::Header`] tell what ticks are.
+    /// Ticks from which the first gap counts; [`crate::layout::Header`] gives their clock.
     pub started: u64,
     pub pid: u32,
     /// The thread's index in the tables of the rank.
     pub thread: u32,
-    /// Of all before it.
+    /// Seal of all before it.
     pub seal: u64,
     pub reserved: [u64; 2],
 }
@@ -68,32 +68,32 @@ impl Header {
     }
 }
 
-/// In [`Call::peer`] and [`Call::source`], beside ranks of MPI_COMM_WORLD.
+/// Values of [`Call::peer`] and [`Call::source`] that are no ranks of MPI_COMM_WORLD.
 pub mod peer {
     /// MPI_ANY_SOURCE
     pub const ANY: i32 = -1;
     /// MPI_PROC_NULL
     pub const NULL: i32 = -2;
-    /// The function has none.
+    /// The function has no peer.
     pub const NONE: i32 = -3;
-    /// Not of MPI_COMM_WORLD, or of a communicator whose members are not known.
+    /// A process outside of MPI_COMM_WORLD, or of a communicator with unknown members.
     pub const UNKNOWN: i32 = -4;
 }
 
 pub mod tag {
     /// MPI_ANY_TAG
     pub const ANY: i32 = -1;
-    /// The function has none.
+    /// The function has no tag.
     pub const NONE: i32 = -2;
 }
 
 pub mod communicator {
-    /// The function has none, or it is not known.
+    /// The function has no communicator, or it is not known.
     pub const NONE: u32 = u32::MAX;
 }
 
 pub mod site {
-    /// It is not known where the call was made.
+    /// The call site is not known.
     pub const ABSENT: u16 = 0;
 }
 
@@ -101,23 +101,23 @@ pub mod site {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Call {
     pub function: FunctionId,
-    /// [`crate::layout::Site::number`] of where it was made.
+    /// [`crate::layout::Site::number`] of the call site.
     pub site: u16,
-    /// Operations that it begins: 1 for MPI_Isend and for the `_init` functions, for MPI_Startall as many as it references.
-    /// A thread's operations are numbered from 0 in the order in which they are begun.
+    /// Number of operations that it begins: 1 for MPI_Isend and for the `_init` functions, for MPI_Startall as many as
+    /// it references. A thread's operations are numbered from 0 in the order in which they are begun.
     pub begun: u16,
     /// Number of its communicator ([`crate::layout::kind::MEMBERS`]), or of its window's.
     pub communicator: u32,
-    /// Rank of MPI_COMM_WORLD, or one of [`peer`]: destination, source, root or target.
+    /// Destination, source, root or target: a rank of MPI_COMM_WORLD, or a value of [`peer`].
     pub peer: i32,
     pub tag: i32,
     /// Bytes of the call, by the rule of the function.
     pub bytes: u64,
-    /// The receiving half of a send and receive in one; elsewhere `NONE`, `NONE` and 0.
+    /// Source of the receiving half of an exchange; for other calls `NONE`, with tag `NONE` and 0 bytes.
     pub source: i32,
     pub source_tag: i32,
     pub source_bytes: u64,
-    /// Ticks. A call that enters before the last one of its thread has left, by the counter, is taken to enter then.
+    /// Time of entry in ticks. An entry before the thread's last call has left, by the counter, is moved to that moment.
     pub entered: u64,
     pub left: u64,
 }
@@ -141,42 +141,42 @@ impl Call {
     }
 }
 
-/// An operation begun before, by any thread of the rank: what a completion completes, what MPI_Start starts.
+/// An operation begun before, by any thread of the rank, that this call completes or starts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Reference {
     /// Index of the thread that began it.
     pub thread: u16,
-    /// Number of the operation among those that this thread began.
+    /// Number of the operation among those of its thread.
     pub ordinal: u64,
 }
 
-/// What a receive from anywhere, or with any tag, got.
+/// The message that a receive with a wildcard got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Matched {
-    /// Place of the receive among the references of the call; 0 also where the call itself received.
+    /// Index of the receive among the references of the call; 0 also where the call itself received.
     pub place: u32,
     pub source: i32,
     pub tag: i32,
     pub bytes: u64,
 }
 
-/// Shapes that are kept. A power of two.
+/// Number of shapes kept, a power of two.
 const SLOTS: usize = 1024;
-/// References that a shape may hold as one run; more are written one by one.
+/// Most references that a shape holds as one run; more are written one by one.
 const LONGEST_RUN: usize = 512;
-/// What a call takes at most, without its references and matches.
+/// Most bytes of a call without its references and matches.
 const CALL_BYTES: usize = 104;
 const REFERENCE_BYTES: usize = 16;
 const MATCHED_BYTES: usize = 32;
 
-/// The first two bits of a call.
+/// Values of the first two bits of a call.
 mod mode {
     pub const FOLLOWS: u8 = 1;
     pub const PLACE: u8 = 2;
     pub const DEFINED: u8 = 3;
 }
 
-/// In [`Shape`]: what comes after the duration.
+/// Flags of a [`Shape`] for what follows the duration.
 mod extra {
     /// The references after the first, each as its distance from the one before.
     pub const LIST: u64 = 1 << 16;
@@ -186,18 +186,18 @@ mod extra {
     pub const ALL: u64 = LIST | FOREIGN | MATCHED;
 }
 
-/// What recurs of a call, as words:
-/// function (16 bits), extra (16), communicator (32) | peer, tag | bytes | references, distance back to the first | begun,
-/// site | source, its tag | source's bytes. Signed numbers are folded so that small ones stay small.
+/// The recurring part of a call, as words:
+/// function (16 bits), extra (16), communicator (32) | peer, tag | bytes | references, distance back to the first |
+/// begun, site | source, its tag | source's bytes. Signed numbers are folded so that small ones stay small.
 type Shape = [u64; 7];
 
-/// Bits of each length among those that a definition begins with: of communicator, peer, tag, bytes and site.
+/// Bits of each length at the begin of a definition: of communicator, peer, tag, bytes and site.
 const COMMON: [u32; 5] = [3, 3, 3, 4, 3];
 const COMMON_WITHOUT_SITES: [u32; 5] = [4, 4, 4, 4, 0];
-/// Of what changes seldom: extras with operations begun, references, source with its tag, the source's bytes.
+/// Bits of the lengths of rare fields: extras with operations begun, references, source with its tag, source's bytes.
 const RARE: [u32; 4] = [4; 4];
 
-/// A shape and where the one that followed it last is.
+/// A shape and the index of its last successor.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C, align(64))]
 struct Slot {
@@ -205,13 +205,13 @@ struct Slot {
     next: u64,
 }
 
-/// The state that writer and reader keep alike.
+/// The state that writer and reader keep equal.
 #[derive(Debug, Clone)]
 struct Shapes {
     slots: Box<[Slot; SLOTS]>,
     /// The last shape of each function.
     last: Box<[Shape; 256]>,
-    /// Place of the last call's shape.
+    /// Index of the last call's shape.
     previous: usize,
 }
 
@@ -235,7 +235,7 @@ impl Shapes {
         (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54) as usize % SLOTS
     }
 
-    /// Notes that the shape at `place` came.
+    /// Records that the shape at `place` followed the last one.
     #[inline]
     fn came(&mut self, place: usize) {
         self.slots[self.previous % SLOTS].next = place as u64;

@@ -1,6 +1,6 @@
-//! Reading what others may write. A file is opened by its name in a folder that is held open, neither through a link nor
-//! waiting for who is behind it; it is read if it is a regular file, the user's whose it is to be, and no longer than it may be.
-//! Why it is not read is said without a word of what is in it.
+//! Reading files that others may write. A file is opened by its name in a folder that is held open, without following
+//! links and without waiting for a writer; it must be a regular file, of the expected user, and within a length. Errors
+//! do not quote its content.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Dir, Mode, OFlags, openat};
 use rustix::io::Errno;
 
-/// A FIFO's writer is not waited for, and a terminal does not become that of this process.
+/// Opens without waiting for a FIFO's writer, and without making a terminal the controlling one.
 const FLAGS: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
-/// A folder that others may write, held open: what its path leads to later is another one.
+/// A folder that others may write, held open, so that it stays the same if its path changes.
 #[derive(Debug)]
 pub struct Folder {
     descriptor: OwnedFd,
@@ -25,24 +25,24 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Files in it are read if they are this user's; where `None`, anybody's: who asks has named the folder, and answers for it.
+    /// Opens a folder. Files in it must belong to `user`; with `None` to anybody: the caller named the folder, and
+    /// answers for it.
     pub fn open(path: &Path, user: Option<u32>) -> io::Result<Folder> {
         let descriptor = openat(CWD, path, FLAGS | OFlags::DIRECTORY, Mode::empty())?;
         Ok(Folder { descriptor, path: path.into(), user })
     }
 
-    /// A folder in it.
     pub fn below(&self, name: &str) -> io::Result<Folder> {
         let descriptor = openat(&self.descriptor, name, FLAGS | OFlags::DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
         Ok(Folder { descriptor, path: self.path.join(name), user: self.user })
     }
 
-    /// As it was named.
+    /// The path by which it was opened.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The names in it with this suffix, in no order.
+    /// The names in the folder with this suffix, in no order.
     pub fn names(&self, suffix: &'static str) -> io::Result<impl Iterator<Item = OsString> + use<>> {
         let entries = Dir::read_from(&self.descriptor)?;
         Ok(entries.filter_map(move |entry| {
@@ -52,7 +52,7 @@ impl Folder {
         }))
     }
 
-    /// A file in it that is not longer than `most` bytes.
+    /// Opens a file in the folder that is not longer than `most` bytes.
     pub fn file(&self, name: impl AsRef<Path>, most: u64) -> io::Result<File> {
         let refused = |cause| io::Error::new(ErrorKind::PermissionDenied, cause);
         let file = match openat(&self.descriptor, name.as_ref(), FLAGS | OFlags::NOFOLLOW, Mode::empty()) {
@@ -68,7 +68,7 @@ impl Folder {
         }
     }
 
-    /// The same, read: no more than `most` bytes, however it grows meanwhile.
+    /// Reads a file in the folder: at most `most` bytes, however it grows meanwhile.
     pub fn read(&self, name: impl AsRef<Path>, most: u64) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.file(name, most)?.take(most).read_to_end(&mut bytes)?;
@@ -76,14 +76,14 @@ impl Folder {
     }
 }
 
-/// The file at a path that who asks has named: anybody's.
+/// Opens the file at a path that the caller has named, of whatever owner.
 pub fn open(path: &Path) -> io::Result<File> {
     let name = path.file_name().ok_or(ErrorKind::IsADirectory)?;
     let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
     Folder::open(above, None)?.file(name, u64::MAX)
 }
 
-/// The same, read as long as it is now.
+/// Reads the file at a path that the caller has named, up to its present length.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     let file = open(path)?;
     let (length, mut bytes) = (file.metadata()?.len(), Vec::new());

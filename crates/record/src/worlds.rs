@@ -1,7 +1,7 @@
-//! Which ranks are of one MPI_COMM_WORLD.
+//! Grouping of ranks by MPI_COMM_WORLD.
 //!
-//! What a launcher says of its job tells launches apart. A script that it starts in each place may run several MPI programs, one
-//! after the other: then a rank is there more than once under one name.
+//! The launcher's name of a job distinguishes launches. A script that it starts for each rank may run several MPI
+//! programs one after the other: then one name has each rank several times.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,22 +12,21 @@ use crate::layout::{Header, words};
 /// One MPI_COMM_WORLD of a job.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct World {
-    /// As its launcher has it; of programs that came one after the other, all but the first say which they are.
+    /// The launcher's name for it; programs after the first of a launch have their number added.
     pub name: String,
-    /// Ranks that it has, of which some may have left nothing.
+    /// Number of its ranks, some of which may have left no file.
     pub size: u32,
-    /// The files of its programs, by the first of their ranks.
+    /// The files of its programs, in the order of their first ranks.
     pub programs: Vec<String>,
 }
 
 impl World {
-    /// What it ran, in words.
     pub fn program(&self) -> String {
         if self.programs.is_empty() { "a program not known".into() } else { self.programs.join(" and ") }
     }
 }
 
-/// `world 0 of 2 (/home/me/a)`
+/// A world in words: `world 0 of 2 (/home/me/a)`.
 pub fn named(worlds: &[World], place: usize) -> String {
     let program = worlds.get(place).map_or_else(String::new, |world| format!(" ({})", world.program()));
     format!("world {place} of {}{program}", worlds.len())
@@ -44,14 +43,14 @@ pub fn there(worlds: &[World], place: usize) -> Result<()> {
     Err(Fault::new(format!("world {place}"), cause, "name one of these with --world, or leave it out for the first"))
 }
 
-/// The worlds of these ranks in the order in which they began, and for each rank the place of its own.
+/// The worlds of these ranks in the order in which they began, and the index of each rank's world.
 pub fn of<'h>(headers: impl IntoIterator<Item = &'h Header>) -> (Vec<World>, Vec<usize>) {
     let headers: Vec<&Header> = headers.into_iter().collect();
     let mut launches: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (at, header) in headers.iter().enumerate() {
         launches.entry(words(&header.world)).or_default().push(at);
     }
-    // When it began, its name, and its ranks.
+    // Begin, world and ranks of each.
     let mut found: Vec<(u64, World, Vec<usize>)> = Vec::new();
     for (name, ranks) in launches {
         for (nth, mut ranks) in in_turn(&headers, ranks).into_iter().enumerate() {
@@ -68,7 +67,7 @@ pub fn of<'h>(headers: impl IntoIterator<Item = &'h Header>) -> (Vec<World>, Vec
             found.push((began, World { name, size, programs }, ranks));
         }
     }
-    // The world that others were spawned from began first.
+    // The world that spawned others began first.
     found.sort_by(|one, other| (one.0, &one.1.name).cmp(&(other.0, &other.1.name)));
     let mut places = vec![0; headers.len()];
     for (place, (_, _, ranks)) in found.iter().enumerate() {
@@ -77,7 +76,7 @@ pub fn of<'h>(headers: impl IntoIterator<Item = &'h Header>) -> (Vec<World>, Vec
     (found.into_iter().map(|(_, world, _)| world).collect(), places)
 }
 
-/// The ranks of one launch by the programs that it ran one after the other: mostly it is one.
+/// The ranks of one launch, divided into the programs that it ran one after the other: mostly one.
 fn in_turn(headers: &[&Header], mut ranks: Vec<usize>) -> Vec<Vec<usize>> {
     ranks.sort_by_key(|at| headers[*at].started.realtime);
     let mut by_rank: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
@@ -86,11 +85,11 @@ fn in_turn(headers: &[&Header], mut ranks: Vec<usize>) -> Vec<Vec<usize>> {
     if most <= 1 {
         return vec![ranks];
     }
-    // Each place ran all of them: the clocks of hosts need not agree.
+    // Every rank ran all programs, so that the nth runs belong together, and clocks of hosts need not agree.
     if by_rank.values().all(|of| of.len() == most) {
         return (0..most).map(|nth| by_rank.values().map(|of| of[nth]).collect()).collect();
     }
-    // No rank begins after another of its world has ended: MPI_Init waits for all.
+    // No rank begins after another of its world has ended, since MPI_Init waits for all.
     let (mut turns, mut seen, mut until): (Vec<Vec<usize>>, BTreeSet<u32>, u64) = (Vec::new(), BTreeSet::new(), 0);
     for at in ranks {
         let header = headers[at];
@@ -116,7 +115,7 @@ mod tests {
     use crate::image::Image;
     use crate::layout::text;
 
-    /// A rank that began and ended then.
+    /// A rank that began and ended at these times.
     fn rank(world: &str, program: &str, rank: u32, (from, to): (u64, u64)) -> Header {
         let mut header = Image::default().header;
         (header.rank, header.size) = (rank, 2);
@@ -146,10 +145,10 @@ mod tests {
 
     #[test]
     fn a_rank_without_tables_does_not_mix_programs_up() {
-        // Of the first program rank 0 left none.
+        // Rank 0 of the first program left no file.
         let all = [rank("w", "a", 1, (11, 40)), rank("w", "b", 0, (51, 60)), rank("w", "b", 1, (50, 60))];
         assert_eq!(of(&all).1, [0, 1, 1]);
-        // Of the second.
+        // Rank 0 of the second program left no file.
         let all = [rank("w", "a", 0, (10, 40)), rank("w", "a", 1, (11, 40)), rank("w", "b", 1, (50, 60))];
         assert_eq!(of(&all).1, [0, 0, 1]);
     }

@@ -1,4 +1,4 @@
-//! The reader of a rank's tables, with files that are as they should be and with all others.
+//! The reader of a rank's tables, with intact and with damaged files.
 
 use std::mem::offset_of;
 
@@ -12,7 +12,7 @@ use record::rank::Rank;
 use record::scale::size_class;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
-/// Of one thread, as it counts: its totals are those of its cells, of its sites and of its peers.
+/// The tables of one thread: its totals are those of its cells, of its sites and of its peers.
 fn image() -> Image {
     let mut image = Image::default();
     image.header.rank = 3;
@@ -46,7 +46,7 @@ fn image() -> Image {
     image
 }
 
-/// The same of a rank that was killed, or runs.
+/// The tables of a rank that was killed, or still runs.
 fn unclosed() -> Image {
     let mut image = image();
     image.header.ended = 0;
@@ -60,7 +60,7 @@ fn place(kind: u16, bytes: &[u8]) -> (usize, Region) {
     (DIRECTORY + place * size_of::<Region>(), region)
 }
 
-/// Where a word of the first record of a kind of region is.
+/// Offset of a word in the first record of a kind of region.
 fn word(kind: u16, bytes: &[u8], offset: usize) -> usize {
     place(kind, bytes).1.offset as usize + offset
 }
@@ -162,7 +162,7 @@ fn a_header_that_is_being_written_is_read_from_its_other_copy() {
     assert!(Rank::read(&bytes).unwrap_err().to_string().contains("its header"));
 }
 
-/// One call, counted as far as a thread can have come when it is killed or looked at.
+/// One call, counted up to each point at which a thread may be killed or read.
 #[test]
 fn a_call_that_is_half_counted_is_no_damage() {
     let send = u32::from(named("Send").unwrap().id.0);
@@ -174,7 +174,7 @@ fn a_call_that_is_half_counted_is_no_damage() {
     let peer = word(kind::PEERS, &half, 0);
     let thread = word(kind::THREAD, &half, 0);
     let ticks = offset_of!(Thread, ticks) + 8 * Class::Send as usize;
-    // In the order in which the library counts a call of 95 ticks with 8 bytes.
+    // The order in which the library counts a call of 95 ticks with 8 bytes.
     let steps = [
         (peer + offset_of!(Peer, messages), 1),
         (peer + offset_of!(Peer, bytes), 8),
@@ -194,7 +194,7 @@ fn a_call_that_is_half_counted_is_no_damage() {
         add(&mut half, at, more);
         assert_eq!(Rank::read(&half).unwrap().doubt, None, "after the word at {at}");
     }
-    // Two calls that are half counted are one too many.
+    // Two half-counted calls are one too many.
     for (at, more) in [steps[2], steps[2]] {
         add(&mut half, at, more);
     }
@@ -232,7 +232,7 @@ fn what_disagrees_is_named() {
     }
 }
 
-/// What both say, but for what no reader looks at.
+/// Whether both have the same contents, without fields that no reader uses.
 fn same(one: &Rank, other: &Rank) -> bool {
     let bare = |rank: &Rank| {
         let mut rank = rank.clone();
@@ -249,7 +249,7 @@ fn same(one: &Rank, other: &Rank) -> bool {
     bare(one) == bare(other)
 }
 
-/// Random bytes over a random place, of which most are at places that are used.
+/// Writes random bytes at a random place, mostly at one that is used.
 fn overwritten(bytes: &mut [u8], at: usize, noise: &[u8]) {
     let entry = |place: usize| DIRECTORY + place * size_of::<Region>();
     let spans = [(0, size_of::<Header>()), (COPY, Header::SEALED + 8), (entry(0), entry(8) - entry(0))];
@@ -261,7 +261,7 @@ fn overwritten(bytes: &mut [u8], at: usize, noise: &[u8]) {
 }
 
 proptest! {
-    /// Of a rank that ended in order every figure that is read is one that was written.
+    /// Every figure that is read from the tables of a rank that ended in order is one that was written.
     #[test]
     fn damage_to_closed_tables_is_never_read_as_figures(
         at in 0usize..1 << 30,
@@ -275,8 +275,8 @@ proptest! {
         }
     }
 
-    /// Of another one too, but for what nothing else counts: moments and the shortest and the longest call within their
-    /// class.
+    /// Other tables are checked too, but for what is counted only once: moments, and the shortest and the longest call
+    /// within their class.
     #[test]
     fn damage_to_other_tables_is_refused_or_doubted(
         at in 0usize..1 << 30,
@@ -307,7 +307,7 @@ proptest! {
         let mut bytes = unclosed().bytes();
         bytes[offset_of!(Header, regions)..][..8].copy_from_slice(&count.to_le_bytes());
         for (place, words) in regions.into_iter().enumerate() {
-            // Near enough to what passes the first checks.
+            // The entry is close enough to a valid one to pass the first checks.
             let mut region = Region::read_from_bytes(words.as_bytes()).unwrap();
             region.kind %= 9;
             region.offset = region.offset % 300 * PAGE as u64;

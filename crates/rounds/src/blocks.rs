@@ -1,6 +1,5 @@
-//! Contenders measured in rounds: each once a round, side by side with the others of its group. Only blocks that ran on cores as
-//! near and as fast are held against each other, of one round or of rounds next to each other; a group that is decided gets no more
-//! rounds.
+//! Contenders measured in rounds: each once a round, next to the others of its group. Only blocks that ran on cores equally near
+//! and fast are compared, of one round or of neighbouring rounds; a group that is decided gets no more rounds.
 
 use std::ops::{ControlFlow, Range};
 
@@ -15,47 +14,46 @@ use crate::nearness::at_one_place;
 use crate::order::{Turn, turns};
 use crate::sitting::{End, FAILURES, Sitting, sit};
 
-/// Blocks that are further apart, in rounds, are not held against each other: the machine drifts.
+/// Most rounds between two blocks that are compared: the machine drifts.
 const APART: u32 = 3;
 
 /// What is to be measured.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// Contenders of each group.
+    /// Number of contenders in each group.
     pub groups: Vec<usize>,
-    /// Most rounds.
+    /// Greatest number of rounds.
     pub rounds: u32,
-    /// The same seed gives the same order.
+    /// Seed of the order of blocks.
     pub seed: u64,
 }
 
-/// Measures blocks.
 pub trait Blocks {
     type Block;
 
-    /// One block of a contender, by its place in the plan.
+    /// Measures one block of a contender, named by its index in the plan.
     ///
     /// # Errors
-    /// It could not be measured; it is tried again in the next round, once.
+    /// The block could not be measured; it is tried once more in the next round.
     fn block(&mut self, contender: usize, round: u32) -> Result<Self::Block>;
 
-    /// How near the contender's cores are just now.
+    /// Distance between the contender's cores at present.
     fn probe(&mut self, contender: usize) -> Option<Probe>;
 
-    /// How fast the contender's cores are just now; nothing where its blocks hold that, or its cores are others' too.
+    /// Clocks of the contender's cores at present; empty where its blocks have them, or where its cores are shared with others.
     fn clocks(&mut self, _contender: usize) -> Clocks {
         Clocks::default()
     }
 
-    /// Whether to end now: what a block said that failed meanwhile does not count.
+    /// Whether to end now; a block that fails after that does not count.
     fn stopped(&self) -> bool;
 }
 
-/// A block as it was taken.
+/// A block with the probes around it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Taken<B> {
     pub round: u32,
-    /// Distance of the cores before and after the block.
+    /// Probes of the cores before and after the block.
     pub probes: [Option<Probe>; 2],
     /// Clocks before and after the block.
     #[serde(skip_serializing_if = "no_clocks")]
@@ -68,11 +66,11 @@ fn no_clocks(clocks: &[Clocks; 2]) -> bool {
     clocks.iter().all(Clocks::is_empty)
 }
 
-/// All that was taken of a contender.
+/// The blocks of one contender.
 #[derive(Debug, Clone, Serialize)]
 pub struct Series<B> {
     pub blocks: Vec<Taken<B>>,
-    /// Why blocks failed; what was taken before is kept.
+    /// Reasons of failed blocks; blocks before them are kept.
     pub failures: Vec<String>,
 }
 
@@ -83,20 +81,20 @@ impl<B> Default for Series<B> {
 }
 
 impl<B> Series<B> {
-    /// Where `value` gives one, in the order of the rounds.
+    /// The blocks' values, where `value` gives one, in the order of the rounds.
     pub fn values(&self, value: impl Fn(&B) -> Option<f64>) -> Vec<f64> {
         self.blocks.iter().filter_map(|taken| value(&taken.block)).collect()
     }
 
-    /// `value` here over that of `other`, pair by pair ([`Series::beside`]).
+    /// Ratios of `value` here to that of `other`, by the pairs of [`Series::beside`].
     pub fn over(&self, other: &Series<B>, value: impl Fn(&B) -> Option<f64>) -> Paired {
         let value = |taken: &Taken<B>| Some((taken.probes, value(&taken.block)?));
         Paired::ratios(self.beside(other, value))
     }
 
-    /// Pairs of values, here and of `other`, each of two blocks that ran on cores as near and as fast: those of one round first, then
-    /// of what is left those of rounds at most [`APART`], the closest first. No block is in two pairs. `of` gives the probes beside a
-    /// value, and the value.
+    /// Pairs of values of this series and of `other`, each of two blocks that ran on cores equally near and fast.
+    /// Blocks of one round are paired first, then the rest of rounds at most [`APART`] apart, the closest first; no
+    /// block is in two pairs. `of` gives the probes around a value, and the value.
     pub fn beside(
         &self,
         other: &Series<B>,
@@ -118,13 +116,13 @@ impl<B> Series<B> {
                 found.is_none()
             });
         }
-        // In the order of the rounds: an interval is wider where neighbours resemble each other.
+        // An interval is wider where neighbours resemble each other, so pairs stay in the order of rounds.
         pairs.sort_by_key(|(round, _)| *round);
         pairs.into_iter().map(|(_, pair)| pair).collect()
     }
 }
 
-/// A value with what decides which others it may be held against.
+/// A value with what decides which others it may be compared with.
 struct Beside {
     round: u32,
     probes: [Option<Probe>; 2],
@@ -139,14 +137,13 @@ impl Beside {
     }
 }
 
-/// The middle of differences, a value a round, with an interval that holds however often it was looked at; `None` of fewer than
-/// two.
+/// The middle of differences, one a round, with an interval that holds at every look; `None` of fewer than two.
 pub fn difference(values: &[f64]) -> Option<Estimate> {
     Estimate::of(values, ERROR)
 }
 
-/// Measures `plan`. At each look `is_open` says whether more rounds could tell something new of a group: of the contenders in
-/// its range, whose series so far it gets. False where the runner was stopped; what was measured before comes back all the same.
+/// Measures `plan`. At each look `is_open` gets a group's range of contenders and their series, and says whether more
+/// rounds could tell something new. False where the runner was stopped; series are returned in any case.
 pub fn conduct<R: Blocks>(
     runner: &mut R,
     plan: &Plan,
@@ -171,7 +168,7 @@ struct Comparison<'a, R: Blocks, F> {
 }
 
 impl<R: Blocks, F> Comparison<'_, R, F> {
-    /// The contenders of a group.
+    /// The range of a group's contenders.
     fn group(&self, group: usize) -> Range<usize> {
         let start = self.plan.groups[..group].iter().sum();
         start..start + self.plan.groups[group]
@@ -238,7 +235,7 @@ mod tests {
     use super::*;
     use crate::contrast::{EQUALITY, Says};
 
-    /// Two contenders, the first twice as fast; `distance` says of each block how far the cores are, or that it fails.
+    /// Two contenders, the first twice as fast; `distance` gives the cores' distance for each block, in ns, or its failure.
     struct Fake<F: FnMut(usize, u32) -> Result<u64>> {
         distance: F,
         now: Result<u64>,
@@ -283,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_planted_flip_changes_no_ratio() {
-        // Before every third round the cores come to be far for the first contender alone, which takes three times as long.
+        // Before every third round the first contender's cores move apart, and it takes three times as long.
         let mut fake = fake(|contender, round| Ok(if contender == 0 && round % 3 == 1 { 150 } else { 50 }));
         let (all, whole) = conduct(&mut fake, &plan(&[2]), never);
         let paired = all[0].over(&all[1], |value| Some(*value));
@@ -294,7 +291,7 @@ mod tests {
 
     #[test]
     fn blocks_of_rounds_next_to_each_other_are_paired_once_each() {
-        // The second contender's cores are far in even rounds, the first one's in odd ones.
+        // The contenders' cores are far apart in different rounds.
         let mut fake = fake(|contender, round| Ok(if contender as u32 % 2 == round / 2 % 2 { 150 } else { 50 }));
         let (all, _) = conduct(&mut fake, &plan(&[2]), never);
         let paired = all[0].over(&all[1], |value| Some(*value));

@@ -1,4 +1,4 @@
-//! What a measured value is held to, and how it came out.
+//! A bound for a measured value, and the verdict.
 
 use std::fmt;
 
@@ -26,10 +26,10 @@ machine::named! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum Verdict {
-        /// The whole interval is on the right side.
+        /// The whole interval keeps the bound.
         Met = "met",
         Missed = "missed",
-        /// The interval has the bound in it.
+        /// The bound lies within the interval.
         CannotTell = "cannot tell",
         /// There is no interval.
         NotMeasured = "not measured",

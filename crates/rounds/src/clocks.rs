@@ -1,21 +1,21 @@
-//! The effective clocks of cores beside blocks: a core that was throttled or boosted meanwhile is not what it was.
+//! The effective clocks of cores around blocks: a core that was throttled or boosted in between is not comparable.
 
 use std::collections::BTreeMap;
 
 use machine::{CoreId, Hertz, Reading};
 use serde::{Deserialize, Serialize};
 
-/// Clocks that differ by no more than this are the same: probes of a steady core differ by less, the steps in which processors
-/// change their clocks (100 MHz, 25 MHz on some) come to more in all but the smallest.
+/// Clocks within this factor count as equal: probes of a steady core differ by less, and the steps of processors'
+/// clocks (100 MHz, 25 MHz on some) mostly by more.
 const STEADY: f64 = 0.03;
 
-/// Effective clocks of some cores at one moment; of a core that could not be probed there is none.
+/// Effective clocks of some cores at one moment, without those of cores that could not be probed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Clocks(Vec<(CoreId, Hertz)>);
 
 impl Clocks {
-    /// Of probes, a core each.
+    /// The clocks of these probes, one a core.
     pub fn of(probes: impl IntoIterator<Item = (CoreId, Reading<Hertz>)>) -> Clocks {
         let mut clocks: Vec<_> = probes.into_iter().filter_map(|(core, clock)| Some((core, *clock.value()?))).collect();
         clocks.sort_unstable();
@@ -36,12 +36,12 @@ impl Clocks {
     }
 }
 
-/// Whether one clock is the other, as far as a probe tells.
+/// Whether two clocks are equal within the precision of a probe.
 pub fn as_fast(one: Hertz, other: Hertz) -> bool {
     one.0.max(other.0) as f64 <= (1.0 + STEADY) * one.0.min(other.0) as f64
 }
 
-/// The slowest and the fastest that each core was.
+/// The slowest and the fastest clock of each core.
 fn ranges<'a>(all: impl IntoIterator<Item = &'a Clocks>) -> BTreeMap<CoreId, (Hertz, Hertz)> {
     let mut ranges = BTreeMap::new();
     for (core, clock) in all.into_iter().flat_map(Clocks::iter) {
@@ -51,13 +51,12 @@ fn ranges<'a>(all: impl IntoIterator<Item = &'a Clocks>) -> BTreeMap<CoreId, (He
     ranges
 }
 
-/// Whether every core was as fast each time that it was probed. Blocks may be held against each other where this holds for the
-/// probes of both.
+/// Whether every core had one clock in all of its probes. Two blocks are comparable where this holds for the probes of both.
 pub fn at_one_clock<'a>(all: impl IntoIterator<Item = &'a Clocks>) -> bool {
     ranges(all).values().all(|(slow, fast)| as_fast(*slow, *fast))
 }
 
-/// `effective clock of core 0: 2.45 GHz in all 60 probes`, or from which to which it changed: a sentence for each core.
+/// One sentence a core: `effective clock of core 0: 2.45 GHz in all 60 probes`, or between which clocks it changed.
 pub fn said<'a>(all: impl IntoIterator<Item = &'a Clocks>) -> Vec<String> {
     let mut cores: BTreeMap<CoreId, Vec<u64>> = BTreeMap::new();
     for (core, clock) in all.into_iter().flat_map(Clocks::iter) {
@@ -81,7 +80,7 @@ pub fn said<'a>(all: impl IntoIterator<Item = &'a Clocks>) -> Vec<String> {
     cores.into_iter().map(sentence).collect()
 }
 
-/// The sentences of [`said`] that tell of a change.
+/// The sentences of [`said`] about changes.
 pub fn changes<'a>(all: impl IntoIterator<Item = &'a Clocks>) -> Vec<String> {
     said(all).into_iter().filter(|said| said.contains(" changed: ")).collect()
 }
@@ -101,7 +100,7 @@ mod tests {
         let (throttled, boosted) = (clocks([3000, 1900]), clocks([3200, 2000]));
         assert!(at_one_clock([&usual, &noise]) && at_one_clock([&usual]) && at_one_clock([]));
         assert!(!at_one_clock([&usual, &throttled]) && !at_one_clock([&usual, &boosted, &noise]));
-        // What was not probed says nothing.
+        // Cores that were not probed do not count.
         assert!(at_one_clock([&usual, &Clocks::default()]));
         assert_eq!(usual.core(CoreId(1)), Some(Hertz(2_000_000_000)));
         assert_eq!(usual.core(CoreId(7)), None);

@@ -1,4 +1,4 @@
-//! Two points side by side: ratios of blocks that ran next to each other, and what they decide.
+//! Two points compared: ratios of blocks that ran next to each other, and what these decide.
 
 use std::cmp::Reverse;
 
@@ -14,17 +14,17 @@ use crate::point::Metric;
 use crate::sample::Sample;
 use crate::statistics::median;
 
-/// A place that performs no worse gets so many rounds to show whether it performs better, or just the same.
+/// Rounds of a place that performs no worse, in which it may show that it performs better or the same.
 pub const SETTLED: usize = 60;
 
-/// CPU cost breaks a tie only where no more performance than this can be lost by it; those that cannot be told apart are a tie
-/// where they differ by less.
+/// CPU cost breaks a tie only where it can lose no more performance than this factor; places that cannot be told apart
+/// are a tie where they differ by less.
 const TIE: f64 = 1.10;
 
-/// Blocks of one round further apart than this were cut apart by a kill and a resume: drift does not cancel.
+/// Blocks of one round further apart than this were separated by an interruption of the study: drift does not cancel.
 const APART: Nanoseconds = Nanoseconds(60_000_000_000);
 
-/// What the ratios of one point over another say.
+/// The result of the ratios of one point over another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Standing {
@@ -40,21 +40,21 @@ pub enum Standing {
     Unclear,
 }
 
-/// One point over another, round by round.
+/// Ratios of one point over another, round by round.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Paired {
-    /// Above 1 where the first is better.
+    /// The ratios, above 1 where the first is better.
     pub ratios: Vec<f64>,
 }
 
 impl Paired {
-    /// Of pairs of positive values.
+    /// The ratios of pairs; only pairs of positive values count.
     pub fn ratios(pairs: impl IntoIterator<Item = (f64, f64)>) -> Paired {
         let ratio = |(one, other)| (one > 0.0 && other > 0.0).then_some(one / other);
         Paired { ratios: pairs.into_iter().filter_map(ratio).collect() }
     }
 
-    /// Pairs the performance of `a` with that of `b`.
+    /// Ratios of the performance of `a` to that of `b`.
     pub fn performance(a: &[Sample], b: &[Sample], metric: Metric) -> Paired {
         let ratio = |x: &Sample, y: &Sample| {
             let (over, under) = if metric.more_is_better() { (x.value, y.value) } else { (y.value, x.value) };
@@ -63,8 +63,8 @@ impl Paired {
         Paired::of(a, b, ratio)
     }
 
-    /// Pairs CPU time per message; above 1 where `a` costs less. Blocks whose softirqs could not be counted have no cost to
-    /// compare: what the kernel did for one and not for the other is not in it.
+    /// Ratios of CPU time per message, above 1 where `a` costs less. Blocks whose softirqs could not be counted are
+    /// left out, since the kernel's work is missing in their cost.
     pub fn cost(a: &[Sample], b: &[Sample]) -> Paired {
         let ratio = |x: &Sample, y: &Sample| {
             if softirqs_missing(x).or(softirqs_missing(y)).is_some() {
@@ -93,12 +93,12 @@ impl Paired {
         Estimate::of(&differences, ERROR)
     }
 
-    /// The ratio with its interval, as it decides and as it is shown; `None` of fewer than two pairs.
+    /// The ratio with its interval; `None` of fewer than two pairs.
     pub fn interval(&self) -> Option<Estimate> {
         self.estimate().map(Estimate::exp)
     }
 
-    /// The ends of the same, where there are enough pairs to decide anything.
+    /// The ends of [`Paired::interval`], once there are enough pairs to decide anything.
     pub fn deciding(&self) -> Option<(f64, f64)> {
         let Estimate { low, high, samples, .. } = self.interval()?;
         (samples >= FIRST_LOOK as usize).then_some((low, high))
@@ -123,7 +123,7 @@ impl Paired {
     }
 }
 
-/// Whether two blocks of one round met the same machine: close in time, the cores as near and as fast for both.
+/// Whether two blocks of one round met the same machine: close in time, on cores equally near and fast.
 fn side_by_side(x: &Sample, y: &Sample) -> bool {
     let same_nearness = x.probe.zip(y.probe).is_none_or(|(one, other)| as_near(one, other));
     same_nearness && at_one_clock([&x.clocks, &y.clocks]) && x.started.0.abs_diff(y.started.0) <= APART.0
@@ -136,11 +136,10 @@ pub fn even_rounds(points: &[&[Sample]]) -> Vec<u32> {
     first.iter().filter(met).map(|x| x.round).collect()
 }
 
-/// Index of the point that performs best, each held round by round against the one with the most rounds; `None` where none has a
-/// sample.
+/// Index of the point that performs best, by ratios to the point with the most rounds; `None` where none has a sample.
 pub fn leader(points: &[&[Sample]], metric: Metric) -> Option<usize> {
     let measured = || (0..points.len()).filter(|nth| !points[*nth].is_empty());
-    // Who is beaten gets no more rounds, so that others may have many more.
+    // A beaten point gets no more rounds, while others may get many more.
     let base = measured().min_by_key(|nth| Reverse(points[*nth].len()))?;
     let over_base = |nth: usize| median(&Paired::performance(points[nth], points[base], metric).ratios);
     measured()
@@ -149,23 +148,23 @@ pub fn leader(points: &[&[Sample]], metric: Metric) -> Option<usize> {
         .map(|(nth, _)| nth)
 }
 
-/// What the samples of several candidates decide; indices into them, the leader first.
+/// The decision by the samples of several candidates; indices into them, the leader first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// It performs better than every other, or as well as those that come close and costs less CPU.
+    /// The place performs better than every other, or as well as the close ones and costs less CPU.
     Place(usize),
-    /// It performs no worse than any other, and may perform better.
+    /// The place performs no worse than any other, and may perform better.
     Safe(usize),
-    /// They perform the same within [`EQUALITY`], and no other performs better.
+    /// The places perform the same within [`EQUALITY`], and no other performs better.
     Either(Vec<usize>),
-    /// They cannot be told apart.
+    /// The places cannot be told apart.
     Open(Vec<usize>),
 }
 
-/// Decides between `points`, each with a sample or more; `None` of none.
+/// Decides between `points`, each with at least one sample; `None` where there are none.
 ///
-/// A place is chosen when it cannot cost more than [`EQUALITY`] whatever else were chosen: the indifference zone of
-/// selection procedures (Bechhofer, Annals of Mathematical Statistics 25:1, 1954).
+/// A place is chosen when it can lose no more than [`EQUALITY`] against any other: the indifference zone of selection
+/// procedures (Bechhofer, Annals of Mathematical Statistics 25:1, 1954).
 pub fn answer(points: &[&[Sample]], metric: Metric) -> Option<Answer> {
     let first = leader(points, metric)?;
     if points.len() == 1 {
@@ -200,8 +199,8 @@ pub fn answer(points: &[&[Sample]], metric: Metric) -> Option<Answer> {
     })
 }
 
-/// By how much those of `points` that an open answer leaves may differ from the first of them, as a share; `None` where that is
-/// more than a tie.
+/// The greatest possible difference, as a share, between the first of the points `between` of an open answer and the
+/// others; `None` where it is more than a tie.
 pub fn alike(points: &[&[Sample]], metric: Metric, between: &[usize]) -> Option<f64> {
     let (first, others) = between.split_first().filter(|(_, others)| !others.is_empty())?;
     let widest = others.iter().try_fold(1.0_f64, |widest, other| {
@@ -211,7 +210,7 @@ pub fn alike(points: &[&[Sample]], metric: Metric, between: &[usize]) -> Option<
     widest.filter(|widest| *widest < TIE).map(|widest| widest - 1.0)
 }
 
-/// Whether another of `points` performs better: then this one is not the best, however it compares with that.
+/// Whether any other of `points` performs better than `one`.
 pub fn is_beaten(points: &[&[Sample]], metric: Metric, one: usize) -> bool {
     let better = |other: usize| Paired::performance(points[other], points[one], metric).standing() == Standing::Better;
     (0..points.len()).any(|other| other != one && better(other))

@@ -1,72 +1,73 @@
-//! One thing over another, round by round: how much better it is, with an interval that holds however often it is looked at.
+//! The contrast of two contenders, round by round: how much better one is, with an interval that holds at every look.
 //!
-//! A round gives one difference d = ln(performance of the first / performance of the second), above 0 where the first is
-//! better. Few differences are averaged (Student's t); of many the Hodges-Lehmann estimate and the interval of the signed
-//! ranks are taken, which a rare slow run does not move. Which of the two is settled by their number, never by what they say.
+//! A round gives one difference d = ln(performance of the first / performance of the second), above 0 where the first
+//! is better. Few differences are averaged (Student's t); many give the Hodges-Lehmann estimate and the interval of the
+//! signed ranks, which a rare slow run does not move. The number of differences alone chooses the method.
 
 use crate::estimate::Estimate;
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
-/// Performance within this of another is the same in practice, where nothing else is asked.
+/// Default margin within which two performances count as the same in practice.
 pub const EQUALITY: f64 = 0.02;
 
-/// Chance that any answer of a comparison is wrong, however often it is looked at.
+/// Probability that any answer of a comparison is wrong, over all of its looks.
 pub const ERROR: f64 = 0.05;
 
 /// Rounds before the first look.
 pub const FIRST_LOOK: u32 = 6;
 
-/// So many rounds are asked for a difference that may be smaller than the margin.
+/// Differences that are needed before one that may be smaller than the margin counts.
 const FOR_SMALL: usize = 18;
 
-/// Each look spends this share of what the looks before it left of the error.
+/// The share of the remaining error that each look spends.
 const SPENT: f64 = 0.2;
 
-/// From so many differences on, ranks are used.
+/// Differences from which on ranks are used.
 const MANY: usize = 18;
 
-/// Up to so many differences the distribution of the signed ranks' sum is counted out; above, it is normal.
+/// Most differences for which the distribution of the signed ranks' sum is computed exactly; beyond, it is approximated
+/// as normal.
 const COUNTED: usize = 30;
 
-/// More resemblance than this says that the machine changed, which no factor makes good.
+/// Cap on resemblance; more means that the machine changed, which no factor corrects.
 const MOST_RESEMBLANCE: f64 = 0.8;
 
-/// Numbers of rounds at which a comparison is looked at, to be decided or to go on: each half as many again, without end.
+/// Numbers of rounds at which a comparison is looked at: each half as many again, without end.
 pub fn looks() -> impl Iterator<Item = u32> {
     std::iter::once(FIRST_LOOK).chain(std::iter::successors(Some(8), |look| Some(look + look / 2)))
 }
 
-/// The error that a comparison of so many rounds may spend of `error`: all looks together spend no more than all of it.
+/// The part of `error` that a comparison of so many rounds may spend: all looks together spend no more than all of it.
 /// Between two looks, as where a budget ends, it is that of the next.
 fn spent(error: f64, rounds: usize) -> f64 {
     let before = looks().take_while(|look| (*look as usize) < rounds).count();
     error * SPENT * (1.0 - SPENT).powi(before as i32)
 }
 
-/// What an estimate says, where differences below a margin do not count.
+/// The answer of an estimate, where differences below a margin do not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Says {
     Better,
     Worse,
-    /// Within the margin of each other.
+    /// The two are within the margin of each other.
     Either,
     CannotTell,
 }
 
-/// How much better one is than another, in logarithms.
+/// Estimates of how much better one is than another, in logarithms.
 impl Estimate {
-    /// Of the differences, in the order of their rounds. `error` is what all looks at them may be wrong by together; where
-    /// several comparisons are made, their share of it. `None` of fewer than two.
+    /// The estimate of `differences`, in the order of their rounds. `error` is the probability of being wrong over all
+    /// looks, or the share of it for one of several comparisons. `None` of fewer than two.
     pub fn of(differences: &[f64], error: f64) -> Option<Estimate> {
         Estimate::once(differences, spent(error, differences.len()))
     }
 
-    /// The same where it is looked at a single time, after a number of rounds that was fixed before.
+    /// As [`Estimate::of`], for a single look after a number of rounds that was fixed before.
     pub fn once(differences: &[f64], error: f64) -> Option<Estimate> {
         Estimate::each(differences, [error]).map(|[estimate]| estimate)
     }
 
-    /// The same for several errors.
+    /// As [`Estimate::once`], for several errors.
     pub fn each<const N: usize>(differences: &[f64], errors: [f64; N]) -> Option<[Estimate; N]> {
         let samples = differences.len();
         if samples < 2 {
@@ -79,10 +80,10 @@ impl Estimate {
         Some(ends.map(|(low, high)| Estimate { middle, low: end(low), high: end(high), samples }))
     }
 
-    /// What it decides; nothing before the first look.
+    /// The answer; none before the first look.
     pub fn says(&self, margin: f64) -> Says {
         let margin = margin.ln_1p();
-        // Few rounds show too little of what stays from one to the next.
+        // Few rounds do not show well how far the machine's state persists from one to the next.
         let small = if self.samples < FOR_SMALL { margin } else { 0.0 };
         match self {
             Estimate { samples, .. } if *samples < FIRST_LOOK as usize => Says::CannotTell,
@@ -106,8 +107,8 @@ fn by_mean<const N: usize>(differences: &[f64], errors: [f64; N]) -> Option<Ends
     Some((mean, errors.map(|error| (mean - half(error), mean + half(error)))))
 }
 
-/// The middle of the means of all pairs, a difference with itself included, and those of them that the signed-rank test
-/// does not refuse (Hollander, Wolfe, Chicken, Nonparametric Statistical Methods, 2014, 3.2 and 3.3).
+/// The Hodges-Lehmann estimate, the median of the means of all pairs (a difference with itself included), and the means that the
+/// signed-rank test does not refuse (Hollander, Wolfe, Chicken, Nonparametric Statistical Methods, 2014, 3.2 and 3.3).
 fn by_ranks<const N: usize>(differences: &[f64], errors: [f64; N]) -> Ends<N> {
     let n = differences.len();
     let mut sorted = differences.to_vec();
@@ -121,14 +122,14 @@ fn by_ranks<const N: usize>(differences: &[f64], errors: [f64; N]) -> Ends<N> {
     (middle, errors.map(|error| refused(n, error / 2.0).min(last / 2)).map(|cut| (nth(cut), nth(last - cut))))
 }
 
-/// The `nth` smallest of the means of all pairs, without a list of them: values between which it lies are halved until few
-/// means are between them.
+/// The `nth` smallest of the means of all pairs, without a list of them: bisects the values until few means are left
+/// between the ends.
 fn nth_mean(sorted: &[f64], nth: usize) -> f64 {
     let (mut low, mut high) = (f64::NEG_INFINITY, sorted[sorted.len() - 1]);
     let (mut below, mut up_to) = (0, sorted.len() * (sorted.len() + 1) / 2);
     while up_to - below > 4 * sorted.len() {
         let middle = if below == 0 && low.is_infinite() { sorted[0] } else { low + (high - low) / 2.0 };
-        // Nothing lies between: all that are left are equal.
+        // No value lies between the ends: all means that are left are equal.
         if middle <= low || middle >= high {
             return high;
         }
@@ -147,7 +148,7 @@ fn nth_mean(sorted: &[f64], nth: usize) -> f64 {
     *means.select_nth_unstable_by(nth - below, f64::total_cmp).1
 }
 
-/// How many means of pairs are no more than `most`.
+/// The number of pairs whose mean is at most `most`.
 fn means_up_to(sorted: &[f64], most: f64) -> usize {
     let mut other = sorted.len();
     let mut count = 0;
@@ -163,7 +164,7 @@ fn means_up_to(sorted: &[f64], most: f64) -> usize {
     count
 }
 
-/// How many of the smallest means of pairs are refused, where a share of `tail` is refused on each side at most.
+/// The number of the smallest pair means that are refused, at a share of `tail` at most on each side.
 fn refused(n: usize, tail: f64) -> usize {
     let largest = n * (n + 1) / 2;
     if n > COUNTED {
@@ -172,7 +173,7 @@ fn refused(n: usize, tail: f64) -> usize {
         let normal = Normal::standard().inverse_cdf(tail);
         return (sum + normal * deviation - 0.5).max(0.0) as usize;
     }
-    // The chance of each sum of the ranks whose sign is positive, where each is so in half of all cases.
+    // Probability of each sum of the positive ranks, where each sign is positive with probability 1/2.
     let mut chances = vec![0.0; largest + 1];
     chances[0] = 1.0;
     for rank in 1..=n {
@@ -191,11 +192,11 @@ fn refused(n: usize, tail: f64) -> usize {
         .count()
 }
 
-/// How much differences resemble those of the round before (0 to 1): where they do, there is less in them than in as many
-/// independent ones.
+/// Autocorrelation of differences with those of the round before (0 to 1): correlated ones hold less information than
+/// as many independent ones.
 fn resemblance(differences: &[f64]) -> f64 {
     let n = differences.len() as f64;
-    // Twice the rank, less the mean of all: a rare slow run does not hide it.
+    // Twice the rank less the mean of all, so that a rare slow run does not hide the correlation.
     let mut order: Vec<usize> = (0..differences.len()).collect();
     order.sort_unstable_by(|one, other| differences[*one].total_cmp(&differences[*other]));
     let mut ranks = vec![0.0; differences.len()];
@@ -207,8 +208,8 @@ fn resemblance(differences: &[f64]) -> f64 {
     }
     let products: f64 = ranks.windows(2).map(|pair| pair[0] * pair[1]).sum();
     let squares: f64 = ranks.iter().map(|rank| rank * rank).sum();
-    // Of few values it comes out too small (Marriott and Pope, Biometrika 41:3, 1954), and half a standard error is added, since
-    // too much costs rounds and too little a wrong answer.
+    // Of few values it is biased low (Marriott and Pope, Biometrika 41:3, 1954), and half a standard error is added,
+    // since too much costs rounds and too little a wrong answer.
     if squares > 0.0 {
         ((products / squares + 1.0 / n) / (1.0 - 3.0 / n).max(0.5) + 0.5 / n.sqrt()).max(0.0)
     } else {
@@ -229,8 +230,8 @@ mod tests {
         assert_eq!(spent(ERROR, 7), spent(ERROR, 8));
     }
 
-    /// Of tables: Student's t of 5 degrees at 0.995 is 4.032; of 20 values the signed rank's sum is at most 37 in 0.5 % of
-    /// cases (Hollander, Wolfe, Chicken, table A.4).
+    /// Values of tables: Student's t of 5 degrees at 0.995 is 4.032; of 20 values the signed rank's sum is at most 37
+    /// in 0.5 % of cases (Hollander, Wolfe, Chicken, table A.4).
     #[test]
     fn intervals_are_those_of_tables() {
         let six = [0.01, 0.03, 0.02, 0.04, 0.00, 0.02];
@@ -297,7 +298,7 @@ mod tests {
             let Estimate { low, high, .. } = Estimate::of(differences, ERROR).unwrap();
             high - low
         };
-        // The same in an order without resemblance.
+        // The same values in an order without autocorrelation.
         let mut spread = waves.clone();
         Random::new(3).shuffle(&mut spread);
         assert!(width(&waves) > 2.0 * width(&spread), "{} {}", width(&waves), width(&spread));

@@ -1,4 +1,4 @@
-//! What a message cost in CPU time, from the accounting beside a block.
+//! The CPU time that a message cost, from the accounting beside a block.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,13 @@ use machine::{CoreId, Reading};
 
 use crate::sample::Sample;
 
-/// CPU nanoseconds per message of one block: the application's and the engine's threads of both ends, and the network
-/// softirqs of the cores of both.
+/// CPU nanoseconds per message of one block: the threads of application and engine at both ends, and the network
+/// softirqs of both ends' cores.
 ///
-/// A kernel without IRQ_TIME_ACCOUNTING charges a softirq to whichever thread it interrupts, so on a core that a
-/// participating thread uses, softirq time may already be in the thread's. The sum on one core is therefore held to
-/// the block's length: an upper bound, exact where the thread spins undisturbed, as those of the bench do, and on cores
-/// where none of them runs. Softirqs are counted for whole cores: traffic of other programs during the block is in
-/// the figure, as is the time that the engine spins for nothing.
+/// A kernel without IRQ_TIME_ACCOUNTING charges a softirq to the thread that it interrupts, so on a participating thread's core
+/// softirq time may be counted twice. The sum on one core is therefore capped at the block's length: an upper bound, exact where
+/// the thread spins undisturbed, as those of the bench do, and on cores without such threads. Softirqs are counted for whole
+/// cores: traffic of other programs during the block is in the figure, as is the time that the engine spins idly.
 pub fn cpu_per_message(sample: &Sample) -> Reading<f64> {
     let Some(accounting) = &sample.accounting else {
         return Reading::absent("no accounting was taken beside the block");
@@ -25,7 +24,7 @@ pub fn cpu_per_message(sample: &Sample) -> Reading<f64> {
     if accounting.threads.is_empty() {
         return Reading::absent("the participating threads belong to another program");
     }
-    // Core 1 of this host and core 1 of the peer's are two cores.
+    // Cores of the peer's host with equal numbers are other cores.
     let away = |thread: &ThreadCost| accounting.remote_cores.is_some() && thread.end == "remote";
     let mut on_core: BTreeMap<(bool, CoreId), u64> = BTreeMap::new();
     let mut total = 0;
@@ -61,7 +60,7 @@ pub fn softirqs_missing(sample: &Sample) -> Option<String> {
     }
 }
 
-/// NET_RX softirqs of all cores of both ends for one message; not known where no core's could be counted.
+/// NET_RX softirqs per message, of all cores of both ends; not known where no core's could be counted.
 pub fn receive_softirqs_per_message(sample: &Sample) -> Reading<f64> {
     let Some(accounting) = sample.accounting.as_ref().filter(|a| !a.cores.is_empty() && sample.messages > 0) else {
         return Reading::absent("no accounting was taken beside the block");
@@ -77,8 +76,8 @@ pub fn receive_softirqs_per_message(sample: &Sample) -> Reading<f64> {
     Reading::Measured(count as f64 / sample.messages as f64)
 }
 
-/// Interrupts from devices and other cores for one message, on all cores of both ends (paper 002 Fig. 4a); not known
-/// where one core's are not, since a sum over the rest would be too small.
+/// Interrupts from devices and other cores per message, on all cores of both ends (paper 002 Fig. 4a); not known where
+/// one core's are missing, since a sum over the rest would be too small.
 pub fn interrupts_per_message(sample: &Sample) -> Reading<f64> {
     let Some(accounting) = sample.accounting.as_ref().filter(|a| !a.cores.is_empty() && sample.messages > 0) else {
         return Reading::absent("no accounting was taken beside the block");
@@ -94,7 +93,7 @@ pub fn interrupts_per_message(sample: &Sample) -> Reading<f64> {
     Reading::Measured(count as f64 / sample.messages as f64)
 }
 
-/// Network softirq time of a core in nanoseconds; what could not be counted adds nothing.
+/// Network softirq time of a core in nanoseconds; uncounted kinds add nothing.
 pub fn softirq_time(core: &CoreCost) -> u64 {
     let time = |reading: &Reading<Softirq>| reading.value().map_or(0, |s| s.time.0);
     time(&core.net_rx) + time(&core.net_tx)

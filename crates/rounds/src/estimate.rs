@@ -9,15 +9,14 @@ pub struct Estimate {
     pub middle: f64,
     pub low: f64,
     pub high: f64,
-    /// Samples behind it.
     pub samples: usize,
 }
 
 impl Estimate {
-    /// Of fewer values there is no interval of 95 %.
+    /// Fewest values that have a 95 % interval.
     pub const FEWEST: usize = 6;
 
-    /// Of logarithms, as the ratio.
+    /// The ratio of an estimate in logarithms.
     pub fn exp(self) -> Estimate {
         Estimate { middle: self.middle.exp(), low: self.low.exp(), high: self.high.exp(), samples: self.samples }
     }
@@ -26,7 +25,7 @@ impl Estimate {
         Interval { low: self.low, middle: self.middle, high: self.high }
     }
 
-    /// The ends of a ratio as words, to so many decimals: `0.98 .. 1.07`. An end far away is as good as open.
+    /// The ends of a ratio with so many decimals: `0.98 .. 1.07`. An end far away is shown as open.
     pub fn ends(&self, decimals: usize) -> String {
         let (least, most) = (0.1_f64.powi(decimals as i32), (10.0 * self.middle).max(100.0));
         let end = |end: f64| match end {
@@ -42,7 +41,7 @@ impl Estimate {
         format!("{:.decimals$}{unit} ({})", self.middle, self.ends(decimals))
     }
 
-    /// The ends as `write` has them; too few rounds have none, and those that are written alike say so.
+    /// The ends, formatted by `write`; too few rounds have none, and ends that are written alike say so.
     pub fn range(&self, write: impl Fn(f64) -> String) -> String {
         if self.samples < Estimate::FEWEST {
             return format!("cannot tell: {} of {} rounds", self.samples, Estimate::FEWEST);

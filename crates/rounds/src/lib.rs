@@ -1,5 +1,5 @@
-//! Measuring in rounds: what a block is, in which order blocks run, and what their figures say. No clock, file or thread of its
-//! own, but for [`parallel`].
+//! Measuring in rounds: blocks, their order, and what their figures say. No clock, file or thread of its own, but for
+//! [`parallel`].
 //!
 //! A [`point`] is what one block measures, a [`sample`] what the block gave. [`sitting`] is the loop that every experiment runs;
 //! [`blocks`] is the experiment whose figures are printed at once. [`comparison`] pairs blocks of a round, [`contrast`] decides

@@ -1,8 +1,8 @@
-//! How near the two application cores were to each other while blocks ran.
+//! The distance between the two application cores while blocks ran.
 //!
-//! What is near differs by machine, so that there is no figure for it here. A machine that shows its topology says which
-//! caches two cores share. Where they move, as a virtual machine's may, the probes beside the blocks show it: those of
-//! one place lie close together, those of another place a step away.
+//! Distances differ by machine, so there is no fixed threshold. A machine that shows its topology says which caches two
+//! cores share. Where cores move, as those of a virtual machine may, the probes around blocks show it: those of one
+//! place are close together, those of another place a step away.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +10,20 @@ use machine::{CoreId, Probe};
 
 use crate::statistics::median;
 
-/// Cores whose distances differ by no more than this factor are as near as each other: the steps between places that a
-/// virtual machine moves them to are larger, those of one place are smaller.
+/// Distances within this factor count as equal: the steps between places that a virtual machine moves cores to are
+/// larger, the spread within one place is smaller.
 const AS_NEAR: f64 = 1.5;
 
-/// Of the probes of a pair of cores: a place has more than these, a step between two places fewer.
+/// A share of the probes of a pair of cores: a place has more than these, the step between two places fewer.
 const FEW: f64 = 0.02;
 
-/// Whether the cores were as near beside one block as beside another.
+/// Whether two probes found the cores equally near.
 pub fn as_near(one: Probe, other: Probe) -> bool {
     let (one, other) = (one.half_round_trip_ps as f64, other.half_round_trip_ps as f64);
     one <= AS_NEAR * other && other <= AS_NEAR * one
 }
 
-/// Whether the cores were as near beside each of some blocks, as far as was probed.
+/// Whether all of these probes found the cores equally near.
 pub fn at_one_place(probes: impl IntoIterator<Item = Probe>) -> bool {
     let mut probes = probes.into_iter();
     let Some(first) = probes.next() else { return true };
@@ -31,8 +31,7 @@ pub fn at_one_place(probes: impl IntoIterator<Item = Probe>) -> bool {
     as_near(least, most)
 }
 
-/// The longest probe of the near place, where the probes of one pair of cores are of two places or more; `None` where all
-/// are of one.
+/// The longest probe of the near place, where a pair's probes fall into two places or more; `None` where all are of one.
 pub fn parted(probes: &[Probe]) -> Option<Probe> {
     let mut sorted: Vec<u64> = probes.iter().map(|probe| probe.half_round_trip_ps).collect();
     sorted.sort_unstable();
@@ -49,7 +48,7 @@ pub fn parted(probes: &[Probe]) -> Option<Probe> {
 /// Probes of each pair of application cores.
 type ByPair = BTreeMap<(CoreId, CoreId), Vec<Probe>>;
 
-/// `47 ns one way between cores 0 and 1 (median), near in 20 of 60`: a sentence for each pair of cores.
+/// One sentence a pair of cores: `47 ns one way between cores 0 and 1 (median), near in 20 of 60`.
 pub fn said(probes: impl IntoIterator<Item = ((CoreId, CoreId), Probe)>) -> Vec<String> {
     let mut pairs = ByPair::new();
     for (cores, probe) in probes {
@@ -75,7 +74,7 @@ mod tests {
         ns.into_iter().map(|ns| Probe { half_round_trip_ps: ns * 1000 }).collect()
     }
 
-    /// The same shape on a machine where everything takes `factor` times as long.
+    /// The probes of a machine that is `factor` times as slow.
     fn scaled(probes: &[Probe], factor: u64) -> Vec<Probe> {
         probes.iter().map(|probe| Probe { half_round_trip_ps: probe.half_round_trip_ps * factor }).collect()
     }
@@ -97,7 +96,7 @@ mod tests {
         assert_eq!(parted(&held_up), None);
         assert_eq!(parted(&probes([50, 400])), None);
         assert_eq!(parted(&[]), None);
-        // Nor do a few between two places make them one.
+        // A few probes between two places do not join them.
         let between = probes((0..300).map(|n| if n == 5 { 70 } else { [45, 120][n as usize % 2] }));
         assert_eq!(parted(&between).unwrap().half_round_trip_ps, 45_000);
     }

@@ -1,4 +1,4 @@
-//! The order of one round: contenders of a group side by side, groups and contenders shuffled for each pair of rounds.
+//! The order of one round: the contenders of a group next to each other, groups and contenders shuffled for each pair of rounds.
 
 use crate::random::Random;
 
@@ -6,14 +6,14 @@ use crate::random::Random;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Turn {
     pub group: usize,
-    /// Its place in the group.
+    /// Index in the group.
     pub member: usize,
-    /// Place within the round, over all groups whether they still run or not.
+    /// Position in the round, counting groups that no longer run.
     pub place: u32,
 }
 
-/// Every block of `round` of groups with so many members, in the order that `seed` draws. Every second round is the reverse of
-/// the one before: what drifts steadily meets all alike.
+/// Every block of `round`, of groups with so many members, in the order that `seed` draws. Every second round is the
+/// reverse of the one before, so that steady drift affects all equally.
 pub fn turns(groups: &[usize], seed: u64, round: u32) -> Vec<Turn> {
     let mut random = Random::stream(seed, u64::from(round / 2));
     let mut order: Vec<usize> = (0..groups.len()).collect();
@@ -30,11 +30,11 @@ pub fn turns(groups: &[usize], seed: u64, round: u32) -> Vec<Turn> {
     (0..).zip(turns).map(|(place, (group, member))| Turn { group, member, place }).collect()
 }
 
-/// Groups of a round whose blocks are brought together.
+/// Groups of a round whose blocks are sorted by kind together.
 const BATCH: usize = 8;
 
-/// The same turns where blocks of one kind follow one another within so many groups: each kind then begins once for all of these,
-/// and what is compared is still measured within seconds. Turns of one kind keep their order.
+/// `turns`, sorted by kind within each batch of groups: each kind then starts once for several groups, and blocks
+/// that are compared are still seconds apart. Turns of one kind keep their order.
 pub fn by_kind<K: Ord + Copy>(turns: Vec<Turn>, kind: impl Fn(&Turn) -> K) -> Vec<Turn> {
     let groups: Vec<&[Turn]> = turns.chunk_by(|one, next| one.group == next.group).collect();
     let batches = groups.chunks(BATCH).map(|batch| {

@@ -1,11 +1,11 @@
-//! Work that is shared out over the cores that there are.
+//! Work distributed over the cores.
 
 use machine::Result;
 
-/// `work` of each of `all`, by the cores that there are.
+/// The results of `work` for each of `all`, on all cores.
 ///
 /// # Errors
-/// The first of `work`.
+/// The first error of `work`.
 pub fn in_parallel<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> Result<R> + Sync) -> Result<Vec<R>> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let each = all.len().div_ceil(cores).max(1);

@@ -1,4 +1,4 @@
-//! A point: one configuration that can be measured, named by a hash of what it is.
+//! A point: one configuration that can be measured, named by its hash.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 machine::named! {
-    /// What moves the messages.
+    /// The stack that moves the messages.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum Stack ("stack") {
@@ -55,14 +55,14 @@ impl Stack {
         self.is_engine() || self == Stack::Tcp
     }
 
-    /// Whether its two ends can be on two hosts: not where they share memory, and the outside reference starts both here.
+    /// Whether its two ends can be on two hosts: not with shared memory, nor for the outside reference, which starts both here.
     pub fn passes_between_hosts(self) -> bool {
         !matches!(self, Stack::EngineShm | Stack::OpenMpi)
     }
 }
 
 machine::named! {
-    /// How messages follow one another.
+    /// The pattern in which messages follow one another.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum Pattern ("pattern") {
@@ -70,7 +70,7 @@ machine::named! {
         PingPong = "ping-pong",
         /// NetPIPE's stream: one way, acknowledged once at the end (paper 000 Fig. 2).
         Stream = "stream",
-        /// The same with buffers that rotate over more than the last-level cache (paper 000 Fig. 3).
+        /// NetPIPE's stream with buffers that rotate over more than the last-level cache (paper 000 Fig. 3).
         StreamNoCache = "stream-no-cache",
         /// Both ways at once with preposted receives (paper 000 Fig. 4).
         Bidirectional = "bidirectional",
@@ -92,7 +92,7 @@ impl Pattern {
     }
 }
 
-/// What a sample's value is.
+/// The meaning of a sample's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Metric {
@@ -118,7 +118,7 @@ impl Metric {
     }
 }
 
-/// What joins the two ends.
+/// The path between the two ends.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Path {
@@ -192,7 +192,7 @@ impl TryFrom<String> for StackAt {
 }
 
 machine::named! {
-    /// What the receiver does with a message (paper 002 §5.1: the two differ on the protocol's core).
+    /// The receiver's work on a message (paper 002 §5.1: the two differ on the protocol's core).
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum Receiver ("receiver") {
@@ -203,7 +203,7 @@ machine::named! {
     }
 }
 
-/// One configuration. Two specs that are equal are the same point, in this run or in a later one.
+/// One configuration. Equal specifications are one point, in this run or in a later one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PointSpec {
     pub stack: Stack,
@@ -223,25 +223,25 @@ pub struct PointSpec {
     /// Core that does the kernel's receive processing (RPS), where it was steered.
     pub protocol_core: Option<CoreId>,
     pub receiver: Receiver,
-    /// Core of the remote end's engine, where `placement` gives the local one a core; `None` in points of studies that left
-    /// it to the peer, whose keys are without it.
+    /// Core of the remote end's engine, where `placement` gives the local one a core; `None` in points of studies that
+    /// left it to the peer, and not part of their keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer_engine: Option<CoreId>,
-    /// The interface of the local end that was asked for; `None` follows the route to the peer, and is in no key.
+    /// The interface that was asked for at the local end; `None` follows the route to the peer, and is not part of the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
-    /// How many times as long the engine's work takes at both ends; `None`: as long as it does, and in no key.
+    /// Factor by which the engine's work is stretched at both ends; `None`: not stretched, and not part of the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dilation: Option<Dilation>,
 }
 
-/// Hash of what a point is: 32 hexadecimal digits, the key in the store.
+/// Hash of a point: 32 hexadecimal digits, its key in the store.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PointKey(pub String);
 
 impl PointSpec {
-    /// A point as studies have most: on this host, between two cores, with nothing steered, dilated or perturbed.
+    /// The usual point of a study: on this host, between two cores, with nothing steered, dilated or perturbed.
     pub fn plain(stack: Stack, pattern: Pattern, size: u64, (local_core, remote_core): (CoreId, CoreId)) -> PointSpec {
         PointSpec {
             stack,
@@ -266,8 +266,8 @@ impl PointSpec {
         PointKey(digest[..16].iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
-    /// The lab's pair of interfaces that its packets pass: a stack that attaches there has one of its own, unless it was asked
-    /// for at a named one.
+    /// The pair of interfaces of the lab that its packets pass: a stack that attaches programs has a pair of its own,
+    /// unless an interface was named.
     pub fn lab_link(&self) -> u8 {
         match (self.stack, &self.path, &self.interface) {
             (Stack::EngineAfxdp, Path::Lab, None) => 1,
@@ -276,12 +276,12 @@ impl PointSpec {
         }
     }
 
-    /// What its session must have an interface for itself with; `None` where sessions of other stacks stay open beside it.
+    /// The stack for which its session needs an interface alone; `None` where sessions of other stacks may stay open.
     pub fn alone(&self) -> Option<Stack> {
         Some(self.stack).filter(|stack| stack.attaches() && self.lab_link() == 0)
     }
 
-    /// What is compared: stack and placement, as the report names it.
+    /// The stack and placement, which is what reports compare.
     pub fn contender(&self) -> Contender {
         Contender { stack: self.stack, placement: self.placement.clone() }
     }
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn a_stored_point_keeps_its_key() {
-        // As studies before the peer's engine was part of the point stored it.
+        // The form stored by studies before the peer's engine was part of a point.
         let stored = r#"{"stack":"engine-udp","placement":"core:2","pattern":"ping-pong","size":8,"perturbation":3,"path":"lab","local_core":0,"remote_core":1,"protocol_core":null,"receiver":"reads"}"#;
         let old: PointSpec = serde_json::from_str(stored).unwrap();
         assert_eq!((old.peer_engine, serde_json::to_string(&old).unwrap().as_str()), (None, stored));

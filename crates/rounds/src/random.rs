@@ -33,7 +33,7 @@ impl Random {
         (self.draw() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Fisher and Yates.
+    /// Shuffles by Fisher and Yates.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last + 1));

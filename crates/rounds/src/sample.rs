@@ -1,4 +1,4 @@
-//! A sample: what one block of a point gave.
+//! A sample: the result of one block of a point.
 
 use std::sync::LazyLock;
 use std::time::Instant;
@@ -15,7 +15,7 @@ use crate::point::PointSpec;
 pub struct Sample {
     /// Round of the interleaved design, from 0.
     pub round: u32,
-    /// Place within the round; drawn at random.
+    /// Position within the round, drawn at random.
     pub order: u32,
     /// Wall clock at the start, since the Unix epoch.
     pub started: Nanoseconds,
@@ -23,30 +23,28 @@ pub struct Sample {
     pub elapsed: Nanoseconds,
     /// The value, in the unit of the pattern's metric.
     pub value: f64,
-    /// Messages lost, where the stack may lose them.
+    /// Messages lost, where the stack may lose messages.
     pub lost: u64,
-    /// How far the cores of the two applications were from each other; `None` where both ends share a core or no probe could run.
+    /// Distance between the cores of the two applications; `None` where both ends share a core or no probe could run.
     pub probe: Option<Probe>,
-    /// Effective clocks of the cores of this host that do its work, before it; of blocks of earlier versions there are none.
+    /// Effective clocks, before the block, of this host's cores that do its work; none in blocks of earlier versions.
     #[serde(default, skip_serializing_if = "Clocks::is_empty")]
     pub clocks: Clocks,
     pub accounting: Option<Accounting>,
-    /// What ran, where it differs from what was asked or needs a word ("engine yields: core 1 is the peer's").
+    /// Remarks on what ran, where it differs from what was asked for ("engine yields: core 1 is the peer's").
     pub notes: Vec<String>,
 }
 
-/// Measures points. The real one drives two processes; tests and the simulator bring their own.
+/// Measures points: the real one drives two processes; tests and the simulator have their own.
 pub trait Runner {
-    /// Makes ready for blocks of `spec`: what the first block would otherwise do besides, so that it costs as much as
-    /// those that follow.
+    /// Prepares for blocks of `spec`, so that the first block costs as much as those that follow.
     fn prepare(&mut self, _spec: &PointSpec) -> Result<()> {
         Ok(())
     }
 
-    /// Measures one block of `spec`.
     fn run_block(&mut self, spec: &PointSpec, round: u32, order: u32) -> Result<Sample>;
 
-    /// The clock that the budget is counted by.
+    /// The clock by which the budget is counted.
     fn now(&self) -> Nanoseconds {
         static START: LazyLock<Instant> = LazyLock::new(Instant::now);
         Nanoseconds(START.elapsed().as_nanos() as u64)

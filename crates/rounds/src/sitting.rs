@@ -1,4 +1,5 @@
-//! How whatever is measured in rounds is carried out at one sitting: a study, a trial, a comparison that is printed at once.
+//! The loop by which everything that is measured in rounds is carried out: a study, a trial, a comparison that is
+//! printed at once.
 
 use std::ops::ControlFlow;
 
@@ -9,30 +10,30 @@ pub const FAILURES: usize = 2;
 
 /// What is measured in rounds.
 pub trait Sitting {
-    /// One of those measured in a round.
+    /// One measurement of a round.
     type Turn;
-    /// What one turn gives.
+    /// The result of a turn.
     type Block;
 
-    /// The turns of the next round, in their order, or why there is none.
+    /// The turns of the next round, in order; none where there is nothing more to learn, or no time.
     ///
     /// # Errors
-    /// It cannot go on.
+    /// The experiment cannot go on.
     fn next_round(&mut self) -> Result<ControlFlow<End, Vec<Self::Turn>>>;
 
     /// Whether a turn is still wanted when it comes.
     fn is_due(&self, turn: &Self::Turn) -> bool;
 
-    /// Measures.
+    /// Measures a turn.
     ///
     /// # Errors
-    /// It could not be measured.
+    /// The turn could not be measured.
     fn block(&mut self, turn: &Self::Turn) -> Result<Self::Block>;
 
-    /// Stores what came of a turn.
+    /// Stores the outcome of a turn.
     ///
     /// # Errors
-    /// It cannot go on.
+    /// The experiment cannot go on.
     fn keep(&mut self, turn: Self::Turn, outcome: Result<Self::Block>) -> Result<()>;
 
     /// Whether to end now.
@@ -52,7 +53,7 @@ pub enum End {
 /// Carries a sitting out.
 ///
 /// # Errors
-/// It cannot go on.
+/// The experiment cannot go on.
 pub fn sit(sitting: &mut impl Sitting) -> Result<End> {
     loop {
         let turns = match sitting.next_round()? {
@@ -67,7 +68,7 @@ pub fn sit(sitting: &mut impl Sitting) -> Result<End> {
                 return Ok(End::Interrupted);
             }
             let outcome = sitting.block(&turn);
-            // The signal that ends a sitting reaches what it measures too: that is no failure.
+            // The signal that ends a sitting also reaches the programs that it measures: that is no failure.
             if outcome.is_err() && sitting.stopped() {
                 return Ok(End::Interrupted);
             }

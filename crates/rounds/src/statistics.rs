@@ -1,11 +1,11 @@
-//! Medians and their intervals. No sample is ever dropped as an outlier: the median carries them.
+//! Medians and their intervals. No sample is ever dropped as an outlier: the median is robust.
 
 use machine::costs;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::estimate::Estimate;
 
-/// The middle value, or the mean of the two middle ones; `None` of nothing.
+/// The middle value, or the mean of the two middle ones; `None` without values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -28,8 +28,8 @@ fn quantile_of_sorted(sorted: &[f64], share: f64) -> f64 {
     sorted[below] + (sorted[above] - sorted[below]) * (place - below as f64)
 }
 
-/// Where the next positive value lies with 95 % confidence, if logarithms are normal: wider than where the median lies. `None`
-/// of fewer than two, which tell nothing of how much the next differs.
+/// The interval in which the next positive value lies with 95 % confidence, if logarithms are normal: wider than that
+/// of the median. `None` of fewer than two values, which do not show a spread.
 pub fn predictive_interval(values: &[f64]) -> Option<costs::Interval> {
     let logarithms: Vec<f64> = values.iter().map(|value| value.ln()).filter(|value| value.is_finite()).collect();
     let n = logarithms.len() as f64;
@@ -42,8 +42,8 @@ pub fn predictive_interval(values: &[f64]) -> Option<costs::Interval> {
     Some(costs::Interval { low: (mean - half).exp(), middle: mean.exp(), high: (mean + half).exp() })
 }
 
-/// The mean, with its 95 % interval by Student's t where there are two values at least; `None` of nothing. The mean of what is
-/// never below 0, as times are, is not.
+/// The mean, with its 95 % interval by Student's t where there are at least two values; `None` without values. An
+/// interval of values that are never negative, such as times, is not negative either.
 pub fn mean_interval(values: &[f64]) -> Option<(f64, Option<(f64, f64)>)> {
     let n = values.len() as f64;
     if values.is_empty() {
@@ -57,24 +57,24 @@ pub fn mean_interval(values: &[f64]) -> Option<(f64, Option<(f64, f64)>)> {
     Some((mean, half.map(|half| ((mean - half).max(least), mean + half))))
 }
 
-/// Median and 95 % interval; `None` of nothing. One value is its own interval.
+/// The median and its 95 % interval; `None` without values. A single value is its own interval.
 pub fn median_interval(values: &[f64]) -> Option<Estimate> {
     median_interval_at(values, 0.95)
 }
 
-/// The same at any `confidence` between 0 and 1; the whole range where there are too few values for it.
+/// The median and its interval at any `confidence` between 0 and 1; the whole range where there are too few values for it.
 ///
-/// From one order statistic to its mirror image, which holds whatever the distribution (Le Boudec, Performance
-/// Evaluation, 2010, theorem 2.1). No pair has just the confidence asked for, so the ends lie between two neighbours
-/// (Hettmansperger and Sheather, Statistics & Probability Letters 4:2, 1986).
+/// The interval from one order statistic to its mirror image holds for any distribution (Le Boudec, Performance
+/// Evaluation, 2010, theorem 2.1). No pair has exactly the confidence asked for, so the ends are interpolated between
+/// two neighbours (Hettmansperger and Sheather, Statistics & Probability Letters 4:2, 1986).
 fn median_interval_at(values: &[f64], confidence: f64) -> Option<Estimate> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let median = median_of_sorted(&sorted)?;
     let n = sorted.len();
     let error = 1.0 - confidence;
-    // From the `k`th smallest to the `k`th largest misses in a share of twice the binomial distribution's tail. In
-    // logarithms, since 2^-n vanishes.
+    // The interval from the `k`th smallest to the `k`th largest misses in a share of twice the binomial distribution's
+    // tail; in logarithms, since 2^-n underflows.
     let mut k = 1;
     let mut log_share = -(n as f64) * std::f64::consts::LN_2;
     let mut missed = 2.0 * log_share.exp();
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(predictive_interval(&[1.0]), None);
     }
 
-    /// Of tables: Student's t of 3 degrees at 0.975 is 3.182.
+    /// A value of tables: Student's t of 3 degrees at 0.975 is 3.182.
     #[test]
     fn means_have_the_interval_of_tables() {
         assert_eq!(mean_interval(&[]), None);
@@ -155,8 +155,8 @@ mod tests {
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
     }
 
-    /// Ranks from the binomial distribution, as tables have them: 95 % of 10 values lie between the 2nd and 9th (97.9 %)
-    /// and the 3rd and 8th (89.1 %).
+    /// Ranks of the binomial distribution in tables: 95 % of 10 values lie between the 2nd and 9th (97.9 %) and the 3rd
+    /// and 8th (89.1 %).
     #[test]
     fn ends_lie_between_the_ranks_of_tables() {
         for (n, confidence, k) in [(6, 0.95, 1), (8, 0.99, 1), (10, 0.95, 2), (30, 0.95, 10), (100, 0.99, 37)] {
@@ -170,7 +170,7 @@ mod tests {
         assert!(median_interval(&vec![1.0; 100_000]).is_some_and(|i| i.low == 1.0 && i.high == 1.0));
     }
 
-    /// Five samples: no interval of the median can be wider than all of them, which covers it in 15 of 16 draws.
+    /// With five samples no interval of the median can be wider than all of them, which covers it in 15 of 16 draws.
     #[test]
     fn five_samples_give_their_whole_range() {
         let interval = median_interval(&[5.0, 1.0, 4.0, 2.0, 3.0]).unwrap();
@@ -183,7 +183,7 @@ mod tests {
         let shapes: [(&str, Draw, f64); 3] = [
             ("normal", normal, 0.0),
             ("exponential", |r| -(1.0 - r.unit()).ln(), std::f64::consts::LN_2),
-            // One block in ten disturbed, as a busy machine does it; symmetric, so that the median stays.
+            // One block in ten is disturbed, as on a busy machine; symmetric, so that the median stays.
             ("contaminated", |r| if r.unit() < 0.1 { 20.0 * normal(r) } else { normal(r) }, 0.0),
         ];
         for (name, draw, truth) in shapes {
@@ -198,7 +198,7 @@ mod tests {
                     })
                     .count();
                 let share = covered as f64 / f64::from(trials);
-                // 0.95 less three standard errors of 400 trials.
+                // The bound is 0.95 less three standard errors of 400 trials.
                 assert!(share >= 0.917, "{name}, n = {n}: {share}");
             }
         }

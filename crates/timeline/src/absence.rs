@@ -1,18 +1,18 @@
-//! When a rank was outside of MPI, where most libraries move no data.
+//! Times when a rank was outside of MPI, where most libraries move no data.
 
-/// Shorter ones make no difference, and are many.
+/// Shortest absence that is kept, ns; shorter ones do not matter, and are many.
 pub const SHORTEST: i64 = 2_000;
 
 /// Stretches of a rank's time in which none of its threads was in MPI, in ns, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Absences {
     stretches: Vec<(i64, i64)>,
-    /// When the last call so far was left.
+    /// The end of the latest call so far.
     inside_until: Option<i64>,
 }
 
 impl Absences {
-    /// Calls come by the time when they were entered.
+    /// Adds a call; calls come in the order in which they were entered.
     pub fn call(&mut self, entered: i64, left: i64) {
         if let Some(until) = self.inside_until
             && entered - until >= SHORTEST
@@ -22,8 +22,8 @@ impl Absences {
         self.inside_until = Some(self.inside_until.map_or(left, |until| until.max(left)));
     }
 
-    /// How long it was away between two moments, without the stretch that lasts beyond, and less what `off` says that it
-    /// could not come back in such a stretch.
+    /// The absence between two moments, ns, without a stretch that lasts beyond `to`, and less the time in each stretch
+    /// in which, by `off`, the rank could not run.
     pub fn within(&self, from: i64, to: i64, off: impl Fn(i64, i64) -> i64) -> i64 {
         let first = self.stretches.partition_point(|(_, end)| *end <= from);
         let over = self.stretches[first..].iter().take_while(|(_, end)| *end <= to);

@@ -16,20 +16,20 @@ use crate::places::Places;
 #[derive(Debug)]
 pub struct Lane {
     pub thread: u16,
-    /// The file, as far as it is complete.
+    /// The file, up to its last complete part.
     pub file: Vec<u8>,
     /// Ticks when its last call ended.
     pub end: u64,
-    /// By the numbers that its calls have: what they are in [`super::Timeline::places`]; [`NOWHERE`]: not known.
+    /// Indices into [`super::Timeline::places`] by the numbers of the thread's sites; [`NOWHERE`]: not known.
     pub(super) sites: Vec<u32>,
-    /// Why calls are missing in it that were written; `None`: none are.
+    /// Why calls that were written are missing; `None`: none are.
     pub damage: Option<Fault>,
 }
 
-/// In place of a site that is not known.
+/// The index of a site that is not known.
 const NOWHERE: u32 = u32::MAX;
 
-/// Turns ticks of a rank into nanoseconds since the time 0 of the timeline.
+/// Converts ticks of a rank into nanoseconds since the time 0 of the timeline.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     ticks: u64,
@@ -51,13 +51,13 @@ impl Clock {
 
 pub(super) struct Source {
     pub tables: Tables,
-    /// Place in [`super::Timeline::worlds`].
+    /// Index in [`super::Timeline::worlds`].
     pub world: usize,
     pub lanes: Vec<Lane>,
 }
 
 impl Source {
-    /// Tells each lane what its sites are among those of the job.
+    /// Translates each lane's sites to the places of the job.
     pub fn place_sites(&mut self, places: &mut Places) {
         let own = places.add(&self.tables.modules, self.tables.sites.iter().map(|(_, site)| site));
         for ((thread, site), place) in self.tables.sites.iter().zip(own) {
@@ -70,7 +70,7 @@ impl Source {
         }
     }
 
-    /// `None` where the process is no rank yet.
+    /// `None` where the process is not a rank yet.
     pub fn open(path: &Path, notes: &mut Vec<String>) -> Result<Option<Source>> {
         let tables = Tables::open(path)?;
         if tables.header.placed == 0 {
@@ -134,7 +134,7 @@ impl Lane {
 
 /// Time 0, ns since 1970, and the clock of each rank.
 ///
-/// Ranks of one host have their ticks in common: one moment of one of them places all. Hosts are joined by CLOCK_REALTIME.
+/// Ranks of one host share a tick counter, so that one moment places all of them. Hosts are joined by CLOCK_REALTIME.
 pub(super) fn clocks(sources: &[Source], notes: &mut Vec<String>) -> (u64, Vec<Clock>) {
     type Host = ([u8; 40], u32);
     let host = |source: &Source| -> Host { (source.tables.header.boot, source.tables.header.clock) };

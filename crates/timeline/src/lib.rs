@@ -1,7 +1,7 @@
-//! What every thread of every rank did, call by call, on one clock; and what follows from having all of them.
+//! The calls of every thread of every rank on one clock, and what follows from having all of them.
 //!
-//! A timeline is never held as a list of calls: the files, at about five bytes a call, are, and [`Timeline::walk`] goes
-//! through a rank as often as somebody asks. Only the beginnings of messages and collective operations are kept apart
+//! A timeline is never held as a list of calls but as its files, at about five bytes a call, and [`Timeline::walk`]
+//! decodes a rank's calls each time. Only the beginnings of messages and collective operations are kept apart
 //! ([`matching`]), so that each finds its other half.
 #![forbid(unsafe_code)]
 
@@ -42,58 +42,58 @@ pub use walk::{Kind, Operation, Step, Walk};
 /// The traced ranks of a job, and which of their operations belong together.
 #[derive(Debug)]
 pub struct Timeline {
-    /// What tells each MPI_COMM_WORLD from the others, in the order in which they began.
+    /// The MPI_COMM_WORLDs, in the order in which they began.
     pub worlds: Vec<World>,
     /// The ranks, by world, then by rank.
     pub ranks: Vec<Rank>,
     /// The communicators that the ranks use between them.
     pub communicators: Vec<Communicator>,
     pub matches: Matches,
-    /// Where its calls were made.
+    /// The places in the code where calls were made.
     pub places: Places,
-    /// By place in `ranks`.
+    /// Absences by index in `ranks`.
     absences: Vec<absence::Absences>,
-    /// Places of ranks that were off their cores for long.
+    /// Indices of ranks that were off their cores for long.
     ever_off: Vec<usize>,
-    /// Nanoseconds since 1970 of the time 0.
+    /// The time 0, in nanoseconds since 1970.
     pub origin: u64,
-    /// What is missing or uncertain, and why.
+    /// Remarks on missing or uncertain parts.
     pub notes: Vec<String>,
 }
 
 #[derive(Debug)]
 pub struct Rank {
-    /// Place in [`Timeline::worlds`].
+    /// Index in [`Timeline::worlds`].
     pub world: usize,
-    /// Its rank in its MPI_COMM_WORLD.
+    /// The rank in its MPI_COMM_WORLD.
     pub rank: u32,
     pub host: String,
     pub pid: u32,
     pub clock: Clock,
     pub lanes: Vec<Lane>,
-    /// What recording took of the rank for each call, outside of the call, ns.
+    /// Overhead of recording a call, outside of the call, ns.
     pub recording: i64,
-    /// Calls that are not in it, since it had reached its limit.
+    /// Calls left out because the timeline had reached its limit.
     pub lost: u64,
     /// When its threads could not run; `None` where that was not sampled.
     pub off_core: Option<OffCore>,
-    /// By the rank's number of a communicator: its place in [`Timeline::communicators`].
+    /// Indices in [`Timeline::communicators`] by the rank's own numbers.
     communicators: HashMap<u32, u32>,
-    /// What receives from anywhere got, by their order.
+    /// Source and tag of receives with wildcards, by their order.
     resolved: HashMap<u64, (i32, i32)>,
 }
 
-/// A communicator as its members share it.
+/// A communicator, the same for all of its members.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Communicator {
     pub world: usize,
-    /// Ranks of the world by rank of the communicator; empty of an intercommunicator, which has two groups.
+    /// Ranks of the world by rank of the communicator; empty for an intercommunicator, which has two groups.
     pub members: Vec<u32>,
 }
 
 impl Communicator {
     pub fn place_of(&self, rank: u32) -> Option<usize> {
-        // That of the world, and many others, are in order.
+        // Most communicators list their members in order, the world's among them.
         if self.members.get(rank as usize) == Some(&rank) {
             return Some(rank as usize);
         }
@@ -102,10 +102,10 @@ impl Communicator {
 }
 
 impl Timeline {
-    /// `None` where nothing was traced. Ranks without a timeline are named in the notes.
+    /// Opens the timeline of a profile; `None` where nothing was traced. The notes name ranks without a timeline.
     ///
     /// # Errors
-    /// Nothing of what was traced can be read.
+    /// No file of the timeline can be read.
     pub fn open(profile: &Path) -> Result<Option<Timeline>> {
         let (mut sources, mut notes) = (Vec::new(), Vec::new());
         for path in rank_files(profile)? {
@@ -124,7 +124,7 @@ impl Timeline {
                 _ => Ok(None),
             };
         }
-        // Files that cannot be read are named where samples are joined.
+        // Files that cannot be read are reported where samples are joined.
         let samples: Vec<Samples> =
             Samples::files(profile).iter().filter_map(|path| Samples::open(path).ok()).collect();
         Ok(Some(Timeline::of(sources, &samples, notes)))
@@ -181,27 +181,27 @@ impl Timeline {
         timeline
     }
 
-    /// The calls of a rank, of all its threads, by the time when they were entered.
+    /// The calls of all threads of a rank, in the order in which they were entered.
     pub fn walk(&self, place: usize) -> Walk<'_> {
         Walk::new(self, place)
     }
 
-    /// The place of a rank of a world.
+    /// The index of a rank of a world.
     pub fn place(&self, world: usize, rank: u32) -> Option<usize> {
         self.ranks.binary_search_by_key(&(world, rank), |known| (known.world, known.rank)).ok()
     }
 }
 
 impl Rank {
-    /// When its last traced call ended, as far as its tables tell without reading it all.
+    /// The end of its last traced call, as far as its tables tell without decoding the timeline.
     pub fn end(&self) -> i64 {
         self.lanes.iter().map(|lane| self.clock.at(lane.end)).max().unwrap_or(0)
     }
 }
 
-/// Ranks number their communicators by themselves. Those with the same members are the same where they come in the same
-/// order, as MPI demands that communicators are made in. Of intercommunicators the messages are followed, and not the collective
-/// operations, whose members have two roles each.
+/// Each rank numbers its communicators independently. Communicators with equal members are matched in order, since MPI
+/// demands that all members create them in the same order. Of intercommunicators only messages are followed, not
+/// collective operations, in which each member has two roles.
 fn communicators(sources: &[lanes::Source]) -> (Vec<Communicator>, Vec<HashMap<u32, u32>>) {
     let mut known: BTreeMap<(usize, bool, Vec<u32>, usize), u32> = BTreeMap::new();
     let mut all: Vec<Communicator> = Vec::new();

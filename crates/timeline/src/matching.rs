@@ -1,7 +1,7 @@
-//! Which send a receive got, and which calls made one collective operation.
+//! Matching of sends with receives, and of the calls of one collective operation.
 //!
-//! Messages from one rank to another with the same communicator and tag do not overtake each other, so the first receive
-//! that takes one of them takes the first. Receives from anywhere say what they got.
+//! Messages from one rank to another with the same communicator and tag do not overtake each other, so they match in
+//! order. Receives with wildcards record what they got.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub struct Half {
     pub bytes: u64,
 }
 
-/// The messages of one tag from one rank to another: the `k`th of `sends` is got by the `k`th of `receives`.
+/// The messages of one tag from one rank to another: the `k`th of `sends` matches the `k`th of `receives`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Channel {
     pub sends: Vec<Half>,
@@ -42,7 +42,7 @@ impl Channel {
 /// One rank's part in a collective operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
-    /// When it entered, ns; [`ABSENT`]: that is not in the timeline.
+    /// When it entered, ns; [`ABSENT`] where the timeline does not have it.
     pub posted: i64,
     /// Bytes that it contributes.
     pub bytes: u64,
@@ -55,18 +55,18 @@ pub const ABSENT: i64 = i64::MIN;
 #[derive(Debug, Clone, Copy)]
 pub struct Instance<'m> {
     pub entries: &'m [Entry],
-    /// Its place among all that the timeline has.
+    /// Its index among all of the timeline.
     pub number: u64,
 }
 
 impl Instance<'_> {
-    /// Whether all members are there, and call the same function.
+    /// Whether all members are present and call the same function.
     pub fn whole(&self) -> bool {
         let first = self.entries.first().map(|entry| entry.function);
         self.entries.iter().all(|entry| entry.posted != ABSENT && Some(entry.function) == first)
     }
 
-    /// The last of some members, and which it was. `None` where one of them is absent.
+    /// The last of these members to enter, and when. `None` where one of them is absent.
     pub fn last(&self, members: impl Iterator<Item = usize>) -> Option<(usize, i64)> {
         let mut last = None;
         for member in members {
@@ -79,14 +79,14 @@ impl Instance<'_> {
     }
 }
 
-/// Communicator, sender, receiver, tag: both ranks of the communicator's world.
+/// Communicator, sender, receiver and tag; both ranks are of the communicator's world.
 type Key = (u32, i32, i32, i32);
 
-/// Collective operations of one communicator, all members of one after the other.
+/// Collective operations of one communicator: the entries of all members, operation by operation.
 #[derive(Debug, Default)]
 struct Sequence {
     entries: Vec<Entry>,
-    /// Operations of the sequences before it.
+    /// Number of operations in the sequences before it.
     first: u64,
 }
 
@@ -94,16 +94,16 @@ struct Sequence {
 pub struct Matches {
     places: HashMap<Key, u32>,
     channels: Vec<Channel>,
-    /// By communicator and whether of windows: the entries of all members, operation by operation.
+    /// Sequences by communicator and whether they are of windows.
     collectives: BTreeMap<(u32, bool), Sequence>,
     members: Vec<usize>,
-    /// Messages of the channels before each.
+    /// Number of messages in the channels before each.
     firsts: Vec<u64>,
     /// Collective operations.
     pub operations: u64,
-    /// Messages of which both ends are there.
+    /// Messages with both ends.
     pub messages: u64,
-    /// Ends without the other one.
+    /// Ends without their other end.
     pub unmatched: u64,
 }
 
@@ -113,8 +113,8 @@ impl Matches {
         self.places.get(&(communicator, sender, receiver, operation.tag)).copied()
     }
 
-    /// The number among all messages of that which an operation of `rank` is an end of, and the bytes sent; `None` where the
-    /// other end is not there.
+    /// The index, among all messages, of the message that `operation` of `rank` is an end of, and the bytes sent;
+    /// `None` where the other end is missing.
     pub fn number(&self, rank: u32, operation: &Operation) -> Option<(u64, u64)> {
         let (channel, place) = self.message(rank, operation)?;
         let first = *self.firsts.get(channel as usize)?;
@@ -123,7 +123,7 @@ impl Matches {
         (place < channel.receives.len()).then_some((first + place as u64, sent))
     }
 
-    /// The channel of an operation of `rank` and its place in it, counted from 0.
+    /// The channel of an operation of `rank` and its index in it.
     fn message(&self, rank: u32, operation: &Operation) -> Option<(u32, usize)> {
         let own = rank as i32;
         match operation.kind {
@@ -149,7 +149,7 @@ impl Matches {
         }
     }
 
-    /// The send that a probe of `rank` saw: that which the rank's next receive of the kind gets.
+    /// The send that a probe of `rank` saw: the one that the rank's next such receive gets.
     pub fn probed(&self, rank: u32, operation: &Operation) -> Option<Half> {
         let channel = &self.channels[self.channel_of(operation.peer, rank as i32, operation)? as usize];
         let before = channel.receives.partition_point(|half| half.posted < operation.posted);

@@ -1,5 +1,5 @@
-//! When the threads of a rank were off their cores: stopped, or runnable while others had them. A timeline does not show
-//! that by itself; the samples of the rank's host do.
+//! Times when the threads of a rank were off their cores: stopped, or runnable while others had them. They come from
+//! the samples of the rank's host, since a timeline does not show them.
 
 use std::collections::BTreeMap;
 
@@ -9,21 +9,21 @@ use record::samples::{Samples, Series, ThreadDelay, ThreadSamples, ThreadStop};
 use super::absence::SHORTEST;
 use super::lanes::Clock;
 
-/// Of the time that was sampled. Less is what any host's own threads take.
+/// Share of the sampled time below which a thread is ignored: the host's own threads take that much.
 const PASSED_BY: f64 = 0.01;
 
 #[derive(Debug, Clone, Default)]
 pub struct OffCore {
-    /// From the timeline's time to CLOCK_MONOTONIC of the rank's host, ns.
+    /// Offset from the timeline's time to CLOCK_MONOTONIC of the rank's host, ns.
     offset: i64,
-    /// By index in the tables: those that were off for long.
+    /// Threads that were off for long, by index in the tables.
     threads: BTreeMap<u16, (Series<ThreadStop>, Series<ThreadDelay>)>,
-    /// A thread was hardly ever off: it could move the rank's messages at any time.
+    /// Whether some thread was hardly ever off, and could move the rank's messages at any time.
     has_other: bool,
 }
 
 impl OffCore {
-    /// `None` where neither is known of the rank.
+    /// `None` where the samples have neither for the rank.
     pub(super) fn of(samples: &[Samples], header: &Header, clock: &Clock) -> Option<OffCore> {
         let boot = words(&header.boot);
         let mut of_host = samples.iter().filter(|samples| samples.head.boot == boot);
@@ -54,12 +54,12 @@ impl OffCore {
         !self.threads.is_empty() && !self.has_other
     }
 
-    /// How long a thread was off its core between two moments of the timeline, ns, taken as evenly spread between two looks.
+    /// How long a thread was off its core between two moments of the timeline, ns; evenly spread between two samples.
     pub fn of_thread(&self, thread: u16, from: i64, to: i64) -> i64 {
         self.threads.get(&thread).map_or(0, |known| self.within(known, from, to))
     }
 
-    /// How long a thread was stopped, the same way.
+    /// How long a thread was stopped, likewise.
     pub fn stopped(&self, thread: u16, from: i64, to: i64) -> i64 {
         if to - from < SHORTEST {
             return 0;
@@ -71,7 +71,7 @@ impl OffCore {
         (stopped.unwrap_or(0.0) as i64).min(to - from)
     }
 
-    /// How long all threads of the rank were, as far as is known: the same of the one that was least.
+    /// How long all threads of the rank were off at once, ns, estimated as the least of them.
     pub fn of_rank(&self, from: i64, to: i64) -> i64 {
         if !self.is_ever() {
             return 0;
@@ -88,13 +88,13 @@ impl OffCore {
         (stopped.into_iter().chain(delayed).sum::<f64>() as i64).min(to - from)
     }
 
-    /// CLOCK_MONOTONIC of the rank's host, ns.
+    /// The time on CLOCK_MONOTONIC of the rank's host, ns.
     fn at(&self, time: i64) -> u64 {
         time.saturating_add(self.offset).max(0) as u64
     }
 }
 
-/// From the first point to the last.
+/// Time from the first point to the last.
 fn span<T: record::samples::Totals>(series: &Series<T>) -> Option<u64> {
     Some(series.last()?.0 - series.first()?.0)
 }

@@ -1,4 +1,4 @@
-//! The places in the code of a job that call MPI, each once although each process has its code elsewhere.
+//! The places in the code of a job that call MPI, merged over processes, which load code at different addresses.
 
 use foldhash::{HashMap, HashMapExt};
 use record::functions::FunctionId;
@@ -14,14 +14,14 @@ pub struct Module {
 /// A place in the code of a job that calls one function of MPI.
 #[derive(Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Clone, Copy)]
 pub struct Place {
-    /// Into the modules of the job.
+    /// Index into the modules of the job.
     pub module: usize,
-    /// Of the address that the call returns to, as the module's file has it.
+    /// Return address of the call, as an address in the module's file.
     pub offset: u64,
     pub function: FunctionId,
 }
 
-/// The places of a job, each once, numbered as they were met.
+/// The places of a job, each once, numbered as they were found.
 #[derive(Debug)]
 pub struct Places {
     pub modules: Vec<Module>,
@@ -31,14 +31,14 @@ pub struct Places {
 
 impl Default for Places {
     fn default() -> Places {
-        // The first is that of code in no file.
+        // Index 0 stands for code that is in no file.
         let modules = vec![Module { path: String::new(), build_id: Vec::new() }];
         Places { modules, all: Vec::new(), known: HashMap::new() }
     }
 }
 
 impl Places {
-    /// The numbers of a process's sites, in their order.
+    /// The place numbers of a process's sites, in their order.
     pub fn add<'s>(&mut self, modules: &[layout::Module], sites: impl Iterator<Item = &'s layout::Site>) -> Vec<u32> {
         let own: Vec<usize> = modules.iter().map(|module| place_of(module, &mut self.modules)).collect();
         let mut number = |site: &layout::Site| {
@@ -58,7 +58,7 @@ impl Places {
     }
 }
 
-/// The same file in another process is the same place in the list.
+/// The index of a module; one file loaded by several processes has one.
 fn place_of(module: &layout::Module, modules: &mut Vec<Module>) -> usize {
     let id = module.build_id.get(..module.build_id_bytes as usize).unwrap_or(&module.build_id);
     let module = Module { path: words(&module.path), build_id: id.to_vec() };

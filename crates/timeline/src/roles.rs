@@ -1,4 +1,4 @@
-//! What a function does to operations.
+//! The effect of an MPI function on operations.
 
 use std::sync::LazyLock;
 
@@ -7,15 +7,15 @@ use record::functions::{Class, Function, FunctionId, functions};
 /// Who waits for whom in a collective operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Collective {
-    /// Everyone for everyone.
+    /// Everyone waits for everyone.
     All,
-    /// Everyone for the root.
+    /// Everyone waits for the root.
     FromRoot,
-    /// The root for everyone.
+    /// The root waits for everyone.
     ToRoot,
-    /// Everyone for those of lower rank.
+    /// Everyone waits for those of lower rank.
     Prefix,
-    /// Everyone for its neighbours, whom a timeline does not name.
+    /// Everyone waits for its neighbours, which a timeline does not name.
     Neighbours,
 }
 
@@ -25,24 +25,24 @@ pub enum Role {
     Receive,
     Exchange,
     Collective(Collective),
-    /// Waits for or asks for what was begun.
+    /// Waits for, or tests, operations begun before.
     Complete,
     Probe,
-    /// Takes a message out of those that wait, to be received later: for who sent it, the receive.
+    /// Takes a message out of the queue to be received later (MPI_Mprobe): for the sender, this is the receive.
     Take,
     Start,
     Cancel,
-    /// Nothing that others see.
+    /// Nothing that other ranks see.
     Local,
-    /// Something that others may see, of which a timeline does not say how.
+    /// Something that other ranks may see, in a way that the timeline does not tell.
     Other,
 }
 
-/// How a function begins what it begins.
+/// How a function begins its operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
     pub role: Role,
-    /// Whether the operation is over when the call is.
+    /// Whether the operation is complete when the call returns.
     pub blocking: bool,
     /// Whether the call only describes the operation, for MPI_Start.
     pub persistent: bool,
@@ -89,7 +89,7 @@ fn part(function: &Function) -> Part {
     Part { role, blocking: !posted && !persistent, persistent }
 }
 
-/// Management functions that every member of a communicator calls, and none leaves before all came.
+/// Whether it is a management function that every member of a communicator calls, and that none leaves before all came.
 fn joins_all(name: &str) -> bool {
     const ALL: [&str; 15] = [
         "Comm_dup",
@@ -111,7 +111,7 @@ fn joins_all(name: &str) -> bool {
     ALL.contains(&name)
 }
 
-/// `name` may be of the nonblocking kind.
+/// The waits of a collective function; nonblocking variants are accepted.
 fn collective(name: &str) -> Collective {
     let blocking = match name.strip_prefix('I') {
         Some(rest) if rest.starts_with(|c: char| c.is_ascii_lowercase()) => rest,

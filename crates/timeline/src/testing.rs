@@ -1,4 +1,4 @@
-//! Profiles of ranks whose every call is written down, for tests.
+//! Profiles with given calls, for tests.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +10,7 @@ use record::samples::{Head, Origins, ThreadStop, ThreadWork, Writer};
 use record::trace::{Call, Encoder, Header, Matched, Reference, block, tag};
 use tempfile::TempDir;
 
-/// Ticks are nanoseconds here.
+/// Ticks at the start; a tick is a nanosecond here.
 pub const STARTED: u64 = 1_000_000_000;
 const MONOTONIC: u64 = 5_000;
 /// When ranks began, ns since 1970.
@@ -43,7 +43,7 @@ impl Lines {
         self.begun.wrapping_sub(1)
     }
 
-    /// The last call was made at the site of this number.
+    /// Sets the site of the last call.
     pub fn at(&mut self, site: u16) {
         self.calls.last_mut().unwrap().0.site = site;
     }
@@ -52,7 +52,7 @@ impl Lines {
         self.call(name, times, (root, tag::NONE, bytes))
     }
 
-    /// A completion, or a start, of operations of this thread.
+    /// Adds a completion, or a start, of operations of this thread.
     pub fn complete(&mut self, name: &str, (entered, left): (u64, u64), operations: &[u64]) {
         let mut call = Call::new(named(name).unwrap().id, STARTED + entered, STARTED + left);
         if name.starts_with("Start") {
@@ -63,7 +63,7 @@ impl Lines {
         self.calls.push((call, references.collect(), Vec::new()));
     }
 
-    /// What the last call got, at a place among what it completes.
+    /// Sets what the last call received, for the `place`th operation that it completes.
     pub fn got(&mut self, place: u32, source: i32, tag: i32, bytes: u64) {
         self.calls.last_mut().unwrap().2.push(Matched { place, source, tag, bytes });
     }
@@ -87,7 +87,7 @@ impl Lines {
     }
 }
 
-/// A profile of ranks of one host, of which communicator 0 is MPI_COMM_WORLD.
+/// A profile of ranks of one host, in which communicator 0 is MPI_COMM_WORLD.
 pub fn profile(ranks: Vec<Lines>) -> TempDir {
     let size = ranks.len() as u32;
     let written =
@@ -99,7 +99,6 @@ pub fn profile(ranks: Vec<Lines>) -> TempDir {
     folder
 }
 
-/// What a thread counted of these calls.
 fn totals(lines: &Lines) -> Thread {
     let mut totals = Thread::default();
     for (call, ..) in &lines.calls {
@@ -114,8 +113,8 @@ fn totals(lines: &Lines) -> Thread {
     totals
 }
 
-/// Samples of the host of the ranks that were written. Rank 0 was stopped between these times, ns since the start, as a look
-/// at the end of each finds. Samples end at `end`.
+/// Writes samples of the ranks' host. Rank 0 was stopped in the times `stops`, ns since the start, each found by a
+/// sample at its end. Samples end at `end`.
 pub fn sample_stops(folder: &Path, ranks: u32, stops: &[(u64, u64)], end: u64) {
     let head = Head {
         host: "here".into(),
@@ -159,7 +158,7 @@ pub fn write(folder: &Path, size: u32, written: &Written, communicators: &[(u32,
     (header.placed, header.rank, header.size, header.pid) = (1, rank, size, pid);
     header.clock = record::layout::clock::COUNTER;
     header.started = Moment { ticks: STARTED, monotonic: MONOTONIC, realtime: REALTIME };
-    // A rank is there until its last call, and a millisecond at least.
+    // A rank lasts until its last call, at least a millisecond.
     let calls = || written.threads.iter().flat_map(|lines| &lines.calls);
     let length = calls().map(|(call, ..)| call.left - STARTED).fold(1_000_000, u64::max);
     header.latest = Moment { ticks: STARTED + length, monotonic: MONOTONIC + length, realtime: REALTIME + length };
@@ -188,7 +187,7 @@ pub fn write(folder: &Path, size: u32, written: &Written, communicators: &[(u32,
             let collective = function(id).unwrap().class == record::functions::Class::Collective;
             image.row(lines.thread, id, if collective { size } else { 0 }, calls);
         }
-        // A window of the file is always ahead of what is complete.
+        // The file is longer than its complete part.
         let longer = [&file[..], &[0; 100]].concat();
         std::fs::write(record::folder::trace_file(folder, "here", pid, lines.thread), longer).unwrap();
     }

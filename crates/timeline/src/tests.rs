@@ -1,4 +1,4 @@
-//! Programs in closed form: what each rank did is written down, and what follows is known.
+//! Programs with given times, whose waits are known in closed form.
 
 use record::functions::named;
 use record::layout::Site;
@@ -58,7 +58,7 @@ fn a_send_waits_for_a_late_receiver_only_if_it_is_held() {
     assert_eq!(waits_of(&timeline, 1, "Recv").ns(), [0; 4]);
 }
 
-/// The send has begun before the receive, and its rank computes: the data comes when it is back in MPI.
+/// The send begins before the receive, then its rank computes: the data comes when the rank is back in MPI.
 #[test]
 fn a_receive_waits_for_a_partner_that_is_away_if_it_is_not_over_before() {
     let (mut a, mut b) = (Lines::default(), Lines::default());
@@ -123,12 +123,12 @@ fn a_rank_that_is_stopped_inside_mpi_holds_up_the_others_and_does_not_transfer()
     let left = [(0, "Allreduce"), (0, "Wait"), (1, "Allreduce"), (1, "Recv")];
     assert_eq!(left.map(|(rank, name)| transfer(&timeline, rank, name)), [20.0, 15.0, 20.0, 15.0]);
     let waits = timeline.waits();
-    // Rank 0 came to its message 4 ms before the other.
+    // Rank 0 came to its message 4 ms before rank 1.
     let caused = waits.caused().iter().map(|seconds| (seconds * 1e3).round()).collect::<Vec<_>>();
     assert_eq!(caused, [160.0, 4.0]);
 }
 
-/// A partner that is stopped outside of MPI could not have come back: no device makes up for that.
+/// A partner that is stopped outside of MPI could not have come back, so its absence does not count.
 #[test]
 fn a_stop_outside_of_mpi_is_no_absence() {
     let (mut a, mut b) = (Lines::default(), Lines::default());
@@ -175,7 +175,7 @@ fn a_collective_waits_as_its_kind_does() {
 #[test]
 fn completions_find_what_was_begun_also_from_anywhere_and_restarted() {
     let (mut a, mut b, mut c) = (Lines::default(), Lines::default(), Lines::default());
-    // Two receives from anywhere and one from rank 2 with the same tag: the order of posting counts.
+    // Two receives from any source and one from rank 2 with the same tag match in the order of posting.
     let any = b.call("Irecv", (100, 150), (peer::ANY, tag::ANY, 64));
     let named_one = b.call("Irecv", (200, 250), (2, 5, 64));
     let other = b.call("Irecv", (300, 350), (peer::ANY, 5, 64));
@@ -185,7 +185,7 @@ fn completions_find_what_was_begun_also_from_anywhere_and_restarted() {
     b.complete("Waitall", (1000, 4200), &[any, named_one, other]);
     b.got(0, 2, 5, 24);
     b.got(2, 0, 9, 16);
-    // Restarted: the first start completes late, the second at once.
+    // A persistent receive: the first start completes late, the second at once.
     let template = b.call("Recv_init", (5000, 5010), (0, 1, 8));
     for (start, sent, until) in [(5100, 6000, 6100), (7000, 6900, 7100)] {
         b.complete("Start", (start, start + 10), &[template]);
@@ -239,7 +239,7 @@ fn communicators_are_the_same_by_members_and_order() {
     let world = vec![0, 1];
     for rank in 0..2u32 {
         let mut lines = Lines::default();
-        // The ranks number their communicators differently.
+        // The two ranks number their communicators differently.
         let (first, second) = if rank == 0 { (3, 4) } else { (2, 9) };
         for (communicator, time) in [(first, 1000), (second, 2000)] {
             lines.collective("Barrier", (time + 100 * u64::from(rank), time + 300), NONE, 0);
@@ -253,7 +253,7 @@ fn communicators_are_the_same_by_members_and_order() {
     assert_eq!(waits_of(&timeline, 0, "Barrier").ns(), [0, 0, 200, 0]);
 }
 
-/// Coupled programs: one rank on the one side, two on the other.
+/// Coupled programs: one rank in one group, two in the other.
 #[test]
 fn messages_between_the_groups_of_an_intercommunicator_find_each_other() {
     let folder = tempfile::tempdir().unwrap();
@@ -267,7 +267,7 @@ fn messages_between_the_groups_of_an_intercommunicator_find_each_other() {
             }
             _ => _ = lines.call("Recv", (500, 1400), (0, 5, 8)),
         }
-        // A collective operation between groups is not taken for one within one.
+        // A collective operation between groups is not taken for one within a group.
         lines.collective("Barrier", (2000, 2100), NONE, 0);
         let number = 2 + rank;
         lines.calls.iter_mut().for_each(|(call, ..)| call.communicator = number);
@@ -314,7 +314,7 @@ fn calls_know_their_sites_or_none() {
         let function = named(name).unwrap().id.0;
         Site { address, function, number, calls: 1, ..Site::default() }
     };
-    // The second rank came by in another order, and has its own numbers.
+    // The second rank met the places in another order, with other numbers.
     let rank = |sites: Vec<Site>, numbers: [u16; 4]| {
         let mut lines = Lines { sites, ..Lines::default() };
         for (at, number) in numbers.into_iter().enumerate() {
@@ -324,7 +324,7 @@ fn calls_know_their_sites_or_none() {
         lines
     };
     let one = rank(vec![site("Send", 1, 0x10), site("Send", 2, 0x20), site("Recv", 3, 0x30)], [1, 2, 1, 0]);
-    // What is another function's, and what is in no table, is not known.
+    // Sites of another function, or in no table, are not known.
     let other = rank(vec![site("Send", 2, 0x20), site("Recv", 3, 0x30), site("Send", 5, 0x10)], [5, 2, 3, 9]);
     let timeline = open(&profile(vec![one, other]));
     let sites = |place| {

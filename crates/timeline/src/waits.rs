@@ -1,4 +1,4 @@
-//! Who waited for whom, from the times at which both came.
+//! Who waited for whom, computed from the times at which both came.
 //!
 //! The names are those of Scalasca's wait states: a receive waits for a late sender, a send that cannot be buffered for a
 //! late receiver, a collective operation for the last that enters (everyone to everyone), for its root (from the root), or
@@ -6,12 +6,12 @@
 //!
 //! One state is not Scalasca's: a message whose two halves have begun is held by a partner that is *away*, outside of MPI,
 //! where no library without a helper moves data. That is counted from when both halves have begun, as far as the partner
-//! came back before the call was over: had the message arrived without it, the call would not have lasted so long. In a call
-//! that completes several operations the partner may be away from one that was over already.
+//! came back before the call was over: had the message arrived without it, the call would not have lasted so long. In a
+//! call that completes several operations the partner may be away from one that was over already.
 //!
-//! A partner that has begun may also be *kept off* its core: stopped, or runnable while others have it, wherever it is. Samples
-//! tell that of what was off for long. The same of the calling rank itself is neither wait nor work of its call; while it is stopped it
-//! waits for nobody.
+//! A partner that has begun may also be *kept off* its core: stopped, or runnable while others have it, in MPI or not.
+//! Samples show that for ranks that were off for long. Such time of the calling rank itself is neither wait nor work of
+//! its call; while it is stopped it waits for nobody.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -23,7 +23,7 @@ use super::roles::{Collective, Role, part_of};
 use super::walk::{Kind, Operation, Step};
 use super::{Communicator, Rank, Timeline};
 
-/// Seconds. The calls of one function at groups of one size.
+/// Times, in seconds, of the calls of one function at groups of one size.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct FunctionWaits {
     pub calls: u64,
@@ -41,7 +41,7 @@ pub struct FunctionWaits {
     pub kept_off: f64,
     /// Time in which the calling thread, waiting for nobody, was off its own core.
     pub off_core: f64,
-    /// Time in calls whose waiting cannot be seen: their other end is not in the timeline, or they only ask.
+    /// Time in calls whose waiting cannot be seen: their other end is not in the timeline, or they only test.
     pub undivided: f64,
 }
 
@@ -50,7 +50,7 @@ impl FunctionWaits {
         self.late_sender + self.late_receiver + self.collective + self.away + self.kept_off
     }
 
-    /// What is left: the calls' own work.
+    /// The rest: the calls' own work.
     pub fn transfer(&self) -> f64 {
         (self.seconds - self.wait() - self.off_core - self.undivided).max(0.0)
     }
@@ -70,9 +70,9 @@ impl FunctionWaits {
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RankWaits {
-    /// Waits by function and, for collective functions, ranks of the communicator (elsewhere 0).
+    /// Waits by function and number of ranks of the communicator (0 for functions that are not collective).
     pub functions: BTreeMap<(FunctionId, u32), FunctionWaits>,
-    /// Seconds that it waited for each other rank, by place in [`Timeline::ranks`].
+    /// Seconds that it waited for each other rank, by index in [`Timeline::ranks`].
     pub for_whom: BTreeMap<usize, f64>,
 }
 
@@ -91,16 +91,16 @@ impl RankWaits {
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Waits {
-    /// Waits of each rank, by place in [`Timeline::ranks`].
+    /// Waits of each rank, by index in [`Timeline::ranks`].
     pub ranks: Vec<RankWaits>,
-    /// Messages that were received before they were sent, by these clocks, and by how many ns at most: the clocks of the
-    /// hosts disagree by at least that.
+    /// Messages that were received before they were sent, by these clocks, and by how many ns at most: a lower bound of
+    /// the clocks' disagreement.
     pub backwards: u64,
     pub most_backwards: i64,
 }
 
 impl Waits {
-    /// Seconds that others waited for each rank, by place in [`Timeline::ranks`].
+    /// Seconds that others waited for each rank, by index in [`Timeline::ranks`].
     pub fn caused(&self) -> Vec<f64> {
         let mut caused = vec![0.0; self.ranks.len()];
         for (place, seconds) in self.ranks.iter().flat_map(|rank| &rank.for_whom) {
@@ -129,18 +129,18 @@ impl State {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wait {
-    /// Waiting until the other came.
+    /// Waiting until the partner came, ns.
     pub nanoseconds: i64,
-    /// Waiting after that, while the other was outside of MPI again.
+    /// Waiting after that, ns, while the partner was outside of MPI again.
     pub away: i64,
-    /// Waiting after that, while the other, or some other of a collective operation, was off its core.
+    /// Waiting after that, ns, while the partner, or another member of a collective operation, was off its core.
     pub kept_off: i64,
     pub state: State,
-    /// Place in [`Timeline::ranks`] of whom it waited for.
+    /// Index in [`Timeline::ranks`] of the partner.
     pub whom: Option<usize>,
-    /// The same of who was off its core.
+    /// Index in [`Timeline::ranks`] of the rank that was off its core.
     pub kept_by: Option<usize>,
-    /// By how many ns the call was over before that one came, which only clocks that disagree can make so.
+    /// The time in ns by which the call ended before the partner came, which only disagreeing clocks can cause.
     backwards: i64,
 }
 
@@ -149,7 +149,7 @@ impl Wait {
         self.nanoseconds + self.away + self.kept_off
     }
 
-    /// The same with so many ns less until the other came, and no more than `after` from then on.
+    /// The wait with `before` ns less until the partner came, and at most `after` ns from then on.
     fn less(self, before: i64, after: i64) -> Wait {
         let kept_off = self.kept_off.min(after);
         let away = self.away.min(after - kept_off);
@@ -171,8 +171,7 @@ impl Timeline {
         waits
     }
 
-    /// What a call of the rank at `place` waited for longest. The second value says whether all that it may have waited for is
-    /// known.
+    /// The longest wait in a call of the rank at `place`. The second value says whether all of its possible waits are known.
     pub fn wait_of(&self, place: usize, step: &Step) -> (Option<Wait>, bool) {
         let rank = &self.ranks[place];
         let mut longest: Option<Wait> = None;
@@ -187,7 +186,7 @@ impl Timeline {
                 seen = false;
                 continue;
             };
-            // A send that is over before its receiver comes was buffered and waited for nobody.
+            // A send that ends before its receiver comes was buffered, and waited for nobody.
             if state == State::LateReceiver && until > step.left {
                 continue;
             }
@@ -212,8 +211,8 @@ impl Timeline {
         self.absences[whom].within(from, step.left, |from, to| self.off_core(whom, from, to))
     }
 
-    /// How long the partner of an operation was off its core after all had begun, and which rank that was: of a collective
-    /// operation the one that was so longest.
+    /// How long the partner of an operation was off its core after all had begun, and which rank that was; in a
+    /// collective operation the rank that was off longest.
     fn kept_off(
         &self,
         place: usize,
@@ -222,7 +221,7 @@ impl Timeline {
         from: i64,
         step: &Step,
     ) -> (i64, Option<usize>) {
-        // What is over while the other is still off needed nothing of it.
+        // A call that ends while the partner is still off did not need it.
         let beyond = step.left + SHORTEST;
         let is_needless = |other: usize| 100 * self.off_core(other, from, beyond) >= 99 * (beyond - from);
         let off = |other: usize| match is_needless(other) {
@@ -289,7 +288,7 @@ impl Timeline {
         }
     }
 
-    /// When the one came without whom an operation of `rank` could not go on, and who that was.
+    /// When the last partner came that an operation of `rank` needed, and which rank that was.
     fn held_until(&self, rank: &Rank, operation: &Operation, probe: bool) -> Option<(i64, State, Option<usize>)> {
         let peer = || self.place(rank.world, operation.peer as u32);
         let Kind::Collective { who, .. } = operation.kind else {
@@ -317,7 +316,7 @@ impl Timeline {
         Some((entry, State::Collective, self.place(communicator.world, communicator.members[member])))
     }
 
-    /// Ranks of a collective call's communicator; 0 for calls of other kinds.
+    /// Number of ranks of a collective call's communicator; 0 for other calls.
     fn group(&self, rank: &Rank, step: &Step) -> u32 {
         let class = function(step.event.call.function).map(|f| f.class);
         let is_init = matches!(class, Some(Class::Request))
@@ -330,7 +329,7 @@ impl Timeline {
     }
 }
 
-/// Members of a communicator whom one of them needs in a collective operation with this root; `None`: that is not known.
+/// The members that member `own` waits for in a collective operation with this root; `None`: not known.
 fn needed(who: Collective, communicator: &Communicator, root: i32, own: usize) -> Option<Range<usize>> {
     let everyone = 0..communicator.members.len();
     let root = || communicator.place_of(u32::try_from(root).ok()?);
@@ -343,17 +342,17 @@ fn needed(who: Collective, communicator: &Communicator, root: i32, own: usize) -
     }
 }
 
-/// A send is often over before its call, a receive never.
+/// Whether the operation may be over before its call: sends of calls that also complete a receive.
 fn is_over_before(operation: &Operation, step: &Step) -> bool {
     operation.kind == Kind::Send && step.completed.iter().any(|other| other.kind == Kind::Receive)
 }
 
-/// Whether all waiting of a call can be seen in its operations.
+/// Whether all waiting of a call shows in its operations.
 fn tells(step: &Step) -> bool {
     let id = step.event.call.function;
     let part = part_of(id);
     match part.role {
-        // Asking again and again is waiting, of which the timeline cannot say for how long it was needed.
+        // Repeated tests are waiting too, but the timeline cannot say how much of it was needed.
         Role::Complete => function(id).is_some_and(|f| f.name.starts_with("Wait")),
         Role::Probe | Role::Take => function(id).is_some_and(|f| !f.name.starts_with('I')),
         Role::Other => !function(id)

@@ -1,4 +1,4 @@
-//! Going through the calls of a rank, with the operations that they begin and complete.
+//! A walk through the calls of a rank, with the operations that they begin and complete.
 
 use foldhash::{HashMap, HashMapExt};
 use record::functions::{FunctionId, named};
@@ -14,37 +14,36 @@ pub enum Kind {
     Receive,
     Collective {
         who: Collective,
-        /// Of windows, whose order among them is apart from that of communicators.
+        /// Whether it is of a window; these are ordered apart from those of communicators.
         window: bool,
-        /// The how manieth of its communicator.
+        /// Its index among those of its communicator.
         index: u64,
     },
 }
 
-/// A message's one end, or one rank's part in a collective operation.
+/// One end of a message, or one rank's part in a collective operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Operation {
     pub kind: Kind,
     /// The function that began it.
     pub function: FunctionId,
-    /// Place in [`Timeline::communicators`]; `None` where the timeline does not tell which it is.
+    /// Index in [`Timeline::communicators`]; `None` where the timeline does not tell.
     pub communicator: Option<u32>,
-    /// Rank of the world: the other end, or the root. Negative where there is none ([`record::trace::peer`]).
+    /// Rank in the world of the other end, or of the root. Negative where there is none ([`record::trace::peer`]).
     pub peer: i32,
     pub tag: i32,
-    /// Of a receive: posted, or got where it was posted for any.
+    /// Bytes; of a receive those posted, or those received where it had a wildcard.
     pub bytes: u64,
-    /// Operations of a rank are numbered in the order in which they are begun.
+    /// Index among the operations of its rank, in the order in which they are begun.
     pub order: u64,
     /// When the call that began it was entered, ns.
     pub posted: i64,
 }
 
-/// One call.
 #[derive(Debug)]
 pub struct Step<'w> {
     pub thread: u16,
-    /// Where the call was made, among [`Timeline::places`]; `None`: that is not known.
+    /// Index in [`Timeline::places`] of where the call was made; `None`: not known.
     pub site: Option<u32>,
     pub event: &'w Event,
     /// Nanoseconds on the clock of the timeline.
@@ -54,17 +53,17 @@ pub struct Step<'w> {
     pub begun: &'w [Operation],
     /// Operations that are over when it leaves.
     pub completed: &'w [Operation],
-    /// What a probe waited for, as the receive that it would be.
+    /// The message that a probe waited for, as the receive that it would be.
     pub probed: Option<Operation>,
 }
 
-/// Not an iterator, since what it gives is lent until the next step.
+/// A walk; not an iterator, since a step borrows it.
 pub struct Walk<'t> {
     rank: &'t Rank,
     places: &'t Places,
     lanes: Vec<Reader<'t>>,
     pending: HashMap<(u16, u64), Pending>,
-    /// Collective operations begun so far, by communicator and whether of windows.
+    /// Number of collective operations begun so far, by communicator and whether of windows.
     collectives: HashMap<(u32, bool), u64>,
     order: u64,
     event: Event,
@@ -80,7 +79,7 @@ struct Reader<'t> {
     next: Option<Event>,
 }
 
-/// An operation that is not over, or a persistent one.
+/// An operation that is not complete, or a persistent one.
 #[derive(Debug, Clone, Copy)]
 struct Pending {
     parts: [Option<Operation>; 2],
@@ -117,7 +116,7 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// The next call, by the time when it was entered.
+    /// The next call, in the order in which calls were entered.
     pub fn step(&mut self) -> Option<Step<'_>> {
         let thread = self.take()?;
         self.begun.clear();
@@ -156,7 +155,7 @@ impl<'t> Walk<'t> {
             }
             Role::Probe | Role::Take => {
                 let parts = self.parts(&call, Role::Receive, entered);
-                // One that found nothing has got nothing.
+                // A probe that found nothing received nothing.
                 let found = named_peer(&call) || !self.event.matched.is_empty();
                 let asked = part_of_asking(call.function);
                 match (part.role, parts[0]) {
@@ -173,12 +172,12 @@ impl<'t> Walk<'t> {
         Some(Step { thread, site, event, entered, left, begun, completed, probed })
     }
 
-    /// Receives that are still open, in no order.
+    /// Receives that are not complete, in no order.
     pub(super) fn open(&self) -> impl Iterator<Item = &Operation> {
         self.pending.values().filter(|pending| !pending.persistent).flat_map(|pending| pending.parts.iter().flatten())
     }
 
-    /// Moves the call that was entered first into `self.event`, and says whose it is.
+    /// Moves the call that was entered first into `self.event`, and returns its thread.
     fn take(&mut self) -> Option<u16> {
         let entered = |reader: &Reader| reader.next.as_ref().map(|event| event.call.entered);
         let first = (0..self.lanes.len())
@@ -189,7 +188,7 @@ impl<'t> Walk<'t> {
         std::mem::swap(&mut self.event, next);
         let Call { site, function, .. } = self.event.call;
         let place = reader.sites.get(usize::from(site)).copied();
-        // A number that is another function's is damaged.
+        // A number that belongs to another function is damaged.
         self.site = place.filter(|place| self.places.get(*place).is_some_and(|place| place.function == function));
         match reader.decoder.next_event() {
             Ok(Some(event)) => next.clone_from(event),
@@ -219,7 +218,7 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// Begins operations as the `place`th of the call.
+    /// Begins operations, as the `place`th of the call.
     fn begin(&mut self, thread: u16, place: u64, mut parts: [Option<Operation>; 2], blocking: bool) {
         for operation in parts.iter_mut().flatten() {
             operation.order = self.order;
@@ -231,7 +230,7 @@ impl<'t> Walk<'t> {
                 *index = *count;
                 *count += 1;
             }
-            // A receive from anywhere is begun as what it will be known to be, once all was seen.
+            // The source and tag of a receive with wildcards are those found when all was seen.
             if operation.kind == Kind::Receive
                 && let Some((source, tag)) = self.rank.resolved.get(&operation.order)
             {
@@ -254,7 +253,7 @@ impl<'t> Walk<'t> {
     }
 
     fn hold(&mut self, thread: u16, place: u64, pending: Pending) {
-        // Without a number there is nothing by which a completion could name it.
+        // Without a number no completion could name it.
         if u64::from(self.event.call.begun) > place {
             self.pending.insert((thread, self.event.operation + place), pending);
         }
@@ -282,7 +281,7 @@ impl<'t> Walk<'t> {
     }
 }
 
-/// A receive as it came out.
+/// A receive with the source, tag and bytes that it got.
 fn take(matched: &[Matched], operation: Operation, place: u32) -> Operation {
     match matched.iter().find(|matched| matched.place == place) {
         Some(matched) => Operation { peer: matched.source, tag: matched.tag, bytes: matched.bytes, ..operation },
@@ -294,7 +293,7 @@ fn named_peer(call: &Call) -> bool {
     call.peer != peer::ANY && call.tag != tag::ANY
 }
 
-/// Whether a probe only asks and never waits.
+/// Whether the function is a nonblocking probe.
 fn part_of_asking(function: FunctionId) -> bool {
     named("Iprobe").is_some_and(|f| f.id == function) || named("Improbe").is_some_and(|f| f.id == function)
 }

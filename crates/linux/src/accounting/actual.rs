@@ -1,5 +1,5 @@
-//! The clock that a core had while it worked, by the processor's own two counters: APERF grows with the core's cycles, MPERF at
-//! a fixed rate, both while it does not rest.
+//! The clock of a core while it worked, by two counters of the processor: APERF grows with the core's cycles, MPERF at
+//! a fixed rate, both while the core is not idle.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -14,7 +14,7 @@ use super::counters::{CoreCounter, pmu_event};
 const REGISTERS: [u64; 3] = [0x10, 0xe7, 0xe8];
 const EVENTS: [&str; 3] = ["tsc", "mperf", "aperf"];
 
-/// Both counters of one core, beside its time stamp counter, whose rate MPERF has.
+/// Both counters of one core, and its time stamp counter, which has MPERF's rate.
 #[derive(Debug)]
 pub struct ActualClock {
     from: Counters,
@@ -23,21 +23,21 @@ pub struct ActualClock {
 
 #[derive(Debug)]
 enum Counters {
-    /// The kernel's `msr` PMU.
+    /// Events of the kernel's `msr` PMU.
     Pmu([CoreCounter; 3]),
-    /// The device of the core's registers.
+    /// The device file of the core's registers.
     Registers(File),
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Look {
     at: Instant,
-    /// As [`EVENTS`].
+    /// Values in the order of [`EVENTS`].
     counts: [u64; 3],
 }
 
 impl ActualClock {
-    /// Of `core`, from now on: by perf's `msr` PMU, else by the device of its registers.
+    /// Opens the counters of `core`: by perf's `msr` PMU, else by the device of its registers.
     pub fn open(core: CoreId) -> Reading<ActualClock> {
         ActualClock::below(Path::new("/"), core)
     }
@@ -59,14 +59,14 @@ impl ActualClock {
             missing => return missing.map(|_| unreachable!("it holds no value")),
         };
         match look(&from) {
-            // A hypervisor may show the counters and not run them.
+            // A hypervisor may show the counters without running them.
             Ok(last) if last.counts[1] > 0 && last.counts[2] > 0 => Reading::Measured(ActualClock { from, last }),
             Ok(_) => Reading::absent("APERF and MPERF stand still: the hypervisor does not pass them on"),
             Err(error) => Reading::absent(format!("APERF and MPERF cannot be read: {error}")),
         }
     }
 
-    /// The mean clock while the core worked, since this was last asked, or opened.
+    /// The mean clock while the core worked, since the last call or since it was opened.
     pub fn since(&mut self) -> Reading<Hertz> {
         match look(&self.from) {
             Ok(now) => clock(std::mem::replace(&mut self.last, now), now),
@@ -75,7 +75,7 @@ impl ActualClock {
     }
 }
 
-/// Cycles over what a fixed clock would have counted, times the rate of that.
+/// The mean clock: cycles over the counts of a fixed clock, times that clock's rate.
 fn clock(from: Look, to: Look) -> Reading<Hertz> {
     let [tsc, mperf, aperf] = std::array::from_fn(|nth| to.counts[nth].wrapping_sub(from.counts[nth]) as f64);
     let seconds = (to.at - from.at).as_secs_f64();
@@ -124,7 +124,7 @@ mod tests {
     fn the_clock_is_of_the_time_in_which_the_core_worked() {
         let at = Instant::now();
         let from = Look { at, counts: [1_000, u64::MAX - 9, 500] };
-        // For a tenth of a second at a fixed 2 GHz; a quarter of it was work, at half again the clock.
+        // A tenth of a second at a fixed 2 GHz; the core worked for a quarter of it, at 1.5 times that clock.
         let to = Look { at: at + Duration::from_millis(100), counts: [200_001_000, 49_999_990, 75_000_500] };
         assert_eq!(clock(from, to), Reading::Measured(Hertz(3_000_000_000)));
         assert!(matches!(clock(to, Look { at: to.at + Duration::from_millis(1), ..to }), Reading::Absent { .. }));
@@ -139,7 +139,7 @@ mod tests {
         let registers = place.path().join("dev/cpu/0/msr");
         let write = |counts: [u64; 3]| {
             let mut bytes = vec![0; 0xe8 + 8];
-            // Registers are eight bytes at their number; in this order, since their bytes overlap in a plain file.
+            // Registers are eight bytes at their number; written in this order, since their bytes overlap in a plain file.
             bytes[0x10..0x18].copy_from_slice(&counts[0].to_ne_bytes());
             bytes[0xe8..0xf0].copy_from_slice(&counts[2].to_ne_bytes());
             bytes[0xe7] = counts[1] as u8;

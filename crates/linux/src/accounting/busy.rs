@@ -1,22 +1,22 @@
-//! How busy each core was, whoever kept it so: threads, softirqs, BPF programs.
+//! Busy share of each core, with all of its causes: threads, softirqs, BPF programs.
 
 use std::fs;
 use std::time::Instant;
 
 use machine::{CoreId, Fault, Result};
 
-/// What one core did between two looks, as shares of the time.
+/// One core's use between two looks, as shares of the time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CoreBusy {
     pub core: CoreId,
-    /// Share of the time in which the core was not idle: 0 to 1. Known to 10 ms, and exact for what runs
-    /// between timer ticks, since the kernel accounts the idle time by its clock (kernels with NO_HZ).
+    /// Share of the time in which the core was not idle: 0 to 1. Known to 10 ms, and exact between timer ticks, since
+    /// the kernel accounts idle time by its clock (kernels with NO_HZ).
     pub busy: f64,
-    /// The part of it that a hypervisor gave to others.
+    /// The part of `busy` that a hypervisor gave to others.
     pub stolen: f64,
 }
 
-/// Looks at `/proc/stat` before and after. Every user may.
+/// Reads `/proc/stat` before and after, which every user may.
 pub struct BusyMeter {
     begun: Instant,
     ticks: Vec<Ticks>,
@@ -35,8 +35,8 @@ impl BusyMeter {
         Ok(BusyMeter { begun: Instant::now(), ticks })
     }
 
-    /// What each core did since `begin`; cores that went off line meanwhile are left out. A second or more is worth
-    /// reading.
+    /// The use of each core since `begin`; cores that went offline meanwhile are left out. A second or more gives
+    /// useful precision.
     pub fn end(&self) -> Result<Vec<CoreBusy>> {
         let elapsed = self.begun.elapsed().as_secs_f64() * rustix::param::clock_ticks_per_second() as f64;
         let now = read()?;

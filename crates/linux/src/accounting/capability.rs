@@ -1,4 +1,4 @@
-//! Which share of each core ranks can have, by looking twice. Every user may.
+//! The share of each core that ranks can have, from two looks. Every user may.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,20 +14,20 @@ use super::process::process_time;
 use super::{core_clock, job};
 use crate::clock::monotonic;
 
-/// A core that was busy for less of the time may have had its clock lowered for that.
+/// Busy share below which a core's clock may have been lowered for lack of load.
 const UNDER_LOAD: f64 = 0.5;
 
 const PROC: &str = "/proc";
 
-/// How often processes that came and went are looked for.
+/// Time between two searches for processes of the job.
 const SURVEY: Nanoseconds = Nanoseconds(200_000_000);
 
-/// Looks at the cores of this host and at a job on them, again and again.
+/// Watches the cores of this host and a job on them.
 pub struct CapabilityProbe {
     host: String,
     sensor: CoresSensor,
     job: JobThreads,
-    /// The kernel's own threads for softirqs, which are in no account of others.
+    /// The kernel's softirq threads by core, which no other account includes.
     ksoftirqd: BTreeMap<CoreId, u32>,
     clocks: BTreeMap<CoreId, Reading<Hertz>>,
     surveyed: Nanoseconds,
@@ -44,13 +44,13 @@ struct Look {
 struct Totals {
     work: CoreTotals,
     load: CoreLoad,
-    /// ns of the core's ksoftirqd.
+    /// Processor time of the core's ksoftirqd, ns.
     deferred: u64,
 }
 
 impl CapabilityProbe {
-    /// Opens the sensors, which takes some hundred milliseconds where softirqs may be traced, times the clocks and takes the first
-    /// look. What the job `of` uses is its own; empty: there is no job.
+    /// Opens the sensors, which takes some hundred milliseconds where softirqs may be traced, times the clocks and
+    /// takes the first look. `of` names the job's processes; empty: there is no job.
     ///
     /// # Errors
     /// One of the processes is not there, or procfs is not mounted.
@@ -73,7 +73,7 @@ impl CapabilityProbe {
         Ok(probe)
     }
 
-    /// Looks where the job's threads are. A thread that moves counts the better the oftener it is seen: every 20 ms, say.
+    /// Updates where the job's threads run. Frequent calls, such as every 20 ms, count moving threads better.
     pub fn glance(&mut self) {
         let now = monotonic();
         if now - self.surveyed >= SURVEY {
@@ -83,11 +83,11 @@ impl CapabilityProbe {
         self.job.look();
     }
 
-    /// The cores since the beginning, or since this was last asked. A second or more is worth asking for: the kernel knows idle
-    /// time to 10 ms.
+    /// The capability of the cores since the last call or since the begin. A second or more gives useful precision: the
+    /// kernel knows idle time to 10 ms.
     ///
     /// # Errors
-    /// The kernel does not tell any more.
+    /// The kernel's files cannot be read any more.
     pub fn end(&mut self) -> Result<CapabilityMap> {
         self.job.survey();
         let now = self.look()?;
@@ -131,7 +131,7 @@ impl CapabilityProbe {
 
     fn look(&mut self) -> Result<Look> {
         self.job.look();
-        // Softirqs by ticks are as of the last look at the load.
+        // Softirqs by ticks are updated with the load, so that is read first.
         let load: BTreeMap<_, _> = self.sensor.load()?.into_iter().collect();
         let at = monotonic();
         let work = self.sensor.work()?;
@@ -142,15 +142,15 @@ impl CapabilityProbe {
     }
 }
 
-/// What a core did between two looks, as shares of the time.
+/// One core's use between two looks, as shares of the time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Shares {
     busy: f64,
     own: f64,
     stolen: f64,
-    /// Softirqs of the network, where they are traced.
+    /// Network softirqs, where they are traced.
     network: f64,
-    /// Softirqs of all kinds, and those of them that a thread of the kernel did.
+    /// Softirqs of all kinds, and the part of them in a kernel thread.
     softirqs: f64,
     deferred: f64,
 }
@@ -170,7 +170,7 @@ impl Shares {
     }
 
     fn time(&self, charges: Charges, origins: &Origins) -> CoreTime {
-        // What is not known is taken to be charged.
+        // Unknown accounting counts as charging the thread.
         let softirqs = if charges.softirqs == Some(false) { 0.0 } else { (self.softirqs - self.deferred).max(0.0) };
         let stolen = if charges.stolen == Some(false) { 0.0 } else { self.stolen };
         let is_measured = charges.softirqs == Some(false) || matches!(origins.softirq_all, Reading::Measured(_));
@@ -190,7 +190,7 @@ impl Shares {
     }
 }
 
-/// The processes `ksoftirqd/N`, the kernel's own threads for softirqs, by core; none where this PID namespace does not show them.
+/// The kernel's softirq threads, the processes `ksoftirqd/N`, by core; none where this PID namespace does not show them.
 pub fn ksoftirqd() -> BTreeMap<CoreId, u32> {
     let of = |(number, stat): (u32, job::Stat)| Some((of_ksoftirqd(&stat.name)?, number));
     processes(Path::new(PROC)).into_iter().filter_map(of).collect()
@@ -229,7 +229,7 @@ mod tests {
         let taken = |own, charges| Shares::between(&begun, &after, 1000.0, own).time(charges, &origins()).taken();
         assert_eq!(taken(1.0, CHARGED), Reading::Modelled(0.25));
         assert_eq!(taken(0.75, APART), Reading::Measured(0.25));
-        // The core's ksoftirqd is beside the rank already.
+        // The core's ksoftirqd already counts as time beside the rank.
         let deferred = totals(0, 0, 200, 250, 250);
         let time = Shares::between(&begun, &deferred, 1000.0, 0.75).time(CHARGED, &origins());
         assert_eq!(time.taken(), Reading::Measured(0.25));
@@ -290,12 +290,12 @@ mod tests {
         let (with, without) = (of(&mut all), of(&mut job));
         let taken = |of: &CoreCapability| *of.taken.value().unwrap();
         assert!(taken(&with) > 0.5, "{with:?}");
-        // On a crowded machine others have the core too: the spinner has its fair share at least.
+        // On a busy machine other processes use the core too: the spinner has at least its fair share.
         assert!(taken(&without) < taken(&with) - 0.02, "{without:?} {with:?}");
         assert!(without.range().1 >= with.range().1);
         assert_eq!(with.host, rustix::system::uname().nodename().to_string_lossy());
         assert!(with.clock.value().is_some_and(|clock| *clock > 0.0 && *clock <= 1.0), "{:?}", with.clock);
-        // It goes on from where it ended.
+        // A second interval follows the first.
         assert_eq!(job.end().unwrap().cores.len(), all.end().unwrap().cores.len());
     }
 

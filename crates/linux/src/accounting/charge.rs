@@ -1,20 +1,20 @@
-//! Whether the kernel's account of a thread has what came on top of that thread: softirqs, and what a hypervisor took.
+//! Whether the kernel charges interruptions to the interrupted thread: softirqs, and time that a hypervisor took.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::sync::OnceLock;
 
-/// What of it is in a thread's CPU time; `None`: not known.
+/// Interruptions that a thread's CPU time includes; `None`: not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Charges {
-    /// Softirqs that interrupted the thread: so without IRQ_TIME_ACCOUNTING.
+    /// Softirqs that interrupted the thread: true without IRQ_TIME_ACCOUNTING.
     pub softirqs: Option<bool>,
-    /// Time that a hypervisor gave to others: so without PARAVIRT_TIME_ACCOUNTING.
+    /// Time that a hypervisor gave to others: true without PARAVIRT_TIME_ACCOUNTING.
     pub stolen: Option<bool>,
 }
 
 impl Charges {
-    /// This kernel's, found out once.
+    /// The charges of this kernel, determined once.
     pub fn here() -> Charges {
         static HERE: OnceLock<Charges> = OnceLock::new();
         *HERE.get_or_init(|| {
@@ -27,15 +27,15 @@ impl Charges {
     }
 }
 
-/// By the configuration that the kernel was built with.
+/// The charges by the kernel's build configuration.
 fn of_config(text: &str) -> Charges {
-    // Without a word of it the file is of another kind.
+    // A file without any option is no configuration.
     let is_config = text.contains("CONFIG_");
     let charged = |option: &str| is_config.then(|| !text.lines().any(|line| line.trim() == format!("{option}=y")));
     Charges { softirqs: charged("CONFIG_IRQ_TIME_ACCOUNTING"), stolen: charged("CONFIG_PARAVIRT_TIME_ACCOUNTING") }
 }
 
-/// By the kernel's functions, which every user may list: one of them is there with IRQ_TIME_ACCOUNTING alone.
+/// The charges by the kernel's symbols, which every user may list: one function exists with IRQ_TIME_ACCOUNTING alone.
 fn of_symbols(list: impl BufRead) -> Charges {
     let mut names = list.lines().map_while(Result::ok).peekable();
     let is_list = names.peek().is_some();

@@ -1,26 +1,25 @@
-//! The clock of a core: as cpufreq tells it, and in effect, by timing additions of which each needs the one before.
+//! The clock of a core: as cpufreq reports it, and the effective one, by timing dependent additions.
 
 use std::time::{Duration, Instant};
 
 use machine::{CoreId, Hertz, Reading, Source};
 
-/// Additions of a long run and of a short one. The difference of the two takes a microsecond or two, and has nothing of what
-/// reading the clock takes.
+/// Rounds of a long and of a short run. Their difference takes a microsecond or two, and excludes the cost of reading the clock.
 const LONG: u64 = 64;
 const SHORT: u64 = 2;
 const ADDITIONS: u64 = 64;
 
-/// Runs of each length, of which the shortest counts: one that was interrupted does not, unless all were.
+/// Runs of each length, of which the shortest counts, so that a few interrupted ones do no harm.
 const RUNS: u32 = 5;
 
-/// A long run takes so many times as long as a short one, or is made longer: where reading the clock is slow.
+/// A long run must take this many times as long as a short one, or is made longer, where reading the clock is slow.
 const LONGER: u64 = 8;
 const LONGEST: u64 = LONG << 10;
 
-/// What a core that rested takes to come to its clock, mostly.
+/// Time in which an idle core usually reaches its clock.
 const WARM_UP: Duration = Duration::from_millis(2);
 
-/// What cpufreq last saw of a core; that of an idle core says nothing of what it would be under load.
+/// The clock that cpufreq last saw; an idle core's says nothing of its clock under load.
 pub fn told(source: &Source, core: CoreId) -> Reading<Hertz> {
     let path = format!("/sys/devices/system/cpu/cpu{}/cpufreq/scaling_cur_freq", core.0);
     match source.number::<u64>(&path).and_then(|kilohertz| kilohertz.checked_mul(1000)) {
@@ -29,8 +28,8 @@ pub fn told(source: &Source, core: CoreId) -> Reading<Hertz> {
     }
 }
 
-/// The effective clock of the core that the calling thread runs on: what it adds in a second, which takes one cycle an addition.
-/// Takes some ten microseconds of the core, and no right.
+/// The effective clock of the calling thread's core, from dependent additions, which take one cycle each. Takes some
+/// ten microseconds, and needs no privilege.
 pub fn effective() -> Reading<Hertz> {
     let mut rounds = LONG;
     loop {
@@ -52,18 +51,18 @@ pub fn effective() -> Reading<Hertz> {
     }
 }
 
-/// [`effective`] of `core`, which the calling thread goes to for the while.
+/// [`effective`] of `core`, to which the calling thread moves temporarily.
 pub fn effective_of(core: CoreId) -> Reading<Hertz> {
     at(core, effective)
 }
 
-/// [`effective_of`] each of `cores`, once each.
+/// [`effective_of`] each of `cores`.
 pub fn effective_of_all(cores: impl IntoIterator<Item = CoreId>) -> Vec<(CoreId, Reading<Hertz>)> {
     let cores: std::collections::BTreeSet<CoreId> = cores.into_iter().collect();
     cores.into_iter().map(|core| (core, effective_of(core))).collect()
 }
 
-/// The clock of a core that works, also of one that rested before: takes 2 ms of it, or `warm_up` where that is longer.
+/// The clock of a core under load, also of one that was idle: keeps it busy for 2 ms, or for `warm_up` where that is longer.
 pub fn under_load(core: CoreId, warm_up: Option<Duration>) -> Reading<Hertz> {
     at(core, || {
         let begun = Instant::now();
@@ -84,13 +83,13 @@ fn at(core: CoreId, find: impl FnOnce() -> Reading<Hertz>) -> Reading<Hertz> {
     }
 }
 
-/// What so many rounds of additions take, ns; `None` where it is not known how to time them.
+/// Time of `rounds` rounds of additions, ns; `None` on an unsupported processor.
 fn timed(rounds: u64) -> Option<u64> {
     let begun = Instant::now();
     add(rounds).then(|| begun.elapsed().as_nanos() as u64)
 }
 
-/// [`ADDITIONS`] in each round, each of which needs the one before; `false` where it is not known how.
+/// Runs [`ADDITIONS`] dependent additions in each round; `false` on an unsupported processor.
 #[cfg(target_arch = "x86_64")]
 fn add(rounds: u64) -> bool {
     // SAFETY: the instructions change the three registers that they are given, and flags; `rounds` is above 0.
@@ -104,7 +103,7 @@ fn add(rounds: u64) -> bool {
     true
 }
 
-/// [`ADDITIONS`] in each round, each of which needs the one before; `false` where it is not known how.
+/// Runs [`ADDITIONS`] dependent additions in each round; `false` on an unsupported processor.
 #[cfg(target_arch = "aarch64")]
 fn add(rounds: u64) -> bool {
     // SAFETY: the instructions change the three registers that they are given, and flags; `rounds` is above 0.
@@ -118,7 +117,7 @@ fn add(rounds: u64) -> bool {
     true
 }
 
-/// [`ADDITIONS`] in each round, each of which needs the one before; `false` where it is not known how.
+/// Runs [`ADDITIONS`] dependent additions in each round; `false` on an unsupported processor.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn add(_: u64) -> bool {
     false
@@ -143,7 +142,7 @@ mod tests {
     fn a_core_is_timed_where_the_process_may_run_and_nowhere_else() {
         let own = effective_of(*crate::affinity::allowed().unwrap().first().unwrap());
         match cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
-            // No processor that runs this is slower or faster.
+            // The clock of any processor that runs this is within these bounds.
             true => {
                 assert!(own.value().is_some_and(|clock| (50_000_000..20_000_000_000).contains(&clock.0)), "{own:?}")
             }

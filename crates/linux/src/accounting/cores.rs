@@ -1,4 +1,4 @@
-//! What every core of this host did, as running totals: for a sampler that looks often.
+//! Activity of every core of this host, as running totals, for a sampler.
 
 use std::collections::BTreeMap;
 
@@ -9,21 +9,21 @@ use super::procfile::ProcFile;
 use super::softirq::{SoftirqSensor, softirq_counts};
 use super::table::advance;
 
-/// Totals of one core since the sensor was opened. What [`Origins`] calls missing is 0 here.
+/// Totals of one core since the sensor was opened. Values that [`Origins`] calls missing are 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CoreTotals {
-    /// Receive and send softirqs of the network, and ns inside them.
+    /// Receive and send softirqs of the network, and their time, ns.
     pub net_rx: u64,
     pub net_rx_time: u64,
     pub net_tx: u64,
     pub net_tx_time: u64,
-    /// ns in softirqs of all kinds.
+    /// Time in softirqs of all kinds, ns.
     pub softirq_time: u64,
     /// Interrupts from devices and other cores.
     pub interrupts: u64,
 }
 
-/// How a core's time passed since it came on line, ns, known to a tick of USER_HZ (10 ms).
+/// Use of a core's time since it came online, ns, known to a tick of USER_HZ (10 ms).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CoreLoad {
     pub idle: u64,
@@ -31,7 +31,7 @@ pub struct CoreLoad {
     pub stolen: u64,
 }
 
-/// How each kind of value is got here, or why it is missing.
+/// The source of each kind of value, or why it is missing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Origins {
     pub softirq_counts: Reading<String>,
@@ -47,18 +47,18 @@ const RECEIVED: usize = 0;
 const SENT: usize = 1;
 const INTERRUPTED: usize = 2;
 
-/// Opened once; a look at the work takes a system call where BPF may be used, and reads two files of /proc elsewhere.
+/// Sensors of the cores. A look at the work takes one system call with BPF, and reads two files of /proc without.
 pub struct CoresSensor {
     sensor: Reading<SoftirqSensor>,
-    /// The sensor counts interrupts too.
+    /// Whether the sensor counts interrupts too.
     interrupts_sensed: bool,
     softirqs: ProcFile,
     interrupts: ProcFile,
     stat: ProcFile,
     online: Vec<CoreId>,
-    /// Counters of 32 bits as they were, and how far they went.
+    /// Last value and total advance of each 32-bit counter.
     counted: BTreeMap<(CoreId, usize), (u64, u64)>,
-    /// ns in softirqs by the kernel's ticks, as of the last look at the load.
+    /// Time in softirqs by the kernel's ticks, ns, as of the last look at the load.
     ticked: BTreeMap<CoreId, u64>,
 }
 
@@ -92,7 +92,7 @@ impl CoresSensor {
         Ok(sensor)
     }
 
-    /// Cores that were on line when it was opened.
+    /// Cores that were online when it was opened.
     pub fn online(&self) -> &[CoreId] {
         &self.online
     }
@@ -123,7 +123,7 @@ impl CoresSensor {
         }
     }
 
-    /// Totals of every core that was on line at the start.
+    /// Totals of every core that was online at the start.
     pub fn work(&mut self) -> Result<Vec<(CoreId, CoreTotals)>> {
         let mut all: Vec<_> = self.online.iter().map(|core| (*core, CoreTotals::default())).collect();
         match &self.sensor {
@@ -166,7 +166,7 @@ impl CoresSensor {
         Ok(all)
     }
 
-    /// A counter's first value tells where it is, later ones how far it went.
+    /// Updates a counter's total; its first value counts as 0.
     fn count(&mut self, core: CoreId, which: usize, now: u64) {
         let (last, went) = self.counted.entry((core, which)).or_insert((now, 0));
         *went += advance(*last, now);
@@ -177,7 +177,7 @@ impl CoresSensor {
         self.counted.get(&(core, which)).map_or(0, |(_, went)| *went)
     }
 
-    /// How the time of every core that is on line passed.
+    /// Use of the time of every core that is online.
     pub fn load(&mut self) -> Result<Vec<(CoreId, CoreLoad)>> {
         let tick = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
         let (mut loads, mut ticked) = (Vec::new(), Vec::new());
@@ -200,7 +200,7 @@ struct Ticks {
 /// `cpuN user nice system idle iowait irq softirq steal ...`
 fn core_ticks(line: &str) -> Option<(CoreId, Ticks)> {
     let mut words = line.strip_prefix("cpu")?.split(' ');
-    // The line of the sum has no number here.
+    // The line of the sum has no number.
     let core = CoreId(words.next()?.parse().ok()?);
     let mut numbers = [0u64; 8];
     for number in &mut numbers {

@@ -9,7 +9,7 @@ use machine::{CoreId, Reading};
 use rustix::io::Errno;
 
 machine::named! {
-    /// What to count.
+    /// The event to count.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum CounterKind {
         Cycles = "cycles",
@@ -68,7 +68,7 @@ pub(super) struct Count {
 }
 
 impl Count {
-    /// What was counted since `from`: scaled up, and then modelled, where the counter did not run all the time.
+    /// The increase since `from`; scaled up, and so modelled, where the counter did not run all the time.
     pub fn since(self, from: Count) -> Reading<u64> {
         let (value, enabled, running) =
             (self.value - from.value, self.enabled - from.enabled, self.running - from.running);

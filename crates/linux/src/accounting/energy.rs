@@ -1,4 +1,4 @@
-//! Energy that the processor's packages and their parts used: RAPL, by the kernel's powercap files.
+//! Energy of the processor's packages and their parts: RAPL, by the kernel's powercap files.
 
 use std::path::Path;
 
@@ -11,20 +11,20 @@ use crate::power::{Files, Look, Reader};
 /// One zone: a package, its cores, its memory.
 #[derive(Debug, Default)]
 struct Zone {
-    /// The counter's last value, and when it had that.
+    /// The counter's last value, and the time at which it was read.
     last: Option<(Nanoseconds, u64)>,
     total: u64,
 }
 
-/// What a zone used since the sensor was opened.
+/// Energy of a zone since the sensor was opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZoneEnergy {
-    /// `package-0`, or `package-0/dram` of a part.
+    /// The zone's name: `package-0`, or `package-0/dram` for a part.
     pub name: String,
     pub microjoules: u64,
 }
 
-/// Counters of energy; look often enough that none goes round twice, which takes minutes.
+/// Energy counters, to be read before they wrap twice, which takes minutes.
 pub struct EnergySensor {
     files: Files,
     zones: Vec<Zone>,
@@ -52,7 +52,7 @@ impl EnergySensor {
         }
     }
 
-    /// What each zone used since `open`. A zone that cannot be read, or whose counter began again, stands still meanwhile.
+    /// The energy of each zone since `open`. A zone that cannot be read, or whose counter was reset, does not advance meanwhile.
     pub fn read(&mut self) -> Vec<ZoneEnergy> {
         let (zones, sensors) = (&mut self.zones, self.files.sensors().to_vec());
         self.files.look(&mut |place, look| {
@@ -107,10 +107,10 @@ mod tests {
         zone(root, "intel-rapl:0:0", "dram", 5);
         zone(root, "intel-rapl-mmio:0", "package-0", 900);
         let Reading::Measured(mut sensor) = open() else { panic!("there are zones") };
-        // It goes on, round, stands, begins again, goes on.
+        // The counter advances, wraps, stands still, is reset, advances.
         for (energy, total) in [(RANGE - 50, 50), (20, 120), (20, 120), (RANGE / 2, 120), (7, 120), (9, 122)] {
             zone(root, "intel-rapl:0", "package-0", energy);
-            // A microjoule of 3 kW takes less than a nanosecond.
+            // At 3 kW a microjoule takes less than a nanosecond.
             std::thread::sleep(std::time::Duration::from_millis(1));
             let read = sensor.read();
             assert_eq!(read[0], ZoneEnergy { name: "package-0".into(), microjoules: total });

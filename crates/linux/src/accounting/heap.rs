@@ -1,8 +1,8 @@
-//! Memory of this process: what its allocator has given out, and what of its pages is in memory.
+//! Memory of this process: bytes that its allocator has handed out, and its resident pages.
 
 use machine::{Bytes, Reading};
 
-/// Bytes that the allocator has given out and not got back, to the byte. A few microseconds.
+/// Bytes that the allocator has handed out and not got back, exactly. Takes a few microseconds.
 #[cfg(target_env = "gnu")]
 pub fn heap() -> Reading<Bytes> {
     // SAFETY: it takes nothing and reads the allocator's own counters under its locks.
@@ -27,8 +27,8 @@ pub fn resident() -> Reading<Bytes> {
     }
 }
 
-/// Pages of shared memory that this process has mapped, each divided among its mappings: what a page takes counts once where
-/// both ends of a link are here.
+/// Bytes of mapped shared memory, each page divided by the number of its mappings, so that a page that both ends of a
+/// link map here counts once.
 pub fn shared() -> Reading<Bytes> {
     const PATH: &str = "/proc/self/smaps_rollup";
     match std::fs::read_to_string(PATH) {
@@ -52,7 +52,7 @@ mod tests {
         let (Some(&before), Some(&pages)) = (heap().value(), resident().value()) else {
             return skip::test("this allocator counts nothing");
         };
-        // Larger than anything that other tests of this process allocate meanwhile.
+        // Larger than all that other tests of this process allocate meanwhile.
         let block = vec![1u8; 256 << 20];
         let (after, more) = (*heap().value().unwrap(), *resident().value().unwrap());
         assert!(after.0 >= before.0 + (200 << 20), "{before:?} {after:?}");

@@ -1,4 +1,4 @@
-//! `/proc/interrupts`: what interrupted each core, by kind.
+//! `/proc/interrupts`: the interrupts of each core, by kind.
 
 use std::ops::{Add, Sub};
 
@@ -53,7 +53,7 @@ enum Kind {
     Interprocessor,
     Timer,
     Other,
-    /// Counted in another row too, or no core's own.
+    /// A row that another one includes, or that is not of one core.
     Skipped,
 }
 

@@ -1,4 +1,4 @@
-//! The CPU time of a job's threads by the core that they had it on: of processes and of all that these started.
+//! CPU time of a job's threads by core: of processes and of all their descendants.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -10,7 +10,7 @@ use machine::{CoreId, Fault, Nanoseconds, Result};
 
 use super::thread::core_of_stat;
 
-/// Which processes a job has; their children belong to it too.
+/// A process of a job; its children belong to the job too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JobProcess {
     Number(u32),
@@ -39,7 +39,7 @@ impl fmt::Display for JobProcess {
     }
 }
 
-/// Letters of a name that the kernel keeps.
+/// Length to which the kernel cuts a name.
 const KEPT: usize = 15;
 
 impl JobProcess {
@@ -51,7 +51,7 @@ impl JobProcess {
     }
 }
 
-/// What a `stat` file of a process or thread says.
+/// Fields of the `stat` file of a process or thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stat {
     pub name: String,
@@ -73,40 +73,40 @@ impl Stat {
         })
     }
 
-    /// Its CPU time.
+    /// The CPU time as a duration.
     pub fn time(&self) -> Nanoseconds {
         let tick = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
         Nanoseconds(self.ticks.saturating_mul(tick))
     }
 }
 
-/// The processes that `root`, a procfs, shows.
+/// The processes that the procfs at `root` shows.
 pub(super) fn processes(root: &Path) -> BTreeMap<u32, Stat> {
     let of = |number: u32| Some((number, Stat::of(&fs::read_to_string(root.join(format!("{number}/stat"))).ok()?)?));
     numbers(root).filter_map(of).collect()
 }
 
-/// Entries that are numbers.
+/// The entries of a folder that are numbers.
 fn numbers(folder: &Path) -> impl Iterator<Item = u32> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// Threads of a job, and how far their CPU time went on each core.
+/// Threads of a job, and the CPU time that they used on each core.
 #[derive(Debug)]
 pub(super) struct JobThreads {
-    /// A procfs.
+    /// The folder of a procfs.
     root: PathBuf,
     of: Vec<JobProcess>,
     members: BTreeSet<u32>,
-    /// By process and thread: CPU time and core as they were last seen.
+    /// CPU time and core at the last look, by process and thread.
     seen: BTreeMap<(u32, u32), (Nanoseconds, CoreId)>,
     spent: BTreeMap<CoreId, Nanoseconds>,
 }
 
 impl JobThreads {
     /// # Errors
-    /// One of them is not there.
+    /// A named process does not run.
     pub fn begin(root: &Path, of: &[JobProcess]) -> Result<JobThreads> {
         let mut job = JobThreads {
             root: root.to_owned(),
@@ -121,12 +121,12 @@ impl JobThreads {
             return Err(Fault::new(format!("process {missing}"), "it does not run here, or /proc hides it", next));
         }
         job.look();
-        // What they had before is not of the time that is looked at.
+        // CPU time before the begin does not count.
         job.spent.clear();
         Ok(job)
     }
 
-    /// Looks for processes that came and went.
+    /// Updates the set of the job's processes.
     pub fn survey(&mut self) -> BTreeMap<u32, Stat> {
         if self.of.is_empty() {
             return BTreeMap::new();
@@ -146,7 +146,7 @@ impl JobThreads {
         all
     }
 
-    /// Adds what each thread used since it was last seen to the cores where it was then and is now.
+    /// Adds the CPU time of each thread since the last look, half each to its core then and its core now.
     pub fn look(&mut self) {
         let mut seen = BTreeMap::new();
         for process in &self.members {
@@ -170,7 +170,7 @@ impl JobThreads {
         self.seen = seen;
     }
 
-    /// What was used on each core since this was last asked, or since the beginning.
+    /// CPU time on each core since the last call, or since the begin.
     pub fn spent(&mut self) -> BTreeMap<CoreId, Nanoseconds> {
         std::mem::take(&mut self.spent)
     }
@@ -191,7 +191,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// `NUMBER (NAME) S PARENT .. utime stime .. core`
+    /// A line `NUMBER (NAME) S PARENT .. utime stime .. core`.
     fn stat(number: u32, name: &str, parent: u32, ticks: u64, core: u32) -> String {
         let fields: Vec<String> = (5..=52)
             .map(|field| match field {
@@ -203,7 +203,7 @@ mod tests {
         format!("{number} ({name}) S {parent} {}\n", fields.join(" "))
     }
 
-    /// A procfs of threads: process, thread, parent, name, ticks, core, ns of schedstat.
+    /// A thread of a procfs: process, thread, parent, name, ticks, core, ns of schedstat.
     type Row<'a> = (u32, u32, u32, &'a str, u64, u32, Option<u64>);
 
     fn write(root: &Path, rows: &[Row]) {

@@ -1,4 +1,4 @@
-//! The host's meter: opened once a session, begun and ended around each block.
+//! The host's meter: opened once a session, started and ended around each block.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -12,25 +12,25 @@ use super::procfile::ProcFile;
 use super::softirq::{CoreWork, SoftirqCounts, SoftirqSensor, softirq_counts};
 use super::table::advance;
 
-/// What every user may know of one core for a block: counts without times.
+/// Counts of one core for a block, which every user may read, without times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CoreCounts {
     pub core: CoreId,
     pub softirqs: SoftirqCounts,
-    /// Interrupts by kind; `None` where the sensor counted them, which is cheaper and knows no kinds.
+    /// Interrupts by kind; `None` where the sensor counted them, which is cheaper and does not distinguish kinds.
     pub interrupts: Option<InterruptCounts>,
 }
 
-/// Counts what the cores of this host do between `begin` and `end`, whoever caused it.
+/// Counts the activity of this host's cores between `begin` and `end`, whatever caused it.
 ///
 /// Opening takes a few hundred milliseconds (the kernel verifies the programs), a block 10 to 70 us on two cores.
 pub struct HostMeter {
     sensor: Reading<SoftirqSensor>,
     softirqs: ProcFile,
     interrupts: ProcFile,
-    /// The sensor counts interrupts; `/proc/interrupts` need not be read.
+    /// Whether the sensor counts interrupts; `/proc/interrupts` then need not be read.
     interrupts_sensed: bool,
-    /// Cores that were on line when it was opened.
+    /// Cores that were online when it was opened.
     online: CpuSet,
     begun: Option<Snapshot>,
     counts: Vec<CoreCounts>,
@@ -82,7 +82,7 @@ impl HostMeter {
         Ok(())
     }
 
-    /// What every core did since the last `begin`.
+    /// The cost of every core since the last `begin`.
     pub fn end(&mut self) -> Result<Vec<CoreCost>> {
         let start = Instant::now();
         let now = self.snapshot()?;
@@ -101,7 +101,7 @@ impl HostMeter {
         &self.counts
     }
 
-    /// What the last `begin` and `end` took together.
+    /// Cost of the last `begin` and `end` together.
     pub fn overhead(&self) -> Nanoseconds {
         self.overhead
     }
@@ -147,7 +147,7 @@ impl HostMeter {
     }
 }
 
-/// Of cores that are on line: `/proc/softirqs` has a column for every possible one, which may be thousands.
+/// The counts of the cores `online`: `/proc/softirqs` has a column for every possible one, which may be thousands.
 fn counts_between(from: &Snapshot, now: &Snapshot, online: &CpuSet) -> Vec<CoreCounts> {
     let pairs = now.softirqs.iter().zip(&from.softirqs).filter(|((now, _), (from, _))| now == from);
     let counts = pairs.filter(|((core, now), (_, from))| online.contains(*core) || now != from);
@@ -195,7 +195,7 @@ mod tests {
         stat.lines().next().unwrap().split_ascii_whitespace().nth(7).unwrap().parse().unwrap()
     }
 
-    /// The truth that `/proc/stat` misses: every datagram over loopback is a receive softirq, and takes time.
+    /// What `/proc/stat` misses: every datagram over loopback is a receive softirq, and takes time.
     #[test]
     fn datagrams_over_loopback_are_seen_with_their_time() {
         let mut meter = HostMeter::open().unwrap();
@@ -227,7 +227,7 @@ mod tests {
         assert!(meter.overhead() > Nanoseconds(0));
     }
 
-    /// Interrupts that the sensor counts are those that the kernel lists.
+    /// The sensor counts the interrupts that the kernel lists.
     #[test]
     fn the_sensor_and_the_kernel_agree_on_interrupts() {
         let mut sensed = HostMeter::open().unwrap();
@@ -236,9 +236,9 @@ mod tests {
         }
         let mut listed = HostMeter::with_sensor(Reading::absent("left out to compare")).unwrap();
         let total = |costs: Vec<CoreCost>| costs.iter().filter_map(|c| c.interrupts.value()).sum::<u64>();
-        // A line that devices share counts once for the kernel and once a handler for the sensor.
+        // A line shared by devices counts once for the kernel and once a handler for the sensor.
         let near = |n: u64| n + n / 4 + 64;
-        // Each bracket holds the other once: what happens between two snapshots cannot turn the comparison.
+        // Each measurement encloses the other once, so that interrupts between two snapshots cannot reverse the comparison.
         listed.begin().unwrap();
         sensed.begin().unwrap();
         ping_pong_between_threads();
@@ -260,7 +260,7 @@ mod tests {
         (cores[0], cores[cores.len() - 1])
     }
 
-    /// On two cores where there are two: then most wake-ups are interrupts.
+    /// On two cores where possible, so that most wake-ups are interrupts.
     fn ping_pong_between_threads() {
         let (first, last) = two_cores();
         let (ping, pinged) = std::sync::mpsc::channel();
@@ -280,7 +280,7 @@ mod tests {
         });
     }
 
-    /// Without privilege every count is there and says what the time would take.
+    /// Without privilege all counts are there, and the time's reading says what it would take.
     #[test]
     fn counts_remain_where_the_sensor_is_not_permitted() {
         let denied = Reading::not_permitted("softirq time: not you", "ask root");
@@ -304,7 +304,7 @@ mod tests {
         };
         let online: CpuSet = [0, 1].map(CoreId).into_iter().collect();
         let counts = counts_between(&at(3), &at(10), &online);
-        // Core 1001 and 2001 came on line since.
+        // Cores 1001 and 2001 came online since.
         let received: Vec<_> = counts.iter().map(|counts| (counts.core.0, counts.softirqs.net_rx)).collect();
         assert_eq!(received, [(0, 0), (1, 7), (1001, 7), (2001, 7)]);
     }
@@ -348,7 +348,7 @@ mod tests {
                 sending.join().unwrap()
             });
             let counts = |core| meter.counts().iter().find(|c| c.core == core).unwrap().softirqs;
-            // A softirq may take two datagrams, and the last may not be over yet.
+            // A softirq may handle two datagrams, and the last may still run.
             assert!(counts(receiver).net_rx >= DATAGRAMS / 2, "steered to {receiver}: {:?}", meter.counts());
             for cost in costs {
                 if let Some(rx) = cost.net_rx.value() {

@@ -1,7 +1,7 @@
-//! What the cores and threads of this host do for messages, counted beside each block of measurement.
+//! Costs of the host's cores and threads, counted beside each block of measurement.
 //!
-//! Time in softirqs comes from tracepoints: kernels without IRQ_TIME_ACCOUNTING charge it to whatever thread it
-//! interrupted, and `/proc/stat` sees of it only what a timer tick happens to hit.
+//! Time in softirqs comes from tracepoints: kernels without IRQ_TIME_ACCOUNTING charge it to the interrupted thread,
+//! and `/proc/stat` shows only what a timer tick happens to hit.
 
 mod actual;
 mod busy;

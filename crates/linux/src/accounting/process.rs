@@ -1,5 +1,4 @@
-//! What processes of others use, looked at again and again: where a thread runs, how often it is taken off its core and for
-//! how long.
+//! Repeated looks at other processes: where a thread runs, how often it is taken off its core and for how long.
 
 use std::fs::{self, File};
 use std::io;
@@ -12,38 +11,38 @@ use rustix::process::{Pid, test_kill_process};
 use super::job::{Stat, time_of_schedstat};
 use super::thread::{Switches, clock_time, core_of_stat, run_delay_of_schedstat, state_of_stat, switches_of_status};
 
-/// A thread of any process of this host, watched by its files of `/proc`, which stay its own when its number is used again.
+/// A thread of any process, watched by open files of `/proc`, which stay valid for it alone when its number is reused.
 #[derive(Debug)]
 pub struct ThreadWatch {
     process: u32,
     thread: u32,
     stat: File,
     status: File,
-    /// `None`: the kernel has no such file.
+    /// The file of scheduling statistics; `None` where the kernel has none.
     schedstat: Option<File>,
 }
 
-/// Where a thread was when it was looked at.
+/// State of a thread at a look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Whereabouts {
-    /// Where it ran last.
+    /// The core that it ran on last.
     pub core: CoreId,
-    /// Whether it is stopped, by a signal or by a debugger.
+    /// Whether it is stopped by a signal or a debugger.
     pub is_stopped: bool,
-    /// Whether it is blocked: neither on a core nor runnable nor stopped.
+    /// Whether it is blocked: neither running nor runnable nor stopped.
     pub is_blocked: bool,
-    /// Blocked so that no signal wakes it, as while it waits for a disk.
+    /// Whether no signal wakes it, as during a wait for a disk.
     pub is_uninterruptible: bool,
 }
 
-/// What a thread that is blocked waits for.
+/// The cause for which a thread is blocked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlockedBy {
-    /// A time that it set.
+    /// A timer that it set.
     Sleep,
     /// A lock that another thread or process holds.
     Lock,
-    /// A disk, a file system, memory that was paged out.
+    /// A disk, a file system or a page.
     Storage,
     /// Something else, or the kernel does not say.
     Other,
@@ -56,7 +55,7 @@ impl ThreadWatch {
         Ok(ThreadWatch { process, thread, stat, status, schedstat })
     }
 
-    /// `None` once it has ended.
+    /// The thread's state; `None` once it has ended.
     pub fn whereabouts(&self) -> Option<Whereabouts> {
         let stat = text(&self.stat, &mut [0; 1024])?;
         let state = state_of_stat(&stat)?;
@@ -68,31 +67,30 @@ impl ThreadWatch {
         })
     }
 
-    /// What it waits for, where `there` found it blocked a moment ago.
+    /// The cause of blocking, where `there` found the thread blocked a moment ago.
     pub fn blocked_by(&self, there: &Whereabouts) -> BlockedBy {
         let place = format!("/proc/{}/task/{}/wchan", self.process, self.thread);
         blocked_by(&fs::read_to_string(place).unwrap_or_default(), there.is_uninterruptible)
     }
 
-    /// How long it was on a core so far, which may lag by a tick of the kernel; `None` once it has ended.
+    /// Its running time so far, which may lag by a tick of the kernel; `None` once it has ended.
     pub fn ran(&self) -> Option<Nanoseconds> {
         let exact = self.schedstat.as_ref().and_then(|file| time_of_schedstat(&text(file, &mut [0; 128])?));
         exact.or_else(|| Some(Stat::of(&text(&self.stat, &mut [0; 1024])?)?.time()))
     }
 
-    /// How long it was runnable while others had its core, so far; `None` once it has ended, and where the kernel does not
-    /// count that.
+    /// Its time runnable while others had its core, so far; `None` once it has ended, and where the kernel does not count it.
     pub fn run_delay(&self) -> Option<Nanoseconds> {
         run_delay_of_schedstat(&text(self.schedstat.as_ref()?, &mut [0; 128])?)
     }
 
-    /// `None` once it has ended.
+    /// Its context switches; `None` once it has ended.
     pub fn switches(&self) -> Option<Switches> {
         switches_of_status(&text(&self.status, &mut [0; 16 << 10])?)
     }
 }
 
-/// By the function of the kernel that it is in; a kernel that does not tell it writes 0.
+/// The cause by the kernel function of the thread; the kernel writes 0 where it does not tell.
 fn blocked_by(function: &str, is_uninterruptible: bool) -> BlockedBy {
     let is_of = |parts: &[&str]| parts.iter().any(|part| function.contains(part));
     match () {
@@ -117,8 +115,8 @@ pub fn process_time(process: u32) -> Option<Nanoseconds> {
     clock_time((!process << 3) | 2).ok()
 }
 
-/// The processor time, user and system, of all children of this process that have ended and were waited for, with what they
-/// waited for.
+/// The processor time, user and system, of all children of this process that have ended and were waited for, and of
+/// their own such children.
 pub fn times_of_children() -> [Nanoseconds; 2] {
     // SAFETY: all-zero is a valid rusage.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
@@ -133,14 +131,14 @@ pub fn own_thread_time() -> Nanoseconds {
     clock_time(libc::CLOCK_THREAD_CPUTIME_ID).unwrap_or_default()
 }
 
-/// Whether the process is there, be it only to be waited for.
+/// Whether the process exists, zombies included.
 pub fn is_there(process: u32) -> bool {
     let process = i32::try_from(process).ok().and_then(Pid::from_raw);
-    // Another user's process may not be signalled, and is there.
+    // A process of another user exists, though it may not be signalled.
     process.is_some_and(|process| test_kill_process(process) != Err(Errno::SRCH))
 }
 
-/// What tells the PID namespace of this process from others of its host; 0 where `/proc` does not say it.
+/// Identifier of this process's PID namespace on its host; 0 where `/proc` does not tell it.
 pub fn pid_namespace() -> u32 {
     namespace_of("self").unwrap_or(0)
 }
@@ -149,8 +147,8 @@ fn namespace_of(process: &str) -> Option<u32> {
     fs::metadata(format!("/proc/{process}/ns/pid")).ok().map(|namespace| namespace.ino() as u32)
 }
 
-/// The number by which a process is known here that is `number` in the PID namespace `namespace`, where 0 stands for one
-/// that is not known and taken for this one. `None` where it has ended or is not seen from here.
+/// The number in this PID namespace of the process `number` of `namespace`; 0 stands for an unknown namespace, taken
+/// for this one. `None` where it has ended or is not visible here.
 pub fn number_here(number: u32, namespace: u32) -> Option<u32> {
     if namespace == 0 || namespace == pid_namespace() {
         return Some(number);

@@ -1,4 +1,4 @@
-//! A file of `/proc` that is read again and again.
+//! A file of `/proc` that is read repeatedly.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -17,7 +17,7 @@ pub struct SoftirqCounts {
     pub net_tx: u64,
 }
 
-/// Reads the text of `/proc/softirqs`; `None` if it is not of this format. Possible cores are listed, not only online.
+/// Reads the text of `/proc/softirqs`; `None` if it has another format. It lists all possible cores, not only online ones.
 pub fn softirq_counts(text: &str) -> Option<Vec<(CoreId, SoftirqCounts)>> {
     let ids = table::cores(text)?;
     let mut cores: Vec<_> = ids.into_iter().map(|id| (id, SoftirqCounts::default())).collect();
@@ -33,7 +33,7 @@ pub fn softirq_counts(text: &str) -> Option<Vec<(CoreId, SoftirqCounts)>> {
     Some(cores)
 }
 
-/// What the sensor's programs counted on one core since they were attached.
+/// Counts of the sensor's programs on one core since they were attached.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CoreWork {
     pub net_rx: Softirq,
@@ -50,12 +50,12 @@ const VECTORS: usize = 10;
 const NET_TX: usize = 2;
 const NET_RX: usize = 3;
 
-/// The x86 kernel's tracepoints of inter-processor interrupts. Elsewhere `/proc/interrupts` counts them.
+/// The x86 kernel's tracepoints of inter-processor interrupts. On other architectures `/proc/interrupts` counts them.
 const INTERPROCESSOR: [&str; 3] = ["reschedule_entry", "call_function_entry", "call_function_single_entry"];
 
 /// BPF programs on the tracepoints irq:softirq_entry and irq:softirq_exit, attached while this lives.
 ///
-/// Costs every softirq of the host about a tenth of a microsecond, so open it once, not once a thread.
+/// They cost every softirq of the host about a tenth of a microsecond, so open them once, not once a thread.
 pub struct SoftirqSensor {
     programs: Object,
     interrupts_traced: bool,

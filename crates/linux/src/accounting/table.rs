@@ -1,8 +1,8 @@
-//! The shape that `/proc/interrupts` and `/proc/softirqs` share: a header of CPUs, then `LABEL: count...` rows.
+//! The format of `/proc/interrupts` and `/proc/softirqs`: a header of CPUs, then `LABEL: count...` rows.
 
 use machine::CoreId;
 
-/// One row: its label without the colon, and what follows.
+/// One row: its label without the colon, and the rest.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Row<'a> {
     pub label: &'a str,
@@ -15,7 +15,7 @@ impl<'a> Row<'a> {
         self.rest.split_ascii_whitespace().take(cores).map_while(|word| word.parse().ok())
     }
 
-    /// What is behind the counts.
+    /// The words behind the counts.
     pub fn description(&self, cores: usize) -> impl Iterator<Item = &'a str> {
         self.rest.split_ascii_whitespace().skip(self.counts(cores).count())
     }
@@ -35,7 +35,7 @@ pub(super) fn rows(text: &str) -> impl Iterator<Item = Row<'_>> {
     })
 }
 
-/// How far a kernel counter of 32 bits went, wrapped at most once.
+/// The advance of a 32-bit kernel counter, wrapped at most once.
 pub(super) fn advance(from: u64, to: u64) -> u64 {
     u64::from((to as u32).wrapping_sub(from as u32))
 }

@@ -1,7 +1,7 @@
-//! What one thread of this process used: CPU time, context switches, hardware counters.
+//! Resources that one thread of this process used: CPU time, context switches, hardware counters.
 //!
-//! A thread that busy-waits looks fully used to the kernel, whatever it achieved; and the softirq work that ran on top
-//! of a thread is part of its CPU time on kernels without IRQ_TIME_ACCOUNTING.
+//! A thread that busy-waits looks fully used to the kernel, whatever it achieved; and softirq work on top of a thread
+//! is part of its CPU time on kernels without IRQ_TIME_ACCOUNTING.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ pub fn current_thread() -> i32 {
     rustix::thread::gettid().as_raw_nonzero().get()
 }
 
-/// Meters one thread of this process, from itself or from another thread.
+/// Meters one thread of this process, from that thread or from another.
 ///
 /// Opened once; `begin` and `end` around each block cost about 2 us on the thread itself and 60 us from another.
 pub struct ThreadMeter {
@@ -34,7 +34,7 @@ struct Snapshot {
     counts: [Option<Count>; 3],
 }
 
-/// How often a thread left its core.
+/// Context switches of a thread.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Switches {
     /// Switches because the thread waited for something.
@@ -44,7 +44,7 @@ pub struct Switches {
 }
 
 impl ThreadMeter {
-    /// `end` is `local` or `remote`, `role` what the thread does; both go into the result as they are.
+    /// `end` is `local` or `remote`, `role` the thread's task; both go into the result.
     pub fn open(end: impl Into<String>, role: impl Into<String>, thread: i32) -> Result<Self> {
         let meter = ThreadMeter {
             end: end.into(),
@@ -63,7 +63,7 @@ impl ThreadMeter {
         Ok(())
     }
 
-    /// What the thread used since the last `begin`.
+    /// The thread's use since the last `begin`.
     pub fn end(&mut self) -> Result<ThreadCost> {
         let now = self.snapshot()?;
         let from = self.begun.take().ok_or_else(|| {
@@ -113,13 +113,13 @@ impl ThreadMeter {
     }
 }
 
-/// CPU time to this instant, also of a thread that runs now; `/proc` tells it only as of its last tick.
+/// CPU time up to now, also of a running thread; `/proc` gives it only as of the last tick.
 fn cpu_time(thread: i32) -> std::result::Result<Nanoseconds, Errno> {
     // The kernel's encoding of 'scheduler clock of this thread' (CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED).
     clock_time((!thread << 3) | 4 | 2)
 }
 
-/// What a clock of processor time shows.
+/// The value of a processor-time clock.
 pub(super) fn clock_time(clock: libc::clockid_t) -> std::result::Result<Nanoseconds, Errno> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is ours and lives across the call.
@@ -158,8 +158,8 @@ pub(super) fn state_of_stat(text: &str) -> Option<char> {
     after_name.trim_start().chars().next()
 }
 
-/// The time on the run queue in the text of a `schedstat` file: its second field. A kernel that keeps no such statistics
-/// writes three times 0, also for a thread that has run.
+/// Time on the run queue, in the text of a `schedstat` file: its second field. A kernel without such statistics writes
+/// three zeros, also for a thread that has run.
 pub(super) fn run_delay_of_schedstat(text: &str) -> Option<Nanoseconds> {
     let mut numbers = text.split_ascii_whitespace().map(|word| word.parse::<u64>().ok());
     let (ran, delay, times) = (numbers.next()??, numbers.next()??, numbers.next()??);
@@ -194,7 +194,7 @@ mod tests {
 
         let start = Instant::now();
         meter.begin().unwrap();
-        // Until 20 ms of CPU time are used, however long that takes on a crowded machine.
+        // Runs until 20 ms of CPU time are used, however long that takes on a busy machine.
         let from = cpu_time(current_thread()).unwrap();
         while cpu_time(current_thread()).unwrap() - from < Nanoseconds(20_000_000) {
             spin(Duration::from_micros(100));
@@ -202,7 +202,7 @@ mod tests {
         let spun = meter.end().unwrap();
         let elapsed = start.elapsed().as_nanos() as u64;
         let cpu = spun.cpu.value().unwrap().0;
-        // Two clocks of the kernel, which need not run alike to the last nanosecond.
+        // The two kernel clocks may differ slightly.
         assert!((20_000_000..=elapsed + elapsed / 10).contains(&cpu), "{cpu} ns of {elapsed} ns");
         assert_eq!((spun.end.as_str(), spun.role.as_str()), ("local", "app"));
     }
@@ -220,7 +220,7 @@ mod tests {
         let thread = told.recv().unwrap();
         let mut meter = ThreadMeter::open("local", "engine", thread).unwrap();
         meter.begin().unwrap();
-        // On a crowded machine it may be long until the thread gets a turn.
+        // On a busy machine it may take long until the thread runs.
         let (from, patience) = (cpu_time(thread).unwrap(), Instant::now() + Duration::from_secs(30));
         while cpu_time(thread).unwrap() == from && Instant::now() < patience {
             std::thread::sleep(Duration::from_millis(1));

@@ -1,4 +1,4 @@
-//! What of clocks the kernel lets be set: the lowest and the highest that a policy allows.
+//! The limits of a cpufreq policy, which the kernel lets be set: the lowest and the highest clock.
 
 use std::fmt;
 use std::fs;
@@ -10,7 +10,7 @@ use machine::Hertz;
 
 use crate::journal::{Knob, Value};
 
-/// One limit of the policy of that number. Written and read back as `lowest policy0`, `highest policy0`.
+/// One limit of the policy with this number. Written and read back as `lowest policy0`, `highest policy0`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
     Lowest(u32),
@@ -31,7 +31,7 @@ impl Knob for Limit {
     const FOLDER: &str = "run/plimsoll-clock";
     const WHAT: &str = "clocks";
 
-    /// In kHz, as the kernel writes it.
+    /// The limit in kHz, as the kernel writes it.
     fn read(&self, root: &Path) -> io::Result<Value> {
         let text = fs::read_to_string(self.file(root))?;
         let odd = || io::Error::new(io::ErrorKind::InvalidData, format!("'{}' is not what kernels write", text.trim()));

@@ -1,8 +1,8 @@
-//! Clocks of cores, set to one value as long as a value lives: cpufreq's limits, the lowest and the highest the same, which hold
-//! under every governor of acpi-cpufreq, intel_pstate, amd_pstate and the others.
+//! Clocks of cores, fixed while a value lives: both limits of cpufreq are set to one clock, which works under every
+//! governor of acpi-cpufreq, intel_pstate, amd_pstate and the others.
 //!
-//! What was set is read back, and held against the effective clock of the cores under load. Everything is put back as steering
-//! puts it back: when the value is dropped, by a keeper where its owner is killed, by the journal where both are.
+//! Settings are read back, and compared with the effective clock of the cores under load. They are restored like
+//! steering: when the value is dropped, by a keeper where its owner is killed, by the journal where both are.
 
 mod limit;
 #[cfg(test)]
@@ -20,24 +20,24 @@ use crate::journal::{self, Journal, Knob as _};
 use crate::warden::Warden;
 pub use limit::Limit;
 
-/// An effective clock within this of what was asked for is that.
+/// Relative error within which an effective clock is the one asked for.
 const HELD: f64 = 0.03;
 
-/// What a core works before its clock is probed: a transition and the controller's period are shorter.
+/// How long a core works before its clock is probed: longer than a transition and the controller's period.
 const SETTLES: Duration = Duration::from_millis(30);
 
-/// The one journal of a machine.
+/// Name of the machine's only journal.
 const NAME: &str = "machine";
 
-/// What is asked.
+/// The clock and the cores asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     pub clock: Hertz,
-    /// `None`: all of the machine.
+    /// The cores; `None`: all of the machine.
     pub cores: Option<CpuSet>,
 }
 
-/// One limit as it was and as it is, read back, kHz.
+/// One limit before and after, read back, kHz.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setting {
     pub limit: Limit,
@@ -52,7 +52,7 @@ impl std::fmt::Display for Setting {
     }
 }
 
-/// The effective clock of a core under load, beside what it is to be.
+/// The effective clock of a core under load, and the one asked for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verified {
     pub core: CoreId,
@@ -61,19 +61,19 @@ pub struct Verified {
 }
 
 impl Verified {
-    /// Of `cores` of this host, one after the other, 30 ms each.
+    /// Probes `cores` of this host, one after the other, 30 ms each.
     pub fn here(cores: impl IntoIterator<Item = CoreId>, asked: Hertz) -> Vec<Verified> {
         let of = |core| Verified { core, asked, effective: clock_under_load(core, Some(SETTLES)) };
         cores.into_iter().map(of).collect()
     }
 
-    /// Whether the core runs at the clock; `None` where that cannot be told.
+    /// Whether the core runs at the clock asked for; `None` where that cannot be told.
     pub fn holds(&self) -> Option<bool> {
         let effective = self.effective.value()?.0 as f64;
         Some((effective / self.asked.0 as f64 - 1.0).abs() <= HELD)
     }
 
-    /// What its reader must know, where there is anything.
+    /// A note on the difference, where there is one.
     pub fn departure(&self) -> Option<String> {
         let Verified { core, asked, effective } = self;
         match (self.holds(), effective) {
@@ -89,12 +89,12 @@ impl Verified {
     }
 }
 
-/// Cores that have one clock as long as this lives.
+/// Fixed clocks of cores, for as long as this lives.
 pub struct ClockSet {
     settings: Vec<Setting>,
     verified: Vec<Verified>,
     notes: Vec<String>,
-    // Ends before the journal is taken away.
+    // Dropped before the journal is removed.
     _keeper: Option<Warden>,
     journal: Journal<Limit>,
 }
@@ -103,12 +103,13 @@ impl ClockSet {
     /// Sets clocks. `keeper` is a command that calls [`keep`] with its last argument: this program.
     ///
     /// # Errors
-    /// There is no cpufreq here, no such core or clock, another run sets clocks, or the kernel refuses; then all is as it was.
+    /// There is no cpufreq here, no such core or clock, another run sets clocks, or the kernel refuses; nothing stays
+    /// changed then.
     pub fn begin(request: &Request, keeper: Command) -> Result<ClockSet> {
         ClockSet::below(Path::new("/"), request, keeper)
     }
 
-    /// The same with the files below `root`: those of this host, or a copy of them, whose cores nothing is known of.
+    /// As [`ClockSet::begin`], with the files below `root`: this host's, or a copy, whose cores are not probed.
     pub fn below(root: &Path, request: &Request, keeper: Command) -> Result<ClockSet> {
         match root == Path::new("/") {
             true => ClockSet::at(root, &Source::live(), request, Verified::here, Some(keeper)),
@@ -142,27 +143,26 @@ impl ClockSet {
         Ok(set)
     }
 
-    /// What was set, as it was read back.
+    /// The settings, as read back.
     pub fn settings(&self) -> &[Setting] {
         &self.settings
     }
 
-    /// The effective clock of a core of each policy, under load, after it was set.
+    /// The effective clock under load of one core of each policy, after the setting.
     pub fn verified(&self) -> &[Verified] {
         &self.verified
     }
 
-    /// Whether every core that was probed runs at the clock; `None` where none could be.
+    /// Whether every probed core runs at the clock asked for; `None` where none could be probed.
     pub fn holds(&self) -> Option<bool> {
         self.verified.iter().filter_map(Verified::holds).reduce(|all, one| all && one)
     }
 
-    /// What its user should know of it.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// Restores, and says what had not held, and what could not be restored.
+    /// Restores the clocks; returns notes on settings that did not hold or could not be restored.
     pub fn end(mut self) -> Vec<String> {
         self.journal.restore()
     }
@@ -179,7 +179,7 @@ fn not_here(cores: Vec<CoreId>, asked: Hertz) -> Vec<Verified> {
     cores.into_iter().map(|core| Verified { core, asked, effective: effective() }).collect()
 }
 
-/// Why clocks cannot be set here, and what can be done instead.
+/// The fault of a machine without cpufreq, with an alternative.
 pub fn no_cpufreq() -> Fault {
     Fault::new(
         "clocks",
@@ -191,7 +191,7 @@ pub fn no_cpufreq() -> Fault {
 
 struct Plan {
     policies: Vec<u32>,
-    /// The first core that was asked for of each.
+    /// The first requested core of each policy.
     probed: Vec<CoreId>,
     notes: Vec<String>,
 }
@@ -231,7 +231,7 @@ fn plan(source: &Source, request: &Request) -> Result<Plan> {
     }
 }
 
-/// Whether the policy has the clock.
+/// Checks that the policy can have the clock.
 fn possible(source: &Source, number: u32, policy: &ClockPolicy, clock: &Clock, asked: Hertz) -> Result<()> {
     let subject = || format!("clock {asked} of cores {}", policy.cores);
     let ends = policy.hardware_low.zip(policy.hardware_high);
@@ -260,7 +260,7 @@ fn possible(source: &Source, number: u32, policy: &ClockPolicy, clock: &Clock, a
     Ok(())
 }
 
-/// What keeps clocks below `root` from being set so, without setting them.
+/// Checks whether clocks below `root` can be set as asked, without setting them.
 ///
 /// # Errors
 /// There is no cpufreq, no such core or clock.
@@ -272,7 +272,7 @@ fn source(root: &Path) -> Result<Source> {
     if root == Path::new("/") { Ok(Source::live()) } else { Source::open(root) }
 }
 
-/// Cores run at another clock than was asked for.
+/// The fault of cores that run at another clock than asked for.
 pub fn not_held(asked: Hertz, verified: &[Verified]) -> Fault {
     let departed = verified.iter().filter(|of| of.holds() == Some(false));
     let of = |of: &Verified| Some(format!("{} at {}", of.core, of.effective.value()?));
@@ -284,19 +284,19 @@ pub fn not_held(asked: Hertz, verified: &[Verified]) -> Fault {
     )
 }
 
-/// Whether this process may set clocks below `root`: `None` where there are none to set.
+/// Whether this process may set clocks below `root`; `None` where there are none to set.
 pub fn permitted(root: &Path) -> Option<bool> {
     let (number, _) = Clock::each(&source(root).ok()?).into_iter().next()?;
     let file = root.join(format!("sys/devices/system/cpu/cpufreq/policy{number}/scaling_max_freq"));
     Some(std::fs::OpenOptions::new().write(true).open(file).is_ok())
 }
 
-/// Restores what killed runs left below `root`, and says so.
+/// Restores clocks that killed runs left set below `root`; returns notes.
 pub fn restore_remains(root: &Path) -> Result<Vec<String>> {
     journal::restore_remains::<Limit>(root, |_| Some("clocks".to_owned()))
 }
 
-/// What a keeper does: waits for its owner's end and restores what that left. Standard input and output are the owner's.
+/// The keeper: waits for its owner's end and restores what that left set. Standard input and output are the owner's.
 pub fn keep(path: &Path) -> Result<()> {
     journal::keep::<Limit>(path)
         .map_err(|error| Fault::because("keeper of clocks", error, "leave it to `plimsoll clock`"))

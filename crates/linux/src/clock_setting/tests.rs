@@ -9,11 +9,11 @@ use crate::journal::Entry;
 
 const CPUFREQ: &str = "sys/devices/system/cpu/cpufreq";
 
-/// A host's files as plain ones: four cores in two policies. Only the kernel would obey; what is written, read back and
-/// restored shows.
+/// A host's files as plain ones: four cores in two policies. They show what is written, read back and restored, but
+/// enforce nothing.
 struct Tree(tempfile::TempDir);
 
-/// Drivers with what their policies look like: limits of the hardware and of the policy, base, steps.
+/// Drivers with the files of their policies: limits of the hardware and of the policy, base, steps.
 const DRIVERS: [(&str, &str, &str); 3] = [
     ("acpi-cpufreq", "ondemand", "2900000 2400000 1900000 1200000 "),
     ("intel_pstate", "powersave", ""),
@@ -166,7 +166,7 @@ fn clocks_that_there_are_not_are_refused_with_those_that_there_are() {
 #[test]
 fn a_kernel_that_takes_another_clock_is_found_out_and_all_is_as_it_was() {
     let tree = Tree::new("amd-pstate-epp");
-    // A file that takes nothing: as where the kernel has a floor of its own.
+    // A file that accepts no write, as where the kernel has a floor of its own.
     let floor = tree.path(&format!("{CPUFREQ}/policy2/scaling_min_freq"));
     fs::remove_file(&floor).unwrap();
     std::os::unix::fs::symlink("/proc/sys/kernel/ostype", &floor).unwrap();
@@ -183,7 +183,7 @@ fn what_a_killed_run_left_is_restored_and_what_a_living_one_holds_is_not() {
     assert_eq!(restore_remains(tree.0.path()).unwrap(), Vec::<String>::new());
     let busy = tree.begin(1200, None, mhz(1200)).err().unwrap();
     assert!(busy.cause().contains(&format!("process {} ", std::process::id())), "{busy}");
-    // As a kill leaves it: the lock goes, journal and limits stay.
+    // The state after a kill: the lock is gone, journal and limits stay.
     let journal = tree.path("run/plimsoll-clock/machine");
     let (kept, set) = (fs::read(&journal).unwrap(), tree.all());
     drop(living.take());

@@ -1,4 +1,4 @@
-//! A way into a host for a process that somebody else starts, such as `mpirun` its daemon on the other host.
+//! A way into a host for a process that another program starts, as `mpirun` starts its daemon on the other host.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use machine::{Fault, Result};
 use super::Host;
 use super::namespace::Namespace;
 
-/// Names a host of a lab as long as the process that owns the lab lives. Written as one word, which can be an argument.
+/// Names a host of a lab, valid while the lab's owner lives. Written as one word, which can be an argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Door {
     host: Host,
@@ -27,7 +27,7 @@ impl Door {
         self.host
     }
 
-    /// The name that the host has for those inside.
+    /// The host's own name, inside of it.
     pub fn hostname(&self) -> &str {
         &self.hostname
     }

@@ -33,7 +33,7 @@ pub(super) fn add(hosts: &[Namespace; 2], link: u8, options: &Options) -> Result
     Ok(())
 }
 
-/// One queue each way: what an interface receives then has one mask to be steered by.
+/// Joins two hosts by a veth pair with one queue each way, so that received packets have a single mask to be steered by.
 fn pair(hosts: &[Namespace; 2], interface: &str) -> Result<()> {
     let [a, b] = hosts;
     let queues = "numtxqueues 1 numrxqueues 1";
@@ -41,7 +41,7 @@ fn pair(hosts: &[Namespace; 2], interface: &str) -> Result<()> {
     ip(a, &format!("link add {interface} {queues} type veth peer name {interface} {queues} netns {peer}\n"))
 }
 
-/// What brings up the host's interface of a link, as a batch for `ip`.
+/// Brings up the host's interface of a link, as a batch for `ip`.
 fn up(host: Host, link: u8, interface: &str, mtu: u16) -> String {
     let mut batch = format!("link set {interface} mtu {mtu} up\n");
     batch += &format!("address replace {}/30 dev {interface}\n", host.ipv4(link));
@@ -65,7 +65,7 @@ pub(super) fn joined(hosts: &[Namespace; 2]) -> Result<bool> {
     })
 }
 
-/// Gives both hosts their addresses and brings their interfaces up with `options`, whatever they had before.
+/// Gives both hosts their addresses and brings their interfaces up with `options`, whatever their state.
 pub(super) fn configure(hosts: &[Namespace; 2], options: &Options) -> Result<()> {
     for (host, namespace) in Host::BOTH.into_iter().zip(hosts) {
         let mut batch = String::from("link set lo up\n");
@@ -73,7 +73,7 @@ pub(super) fn configure(hosts: &[Namespace; 2], options: &Options) -> Result<()>
         ip(namespace, &batch)?;
         namespace
             .inside(|| {
-                // A veth has threads only while it merges, but remembers that it should have them.
+                // A veth has NAPI threads only while it merges, but keeps the setting.
                 set_threaded_napi(false)?;
                 ethtool::set_gro(INTERFACE, options.gro)?;
                 if options.threaded_napi {
@@ -108,7 +108,7 @@ fn addresses(host: Host) -> Vec<IpAddr> {
     wanted(host).into_iter().filter(|address| UdpSocket::bind((*address, 0)).is_ok()).collect()
 }
 
-/// What is in force on the interface of the calling thread's namespace, processes excepted.
+/// The settings in force on the interface of the calling thread's namespace, without processes.
 pub(super) fn status(host: Host) -> Result<HostStatus> {
     Ok(HostStatus {
         host,
@@ -162,7 +162,7 @@ fn run_ip(about: &str, command: &mut Command, input: &str) -> Result<()> {
         let mut child = command.spawn()?;
         let written = child.stdin.take().expect("stdin is piped").write_all(input.as_bytes());
         let output = child.wait_with_output()?;
-        // An `ip` that gave up early leaves a broken pipe; its own message says more than that.
+        // An `ip` that gave up early leaves a broken pipe; its own message says more.
         if output.status.success() { written.map(|()| output) } else { Ok(output) }
     };
     let subject = format!("lab: {about}: ip");

@@ -5,8 +5,8 @@
 //! can clash with one of the machine's.
 //!
 //! A lab lives in one of two ways:
-//! - *owned* ([`Lab::owned`]): held by file descriptors of the process that made it. When that process ends, however
-//!   it ends, the kernel closes them, and hosts and link are gone; a warden ends what was still running in them.
+//! - *owned* ([`Lab::owned`]): held by file descriptors of its process. However that process ends, the kernel closes
+//!   them and removes hosts and link; a warden ends what was still running in them.
 //! - *named* ([`Lab::up`], [`Lab::down`]): kept by `/run/netns/NAME-a` and `/run/netns/NAME-b` until taken down.
 
 mod door;
@@ -68,12 +68,12 @@ impl Host {
         }
     }
 
-    /// Its address on a link, from the block that RFC 2544 (appendix C.2.2) keeps for benchmarks.
+    /// The host's address on a link, from the block that RFC 2544 (appendix C.2.2) reserves for benchmarks.
     fn ipv4(self, link: u8) -> Ipv4Addr {
         Ipv4Addr::new(198, 18, link, 1 + self as u8)
     }
 
-    /// Its address on a link, from the block that RFC 5180 (section 8) keeps for benchmarks.
+    /// The host's address on a link, from the block that RFC 5180 (section 8) reserves for benchmarks.
     fn ipv6(self, link: u8) -> Ipv6Addr {
         Ipv6Addr::new(0x2001, 2, 0, u16::from(link), 0, 0, 0, 1 + self as u16)
     }
@@ -97,16 +97,16 @@ impl FromStr for Host {
     }
 }
 
-/// How the link between the hosts is set up.
+/// Setup of the link between the hosts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// Largest packet of the link in bytes, 1280 (the least that IPv6 takes) to 65535.
     pub mtu: u16,
     /// The core that does the receive processing of both hosts; `None` leaves it where the sender runs.
     pub protocol_core: Option<CoreId>,
-    /// Receive in a kernel thread of the interface instead of a softirq.
+    /// Whether to receive in a kernel thread of the interface instead of a softirq.
     pub threaded_napi: bool,
-    /// Merge received packets (GRO). Off, a veth also drops the frames that a BPF program sends to it.
+    /// Whether to merge received packets (GRO). Without it, a veth also drops the frames that a BPF program sends to it.
     pub gro: bool,
 }
 
@@ -117,7 +117,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Refuses what no lab could have, before anything is made.
+    /// Refuses impossible options before anything is made.
     fn check(&self) -> Result<()> {
         if self.mtu < 1280 {
             let cause = "IPv6 needs at least 1280 bytes";
@@ -131,13 +131,13 @@ impl Options {
     }
 }
 
-/// What is in force in a lab, read back from the kernel.
+/// The state of a lab, read back from the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Status {
     pub hosts: [HostStatus; 2],
 }
 
-/// One host as the kernel describes it.
+/// The state of one host, read back from the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HostStatus {
     pub host: Host,
@@ -145,11 +145,10 @@ pub struct HostStatus {
     pub interface: String,
     pub mtu: u32,
     pub gro: bool,
-    /// `None` where this kernel has no threaded NAPI.
+    /// Threaded NAPI; `None` where this kernel lacks it.
     pub threaded_napi: Option<bool>,
-    /// The cores that may do its receive processing; empty: the core on which the sender runs.
+    /// The cores that may do its receive processing; empty: the sender's core.
     pub protocol_cores: Vec<CoreId>,
-    /// Processes that run in it now.
     pub processes: Vec<u32>,
 }
 
@@ -169,7 +168,7 @@ impl Lab {
         Lab::joined(options, link::make)
     }
 
-    /// The same, its hosts joined by `join`.
+    /// As [`Lab::owned`], its hosts joined by `join`.
     fn joined(options: &Options, join: impl FnOnce(&[Namespace; 2]) -> Result<()>) -> Result<Lab> {
         options.check()?;
         let hosts = [Namespace::unnamed(Host::A, "plimsoll-a")?, Namespace::unnamed(Host::B, "plimsoll-b")?];
@@ -179,8 +178,8 @@ impl Lab {
         Ok(Lab { hosts, warden: Some(warden) })
     }
 
-    /// Joins the hosts by one more pair of interfaces, `lab1` or up, with addresses of its own and the mtu and merging of `options`: a
-    /// program at one pair lengthens no path over another.
+    /// Joins the hosts by one more pair of interfaces, `lab1` or up, with its own addresses and the mtu and merging of
+    /// `options`: a program at one pair then does not lengthen the path over another.
     ///
     /// # Errors
     /// There is such a link already; as [`Lab::owned`].
@@ -188,17 +187,17 @@ impl Lab {
         link::add(&self.hosts, link, options)
     }
 
-    /// The address of a host on the link that every lab has.
+    /// The address of a host on link 0, which every lab has.
     pub fn address(&self, host: Host) -> IpAddr {
         self.address_on(0, host)
     }
 
-    /// The address of a host on the link of that number: 0 is the one that every lab has.
+    /// The address of a host on the link of that number.
     pub fn address_on(&self, link: u8, host: Host) -> IpAddr {
         host.ipv4(link).into()
     }
 
-    /// The host's IPv6 address on the link; `None` where this kernel runs without IPv6.
+    /// The host's IPv6 address on link 0; `None` where this kernel runs without IPv6.
     pub fn address_v6(&self, host: Host) -> Option<IpAddr> {
         link::has_ipv6().then(|| host.ipv6(0).into())
     }
@@ -208,29 +207,28 @@ impl Lab {
         INTERFACE
     }
 
-    /// Makes `command` run in `host`: its interfaces, its host name, its view of `/sys/class/net`.
+    /// Makes `command` run in `host`, with its interfaces, host name, and view of `/sys/class/net`.
     pub fn enter<'c>(&self, host: Host, command: &'c mut Command) -> Result<&'c mut Command> {
         self.hosts[host as usize].enter(command)
     }
 
-    /// A way into `host` for processes that others start: see [`Door`].
+    /// A way into `host` for processes that others start (see [`Door`]).
     pub fn door(&self, host: Host) -> Door {
         let namespace = &self.hosts[host as usize];
         Door::new(host, namespace.hostname(), namespace.path().into())
     }
 
-    /// Runs `work` on a thread of its own in `host`. Sockets that it opens stay in the host wherever they are used.
+    /// Runs `work` on its own thread in `host`. Sockets that it opens stay in the host wherever they are used.
     pub fn inside<T: Send>(&self, host: Host, work: impl FnOnce() -> T + Send) -> Result<T> {
         self.hosts[host as usize].inside(work)
     }
 
-    /// Steers the receive processing of both hosts to `core` (RPS), or back to the core of the sender, and reads back
-    /// what is in force.
+    /// Steers the receive processing of both hosts to `core` (RPS), or back to the sender's core, and reads back the state.
     pub fn steer(&self, core: Option<CoreId>) -> Result<Steering> {
         self.steer_each([core; 2])
     }
 
-    /// The same, each host by itself.
+    /// As [`Lab::steer`], each host by itself.
     pub fn steer_each(&self, cores: [Option<CoreId>; 2]) -> Result<Steering> {
         for (host, core) in Host::BOTH.into_iter().zip(cores) {
             steering::check(core)?;
@@ -240,7 +238,7 @@ impl Lab {
         Ok(Steering { asked: cores, in_force: [read(Host::A)?, read(Host::B)?] })
     }
 
-    /// What is in force in both hosts, read back from the kernel.
+    /// The state of both hosts, read back from the kernel.
     pub fn status(&self) -> Result<Status> {
         let read = |host: Host| {
             let mut status = self.inside(host, || link::status(host))?.map_err(|fault| fault.within(host))?;
@@ -254,7 +252,7 @@ impl Lab {
 impl Drop for Lab {
     fn drop(&mut self) {
         if self.warden.is_some() {
-            // What runs in an owned lab would keep its namespaces. The warden, dropped next, tries again.
+            // Processes in an owned lab would keep its namespaces. The warden, dropped next, tries again.
             let _ = residents::kill(&self.hosts);
         }
     }

@@ -10,26 +10,25 @@ use super::namespace::Namespace;
 use super::{Host, Lab, Options, link, residents};
 use crate::ownership;
 
-/// Longer than it takes to make some labs.
+/// Longer than making several labs takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What it took to bring a lab up.
+/// How a lab was brought up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Raised {
-    /// There was none.
     Made,
-    /// There was one, whole; its options were set again.
+    /// It existed, whole; its options were set again.
     Kept,
-    /// There was one that was not whole; it was completed, or taken down and made anew.
+    /// It existed in part; it was completed, or taken down and made anew.
     Repaired,
 }
 
-/// What was there when a lab was taken down.
+/// The result of taking a lab down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ended {
-    /// Whether anything of it was there.
+    /// Whether any part of it existed.
     pub was_there: bool,
-    /// How many processes ran in its hosts and were ended.
+    /// Number of processes in its hosts that were ended.
     pub processes: usize,
 }
 
@@ -52,14 +51,14 @@ impl Lab {
         match make(name, options) {
             Ok(lab) => Ok((lab, raised)),
             Err(fault) => {
-                // Why it could not be made says more than why it could not be removed.
+                // The cause of the failure is more useful than that of a failed removal.
                 let _ = remove(name);
                 Err(fault)
             }
         }
     }
 
-    /// Takes the lab `name` down, whole or not: ends what runs in its hosts, removes link and hosts.
+    /// Takes the lab `name` down, whole or not: ends processes in its hosts, removes link and hosts.
     pub fn down(name: &str) -> Result<Ended> {
         check_name(name)?;
         let _lock = lock()?;
@@ -124,7 +123,7 @@ fn path(lab: &str, host: Host) -> PathBuf {
     PathBuf::from("/run/netns").join(host_name(lab, host))
 }
 
-/// Names become file names and host names: letters, digits and dashes.
+/// Names become file and host names, so they have letters, digits and dashes only.
 fn check_name(name: &str) -> Result<()> {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '-';
     if (1..=40).contains(&name.len()) && name.chars().all(fits) && !name.starts_with('-') {
@@ -134,7 +133,7 @@ fn check_name(name: &str) -> Result<()> {
     Err(Fault::new(format!("lab '{name}'"), cause, "choose another --name"))
 }
 
-/// One maker at a time.
+/// Excludes other makers of labs.
 fn lock() -> Result<Lock> {
     ownership::take("labs", "labs", PATIENCE, "wait until that has made its own")
 }

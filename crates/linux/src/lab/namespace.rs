@@ -1,4 +1,4 @@
-//! A network namespace, and how code gets into it.
+//! A network namespace, and ways to run code in it.
 
 use std::fs::File;
 use std::io;
@@ -18,10 +18,10 @@ use super::AS_ROOT;
 /// From `linux/magic.h`.
 const NSFS_MAGIC: rustix::fs::FsWord = 0x6e73_6673;
 
-/// A network namespace, held open, and the host name that goes with it.
+/// A network namespace, held open, and its host name.
 #[derive(Debug)]
 pub(super) struct Namespace {
-    /// What faults call it: `host a`.
+    /// Its name in faults: `host a`.
     name: String,
     hostname: String,
     file: File,
@@ -31,7 +31,7 @@ pub(super) struct Namespace {
 impl Namespace {
     /// A new namespace that nothing but this value keeps alive.
     pub(super) fn unnamed(name: impl ToString, hostname: &str) -> Result<Namespace> {
-        // A thread is moved rather than this process: namespaces belong to threads.
+        // A new thread is moved instead of this process, since namespaces belong to threads.
         let file = on_a_thread(|| {
             unshare(UnshareFlags::NEWNET)?;
             File::open("/proc/thread-self/ns/net")
@@ -51,7 +51,7 @@ impl Namespace {
             file => file.map_err(|error| refused(&name, error))?,
         };
         let system = rustix::fs::fstatfs(&file).map_err(|error| refused(&name, error.into()))?;
-        // A maker that was killed between the two steps leaves a plain file without a namespace.
+        // A maker that was killed between the two steps leaves a plain file.
         if system.f_type != NSFS_MAGIC { Ok(None) } else { Namespace::hold(name, hostname, file).map(Some) }
     }
 
@@ -68,7 +68,7 @@ impl Namespace {
         &self.hostname
     }
 
-    /// The number by which `/proc/PID/ns/net` names this namespace.
+    /// The inode by which `/proc/PID/ns/net` names this namespace.
     pub(super) fn inode(&self) -> u64 {
         self.inode
     }
@@ -99,14 +99,14 @@ impl Namespace {
 /// Moves the calling thread into a host: network, host name, and a `/sys` that shows the host's interfaces.
 ///
 /// A sysfs mount shows the interfaces of the namespace that mounted it. Only the two folders that list interfaces are
-/// laid over, so that control groups, tracing and the rest of `/sys` stay in reach. The mount namespace is the
-/// thread's own and goes with it. Makes system calls only: it also runs between fork and exec.
+/// covered, so that control groups, tracing and the rest of `/sys` stay accessible. The mount namespace is the thread's
+/// own and ends with it. Makes system calls only, as it also runs between fork and exec.
 fn arrive(network: BorrowedFd<'_>, hostname: &[u8]) -> io::Result<()> {
     rustix::thread::move_into_link_name_space(network, Some(LinkNameSpaceType::Network))?;
     unshare(UnshareFlags::NEWNS | UnshareFlags::NEWUTS)?;
     rustix::system::sethostname(hostname)?;
     rustix::mount::mount_change(c"/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
-    // The fresh sysfs is mounted where it is least missed, on the folder that its own part then covers.
+    // The fresh sysfs is mounted temporarily on a folder that a part of it then covers.
     rustix::mount::mount(c"sysfs", c"/sys/class/net", c"sysfs", MountFlags::empty(), None)?;
     rustix::mount::mount_bind(c"/sys/class/net/devices/virtual/net", c"/sys/devices/virtual/net")?;
     rustix::mount::mount_bind(c"/sys/class/net/class/net", c"/sys/class/net")?;
@@ -119,7 +119,7 @@ fn unshare(flags: UnshareFlags) -> io::Result<()> {
     unsafe { rustix::thread::unshare_unsafe(flags) }.map_err(io::Error::from)
 }
 
-/// Runs `work` on a thread that ends with it, so that whatever namespaces it entered are left for good.
+/// Runs `work` on a new thread that ends afterwards, and with it its namespaces.
 fn on_a_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     thread::scope(|scope| {
         let worker = thread::Builder::new().name("lab".into()).spawn_scoped(scope, work)?;

@@ -10,10 +10,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::namespace::Namespace;
 
-/// How long a process may take to end after it was asked to, and to vanish after it was killed.
+/// Time for a process to end after it was asked to, and to vanish after it was killed.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// The processes, other than this one, whose network namespace is that of one of `hosts`.
+/// The processes, other than this one, in the network namespace of one of `hosts`.
 pub(super) fn of(hosts: &[Namespace]) -> Result<Vec<u32>> {
     let unreadable = |error| Fault::because("/proc", error, "mount it: `mount -t proc proc /proc`");
     let mut residents = Vec::new();
@@ -21,7 +21,7 @@ pub(super) fn of(hosts: &[Namespace]) -> Result<Vec<u32>> {
         let Some(process) = entry.map_err(unreadable)?.file_name().to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
-        // A process that ended meanwhile, or is not ours to look at, is not a resident.
+        // A process that has ended, or that this user may not look at, does not count.
         let Ok(namespace) = fs::metadata(format!("/proc/{process}/ns/net")) else { continue };
         if process != std::process::id() && hosts.iter().any(|host| host.inode() == namespace.ino()) {
             residents.push(process);
@@ -31,7 +31,7 @@ pub(super) fn of(hosts: &[Namespace]) -> Result<Vec<u32>> {
     Ok(residents)
 }
 
-/// Asks what lives in `hosts` to end, and kills what has not after two seconds. Returns how many there were.
+/// Asks the processes in `hosts` to end, and kills the rest after two seconds. Returns their number.
 pub(super) fn end(hosts: &[Namespace]) -> Result<usize> {
     let residents = of(hosts)?;
     signal(&residents, Signal::TERM);
@@ -41,7 +41,6 @@ pub(super) fn end(hosts: &[Namespace]) -> Result<usize> {
     Ok(residents.len())
 }
 
-/// Kills what lives in `hosts`.
 pub(super) fn kill(hosts: &[Namespace]) -> Result<()> {
     signal(&of(hosts)?, Signal::KILL);
     if !vanish(hosts)? {
@@ -56,7 +55,7 @@ pub(super) fn kill(hosts: &[Namespace]) -> Result<()> {
 
 fn signal(processes: &[u32], signal: Signal) {
     for process in processes.iter().filter_map(|process| Pid::from_raw(*process as i32)) {
-        // It may have ended by itself; whether all are gone is checked afterwards.
+        // It may have ended by itself; a later check finds the rest.
         let _ = kill_process(process, signal);
     }
 }

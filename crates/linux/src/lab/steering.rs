@@ -1,4 +1,4 @@
-//! Receive packet steering (RPS) of a lab: which core does the protocol work of what its hosts receive.
+//! Receive packet steering (RPS) of a lab: the core that does the protocol work for its hosts.
 
 use std::path::Path;
 
@@ -8,10 +8,10 @@ use super::{Host, INTERFACE};
 use crate::journal::Knob as _;
 use crate::steering::{Knob, check_on_line};
 
-/// What was asked of both hosts, and what the kernel says is in force.
+/// The cores asked for in both hosts, and those in force by the kernel's account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Steering {
-    /// Of each host. `None`: no steering, the work is done where the sender runs.
+    /// The core of each host. `None`: no steering, the sender's core does the work.
     pub asked: [Option<CoreId>; 2],
     /// The cores of host a's mask, then of host b's; empty without steering.
     pub in_force: [Vec<CoreId>; 2],
@@ -28,7 +28,7 @@ impl Steering {
     }
 }
 
-/// Refuses a core that this machine does not have, or has off line.
+/// Refuses a core that this machine does not have, or that is offline.
 pub(super) fn check(core: Option<CoreId>) -> Result<()> {
     let Some(core) = core else { return Ok(()) };
     check_on_line(&Source::live(), &CpuSet::from_iter([core]), "choose one of these as --protocol-core")
@@ -39,7 +39,7 @@ fn queue() -> Knob {
     Knob::Rps(INTERFACE.into(), 0)
 }
 
-/// Steers what the calling thread's host receives.
+/// Steers the receive work of the calling thread's host.
 pub(super) fn write(core: Option<CoreId>) -> Result<()> {
     let cores: Vec<u32> = core.iter().map(|core| core.0).collect();
     queue().write(Path::new("/"), &cores).map_err(refused)

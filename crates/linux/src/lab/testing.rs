@@ -1,4 +1,4 @@
-//! For tests: whether a lab can be made, and what is waited for in one.
+//! Helpers of tests: whether a lab can be made, and waits in one.
 
 use std::fs;
 use std::io::Read;
@@ -12,10 +12,10 @@ use machine::FaultKind;
 
 use super::{Host, Lab, Options};
 
-/// What is waited for comes within.
+/// Limit of all waits.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Whether labs can be made here at all; notes why not.
+/// Whether labs can be made here; notes why not.
 pub fn possible() -> bool {
     match Lab::owned(&Options::default()) {
         Ok(_) => true,
@@ -47,7 +47,7 @@ pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
 
 /// Whether the process has ended.
 pub fn gone(process: u32) -> bool {
-    // A zombie has ended; whether somebody collects it is not the lab's affair.
+    // A zombie has ended, whoever collects it.
     fs::read_to_string(format!("/proc/{process}/stat"))
         .map_or(true, |stat| stat.rsplit(')').next().unwrap().trim_start().starts_with('Z'))
 }

@@ -1,4 +1,4 @@
-//! Labs as their users see them. All need root and `ip`.
+//! Labs through their public interface. All tests need root and `ip`.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -122,7 +122,7 @@ fn a_further_link_has_interfaces_and_addresses_of_its_own() {
     let (a, b) = connected_pair(&lab, |host| lab.address_on(1, host));
     ping_pong(&a, &b, 100);
     let went: Vec<u64> = [0, 1, 2].map(sent).into_iter().zip(before).map(|(after, before)| after - before).collect();
-    // Neighbours are asked for and announced beside the messages.
+    // Neighbour discovery adds packets to the messages.
     assert!(went[1] >= 100 && went[0] < 100 && went[2] < 100, "{went:?}");
     let (a, b) = connected_pair(&lab, |host| lab.address(host));
     ping_pong(&a, &b, 20);
@@ -162,7 +162,7 @@ fn receive_processing_happens_on_the_core_it_is_steered_to() {
         let steering = lab.steer(Some(core)).unwrap();
         assert!(steering.holds(), "{steering:?}");
 
-        // The traffic comes from another core, so that the work gets to `core` by steering or not at all.
+        // The sender runs on another core, so that work gets to `core` only by steering.
         let elsewhere: Vec<CoreId> = cores.iter().copied().filter(|other| *other != core).collect();
         let before = softirqs(core);
         thread::scope(|scope| {
@@ -171,11 +171,11 @@ fn receive_processing_happens_on_the_core_it_is_steered_to() {
                 ping_pong(&a, &b, ROUNDS);
             });
         });
-        // The kernel notes for each connected socket on which core its last packet was processed.
+        // The kernel notes the core that processed the last packet of each connected socket.
         for socket in [&a, &b] {
             assert_eq!(rustix::net::sockopt::socket_incoming_cpu(socket).unwrap(), core.0);
         }
-        // In lockstep each message costs a softirq of its own there.
+        // In lockstep each message takes its own softirq there.
         let softirqs = softirqs(core) - before;
         assert!(softirqs >= ROUNDS as u64, "{softirqs} receive softirqs on {core} for {} messages", 2 * ROUNDS);
     }
@@ -183,7 +183,7 @@ fn receive_processing_happens_on_the_core_it_is_steered_to() {
     assert!(steering.holds() && steering.in_force(Host::A).is_empty(), "{steering:?}");
 }
 
-/// NET_RX softirqs of a core since boot. Cores that are off line have no column.
+/// NET_RX softirqs of a core since boot. Cores that are offline have no column.
 fn softirqs(core: CoreId) -> u64 {
     let table = fs::read_to_string("/proc/softirqs").unwrap();
     let column =
@@ -241,11 +241,11 @@ fn nothing_is_left_of_a_lab_whose_owner_was_killed() {
     owner.wait().unwrap();
     wait_until("the resident still runs", || gone(resident as u32));
     wait_until("the warden still runs", || gone(warden as u32));
-    // Without a process or descriptor that holds it, the kernel ends a namespace and the link in it.
+    // Without a holder, the kernel ends a namespace and its link.
     wait_until("a namespace is still held", || !held(a) && !held(b));
 }
 
-/// Whether any process lives in the network namespace, or holds it open.
+/// Whether any process is in the network namespace, or holds it open.
 fn held(inode: u64) -> bool {
     let name = format!("net:[{inode}]");
     let is = |path: std::path::PathBuf| fs::read_link(path).is_ok_and(|target| target.as_os_str() == name.as_str());
@@ -284,7 +284,7 @@ fn a_named_lab_comes_up_twice_serves_and_goes_down_twice() {
     let lab = Lab::find(&named.0).unwrap().expect("it stays when the value is dropped");
     assert_eq!(run(&lab, Host::A, "exit 5").status.code(), Some(5));
     let mut resident = lab.enter(Host::A, Command::new("sleep").arg("600")).unwrap().spawn().unwrap();
-    // Somebody must collect it, or `down` waits for a zombie.
+    // Collects the zombie, for which `down` would wait.
     let collector = thread::spawn(move || resident.wait().unwrap());
     drop((lab, a, b));
     assert_eq!(Lab::down(&named.0).unwrap(), Ended { was_there: true, processes: 1 });

@@ -1,7 +1,7 @@
-//! Hosts of a lab joined by a switch whose links are slow and lose packets: a token bucket with a queue at each way out of it, a
-//! program where each link ends.
+//! Hosts of a lab joined by a switch whose links are slow and lossy: a token bucket with a queue at each of its
+//! outputs, a lossy program at each input.
 //!
-//! The queue is the switch's, not a host's: a sender learns of it by its acknowledgements alone.
+//! The queue is the switch's, not a host's: a sender notices it by its acknowledgements alone.
 
 use std::process::{Command, Stdio};
 
@@ -12,45 +12,45 @@ use super::{AS_ROOT, Host, INTERFACE, Lab, Options, link};
 use crate::ethtool;
 use crate::xdp::{Attachment, Interface, Loader, Object, built};
 
-/// The links that are asked for.
+/// Properties of the links.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Wire {
     pub rate: BytesPerSecond,
-    /// How long a packet may wait in the bucket's queue; what would wait longer is dropped.
+    /// Longest wait of a packet in the bucket's queue; packets that would wait longer are dropped.
     pub queue: Nanoseconds,
 }
 
 impl Wire {
-    /// Why this build can make no such link.
+    /// Why this build cannot make such links.
     pub fn cannot() -> Option<&'static str> {
         bpf::LOSSY.is_none().then_some(bpf::MISSING.unwrap_or("built without BPF programs"))
     }
 }
 
-/// Bytes that may leave at once.
+/// Bytes that may be sent at once.
 const BURST: u32 = 16 << 10;
-/// The switch's ports, by the host that they lead to.
+/// The switch's ports, named by the host that they lead to.
 const PORTS: [&str; 2] = ["to-a", "to-b"];
 
 /// A lab over a switch.
 #[derive(Debug)]
 pub struct Switched {
     lab: Lab,
-    /// Where packets arrive: at the hosts, and at the switch.
+    /// The lossy programs where packets arrive: at the hosts, and at the switch.
     arrivals: [Vec<(Object, Attachment)>; 2],
-    /// Held open: the switch lives in it.
+    /// Held open, since the switch lives in it.
     _switch: Namespace,
 }
 
 impl Switched {
-    /// Makes one that lasts as long as this value, and no longer than this process.
+    /// Makes a lab over a switch that lasts as long as this value, and no longer than this process.
     ///
     /// # Errors
     /// As [`Lab::owned`]; the kernel has no bridge or no token bucket (`tbf`), or `tc` is missing.
     pub fn owned(options: &Options, wire: Wire) -> Result<Switched> {
         let switch = Namespace::unnamed("switch", "plimsoll-switch")?;
         let lab = Lab::joined(options, |hosts| join(hosts, &switch, options))?;
-        // While a driver's peer has such a program it takes no packets that are longer than the wire's.
+        // With such a program at the other end, a driver refuses packets longer than the wire's.
         let hosts = Host::BOTH.into_iter().map(|host| lab.inside(host, || lossy(INTERFACE))?);
         let ports = PORTS.into_iter().map(|port| switch.inside(|| lossy(port))?);
         let arrivals = [hosts.collect::<Result<_>>()?, ports.collect::<Result<_>>()?];
@@ -67,13 +67,13 @@ impl Switched {
         &self.lab
     }
 
-    /// The share of packets that is lost from now on, each way, 0 to 1.
+    /// Sets the share of packets lost from now on, each way, 0 to 1.
     pub fn lose(&self, share: f64) -> Result<()> {
         let threshold = (share.clamp(0.0, 1.0) * f64::from(u32::MAX)) as u64;
         self.arrivals[0].iter().try_for_each(|(object, _)| object.set_variable("THRESHOLD", threshold))
     }
 
-    /// Packets lost so far, both ways; not those for which the queue had no room.
+    /// Packets lost so far, both ways, without those that the queues dropped.
     pub fn lost(&self) -> Result<u64> {
         self.arrivals[0].iter().map(|(object, _)| object.value("lost")).sum()
     }
@@ -91,7 +91,7 @@ fn join(hosts: &[Namespace; 2], switch: &Namespace, options: &Options) -> Result
     }
     batch += "link set bridge up\n";
     link::ip(switch, &batch)?;
-    // Packets that the switch joined would be one to the queue.
+    // Packets merged by the switch would count as one in the queue.
     switch.inside(|| PORTS.into_iter().try_for_each(|port| ethtool::set_gro(port, false)))?
 }
 

@@ -1,4 +1,4 @@
-//! A command of the user's that prints power or energy each time it is run.
+//! A user's command that prints power or energy at each run.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl Reader for Run {
                 Some(at) => Look::Value { at, micro },
                 None => Look::Stopped { at: begun, cause: "it tells a time before this host started".to_owned() },
             },
-            // Somewhere between its start and its end.
+            // The value is of some moment between its start and its end.
             Ok((None, micro)) => Look::Value { at: Nanoseconds(begun.0 + (monotonic().0 - begun.0) / 2), micro },
             Err(cause) => Look::Stopped { at: begun, cause },
         };
@@ -50,7 +50,7 @@ impl Reader for Run {
     }
 }
 
-/// A moment of the sensor's calendar on this host's monotonic clock; `None` before the host's start.
+/// A calendar time of the sensor on this host's monotonic clock; `None` before the host's start.
 pub fn on_our_clock(at: Epoch) -> Option<Nanoseconds> {
     let since = Epoch::from(realtime()) - Epoch::from(monotonic().0);
     u64::try_from(at - since).ok().map(Nanoseconds)

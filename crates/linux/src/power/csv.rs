@@ -1,4 +1,4 @@
-//! A file of times and numbers that something else writes, before or while it is read.
+//! A file of times and numbers that another program writes, before or while it is read.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -17,18 +17,18 @@ pub struct Csv {
     sensor: [Sensor; 1],
     path: PathBuf,
     format: Format,
-    /// The time between two of its first lines, at the middle.
+    /// The median time between two of its first lines.
     period: Option<Nanoseconds>,
-    /// Bytes read, and the file that they were of.
+    /// Number of bytes read, and inode of their file.
     at: u64,
     inode: u64,
-    /// The last line, as far as it was written.
+    /// The incomplete last line.
     rest: Vec<u8>,
-    /// Time of the last line that had one.
+    /// Time of the last line with one.
     last: Option<Nanoseconds>,
-    /// That time as it is written, where it names no zone, until it was compared with the file's own.
+    /// That time as written, if it names no zone, until it was compared with the file's own.
     without_zone: Option<Epoch>,
-    /// The clock of the lines less ours, ns, as it was stated.
+    /// The stated offset of the lines' clock from ours, ns.
     ahead: i64,
     left_out: u64,
     notes: Vec<String>,
@@ -37,7 +37,7 @@ pub struct Csv {
 /// Bytes read at once.
 const CHUNK: usize = 256 << 10;
 
-/// No line is longer.
+/// Longest line.
 const LONGEST: usize = 64 << 10;
 
 impl Csv {
@@ -78,7 +78,7 @@ impl Csv {
                 *column = Column::Number(place + 1);
             }
         }
-        // Above columns that are given by number may stand anything.
+        // Lines above columns given by number may hold anything.
         if let (Some(line), true) = (first.iter().find(|line| columns(line, &format).is_ok()), are_numbers) {
             apart = separator(line);
         }
@@ -115,12 +115,12 @@ impl Csv {
         })
     }
 
-    /// The time between two of its lines; `None` where it has too few.
+    /// The median time between its lines; `None` where it has too few.
     pub fn period(&self) -> Option<Nanoseconds> {
         self.period
     }
 
-    /// Reads what came since; `None` at the end of what is written.
+    /// Reads one more chunk; `None` at the end of the file.
     fn more(&mut self, file: &File, give: &mut dyn FnMut(usize, Look)) -> std::io::Result<Option<()>> {
         let mut chunk = vec![0; CHUNK];
         let got = file.read_at(&mut chunk, self.at)?;
@@ -140,7 +140,7 @@ impl Csv {
         let text = String::from_utf8_lossy(&text);
         let text: &str = if is_start { text.trim_start_matches(MARK) } else { &text };
         let mut lines = text.lines().filter(|line| is_told(line)).peekable();
-        // A heading is no sample that failed.
+        // A heading is not a failed sample.
         if is_start && lines.peek().is_some_and(|line| columns(line, &self.format).is_err()) {
             lines.next();
         }
@@ -154,7 +154,7 @@ impl Csv {
         if let (Some(at), true) = (written, lacks_zone(row.clock())) {
             self.without_zone = Some(at);
         }
-        // What was before the host's start needs no place.
+        // Samples before the host's start are left out.
         let Some(at) = written.and_then(on_our_clock) else {
             self.left_out += 1;
             return;
@@ -167,13 +167,13 @@ impl Csv {
     }
 }
 
-/// Whether a line is more than blanks or a remark.
+/// Whether a line is neither blank nor a comment.
 fn is_told(line: &str) -> bool {
     let line = line.trim();
     !(line.is_empty() || line.starts_with('#'))
 }
 
-/// From half an hour to what zones are apart at most: so far are local times off that are taken for UTC.
+/// Range of the error, in seconds, of local times taken for UTC: from half an hour to the largest zone difference.
 const ZONES: std::ops::Range<Epoch> = 1_800..15 * 3_600;
 
 impl Csv {
@@ -181,13 +181,13 @@ impl Csv {
         std::fs::metadata(&self.path).and_then(|file| file.modified()).ok()
     }
 
-    /// Whether something was written lately.
+    /// Whether the file was written lately.
     fn is_written(&self) -> bool {
         let age = self.modified().and_then(|at| at.elapsed().ok());
         age.is_some_and(|age| age.as_nanos() < 3 * u128::from(self.period.map_or(1_000_000_000, |period| period.0)))
     }
 
-    /// Says so where the last line's time, which names no zone, is as far from that of the file as zones are apart.
+    /// Adds a note where the last line's time, which names no zone, differs from the file's as zones do.
     fn compare_zone(&mut self) {
         let Some(written) = self.without_zone.take() else { return };
         let Some(modified) = self.modified().and_then(|at| at.duration_since(UNIX_EPOCH).ok()) else { return };
@@ -195,7 +195,7 @@ impl Csv {
         if ZONES.contains(&ahead.abs()) {
             let (path, hours, side) =
                 (self.path.display(), ahead.abs() as f64 / 3_600.0, if ahead > 0 { "after" } else { "before" });
-            // Zones are whole quarters of an hour apart.
+            // Zones differ by whole quarters of an hour.
             let offset = self.ahead / 1_000_000_000 + (ahead as f64 / 900.0).round() as i64 * 900;
             self.notes.push(format!(
                 "{path}: its times name no zone and are taken for UTC, by which the last is {hours:.1} h {side} the \
@@ -249,7 +249,7 @@ mod tests {
     use super::super::files::named;
     use super::*;
 
-    /// Reads a file of this text, which was written at 17:05:10 UTC: the numbers of the looks, and the notes.
+    /// Reads a file of this text, written at 17:05:10 UTC: the numbers of the looks, and the notes.
     fn read(text: &[u8], at: &str, value: &str, ahead: i64) -> Result<(Vec<u64>, Vec<String>)> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
@@ -273,7 +273,7 @@ mod tests {
         Ok((micro, csv.notes()))
     }
 
-    /// Seconds since 1970, an hour ahead: no host was started since.
+    /// Seconds since 1970, an hour ahead, so after this host's start.
     fn soon() -> u64 {
         SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() + 3_600
     }

@@ -10,7 +10,7 @@ use super::held::Held;
 use super::reader::{Look, Reader};
 use crate::clock::monotonic;
 
-/// Powercap and hwmon: a file a sensor, in micro-units.
+/// Powercap and hwmon: one file a sensor, in micro-units.
 pub struct Files {
     sensors: Vec<Sensor>,
     files: Vec<(Held, Nanoseconds)>,
@@ -34,7 +34,7 @@ impl Reader for Files {
             give(
                 place,
                 match file.number() {
-                    // A mean belongs to the middle of its time.
+                    // A mean is dated to the middle of its time.
                     Ok(micro) => Look::Value { at: Nanoseconds(at.0 - (mean_over.0 / 2).min(at.0)), micro },
                     Err(cause) => Look::Stopped { at, cause },
                 },
@@ -43,20 +43,20 @@ impl Reader for Files {
     }
 }
 
-/// Cray's counters, which a controller renews together and numbers by `freshness`.
+/// Cray's counters, which a controller updates together and numbers by `freshness`.
 pub struct Cray {
     sensors: Vec<Sensor>,
     files: Vec<Held>,
     freshness: Held,
     generation: Held,
     startup: Held,
-    /// When a new freshness was first seen.
+    /// The latest freshness, and when it was first seen.
     renewed: Option<(u64, Nanoseconds)>,
     told: [Option<u64>; 2],
     notes: Vec<String>,
 }
 
-/// The controller renews ten times a second.
+/// Age at which counters are stale: the controller updates ten times a second.
 const STALE: Nanoseconds = Nanoseconds(1_000_000_000);
 
 impl Cray {
@@ -78,7 +78,7 @@ impl Cray {
         (0..self.sensors.len()).for_each(|place| give(place, Look::Stopped { at, cause: cause.to_owned() }));
     }
 
-    /// Whether the number in `file`, the `nth` that is watched, changed since the last look.
+    /// The old and the new number of a file, where it changed since the last look.
     fn change(told: &mut Option<u64>, file: &mut Held) -> Option<(u64, u64)> {
         let now = file.number().ok()?;
         let before = told.replace(now)?;
@@ -117,7 +117,7 @@ impl Reader for Cray {
             self.notes.push(format!("the node's power cap was set (generation {before}, then {now})"));
         }
         for (place, (file, sensor)) in self.files.iter_mut().zip(&self.sensors).enumerate() {
-            // Joules and watts.
+            // The files hold joules and watts.
             give(
                 place,
                 match file.number() {
@@ -138,7 +138,7 @@ fn below(root: &Path, file: &str) -> std::path::PathBuf {
     root.join(file.trim_start_matches('/'))
 }
 
-/// What a sensor of a source that the user named is.
+/// The sensor of a source that the user named.
 pub fn named(name: String, covers: Covers, band: machine::power::Band, is_energy: bool, range: Option<u64>) -> Sensor {
     let measure = match is_energy {
         true => Measure::Counter { range, step: 1, lag: Nanoseconds(0) },

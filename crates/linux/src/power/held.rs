@@ -1,14 +1,14 @@
-//! A file of the kernel that is read again and again.
+//! A file of the kernel that is read repeatedly.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 
-/// No number with its unit and time is longer.
+/// Longest text of a number with unit and time.
 const LONGEST: usize = 128;
 
-/// Held open, since opening costs more than reading.
+/// An open file, since opening costs more than reading.
 #[derive(Debug)]
 pub struct Held {
     path: PathBuf,
@@ -21,7 +21,7 @@ impl Held {
         Held { path, file: None, text: [0; LONGEST] }
     }
 
-    /// Its text now. One that went away is looked for again.
+    /// Its present text. A file that has gone is opened again.
     pub fn read(&mut self) -> Result<&str, String> {
         match self.length() {
             Ok(length) => match std::str::from_utf8(&self.text[..length]) {
@@ -36,7 +36,7 @@ impl Held {
     }
 
     fn length(&mut self) -> io::Result<usize> {
-        // sysfs tells that a device went by an error; a plain file by having no name any more.
+        // sysfs reports a removed device by an error; a plain file was removed if its name is gone.
         if let Some(file) = &self.file
             && file.metadata()?.nlink() == 0
         {
@@ -49,7 +49,7 @@ impl Held {
         file.read_at(&mut self.text, 0)
     }
 
-    /// Its first word as a number.
+    /// The first word as a number.
     pub fn number(&mut self) -> Result<u64, String> {
         let word = self.read()?.split_whitespace().next().unwrap_or_default();
         match word.parse() {

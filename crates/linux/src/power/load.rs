@@ -1,4 +1,4 @@
-//! A load that is switched on and off on purpose, so that a sensor's clock can be told from ours.
+//! A load that is switched on and off on purpose, to find the offset of a sensor's clock.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,21 +6,21 @@ use machine::{Nanoseconds, Result};
 
 use crate::clock::{monotonic, sleep_until};
 
-/// How long the load is on and off, in turn, beginning and ending with off.
+/// Lengths of the load's times, alternately off and on, beginning and ending with off.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern(Vec<Nanoseconds>);
 
-/// Times that the load is on.
+/// Number of times that the load is on.
 const TIMES: u64 = 7;
 
-/// The shortest time, so that a cooling machine follows.
+/// Shortest time, so that a slow sensor follows.
 const SHORTEST: u64 = 500_000_000;
 
 impl Pattern {
-    /// For a sensor that tells once in `period`: times of two to six periods whose order repeats nowhere.
+    /// A pattern for a sensor with this period: times of two to six periods in an order that repeats nowhere.
     pub fn of(period: Nanoseconds) -> Pattern {
         let unit = (2 * period.0).max(SHORTEST);
-        // Shares of a unit beyond the first, as in a Golomb ruler: no two sums of neighbours are alike.
+        // Ninths of a unit beyond the first; like a Golomb ruler, no two sums of neighbours are equal.
         let shares = [0, 7, 3, 12, 1, 9, 16, 5, 14, 2, 11, 18, 4, 8, 15];
         Pattern((0..=2 * TIMES as usize).map(|nth| Nanoseconds(unit + unit * shares[nth % shares.len()] / 9)).collect())
     }
@@ -31,10 +31,10 @@ impl Pattern {
     }
 }
 
-/// Keeps every core that this process may use busy as `pattern` says; returns when it was. Ends early where `end` says so.
+/// Keeps every core that this process may use busy by `pattern`; returns the busy times. Ends early when `end` says so.
 ///
 /// # Errors
-/// The cores that this process may use cannot be told.
+/// The usable cores cannot be determined.
 pub fn load(pattern: &Pattern, end: &(dyn Fn() -> bool + Sync)) -> Result<Vec<(Nanoseconds, Nanoseconds)>> {
     let cores = crate::affinity::allowed()?.len();
     let mut times = Vec::new();

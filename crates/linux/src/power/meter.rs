@@ -1,4 +1,4 @@
-//! All sensors that are asked for, read in the background; what was drawn between two moments.
+//! Reads all requested sensors in the background, and gives the energy between two moments.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -16,14 +16,13 @@ use super::source::{Opened, Source};
 use crate::accounting::own_thread_time;
 use crate::clock::{monotonic, sleep_until};
 
-/// How a meter reads.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Where `sys` and `proc` are: another folder than `/` for a copy of them.
+    /// Folder of `sys` and `proc`: another one than `/` for a copy of them.
     pub root: PathBuf,
-    /// From one look at the machine's own sensors to the next. A command has its own (`every=`).
+    /// Time between two looks at the machine's own sensors. A command has its own (`every=`).
     pub period: Nanoseconds,
-    /// Keep every look for [`Meter::drain`].
+    /// Whether to keep every look for [`Meter::drain`].
     pub keeps_looks: bool,
 }
 
@@ -38,21 +37,20 @@ struct Channel {
     sensor: Sensor,
     track: Track,
     floor: Reading<Floor>,
-    /// The sensor's clock less ours, ns.
+    /// Offset of the sensor's clock from ours, ns.
     ahead: i64,
-    /// Where that is from.
     offset: Option<String>,
     looks: Vec<Look>,
 }
 
-/// A reader with a thread of its own: looks that were asked for, and how many of these are done.
+/// A reader with its own thread: number of looks requested, and number done.
 #[derive(Clone, Copy)]
 struct Slow {
     asked: u64,
     done: u64,
     waits: bool,
     limit: Duration,
-    /// Its channels.
+    /// Range of its channels.
     first: usize,
     count: usize,
 }
@@ -68,14 +66,14 @@ struct Shared {
     state: Mutex<State>,
     changed: Condvar,
     end: Arc<AtomicBool>,
-    /// Processor time of the thread that looks at files, ns.
+    /// Processor time of the thread that reads files, ns.
     cost: AtomicU64,
 }
 
-/// Readers of files, each with the place of its first channel.
+/// Readers of files, each with the index of its first channel.
 type Quick = Arc<Mutex<Vec<(usize, Box<dyn Reader>)>>>;
 
-/// See the module. Dropping it ends its threads and the commands that they run.
+/// A meter; dropping it ends its threads and their commands.
 pub struct Meter {
     shared: Arc<Shared>,
     quick: Quick,
@@ -86,11 +84,11 @@ pub struct Meter {
     period: Nanoseconds,
 }
 
-/// How long what something else writes is waited for at most.
+/// Longest wait for a file that another program writes.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Meter {
-    /// Reads `sources` as [`Settings::default`] says.
+    /// Reads `sources` with [`Settings::default`].
     ///
     /// # Errors
     /// As [`Meter::with`].
@@ -98,10 +96,10 @@ impl Meter {
         Meter::with(sources, &Settings::default())
     }
 
-    /// Opens all sensors of `sources`, and has looked at each when it returns.
+    /// Opens all sensors of `sources`, and looks at each before it returns.
     ///
     /// # Errors
-    /// A source that is named has no sensor that tells anything, or none of the machine's own was found by `all`.
+    /// A named source has no working sensor, or `all` found none of the machine's own.
     pub fn with(sources: &[Source], settings: &Settings) -> Result<Meter> {
         let end = Arc::new(AtomicBool::new(false));
         let (mut opened, mut refused) = (Vec::new(), Vec::new());
@@ -183,7 +181,7 @@ impl Meter {
         Ok(())
     }
 
-    /// A source that tells nothing from the start is a mistake, not a sensor that stopped.
+    /// Refuses a source without any value from the start, which is a mistake, not a sensor that stopped.
     fn refuse_silent(&self) -> Result<()> {
         let state = lock(&self.shared.state);
         for slow in &state.slow {
@@ -199,38 +197,38 @@ impl Meter {
         Ok(())
     }
 
-    /// What is read, in the order of [`Meter::end`].
+    /// The sensors, in the order of [`Meter::end`].
     pub fn sensors(&self) -> Vec<Sensor> {
         lock(&self.shared.state).channels.iter().map(|channel| channel.sensor.clone()).collect()
     }
 
-    /// What is read, with the time over which two samples of it are joined.
+    /// The sensors, each with the time over which two of its samples are joined.
     pub fn bridges(&self) -> Vec<(Sensor, Nanoseconds)> {
         let state = lock(&self.shared.state);
         state.channels.iter().map(|channel| (channel.sensor.clone(), channel.track.bridge())).collect()
     }
 
-    /// Lets go of what no interval from this moment on needs, so that a long run takes no more memory than a short one.
+    /// Drops samples that no interval from this moment on needs, which bounds the memory of a long run.
     pub fn forget(&mut self, from: Nanoseconds) {
         lock(&self.shared.state).channels.iter_mut().for_each(|channel| channel.track.forget(from));
     }
 
-    /// What `all` found missing, each with the next step.
+    /// Sensors that `all` found missing, each with the next step.
     pub fn refused(&self) -> &[Fault] {
         &self.refused
     }
 
-    /// What else was seen, such as a power cap that was set.
+    /// Other observations, such as a power cap that was set.
     pub fn notes(&self) -> Vec<String> {
         lock(&self.shared.state).notes.iter().cloned().collect()
     }
 
-    /// Processor time that looking at files took so far; commands have their own.
+    /// Processor time spent on files so far; commands have their own.
     pub fn cost(&self) -> Nanoseconds {
         Nanoseconds(self.shared.cost.load(Ordering::Relaxed))
     }
 
-    /// What is drawn from here on is of interest.
+    /// Begins the interval of interest.
     pub fn begin(&mut self) {
         self.look();
         let now = monotonic();
@@ -238,7 +236,7 @@ impl Meter {
         lock(&self.shared.state).channels.iter_mut().for_each(|channel| channel.track.forget(now));
     }
 
-    /// What each sensor drew since [`Meter::begin`]. Waits for the sensors that tell late: a command runs once more.
+    /// The energy of each sensor since [`Meter::begin`]. Waits for sensors that report late: a command runs once more.
     pub fn end(&mut self) -> Vec<Drawn> {
         let to = monotonic();
         let from = self.begun.take().unwrap_or(to);
@@ -246,7 +244,7 @@ impl Meter {
         self.between(from, to)
     }
 
-    /// What each sensor drew between two moments since the last [`Meter::begin`], as far as it is known yet.
+    /// The energy of each sensor between two moments since the last [`Meter::begin`], as far as known by now.
     pub fn between(&self, from: Nanoseconds, to: Nanoseconds) -> Vec<Drawn> {
         let state = lock(&self.shared.state);
         let of = |channel: &Channel| {
@@ -261,7 +259,7 @@ impl Meter {
         state.channels.iter().map(of).collect()
     }
 
-    /// Measures what is drawn while this process waits so long: the idle floor of what follows.
+    /// Measures the idle floor of later intervals, while this process waits for `time`.
     pub fn measure_floor(&mut self, time: Duration) {
         self.look();
         let (from, busy) = (monotonic(), Busy::read(&self.root));
@@ -280,11 +278,11 @@ impl Meter {
         }
     }
 
-    /// Keeps all cores busy in a pattern, finds that in the samples of each sensor with a clock of its own (commands and
-    /// files), and moves its samples by what its clock differs. Says what was found of each, by name.
+    /// Keeps all cores busy in a pattern, finds that in the samples of each sensor with its own clock (commands and
+    /// files), and shifts its samples by the offset. Returns the offset of each, by name.
     ///
     /// # Errors
-    /// The cores that may be used cannot be told.
+    /// The usable cores cannot be determined.
     pub fn fit_offsets(
         &mut self,
         most: Nanoseconds,
@@ -298,7 +296,7 @@ impl Meter {
             own.filter_map(|channel| channel.track.period()).max().unwrap_or(Nanoseconds(1_000_000_000))
         };
         let on = load(&Pattern::of(period), end)?;
-        // A clock that is behind tells of the load later.
+        // A clock that is behind shows the load later.
         let until = Nanoseconds(monotonic().0 + most.0);
         while monotonic() < until
             && !end()
@@ -332,7 +330,7 @@ impl Meter {
         own.any(|channel| channel.track.span().is_some_and(|(_, last)| last < at))
     }
 
-    /// The looks since the last time, by the place of the sensor; kept where [`Settings::keeps_looks`] says so.
+    /// The looks since the last call, by sensor; kept only with [`Settings::keeps_looks`].
     pub fn drain(&mut self) -> Vec<(usize, Look)> {
         let mut state = lock(&self.shared.state);
         let channels = state.channels.iter_mut().enumerate();
@@ -341,7 +339,7 @@ impl Meter {
             .collect()
     }
 
-    /// Has every sensor look once more, so that samples cover the time up to `to` if it can be.
+    /// Makes every sensor look once more, so that samples cover the time up to `to` if possible.
     pub fn settle(&self, to: Nanoseconds) {
         self.look();
         self.kick();
@@ -352,7 +350,7 @@ impl Meter {
         }
     }
 
-    /// Whether something that is being written does not reach to this moment.
+    /// Whether a file that is being written does not reach this moment yet.
     fn is_awaited(&self, to: Nanoseconds) -> bool {
         let state = lock(&self.shared.state);
         let before = |channel: &Channel| channel.track.span().is_none_or(|(_, last)| last < to);
@@ -366,10 +364,10 @@ impl Meter {
         look(&self.shared, &mut lock(&self.quick));
     }
 
-    /// Has every slow reader look, and waits until they have.
+    /// Makes every slow reader look, and waits until they have.
     fn kick(&self) {
         let mut state = lock(&self.shared.state);
-        // One look may be under way already.
+        // A look may be in progress.
         let limit = state.slow.iter().map(|slow| 2 * slow.limit).max().unwrap_or_default() + Duration::from_secs(1);
         state.slow.iter_mut().for_each(|slow| slow.asked += 1);
         self.shared.changed.notify_all();
@@ -387,7 +385,7 @@ impl Meter {
 impl Drop for Meter {
     fn drop(&mut self) {
         self.shared.end.store(true, Ordering::Relaxed);
-        // With the lock, so that no thread is between looking at `end` and waiting.
+        // Taken, so that no thread is between its check of `end` and its wait.
         drop(lock(&self.shared.state));
         self.shared.changed.notify_all();
         for thread in self.threads.drain(..) {
@@ -396,7 +394,7 @@ impl Drop for Meter {
     }
 }
 
-/// A thread that panicked while it held the lock left whole samples behind.
+/// Locks; poisoning is ignored, since a panic under the lock leaves whole samples.
 fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -430,7 +428,7 @@ fn look(shared: &Shared, quick: &mut Vec<(usize, Box<dyn Reader>)>) {
     state.notes.extend(notes);
 }
 
-/// Looks at files again and again.
+/// Looks at files periodically.
 fn sample(shared: &Shared, quick: &Quick, period: Nanoseconds) {
     const SLICE: u64 = 50_000_000;
     let begun = own_thread_time();
@@ -443,12 +441,12 @@ fn sample(shared: &Shared, quick: &Quick, period: Nanoseconds) {
         }
         look(shared, &mut lock(quick));
         shared.cost.store((own_thread_time() - begun).0, Ordering::Relaxed);
-        // What could not be kept up with is left out.
+        // Periods that were missed are skipped.
         next = (next + period).max(monotonic());
     }
 }
 
-/// Has the reader of the slow source at `place` look every so often, and whenever that is asked for.
+/// Runs the reader of the slow source at `place` periodically, and on request.
 fn follow(shared: &Shared, place: usize, first: usize, mut reader: Box<dyn Reader>, every: Duration) {
     while !shared.end.load(Ordering::Relaxed) {
         let (begun, asked) = (Instant::now(), lock(&shared.state).slow[place].asked);
@@ -473,7 +471,7 @@ fn follow(shared: &Shared, place: usize, first: usize, mut reader: Box<dyn Reade
     }
 }
 
-/// Time of all cores, busy and idle, in ticks.
+/// Ticks of all cores together, busy and in all.
 #[derive(Clone, Copy)]
 struct Busy {
     busy: u64,

@@ -1,8 +1,8 @@
-//! Reading power: whatever this user may read, with times of CLOCK_MONOTONIC.
+//! Reading power from all sensors that this user may read, with times of CLOCK_MONOTONIC.
 //!
-//! A [`Source`] is what is asked for, a [`Reader`] what reads its sensors, a [`Meter`] reads all of them in the background
-//! and says what was drawn between two moments. Sensors are files (powercap, hwmon, Cray), or a command that is run again
-//! and again (`nvidia-smi`, Slurm's, the user's), or a file that something else writes.
+//! A [`Source`] is what a user names, a [`Reader`] reads its sensors, a [`Meter`] reads all of them in the background
+//! and gives the energy between two moments. Sensors are files (powercap, hwmon, Cray), a command that is run
+//! periodically (`nvidia-smi`, Slurm's, the user's), or a file that another program writes.
 
 mod command;
 mod csv;

@@ -1,7 +1,7 @@
-//! NVIDIA's GPUs, by the command that comes with their driver.
+//! NVIDIA's GPUs, by the command of their driver.
 //!
-//! `nvidia-smi` has the power of every GPU that NVML knows, needs no library at our build or in our process, and a run of it
-//! takes some 30 ms to 1 s: enough for the once a second that a GPU's sensor is worth.
+//! `nvidia-smi` has the power of every GPU that NVML knows, and needs no library at build time or in this process. A
+//! run takes some 30 ms to 1 s: enough for a GPU's sensor, which is worth one sample a second.
 
 use std::process::Command;
 use std::sync::Arc;

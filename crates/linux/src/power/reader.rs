@@ -1,30 +1,30 @@
-//! What reads the sensors of a source.
+//! Readers of a source's sensors.
 
 use machine::Nanoseconds;
 use machine::power::Sensor;
 
-/// What a look at a sensor gave.
+/// The result of a look at a sensor.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Look {
-    /// Microjoules of a counter or microwatts of a gauge.
+    /// A value: microjoules of a counter or microwatts of a gauge.
     Value { at: Nanoseconds, micro: u64 },
-    /// It gave nothing, or nothing that can be believed.
+    /// No value, or an implausible one.
     Stopped { at: Nanoseconds, cause: String },
 }
 
-/// Sensors that are looked at together.
+/// Sensors that are read together.
 pub trait Reader: Send {
     fn sensors(&self) -> &[Sensor];
 
-    /// Looks once, and gives what each sensor, by its place, told. A sensor that has nothing new gives nothing.
+    /// Looks once, and passes each sensor's result, by its index, to `give`. A sensor without news passes nothing.
     fn look(&mut self, give: &mut dyn FnMut(usize, Look));
 
-    /// Whether what is true at this moment may be told later by another look.
+    /// Whether a later look may still give values of this moment.
     fn waits(&self) -> bool {
         false
     }
 
-    /// What else was seen since the last time.
+    /// Other observations since the last call.
     fn notes(&mut self) -> Vec<String> {
         Vec::new()
     }

@@ -1,4 +1,4 @@
-//! Slurm's own account of a node's power and of a job's energy.
+//! Slurm's account of a node's power and of a job's energy.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ fn run(words: &[&str], end: &AtomicBool) -> std::result::Result<String, String> 
     spawn::output(command, LIMIT, end).map_err(|cause| format!("{}: {cause}", words[0]))
 }
 
-/// The value of `key=` in what scontrol prints.
+/// The value of `key=` in the output of scontrol.
 fn of<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.split_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
 }
@@ -75,11 +75,11 @@ fn sensor(name: &str, measure: Measure) -> Sensor {
     Sensor { name: name.to_owned(), covers: Covers::Node, band: Band::Unstated, measure, within: None }
 }
 
-/// Slurm's 'not known' in 32 bits, and what is infinite to it.
+/// Slurm's values for unknown and infinite, in 32 bits.
 const UNKNOWN: [u64; 2] = [u32::MAX as u64 - 1, u32::MAX as u64];
 
 fn watts(shown: &str) -> Option<u64> {
-    // A node that answers draws more than nothing.
+    // A live node draws more than nothing.
     of(shown, "CurrentWatts")?.parse::<u64>().ok().filter(|watts| *watts > 0 && !UNKNOWN.contains(watts))
 }
 
@@ -90,11 +90,11 @@ fn consumed(job: &str, end: &AtomicBool) -> std::result::Result<u64, String> {
     joules(&text).ok_or_else(|| "sstat tells no ConsumedEnergyRaw of this job".to_owned())
 }
 
-/// The sum of what sstat prints of each step.
+/// The sum of sstat's output over steps.
 fn joules(text: &str) -> Option<u64> {
     let steps = text.lines().filter(|line| !line.trim().is_empty()).map(|line| line.trim().parse::<u64>());
     let steps: Vec<u64> = steps.collect::<std::result::Result<_, _>>().ok()?;
-    // Slurm's 'not known' is -2 in 64 bits.
+    // Slurm's value for unknown is -2 in 64 bits.
     let is_known = !steps.is_empty() && steps.iter().all(|joules| *joules < 1 << 50 && !UNKNOWN.contains(joules));
     is_known.then(|| steps.iter().sum::<u64>() * 1_000_000)
 }

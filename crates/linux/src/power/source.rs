@@ -1,4 +1,4 @@
-//! Where power is read: what a user names, and what is there.
+//! Sources of power: those that a user names, and those that a machine has.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -20,10 +20,9 @@ use super::reader::Reader;
 use super::slurm::Slurm;
 use super::told::{Column, Format, TimeFormat, Unit};
 
-/// A kind of source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
-    /// Whatever of the kinds below that need no words is there.
+    /// All sources of the kinds below that need no arguments.
     All,
     Rapl,
     Hwmon,
@@ -34,7 +33,7 @@ pub enum Kind {
     Csv(PathBuf),
 }
 
-/// The kinds that are found by themselves.
+/// The kinds that `all` searches.
 const FOUND: [(&str, Kind); 5] = [
     ("rapl", Kind::Rapl),
     ("hwmon", Kind::Hwmon),
@@ -43,7 +42,7 @@ const FOUND: [(&str, Kind); 5] = [
     ("slurm", Kind::Slurm),
 ];
 
-/// A source as it is named: `rapl`, `command,unit=kW: ipmitool ..`, `csv,at=1,value=3:FILE`.
+/// A source as a user writes it: `rapl`, `command,unit=kW: ipmitool ..`, `csv,at=1,value=3:FILE`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Source {
     pub kind: Kind,
@@ -52,19 +51,19 @@ pub struct Source {
     format: Format,
     covers: Covers,
     band: Band,
-    /// Where a counter begins again, in micro-units.
+    /// The number at which a counter wraps, in micro-units.
     range: Option<u64>,
     every: Option<Duration>,
     limit: Duration,
-    /// The sensor's clock less ours, ns, as it was stated.
+    /// The stated offset of the sensor's clock from ours, ns.
     pub ahead: Option<i64>,
 }
 
-/// The usual time from one run of a command to the next, and the most that a run may take.
+/// Default time between two runs of a command, and longest time of a run.
 const EVERY: Duration = Duration::from_secs(1);
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Two lines of a file that is read are joined over this where it does not yet show how far they are apart.
+/// Time over which two lines of a file are joined, while their period is unknown.
 const UNKNOWN: Nanoseconds = Nanoseconds(10_000_000_000);
 
 impl fmt::Display for Source {
@@ -179,14 +178,14 @@ impl FromStr for Source {
     }
 }
 
-/// A reader, and how it is driven.
+/// A reader, and how it is scheduled.
 pub(super) struct Opened {
     pub reader: Box<dyn Reader>,
-    /// `None`: it costs little, and is looked at as often as is asked for; else so often, by a thread of its own.
+    /// Period of its own thread; `None`: a cheap reader, which looks at the meter's period.
     pub every: Option<Duration>,
-    /// The most that a look takes.
+    /// Longest time of a look.
     pub limit: Duration,
-    /// Samples of a gauge are joined over this; `None`: by the rate.
+    /// Time over which a gauge's samples are joined; `None`: by the rate.
     pub bridge: Option<Nanoseconds>,
     pub ahead: i64,
 }
@@ -203,12 +202,12 @@ impl Opened {
 }
 
 impl Source {
-    /// All that a machine has by itself.
+    /// All sources that a machine has by itself.
     pub fn all() -> Source {
         "all".parse().unwrap_or_else(|fault: Fault| unreachable!("{fault}"))
     }
 
-    /// Opens its readers; for [`Kind::All`] those that are there, with what the others lack.
+    /// Opens its readers; for [`Kind::All`] those that exist, with faults for the others.
     pub(super) fn open(&self, root: &Path, end: &Arc<AtomicBool>) -> Result<(Vec<Opened>, Vec<Fault>)> {
         let every = self.every.unwrap_or(EVERY);
         let one = |opened| Ok((vec![opened], Vec::new()));
@@ -280,7 +279,7 @@ fn of_files(
     }
 }
 
-/// What a machine has, and what it lacks.
+/// The sensors that a machine has, and those that it lacks.
 #[derive(Debug, Clone, Default)]
 pub struct Listing {
     pub sensors: Vec<Sensor>,
@@ -288,7 +287,7 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// Of an archive or a copy only the files can be asked.
+    /// Lists the sensors; of an archive or a copy, only those in files.
     pub fn of(source: &machine::Source) -> Listing {
         let mut listing = Listing::default();
         for (name, search) in

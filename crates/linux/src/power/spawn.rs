@@ -1,4 +1,4 @@
-//! Running a command for what it prints, for a limited time.
+//! Runs a command for its output, within a time limit.
 
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use crate::answer;
 
-/// More than any sensor prints.
+/// Most bytes of output, above those of any sensor.
 const MOST: usize = 64 << 10;
 
-/// What `command` prints, or why that is nothing: it could not be started, ended with another status than 0, or did not end
-/// in `limit` or before `end` was set, and was then killed with all that it had started in its group. It prints numbers as with
-/// LC_ALL=C, whatever the user's locale.
+/// Output of `command`, run with LC_ALL=C for its numbers, or why there is none: it could not be started, failed, or
+/// did not end within `limit` or before `end` was set, and was then killed with its process group.
 pub fn output(mut command: Command, limit: Duration, end: &AtomicBool) -> Result<String, String> {
     command.env("LC_ALL", "C");
     let (mut child, _awaited) =

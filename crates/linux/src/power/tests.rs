@@ -1,4 +1,4 @@
-//! Sensors that wrap, begin again, vanish and stall, replayed in files of a folder.
+//! Sensors that wrap, reset, vanish and stall, replayed in files of a folder.
 
 use std::fs;
 use std::path::Path;
@@ -29,7 +29,7 @@ impl Ground {
             ground.write(&format!("sys/class/powercap/{zone}/max_energy_range_uj"), &RANGE.to_string());
             ground.energy(zone, energy);
         }
-        // Temperatures without power, and a power supply that tells the mean of a second.
+        // A chip with temperatures only, and a power supply that gives the mean of a second.
         ground.write("sys/class/hwmon/hwmon0/name", "acpitz");
         ground.write("sys/class/hwmon/hwmon0/temp1_input", "45000");
         ground.write("sys/class/hwmon/hwmon1/name", "power_meter");
@@ -65,7 +65,7 @@ impl Ground {
     }
 
     fn meter(&self, source: &str) -> Meter {
-        // The looks are those of the test: none comes between two files that it writes.
+        // The period is long, so that no look comes between two writes of the test.
         let settings = Settings { root: self.root().into(), period: Nanoseconds(3_600_000_000_000), keeps_looks: true };
         Meter::with(&[source.parse().unwrap()], &settings).unwrap()
     }
@@ -75,7 +75,7 @@ fn joules(drawn: &Drawn) -> f64 {
     drawn.joules.value().unwrap_or_else(|| panic!("{drawn:?}")).0
 }
 
-/// Whether it drew so many joules, within what it says itself, and that is little.
+/// Whether it drew so many joules within its own error, and the error is small.
 fn drew(drawn: &Drawn, expected: f64) -> bool {
     let error = drawn.error.value().unwrap_or_else(|| panic!("{drawn:?}")).0;
     (joules(drawn) - expected).abs() <= error && error < 1.0 + expected / 2.0
@@ -85,7 +85,7 @@ fn of<'a>(drawn: &'a [Drawn], name: &str) -> &'a Drawn {
     drawn.iter().find(|drawn| drawn.sensor.name == name).unwrap_or_else(|| panic!("{name} is none of {drawn:?}"))
 }
 
-/// Longer than a millisecond for each joule that a package may draw.
+/// Waits longer than a millisecond for each joule that a package may draw.
 fn pause() {
     std::thread::sleep(Duration::from_millis(20));
 }
@@ -112,7 +112,7 @@ fn packages_go_round_and_begin_again() {
     let Reading::Measured(total) = machine::power::total(&drawn, "rapl:") else { panic!("{drawn:?}") };
     assert!((total.0 - 8.0).abs() < 0.5, "cores are of the package, memory is not: {total}");
 
-    // Module loaded anew: the counters of one package fall from the middle of their range.
+    // The module is loaded anew: the counters of one package fall from the middle of their range.
     meter.begin();
     pause();
     ground.energy("intel-rapl:1", 1_000);
@@ -122,7 +122,7 @@ fn packages_go_round_and_begin_again() {
     assert!(reset.coverage < 0.01, "{reset:?}");
     assert!(matches!(machine::power::total(&drawn, "rapl:"), Reading::Absent { .. }));
 
-    // Gone, and back later: nothing is known from the last look before to the first after.
+    // The file vanishes and comes back: nothing is known from the last look before to the first after.
     meter.begin();
     pause();
     fs::remove_dir_all(ground.root().join("sys/class/powercap/intel-rapl:0")).unwrap();
@@ -164,7 +164,7 @@ fn a_power_supply_tells_and_a_thermal_zone_does_not() {
     pause();
     let from = crate::clock::monotonic();
     meter.settle(from);
-    // The mean of a second belongs to its middle, so that the last half second is not told yet.
+    // The mean of a second is dated to its middle, so the last half second is not known yet.
     let past = Nanoseconds(from.0 - 510_000_000);
     let drawn = &meter.between(past, Nanoseconds(past.0 + 5_000_000))[0];
     assert!(drawn.watts.value().is_some_and(|watts| (watts.0 - 250.0).abs() < 1e-6), "{drawn:?}");
@@ -199,7 +199,7 @@ fn a_platform_is_not_added_and_a_counter_without_a_range_never_goes_round() {
     ground.write("sys/class/powercap/intel-rapl:2/name", "psys");
     ground.write("sys/class/powercap/intel-rapl:2/max_energy_range_uj", &RANGE.to_string());
     ground.energy("intel-rapl:2", 1_000);
-    // Above what it says that it can hold.
+    // A value above the stated range.
     ground.energy("intel-rapl:0:1", RANGE + 500);
     let mut meter = ground.meter("rapl");
     meter.begin();
@@ -249,7 +249,7 @@ fn files_that_are_there_and_tell_nothing_are_named() {
         }
         assert!(list.sensors.iter().any(|sensor| sensor.name == "rapl:package-0"), "the others are there: {list:?}");
     }
-    // Reading a folder fails as a file of a driver may, for another reason than the user's rights.
+    // Reading a folder fails for another reason than lack of rights, as a driver's file may.
     let ground = Ground::new();
     for supply in ["hwmon1/power1_average", "hwmon1/power2_input"] {
         let _ = fs::remove_file(ground.root().join("sys/class/hwmon").join(supply));
@@ -276,7 +276,7 @@ fn a_controller_that_renews_nothing_is_told() {
     assert_eq!(of(&drawn, "cray:memory").sensor.within.as_deref(), Some("cray:node"));
     assert_eq!(meter.notes(), ["the node's power cap was set (generation 3, then 4)"]);
 
-    // The controller is started again: what it counted is lost.
+    // The controller is restarted: its counts are lost.
     meter.begin();
     pause();
     ground.write("sys/cray/pm_counters/startup", "18");
@@ -285,7 +285,7 @@ fn a_controller_that_renews_nothing_is_told() {
     let (begins, node) = (meter.between(Nanoseconds(0), crate::clock::monotonic()), of(&drawn, "cray:node"));
     assert!(of(&begins, "cray:node").gaps.iter().any(|gap| gap.cause.contains("started again")), "{node:?}");
 
-    // It stands: first nothing new, after a second a sensor that stopped.
+    // The freshness stands still: first no news, after a second a sensor that stopped.
     std::thread::sleep(Duration::from_millis(1_100));
     let now = crate::clock::monotonic();
     meter.settle(now);
@@ -325,7 +325,7 @@ fn a_command_tells_until_it_prints_rubbish() {
 
     meter.begin();
     fs::write(&told, "sensor not ready").unwrap();
-    // One look may have been under way.
+    // A look may have been in progress.
     meter.settle(crate::clock::monotonic());
     let from = crate::clock::monotonic();
     meter.settle(from);
@@ -393,7 +393,7 @@ fn a_file_that_is_written_is_followed() {
     }
     let source = format!("csv,at=when,value=kW,unit=kW,offset=2,covers=node,band=out,name=meter:{}", path.display());
     let mut meter = Meter::open(&[source.parse().unwrap()]).unwrap();
-    // Its clock is 2 s ahead of ours: the samples are of 6 s to 2.2 s ago.
+    // Its clock is 2 s ahead of ours: the samples are 6 s to 2.2 s old.
     let then = crate::clock::monotonic();
     let back = |seconds: f64| Nanoseconds(then.0 - (seconds * 1e9) as u64);
     let drawn = &meter.between(back(5.0), back(3.0))[0];
@@ -401,7 +401,7 @@ fn a_file_that_is_written_is_followed() {
     assert_eq!((drawn.sensor.name.as_str(), drawn.sensor.covers), ("meter", Covers::Node));
     assert!(drawn.notes[0].contains("+2.000 s ahead, as was stated"), "{drawn:?}");
     meter.begin();
-    // A line in two parts, and one that says nothing.
+    // A line in two parts, and one without a value.
     write!(file, "{:.4},12,0.", seconds() + 2.0).unwrap();
     meter.settle(crate::clock::monotonic());
     writeln!(file, "5\n{:.4},12,off", seconds() + 2.1).unwrap();

@@ -1,4 +1,4 @@
-//! A line that tells power or energy, with or without its time.
+//! Parses lines with power or energy, with or without a time.
 
 use std::str::FromStr;
 
@@ -7,7 +7,7 @@ use machine::Fault;
 /// The unit of the numbers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Unit {
-    /// Microwatts or microjoules.
+    /// Its size in microwatts or microjoules.
     pub micro: f64,
     pub is_energy: bool,
 }
@@ -29,7 +29,7 @@ const UNITS: [(&str, Unit); 11] = [
 impl Unit {
     pub const WATT: Unit = UNITS[0].1;
 
-    /// By a word; 'MW' is none, since nothing here draws that.
+    /// A unit by its word; 'MW' is refused, as nothing here draws that much.
     fn of(word: &str) -> Option<Unit> {
         let long = |name: &str| name.len() > 2 && name.eq_ignore_ascii_case(word);
         UNITS.iter().find(|(name, _)| *name == word || long(name)).map(|(_, unit)| *unit)
@@ -46,16 +46,15 @@ impl FromStr for Unit {
     }
 }
 
-/// How times are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeFormat {
-    /// As the first one is.
+    /// The format that the first time has.
     Auto,
-    /// Seconds since 1970, or ms, us, ns where the number is that large.
+    /// Seconds since 1970, or ms, us, ns for larger numbers.
     Epoch,
-    /// `2026-11-24T17:05:09.25+01:00`; without a zone it is UTC.
+    /// A form like `2026-11-24T17:05:09.25+01:00`; UTC without a zone.
     Rfc3339,
-    /// No time is written: it is that of the read.
+    /// Lines have no time: the time of reading counts.
     Now,
 }
 
@@ -79,7 +78,7 @@ impl FromStr for TimeFormat {
     }
 }
 
-/// A column by its number from 1, or by its name in the first line.
+/// A column, by its number from 1 or by its name in the first line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Column {
     Number(usize),
@@ -95,29 +94,29 @@ impl Column {
     }
 }
 
-/// How lines are read.
+/// The format of lines.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Format {
     pub at: Option<Column>,
     pub value: Option<Column>,
     pub time: TimeFormat,
     pub unit: Unit,
-    /// What fields stand apart by; `None`: [`separator`] of each line.
+    /// The separator of fields; `None`: by [`separator`] of each line.
     pub apart: Option<char>,
-    /// As many fields have a meaning that is known: one behind them may be the rest of a number with a decimal comma.
+    /// The number of known fields: one more may be the rest of a number with a decimal comma.
     pub count: Option<usize>,
 }
 
 /// Nanoseconds since 1970.
 pub type Epoch = i128;
 
-/// What the fields of a line stand apart by: semicolons, tabs, bars or commas where it has one, else blanks. Commas come last,
-/// since they may be decimal marks among the others.
+/// The separator of a line's fields: semicolon, tab, bar or comma if it has one, else blanks. Commas come last, since
+/// they may be decimal marks.
 pub fn separator(line: &str) -> char {
     [';', '\t', '|', ','].into_iter().find(|apart| line.contains(*apart)).unwrap_or(' ')
 }
 
-/// The fields of a line; what stands in quotes is one.
+/// The fields of a line; quotes protect separators.
 pub fn fields(line: &str, apart: char) -> Vec<&str> {
     let mut is_quoted = false;
     let ends = |c: char| {
@@ -134,12 +133,12 @@ fn bare(field: &str) -> &str {
     field.trim().trim_matches('"').trim()
 }
 
-/// A number of power or energy in micro-units of `unit`, or of the unit behind it.
+/// A number of power or energy, in micro-units of `unit` or of the unit behind it.
 pub fn value(text: &str, unit: Unit) -> Result<u64, String> {
     let (number, unit) = parts(text, unit)?;
     let number = decimal(number).map_err(|cause| format!("'{}' {cause}", short(text.trim())))?;
     let micro = number * unit.micro;
-    // What draws a gigawatt is no computer, and less than nothing is drawn by none.
+    // No computer draws a gigawatt.
     let most = if unit.is_energy { 9e18 } else { 1e15 };
     if !(0.0..=most).contains(&micro) {
         return Err(format!("{number} is no {}", word(unit.is_energy)));
@@ -147,7 +146,7 @@ pub fn value(text: &str, unit: Unit) -> Result<u64, String> {
     Ok(micro.round() as u64)
 }
 
-/// A number and its unit, which is `unit` where none stands behind it.
+/// A number and its unit, by default `unit`.
 fn parts(text: &str, unit: Unit) -> Result<(&str, Unit), String> {
     let text = text.trim();
     let end = text.find(|c: char| !(c.is_ascii_digit() || "+-.,eE".contains(c))).unwrap_or(text.len());
@@ -160,11 +159,11 @@ fn parts(text: &str, unit: Unit) -> Result<(&str, Unit), String> {
     }
 }
 
-/// What is wrong with a number whose comma has two meanings.
+/// The complaint about an ambiguous comma.
 const COMMA: &str = "has a comma that may be a decimal mark, or one of thousands or of columns: \
                      have it print 1234.5, with semicolons between columns";
 
-/// A number as it is printed. `52,4` is one with a decimal comma; `1,234` is that to some and 1234 to others.
+/// A printed number. `52,4` has a decimal comma; `1,234` is ambiguous and refused.
 fn decimal(text: &str) -> Result<f64, &'static str> {
     let number = match text.split_once(',') {
         None => text.parse::<f64>(),
@@ -180,7 +179,6 @@ fn decimal(text: &str) -> Result<f64, &'static str> {
     number.map_err(|_| "is no number")
 }
 
-/// A time as `format` says.
 pub fn time(text: &str, format: TimeFormat) -> Result<Epoch, String> {
     match format {
         TimeFormat::Epoch => epoch(text),
@@ -191,14 +189,14 @@ pub fn time(text: &str, format: TimeFormat) -> Result<Epoch, String> {
     .ok_or_else(|| format!("'{}' is no time", short(text)))
 }
 
-/// Of 1973: a lesser number is no time.
+/// A time in 1973; lesser numbers are no times.
 const SINCE: i128 = 100_000_000;
 
 fn epoch(text: &str) -> Option<Epoch> {
     let text = text.trim();
     let (whole, rest) = text.split_once(['.', ',']).unwrap_or((text, ""));
     let number: i128 = whole.parse().ok().filter(|number| (SINCE..=i128::from(u64::MAX)).contains(number))?;
-    // By size: seconds have at most 11 digits for two thousand years to come.
+    // The unit follows from the size: seconds have at most 11 digits for two thousand years to come.
     let unit = match number {
         ..100_000_000_000 => 1_000_000_000,
         100_000_000_000..100_000_000_000_000 => 1_000_000,
@@ -208,7 +206,7 @@ fn epoch(text: &str) -> Option<Epoch> {
     Some(number * unit + fraction(rest)? * unit / 1_000_000_000)
 }
 
-/// The digits behind a point in billionths.
+/// The digits behind a decimal point, in billionths.
 fn fraction(digits: &str) -> Option<i128> {
     if !digits.chars().all(|c| c.is_ascii_digit()) {
         return None;
@@ -242,25 +240,25 @@ fn rfc3339(text: &str) -> Option<Epoch> {
     if !is_time || !(1..=12).contains(&month) || !(1..=31).contains(&day) || !(1970..=9999).contains(&year) {
         return None;
     }
-    // Days since 1970 of the Gregorian calendar, in years that begin in March.
+    // Days since 1970 in the Gregorian calendar, with years that begin in March.
     let (y, m) = if month <= 2 { (year - 1, month + 9) } else { (year, month - 3) };
     let days = y * 365 + y / 4 - y / 100 + y / 400 + (m * 306 + 5) / 10 + day - 1 - 719_468;
     let seconds = days * 86_400 + (hour * 60 + minute - ahead) * 60 + second;
     Some(seconds * 1_000_000_000 + fraction(rest)?)
 }
 
-/// Whether a time that is no number names no zone.
+/// Whether a calendar time lacks a zone.
 pub fn lacks_zone(text: &str) -> bool {
     let clock = text.trim().split_once(['T', 't', ' ']);
     clock.is_some_and(|(_, clock)| !clock.contains(['Z', 'z', '+', '-']))
 }
 
-/// What a command printed: in its columns where these are named; else the first number with a unit behind it, or the only
-/// line's number, or its time and number.
+/// Parses a command's output: by columns where these are named; else the only line's number, with or without a time, or
+/// the first number with a unit behind it.
 pub fn output(text: &str, format: &Format) -> Result<(Option<Epoch>, u64), String> {
     let lines = text.trim_start_matches(MARK).lines().map(str::trim).filter(|line| !line.is_empty());
     if format.value.is_some() || format.at.is_some() {
-        // The last line that holds them: headings stand above.
+        // The last valid line counts, since headings are above.
         let mut worst = "it printed nothing".to_owned();
         for line in lines.rev() {
             match columns(line, format) {
@@ -274,7 +272,7 @@ pub fn output(text: &str, format: &Format) -> Result<(Option<Epoch>, u64), Strin
     let of = |fields: &[&str]| match fields {
         [only] => Some(value(only, format.unit).map(|micro| (None, micro))),
         [at, number] if format.time != TimeFormat::Now => {
-            // `42 W` is no time with a number.
+            // `42 W` is not a time with a number.
             let (at, micro) = (time(at, format.time).ok()?, value(number, format.unit).ok()?);
             Some(Ok((Some(at), micro)))
         }
@@ -284,7 +282,7 @@ pub fn output(text: &str, format: &Format) -> Result<(Option<Epoch>, u64), Strin
         if let Some(told) = of(&fields(line, separator(line))) {
             return told;
         }
-        // A comma between two digits alone.
+        // A single number with a comma between two digits.
         if let [only] = words(line)[..] {
             return value(only, format.unit).map(|micro| (None, micro));
         }
@@ -298,14 +296,14 @@ pub fn output(text: &str, format: &Format) -> Result<(Option<Epoch>, u64), Strin
     }
 }
 
-/// What some programs write before the first line of a file.
+/// The byte order mark that some programs write first.
 pub const MARK: char = '\u{feff}';
 
 fn word(is_energy: bool) -> &'static str {
     if is_energy { "energy" } else { "power" }
 }
 
-/// The words of a line. A comma between two digits may be a part of a number, and separates none.
+/// The words of a line. A comma between two digits may be part of a number, and does not separate.
 fn words(line: &str) -> Vec<&str> {
     let is_digit = |at: Option<usize>| at.and_then(|at| line.as_bytes().get(at)).is_some_and(u8::is_ascii_digit);
     let mut words = Vec::new();
@@ -331,20 +329,20 @@ fn with_unit(line: &str, is_energy: bool) -> Option<Result<u64, String>> {
         let alone = words[at].ends_with(|c: char| c.is_ascii_alphabetic());
         let both = if alone { words[at].to_owned() } else { format!("{} {}", words[at], words.get(at + 1)?) };
         let told = value(&both, unit);
-        // A comma that cannot be read is no reason to take a later number for it.
+        // A number with an ambiguous comma is not skipped in favour of a later one.
         let is_in_doubt = || words[at].contains(',') && parts(&both, unit).is_ok();
         (told.is_ok() || is_in_doubt()).then_some(told)
     })
 }
 
-/// The time and number of a line by columns that are numbers.
+/// The time and the number of a line, by numbered columns.
 pub fn columns(line: &str, format: &Format) -> Result<(Option<Epoch>, u64), String> {
     let row = Row::of(line, format);
     let micro = row.value()?;
     Ok((row.time()?, micro))
 }
 
-/// A line in its columns.
+/// A line split into columns.
 pub struct Row<'a> {
     line: &'a str,
     apart: char,
@@ -358,12 +356,12 @@ impl<'a> Row<'a> {
         Row { line, apart, fields: fields(line, apart), format }
     }
 
-    /// The text of its time; empty where it has none.
+    /// The text of its time; empty without one.
     pub fn clock(&self) -> &'a str {
         self.format.at.as_ref().and_then(|column| self.field(column).ok()).unwrap_or_default()
     }
 
-    /// `None` where no time is written.
+    /// Its time; `None` without one.
     pub fn time(&self) -> Result<Option<Epoch>, String> {
         match &self.format.at {
             Some(column) if self.format.time != TimeFormat::Now => {
@@ -381,13 +379,13 @@ impl<'a> Row<'a> {
             return Err(format!("'{}' {COMMA}", short(self.line)));
         }
         match self.apart {
-            // As spreadsheets write where the comma is the decimal mark.
+            // A spreadsheet's format where the comma is the decimal mark.
             ';' => value(&told.replace(',', "."), self.format.unit),
             _ => value(told, self.format.unit),
         }
     }
 
-    /// Whether a line with commas between its fields has one too many, right behind the number, as a decimal comma makes it.
+    /// Whether a comma-separated line has one field too many, right behind the number, as a decimal comma causes.
     fn is_cut(&self, column: &Column) -> bool {
         let Column::Number(number) = column else { return false };
         let behind = self.fields.get(*number).is_some_and(|next| next.starts_with(|c: char| c.is_ascii_digit()));
@@ -405,7 +403,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Enough of a line to know it by.
+/// The begin of a line, for messages.
 fn short(text: &str) -> String {
     let mut short: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(40).collect();
     if text.chars().count() > 40 {
@@ -476,7 +474,7 @@ mod tests {
             let told = output(text, &PLAIN);
             assert!(told.as_ref().is_err_and(|cause| cause.contains("a comma")), "{text}: {told:?}");
         }
-        // What has another unit is none of ours, with a comma or without.
+        // Numbers with another unit are skipped, with a comma or without.
         assert_eq!(output("0,1 A 220 W", &PLAIN), Ok((None, 220_000_000)));
     }
 

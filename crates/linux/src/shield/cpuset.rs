@@ -1,4 +1,4 @@
-//! A core in a cpuset of its own, and everything else of our group in another.
+//! A core in its own cpuset, and the rest of our group in another.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,20 +14,20 @@ use crate::accounting::current_thread;
 use crate::mask;
 use crate::ownership::start_of;
 
-/// Undone when dropped, and by a process of its own when the owner is killed.
+/// The cpusets of a shield; undone when dropped, or by a keeper when the owner is killed.
 pub(super) struct Partition {
     parent: Group,
     core: Group,
     rest: Group,
-    /// Groups from the parent upwards that were made to give cpusets to those below.
+    /// Number of groups, from the parent upwards, in which the controller was enabled for their children.
     given: usize,
-    /// Masks of the threads that were moved, as they were, with when each thread started: the kernel remembers them only
+    /// Original masks of moved threads, each with the thread's start time: the kernel restores masks by itself only
     /// since Linux 6.2.
     masks: HashMap<i32, (u64, CpuSet)>,
     bound: usize,
     only_within: Option<String>,
     keeper: Keeper,
-    /// Held while it is made, also where that fails and it is undone.
+    /// The lock on making, held until it succeeds or is undone.
     making: Option<Lock>,
 }
 
@@ -49,7 +49,7 @@ impl Partition {
         let name = |what| parent.child(&maker.group_name(what, core, without.len()));
         let (own, rest) = (name(CORE), name(REST));
         let keeper = Keeper::start(&parent, [&own, &rest], without.len())?;
-        // From here on dropping it undoes what was done.
+        // From here on dropping it undoes everything.
         let mut partition = Partition {
             core: own,
             rest,
@@ -61,7 +61,7 @@ impl Partition {
             keeper,
             making: Some(lock),
         };
-        // From the top: a group gives what it is given.
+        // From the top, since a group can only enable what it has.
         for above in without.iter().rev() {
             partition.given = without.len();
             above.write("cgroup.subtree_control", "+cpuset").map_err(|e| failed("enabling the controller", e))?;
@@ -109,11 +109,11 @@ impl Partition {
             Ok(true)
         })?;
         remember(own, &parents, &mut self.masks, &mut self.keeper)?;
-        // A mask without the core would keep it out.
+        // A mask without the core would keep this thread off it.
         self.core.take(own)
     }
 
-    /// Where the kernel lets it, the core leaves everything else on this machine as well: version 2 has partitions for
+    /// Isolates the core from the rest of the machine too, where the kernel allows it: version 2 has partitions for
     /// that, below a group that is one itself.
     fn isolate(&mut self) {
         if self.core.version == Version::One {
@@ -121,7 +121,7 @@ impl Partition {
         }
         let file = "cpuset.cpus.partition";
         let _ = self.core.write(file, "isolated");
-        // What could not be had reads as invalid, and why.
+        // A failed request reads as invalid, with the reason.
         if self.core.read(file).is_ok_and(|state| state == "isolated") {
             self.only_within = None;
         } else {
@@ -138,14 +138,14 @@ impl Partition {
     }
 }
 
-/// What others keep: nothing of the core, its other threads included, as long as that leaves any.
+/// The cores of the rest: without the core's threads if that leaves any, else without `core`.
 fn beside(core: CoreId, cores: &CpuSet, topology: &Topology) -> CpuSet {
     let threads = topology.cpu(core).map(|cpu| cpu.threads.clone()).unwrap_or_default();
     let apart = cores.difference(&threads);
     if apart.is_empty() { cores.iter().filter(|other| *other != core).collect() } else { apart }
 }
 
-/// Notes a mask that giving the thread back to its group, which has `cores`, would not restore.
+/// Stores a mask that moving the thread back to its group, which has `cores`, would not restore.
 fn remember(
     thread: i32,
     cores: &CpuSet,
@@ -164,7 +164,7 @@ fn remember(
 impl Drop for Partition {
     fn drop(&mut self) {
         let _lock = self.making.take().map_or_else(group::lock, Ok);
-        // What fails here, the next shield finds by its name.
+        // Where this fails, the next shield finds the group by its name.
         for group in [&self.core, &self.rest] {
             let _ = group::dissolve(group, &self.parent);
         }

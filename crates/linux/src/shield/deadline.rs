@@ -1,4 +1,4 @@
-//! Deadline scheduling: the thread gets its share of every period before anyone else on the core runs.
+//! Deadline scheduling: the thread gets its share of every period before other threads on the core.
 
 use std::io;
 
@@ -8,19 +8,19 @@ use super::{Means, not_possible};
 use crate::mask::{self, Mask};
 use crate::scheduling::{Attributes, get, set};
 
-/// Nine tenths: the kernel grants 95 % of a core in all, of which its server for ordinary threads has 5 %.
+/// Nine tenths of a period: the kernel grants 95 % of a core, of which its server for ordinary threads has 5 %.
 const RUNTIME: Nanoseconds = Nanoseconds(900_000);
 const PERIOD: Nanoseconds = Nanoseconds(1_000_000);
 
-/// How often the thread goes back to the core where it was moved off on its way.
+/// Attempts to return to the core when the kernel moved the thread off it.
 const TRIES: u32 = 16;
 
 /// From `linux/sched.h`.
 const SCHED_DEADLINE: u32 = 6;
-/// Children are ordinary threads; without it the kernel lets a deadline thread have none.
+/// Children become ordinary threads; without this flag a deadline thread may have none.
 const RESET_ON_FORK: u64 = 1;
 
-/// The calling thread is one, until this is dropped.
+/// Deadline scheduling of the calling thread, until this is dropped.
 pub(super) struct Deadline {
     policy: Attributes,
     mask: CpuSet,
@@ -34,7 +34,7 @@ impl Deadline {
         let policy = get().map_err(|e| failed("reading this thread's scheduling", e))?;
         let only = Mask::from(&[core].into_iter().collect::<CpuSet>());
         only.apply(0).map_err(|e| failed("going to the core", e))?;
-        // Made now, so that every way out restores.
+        // Made here, so that every return restores.
         let mut deadline = Deadline { policy, mask, cores: vec![core] };
         let wanted = Attributes {
             policy: SCHED_DEADLINE,
@@ -44,11 +44,11 @@ impl Deadline {
             period: PERIOD.0,
             ..Attributes::default()
         };
-        // The kernel takes a thread only with a mask of all cores that it schedules deadlines over together, which is
-        // this core alone where a cpuset or `isolcpus` made it so.
+        // The kernel demands a mask of all cores of the thread's root domain, which is this core alone where a cpuset
+        // or `isolcpus` made it so.
         if set(&wanted).is_err() {
             let all = Mask::full().map_err(|e| failed("reading this thread's cores", e))?;
-            // Between the two calls the kernel may take the thread for one that it can move to a core with less work.
+            // Between the two calls the kernel may move the thread to a core with less work.
             for left in (0..TRIES).rev() {
                 all.apply(0).map_err(|e| failed("widening this thread's cores", e))?;
                 set(&wanted).map_err(|e| refusal(core, &e))?;
@@ -81,7 +81,7 @@ impl Deadline {
 
 impl Drop for Deadline {
     fn drop(&mut self) {
-        // A deadline thread's mask cannot be narrowed: first the policy.
+        // The mask of a deadline thread cannot be narrowed, so the policy is restored first.
         let _ = set(&self.policy);
         let _ = mask::set(0, &self.mask);
     }

@@ -1,4 +1,4 @@
-//! Control groups of cpusets: where ours is, what they hold, and how a killed owner's are told from a living one's.
+//! Control groups with cpusets: our own, their contents, and remains of killed owners.
 //!
 //! The kernel has cpusets in one of two hierarchies: that of version 1 (`Documentation/admin-guide/cgroup-v1/cpusets.rst`)
 //! or the unified one (`cgroup-v2.rst`). In the latter the groups that a shield makes are threaded, since a process has its
@@ -16,15 +16,15 @@ use machine::{CoreId, CpuSet, Fault, Result};
 use crate::ownership::{self, start_of};
 
 const SUBJECT: &str = "cpusets";
-/// Longer than it takes to move the threads of a machine.
+/// Longer than moving the threads of a machine takes.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// One maker of this user at a time.
+/// Excludes other makers of this user.
 pub(super) fn lock() -> Result<Lock> {
     ownership::take(SUBJECT, SUBJECT, PATIENCE, "wait until that has made its own")
 }
 
-/// Which hierarchy has the cpusets.
+/// The hierarchy that has the cpusets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
     One,
@@ -43,7 +43,7 @@ impl Group {
         fs::read_to_string(self.path.join(file)).map(|text| text.trim().to_owned())
     }
 
-    /// Writes by one system call, so that the kernel's verdict is on the whole value.
+    /// Writes a value by one system call, so that the kernel judges the whole of it.
     pub fn write(&self, file: &str, value: &str) -> io::Result<()> {
         use io::Write;
         File::options().write(true).open(self.path.join(file))?.write_all(value.as_bytes())
@@ -72,7 +72,7 @@ impl Group {
         self.path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
     }
 
-    /// The root of its hierarchy, beside which there is nothing on this machine.
+    /// Whether it is the root of its hierarchy, which has all processes of the machine.
     pub fn is_top(&self) -> bool {
         match self.version {
             Version::One => {
@@ -91,7 +91,7 @@ impl Group {
         text.parse().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, format!("{file} is '{text}'")))
     }
 
-    /// The file that lists its threads, and takes one.
+    /// The name of the file that lists its threads, and accepts one.
     pub fn threads_file(&self) -> &'static str {
         match self.version {
             Version::One => "tasks",
@@ -99,9 +99,9 @@ impl Group {
         }
     }
 
-    /// Threads, by number.
+    /// Numbers of its threads.
     pub fn threads(&self) -> io::Result<Vec<i32>> {
-        // One of another PID namespace is listed as 0.
+        // A thread of another PID namespace is listed as 0.
         let number = |line: &str| line.parse().ok().filter(|thread| *thread > 0);
         Ok(self.read(self.threads_file())?.lines().filter_map(number).collect())
     }
@@ -117,7 +117,7 @@ impl Group {
         self.write(self.threads_file(), &thread.to_string())
     }
 
-    /// Makes it, below `parent`, with `cores`.
+    /// Makes the group below `parent`, with `cores`.
     pub fn make(&self, parent: &Group, cores: &CpuSet) -> io::Result<()> {
         fs::create_dir(&self.path)?;
         if self.version == Version::Two {
@@ -126,7 +126,7 @@ impl Group {
         }
         self.write("cpuset.mems", &parent.read("cpuset.mems")?)?;
         self.write("cpuset.cpus", &cores.to_string())?;
-        // So that nobody makes another with these cores while they are ours.
+        // Exclusive, so that no other group gets these cores.
         let exclusive = parent.read("cpuset.cpu_exclusive").is_ok_and(|flag| flag == "1");
         if exclusive { self.write("cpuset.cpu_exclusive", "1") } else { Ok(()) }
     }
@@ -136,9 +136,9 @@ impl Group {
             .map_err(|e| Fault::because(format!("{SUBJECT}: {}", self.path.display()), e, "run as root"))
     }
 
-    /// Moves every thread that can be moved to `to`, whatever fails. Returns how many stayed.
+    /// Moves every movable thread to `to`, also after failures. Returns the number of those that stayed.
     ///
-    /// Looks again until nothing more moves, since those who are moved may start others meanwhile.
+    /// Repeats until nothing moves, since moved threads may start others meanwhile.
     pub fn move_threads(&self, to: &Group, mut before_move: impl FnMut(i32) -> io::Result<bool>) -> io::Result<usize> {
         let (mut stayed, mut failed) = (0, Ok(()));
         for _ in 0..16 {
@@ -150,9 +150,9 @@ impl Group {
                 }
                 match to.take(thread) {
                     Ok(()) => moved += 1,
-                    // It has ended.
+                    // The thread has ended.
                     Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {}
-                    // A kernel thread that is bound to its core.
+                    // A kernel thread bound to its core.
                     Err(e) if e.raw_os_error() == Some(libc::EINVAL) => stayed += 1,
                     Err(e) => failed = Err(e),
                 }
@@ -164,8 +164,8 @@ impl Group {
         failed.map(|()| stayed)
     }
 
-    /// The groups from this one upwards that do not give cpusets to those below, though they could: this one first. In
-    /// version 2 a group has cpusets where its parent's `cgroup.subtree_control` names them.
+    /// The groups from this one upwards, itself first, that have the controller but do not enable it for their
+    /// children. In version 2 a group has cpusets if its parent's `cgroup.subtree_control` names them.
     pub fn without_cpusets(&self) -> io::Result<Vec<Group>> {
         let names = |group: &Group, file| -> io::Result<bool> {
             Ok(group.read(file)?.split_whitespace().any(|name| name == "cpuset"))
@@ -195,12 +195,12 @@ pub(super) fn own() -> Result<Group> {
 
 fn of(process: &str) -> Result<Group> {
     let read = |path: &str| fs::read_to_string(path).map_err(|e| Fault::because(SUBJECT, e, "mount procfs"));
-    // Kernels without version 1 have no such file.
+    // Kernels without version 1 lack this file.
     let controllers = fs::read_to_string("/proc/cgroups").unwrap_or_default();
     locate(&read("/proc/self/mountinfo")?, &read(&format!("/proc/{process}/cgroup"))?, &controllers)
 }
 
-/// The cores that the control group of a process may use, by the nearest group from it upwards that has a cpuset.
+/// The cores that a process's control group may use, by the nearest group from it upwards with a cpuset.
 pub fn cores_of(process: u32) -> Result<CpuSet> {
     let group = of(&process.to_string())?;
     let cores = group.path.ancestors().find_map(|path| group.at(path.to_path_buf()).cores().ok());
@@ -208,11 +208,11 @@ pub fn cores_of(process: u32) -> Result<CpuSet> {
     cores.filter(|cores| !cores.is_empty()).ok_or_else(|| Fault::new(SUBJECT, "no group above it has one", next))
 }
 
-/// The same by the texts of `mountinfo`, `cgroup` and `/proc/cgroups`.
+/// The group by the texts of `mountinfo`, `cgroup` and `/proc/cgroups`.
 fn locate(mounts: &str, groups: &str, controllers: &str) -> Result<Group> {
     let next = "use deadline scheduling, or mount them: `mount -t cgroup2 none /sys/fs/cgroup`";
     let absent = |cause: &str| Fault::new(SUBJECT, cause, next);
-    // The kernel binds the controller to one hierarchy; where it is that of version 1, the unified one has none.
+    // The kernel binds the controller to one hierarchy; if that is of version 1, the unified one lacks it.
     let mounted = mount(mounts, Version::One).or_else(|| mount(mounts, Version::Two));
     let Some(Mount { at, root, version }) = mounted else {
         return Err(absent("no hierarchy of control groups with cpusets is mounted here"));
@@ -256,7 +256,7 @@ fn mount(text: &str, version: Version) -> Option<Mount> {
     })
 }
 
-/// The hierarchy of version 1 that has cpusets, by the text of `/proc/cgroups`: there the unified one is 0.
+/// The number of the version 1 hierarchy with cpusets, by the text of `/proc/cgroups`, where 0 is the unified one.
 fn hierarchy_of_version_one(text: &str) -> Option<u32> {
     let number = |line: &str| line.strip_prefix("cpuset")?.split_whitespace().next()?.parse().ok();
     text.lines().find_map(number).filter(|hierarchy| *hierarchy != 0)
@@ -275,13 +275,13 @@ fn own_path(text: &str, version: Version) -> Option<String> {
     })
 }
 
-/// Who made a group: in its name, so that it can be read when the maker is gone.
+/// The maker of a group, stored in its name, so that it is known when the maker is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Maker {
     process: u32,
-    /// Ticks since boot. Tells the process from a later one of the same number.
+    /// Start time in ticks since boot, which distinguishes later processes of the same number.
     start: u64,
-    /// The namespace in which the number means this process.
+    /// The PID namespace of the number.
     namespace: u64,
 }
 
@@ -291,14 +291,14 @@ impl Maker {
         Ok(Maker { process: std::process::id(), start, namespace: own_namespace()? })
     }
 
-    /// `given` is how many groups, from the parent upwards, were made to give cpusets to those below.
+    /// The name of a group. `given`: number of groups, from the parent upwards, in which the controller was enabled.
     pub fn group_name(&self, what: &str, core: CoreId, given: usize) -> String {
         let given = if given == 0 { String::new() } else { format!("x{given}") };
         format!("plimsoll-{what}{}{given}-{}-{}-{}", core.0, self.process, self.start, self.namespace)
     }
 
-    /// The maker of a group of this name, and how many groups give cpusets for its sake; `None` for a name that is not of
-    /// ours.
+    /// The maker of a group of this name, and the number of groups in which the controller was enabled for it; `None`
+    /// for names that are not ours.
     pub fn of(name: &str) -> Option<(Maker, usize)> {
         let mut parts = name.strip_prefix("plimsoll-")?.split('-');
         let what = parts.next()?;
@@ -314,14 +314,14 @@ impl Maker {
         parts.next().is_none().then_some((maker, given))
     }
 
-    /// Certainly so: a maker in another namespace is left alone.
+    /// Whether the maker is certainly gone; one in another namespace is left alone.
     fn is_gone(&self) -> bool {
         own_namespace().is_ok_and(|namespace| namespace == self.namespace)
             && start_of(self.process).map_or_else(|e| e.kind() == io::ErrorKind::NotFound, |start| start != self.start)
     }
 }
 
-/// The group that holds the core, and the one that holds what was moved off it.
+/// Names of the group of the core, and of the group of the threads moved off it.
 pub(super) const CORE: &str = "core";
 pub(super) const REST: &str = "rest";
 
@@ -329,18 +329,18 @@ fn own_namespace() -> io::Result<u64> {
     fs::metadata("/proc/self/ns/pid").map(|namespace| namespace.ino())
 }
 
-/// Removes what killed owners left in this thread's cpuset or around it, and gives back the cores. Returns how many
-/// groups there were. Never touches a group that this program did not make, or whose maker lives.
+/// Removes groups that killed owners left in or above this thread's cpuset, and frees the cores. Returns the number of
+/// groups. Never touches a group that this program did not make, or whose maker lives.
 pub fn remove_remains() -> Result<usize> {
-    // Where no cpuset can be had, none was left.
+    // Without cpusets there are no remains.
     let Ok(mut group) = own() else { return Ok(0) };
     loop {
         let fault = |e| Fault::because(format!("{SUBJECT}: {}", group.path.display()), e, "run as root");
-        // A thread that a killed owner had moved lives in the remains.
+        // A thread that a killed owner had moved is in the remains itself.
         match group.path.parent() {
             Some(parent) if is_left(&group) => group = group.at(parent.to_owned()),
             _ => {
-                // Mostly there is nothing, and nobody is to be waited for.
+                // Usually there is nothing, and no need for the lock.
                 if !group.children().map_err(fault)?.iter().any(is_left) {
                     return Ok(0);
                 }
@@ -356,7 +356,7 @@ fn is_left(group: &Group) -> bool {
     Maker::of(group.name()).is_some_and(|(maker, _)| maker.is_gone())
 }
 
-/// The same of one group, by who has the lock.
+/// Removes the remains in one group; the caller holds the lock.
 fn remove_remains_of(group: &Group) -> io::Result<usize> {
     let (mut removed, mut given, mut failed) = (0, 0, Ok(()));
     for child in group.children()? {
@@ -374,8 +374,8 @@ fn remove_remains_of(group: &Group) -> io::Result<usize> {
     failed.map(|()| removed)
 }
 
-/// The groups that were made to give cpusets to those below give none again, from `group` upwards; one of which another
-/// group below has some by now refuses, and keeps it.
+/// Disables the controller again in the groups in which it was enabled, from `group` upwards. A group whose children
+/// still need it refuses, and keeps it.
 pub(super) fn take_back(group: &Group, given: usize) {
     for path in group.path.ancestors().take(given) {
         if group.at(path.to_owned()).write("cgroup.subtree_control", "-cpuset").is_err() {
@@ -384,7 +384,7 @@ pub(super) fn take_back(group: &Group, given: usize) {
     }
 }
 
-/// Gives the threads of `group` to `parent` and removes it; what others made in it stays, with all of its parent's cores.
+/// Moves the threads of `group` to `parent` and removes it; groups that others made in it stay, with all of its parent's cores.
 pub(super) fn dissolve(group: &Group, parent: &Group) -> io::Result<()> {
     let moved = group.move_threads(parent, |_| Ok(true));
     let removed = match fs::remove_dir(&group.path) {
@@ -428,7 +428,7 @@ mod tests {
         assert!(!Maker { process: u32::MAX, namespace: 1, ..maker }.is_gone(), "nobody knows");
     }
 
-    /// `/proc/cgroups` where version 1 has the controller, and where the unified hierarchy has it.
+    /// `/proc/cgroups` with the controller in version 1, and in the unified hierarchy.
     const BY_ONE: &str = "#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpuset\t3\t2\t1\ncpu\t1\t1\t1\n";
     const BY_TWO: &str = "#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpuset\t0\t70\t1\ncpu\t0\t70\t1\n";
 
@@ -439,14 +439,14 @@ mod tests {
                    37 24 0:32 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
         let found = locate(one, "4:memory:/m\n3:cpuset:/docker/x/a:b\n0::/\n", BY_ONE).unwrap();
         assert_eq!(found, Group { path: "/sys/fs/cgroup/cpuset/a:b".into(), version: Version::One });
-        // As Debian 12 and Ubuntu boot.
+        // The setup of Debian 12 and Ubuntu.
         let two =
             "30 1 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate,memory_recursiveprot\n";
         let found = locate(two, "0::/user.slice/user-0.slice/session-1.scope\n", BY_TWO).unwrap();
         let path = "/sys/fs/cgroup/user.slice/user-0.slice/session-1.scope".into();
         assert_eq!(found, Group { path, version: Version::Two });
         assert!(locate("36 24 0:31 / /proc rw - proc proc rw\n", "0::/\n", BY_TWO).is_err());
-        // Both are there, and what is mounted here is the one without the controller.
+        // Both hierarchies exist, and the one mounted here lacks the controller.
         let fault = locate(two, "3:cpuset:/\n0::/\n", BY_ONE).unwrap_err();
         assert!(fault.cause().contains("(hierarchy 3)") && fault.next().contains("cgroup_no_v1=cpuset"), "{fault}");
         assert!(locate(two, "0::/\n", "").is_ok(), "a kernel without version 1");
@@ -454,7 +454,7 @@ mod tests {
         assert!(locate(two, "", BY_TWO).is_err());
     }
 
-    /// A tree of files as the unified hierarchy has them, to show what is read and asked; only the kernel obeys.
+    /// A plain tree of files like the unified hierarchy, which shows reads and writes but enforces nothing.
     fn unified(levels: &[(&str, &str, &str)]) -> (tempfile::TempDir, Group) {
         let tree = tempfile::tempdir().unwrap();
         let mut path = tree.path().to_owned();
@@ -479,7 +479,7 @@ mod tests {
         assert_eq!(names(&session).as_deref(), Some("session user.slice"));
         assert_eq!(names(&session[..2]).as_deref(), Some("user.slice"));
         assert_eq!(names(&session[..1]).as_deref(), Some(""));
-        // Bound to version 1, or kept from a container.
+        // The controller is bound to version 1, or kept from a container.
         assert_eq!(names(&[("root", "cpu io", "cpu"), ("session", "cpu", "")]), None);
     }
 
@@ -489,7 +489,7 @@ mod tests {
         let maker = Maker::this_process().unwrap();
         let name = Maker { start: maker.start + 1, ..maker }.group_name(CORE, CoreId(3), 0);
         let around = parent.child(&name);
-        // The inner one lists no threads.
+        // The inner group lists no threads.
         fs::create_dir_all(around.child(&name).path).unwrap();
         for (group, threads) in [(&parent, ""), (&around, "17\n")] {
             fs::write(group.path.join("cgroup.threads"), threads).unwrap();
@@ -503,7 +503,7 @@ mod tests {
         let (_tree, parent) = unified(&[("root", "cpuset", "cpuset")]);
         let group = parent.child("plimsoll-core3-1-2-3");
         let made = group.make(&parent, &[CoreId(3)].into_iter().collect());
-        // A file that the kernel would have made is missing: what was asked for is no file of this tree.
+        // A file that the kernel would have made is missing here.
         assert_eq!(made.unwrap_err().kind(), io::ErrorKind::NotFound);
         for file in ["cgroup.type", "cpuset.cpus", "cgroup.threads", "cpuset.cpus.effective"] {
             fs::write(group.path.join(file), "").unwrap();

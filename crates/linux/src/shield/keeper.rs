@@ -7,10 +7,10 @@ use machine::{CpuSet, Result};
 use super::group::Group;
 use crate::warden::Warden;
 
-/// Its standard input is lines `THREAD START CORES`, masks to restore, until the owner ends in whatever way. Then it gives
-/// the threads of the groups back to `$parent`, takes the groups away, lets the `$given` groups from `$parent` upwards
-/// give cpusets no longer, and restores the masks of those threads that are still the same. `taskset` is missing on no
-/// Debian (util-linux); where it is, masks are as the kernel leaves them: restored since Linux 6.2.
+/// Reads lines `THREAD START CORES`, masks to restore, from standard input until the owner ends in any way. Then it
+/// moves the threads of the groups back to `$parent`, removes the groups, disables the controller in the `$given`
+/// groups from `$parent` upwards, and restores the masks of threads that are still the same. Debian always has
+/// `taskset` (util-linux); without it masks are left to the kernel, which restores them since Linux 6.2.
 const SCRIPT: &str = r#"
 masks=$(cat)
 parent=$1 file=$2 given=$3
@@ -40,7 +40,7 @@ done
 pub(super) struct Keeper(Option<Warden>);
 
 impl Keeper {
-    /// Start it before the first of the groups is made.
+    /// Starts the keeper, before the first of the groups is made.
     pub fn start(parent: &Group, groups: [&Group; 2], given: usize) -> Result<Keeper> {
         let given = given.to_string();
         let [own, rest] = groups.map(|group| group.path.as_os_str());
@@ -52,7 +52,7 @@ impl Keeper {
         self.0.as_mut().map_or(Ok(()), |warden| warden.tell(format!("{thread} {start} {mask}\n").as_bytes()))
     }
 
-    /// The owner has undone all by itself.
+    /// Ends the keeper, as the owner has undone all by itself.
     pub fn dismiss(&mut self) {
         if let Some(warden) = self.0.take() {
             warden.dismiss();

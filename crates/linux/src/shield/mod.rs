@@ -1,14 +1,14 @@
-//! Shields: means that keep other work off a core that one of our threads is to have for itself.
+//! Shields: means that keep other work off a core that one of our threads is to have alone.
 //!
-//! - [`Means::Cpuset`]: all that shares our control group is moved to the other cores, by the kernel's cpusets
-//!   (`Documentation/admin-guide/cgroup-v1/cpusets.rst`, `cgroup-v2.rst`), and off its other threads where there are more
-//!   cores. Nothing but the kernel's own bound threads can get back.
-//! - [`Means::Deadline`]: others may run there, in the tenth of the time that deadline scheduling leaves them
-//!   (`Documentation/scheduler/sched-deadline.rst`). The thread's pauses beside a hog were found to be as long as 1 ms.
+//! - [`Means::Cpuset`]: the rest of our control group is moved to other cores by the kernel's cpusets
+//!   (`Documentation/admin-guide/cgroup-v1/cpusets.rst`, `cgroup-v2.rst`), and off the core's sibling threads
+//!   if there are more cores. Only kernel threads bound to the core remain.
+//! - [`Means::Deadline`]: other threads may run in the tenth of the time that deadline scheduling leaves them
+//!   (`Documentation/scheduler/sched-deadline.rst`). Beside a busy thread, pauses of up to 1 ms were measured.
 //! - [`Means::Pinned`]: nothing, with the reasons. The thread is pinned and shares its core.
 //!
-//! Everything is put back when the shield is dropped, and by a process of its own when the owner is killed. What is left
-//! where that is killed too is found by its name and removed when the next shield is raised, or by [`remove_remains`].
+//! Everything is restored when the shield is dropped, and by a keeper process when the owner is killed. If the keeper
+//! is killed too, the remains are found by name and removed by the next shield, or by [`remove_remains`].
 
 mod cpuset;
 mod deadline;
@@ -31,42 +31,41 @@ use cpuset::Partition;
 use deadline::Deadline;
 pub use group::{cores_of, remove_remains};
 
-/// A process that this one has just started holds its locks too, until it becomes another program.
+/// A child of this process holds its locks too, until its exec.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 machine::named! {
-    /// What to protect a core with.
+    /// The means to protect a core with.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Wanted ("means") {
-        /// The best that this machine and this user have: a cpuset, else deadline scheduling, else nothing.
+        /// The best means that this machine and user have: a cpuset, else deadline scheduling, else nothing.
         Best = "best",
         Cpuset = "cpuset",
         Deadline = "deadline",
-        /// The thread is only pinned, and so may others be: nobody owns the core.
+        /// The thread is only pinned; others may be pinned to the same core.
         Nothing = "nothing",
     }
 }
 
-/// What protects the core.
+/// The means that protects the core.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Means {
     Cpuset {
-        /// Threads that were moved off the core.
+        /// Number of threads that were moved off the core.
         moved: usize,
-        /// Kernel threads that are bound to their core.
+        /// Number of kernel threads bound to their core.
         bound: usize,
-        /// The control group outside which nothing was moved; `None` where it is the whole machine.
+        /// The control group outside of which nothing was moved; `None`: the whole machine.
         only_within: Option<String>,
     },
     Deadline {
         runtime: Nanoseconds,
         period: Nanoseconds,
-        /// The kernel schedules deadline threads over all of these, and keeps one where it is unless another such
-        /// thread wants the core.
+        /// The cores of the thread's root domain; the kernel moves a deadline thread only if another wants its core.
         cores: Vec<CoreId>,
     },
     Pinned {
-        /// Why it is no better: one sentence for each means that was tried. Empty where none was wanted.
+        /// Why it is no better: one sentence for each means tried. Empty where none was wanted.
         because: Vec<String>,
     },
 }
@@ -95,11 +94,11 @@ enum Holding {
     Pinned { _pinned: Pinned },
 }
 
-/// The calling thread runs on a core that is protected, while this lives. To be dropped by the same thread.
+/// Protection of the core that the calling thread runs on, while this lives. To be dropped by the same thread.
 pub struct Shield {
     core: CoreId,
     means: Means,
-    // The thread first leaves, then another may own the core.
+    // Dropped first: the thread leaves the core before another may own it.
     _holding: Holding,
     _ownership: Option<Lock>,
     _thread: PhantomData<*const ()>,
@@ -108,8 +107,7 @@ pub struct Shield {
 impl Shield {
     /// Moves the calling thread to `core` and protects it there.
     ///
-    /// A fault where the core does not exist, another shield of this user has it, or a means was asked for by name and
-    /// cannot be had.
+    /// A fault where the core does not exist, another shield of this user has it, or a means asked for by name is not available.
     pub fn raise(core: CoreId, wanted: Wanted) -> Result<Shield> {
         affinity::check(core)?;
         let own = || {
@@ -144,16 +142,16 @@ impl Shield {
         self.core
     }
 
-    /// What protects it; printed in results.
+    /// The means that protects the core; printed in results.
     pub fn by(&self) -> &Means {
         &self.means
     }
 }
 
-/// Whether this process may make cpusets that keep other threads off a core. Nothing is tried.
+/// Whether this process may make cpusets that keep other threads off a core. Changes nothing.
 ///
 /// # Errors
-/// Why it may not: there are none that shields use, or they are closed to this user.
+/// There are no usable cpusets, or this user may not change them.
 pub fn cpusets_usable() -> Result<()> {
     let own = group::own()?;
     own.check_changeable()?;

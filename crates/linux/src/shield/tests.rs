@@ -26,7 +26,7 @@ fn last_core() -> CoreId {
     *affinity::allowed().unwrap().last().unwrap()
 }
 
-/// A shield as soon as no other test, of another checkout perhaps, has the core.
+/// Raises a shield once no other test, perhaps of another checkout, has the core.
 fn raise(wanted: Wanted) -> Result<Shield> {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
@@ -39,14 +39,14 @@ fn raise(wanted: Wanted) -> Result<Shield> {
     }
 }
 
-/// A cpuset with all cores of its parent, and processes in it that end with it.
+/// A cpuset with all cores of its parent, and processes that end with it.
 struct Ground {
     group: PathBuf,
     version: Version,
     processes: Vec<Child>,
 }
 
-/// Where the tests make theirs: version 2 has no group beside processes that is not threaded, but below the root.
+/// The group in which tests make theirs: in version 2 only the root may have unthreaded groups beside processes.
 fn place_for_grounds() -> Result<Group> {
     let mut group = group::own()?;
     while group.version == Version::Two && !group.is_top() {
@@ -86,7 +86,7 @@ impl Ground {
         }
     }
 
-    /// Starts `script` in the cpuset; returns its place in `processes`.
+    /// Starts `script` in the cpuset; returns its index in `processes`.
     fn start(&mut self, script: &str, role: &str) -> usize {
         let file = if self.version == Version::One { "tasks" } else { "cgroup.procs" };
         let enter = format!("echo $$ > {}/{file} && {script}", self.group.display());
@@ -97,7 +97,7 @@ impl Ground {
         self.processes.len() - 1
     }
 
-    /// A process that always wants to run; `mask` of `taskset`, or any core.
+    /// A process that always wants to run, on `mask` or on any core.
     fn hog(&mut self, mask: Option<CoreId>) -> u32 {
         let endless = "sh -c 'echo ready; while :; do :; done'";
         let script = match mask {
@@ -109,7 +109,7 @@ impl Ground {
         self.processes[at].id()
     }
 
-    /// This test binary in another role.
+    /// Starts this test binary in another role.
     fn act(&mut self, role: &str) -> &mut Child {
         let binary = std::env::current_exe().unwrap();
         let script = format!("exec {} --exact --nocapture shield::tests::an_actor", binary.display());
@@ -117,7 +117,7 @@ impl Ground {
         &mut self.processes[at]
     }
 
-    /// Names of groups of ours in it.
+    /// Names of our groups in it.
     fn groups(&self) -> Vec<String> {
         let of_ours = |name: &String| name.starts_with("plimsoll-");
         Group { path: self.group.clone(), version: self.version }
@@ -139,7 +139,7 @@ impl Drop for Ground {
         for name in self.groups() {
             let _ = fs::remove_dir(self.group.join(name));
         }
-        // The kernel lets a group go a moment after its last process.
+        // The kernel frees a group shortly after its last process.
         wait_until("the test's cpuset is not empty", || fs::remove_dir(&self.group).is_ok());
     }
 }
@@ -157,7 +157,7 @@ fn used(process: u32) -> (u64, u32) {
     (fields[11].parse().unwrap(), fields[36].parse().unwrap())
 }
 
-/// What the tests below start: raises a shield, says so, spins until its input ends.
+/// The role that the tests below start: raises a shield, says so, spins until its input ends.
 #[test]
 fn an_actor() {
     let Some(role) = std::env::var_os(ROLE) else { return };
@@ -214,7 +214,7 @@ fn a_hog_is_kept_off_the_core_and_everything_comes_back() {
         let allowed: machine::CpuSet = cores_of(hog).parse().unwrap();
         assert!(!allowed.contains(core), "{hog} may still run on {core}");
     }
-    // Both get time; whatever the hogs get, they get elsewhere.
+    // Both get time, but the hogs on other cores.
     let (hogs_had, owner_had) = (hogs.map(used), used(process));
     wait_until("nobody runs", || {
         hogs.iter().zip(hogs_had).all(|(hog, had)| used(*hog).0 > had.0 + 2) && used(process).0 > owner_had.0 + 2
@@ -227,7 +227,7 @@ fn a_hog_is_kept_off_the_core_and_everything_comes_back() {
 
     let owner = ground.processes.iter_mut().find(|child| child.id() == process).unwrap();
     drop(owner.stdin.take());
-    // How it ends says nothing: nobody reads what the test harness prints in it.
+    // Its exit status is ignored, since nobody reads the test harness's output in it.
     owner.wait().unwrap();
     assert_eq!(hogs.map(cores_of), before, "masks are as they were");
     assert_eq!(ground.groups(), Vec::<String>::new());
@@ -248,7 +248,7 @@ fn another_users_locks_on_what_all_may_open_keep_nobody_from_a_core() {
     let Some(_theirs) = theirs else { return };
     let owner = ground.act("owner");
     line_of(owner, "raised: ");
-    // The end of its shield has the group's threads to move back.
+    // At the end of its shield the group's threads are moved back.
     drop(owner.stdin.take());
     owner.wait().unwrap();
     assert_eq!(ground.groups(), Vec::<String>::new());
@@ -275,10 +275,9 @@ fn a_core_that_a_group_beside_may_use_is_refused_and_what_was_begun_is_undone() 
     wait_until("the group beside is not empty", || fs::remove_dir(&beside.path).is_ok());
 }
 
-/// The process that waits for the owner's end.
 fn keeper_of(owner: u32) -> i32 {
     let tasks = fs::read_dir(format!("/proc/{owner}/task")).unwrap().flatten();
-    // It is a child of the thread that raised the shield.
+    // The keeper is a child of the thread that raised the shield.
     let all: Vec<String> =
         tasks.map(|task| fs::read_to_string(task.path().join("children")).unwrap_or_default()).collect();
     let is_it = |child: &&str| {
@@ -306,7 +305,7 @@ fn a_killed_owners_core_and_masks_are_given_back_at_once() {
     owner.wait().unwrap();
     wait_until("groups are left", || ground.groups().is_empty());
     wait_until("masks are not as they were", || hogs.map(cores_of) == before);
-    // And the core can be had again.
+    // The core is available again.
     line_of(ground.act("owner"), "raised: ");
 }
 
@@ -320,7 +319,7 @@ fn what_a_killed_owner_and_its_keeper_leave_is_cleaned_up_after_and_a_living_own
     line_of(owner, "raised: ");
     let process = owner.id();
     let removed = |ground: &mut Ground| line_of(ground.act("cleaner"), "removed: ").trim().parse::<usize>().unwrap();
-    // The cleaner is started in the group around both; the owner lives.
+    // The cleaner starts in the group that contains both; the owner lives.
     assert_eq!(removed(&mut ground), 0);
     assert_eq!(ground.groups().len(), 2);
 
@@ -332,7 +331,7 @@ fn what_a_killed_owner_and_its_keeper_leave_is_cleaned_up_after_and_a_living_own
     assert_ne!(cores_of(hog), before, "nobody has put it back yet");
     assert_eq!(removed(&mut ground), 2);
     assert_eq!((cores_of(hog), ground.groups()), (before, Vec::new()));
-    // And the core can be had again.
+    // The core is available again.
     line_of(ground.act("owner"), "raised: ");
 }
 
@@ -366,7 +365,7 @@ fn deadline_scheduling_outranks_a_hog_on_the_same_core() {
     hog.args(["-c", &shield.core().0.to_string(), "sh", "-c", "while :; do :; done"]);
     affinity::inherit_allowed(&mut hog).unwrap();
     let mut hog = hog.spawn().unwrap();
-    // Until the hog had 3 ticks in what is left to it, or has waited for a second of ours.
+    // Waits until the hog has had 3 ticks of the rest, or for 600 ms.
     let until = Instant::now() + Duration::from_millis(600);
     let own = || used_by_thread(crate::accounting::current_thread());
     let from = own();
@@ -377,7 +376,7 @@ fn deadline_scheduling_outranks_a_hog_on_the_same_core() {
     hog.kill().unwrap();
     hog.wait().unwrap();
     eprintln!("deadline thread {ours} ticks, hog {theirs} ticks");
-    // Fair shares would be equal. How far above the kernel keeps it depends on its tick.
+    // Fair shares would be equal. The excess depends on the kernel's tick.
     assert!(ours > theirs, "{ours} ticks to us, {theirs} to the hog");
     drop(shield);
     assert_eq!(affinity::current().unwrap(), before);
@@ -424,7 +423,7 @@ fn means_are_said_in_words() {
     assert_eq!(pinned.to_string(), "nothing: pinned; no; nor that");
 }
 
-/// As where version 1 has the controller and only the unified hierarchy is mounted.
+/// A machine where version 1 has the controller and only the unified hierarchy is mounted.
 #[test]
 fn where_no_cpuset_can_be_had_none_was_left() {
     let Some(unshare) = skip::tool("unshare") else { return };

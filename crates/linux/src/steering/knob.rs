@@ -1,4 +1,4 @@
-//! What of steering the kernel lets be set, one by one.
+//! The settings of steering.
 
 use std::fmt;
 use std::fs;
@@ -13,13 +13,13 @@ use crate::{ethtool, journal};
 /// One setting. Written and read back as `irq 38`, `rps eth0 0`, `rss eth0`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Knob {
-    /// Cores that an interrupt line may go to.
+    /// The cores of an interrupt line.
     Irq(u32),
-    /// Cores that packets of an interface's receive queue are handed to.
+    /// The cores that packets of an interface's receive queue are handed to.
     Rps(String, u32),
-    /// Flows of a receive queue that RFS remembers.
+    /// Number of flows of a receive queue that RFS remembers.
     Flows(String, u32),
-    /// Cores that choose a transmit queue.
+    /// The cores that choose a transmit queue.
     Xps(String, u32),
     /// The device's table of receive queues by hash.
     Rss(String),
@@ -36,7 +36,7 @@ pub(super) fn value_of(cores: &CpuSet) -> Value {
 }
 
 impl Knob {
-    /// Its file below `root`; RSS has none.
+    /// The setting's file below `root`; RSS has none.
     fn file(&self, root: &Path) -> Option<PathBuf> {
         let queue = |interface: &str, queue: &str, number: u32, file: &str| {
             root.join(format!("sys/class/net/{interface}/queues/{queue}-{number}/{file}"))
@@ -88,8 +88,8 @@ impl journal::Knob for Knob {
         )
     }
 
-    /// What writes restore `value`, in order. A line stays on the core where it is as long as that is among those it may go
-    /// to, so that it is first sent back to where it was.
+    /// The writes that restore `value`, in order. A line stays on its core while that is among those allowed, so it is
+    /// first sent back to its earlier core.
     fn way_back(&self, root: &Path, value: Value) -> Vec<Value> {
         let effective = || {
             let Knob::Irq(number) = self else { return None };
@@ -99,7 +99,7 @@ impl journal::Knob for Knob {
         effective().filter(|cores| *cores != value).into_iter().chain([value.clone()]).collect()
     }
 
-    /// A value of it, for people.
+    /// A value for display.
     fn shown(&self, value: &[u32]) -> String {
         match self {
             Knob::Flows(..) => format!("{} flows", value.iter().map(u32::to_string).collect::<String>()),
@@ -142,7 +142,7 @@ impl FromStr for Knob {
     fn from_str(text: &str) -> Result<Knob, ()> {
         let words: Vec<&str> = text.split(' ').collect();
         let number = |word: &str| word.parse().map_err(drop);
-        // A name that could lead out of the folder of interfaces is none.
+        // A name that could leave the folder of interfaces is refused.
         let name = |word: &str| match word.is_empty() || word.contains('/') || word.starts_with('.') {
             true => Err(()),
             false => Ok(word.to_owned()),

@@ -1,7 +1,7 @@
-//! Steering: the receive work of an interface goes to the cores that were asked for, as long as a value lives.
+//! Steering: the receive work of an interface goes to the cores asked for, while a value lives.
 //!
-//! Everything is put back when the value is dropped, and by a process of its own when the owner is killed. Where that is
-//! killed too, the next start does it by the journal ([`restore_remains`]).
+//! Everything is restored when the value is dropped, and by a keeper process when the owner is killed. If that is
+//! killed too, the next start restores by the journal ([`restore_remains`]).
 
 mod knob;
 mod plan;
@@ -22,7 +22,7 @@ use crate::warden::Warden;
 pub use knob::{Knob, Value};
 
 machine::named! {
-    /// What sends receive work to a core.
+    /// The means that moves receive work to a core.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Means ("means") {
         /// The affinity of the interface's interrupt lines.
@@ -34,21 +34,21 @@ machine::named! {
     }
 }
 
-/// What is asked of an interface.
+/// The steering asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Request {
     pub interface: String,
     /// Cores for its receive work.
     pub receive: Option<CpuSet>,
-    /// `None`: by interrupts where they can be set, else by RPS.
+    /// The means; `None`: by interrupts where they can be set, else by RPS.
     pub by: Option<Means>,
-    /// Cores that its transmit queues are dealt to.
+    /// Cores for its transmit queues.
     pub xps: Option<CpuSet>,
     /// Whether packets follow the thread that reads them (RFS).
     pub flows: Option<bool>,
 }
 
-/// One setting as it was and as it is, read back.
+/// One setting before and after, read back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setting {
     pub knob: Knob,
@@ -62,21 +62,21 @@ impl fmt::Display for Setting {
     }
 }
 
-/// An interface that is steered as long as this lives.
+/// A steered interface, for as long as this lives.
 pub struct Steered {
     means: Option<Means>,
     settings: Vec<Setting>,
     notes: Vec<String>,
-    // Ends before the journal is taken away.
+    // Dropped before the journal is removed.
     _keeper: Option<Warden>,
     journal: Journal<Knob>,
 }
 
 impl Steered {
-    /// Steers. `keeper` is a command that calls [`keep`] with its last argument: this program.
+    /// Begins to steer. `keeper` is a command that calls [`keep`] with its last argument: this program.
     ///
     /// # Errors
-    /// There is no such interface or core, another run steers it, or the kernel refuses; then all is as it was.
+    /// There is no such interface or core, another run steers it, or the kernel refuses; nothing stays changed then.
     pub fn begin(request: &Request, keeper: Command) -> Result<Steered> {
         Steered::begin_below(Path::new("/"), &Source::live(), request, Some(keeper))
     }
@@ -158,22 +158,21 @@ impl Steered {
         Ok(())
     }
 
-    /// What sends its receive work to the cores; `None` where that was not asked for.
+    /// The means that moves its receive work; `None` where that was not asked for.
     pub fn means(&self) -> Option<Means> {
         self.means
     }
 
-    /// What was set, as it was read back.
+    /// The settings, as read back.
     pub fn settings(&self) -> &[Setting] {
         &self.settings
     }
 
-    /// What its user should know of it.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// Restores, and says what had not held, and what could not be restored.
+    /// Restores the steering; returns notes on settings that did not hold or could not be restored.
     pub fn end(mut self) -> Vec<String> {
         self.journal.restore()
     }
@@ -190,7 +189,7 @@ fn open(root: &Path, interface: &str) -> Result<Journal<Knob>> {
     Journal::open(root, &format!("{}{interface}", namespace()?), &format!("steering {interface}"))
 }
 
-/// How the names of journals of the calling thread's network namespace begin: interfaces of another have these names too.
+/// Prefix of journal names in the calling thread's network namespace: others may have interfaces of the same names.
 fn namespace() -> Result<String> {
     let inode = std::fs::metadata("/proc/thread-self/ns/net").map(|file| file.ino());
     Ok(format!("{}-", inode.map_err(|error| Fault::because("network namespace", error, "mount /proc"))?))
@@ -201,7 +200,7 @@ fn restore_remains_below(root: &Path) -> Result<Vec<String>> {
     journal::restore_remains::<Knob>(root, |name| name.strip_prefix(&prefix).map(str::to_owned))
 }
 
-/// Restores what killed runs left on interfaces of this network namespace, and says so.
+/// Restores interfaces of this network namespace that killed runs left steered; returns notes.
 ///
 /// # Errors
 /// `/sys` shows another network namespace, or the journals cannot be read.
@@ -210,13 +209,13 @@ pub fn restore_remains() -> Result<Vec<String>> {
     restore_remains_below(Path::new("/"))
 }
 
-/// What a keeper does: waits for its owner's end and restores what that left. Standard input and output are the owner's.
+/// The keeper: waits for its owner's end and restores what that left set. Standard input and output are the owner's.
 pub fn keep(path: &Path) -> Result<()> {
     journal::keep::<Knob>(path)
         .map_err(|error| Fault::because("keeper of steering", error, "leave it to `plimsoll steer`"))
 }
 
-/// Refuses cores that this machine does not have, or has off line.
+/// Refuses cores that this machine does not have, or that are offline.
 pub(crate) fn check_on_line(source: &Source, cores: &CpuSet, next: &str) -> Result<()> {
     let path = "/sys/devices/system/cpu/online";
     let online = source

@@ -1,4 +1,4 @@
-//! Which settings do what is asked.
+//! Plans the settings for a request.
 
 use machine::steering::{InterfaceSteering, Line, ReceiveQueue};
 use machine::{CoreId, CpuSet, Fault, Reading, Result};
@@ -9,7 +9,7 @@ use crate::ethtool;
 
 type Plan = Vec<(Knob, Value)>;
 
-/// What sends the receive work of an interface to `cores`.
+/// The settings that move the receive work of an interface to `cores`.
 pub(super) fn receive(of: &InterfaceSteering, cores: &CpuSet, means: Means) -> Result<Plan> {
     let subject = || format!("{}: --by {means}", of.interface);
     match means {
@@ -41,7 +41,7 @@ fn rps(of: &InterfaceSteering, queue: &ReceiveQueue) -> Knob {
     Knob::Rps(of.interface.clone(), queue.number)
 }
 
-/// The table of `entries` receive queues whose lines go to `cores` alone, in turn.
+/// A table of `entries` receive queues: those whose lines go to `cores` alone, in turn.
 fn spread(of: &InterfaceSteering, cores: &CpuSet, entries: usize) -> Result<Value> {
     let subject = || format!("{}: --by rss", of.interface);
     let lines = of.receive_lines();
@@ -66,7 +66,7 @@ fn spread(of: &InterfaceSteering, cores: &CpuSet, entries: usize) -> Result<Valu
     Ok(queues.into_iter().cycle().take(entries).collect())
 }
 
-/// What deals the transmit queues of an interface to `cores`.
+/// The settings that distribute the transmit queues of an interface to `cores`.
 pub(super) fn xps(of: &InterfaceSteering, cores: &CpuSet) -> Result<Plan> {
     if of.transmit.len() < 2 {
         let cause = "one transmit queue leaves nothing to choose";
@@ -81,7 +81,7 @@ pub(super) fn xps(of: &InterfaceSteering, cores: &CpuSet) -> Result<Plan> {
         .collect())
 }
 
-/// What switches RFS of an interface.
+/// The settings that switch RFS of an interface.
 pub(super) fn flows(of: &InterfaceSteering, on: bool, entries: &Reading<u32>) -> Result<Plan> {
     let queues: Vec<u32> =
         of.receive.iter().filter(|queue| queue.flows.value().is_some()).map(|queue| queue.number).collect();
@@ -102,7 +102,7 @@ pub(super) fn flows(of: &InterfaceSteering, on: bool, entries: &Reading<u32>) ->
     Ok(queues.into_iter().map(|queue| (Knob::Flows(of.interface.clone(), queue), vec![flows])).collect())
 }
 
-/// `cores` dealt to `hands` in turn: each core to one of them, or each of them a core, whichever are fewer.
+/// `cores` distributed to `hands` in turn: every core to one hand, or every hand one core, whichever are fewer.
 fn deal(cores: &CpuSet, hands: usize) -> Vec<Value> {
     let cores: Vec<u32> = cores.iter().map(|CoreId(core)| core).collect();
     let hand = |at: usize| match cores.len() < hands {

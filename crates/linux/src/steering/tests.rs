@@ -8,8 +8,8 @@ use skip::disk::Disk;
 use super::*;
 use crate::journal::Entry;
 
-/// A host's files as plain ones: an interface with two queues and a line for each. Only the kernel would obey; what is
-/// written, read back and restored shows.
+/// A host's files as plain ones: an interface with two queues and a line for each. They show what is written, read back
+/// and restored, but enforce nothing.
 struct Tree(tempfile::TempDir);
 
 impl Tree {
@@ -36,7 +36,7 @@ impl Tree {
         tree
     }
 
-    /// With journals on a disk of their own.
+    /// A tree with its journals on a disk of their own.
     fn on(disk: &Disk) -> Tree {
         let tree = Tree::new();
         symlink(disk.path(), tree.path("run")).unwrap();
@@ -47,7 +47,6 @@ impl Tree {
         self.0.path().join(file)
     }
 
-    /// The one journal that there is.
     fn journal(&self) -> PathBuf {
         fs::read_dir(self.path("run/plimsoll-steering")).unwrap().next().unwrap().unwrap().path()
     }
@@ -61,7 +60,7 @@ impl Tree {
         Steered::begin_below(self.0.path(), &Source::open(self.0.path()).unwrap(), request, None)
     }
 
-    /// Affinities of the three lines, then what RPS, RFS and XPS have of both queues.
+    /// Affinities of the three lines, then RPS, RFS and XPS of both queues.
     fn all(&self) -> String {
         let read = |file: String| fs::read_to_string(self.path(&file)).unwrap_or_else(|_| "?".into());
         let lines = (40..43).map(|line| read(format!("proc/irq/{line}/smp_affinity_list")));
@@ -113,7 +112,7 @@ fn a_line_is_sent_back_to_its_core_before_it_may_go_elsewhere() {
 #[test]
 fn where_interrupts_cannot_be_set_rps_steers_and_says_so() {
     let tree = Tree::new();
-    // A line that takes nothing.
+    // A line that accepts no write.
     fs::remove_file(tree.path("proc/irq/41/smp_affinity_list")).unwrap();
     let steered = tree.begin(&request("1")).unwrap();
     assert_eq!((steered.means(), tree.all()), (Some(Means::Rps), "0-3 ? 0-3 | 2 2 | 64 64 | 0 0".into()));
@@ -128,7 +127,7 @@ fn where_interrupts_cannot_be_set_rps_steers_and_says_so() {
 fn what_somebody_else_sets_meanwhile_stays_and_is_said() {
     let tree = Tree::new();
     let steered = tree.begin(&request("1")).unwrap();
-    // Not the core that it is sent back by.
+    // Another core than the one that it is sent back by.
     tree.write("proc/irq/41/smp_affinity_list", "3");
     let said = steered.end();
     assert!(said.len() == 1 && said[0].starts_with("irq 41: set to cores 1, found at cores 3"), "{said:?}");
@@ -156,7 +155,7 @@ fn what_a_killed_run_left_is_restored_and_what_a_living_one_holds_is_not() {
     assert_eq!(restore_remains_below(tree.0.path()).unwrap(), Vec::<String>::new());
     let busy = tree.begin(&request("2")).err().unwrap();
     assert!(busy.cause().contains(&format!("process {} ", std::process::id())), "{busy}");
-    // As a kill leaves it: the lock goes, the journal stays.
+    // The state after a kill: the lock is gone, the journal stays.
     let name = tree.journal();
     let kept = fs::read(&name).unwrap();
     drop(living);
@@ -165,7 +164,7 @@ fn what_a_killed_run_left_is_restored_and_what_a_living_one_holds_is_not() {
     for line in [40, 41] {
         tree.write(&format!("proc/irq/{line}/smp_affinity_list"), "1");
     }
-    // Of another network namespace, and one that cannot be read.
+    // Journals of another network namespace, and one that cannot be read.
     let other = tree.path("run/plimsoll-steering/1-nic");
     fs::write(&other, &kept).unwrap();
     fs::create_dir(tree.path(&format!("run/plimsoll-steering/{}odd", namespace().unwrap()))).unwrap();
@@ -237,7 +236,7 @@ fn what_cannot_be_restored_is_said_and_left_for_later_and_the_rest_comes_back() 
     let mut steered = tree.begin(&everything()).unwrap();
     let path = tree.journal();
     let whole = fs::read_to_string(&path).unwrap();
-    // Its place is taken by a folder for a while.
+    // A folder takes its place for a while.
     let file = tree.path("proc/irq/41/smp_affinity_list");
     fs::rename(&file, file.with_extension("aside")).unwrap();
     fs::create_dir(&file).unwrap();

@@ -1,4 +1,4 @@
-//! A program at an interface's driver hook, in the mode that was asked for, proven.
+//! A program at an interface's driver hook, verified to run in the mode asked for.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,10 +10,10 @@ use super::object::ATTACH_XDP;
 use super::program::{Program, ProgramKind};
 use super::syscall::{self, Command};
 
-/// What libxdp's dispatcher is called, which holds the programs of others.
+/// The name of libxdp's dispatcher, which holds programs of others.
 const OF_LIBXDP: &str = "xdp_dispatcher";
 
-/// A program runs at an interface while this lives, and not a moment longer: the kernel holds it by this descriptor alone.
+/// An attached program, which the kernel holds by this descriptor alone and detaches with it.
 #[derive(Debug)]
 pub struct Attachment {
     link: OwnedFd,
@@ -22,8 +22,8 @@ pub struct Attachment {
 }
 
 impl Attachment {
-    /// Attaches, reads back what is in force, and compares. A fault where another program is there, where the driver does
-    /// not have `mode`, or where what is in force is not what was asked for.
+    /// Attaches, reads back the state, and compares. A fault where another program is there, where the driver lacks
+    /// `mode`, or where the state differs from the request.
     pub fn new(program: &Program, interface: &Interface, mode: XdpMode) -> Result<Attachment> {
         let subject = || format!("program {} at interface {}, {} mode", program.name(), interface.name(), mode);
         if program.kind() != ProgramKind::Xdp {
@@ -42,7 +42,7 @@ impl Attachment {
         };
         let link = interface.inside(|| syscall::make(Command::LinkCreate, &mut attributes))?;
         let link = link.map_err(|error| {
-            // Somebody may have been quicker.
+            // Another process may have been quicker.
             vacant(interface).err().unwrap_or_else(|| refused(subject(), interface, mode, &error))
         })?;
         let attachment = Attachment { link, mode, program: program.id() };
@@ -54,8 +54,7 @@ impl Attachment {
         self.mode
     }
 
-    /// Puts `program` into the place of `before`, which is attached by this: each frame is seen by one of them. On a fault
-    /// `before` stays.
+    /// Replaces `before`, which this has attached, by `program`: each frame is seen by one of them. On a fault `before` stays.
     pub fn replace(&mut self, before: &Program, program: &Program, interface: &Interface) -> Result<()> {
         syscall::replace(self.link.as_fd(), before.as_fd(), program.as_fd()).map_err(|error| {
             let subject = format!("program {} at interface {}", program.name(), interface.name());
@@ -69,7 +68,7 @@ impl Attachment {
         proven
     }
 
-    /// What the kernel says is in force. A fault where that is not this program in this mode.
+    /// The attachment by the kernel's account. A fault where it is not this program in this mode.
     pub fn prove(&self, interface: &Interface) -> Result<Attached> {
         let found = interface.attached()?;
         if let Some(own) = found.iter().find(|found| found.id == self.program && found.mode == self.mode) {
@@ -89,7 +88,7 @@ impl Attachment {
 
 impl Drop for Attachment {
     fn drop(&mut self) {
-        // Closing does it too, but not while a child that is about to start its program has the descriptor as well.
+        // Closing detaches too, but not while a forked child has the descriptor until its exec.
         let _ = syscall::run(
             Command::LinkDetach,
             &mut syscall::Descriptor { descriptor: syscall::number(self.link.as_fd()) },
@@ -102,7 +101,7 @@ fn in_words(attached: &Attached) -> String {
     format!("program {} ({name}) in {} mode", attached.id, attached.mode)
 }
 
-/// A fault, naming it, where a program is attached already.
+/// A fault that names the attached program, where there is one.
 pub(super) fn vacant(interface: &Interface) -> Result<()> {
     match &interface.attached()?[..] {
         [] => Ok(()),

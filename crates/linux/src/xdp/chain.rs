@@ -1,6 +1,6 @@
 //! Several programs at one hook: they become functions of a dispatcher, in one program that the kernel verifies and
-//! compiles whole. A stage costs a call; no trampoline, map of programs or file is needed, as the kernel's own way to put a
-//! program into the place of another's function (type `EXT`) would. What is attached is replaced at once, by the link.
+//! compiles whole. A stage costs a call; no trampoline, map of programs or file is needed, unlike the kernel's own way
+//! to replace a program's function (type `EXT`). The link replaces the attached program atomically.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -18,7 +18,7 @@ use super::point::{MOST_STAGES, MOST_VERDICTS, Point};
 use super::program::{Program, Runs};
 use super::tcx;
 
-/// One run of so many is timed, and of a core's first runs each of so many, by three looks at the clock.
+/// One of so many runs is timed, and each of so many of a core's first runs, by three reads of the clock.
 pub const TIMED_OF: u32 = 64;
 
 /// A program of a chain.
@@ -26,18 +26,18 @@ pub const TIMED_OF: u32 = 64;
 pub struct Stage<'a> {
     pub object: &'a Object,
     pub program: &'a str,
-    /// Which of the counters are its, below [`MOST_STAGES`]; no other's.
+    /// Index of its counters, below [`MOST_STAGES`]; unique in the chain.
     pub place: usize,
-    /// Verdicts after which the next stage runs, a bit each by their order in [`Point::verdicts`]; what the last one returns
-    /// is carried out. At a tc hook the programs of others come after the last one: they see what it passes.
+    /// Verdicts after which the next stage runs, one bit each in the order of [`Point::verdicts`]; the last stage's
+    /// verdict is carried out. At a tc hook programs of others follow the last stage, and see what it passes.
     pub chains: u32,
 }
 
-/// What was counted of one place since the chain was made.
+/// Counters of one place since the chain was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     pub runs: u64,
-    /// Of the runs that were timed.
+    /// The runs that were timed.
     pub timed: Runs,
     /// Runs by their verdicts, in the order of [`Point::verdicts`].
     pub verdicts: [u64; MOST_VERDICTS],
@@ -58,7 +58,7 @@ impl std::ops::Sub for Counts {
     }
 }
 
-/// The programs at one interface's hook. They are attached while this lives, and not a moment longer.
+/// The programs at one interface's hook, attached while this lives and detached with it.
 #[derive(Debug)]
 pub struct Chain {
     interface: Arc<Interface>,
@@ -73,24 +73,24 @@ enum Attached {
     Tc(tcx::Attachment),
 }
 
-/// What the kernel says of a chain's program.
+/// The kernel's account of a chain's program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proof {
     pub id: u32,
-    /// `None` where this user may not know.
+    /// Its name; `None` where this user may not know it.
     pub name: Option<String>,
-    /// 'native mode', 'tc ingress, program 1 of 2'.
+    /// The hook: 'native mode', 'tc ingress, program 1 of 2'.
     pub whereabouts: String,
 }
 
 impl Chain {
-    /// Nothing is attached yet.
+    /// An empty chain, with nothing attached.
     pub fn new(interface: Arc<Interface>, point: impl Into<Point>) -> Chain {
         Chain { interface, point: point.into(), counts: None, running: None }
     }
 
-    /// Puts these into the place of what the chain had, in their order. Every frame is handled by the old ones or by the
-    /// new ones. On a fault the old ones stay.
+    /// Replaces the stages of the chain by these, in their order. Every frame is handled by the old ones or by the new
+    /// ones. On a fault the old ones stay.
     pub fn set(&mut self, stages: &[Stage]) -> Result<()> {
         if stages.is_empty() {
             self.running = None;
@@ -125,12 +125,12 @@ impl Chain {
         Ok(())
     }
 
-    /// Whether something is attached.
+    /// Whether nothing is attached.
     pub fn is_empty(&self) -> bool {
         self.running.is_none()
     }
 
-    /// A fault, naming them, where other programs than the chain's have the hook, and a chain cannot be beside them.
+    /// A fault, naming them, where programs of others have the hook and a chain cannot be added.
     pub fn check_room(&self) -> Result<()> {
         match (&self.running, self.point) {
             (Some(_), _) => self.prove().map(drop),
@@ -139,7 +139,7 @@ impl Chain {
         }
     }
 
-    /// What the kernel says is attached, which is this; `None` where there are no stages.
+    /// The attached program by the kernel's account; `None` where there are no stages.
     pub fn prove(&self) -> Result<Option<Proof>> {
         let Some((attached, _)) = &self.running else { return Ok(None) };
         Ok(Some(match attached {
@@ -155,14 +155,14 @@ impl Chain {
         }))
     }
 
-    /// `None` where a NIC counts, or does not.
+    /// Counters of a place; `None` where a NIC runs the programs.
     pub fn counts(&self, place: usize) -> Result<Option<Counts>> {
         self.counts.as_ref().map(|counts| counted(counts, place)).transpose()
     }
 }
 
-/// Links bodies into one program for a hook, which is not attached, with the map of its counters. One of `timed_of` runs, a
-/// power of two, is timed.
+/// Links bodies into one program for a hook, which is not attached, with the map of its counters. One of `timed_of`
+/// runs, a power of two, is timed.
 pub fn link(point: impl Into<Point>, stages: &[Stage], timed_of: u32, counts: Option<&Map>) -> Result<(Program, Map)> {
     let point = point.into();
     let kind = point.kind();
@@ -198,16 +198,16 @@ pub fn link(point: impl Into<Point>, stages: &[Stage], timed_of: u32, counts: Op
     Ok((Program::new(PROGRAM, kind, descriptor)?, dispatcher.map("COUNTS")?.again().map_err(fault)?))
 }
 
-/// What the attached program is called.
+/// Name of the attached program.
 const PROGRAM: &str = "plimsoll";
 
-/// A call of a function of the same program.
+/// The target of a call of a function of the same program.
 fn callee(at: usize, instruction: &bpf_insn) -> Option<usize> {
     let is_call = instruction.code == 0x85 && instruction.src_reg() == 1;
     is_call.then(|| (at as i64 + 1 + i64::from(instruction.imm)) as usize)
 }
 
-/// The dispatcher's own instructions, then the bodies, each with the functions that it calls; and what describes them. A
+/// The dispatcher's own instructions, then the bodies with the functions that they call; and their debug information. A
 /// body is verified by itself, since its function is global.
 fn linked(dispatcher: &Object, stages: &[Stage], bad: &dyn Fn(String) -> Fault) -> Result<(Code, Vec<u8>)> {
     let main = dispatcher.code("dispatcher")?;
@@ -225,7 +225,7 @@ fn linked(dispatcher: &Object, stages: &[Stage], bad: &dyn Fn(String) -> Fault) 
     let mut function = main.function.clone();
     function.instructions.truncate(own);
     function.func_info.func_info.retain(|about| (about.insn_off as usize) < own);
-    // Lines are for all functions or none; faults of a body are told where it is loaded alone.
+    // Line information must cover all functions or none; faults in a body are reported when it is loaded alone.
     function.line_info_rec_size = 0;
     let (mut license, mut flags) = (main.license.clone(), TAKES_FRAGMENTS);
     let mut begins = Vec::new();
@@ -251,24 +251,24 @@ fn linked(dispatcher: &Object, stages: &[Stage], bad: &dyn Fn(String) -> Fault) 
     }
     for at in 0..own {
         let Some(stage) = callee(at, &function.instructions[at]).and_then(|to| stages_of.get(&to)) else { continue };
-        // Of stages that are not filled no call is reached, but each must lead somewhere.
+        // Calls of unfilled stages are never reached, but need a valid target.
         let to = begins.get(*stage).copied().unwrap_or(begins[0]);
         function.instructions[at].imm = (to as i64 - at as i64 - 1) as i32;
     }
     Ok((Code { function, license, flags }, debug.bytes()))
 }
 
-/// As the kernel's `license_is_gpl_compatible`.
+/// The rule of the kernel's `license_is_gpl_compatible`.
 fn is_compatible_with_gpl(license: &CString) -> bool {
     ["GPL", "GPL v2", "GPL and additional rights", "Dual BSD/GPL", "Dual MIT/GPL", "Dual MPL/GPL"]
         .iter()
         .any(|known| license.as_bytes() == known.as_bytes())
 }
 
-/// Words of one place in a value of `COUNTS`.
+/// Number of words of one place in a value of `COUNTS`.
 const WORDS: usize = 3 + 8;
 
-/// The sum over all cores.
+/// The counters of a place, summed over all cores.
 pub fn counted(counts: &Map, place: usize) -> Result<Counts> {
     let fault = |error| Fault::because("counters of a hook", error, "run as root, or with CAP_BPF");
     let mut sum = Counts::default();

@@ -1,8 +1,8 @@
-//! Debug information (BTF) of several objects as one: numbers of types and offsets of names move, nothing else changes.
+//! Merges debug information (BTF) of several objects: type numbers and name offsets move, nothing else changes.
 
 use std::collections::BTreeMap;
 
-/// Types and names, put together.
+/// Merged types and names.
 #[derive(Debug)]
 pub(super) struct Debug {
     types: Vec<u8>,
@@ -23,13 +23,13 @@ impl Debug {
         Debug { types: Vec::new(), names: Vec::new(), count: 0 }
     }
 
-    /// Adds what one object says; its type `n` is type `n` + the result here.
+    /// Adds one object's debug information; its type `n` becomes type `n` + the result.
     pub fn add(&mut self, debug: &[u8]) -> Result<u32, String> {
         let parts = Parts::of(debug)?;
         let (before, names) = (self.count, self.names.len() as u32);
         let mut types = parts.types.to_vec();
         for record in parts.records()? {
-            // 0 is void, and no name.
+            // 0 is void, and the empty name.
             let mut grow = |at: usize, by: u32| {
                 let number = word(&types, at)?;
                 if number != 0 {
@@ -74,7 +74,7 @@ pub(super) struct Parts<'a> {
     pub names: &'a [u8],
 }
 
-/// A type: what it is, how many members it has, and where it begins.
+/// A type record: kind, number of members, and offset.
 pub(super) struct Record {
     pub kind: u32,
     pub members: usize,
@@ -114,9 +114,9 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Kinds as `linux/btf.h` numbers them.
+/// Kinds are numbered as in `linux/btf.h`.
 impl Record {
-    /// Bytes behind `struct btf_type`.
+    /// Number of bytes behind `struct btf_type`.
     fn rest(&self) -> Result<usize, String> {
         Ok(match self.kind {
             // Integers, variables, tags of declarations.
@@ -136,7 +136,7 @@ impl Record {
         (0..self.members).map(move |n| begin + n * size)
     }
 
-    /// Where names of members are.
+    /// Offsets of member names.
     fn names(&self) -> Box<dyn Iterator<Item = usize>> {
         match self.kind {
             4 | 5 | 19 => Box::new(self.each(12, 0)),
@@ -145,7 +145,7 @@ impl Record {
         }
     }
 
-    /// Where numbers of types are.
+    /// Offsets of type numbers.
     fn types(&self) -> Box<dyn Iterator<Item = usize>> {
         let own = self.at + 8;
         match self.kind {

@@ -1,4 +1,4 @@
-//! The name of an interface's driver, by the ioctl that the `ethtool` command uses.
+//! The name of an interface's driver, by the ioctl of the `ethtool` command.
 
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
@@ -17,7 +17,7 @@ struct DriverInformation {
 
 const _: () = assert!(std::mem::size_of::<DriverInformation>() == 196);
 
-/// Of an interface in the calling thread's namespace; `None` where the kernel does not tell it.
+/// The driver of an interface in the calling thread's namespace; `None` where the kernel does not tell it.
 pub(super) fn name_of(interface: &str) -> Option<String> {
     let socket = UdpSocket::bind("[::]:0").or_else(|_| UdpSocket::bind("0.0.0.0:0")).ok()?;
     let mut information = DriverInformation { command: ETHTOOL_GDRVINFO, driver: [0; NAME], rest: [0; 160] };

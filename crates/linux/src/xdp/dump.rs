@@ -1,4 +1,4 @@
-//! What the maps and variables of an object hold, as text for people.
+//! Contents of an object's maps and variables, as text.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -11,11 +11,11 @@ use super::object::Object;
 use super::syscall::{self, Command};
 use super::typed::{Types, hexadecimal};
 
-/// Entries, by their keys; of arrays those that are not 0.
+/// Entries by their keys; of arrays those that are not 0.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dump {
     pub entries: Vec<(String, String)>,
-    /// There are more, which were not looked at.
+    /// Whether there are more entries, which were not read.
     pub more: bool,
 }
 
@@ -73,10 +73,10 @@ impl Object {
             }
             Kind::Hash => {
                 let mut key = None;
-                // Behind a key that is removed meanwhile comes the first one.
+                // After a key that is removed meanwhile the kernel starts over, so the number of steps is limited.
                 for _ in 0..map.entries() {
                     let Some(next) = map.key_after(key.as_deref()).map_err(failed)? else { break };
-                    // Somebody may have removed it since.
+                    // The entry may have been removed since.
                     if let Some(value) = map.look_up(&next).map_err(failed)?
                         && !add(shown(of_keys, &next), shown(of_values, &value))
                     {
@@ -92,7 +92,7 @@ impl Object {
 }
 
 impl Map {
-    /// The value at `key`; `None`: there is none.
+    /// The value at `key`; `None` without one.
     pub fn look_up(&self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
         self.has_one_value()?;
         assert!(key.len() >= self.key_size(), "the kernel reads a whole key");
@@ -107,7 +107,7 @@ impl Map {
         }
     }
 
-    /// The first key, or the one behind a key.
+    /// The first key, or the key after `key`.
     pub fn key_after(&self, key: Option<&[u8]>) -> io::Result<Option<Vec<u8>>> {
         assert!(key.is_none_or(|key| key.len() >= self.key_size()), "the kernel reads a whole key");
         let mut next = vec![0u8; self.key_size()];

@@ -1,11 +1,11 @@
-//! The little of an ELF object that the loader must know before the parser sees it: that it is one for BPF, where its
-//! variables are, and which sections hold `syscall` programs, a kind that the parser does not know.
+//! The parts of an ELF object that the loader checks before the parser sees it: that it is for BPF, where its variables
+//! are, and which sections hold `syscall` programs, a kind that the parser does not know.
 
 use std::collections::BTreeMap;
 
 use super::debug::Parts;
 
-/// A variable of `.rodata`, `.data` or `.bss`, which each become a map.
+/// A variable of `.rodata`, `.data` or `.bss`; each of these sections becomes a map.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Variable {
     pub map: String,
@@ -40,23 +40,23 @@ const NO_BITS: u32 = 8;
 /// SHT_REL, and the kinds that no compiler makes for BPF: SHT_RELA, SHT_CREL.
 const RELOCATIONS: [u32; 3] = [9, 4, 0x4000_0014];
 const RELOCATION: usize = 16;
-/// What a relocation of code may change: an instruction that takes an address, and a call of a function of the object.
+/// Instructions that a relocation of code may change: one that takes an address, and a call of a function of the object.
 const TAKES_ADDRESS: u8 = 0x18;
 const CALLS: [u8; 4] = [0x85, 0x10, 0, 0];
 const LARGEST_VARIABLES: usize = 64 << 20;
-/// The parser copies a name for each that has it, and names may share their ends.
+/// Longest name: the parser copies each, though names may share their ends.
 const LONGEST_NAME: usize = 1024;
-/// Of the source, in debug information.
+/// Longest source line in debug information.
 const LONGEST_LINE: usize = 4096;
-/// Sections, and functions, of which the kernel takes no more in one program: the parser looks at all for each, and follows calls
-/// by recursion.
+/// Most sections and functions, the kernel's own limit for one program: the parser searches all for each, and follows
+/// calls recursively.
 const MOST: usize = 256;
 const SYSCALL: &str = "syscall";
-/// A kind that the parser knows and this loader has no other use for; not longer than `syscall`.
+/// A program kind that the parser knows and this loader does not otherwise use; not longer than `syscall`.
 const STAND_IN: &str = "fentry";
 
 impl Elf {
-    /// An error is a sentence: why this is no object for BPF.
+    /// Reads an object. An error is a sentence that says why it is no object for BPF.
     pub fn read(bytes: &[u8]) -> Result<Elf, String> {
         if bytes.get(..6) != Some(b"\x7fELF\x02\x01") {
             return Err("it is not a 64-bit little-endian ELF object".into());
@@ -66,7 +66,7 @@ impl Elf {
             return Err("it was not compiled for BPF".into());
         }
         let (table, count) = (elf.number(40, 8)? as usize, elf.number(60, 2)? as usize);
-        // Where none are stated the parser looks for their number elsewhere.
+        // Without a number the parser looks for it elsewhere.
         if !(1..=MOST).contains(&count) {
             return Err(format!("it states {count} sections, not 1 to {MOST}"));
         }
@@ -97,7 +97,7 @@ impl Elf {
         Ok(elf)
     }
 
-    /// The parser makes room for what each section says it has.
+    /// Checks sizes, since the parser allocates what each section states.
     fn check_sizes(&self) -> Result<(), String> {
         let (mut stored, mut zeros) = (0usize, 0usize);
         for (index, section) in self.sections.iter().enumerate() {
@@ -122,7 +122,7 @@ impl Elf {
                 _ if section.kind == STRINGS || index == self.names => (content, LONGEST_NAME),
                 _ => continue,
             };
-            // Lines have tabs.
+            // Source lines have tabs.
             let plain = |name: &[u8]| most == LONGEST_LINE || !String::from_utf8_lossy(name).contains(char::is_control);
             if !names.split(|&byte| byte == 0).all(|name| name.len() <= most && plain(name)) {
                 return Err(format!("a name in its {} is longer than {most} bytes, or no text", section.name));
@@ -131,7 +131,7 @@ impl Elf {
         Ok(())
     }
 
-    /// The parser copies the code of each.
+    /// Checks functions, since the parser copies the code of each.
     fn check_functions(&self) -> Result<(), String> {
         let mut functions = Vec::new();
         for (at, _) in self.symbols() {
@@ -152,8 +152,8 @@ impl Elf {
         }
     }
 
-    /// The parser writes into whatever instruction a relocation names, and into the one behind it: any but these would not be
-    /// what was looked at once they are loaded.
+    /// Checks relocations: the parser writes into whatever instruction one names, and into the next, so that others
+    /// than these would change after they were checked.
     fn check_relocations(&self) -> Result<(), String> {
         for (index, section) in self.sections.iter().enumerate() {
             let Some(target) = self.sections.get(section.info).filter(|_| RELOCATIONS.contains(&section.kind)) else {
@@ -175,7 +175,7 @@ impl Elf {
         Ok(())
     }
 
-    /// Where each symbol is, and which section has its name.
+    /// Offset of each symbol, and the section of its name.
     fn symbols(&self) -> impl Iterator<Item = (usize, usize)> {
         let tables = self.sections.iter().filter(|section| section.kind == SYMBOL_TABLE);
         tables.flat_map(|table| (0..table.size / SYMBOL).map(move |n| (table.offset + n * SYMBOL, table.link)))
@@ -219,9 +219,9 @@ impl Elf {
         Ok(found)
     }
 
-    /// Sections of programs that are not for this loader; the parser would take what it knows.
+    /// Sections of programs, those not for this loader included; the parser would load any that it knows.
     pub fn program_sections(&self) -> impl Iterator<Item = &str> {
-        // `.text` holds what programs call.
+        // `.text` holds functions that programs call.
         let programs = self.sections.iter().filter(|section| section.has_code && section.size > 0);
         programs.map(|section| section.name.as_str()).filter(|name| *name != ".text")
     }
@@ -235,7 +235,7 @@ impl Elf {
         if renamed.is_empty() {
             return Ok(self.bytes);
         }
-        // Names share their ends, so the new one goes into a copy of the table of names behind everything else.
+        // Names share their ends, so the new one goes into a copy of the name table at the end of the file.
         let mut names = self.content(self.names)?.to_vec();
         let stand_in = names.len() as u32;
         names.extend_from_slice(STAND_IN.as_bytes());
@@ -283,7 +283,7 @@ mod tests {
         assert!(Elf::read(b"").is_err());
     }
 
-    /// The object with another number in a field of a section's header.
+    /// The object with another number in a field of a section header.
     fn changed(object: &[u8], section: usize, field: usize, number: usize) -> Vec<u8> {
         let mut bytes = object.to_vec();
         let table = u64::from_le_bytes(bytes[40..48].try_into().unwrap()) as usize;
@@ -291,7 +291,7 @@ mod tests {
         bytes
     }
 
-    /// The object with another content of a section, behind all else.
+    /// The object with another content of a section, added at the end.
     fn filled(object: &[u8], section: usize, content: &[u8]) -> Vec<u8> {
         let object = changed(&changed(object, section, 24, object.len()), section, 32, content.len());
         [&object[..], content].concat()
@@ -302,7 +302,7 @@ mod tests {
         assert!(said.contains(why), "'{said}' does not say '{why}'");
     }
 
-    /// The linker would make calls of any helper of a harmless instruction: the one behind that which a relocation names.
+    /// Other relocations would let the linker turn a harmless instruction behind the named one into a call of any helper.
     #[test]
     fn relocations_change_what_takes_an_address_and_calls_alone() {
         let Some(object) = bpf::ECHO else { return skip::test(bpf::MISSING.unwrap_or_default()) };
@@ -338,7 +338,7 @@ mod tests {
         refused(Elf::read(&changed(object, code, 32, usize::MAX)), "a section is out of bounds");
         refused(Elf::read(&changed(object, zeros, 32, LARGEST_VARIABLES + 1)), "its variables are too large");
 
-        // Where there is no number of sections, the first one has it.
+        // Without a number of sections, the first header has it.
         for (field, byte, why) in [
             (60..62, 0, "states 0 sections"),
             (60..62, 0xFF, "65535 sections"),

@@ -1,4 +1,4 @@
-//! An interface, held with the network namespace that it is in, and what the kernel says is attached to it.
+//! An interface, held with its network namespace, and its attached programs.
 
 use std::fs::File;
 use std::io;
@@ -14,7 +14,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use super::syscall::{self, Command};
 use crate::netlink::attributes;
 
-/// An interface of the network namespace in which the thread was that named it. Works from any thread.
+/// An interface of the network namespace that the thread was in when it named it. Works from any thread.
 #[derive(Debug)]
 pub struct Interface {
     name: String,
@@ -23,12 +23,12 @@ pub struct Interface {
     netlink: OwnedFd,
 }
 
-/// A program that is attached to an interface.
+/// A program attached to an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attached {
     pub mode: XdpMode,
     pub id: u32,
-    /// `None` where this user may not know.
+    /// Its name; `None` where this user may not know it.
     pub name: Option<String>,
 }
 
@@ -59,7 +59,7 @@ impl Interface {
         self.index
     }
 
-    /// Tells it from every other interface of this machine: device and inode of its network namespace, and its index.
+    /// Identifies it among all interfaces of this machine: device and inode of its network namespace, and its index.
     pub fn identity(&self) -> Result<(u64, u64, u32)> {
         let about = self.namespace.metadata();
         let about = about.map_err(|error| {
@@ -68,7 +68,7 @@ impl Interface {
         Ok((about.dev(), about.ino(), self.index))
     }
 
-    /// Runs `work` in the interface's namespace: in place if the calling thread is in it, else on a thread of its own.
+    /// Runs `work` in the interface's namespace: in place if the calling thread is in it, else on a new thread.
     pub fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T> {
         let inode = |file: &File| file.metadata().map(|about| (about.dev(), about.ino()));
         let here = File::open("/proc/thread-self/ns/net").and_then(|file| inode(&file));
@@ -97,7 +97,7 @@ impl Interface {
         self.inside(|| super::driver::name_of(&self.name)).ok().flatten()
     }
 
-    /// The programs that are attached now, as the kernel says.
+    /// The programs attached now, by the kernel's account.
     pub fn attached(&self) -> Result<Vec<Attached>> {
         let told = self.ask().map_err(|error| {
             Fault::because(
@@ -129,7 +129,7 @@ impl Interface {
     }
 }
 
-/// From `linux/if_link.h`: IFLA_XDP holds what is attached and, by mode, the program's number.
+/// Parses IFLA_XDP of `linux/if_link.h`: the attached programs' numbers by mode.
 fn programs(link: &[u8]) -> Vec<(XdpMode, u32)> {
     const IFLA_XDP: u16 = 43;
     const ATTACHED: u16 = 2;
@@ -145,7 +145,7 @@ fn programs(link: &[u8]) -> Vec<(XdpMode, u32)> {
         attributes(xdp).find(|(kind, _)| *kind == ATTACHED).and_then(|(_, content)| content.first().copied());
     let by_mode: Vec<_> = BY_MODE.iter().filter_map(|&(kind, _, mode)| Some((mode, id(kind)?))).collect();
     match attached {
-        // Kernels before 4.19 tell one mode and one number.
+        // Kernels before 4.19 report one mode and one number.
         Some(one) if by_mode.is_empty() => BY_MODE
             .iter()
             .filter(|(_, number, _)| *number == one)

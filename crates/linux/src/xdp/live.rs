@@ -1,7 +1,7 @@
-//! Live frames: a program that is run on copies of one frame, whose verdict is carried out as if they had just arrived.
+//! Live frames: a program is run on copies of one frame, and its verdicts are carried out as if they had just arrived.
 //! `XDP_TX` sends the frame out of the interface (BPF_PROG_RUN with BPF_F_TEST_XDP_LIVE_FRAMES, Linux 5.18).
 //!
-//! That the call succeeds does not mean that frames leave: a veth drops them silently where its peer has neither a native
+//! Success of the call does not mean that frames leave: a veth drops them silently where its peer has neither a native
 //! program nor merging (GRO). Count where they arrive.
 
 use std::io;
@@ -16,17 +16,17 @@ use super::syscall::{self, Command};
 const LIVE_FRAMES: u32 = 1 << 1;
 const MOST_IN_A_BATCH: u32 = 256;
 
-/// How to run it.
+/// Size of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LiveRun {
     /// Frames to run the program on.
     pub frames: u32,
-    /// Frames that are taken through the program before any is handed on, 1 to 256.
+    /// Number of frames processed before any is passed on, 1 to 256.
     pub batch: u32,
 }
 
-/// A program, a frame and an interface. The thread that runs it must be in the interface's namespace
-/// ([`Interface::enter`]); its core does all the work.
+/// A program, a frame and an interface. The running thread must be in the interface's namespace ([`Interface::enter`]);
+/// its core does all the work.
 #[derive(Debug)]
 pub struct LiveFrames<'a> {
     program: &'a Program,
@@ -36,13 +36,13 @@ pub struct LiveFrames<'a> {
 }
 
 impl<'a> LiveFrames<'a> {
-    /// `frame` starts with its Ethernet header; pages of it are copied once, and keep what the program writes.
+    /// `frame` starts with its Ethernet header; its pages are copied once, and keep the program's changes.
     pub fn new(program: &'a Program, interface: &Interface, frame: &'a [u8]) -> Result<LiveFrames<'a>> {
         let subject = || format!("live frames of program {}", program.name());
         if program.kind() != ProgramKind::Xdp {
             return Err(Fault::new(subject(), "it is no program for frames", "name one of SEC(\"xdp\")"));
         }
-        // A page holds the headroom, the frame, and the kernel's record of both.
+        // A page holds the headroom, the frame, and the kernel's metadata of both.
         if frame.len() < 14 || frame.len() > 3000 {
             let cause = format!("a frame of {} bytes is not from 14 to 3000", frame.len());
             return Err(Fault::new(subject(), cause, "choose another size"));
@@ -50,7 +50,7 @@ impl<'a> LiveFrames<'a> {
         Ok(LiveFrames { program, frame, context: [0, frame.len() as u32, 0, interface.index(), 0, 0] })
     }
 
-    /// Runs the program `run.frames` times. Ended early by a signal, it says so by [`io::ErrorKind::Interrupted`].
+    /// Runs the program `run.frames` times. [`io::ErrorKind::Interrupted`] where a signal ended it early.
     pub fn run(&self, run: LiveRun) -> io::Result<()> {
         let mut attributes = syscall::ProgramRun {
             program: syscall::number(self.program.as_fd()),

@@ -1,4 +1,4 @@
-//! Maps: made from an object's definition.
+//! Maps, created from an object's definitions.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,11 +11,11 @@ use super::syscall::{self, Command};
 
 const ARRAY: u32 = 2;
 const PER_CORE_ARRAY: u32 = 6;
-/// Plain, and one that forgets the least used.
+/// Hash maps: plain, and with eviction of the least recently used.
 const HASH: [u32; 2] = [1, 9];
 const SOCKETS: u32 = 17;
 const RING: u32 = 27;
-/// With a value for each core: arrays, hashes, and what control groups store.
+/// Kinds with a value for each core: arrays, hashes, and storage of control groups.
 const PER_CORE: [u32; 4] = [5, PER_CORE_ARRAY, 10, 21];
 const MAPPABLE: u32 = 1 << 10;
 const READ_ONLY_FOR_PROGRAMS: u32 = 1 << 7;
@@ -23,17 +23,17 @@ const READ_ONLY_FOR_PROGRAMS: u32 = 1 << 7;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Array {
-        /// Its memory can be shared with user space.
+        /// Whether its memory can be shared with user space.
         mappable: bool,
     },
     Ring,
     /// An array with a value of its own for each core.
     PerCoreArray,
-    /// Values by keys of any kind.
+    /// Values by arbitrary keys.
     Hash,
     /// AF_XDP sockets by queue.
     Sockets,
-    /// Made, but only for programs.
+    /// Other kinds, which are created for programs only.
     Other,
 }
 
@@ -48,12 +48,12 @@ pub(super) fn kind(number: u32, flags: u32) -> Kind {
     }
 }
 
-/// The bytes of a ring that is to have so many: a power of two of pages. `None`: no ring has.
+/// Size of a ring of at least `asked` bytes: a power of two of pages. `None`: too large.
 pub(super) fn ring_bytes(asked: u32) -> Option<u32> {
     asked.max(rustix::param::page_size() as u32).checked_next_power_of_two()
 }
 
-/// A map. It goes with the last of: this value, the programs that use it, memory made of it.
+/// A map. It ends with the last of: this value, the programs that use it, mappings of its memory.
 #[derive(Debug)]
 pub struct Map {
     descriptor: OwnedFd,
@@ -62,14 +62,14 @@ pub struct Map {
     key_size: u32,
     value_size: u32,
     entries: u32,
-    /// What a map of maps holds.
+    /// Definition of the inner maps of a map of maps.
     inner: Option<aya_obj::Map>,
-    /// Numbers of the types of keys and values in the object's debug information; 0 where they are not known.
+    /// Type numbers of keys and values in the object's debug information; 0 where unknown.
     types: (u32, u32),
 }
 
 impl Map {
-    /// `debug` describes the types that the definition names; the kernel finds locks in values by it.
+    /// Creates a map. `debug` describes the types that the definition names, by which the kernel finds locks in values.
     pub(super) fn create(
         name: &str,
         definition: &aya_obj::Map,
@@ -79,14 +79,14 @@ impl Map {
         let number = definition.map_type();
         let data = definition.data();
         let constant = definition.map_flags() & READ_ONLY_FOR_PROGRAMS != 0;
-        // Variables are shared memory too, but constants are frozen, which mappings for writing forbid.
+        // Variables are shared memory too, but constants are frozen, which forbids writable mappings.
         let flags = definition.map_flags() | if data.is_empty() || constant || device != 0 { 0 } else { MAPPABLE };
         let entries = if number == RING {
             ring_bytes(definition.max_entries()).ok_or(io::ErrorKind::InvalidInput)?
         } else {
             definition.max_entries()
         };
-        // The kernel takes the shape of the maps to come from one that it looks at once.
+        // The kernel takes the shape of inner maps from an example, which it reads at once.
         let inner = definition.inner();
         let example = inner.as_ref().map(|inner| Map::create(name, inner, 0, None)).transpose()?;
         let mut attributes = syscall::MapCreate {
@@ -127,19 +127,19 @@ impl Map {
         Ok(map)
     }
 
-    /// The same map once more.
+    /// A second handle of the same map.
     pub(super) fn again(&self) -> io::Result<Map> {
         let Map { kind, per_core, key_size, value_size, entries, types, .. } = *self;
         let descriptor = self.descriptor.try_clone()?;
         Ok(Map { descriptor, kind, per_core, key_size, value_size, entries, inner: self.inner.clone(), types })
     }
 
-    /// Sets the value at `key`, which is a number of 32 bits. Panics where `value` is shorter than the map's.
+    /// Sets the value at `key`, a number of 32 bits. Panics where `value` is shorter than the map's.
     pub fn put(&self, key: u32, value: &[u8]) -> io::Result<()> {
         self.put_at(&key.to_ne_bytes(), value)
     }
 
-    /// As [`Map::put`], for keys of any kind.
+    /// As [`Map::put`], for arbitrary keys.
     pub fn put_at(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
         self.has_one_value()?;
         assert!(value.len() >= self.value_size as usize, "the kernel reads a whole value");
@@ -149,28 +149,27 @@ impl Map {
         syscall::run(Command::MapUpdate, &mut syscall::MapElement { map, key, value, ..Default::default() })
     }
 
-    /// An error where each core has its own: the kernel reads and writes all of them, however much room there is.
+    /// An error for maps with a value for each core: the kernel reads and writes all of them, whatever the buffer's size.
     pub(super) fn has_one_value(&self) -> io::Result<()> {
         if self.per_core { Err(io::ErrorKind::Unsupported.into()) } else { Ok(()) }
     }
 
-    /// Removes what is at `key`.
+    /// Removes the entry at `key`.
     pub fn remove(&self, key: &[u8]) -> io::Result<()> {
         assert!(key.len() >= self.key_size as usize, "the kernel reads a whole key");
         let (map, key) = (syscall::number(self.as_fd()), key.as_ptr() as u64);
         syscall::run(Command::MapDelete, &mut syscall::MapElement { map, key, ..Default::default() })
     }
 
-    /// The values of an array per core at `key`, one for each core that the kernel may ever have, each in words. One
-    /// system call.
+    /// The values at `key` of a per-core array, one for each possible core, in words. One system call.
     pub(crate) fn of_all_cores(&self, key: u32) -> io::Result<Vec<(CoreId, Vec<u64>)>> {
         if self.kind != Kind::PerCoreArray {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let possible = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
         let possible = CpuSet::from_list(&possible).ok_or(io::ErrorKind::InvalidData)?;
-        // The kernel writes a value of whole words for each, without asking how many there is room for: as many as its
-        // masks are wide at most, whatever the file says, which a container may have replaced.
+        // The kernel writes a value of whole words for each core, without knowing the buffer's size: at most as many as
+        // its masks are wide, even if a container has replaced the file.
         let room = crate::mask::read(0)?.width().max(possible.len());
         let words = self.value_size().div_ceil(8);
         let mut values = vec![0u64; words * room];
@@ -181,7 +180,7 @@ impl Map {
         Ok(by_core(&possible, words, &values))
     }
 
-    /// A new map such as this map of maps takes. It is not in it yet.
+    /// A new map that fits this map of maps, not yet in it.
     pub fn make_inner(&self, name: &str) -> io::Result<Map> {
         let inner = self.inner.as_ref().ok_or(io::ErrorKind::Unsupported)?;
         Map::create(name, inner, 0, None)
@@ -191,7 +190,7 @@ impl Map {
         self.types
     }
 
-    /// Bytes of a key.
+    /// Size of a key in bytes.
     pub fn key_size(&self) -> usize {
         self.key_size as usize
     }
@@ -200,12 +199,12 @@ impl Map {
         self.kind
     }
 
-    /// Bytes of a value.
+    /// Size of a value in bytes.
     pub fn value_size(&self) -> usize {
         self.value_size as usize
     }
 
-    /// Entries; of a ring its bytes.
+    /// Number of entries; of a ring its size in bytes.
     pub fn entries(&self) -> usize {
         self.entries as usize
     }
@@ -220,7 +219,7 @@ impl Map {
     }
 }
 
-/// The kernel writes value after value, in the order of the cores that are possible: their numbers may have gaps.
+/// Splits values by core: the kernel writes them in the order of possible cores, whose numbers may have gaps.
 fn by_core(possible: &CpuSet, words: usize, values: &[u64]) -> Vec<(CoreId, Vec<u64>)> {
     possible.iter().zip(values.chunks(words.max(1)).map(<[u64]>::to_vec)).collect()
 }

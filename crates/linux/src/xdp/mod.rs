@@ -1,9 +1,10 @@
-//! BPF at the driver hook and at tc hooks: objects, maps as memory, programs that are attached, called, or run on live frames.
+//! BPF at the driver hook and at tc hooks: objects, maps as memory, and programs that are attached, called, or run on
+//! live frames.
 //!
-//! Objects are parsed and linked by `aya-obj`; the system calls are made here, because the `aya` crate knows no `syscall`
-//! programs, maps no array memory, and falls back from a link to an attachment that outlives its holder.
+//! Objects are parsed and linked by `aya-obj`; the system calls are made here, because the `aya` crate has no `syscall`
+//! programs, does not map array memory, and falls back from a link to an attachment that outlives its holder.
 //!
-//! Nothing here is pinned to a file: programs, maps and attachments end with the process that holds them.
+//! Nothing is pinned to a file: programs, maps and attachments end with their process.
 
 mod attachment;
 mod chain;
@@ -42,7 +43,7 @@ pub use program::{Program, ProgramKind, RunStatistics, Runs};
 pub use ring::RingReader;
 pub use shared::SharedWords;
 
-/// A loader for programs that are to be attached to `interface`: hardware mode needs them made for its NIC.
+/// A loader for programs for `interface`; hardware mode needs them made for its NIC.
 pub fn loader_for<'a>(name: &'a str, code: &'a [u8], interface: &'a Interface, point: impl Into<Point>) -> Loader<'a> {
     match point.into() {
         Point::Xdp(XdpMode::Hardware) => Loader::new(name, code).for_device(interface),
@@ -60,7 +61,7 @@ pub fn exists(id: u32) -> bool {
     interface::program_name(id).is_some()
 }
 
-/// Waits until every run of a program that had begun has ended: what was detached before runs no more.
+/// Waits until every run of a program that had begun has ended: a program detached before no longer runs.
 pub fn grace() -> Result<()> {
     const GLOBAL: libc::c_int = 1;
     // SAFETY: the call has no pointers.
@@ -75,10 +76,10 @@ pub fn grace() -> Result<()> {
     }
 }
 
-/// The object of a program that this build may have.
+/// The object of a program that this build may include.
 ///
 /// # Errors
-/// It has none, since clang was missing.
+/// The build has none, since clang was missing.
 pub fn built(what: &str, object: Option<&'static [u8]>) -> Result<&'static [u8]> {
     object.ok_or_else(|| {
         let why = bpf::MISSING.unwrap_or("built without BPF programs");
@@ -86,7 +87,7 @@ pub fn built(what: &str, object: Option<&'static [u8]>) -> Result<&'static [u8]>
     })
 }
 
-/// What the kernel answered; `otherwise` is the next step where neither a right nor BPF itself is lacking.
+/// The fault of a refused call; `otherwise` is the next step where neither privilege nor BPF itself is missing.
 fn refused(subject: impl Into<String>, cause: String, error: &io::Error, otherwise: &str) -> Fault {
     let (kind, next) = match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => {

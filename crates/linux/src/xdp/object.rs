@@ -1,4 +1,4 @@
-//! Loading an object: its maps are made, its variables set, its programs verified.
+//! Loads an object: creates its maps, sets its variables, has its programs verified.
 
 use std::collections::BTreeMap;
 use std::collections::HashSet;
@@ -18,20 +18,19 @@ use super::map::{Kind, Map};
 use super::program::{Program, ProgramKind};
 use super::syscall;
 
-/// The programs and maps of one object. They go with this value, and with whatever was made of it.
+/// The programs and maps of one object. They end with this value and everything made from it.
 #[derive(Debug)]
 pub struct Object {
     name: String,
     programs: BTreeMap<String, Program>,
     maps: BTreeMap<String, Map>,
     variables: BTreeMap<String, Variable>,
-    /// Of its programs for frames, to link them into others.
+    /// Code of its programs for frames, to link them into others.
     code: BTreeMap<String, Code>,
-    /// Its debug information.
     debug: Vec<u8>,
 }
 
-/// What the kernel verified of one program.
+/// The verified code of one program.
 #[derive(Debug)]
 pub(super) struct Code {
     pub function: Function,
@@ -39,7 +38,7 @@ pub(super) struct Code {
     pub flags: u32,
 }
 
-/// What to load, and how.
+/// An object to load, and options.
 #[derive(Debug)]
 pub struct Loader<'a> {
     name: &'a str,
@@ -58,7 +57,7 @@ const PROGRAM_RAW_TRACEPOINT: u32 = 17;
 /// The attach type of XDP programs at an interface.
 pub(super) const ATTACH_XDP: u32 = 37;
 const SLEEPABLE: u32 = 1 << 4;
-/// The program takes frames that lie in several pieces (Linux 5.18).
+/// Flag: the program accepts frames in several pieces (Linux 5.18).
 pub(super) const TAKES_FRAGMENTS: u32 = 1 << 5;
 const ANOTHER_MODE: &str = "ask for native or generic mode, or use a NIC that runs BPF";
 pub(super) const NO_DEBUG: &str = "the kernel refuses its debug information";
@@ -66,13 +65,13 @@ const DAMAGED: &str = "it is damaged";
 const NO_MEMORY_SHARED: &str = "its memory is not shared: add BPF_F_MMAPABLE to its flags";
 
 impl<'a> Loader<'a> {
-    /// `name` is what faults call the object; `code` an ELF object for BPF.
+    /// `name` is the object's name in faults; `code` an ELF object for BPF.
     pub fn new(name: &'a str, code: &'a [u8]) -> Self {
         Loader { name, code, variables: Vec::new(), wishes: Vec::new(), device: None, traces: false, given: Vec::new() }
     }
 
-    /// Sets a variable of the program's, also a constant one, before the verifier sees it. `value` has the variable's
-    /// size, in native byte order.
+    /// Sets a variable of the object, also a constant one, before verification. `value` has the variable's size, in
+    /// native byte order.
     pub fn variable(mut self, name: &str, value: &[u8]) -> Self {
         self.variables.push((name.into(), value.into()));
         self
@@ -84,7 +83,7 @@ impl<'a> Loader<'a> {
         self
     }
 
-    /// Takes a map that is there for the object's map of this name.
+    /// Uses an existing map for the object's map of this name.
     pub(super) fn map(mut self, name: &'a str, map: &'a Map) -> Self {
         self.given.push((name, map));
         self
@@ -102,10 +101,10 @@ impl<'a> Loader<'a> {
         self
     }
 
-    /// Makes the maps and has the kernel verify the programs. Sections `xdp`, `xdp.frags`, `classifier` and `syscall` are programs;
-    /// others are refused.
+    /// Creates the maps and has the kernel verify the programs. Sections `xdp`, `xdp.frags`, `classifier` and `syscall`
+    /// are programs; others are refused.
     pub fn load(self) -> Result<Object> {
-        // A NIC's index means something in its own namespace only.
+        // A NIC's index is valid in its own namespace only.
         match self.device {
             Some(interface) => interface.inside(|| self.load_here())?,
             None => self.load_here(),
@@ -195,7 +194,7 @@ impl<'a> Loader<'a> {
     }
 }
 
-/// Tells the kernel what debug information says.
+/// Loads debug information into the kernel.
 pub(super) fn describe(debug: &[u8]) -> io::Result<OwnedFd> {
     let mut attributes =
         syscall::DebugLoad { code: debug.as_ptr() as u64, size: debug.len() as u32, ..Default::default() };
@@ -243,7 +242,7 @@ pub(super) fn verify(
         Ok(descriptor) => return Ok(descriptor),
         Err(error) => error,
     };
-    // Once more for the reason: with a log the verifier takes longer.
+    // Verified again for the reason, since verification with a log takes longer.
     let mut log = vec![0u8; 1 << 20];
     (attributes.log, attributes.log_size, attributes.log_level) = (log.as_mut_ptr() as u64, log.len() as u32, 1);
     if let Ok(descriptor) = syscall::make(syscall::Command::ProgramLoad, &mut attributes) {
@@ -257,7 +256,7 @@ pub(super) fn verify(
         (true, _) => format!("the NIC takes no program: {error}"),
     };
     Err(match device {
-        // The verifier says 'permission denied' too.
+        // The verifier's errors include 'permission denied'.
         0 if !said.is_empty() => Fault::new(subject, cause, "change the program so that the verifier can follow it"),
         0 => super::refused(subject, cause, &error, "see the kernel's log: `dmesg`"),
         _ => Fault::new(subject, cause, ANOTHER_MODE),
@@ -277,7 +276,7 @@ impl Object {
         self.programs.contains_key(name)
     }
 
-    /// The program of a function of this name.
+    /// The program whose function has this name.
     pub fn program(&self, name: &str) -> Result<&Program> {
         self.programs.get(name).ok_or_else(|| self.lacks("program", name, self.programs.keys()))
     }
@@ -322,7 +321,7 @@ impl Object {
         }
     }
 
-    /// The map that holds a variable, where, and how long it is.
+    /// The map of a variable, its offset and its size.
     pub(super) fn variable(&self, name: &str) -> Option<(&str, usize, usize)> {
         self.variables.get(name).map(|found| (found.map.as_str(), found.offset, found.size))
     }
@@ -332,25 +331,25 @@ impl Object {
         self.maps.keys().chain(self.variables.keys()).map(String::as_str).collect()
     }
 
-    /// Bytes of a variable; `None` if the object has none of this name.
+    /// Size of a variable in bytes; `None` if the object has none of this name.
     pub fn variable_size(&self, name: &str) -> Option<usize> {
         self.variables.get(name).map(|variable| variable.size)
     }
 
-    /// Names of the variables of 8 aligned bytes that programs can change.
+    /// Names of the variables of 8 aligned bytes that can be changed at run time.
     pub fn changeable(&self) -> impl Iterator<Item = &str> {
         let is = |of: &Variable| of.size == 8 && of.offset.is_multiple_of(8) && !of.map.starts_with(".rodata");
         self.variables.iter().filter(move |(_, of)| is(of)).map(|(name, _)| name.as_str())
     }
 
-    /// Names of the arrays that are memory, without those that hold variables.
+    /// Names of the arrays that are shared memory, without those of variables.
     pub fn arrays(&self) -> impl Iterator<Item = &str> {
         let is =
             |(name, map): &(&String, &Map)| !name.starts_with('.') && map.kind() == (Kind::Array { mappable: true });
         self.maps.iter().filter(is).map(|(name, _)| name.as_str())
     }
 
-    /// Names of the maps with keys of any kind.
+    /// Names of the maps with arbitrary keys.
     pub fn hashes(&self) -> impl Iterator<Item = &str> {
         self.maps.iter().filter(|(_, map)| map.kind() == Kind::Hash).map(|(name, _)| name.as_str())
     }
@@ -394,12 +393,12 @@ impl Object {
 }
 
 fn bad(name: &str, cause: String) -> Fault {
-    // Names of the object's are in it.
+    // The cause may quote names of the object.
     let cause = cause.replace(char::is_control, "\u{FFFD}");
     Fault::new(format!("BPF object {name}"), cause, "compile it anew with `clang -target bpf -O2 -g`")
 }
 
-/// The variables of an object, and what the parser makes of it.
+/// The variables of an object, and the parser's result.
 type Read = (BTreeMap<String, Variable>, aya_obj::Object);
 
 /// Reads an object, without the kernel.
@@ -431,7 +430,7 @@ pub(super) fn read(name: &str, code: &[u8], traces: bool) -> Result<Read> {
     Ok((variables, object))
 }
 
-/// The kind of program of a section, and the flags that it is loaded with.
+/// The program kind of a section, and its load flags.
 pub(super) fn kind(section: &ProgramSection) -> (ProgramKind, u32) {
     match section {
         ProgramSection::Xdp { frags: true, .. } => (ProgramKind::Xdp, TAKES_FRAGMENTS),
@@ -448,7 +447,7 @@ fn words_as_bytes(words: &[u64], length: usize) -> &[u8] {
 }
 
 pub(super) fn debug_features() -> BtfFeatures {
-    // All of them are older than live frames (5.18), which is what this module needs; 64-bit enumerations are 6.0.
+    // All of these features are older than live frames (5.18), which this module needs; 64-bit enumerations are of 6.0.
     BtfFeatures::new(true, true, true, true, true, true, true, true)
 }
 
@@ -462,8 +461,7 @@ fn chain(error: impl std::error::Error) -> String {
     text
 }
 
-/// The lines of a verifier's log that say why: the last but its statistics, with the instruction and the source line
-/// before it.
+/// The relevant lines of a verifier's log: the last but its statistics, with the instruction and the source line before it.
 pub(super) fn shortened(log: &str) -> String {
     let statistics = ["processed ", "verification time", "stack depth", "mark_precise", "max_states"];
     let lines: Vec<&str> = log

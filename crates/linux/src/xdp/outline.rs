@@ -1,4 +1,4 @@
-//! What an object holds, read without the kernel.
+//! Contents of an object, read without the kernel.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use super::map::{self, Kind};
 use super::object;
 use super::program::ProgramKind;
 
-/// The programs and maps that an object would have once it is loaded.
+/// The programs and maps that an object has once loaded.
 #[derive(Debug)]
 pub struct Outline {
     programs: BTreeMap<String, ProgramKind>,
@@ -18,12 +18,12 @@ pub struct Outline {
     described: bool,
 }
 
-/// What a program reaches beyond the object that it is in.
+/// A reference of a program beyond its object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reach {
     /// A helper of the kernel, by its number in `enum bpf_func_id`.
     Helper(i32),
-    /// A function or a variable of the kernel, or a map by the number of a descriptor.
+    /// A function or variable of the kernel, or a map by its descriptor.
     Foreign,
 }
 
@@ -39,9 +39,9 @@ pub struct MapOutline {
 }
 
 impl MapOutline {
-    /// What the kernel takes for it on a machine of so many cores; `None` where that is not known of its kind.
+    /// The kernel's memory for it on a machine with so many cores; `None` for unknown kinds.
     pub fn memory(&self, cores: u64) -> Option<Bytes> {
-        /// Of an element of a hash, with its share of the table.
+        /// Bytes of an element of a hash, with its share of the table.
         const ELEMENT: u64 = 80;
         let [key, value] = [self.key_size, self.value_size].map(|size| u64::from(size).next_multiple_of(8));
         let entry = match self.kind {
@@ -62,10 +62,10 @@ impl MapOutline {
 }
 
 impl Outline {
-    /// `name` is what faults call the object.
+    /// Reads an object; `name` is its name in faults.
     ///
     /// # Errors
-    /// It is no object that [`super::Loader::load`] would take.
+    /// [`super::Loader::load`] would refuse the object.
     pub fn read(name: &str, code: &[u8]) -> Result<Outline> {
         let (_, object) = object::read(name, code, false)?;
         let program = |(name, program): (&String, &aya_obj::Program)| (name.clone(), object::kind(&program.section).0);
@@ -84,12 +84,12 @@ impl Outline {
         })
     }
 
-    /// Whether it has debug information, without which its programs run only alone.
+    /// Whether it has debug information, without which its programs can only run alone.
     pub fn is_described(&self) -> bool {
         self.described
     }
 
-    /// What its programs reach beyond it.
+    /// References of its programs beyond it.
     pub fn reaches(&self) -> &BTreeSet<Reach> {
         &self.reaches
     }
@@ -98,12 +98,10 @@ impl Outline {
         self.programs.get(name).copied()
     }
 
-    /// Names of the programs.
     pub fn programs(&self) -> Vec<&str> {
         self.programs.keys().map(String::as_str).collect()
     }
 
-    /// Names of the maps.
     pub fn maps(&self) -> impl Iterator<Item = &str> {
         self.maps.keys().map(String::as_str)
     }
@@ -113,8 +111,8 @@ impl Outline {
     }
 }
 
-/// The object's own maps, variables and functions are filled in as it is loaded: until then an instruction that takes one
-/// names nothing.
+/// The reference of an instruction. References to the object's own maps, variables and functions are filled in when it
+/// is loaded, and are empty until then.
 fn reach(instruction: &bpf_insn) -> Option<Reach> {
     const CALL: u8 = 0x85;
     const CALL_OF_REGISTER: u8 = 0x8d;

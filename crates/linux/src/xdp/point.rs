@@ -1,4 +1,4 @@
-//! The two kinds of hook that an interface has for programs.
+//! The two kinds of hook of an interface.
 
 use std::fmt;
 
@@ -7,12 +7,12 @@ use machine::site::Direction;
 
 use super::program::ProgramKind;
 
-/// Where the programs of a [`super::Chain`] run.
+/// The hook of a [`super::Chain`]'s programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Point {
-    /// The driver hook. One link has it alone.
+    /// The driver hook, which one link has alone.
     Xdp(XdpMode),
-    /// The tc hook, which programs of others share.
+    /// The tc hook, which is shared with programs of others.
     Tc(Direction),
 }
 
@@ -37,18 +37,18 @@ impl From<Direction> for Point {
     }
 }
 
-/// The most programs at one hook: `STAGES` of `dispatcher.h`.
+/// Most programs at one hook: `STAGES` of `dispatcher.h`.
 pub const MOST_STAGES: usize = 10;
-/// The most verdicts of any hook.
+/// Most verdicts of any hook.
 pub(super) const MOST_VERDICTS: usize = 5;
 
 impl Point {
-    /// How many programs it takes: a NIC gets one, as it is.
+    /// Most programs that it takes: a NIC gets one, unchanged.
     pub fn most(self) -> usize {
         if self == Point::Xdp(XdpMode::Hardware) { 1 } else { MOST_STAGES }
     }
 
-    /// What a program there may return. At the driver hook they are numbered from 0, at the tc hook as the kernel has them.
+    /// The verdicts of programs there: at the driver hook numbered from 0, at the tc hook as in the kernel.
     pub fn verdicts(self) -> &'static [&'static str] {
         match self {
             Point::Xdp(_) => &["ABORTED", "DROP", "PASS", "TX", "REDIRECT"],
@@ -56,7 +56,7 @@ impl Point {
         }
     }
 
-    /// Those after which the next program sees the packet unless it is said otherwise, a bit each.
+    /// Verdicts after which, by default, the next program sees the packet, one bit each.
     pub fn usual_chains(self) -> u32 {
         match self {
             Point::Xdp(_) => 1 << 2,

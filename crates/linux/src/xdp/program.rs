@@ -1,4 +1,4 @@
-//! A verified program, and what the kernel counts of it.
+//! A verified program, and the kernel's counters of it.
 
 use std::ffi::CString;
 use std::io;
@@ -12,15 +12,15 @@ use super::syscall::{self, Command};
 pub enum ProgramKind {
     /// Runs for a frame.
     Xdp,
-    /// Runs for a packet that the kernel has a buffer for.
+    /// Runs for a packet that has a kernel buffer.
     Tc,
-    /// Runs when it is called: [`Program::call`].
+    /// Runs when called ([`Program::call`]).
     Syscall,
-    /// Runs where the kernel passes a tracepoint: [`Program::trace`].
+    /// Runs at a kernel tracepoint ([`Program::trace`]).
     RawTracepoint,
 }
 
-/// A program that the kernel has verified. Runs nowhere until it is attached or called.
+/// A program that the kernel has verified. It runs nowhere until it is attached or called.
 #[derive(Debug)]
 pub struct Program {
     name: String,
@@ -29,7 +29,7 @@ pub struct Program {
     descriptor: OwnedFd,
 }
 
-/// What the kernel has counted of a program, while some [`RunStatistics`] lived.
+/// The kernel's counters of a program, kept while some [`RunStatistics`] lives.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Runs {
     pub count: u64,
@@ -46,7 +46,7 @@ impl Program {
         Ok(Program { name: name.into(), kind, id: information.id, descriptor })
     }
 
-    /// The same program once more.
+    /// A second handle of the same program.
     pub(super) fn again(&self) -> Result<Program> {
         let copied = self.descriptor.try_clone();
         let descriptor = copied.map_err(|error| {
@@ -75,7 +75,7 @@ impl Program {
         Ok(Runs { count: information.run_count, time: Nanoseconds(information.run_time_ns) })
     }
 
-    /// Runs a `syscall` program once, in the calling thread. It reads and writes `context`; what it returned is the result.
+    /// Runs a `syscall` program once, in the calling thread. It reads and writes `context`; the result is its return value.
     pub fn call(&self, context: &mut [u8]) -> Result<i32> {
         let fault = |cause: String| {
             Fault::new(
@@ -93,7 +93,7 @@ impl Program {
         let mut attributes = syscall::ProgramRun {
             program: syscall::number(self.as_fd()),
             context_in_size: context.len() as u32,
-            // The kernel copies the context back to where it came from.
+            // The kernel copies the context back to its origin.
             context_in: if context.is_empty() { 0 } else { context.as_mut_ptr() as u64 },
             ..Default::default()
         };
@@ -105,12 +105,12 @@ impl Program {
 }
 
 impl Program {
-    /// Runs an `xdp` program once on a copy of `frame` that came from nowhere and goes nowhere; the result is its verdict.
+    /// Runs an `xdp` program once on a copy of `frame`, without carrying its verdict out; returns the verdict.
     pub fn try_frame(&self, frame: &[u8]) -> Result<u32> {
         Ok(self.test(frame, 1)?.returned)
     }
 
-    /// Runs it so many times; the result is the time of one run as the kernel took it, in whole nanoseconds.
+    /// Runs it `count` times; returns the time of one run as measured by the kernel, in whole nanoseconds.
     pub fn time_frames(&self, frame: &[u8], count: u32) -> Result<Nanoseconds> {
         Ok(Nanoseconds(self.test(frame, count)?.duration.into()))
     }

@@ -9,17 +9,17 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::shared::Mapping;
 
-/// Of a record's header, from `linux/bpf.h`.
+/// A flag of a record's header, from `linux/bpf.h`.
 const BUSY: u32 = 1 << 31;
 const DISCARD: u32 = 1 << 30;
 const HEADER: usize = 8;
 
-/// Reads a ring buffer map. One reader a map.
+/// Reads a ring buffer map, which may have one reader only.
 #[derive(Debug)]
 pub struct RingReader {
     map: OwnedFd,
     consumer: Mapping,
-    /// The producer's page and the records, these mapped twice in a row so that none is split.
+    /// The producer's page and the records, which are mapped twice in a row so that none is split.
     producer: Mapping,
     mask: usize,
     page: usize,
@@ -43,13 +43,13 @@ impl RingReader {
         self.producer.words()[0].load(Ordering::Acquire)
     }
 
-    /// Header of the record at the reader's place; `None` if there is none, or its program has not finished it.
+    /// Header of the next record; `None` if there is none, or its program has not finished it.
     fn header(&self) -> Option<u32> {
         if self.position == self.produced() {
             return None;
         }
         let word = &self.producer.words()[(self.page + (self.position as usize & self.mask)) / 8];
-        // The kernel publishes the low half of this word, the length with its two flags.
+        // The kernel publishes the low half of this word: the length with its two flags.
         let header: &AtomicU32 = {
             // SAFETY: the first half of an aligned word of the mapping, live as long as `self`.
             unsafe { &*std::ptr::from_ref(word).cast::<AtomicU32>() }
@@ -74,7 +74,7 @@ impl RingReader {
         false
     }
 
-    /// Hands the next message to `deliver`, in place, if there is one; says whether there was.
+    /// Passes the next message in place to `deliver`, if there is one; says whether there was.
     pub fn read(&mut self, deliver: impl FnOnce(&[u8])) -> bool {
         if !self.poll() {
             return false;
@@ -92,7 +92,7 @@ impl RingReader {
 
     /// Sleeps until there is a message or `limit` has passed; says whether there is one.
     pub fn wait(&mut self, limit: Nanoseconds) -> io::Result<bool> {
-        // A program wakes the reader only where it finds it caught up: that must be visible before the last look.
+        // A program wakes only a reader that has caught up, which must be visible before the last check.
         fence(Ordering::SeqCst);
         if self.poll() {
             return Ok(true);
@@ -106,7 +106,7 @@ impl RingReader {
 }
 
 impl AsFd for RingReader {
-    /// Becomes readable with the next message, for `poll` and `epoll`.
+    /// A descriptor that becomes readable with the next message, for `poll` and `epoll`.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.map.as_fd()
     }

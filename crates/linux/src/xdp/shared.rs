@@ -1,4 +1,4 @@
-//! Memory of maps that user space and BPF programs share.
+//! Memory of maps shared by user space and BPF programs.
 
 use std::ffi::c_void;
 use std::io;
@@ -23,7 +23,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps an array map of so many values of `value_size` bytes.
+    /// Maps a part of a map's memory.
     pub fn of(map: BorrowedFd<'_>, offset: usize, length: usize, writable: bool) -> io::Result<Mapping> {
         let protection = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
         // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing of ours.
@@ -34,7 +34,7 @@ impl Mapping {
         Ok(Mapping { base, length, writable })
     }
 
-    /// Maps zeros that belong to this process alone.
+    /// Maps zeros that are private to this process.
     fn anonymous(length: usize) -> io::Result<Mapping> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: as in `of`.
@@ -43,7 +43,7 @@ impl Mapping {
         Ok(Mapping { base, length, writable: true })
     }
 
-    /// The mapping as words; whoever stores into them made the mapping writable.
+    /// The mapping as words; a caller that stores must have made it writable.
     #[inline]
     pub fn words(&self) -> &[AtomicU64] {
         // SAFETY: the mapping is page aligned, `length` bytes long and lives as long as `self`; every bit pattern is a
@@ -55,7 +55,7 @@ impl Mapping {
         self.writable
     }
 
-    /// `length` bytes from `at`, which the kernel has published and does not change until it is told that they were read.
+    /// `length` bytes from `at`, which the kernel has published and does not change until they are released.
     ///
     /// # Safety
     /// The caller has acquired the record's publication and holds back its release for as long as the slice lives.
@@ -75,8 +75,8 @@ impl Drop for Mapping {
     }
 }
 
-/// The values of an array map as 64-bit words, shared with the programs that use it; or words of this process. Clones are
-/// the same memory, which they keep.
+/// The values of an array map as 64-bit words, shared with the programs that use it; or words of this process. Clones
+/// share the memory and keep it alive.
 #[derive(Debug, Clone)]
 pub struct SharedWords {
     mapping: Arc<Mapping>,
@@ -93,7 +93,7 @@ impl SharedWords {
         Ok(SharedWords { mapping: Arc::new(mapping), words, stride })
     }
 
-    /// So many words of this process, 0 at first; each is one value.
+    /// Private words of this process, 0 at first; each is one value.
     pub fn of_this_process(words: usize) -> io::Result<SharedWords> {
         let mapping = Mapping::anonymous((words.max(1) * 8).next_multiple_of(rustix::param::page_size()))?;
         Ok(SharedWords { mapping: Arc::new(mapping), words, stride: 1 })
@@ -112,7 +112,7 @@ impl SharedWords {
         &self.words()[entry * self.stride..(entry + 1) * self.stride]
     }
 
-    /// Bytes that a program has published.
+    /// Bytes published by a program.
     ///
     /// # Safety
     /// As [`Mapping::published`].

@@ -1,4 +1,4 @@
-//! The system call of BPF, a structure for each of its commands. Layouts are those of `union bpf_attr` in `linux/bpf.h`.
+//! The BPF system call, with a structure for each command. Layouts are those of `union bpf_attr` in `linux/bpf.h`.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -25,7 +25,7 @@ pub(super) enum Command {
     LinkDetach = 34,
 }
 
-/// Marks structures that the kernel takes for a command.
+/// Marks structures that are arguments of a command.
 ///
 /// # Safety
 /// `repr(C)`, no padding, plain integers, and every pointer in it is valid for what the command does with it.
@@ -88,7 +88,7 @@ const _: () = assert!(std::mem::offset_of!(ProgramInformation, run_time_ns) == 1
 const _: () = assert!(std::mem::offset_of!(TcxLinkCreate, revision) == 24);
 const _: () = assert!(std::mem::offset_of!(ProgramQuery, revision) == 56);
 
-/// One call; what it returns is 0 or a descriptor.
+/// Calls the kernel; the result is 0 or a descriptor.
 fn call<A: Attributes>(command: Command, attributes: &mut A) -> io::Result<i64> {
     // SAFETY: by the contract of `Attributes` the structure is what the command expects and its pointers are valid; the
     // kernel takes a shorter structure than its own as one that ends in zeros.
@@ -102,7 +102,7 @@ pub(super) fn run<A: Attributes>(command: Command, attributes: &mut A) -> io::Re
     call(command, attributes).map(drop)
 }
 
-/// For commands that make something: the descriptor that holds it.
+/// Runs a command that creates an object; returns its descriptor.
 pub(super) fn make<A: Attributes>(command: Command, attributes: &mut A) -> io::Result<OwnedFd> {
     // `Self::Information`, run and update return 0, which would be taken for a descriptor.
     debug_assert!(!matches!(
@@ -123,7 +123,7 @@ pub(super) fn make<A: Attributes>(command: Command, attributes: &mut A) -> io::R
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor as i32) })
 }
 
-/// Puts a program into the place of `before`, where that is what the link has attached (BPF_F_REPLACE).
+/// Replaces `before` by `program`, if the link has `before` attached (BPF_F_REPLACE).
 pub(super) fn replace(link: BorrowedFd<'_>, before: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
     let (link, before, program) = (number(link), number(before), number(program));
     run(Command::LinkUpdate, &mut LinkUpdate { link, program, flags: 1 << 2, before })
@@ -133,7 +133,7 @@ pub(super) fn number(descriptor: BorrowedFd<'_>) -> u32 {
     descriptor.as_raw_fd() as u32
 }
 
-/// A name as the kernel takes it: letters, digits, `_` and `.`, at most 15.
+/// A name in the kernel's form: letters, digits, `_` and `.`, at most 15.
 pub(super) fn name(text: &str) -> [u8; 16] {
     let mut name = [0; 16];
     let fine = |byte: u8| if byte.is_ascii_alphanumeric() || byte == b'.' { byte } else { b'_' };

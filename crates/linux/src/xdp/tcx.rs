@@ -1,5 +1,5 @@
-//! A program at an interface's tc hook, among those of others. Attached by a link (tcx, Linux 6.6), which ends with its holder
-//! and needs no queueing discipline.
+//! A program at an interface's tc hook, among those of others. Attached by a link (tcx, Linux 6.6), which ends with its
+//! holder and needs no queueing discipline.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,7 +14,7 @@ use super::syscall::{self, Command};
 /// The kernel's limit of programs at one hook.
 const MOST: usize = 64;
 
-/// A program runs at a tc hook while this lives, and not a moment longer.
+/// A program attached to a tc hook, which the kernel detaches with this value.
 #[derive(Debug)]
 pub struct Attachment {
     link: OwnedFd,
@@ -26,13 +26,12 @@ pub struct Attachment {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attached {
     pub id: u32,
-    /// `None` where this user may not know.
+    /// Its name; `None` where this user may not know it.
     pub name: Option<String>,
 }
 
 impl Attachment {
-    /// Attaches before the programs that are there, since their verdicts may end the hook's run, and reads back what is in
-    /// force.
+    /// Attaches before the present programs, since their verdicts may end the hook's run, and reads back the state.
     pub fn new(program: &Program, interface: &Interface, direction: Direction) -> Result<Attachment> {
         const BEFORE: u32 = 1 << 3;
         let subject = || at(program.name(), interface, direction);
@@ -53,8 +52,7 @@ impl Attachment {
         Ok(attachment)
     }
 
-    /// Puts `program` into the place of `before`, which is attached by this: each packet is seen by one of them. On a fault
-    /// `before` stays.
+    /// Replaces `before`, which this has attached, by `program`: each packet is seen by one of them. On a fault `before` stays.
     pub fn replace(&mut self, before: &Program, program: &Program, interface: &Interface) -> Result<()> {
         let updated = syscall::replace(self.link.as_fd(), before.as_fd(), program.as_fd());
         updated.map_err(|error| refused(at(program.name(), interface, self.direction), &error))?;
@@ -66,7 +64,7 @@ impl Attachment {
         proven
     }
 
-    /// Its place among the programs that the kernel says are at the hook, from 0, and these. A fault where it is not there.
+    /// Its index among the programs at the hook by the kernel's account, and these. A fault where it is not there.
     pub fn prove(&self, interface: &Interface) -> Result<(usize, Vec<Attached>)> {
         let found = attached(interface, self.direction)?;
         match found.iter().position(|found| found.id == self.program) {
@@ -82,7 +80,7 @@ impl Attachment {
 
 impl Drop for Attachment {
     fn drop(&mut self) {
-        // Closing does it too, but not while a child that is about to start its program has the descriptor as well.
+        // Closing detaches too, but not while a forked child has the descriptor until its exec.
         let link = syscall::number(self.link.as_fd());
         let _ = syscall::run(Command::LinkDetach, &mut syscall::Descriptor { descriptor: link });
     }
@@ -111,7 +109,7 @@ fn at(program: &str, interface: &Interface, direction: Direction) -> String {
     format!("program {program} at interface {}, tc {direction}", interface.name())
 }
 
-/// From `enum bpf_attach_type`.
+/// The attach type, from `enum bpf_attach_type`.
 fn number(direction: Direction) -> u32 {
     match direction {
         Direction::Ingress => 46,

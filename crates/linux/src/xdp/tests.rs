@@ -1,4 +1,4 @@
-//! A real kernel: objects verified, attached in a lab, called.
+//! BPF on a real kernel: objects verified, attached in a lab, called.
 
 use std::net::UdpSocket;
 use std::sync::atomic::Ordering;
@@ -144,7 +144,7 @@ fn a_damaged_object_is_a_fault() {
     if echo().is_none() {
         return;
     }
-    // The parser's panics are caught; they need not be seen.
+    // The parser's panics are caught; their messages are suppressed.
     for at in (0..code.len()).step_by(97) {
         let mut bytes = code.to_vec();
         bytes[at] ^= 0x55;
@@ -160,7 +160,7 @@ fn a_program_is_attached_in_the_mode_asked_for_and_counts_frames() {
         let program = object.program("count_frames").unwrap();
         let interface = lab.inside(Host::B, || Interface::named(lab.interface(Host::B)).unwrap()).unwrap();
         assert_eq!(interface.driver().as_deref(), Some("veth"));
-        // From outside the namespace: the interface knows where it is.
+        // Attached from outside of the namespace, which the interface knows.
         let attachment = Attachment::new(program, &interface, mode).unwrap();
         let found = attachment.prove(&interface).unwrap();
         assert_eq!((found.mode, found.id), (mode, program.id()));
@@ -276,7 +276,7 @@ fn a_program_that_is_not_proven_in_its_place_gives_it_back() {
 
     let [one, two] = programs("verdict");
     let mut attachment = Attachment::new(one, &interface, XdpMode::Native).unwrap();
-    // There is none where it is looked for.
+    // No program is attached to the interface given here.
     attachment.replace(one, two, &elsewhere).unwrap_err();
     assert_eq!(attachment.prove(&interface).unwrap().id, one.id());
     attachment.replace(one, two, &interface).unwrap();
@@ -304,7 +304,7 @@ fn a_hook_holds_ten_and_says_so() {
     assert!(chain.is_empty() && chain.prove().unwrap().is_none());
 }
 
-/// Every datagram is numbered; a body of each generation is in the first place, and the last place counts what got there.
+/// Every datagram is numbered; a body of each generation is in the first place, and the last place counts the rest.
 #[test]
 #[ignore = "make check"]
 fn under_load_every_frame_is_handled_by_the_old_programs_or_the_new_ones() {
@@ -318,7 +318,7 @@ fn under_load_every_frame_is_handled_by_the_old_programs_or_the_new_ones() {
     };
     chain.set(&[stage(&generations[0], 0, ONLY_PASS), stage(&last, 2, ONLY_PASS)]).unwrap();
     let (stop, sent) = (std::sync::atomic::AtomicBool::new(false), std::sync::atomic::AtomicU64::new(0));
-    /// Also where a test fails.
+    /// Stops the sender, even if the test fails.
     struct Stop<'a>(&'a std::sync::atomic::AtomicBool);
     impl Drop for Stop<'_> {
         fn drop(&mut self) {
@@ -331,12 +331,12 @@ fn under_load_every_frame_is_handled_by_the_old_programs_or_the_new_ones() {
             let send = || {
                 let socket = UdpSocket::bind((lab.address(Host::A), 0)).unwrap();
                 while !stop.load(Ordering::Acquire) {
-                    // A link's queue that is full drops frames before any program sees them.
+                    // A link whose queue is full drops frames before any program sees them.
                     if sent.load(Ordering::Relaxed).saturating_sub(sum(&last)) >= 64 {
                         std::thread::yield_now();
                         continue;
                     }
-                    // What the sender's own stack refuses is not sent.
+                    // Datagrams refused by the sender's own stack do not count as sent.
                     let number = 1 + (sent.load(Ordering::Relaxed) % 255) as u8;
                     if socket.send_to(&[number], (lab.address(Host::B), 9)).is_ok() {
                         sent.fetch_add(1, Ordering::Release);
@@ -370,7 +370,7 @@ fn under_load_every_frame_is_handled_by_the_old_programs_or_the_new_ones() {
     assert_eq!((counts(2) - counts(2)).runs, 0);
 }
 
-/// libxdp puts programs behind a dispatcher where the kernel takes type EXT, and else alone.
+/// libxdp puts programs behind a dispatcher where the kernel has type EXT, and else attaches them alone.
 #[test]
 fn programs_of_libxdp_are_named_and_neither_takes_the_hook_from_the_other() {
     let (Some(_), Some(lab)) = (echo(), lab()) else { return };
@@ -401,7 +401,7 @@ fn programs_of_libxdp_are_named_and_neither_takes_the_hook_from_the_other() {
     chain.prove().unwrap();
 }
 
-/// What passes ours is seen by theirs, which stay when ours come, change and go.
+/// Packets that our programs pass are seen by others', which stay when ours are attached, changed and detached.
 #[test]
 fn at_a_tc_hook_programs_of_others_keep_running() {
     let (Some(_), Some(lab)) = (echo(), lab()) else { return };
@@ -425,7 +425,7 @@ fn at_a_tc_hook_programs_of_others_keep_running() {
         let (from, to) = if direction == Direction::Ingress { (Host::A, Host::B) } else { (Host::B, Host::A) };
         let send = || {
             let socket = UdpSocket::bind((lab.address(from), 0)).unwrap();
-            // What a hook drops on its way out may be told to the sender.
+            // The sender may get an error for what a hook drops on its way out.
             (0..10).for_each(|_| drop(socket.send_to(&[7], (lab.address(to), 9))));
         };
         let mut expected = [&theirs, &first, &second, &blocking].map(&seen);
@@ -451,7 +451,7 @@ fn at_a_tc_hook_programs_of_others_keep_running() {
         chain.set(&[stage(&first, 0), stage(&blocking, 2)]).unwrap();
         through(&chain, [0, 10, 0, 10], "DROP is carried out");
         assert!(chain.counts(2).unwrap().unwrap().verdicts[2] >= 10);
-        // PASS is an answer where it does not chain.
+        // PASS is final for a stage that does not chain it.
         chain.set(&[Stage { chains: 1, ..stage(&second, 1) }]).unwrap();
         through(&chain, [0, 0, 10, 0], "PASS ends it");
         chain.set(&[]).unwrap();

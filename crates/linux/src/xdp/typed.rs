@@ -1,13 +1,13 @@
-//! Values of maps as text, by the types that debug information (BTF) gives them.
+//! Values of maps as text, by their types in debug information (BTF).
 
 use super::debug::{Parts, Record, word};
 
-/// Elements of an array that are shown; those behind the last that is not 0 are left out anyway.
+/// Most elements shown of an array; trailing zeros are left out anyway.
 const ELEMENTS: usize = 32;
-/// Types that lead to others: names, constants, structures within structures.
+/// Most types that lead to one another: names, constants, structures within structures.
 const DEEPEST: usize = 16;
 
-/// Debug information, to look types up in.
+/// Debug information with an index of types.
 pub(super) struct Types<'a> {
     parts: Parts<'a>,
     records: Vec<Record>,
@@ -20,12 +20,11 @@ impl<'a> Types<'a> {
         Some(Types { parts, records })
     }
 
-    /// The value of this type as text; as hexadecimal bytes where the type is not known.
+    /// A value of this type as text; hexadecimal bytes where the type is not known.
     pub fn shown(&self, number: u32, value: &[u8]) -> String {
         self.text(number, value, 0).unwrap_or_else(|| hexadecimal(value))
     }
 
-    /// The type of a variable.
     pub fn of_variable(&self, name: &str) -> Option<u32> {
         let is = |record: &&Record| record.kind == 14 && self.name(record.at).as_deref() == Some(name);
         self.field(self.records.iter().find(is)?.at, 8)
@@ -35,7 +34,7 @@ impl<'a> Types<'a> {
         word(self.parts.types, at + offset).ok()
     }
 
-    /// The name that the word at this place says.
+    /// The name at the offset in the word at this place.
     fn name(&self, at: usize) -> Option<String> {
         let rest = self.parts.names.get(self.field(at, 0)? as usize..)?;
         let end = rest.iter().position(|&byte| byte == 0)?;
@@ -85,7 +84,7 @@ impl<'a> Types<'a> {
             4 | 5 => {
                 let members = (0..record.members).map(|n| {
                     let member = record.at + 12 + 12 * n;
-                    // Fields of bits have their size in the upper byte of the offset, in structures that have any.
+                    // Bit fields have their size in the upper byte of the offset, in structures that have any.
                     let bits = self.field(member, 8)?;
                     if self.field(record.at, 4)? >> 31 != 0 || bits % 8 != 0 {
                         return None;

@@ -13,16 +13,16 @@ pub struct CapabilityMap {
     pub cores: Vec<CoreCapability>,
     /// Clock of the fastest core.
     pub fastest: Reading<Hertz>,
-    /// Hosts that were asked and gave no answer.
+    /// Hosts that were asked and did not answer.
     pub silent: Vec<SilentHost>,
 }
 
-/// A host that gave no answer.
+/// A host that did not answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SilentHost {
     /// The host, by its name.
     pub host: String,
-    /// Why it gave none.
+    /// Why it did not answer.
     pub reason: String,
 }
 
@@ -37,7 +37,7 @@ impl CapabilityMap {
         CapabilityMap { cores, fastest, silent: Vec::new() }
     }
 
-    /// The maps of several hosts as one, whose clocks are over the fastest core of all.
+    /// The maps of several hosts as one, with clocks relative to the fastest core of all.
     pub fn join(maps: impl IntoIterator<Item = CapabilityMap>) -> CapabilityMap {
         let (mut cores, mut silent) = (Vec::new(), Vec::new());
         for map in maps {

@@ -1,22 +1,22 @@
-//! From how the time of a core passed to what is taken of it.
+//! The taken share of a core, computed from how its time passed.
 
 use crate::reading::Reading;
 
 /// How the time of one core passed, as shares of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CoreTime {
-    /// It was not idle; what a hypervisor gave to others counts.
+    /// Share in which the core was not idle; time that a hypervisor gave to others counts as busy.
     pub busy: f64,
-    /// The job's threads had it, by the kernel's account of these threads.
+    /// Share in which the job's threads ran, by the kernel's account of these threads.
     pub own: f64,
-    /// What comes on top of whatever thread is there and is in the kernel's account of that thread: softirqs, except on kernels that
-    /// account interrupts apart, and what a hypervisor took.
+    /// Share that the kernel charges to whatever thread was interrupted: softirqs, except on kernels that account
+    /// interrupts apart, and time that a hypervisor took.
     pub interrupted: Reading<f64>,
 }
 
 impl CoreTime {
-    /// [`taken`](super::CoreCapability::taken). What the account of the job's threads has, and the job did not do, is taken to strike the
-    /// job as often as the job had the core.
+    /// [`taken`](super::CoreCapability::taken). Interruptions are assumed to strike the job's threads in proportion to
+    /// the time that these had the core.
     pub fn taken(&self) -> Reading<f64> {
         let own = self.own.clamp(0.0, 1.0);
         let beside = (self.busy - own).clamp(0.0, 1.0);
@@ -30,7 +30,7 @@ impl CoreTime {
     }
 }
 
-/// Of one core with several siblings: the share of the time that one of them at least was busy, as if each were by itself.
+/// The share of the time in which at least one of a core's siblings was busy; several are assumed to be independent.
 pub fn sibling(busy: impl IntoIterator<Item = f64>) -> Reading<f64> {
     let all: Vec<f64> = busy.into_iter().map(|busy| busy.clamp(0.0, 1.0)).collect();
     match all[..] {

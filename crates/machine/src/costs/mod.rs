@@ -1,4 +1,4 @@
-//! What moving messages costs on a machine: one table that every decider reads.
+//! Costs of moving messages on a machine: one table that every decider reads.
 //!
 //! A row is a [`Reading`] of an [`Interval`] in nanoseconds: where the next run's value lies, not where a mean does, since a
 //! decider predicts one run. `plimsoll calibrate` measures the rows ([`store`]); what was not measured is modelled, with its
@@ -18,24 +18,24 @@ use crate::quantity::{Bytes, Nanoseconds};
 use crate::reading::Reading;
 use crate::site::{Site, SiteKind};
 
-/// Nanoseconds, between which a value is expected.
+/// An interval in which a value is expected, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
-    /// At least.
+    /// The least value expected.
     pub low: f64,
     /// The likeliest value.
     pub middle: f64,
-    /// At most.
+    /// The greatest value expected.
     pub high: f64,
 }
 
 impl Interval {
-    /// One that is known exactly.
+    /// The interval of a value that is known exactly.
     pub fn exactly(value: f64) -> Interval {
         Interval { low: value, middle: value, high: value }
     }
 
-    /// Of positive values whose logarithms lie as far above as below the middle.
+    /// An interval of positive values, with the geometric mean as its middle.
     pub fn between(low: f64, high: f64) -> Interval {
         Interval { low, middle: (low * high).sqrt(), high }
     }
@@ -45,18 +45,18 @@ impl Interval {
         (self.low..=self.high).contains(&value)
     }
 
-    /// The same with another unit, or for so many.
+    /// The interval times `factor`.
     pub fn times(self, factor: f64) -> Interval {
         Interval { low: self.low * factor, middle: self.middle * factor, high: self.high * factor }
     }
 
-    /// `factor` times as wide, in logarithms.
+    /// An interval `factor` times as wide, in logarithms.
     pub fn widened(self, factor: f64) -> Interval {
         let end = |end: f64| if self.middle > 0.0 { self.middle * (end / self.middle).powf(factor) } else { end };
         Interval { low: end(self.low), middle: self.middle, high: end(self.high) }
     }
 
-    /// Of two costs that are both paid.
+    /// The sum of two costs.
     pub fn plus(self, other: Interval) -> Interval {
         Interval { low: self.low + other.low, middle: self.middle + other.middle, high: self.high + other.high }
     }
@@ -85,7 +85,7 @@ pub struct Way {
     pub carrier: String,
     /// The MPI above it, with its version.
     pub mpi: String,
-    /// Where the carrier's work is done.
+    /// The site that does the carrier's work.
     pub placement: SiteKind,
     /// What carries messages between hosts, without its interface: `udp`, `afxdp`, `xdp`; `lab` or `nodes` for a carrier that chooses
     /// itself; `None` within a host.
@@ -110,13 +110,13 @@ impl fmt::Display for Way {
 /// The name of plimsoll's own engine among carriers.
 pub const ENGINE: &str = "plimsoll";
 
-/// What is paid, in nanoseconds.
+/// The purpose of a cost.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Item {
     /// One way of a message that is waited for: half a round trip.
     HalfTrip(Way),
-    /// From message to message of a stream: what one costs the busier end.
+    /// Time from message to message of a stream: the cost to the busier end.
     Message(Way),
     /// Time of network softirqs for a message, on all cores of both hosts.
     Softirq(Way),
@@ -124,25 +124,25 @@ pub enum Item {
     Handover,
     /// Core time of a short message between two sites, both ends together. The lesser kind comes first.
     Crossing(SiteKind, SiteKind),
-    /// The same within one thread.
+    /// Core time of a short message within one thread.
     Call,
-    /// One call of an offcode's body that does nothing, beside what its channel takes.
+    /// One call of an offcode's body that does nothing, without the channel.
     Entry(BodyKind),
-    /// What handing a message to a network device costs the core that does it: a descriptor and a doorbell.
+    /// Core time of handing a message to a network device: a descriptor and a doorbell.
     DevicePost,
     /// Work of an offcode for a message, where its manifest does not say.
     Work,
-    /// One way of a short message to another host, beside the core time of both ends.
+    /// One way of a short message to another host, without the core time of both ends.
     Transit,
 }
 
 impl Item {
-    /// Between two sites, in either order.
+    /// The crossing between two sites, in either order.
     pub fn crossing(one: SiteKind, other: SiteKind) -> Item {
         Item::Crossing(one.min(other), one.max(other))
     }
 
-    /// Whether it is the same of messages that go the same way, under whichever MPI.
+    /// Whether both are the same item and way, whatever the MPI.
     pub fn is_like(&self, other: &Item) -> bool {
         let way = |of: &Way| Way { mpi: String::new(), ..of.clone() };
         match (self, other) {
@@ -171,31 +171,31 @@ impl fmt::Display for Item {
     }
 }
 
-/// One cost, as it was got.
+/// One cost, with its provenance.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// What is paid.
+    /// The purpose of the cost.
     pub item: Item,
-    /// For a message of this size; `None` where size does not matter.
+    /// The size of the message; `None` where size does not matter.
     pub size: Option<Bytes>,
-    /// In nanoseconds.
+    /// The cost in nanoseconds.
     pub cost: Reading<Interval>,
-    /// What gave it: a command, or for a model the paper or the claim.
+    /// The command that measured it; for a model the paper or the claim.
     pub source: String,
-    /// When, since the Unix epoch; 0 for a model.
+    /// When it was taken, since the Unix epoch; 0 for a model.
     pub taken: Nanoseconds,
 }
 
-/// What a query gives.
+/// The answer to a query.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cost {
-    /// In nanoseconds.
+    /// The cost in nanoseconds.
     pub reading: Reading<Interval>,
     /// The command, paper or claim that gave it.
     pub source: String,
 }
 
-/// The costs of one machine: its rows, and for what they lack the model's.
+/// The costs of one machine: measured rows, and the model for what they lack.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Costs {
     rows: Vec<Row>,
@@ -206,24 +206,23 @@ pub struct Costs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum End {
-    /// Its least value.
+    /// The least value.
     Low,
-    /// Its greatest.
+    /// The greatest value.
     High,
 }
 
-/// Where the costs could all lie at once: those of moving messages at one end of their intervals, those of work at one of
-/// theirs.
+/// An assumption that all costs of moving messages lie at one end of their intervals, and all costs of work at one end of theirs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Corner {
-    /// Where the costs of moving messages lie.
+    /// The end for costs of moving messages.
     pub moving: End,
-    /// Where those of work on them lie.
+    /// The end for costs of work on messages.
     pub work: End,
 }
 
 impl Corner {
-    /// Each of them.
+    /// All four corners.
     pub const ALL: [Corner; 4] = [
         Corner { moving: End::Low, work: End::Low },
         Corner { moving: End::Low, work: End::High },
@@ -244,40 +243,40 @@ impl fmt::Display for Corner {
     }
 }
 
-/// How much wider an interval gets that was stretched beyond the sizes that were measured, or is of another MPI.
+/// The factor for the width of an interval beyond the measured sizes, or of another MPI.
 const STRETCHED: f64 = 2.0;
 
 impl Costs {
-    /// Only what is modelled.
+    /// The modelled costs alone.
     pub fn modelled() -> Costs {
         Costs::default()
     }
 
-    /// Of these rows; what they lack is modelled.
+    /// Costs with these rows; what they lack is modelled.
     pub fn of(mut rows: Vec<Row>) -> Costs {
         rows.sort_by(|a, b| (&a.item, a.size).cmp(&(&b.item, b.size)));
         Costs { rows, corner: None }
     }
 
-    /// The same at a corner of their intervals, as if that were known exactly.
+    /// The same costs at a corner of their intervals, as if known exactly.
     #[must_use]
     pub fn at(mut self, corner: Corner) -> Costs {
         self.corner = Some(corner);
         self
     }
 
-    /// What was measured, by item and size.
+    /// The measured rows, by item and size.
     pub fn rows(&self) -> &[Row] {
         &self.rows
     }
 
-    /// What `item` costs, whatever the size.
+    /// The cost of `item`, whatever the size.
     pub fn get(&self, item: &Item) -> Cost {
         self.sized(item, Bytes(0))
     }
 
-    /// What `item` costs for a message of `size`: between measured sizes linear in bytes, beyond them modelled and twice as
-    /// wide.
+    /// The cost of `item` for a message of `size`: between measured sizes linear in bytes, beyond them modelled and
+    /// twice as wide.
     pub fn sized(&self, item: &Item, size: Bytes) -> Cost {
         let absent = || Cost {
             reading: Reading::absent(format!("{item} was never measured here: run plimsoll calibrate")),
@@ -300,8 +299,7 @@ impl Costs {
     pub fn crossing(&self, one: &Site, other: &Site) -> Cost {
         let beside = one.agent().zip(other.agent()).is_some_and(|((one, _), (other, _))| one == other);
         let hook = one.kind().is_hook() || other.kind().is_hook();
-        // Whatever an agent's site is, the network is between it and others.
-        // All hooks share memory with programs in the same way.
+        // Between an agent's site and others lies the network. All hooks share memory with programs in the same way.
         let kind = |site: &Site| match site.kind() {
             _ if site.agent().is_some() => SiteKind::Agent,
             SiteKind::Tc => SiteKind::Xdp,
@@ -309,14 +307,14 @@ impl Costs {
         };
         self.get(&match () {
             () if one == other => Item::Call,
-            // Sites of one agent reach each other there, two cores by memory.
+            // Sites of one agent cross within its host, two cores by memory.
             () if beside && hook => Item::crossing(SiteKind::App, SiteKind::Xdp),
             () if beside => Item::crossing(SiteKind::App, SiteKind::Core),
             () => Item::crossing(kind(one), kind(other)),
         })
     }
 
-    /// An interval that was got elsewhere: where costs like `item` are taken at an end of theirs, the same end of it.
+    /// `interval`, which is not of the table, at the same end as costs like `item`.
     pub fn placed(&self, item: &Item, interval: Interval) -> Interval {
         self.corner.map_or(interval, |corner| corner.of(item, interval))
     }
@@ -346,7 +344,7 @@ impl Costs {
         }
     }
 
-    /// The same way under another MPI of which there are rows.
+    /// The same item and way under another MPI that has rows.
     fn sibling(&self, item: &Item) -> Option<Item> {
         let row = self.rows.iter().find(|row| row.item.is_like(item))?;
         Some(row.item.clone())
@@ -366,7 +364,7 @@ impl Costs {
         ways.into_iter()
     }
 
-    /// These, with `newer` in place of rows of the same item and size.
+    /// The costs with `newer` in place of rows of the same item and size.
     pub fn refined(self, newer: Vec<Row>) -> Costs {
         let replaced = |row: &Row| newer.iter().any(|new| (&new.item, new.size) == (&row.item, row.size));
         let mut rows: Vec<Row> = self.rows.into_iter().filter(|row| !replaced(row)).collect();
@@ -374,7 +372,7 @@ impl Costs {
         Costs::of(rows)
     }
 
-    /// The same, their measured intervals so many times as wide.
+    /// The costs with measured intervals `factor` times as wide.
     pub fn widened(mut self, factor: f64) -> Costs {
         for row in &mut self.rows {
             row.cost = row.cost.clone().map(|interval| interval.widened(factor));
@@ -390,7 +388,7 @@ fn modelled_of(reading: Reading<Interval>) -> Reading<Interval> {
     }
 }
 
-/// How a reading was got, in a word.
+/// The provenance of a reading, in a word.
 pub fn how<T>(reading: &Reading<T>) -> Cow<'static, str> {
     match reading {
         Reading::Measured(_) => "measured".into(),

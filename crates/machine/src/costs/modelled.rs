@@ -1,11 +1,11 @@
-//! Costs that papers and other machines tell: for what was not measured here.
+//! Modelled costs, from papers and other machines, for what was not measured here.
 
 use super::{Cost, Interval, Item};
 use crate::body::BodyKind;
 use crate::reading::Reading;
 use crate::site::SiteKind;
 
-/// The model of `item`; `None` where only measuring tells.
+/// The model of `item`; `None` where it must be measured.
 pub(super) fn cost(item: &Item) -> Option<Cost> {
     let (low, high, source) = match item {
         Item::Handover => (20.0, 200.0, "two cores of one die to two sockets"),

@@ -1,5 +1,5 @@
-//! Where the costs of hosts are kept: a file a host, `costs-HOST.json`, in this user's folder of state; a centre's folders,
-//! which are only read, in `PLIMSOLL_COSTS`.
+//! The store of costs: a file a host, `costs-HOST.json`, in the folder of this user's state; `PLIMSOLL_COSTS` lists
+//! folders of a computing centre, which are only read.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -18,20 +18,20 @@ use crate::source::Source;
 /// Raised when a row changes its meaning.
 const FORMAT: u32 = 1;
 
-/// After another boot costs are taken to differ by more, and after a month.
+/// Factors that widen intervals after another boot, and after a month.
 const OTHER_BOOT: f64 = 1.25;
 const OLD: f64 = 1.5;
 const MONTH: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// What is known no better than by this factor is not known: it was cut short, or is of many boots ago.
+/// Values known no better than by this factor are not used: the measurement was cut short, or is many boots old.
 const UNKNOWN: f64 = 1000.0;
 
 const NEXT: &str = "run plimsoll calibrate";
 
-/// What costs hold for: another machine has others.
+/// The machine that costs hold for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Key {
-    /// Its name, as its kernel has it.
+    /// The host's name, as its kernel has it.
     pub host: String,
     /// The processor's model.
     pub processor: String,
@@ -42,7 +42,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// Of this host.
+    /// The key of this host.
     pub fn live() -> Key {
         let source = Source::live();
         let word = |path: &str| source.word(path).unwrap_or_else(|| "unknown".into());
@@ -54,7 +54,7 @@ impl Key {
         }
     }
 
-    /// What differs, in words.
+    /// The first difference, in words.
     fn differs(&self, other: &Key) -> Option<String> {
         let parts = [
             ("processor", &self.processor, &other.processor),
@@ -70,21 +70,21 @@ impl Key {
 pub struct Kept {
     format: u32,
     machine: Key,
-    /// The boot that the rows are of.
+    /// The boot that the rows were measured in.
     boot: String,
     rows: Vec<Row>,
 }
 
-/// What is known of a host, and what the reader must know of it.
+/// The costs of a host, and what the reader must know of them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Known {
     /// Measured where it could be, else modelled.
     pub costs: Costs,
-    /// Why nothing measured is used, or why less surely; `None`: all is well.
+    /// Why nothing measured is used, or why intervals are wider; `None` where all is well.
     pub note: Option<String>,
-    /// Files that this user may not look for; `note` has them too.
+    /// Files that this user may not look for; `note` names them too.
     pub unseen: Vec<String>,
-    /// Whether they were measured so long ago that they are to be measured again.
+    /// Whether the costs are so old that they should be measured again.
     pub old: bool,
 }
 
@@ -100,7 +100,7 @@ pub fn folder() -> Result<PathBuf> {
         .ok_or_else(|| Fault::new("folder of plimsoll's state", "HOME is not set", "set HOME, or XDG_STATE_HOME"))
 }
 
-/// What is known of this host, in this user's folder or a centre's.
+/// The costs of this host, from this user's folder or one of `PLIMSOLL_COSTS`.
 ///
 /// # Errors
 /// A file that is there cannot be read, or is damaged or newer.
@@ -108,7 +108,7 @@ pub fn live() -> Result<Known> {
     of(&Key::live(), &boot(), now())
 }
 
-/// What is known of the host of that name, which need not be this one: its file is believed.
+/// The costs of the host of that name, whose file is not compared with the machine unless it is this host.
 ///
 /// # Errors
 /// As for [`live`].
@@ -162,7 +162,7 @@ fn of_in(folders: &[PathBuf], key: &Key, boot: &str, now: Duration) -> Result<Kn
     Ok(known(Costs::modelled(), Some(why), unseen))
 }
 
-/// The rows that tell something, and a note where others do not.
+/// The rows that are known well enough, and a note of how many are not.
 fn used(mut rows: Vec<Row>) -> (Vec<Row>, Option<String>) {
     let kept = rows.len();
     let tells = |of: &Interval| of.low <= 0.0 || of.high <= UNKNOWN * of.low;
@@ -175,7 +175,7 @@ fn used(mut rows: Vec<Row>) -> (Vec<Row>, Option<String>) {
     (rows, note)
 }
 
-/// Puts `rows` in the place of older ones of this host. Returns the file.
+/// Stores `rows` in place of older ones of this host. Returns the file.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -183,7 +183,7 @@ pub fn keep(rows: Vec<Row>) -> Result<PathBuf> {
     keep_below(&folder()?, rows)
 }
 
-/// The same in another folder than that of [`folder`].
+/// As [`keep`], in another folder.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -202,7 +202,7 @@ fn keep_in(folder: &Path, machine: Key, boot: String, rows: Vec<Row>) -> Result<
         let (subject, patience) = (path.display().to_string(), Duration::from_secs(10));
         crate::lock::Lock::take(&crate::lock::beside(&path), &subject, patience, "wait until that ends")?
     };
-    // Rows of another machine say nothing of this one, those of another boot less.
+    // Rows of another machine are dropped, those of another boot widened.
     let older = match read(folder, &machine.host, &mut Vec::new()).ok().flatten().filter(|kept| kept.machine == machine)
     {
         Some(kept) if kept.boot == boot => Costs::of(kept.rows),
@@ -223,7 +223,7 @@ fn folders() -> Vec<PathBuf> {
     folder().into_iter().chain(std::env::split_paths(&centre)).collect()
 }
 
-/// A host's name is one component of a path, whatever its kernel says.
+/// The file of a host, whose name is made a single component of a path.
 fn file(folder: &Path, host: &str) -> PathBuf {
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_') { c } else { '_' };
     folder.join(format!("costs-{}.json", host.chars().map(plain).collect::<String>()))
@@ -285,7 +285,7 @@ mod tests {
         assert_eq!(known.costs, Costs::modelled());
         let note = known.note.unwrap();
         assert!(note.contains("file/costs-a_b.json may not be looked for") && note.contains(NEXT), "{note}");
-        // What comes after it is found all the same.
+        // Later folders are still searched.
         keep_in(&centre, key(), "one".into(), vec![handover(50.0)]).unwrap();
         let known = of_in(&[no_folder, centre], &key(), "one", Duration::ZERO).unwrap();
         assert_eq!((known.costs.rows, known.unseen.len()), (vec![handover(50.0)], 1));

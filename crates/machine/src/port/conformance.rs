@@ -1,6 +1,6 @@
-//! What every port must do, as checks that each implementation runs in its own tests (feature `conformance`).
+//! The contract of every port, as checks that each implementation runs in its own tests (feature `conformance`).
 //!
-//! A check panics with what was broken. A port says of itself how it is wired up by implementing [`Bench`].
+//! A check panics with what was broken. Each port implements [`Bench`], which wires it up.
 
 use super::{Notice, PeerIndex, Port, Sent};
 
@@ -26,7 +26,7 @@ pub trait Bench {
 pub struct Star<P> {
     /// The port that all others are joined to.
     pub hub: P,
-    /// In the order of the hub's indices for them.
+    /// The leaves in the order of the hub's indices for them.
     pub leaves: Vec<Leaf<P>>,
 }
 
@@ -55,7 +55,7 @@ pub fn all(bench: &mut impl Bench) {
     ends(bench);
 }
 
-/// What is repeated in a packet, by its salt: each byte depends on the packet's number and the place.
+/// Repeated contents of packets, by salt: each byte depends on the packet's number and the position.
 static CONTENTS: [[u8; 256]; 256] = {
     let mut all = [[0; 256]; 256];
     let mut at = 0;
@@ -143,7 +143,7 @@ pub fn order(bench: &mut impl Bench) {
     let count = 5_000;
     let (mut sent, mut came) = (0, 0);
     for _ in 0..LOOKS {
-        // Bursts of changing length, so that the ring is met empty, full and in between.
+        // Bursts of changing length, so that the ring is empty, full and in between.
         for _ in 0..1 + sent % 97 {
             if sent == count || put(&mut hub, leaf.index, sent, length(sent)) != Sent::Taken {
                 break;
@@ -178,7 +178,7 @@ pub fn full_and_recovery(bench: &mut impl Bench) {
             }
             hub.flush().unwrap();
             if taken == 100_000 || !hub.capabilities().reliable {
-                // A port that drops instead of saying full owes nothing here.
+                // A port that drops packets instead of being full has nothing to show here.
                 while leaf.port.receive(1000, |_, _| ()).unwrap() > 0 {}
                 continue;
             }

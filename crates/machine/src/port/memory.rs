@@ -10,17 +10,17 @@ use super::{Capabilities, Notice, PeerIndex, Port, Sent};
 use crate::fault::{Fault, Result};
 use crate::quantity::Bytes;
 
-/// What goes before a packet in a queue: the sender as the receiver numbers it, and the length.
+/// Size of the header of a packet in a queue: the receiver's number for the sender, and the length.
 const FRAME: usize = 8;
 
-/// Sizes of the ends.
+/// Capacities of the ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
     /// Largest packet.
     pub mtu: usize,
-    /// Bytes that may wait at the hub, each packet with its frame of 8 bytes.
+    /// Bytes that may wait at the hub, each packet with its header of 8 bytes.
     pub hub: usize,
-    /// Bytes that may wait at each leaf, counted in the same way.
+    /// Bytes that may wait at each leaf, likewise.
     pub leaf: usize,
 }
 
@@ -30,7 +30,7 @@ impl Default for Geometry {
     }
 }
 
-/// One end: packets that have arrived and were not yet taken over by its port.
+/// One end: packets that have arrived and that its port has not yet taken over.
 struct End {
     arriving: Mutex<Vec<u8>>,
     capacity: usize,
@@ -42,7 +42,7 @@ impl End {
         Arc::new(End { arriving: Mutex::new(Vec::with_capacity(capacity)), capacity, open: AtomicBool::new(true) })
     }
 
-    /// Nothing panics while the lock is held but a caller's `fill`, which leaves bytes that were written.
+    /// Poisoning is ignored: only a caller's `fill` can panic under the lock, and it leaves initialised bytes.
     fn arriving(&self) -> MutexGuard<'_, Vec<u8>> {
         self.arriving.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -55,7 +55,7 @@ struct Peer {
     reported: bool,
 }
 
-/// See the module.
+/// A hub or a leaf; see the module.
 pub struct MemoryPort {
     mtu: usize,
     own: Arc<End>,
@@ -142,7 +142,7 @@ impl Port for MemoryPort {
     }
 
     fn notices(&mut self, mut report: impl FnMut(Notice)) -> Result<()> {
-        // Looked at before the queue, so that what a peer sent before it closed is seen there.
+        // Read before the queue, so that everything that a peer sent before it closed is seen there.
         let closed = |peer: &Peer| !peer.reported && !peer.end.open.load(Ordering::Acquire);
         let ended: Vec<usize> = (0..self.peers.len()).filter(|&i| closed(&self.peers[i])).collect();
         if ended.is_empty() || self.at < self.reading.len() || !self.own.arriving().is_empty() {

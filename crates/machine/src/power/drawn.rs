@@ -1,4 +1,4 @@
-//! What a sensor told of an interval, as it is shown and stored.
+//! The power and energy that a sensor told of an interval, as shown and stored.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,16 +7,16 @@ use super::track::{Gap, Track};
 use crate::quantity::{Joules, Nanoseconds, Watts};
 use crate::reading::Reading;
 
-/// What is drawn where nothing is asked of the machine.
+/// The power that an idle machine draws.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Floor {
     /// Mean power.
     pub watts: Watts,
-    /// When and how it was got, in words.
+    /// When and how it was measured, in words.
     pub how: String,
 }
 
-/// What a sensor told of an interval.
+/// The power and energy that a sensor told of an interval.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Drawn {
     /// The sensor.
@@ -29,13 +29,13 @@ pub struct Drawn {
     pub watts: Reading<Watts>,
     /// The share of the interval that samples cover, 0 to 1.
     pub coverage: f64,
-    /// What is drawn in idleness.
+    /// The power of the idle machine.
     pub floor: Reading<Floor>,
-    /// Joules less those of the floor over the same time; below 0 where less was drawn than in idleness.
+    /// The energy less that of the floor over the same time; below 0 where less was drawn than in idleness.
     pub above: Reading<Joules>,
-    /// What is not covered, in order, the first [`Drawn::MOST_GAPS`].
+    /// Times without samples, in order, the first [`Drawn::MOST_GAPS`].
     pub gaps: Vec<Gap>,
-    /// What else is to be known.
+    /// Remarks for the reader.
     pub notes: Vec<String>,
 }
 
@@ -43,7 +43,7 @@ impl Drawn {
     /// Gaps that are kept; a note has the number of the others.
     pub const MOST_GAPS: usize = 16;
 
-    /// What `track`, which is of `sensor`, says of the time from `from` to `to`.
+    /// The energy and power that `track`, the samples of `sensor`, gives for the time from `from` to `to`.
     pub fn of(sensor: &Sensor, track: &Track, from: Nanoseconds, to: Nanoseconds, floor: &Reading<Floor>) -> Drawn {
         let integral = track.told_between(from, to);
         let (joules, error, covered) = (integral.joules, integral.error, integral.covered);
@@ -92,8 +92,8 @@ impl Drawn {
     }
 }
 
-/// Packages and their memory together, of the sensors whose names begin with `source`: what lies within another is in that
-/// already, and a sensor of the whole host has all of them in its own.
+/// The energy of packages and their memory, of the sensors whose names begin with `source`. Sensors that lie within
+/// another are left out, since that includes theirs already, and so are sensors of the whole host.
 pub fn total(drawn: &[Drawn], source: &str) -> Reading<Joules> {
     let parts = drawn.iter().filter(|drawn| {
         let sensor = &drawn.sensor;

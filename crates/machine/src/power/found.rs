@@ -1,4 +1,4 @@
-//! The sensors of power whose files a machine has: powercap, hwmon, Cray's pm_counters.
+//! The power sensors that a machine has as files: powercap, hwmon, Cray's pm_counters.
 
 use std::collections::BTreeMap;
 
@@ -9,28 +9,28 @@ use crate::source::Source;
 
 const POWERCAP: &str = "/sys/class/powercap";
 const HWMON: &str = "/sys/class/hwmon";
-/// Where Cray's node controllers show their counters.
+/// Folder of the counters of Cray's node controllers.
 pub const PM_COUNTERS: &str = "/sys/cray/pm_counters";
 
-/// A sensor and the file that tells it.
+/// A sensor and the file that it is read from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {
-    /// What it is.
+    /// The sensor.
     pub sensor: Sensor,
-    /// Its absolute path.
+    /// The file's absolute path.
     pub file: String,
-    /// The number is the mean over so long up to now.
+    /// The time up to now that the number is the mean of.
     pub mean_over: Nanoseconds,
 }
 
-/// What of one kind is there. Both may be: some zones can be closed.
+/// The result of a search for sensors of one kind. Some may be found while others are closed.
 #[derive(Debug, Clone, Default)]
 pub struct Search {
-    /// What may be read, in the order of the kernel.
+    /// Sensors that may be read, in the kernel's order.
     pub found: Vec<Found>,
-    /// Why the rest, or all, is missing.
+    /// Why others, or all, are missing.
     pub refused: Option<Availability>,
-    /// Files that are there and hold no number, each with what reading it gave.
+    /// Files that hold no number, each with the answer to reading it.
     pub(crate) unread: Vec<String>,
 }
 
@@ -48,7 +48,7 @@ impl Search {
         self
     }
 
-    /// Takes the sensor if its file can be read, else keeps why it is closed, or what is wrong with it.
+    /// Adds the sensor if its file can be read, else notes why not.
     fn add(&mut self, source: &Source, found: Found, next: &str) {
         let file = &found.file;
         match source.text(file) {
@@ -68,7 +68,7 @@ impl Search {
         }
     }
 
-    /// Names that are not unique get what makes them so.
+    /// Makes names unique: equal ones get their place behind an `@`.
     fn named_apart(mut self, place: impl Fn(&Found) -> String) -> Search {
         let mut count = BTreeMap::new();
         for found in &self.found {
@@ -83,10 +83,10 @@ impl Search {
     }
 }
 
-/// The next step for files that are there and tell nothing.
+/// The next step for files that hold no number.
 const UNREAD: &str = "look for newer firmware, or read the power supply by 'command: ipmitool dcmi power reading'";
 
-/// The next step for counters of energy that are closed.
+/// The next step for energy counters that this user may not read.
 const CLOSED: &str = "run as root, or grant read access to energy_uj (closed since CVE-2020-8694)";
 
 /// RAPL by powercap, on Intel and by the same driver on AMD: packages, their cores, their memory, the platform.
@@ -98,7 +98,7 @@ pub fn rapl(source: &Source) -> Search {
         let full = full_name(source, &zone);
         let own = full.rsplit('/').next().unwrap_or_default();
         let package = full.rsplit_once('/').map(|(package, _)| format!("rapl:{package}"));
-        // The memory's counter is a zone below the package's and no part of its energy.
+        // The memory's counter is a zone below the package's, but no part of its energy.
         let (covers, within) = match own {
             "dram" => (Covers::Memory, None),
             "psys" => (Covers::Node, None),
@@ -119,7 +119,7 @@ pub fn rapl(source: &Source) -> Search {
     })
 }
 
-/// The zone's name behind those of the zones that it is a part of.
+/// The zone's name behind the names of its parent zones.
 fn full_name(source: &Source, zone: &str) -> String {
     let name = |zone: &str| source.word(&format!("{POWERCAP}/{zone}/name")).unwrap_or_else(|| zone.to_owned());
     match zone.rsplit_once(':') {
@@ -131,11 +131,11 @@ fn full_name(source: &Source, zone: &str) -> String {
 /// A monitoring chip.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chip {
-    /// `/sys/class/hwmon/hwmon2`.
+    /// Its folder, such as `/sys/class/hwmon/hwmon2`.
     pub folder: String,
-    /// As its driver names it.
+    /// The driver's name for it.
     pub name: String,
-    /// Its files that tell power or energy.
+    /// Its files of power or energy.
     pub files: Vec<String>,
 }
 
@@ -151,13 +151,13 @@ pub fn chips(source: &Source) -> Vec<Chip> {
     devices.into_iter().map(chip).collect()
 }
 
-/// Power and energy of monitoring chips. Which of them have each other's power in theirs nobody tells: they are never added.
+/// Power and energy of monitoring chips. They are never added up, since nothing says which include each other's power.
 pub fn hwmon(source: &Source) -> Search {
     let (mut search, chips) = (Search::default(), chips(source));
     for Chip { folder, name, files } in &chips {
         for file in files {
             let Some((channel, kind)) = file.split_once('_') else { continue };
-            // The two tell the same power; the present one is the better.
+            // Both tell the same power; the present value is preferred to the average.
             if kind == "average" && files.contains(&format!("{channel}_input")) {
                 continue;
             }
@@ -201,7 +201,7 @@ fn is_power(name: &str) -> bool {
     matches!(numbered("power"), Some("_input" | "_average")) || numbered("energy") == Some("_input")
 }
 
-/// What a chip's channel covers, and who measures it.
+/// The coverage of a chip's channel, and the side that measures it.
 fn of_chip(chip: &str, label: &str) -> (Covers, Band) {
     match chip {
         "power_meter" => (Covers::Node, Band::Out),
@@ -223,7 +223,7 @@ pub fn cray(source: &Source) -> Search {
     for file in &files {
         let (part, kind) = file.rsplit_once('_').unwrap_or(("", file));
         let energy = if part.is_empty() { "energy".to_owned() } else { format!("{part}_energy") };
-        // Where both are there the counter says more.
+        // A counter of energy is preferred to its power.
         if kind == "power" && files.contains(&energy) {
             continue;
         }

@@ -1,11 +1,11 @@
 //! Power and energy: what a sensor covers, its samples, and the energy of any interval that they cover.
 //!
-//! Samples carry times of one monotonic clock, that of profiles. What is between two samples is either known or a gap
-//! with its cause: a sensor that stopped, a counter that began again, a time without samples. A gap is left out of the
-//! energy and of the time, so that [`Integral::covered`] says how much of the interval the joules are of.
+//! Samples carry times of one monotonic clock, that of profiles. The time between two samples is either known or a gap
+//! with its cause: a sensor that stopped, a counter that was reset, missing samples. Energy and time leave gaps out,
+//! and [`Integral::covered`] says how much of the interval the energy is of.
 //!
-//! A counter that falls went round where the power for that is possible ([`Covers::most`]), else it began again. One that
-//! begins again within that power of either end of its range cannot be told from one that counted on.
+//! A counter that falls has wrapped where the power for that is possible ([`Covers::most`]), else it was reset. A reset
+//! close to either end of its range, within that power, cannot be told from counting on.
 
 mod drawn;
 pub mod found;

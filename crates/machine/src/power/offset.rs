@@ -1,4 +1,4 @@
-//! The clock of a sensor against ours, fitted to a load that was switched on and off on purpose.
+//! The offset of a sensor's clock from ours, fitted to a load that was switched on and off on purpose.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,24 +9,24 @@ use crate::reading::Reading;
 /// How far a sensor's clock is ahead of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Offset {
-    /// The sensor's time less ours, ns. A sensor that tells late has a positive one.
+    /// The sensor's time less ours, ns; positive for a sensor that reports late.
     pub ahead: i64,
-    /// How far it may be off.
+    /// Greatest error of `ahead`.
     pub within: Nanoseconds,
-    /// Mean power under the load and without, at this offset.
+    /// Mean power under the load, at this offset.
     pub on: Watts,
-    /// Without.
+    /// Mean power without the load, at this offset.
     pub off: Watts,
 }
 
-/// Places that are tried at first.
+/// Offsets that the first, coarse search tries.
 const PLACES: i64 = 2000;
 
-/// The load must show by so many of its standard errors.
+/// Standard errors by which the load must show.
 const CLEAR: f64 = 4.0;
 
-/// Fits the clock of `track` to a load that was `on` in these times of our clock and off between them. Offsets up to
-/// `most` either way are tried. The lengths of the times should differ, so that no other offset fits as well.
+/// Fits the clock of `track` to a load that was on in the times `on` of our clock and off between them. Offsets up to
+/// `most` either way are tried. The times should differ in length, so that no other offset fits as well.
 ///
 /// Absent where the load does not show, or where samples do not cover it at any offset.
 pub fn fit(track: &Track, on: &[(Nanoseconds, Nanoseconds)], most: Nanoseconds) -> Reading<Offset> {
@@ -43,7 +43,7 @@ pub fn fit(track: &Track, on: &[(Nanoseconds, Nanoseconds)], most: Nanoseconds) 
     let Some((coarse, _)) = best(&tried) else {
         return Reading::absent("the samples do not cover the load at any offset");
     };
-    // The top is as wide as the samples are apart: around it in finer steps.
+    // The peak is as wide as the period of samples: a finer search around it.
     let reach = step.max(period.0 as i64);
     let near: Vec<(i64, Contrast)> =
         (-200..=200).map(|nth| coarse + nth * reach / 200).filter_map(|ahead| Some((ahead, at(ahead)?))).collect();
@@ -58,9 +58,9 @@ pub fn fit(track: &Track, on: &[(Nanoseconds, Nanoseconds)], most: Nanoseconds) 
     let as_good = |contrast: &Contrast| contrast.on - contrast.off >= found.on - found.off - found.error;
     let good = tried.iter().chain(&near).filter(|(_, contrast)| as_good(contrast)).map(|(ahead, _)| *ahead);
     let (low, high) = good.fold((ahead, ahead), |(low, high), ahead| (low.min(ahead), high.max(ahead)));
-    // A step is seen to a sample.
+    // An edge of the load is known no better than to a sample.
     let within = ((high - low) as u64 / 2).max(period.0);
-    // Nothing that is as good lies a whole turn of the load away.
+    // A range wider than the shortest time of the load holds several separate offsets that fit.
     let shortest = on.iter().chain(&off).map(|(from, to)| to.0 - from.0).min().unwrap_or(0);
     if within > shortest.max(period.0) {
         return Reading::absent("several offsets fit the load as well: let it last longer, or sample oftener");
@@ -88,7 +88,7 @@ fn contrast(track: &Track, on: &Times, off: &Times, ahead: i64) -> Option<Contra
         let shift = |at: Nanoseconds| Nanoseconds(at.0.saturating_add_signed(ahead));
         let mean = |(from, to): &(Nanoseconds, Nanoseconds)| {
             let integral = track.between(shift(*from), shift(*to));
-            // A time that is hardly covered says little.
+            // A time is used only where samples cover nine tenths of it.
             let enough = integral.covered.0 * 10 >= (to.0 - from.0) * 9;
             integral.joules.over(integral.covered).filter(|_| enough).map(|watts| watts.0)
         };

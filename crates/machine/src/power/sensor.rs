@@ -1,4 +1,4 @@
-//! What a sensor of power is of.
+//! Sensors of power: what they cover and how they count.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::quantity::{Nanoseconds, Watts};
 
-/// What draws the power that a sensor tells.
+/// The part of the machine whose power a sensor tells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Covers {
@@ -20,12 +20,12 @@ pub enum Covers {
     Memory,
     /// A device, such as an accelerator.
     Device,
-    /// Whoever named the source did not say.
+    /// Unknown: whoever named the source did not say.
     Unstated,
 }
 
 impl Covers {
-    /// All, with the word for each.
+    /// All, each with its word.
     pub const WORDS: [(Covers, &'static str); 6] = [
         (Covers::Node, "node"),
         (Covers::Package, "package"),
@@ -35,7 +35,7 @@ impl Covers {
         (Covers::Unstated, "not stated"),
     ];
 
-    /// More than anything of the kind draws; what exceeds it is no power but a counter that jumped or an error's code.
+    /// A power above what any part of the kind draws; a greater value is a counter's jump or an error code.
     pub fn most(self) -> Watts {
         match self {
             Covers::Package | Covers::Cores | Covers::Memory | Covers::Device => Watts(3e3),
@@ -53,7 +53,7 @@ impl fmt::Display for Covers {
 }
 
 crate::named! {
-    /// Who measures: the host's own parts, at the cost of its time, or something beside it.
+    /// The side that measures: the host's own parts, at the cost of its time, or a device beside it.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum Band {
@@ -61,40 +61,40 @@ crate::named! {
         In = "in-band",
         /// A controller, a power supply or a meter of its own.
         Out = "out-of-band",
-        /// Whoever named the source did not say.
+        /// Unknown: whoever named the source did not say.
         Unstated = "not stated",
     }
 }
 
-/// What the numbers of a sensor are.
+/// The meaning of a sensor's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
-    /// Microjoules since some moment.
+    /// Energy since some moment, microjoules.
     Counter {
-        /// Where it begins again at 0; `None`: it never does.
+        /// The number at which it wraps to 0; `None`: never.
         range: Option<u64>,
-        /// The least step, microjoules.
+        /// The least increment, microjoules.
         step: u64,
-        /// How long a number may have stood when it is read.
+        /// Greatest age of a number when it is read.
         lag: Nanoseconds,
     },
-    /// Microwatts at the moment.
+    /// Present power, microwatts.
     Gauge,
 }
 
 /// A sensor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Sensor {
-    /// `rapl:package-0/dram`: unique among those of a host.
+    /// Its name, unique on its host: `rapl:package-0/dram`.
     pub name: String,
-    /// What draws the power.
+    /// The part of the machine that it covers.
     pub covers: Covers,
-    /// Who measures it.
+    /// The side that measures.
     pub band: Band,
-    /// What the numbers are.
+    /// The meaning of its numbers.
     pub measure: Measure,
-    /// The sensor that has this energy in its own, by name: the two are never added.
+    /// Name of the sensor that includes this one's energy: the two are never added.
     pub within: Option<String>,
 }
 

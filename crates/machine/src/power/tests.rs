@@ -23,7 +23,7 @@ fn at(seconds: f64) -> Nanoseconds {
     Nanoseconds((seconds * 1e9).round() as u64)
 }
 
-/// A power that is constant between steps: seconds, and watts from there on.
+/// A power that is constant between steps: each step's time in seconds and the watts from there on.
 #[derive(Debug, Clone)]
 struct Steps(Vec<(f64, f64)>);
 
@@ -36,7 +36,7 @@ impl Steps {
     }
 }
 
-/// Times between 0 and `length` in order, of which no two are alike.
+/// Increasing times between 0 and `length`.
 fn times(count: impl Into<prop::collection::SizeRange>, length: f64) -> impl Strategy<Value = Vec<f64>> {
     prop::collection::vec(0.0..length, count).prop_map(|mut times| {
         times.sort_by(f64::total_cmp);
@@ -53,7 +53,7 @@ fn power(length: f64) -> impl Strategy<Value = Steps> {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Event {
     Sample,
-    /// The counter begins again, if that can be told there.
+    /// The counter is reset, at a moment where a reset can be told from a wrap.
     Reset,
     Stop,
 }
@@ -63,8 +63,7 @@ fn next_sample(events: &[(f64, Event)]) -> Option<f64> {
 }
 
 proptest! {
-    /// Whatever is drawn and whenever it is looked at: what is said to be known is right within what is said of it, and what
-    /// was lost is never in it.
+    /// For any power and any times of sampling: the known energy is right within its error, and lost times are never in it.
     #[test]
     fn counters_are_right_where_they_say_so(
         steps in power(60.0),
@@ -76,7 +75,7 @@ proptest! {
         let mut events = events;
         events.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut track = counter(Some(range));
-        // The counter now, as it would stand without an end; when that was; the last sample; what was lost.
+        // The counter's exact value, the time of that value, the last sample, and lost times.
         let (mut stood, mut since, mut last) = (start * range as f64, 0.0, None::<f64>);
         let mut lost: Vec<(f64, f64)> = Vec::new();
         let mut broken = false;
@@ -95,7 +94,7 @@ proptest! {
                     track.stop(at(time), "it was gone");
                     broken = true;
                 }
-                // What it would have counted to go round, 29 kJ or more, is no power in nine seconds.
+                // A wrap would take 29 kJ or more, which is no possible power within nine seconds.
                 Event::Reset
                     if stood > 0.45 * range as f64
                         && stood < 0.55 * range as f64
@@ -122,14 +121,14 @@ proptest! {
             let is_gap = |gap: &Gap| gap.from.0 <= a && gap.to.0 >= b;
             prop_assert!(a >= b || integral.gaps.iter().any(is_gap), "{a} to {b} was lost: {:?}", integral.gaps);
         }
-        // Letting go of what is over changes nothing of the rest.
+        // Forgetting samples before `from` changes nothing after it.
         track.forget(at(from));
         let again = track.between(at(from), at(to));
         prop_assert!((again.joules.0 - integral.joules.0).abs() < 1e-6);
         prop_assert_eq!((again.covered, again.gaps), (integral.covered, integral.gaps));
     }
 
-    /// A power that does not turn between two samples.
+    /// A power that rises or falls monotonically between two samples.
     #[test]
     fn gauges_are_right_within_their_error(
         samples in times(2..60, 60.0),
@@ -137,7 +136,7 @@ proptest! {
         window in (0.0..60.0_f64, 0.0..60.0_f64),
     ) {
         let mut track = gauge();
-        // From each sample the power stays, and steps to the next one's somewhere between.
+        // The power stays at each sample's value and steps to the next one's somewhere between.
         let mut steps = vec![(0.0, 0.0)];
         for (nth, time) in samples.iter().enumerate() {
             let (power, share) = watts[nth];
@@ -198,7 +197,7 @@ fn a_fall_is_a_wrap_or_a_new_beginning() {
     let (range, most, tenth) = (Some(262_143_328_850), Watts(3e3), Nanoseconds(SECOND / 10));
     assert_eq!(advance(262_143_000_000, 5_000_000, range, most, tenth), Advance::By(5_328_850));
     assert_eq!(advance(5, 5, range, most, tenth), Advance::By(0));
-    // 200 J is what the power allows, twice round is what nobody could see.
+    // 200 J is a possible energy; two wraps nobody could see.
     assert_eq!(advance(100_000_000_000, 7, range, most, tenth), Advance::Reset);
     assert_eq!(advance(7, 100_000_000_000, range, most, tenth), Advance::Implausible);
     assert_eq!(advance(7, 8, range, most, Nanoseconds(100 * SECOND)), Advance::Implausible);
@@ -256,7 +255,7 @@ fn more_than_its_kind_can_draw_is_no_power() {
         let sensor = Sensor { covers, ..sensor(Measure::Gauge) };
         let mut track = Track::new(&sensor, at(10.0));
         for nth in 0..=6 {
-            // What ACPI's meters tell where they cannot be read.
+            // The value of ACPI's meters where a reading failed.
             track.push(at(nth as f64), if nth % every == 1 % every { 4_294_967_295_000 } else { 100_000_000 });
         }
         Drawn::of(&sensor, &track, at(0.0), at(6.0), &Reading::absent("not measured"))
@@ -293,7 +292,7 @@ fn a_counter_that_stands_still_is_no_reading() {
     assert_eq!(causes, ["the counter did not move in 2 s", "after the last sample"]);
     let sum = total(&[stands], "x");
     assert_eq!(sum, Reading::absent("x: the counter did not move in 2 s"));
-    // One that moved is believed, in its part that it stood only if that is not all.
+    // A counter that moved counts also where it stood still, but not in an interval where it only stood still.
     let (moves, begins) = of(&[5, 5, 7, 8]);
     assert_eq!((moves.joules, moves.coverage), (Reading::Measured(crate::Joules(3e-6)), 1.0));
     assert_eq!(begins.joules.value(), None);

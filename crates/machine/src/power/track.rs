@@ -5,18 +5,18 @@ use serde::{Deserialize, Serialize};
 use super::sensor::{Measure, Sensor};
 use crate::quantity::{Joules, Nanoseconds, Watts};
 
-/// How far a counter went between two readings.
+/// The advance of a counter between two readings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Advance {
-    /// So many microjoules; once round where it was the smaller.
+    /// An advance in microjoules, across a wrap where the second reading is the smaller.
     By(u64),
-    /// It fell, and what it would have counted to go round is no power: it began again.
+    /// A reset: the counter fell, and a wrap would be no possible power.
     Reset,
-    /// It rose by more than any power can have, or could have gone round unseen.
+    /// More than any power allows, or the counter may have wrapped unseen.
     Implausible,
 }
 
-/// What lies between two readings, microjoules, `time` apart. A fall is a wrap only where `range` and `most` allow it.
+/// The advance between two readings, `time` apart. A fall is a wrap only where `range` and `most` allow it.
 pub fn advance(from: u64, to: u64, range: Option<u64>, most: Watts, time: Nanoseconds) -> Advance {
     let possible = most.during(time).0 * 1e6 + 1.0;
     if range.is_some_and(|range| possible >= range as f64) {
@@ -37,9 +37,9 @@ pub fn advance(from: u64, to: u64, range: Option<u64>, most: Watts, time: Nanose
 /// A time of which nothing is known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
-    /// On the clock of the samples.
+    /// Its begin, on the clock of the samples.
     pub from: Nanoseconds,
-    /// On the clock of the samples.
+    /// Its end, on the clock of the samples.
     pub to: Nanoseconds,
     /// Why there is a gap.
     pub cause: String,
@@ -55,28 +55,28 @@ impl Gap {
 /// The energy of an interval.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Integral {
-    /// Of the time that is covered.
+    /// Energy of the time that is covered.
     pub joules: Joules,
-    /// How far they may be off: reading steps and the ends for a counter; for a gauge, how far any power that does not
-    /// turn between two samples could differ.
+    /// Greatest error of the joules: for a counter its steps and the interval's ends; for a gauge any power that is
+    /// monotonic between two samples.
     pub error: Joules,
-    /// How much of the interval is known.
+    /// The part of the interval that is known.
     pub covered: Nanoseconds,
-    /// The rest, in order.
+    /// The rest of the interval, in order.
     pub gaps: Vec<Gap>,
 }
 
-/// One sample, with what was known up to it.
+/// One sample, with running totals.
 #[derive(Debug, Clone, Copy)]
 struct Point {
     at: u64,
-    /// Power at this moment; of a counter, the mean since the point before.
+    /// Power at this moment; for a counter the mean since the point before.
     watts: f64,
-    /// Joules and time known since the first point, and the error of a gauge among them.
+    /// Energy and known time since the first point, and a gauge's error in them.
     joules: f64,
     known: u64,
     error: f64,
-    /// Whether what lies before it is known.
+    /// Whether the time since the point before is known.
     is_joined: bool,
 }
 
@@ -85,22 +85,21 @@ struct Point {
 pub struct Track {
     measure: Measure,
     most: Watts,
-    /// Two samples further apart are not joined.
+    /// Samples further apart than this are not joined.
     bridge: Nanoseconds,
     points: Vec<Point>,
     /// The last number.
     last: u64,
-    /// Gaps between points, as the number of the point after them, with their causes.
+    /// Gaps between points, by the index of the point after them, with their causes.
     gaps: Vec<(usize, String)>,
-    /// Why the sensor stopped, since the last point.
+    /// When and why the sensor stopped after the last point.
     stopped: Option<(u64, String)>,
-    /// Numbers that came with a time before that of their predecessor.
+    /// Samples with a time before that of their predecessor.
     disordered: u64,
 }
 
 impl Track {
-    /// Without samples. Gauges join two that are at most `bridge` apart; counters any two between which they cannot have gone
-    /// round.
+    /// A track without samples. Gauges join samples at most `bridge` apart, counters any between which they cannot have wrapped.
     pub fn new(sensor: &Sensor, bridge: Nanoseconds) -> Track {
         let bridge = match sensor.measure {
             Measure::Gauge => bridge,
@@ -118,8 +117,8 @@ impl Track {
         }
     }
 
-    /// Takes a number, in microjoules or microwatts. One that is not later than the last is left out, and one that is no power of
-    /// what is covered is as none.
+    /// Adds a sample, in microjoules or microwatts. One no later than the last is left out; an impossible power counts
+    /// as a failed reading.
     pub fn push(&mut self, at: Nanoseconds, micro: u64) {
         let gauge = micro as f64 / 1e6;
         if let Some(cause) = self.no_power(micro) {
@@ -160,7 +159,7 @@ impl Track {
         self.last = micro;
     }
 
-    /// Why a gauge's number is none.
+    /// Why a gauge's number is no power.
     fn no_power(&self, micro: u64) -> Option<String> {
         let told = Watts(micro as f64 / 1e6);
         match self.measure {
@@ -174,7 +173,7 @@ impl Track {
         }
     }
 
-    /// Joules between the last number and this one, and how far they may be off.
+    /// Energy between the last number and this one, and its greatest error.
     fn stretch(&self, watts: f64, micro: u64, time: Nanoseconds) -> Result<(f64, f64), String> {
         let Measure::Counter { range, lag, .. } = self.measure else {
             let (seconds, gauge) = (time.0 as f64 / 1e9, micro as f64 / 1e6);
@@ -187,25 +186,25 @@ impl Track {
         }
     }
 
-    /// The sensor gave nothing at this moment: what lies between its last sample and its next is not known.
+    /// Notes that the sensor gave nothing at this moment: the time between its last sample and its next is not known.
     pub fn stop(&mut self, at: Nanoseconds, cause: &str) {
         if self.stopped.is_none() {
             self.stopped = Some((at.0, cause.to_owned()));
         }
     }
 
-    /// Moves all times, where the clock that they were of proves to differ from ours by so much, ns.
+    /// Shifts all times by `by` ns, where the samples' clock differs from ours.
     pub fn shift(&mut self, by: i64) {
         self.points.iter_mut().for_each(|point| point.at = point.at.saturating_add_signed(by));
         self.stopped.iter_mut().for_each(|(at, _)| *at = at.saturating_add_signed(by));
     }
 
-    /// When it stopped and why, where no sample came since.
+    /// When and why the sensor stopped, where no sample came since.
     pub fn stopped(&self) -> Option<(Nanoseconds, &str)> {
         self.stopped.as_ref().map(|(at, cause)| (Nanoseconds(*at), cause.as_str()))
     }
 
-    /// Two samples further apart are not joined.
+    /// Samples further apart than this are not joined.
     pub fn bridge(&self) -> Nanoseconds {
         self.bridge
     }
@@ -215,7 +214,7 @@ impl Track {
         Some((Nanoseconds(self.points.first()?.at), Nanoseconds(self.points.last()?.at)))
     }
 
-    /// Samples.
+    /// Number of samples.
     pub fn len(&self) -> usize {
         self.points.len()
     }
@@ -225,19 +224,19 @@ impl Track {
         self.points.is_empty()
     }
 
-    /// Samples left out because they came with an earlier time than one before them.
+    /// Samples left out because their time was before that of their predecessor.
     pub fn disordered(&self) -> u64 {
         self.disordered
     }
 
-    /// The time between two samples that half of them keep; `None` below two samples.
+    /// The median time between two samples; `None` below two samples.
     pub fn period(&self) -> Option<Nanoseconds> {
         let mut times: Vec<u64> = self.points.windows(2).map(|pair| pair[1].at - pair[0].at).collect();
         let middle = times.len().checked_sub(1)? / 2;
         Some(Nanoseconds(*times.select_nth_unstable(middle).1))
     }
 
-    /// Lets go of the samples that no interval from `from` on needs.
+    /// Drops the samples that no interval from `from` on needs.
     pub fn forget(&mut self, from: Nanoseconds) {
         let gone = self.points.partition_point(|point| point.at <= from.0).saturating_sub(1);
         if gone > 0 {
@@ -247,7 +246,7 @@ impl Track {
         }
     }
 
-    /// The energy from `from` to `to`: in time that grows with the logarithm of the samples, and with the gaps.
+    /// The energy from `from` to `to`. Takes time logarithmic in the samples, and linear in the gaps.
     pub fn between(&self, from: Nanoseconds, to: Nanoseconds) -> Integral {
         let mut integral =
             Integral { joules: Joules(0.0), error: Joules(0.0), covered: Nanoseconds(0), gaps: Vec::new() };
@@ -271,8 +270,8 @@ impl Track {
         integral
     }
 
-    /// The same, but where a counter did not move at all nothing is covered: some stand for ever, and one that does tells nothing of
-    /// what was drawn.
+    /// As [`Track::between`], but a counter that did not move at all covers nothing: some stand still for ever, and
+    /// such a one says nothing of the power.
     pub fn told_between(&self, from: Nanoseconds, to: Nanoseconds) -> Integral {
         let mut integral = self.between(from, to);
         let is_counter = matches!(self.measure, Measure::Counter { .. });
@@ -284,7 +283,7 @@ impl Track {
         integral
     }
 
-    /// What [`Track::between`] says where both ends lie between the first point and the last.
+    /// [`Track::between`] for times between the first point and the last.
     fn within(&self, begin: u64, end: u64, integral: &mut Integral) {
         // The point at or after each end.
         let (left, right) = (self.from(begin), self.from(end));
@@ -312,12 +311,12 @@ impl Track {
         integral.error = Joules(ends + gauge.max(0.0) + readings);
     }
 
-    /// The place of the first point that is not before `at`; there is one before it, or it is at the time itself.
+    /// Index of the first point not before `at`.
     fn from(&self, at: u64) -> usize {
         self.points.partition_point(|point| point.at < at)
     }
 
-    /// What is known up to `at`, which lies in the stretch that ends with the point at `place`.
+    /// The state at `at`, which lies between the point at `place` and the one before.
     fn at(&self, at: u64, place: usize) -> Edge {
         let next = &self.points[place];
         if at == next.at || place == 0 {
@@ -347,8 +346,8 @@ impl Track {
         place.checked_sub(1).map_or(0.0, |before| self.points[before].error)
     }
 
-    /// How far the energy of a part of the stretch before the point at `place`, in shares of it, may be off. A counter may
-    /// have counted all of it in the part or none, as far as any power can, a gauge may have gone at once to its next value or stayed.
+    /// Greatest error of the energy of a part, in shares, of the stretch before the point at `place`. A counter may have counted
+    /// all of it in the part or none, within the possible power; a gauge may have stepped at once or at the end.
     fn doubt(&self, place: usize, from: f64, to: f64) -> f64 {
         let (before, next) = (&self.points[place - 1], &self.points[place]);
         let part = to - from;
@@ -363,7 +362,7 @@ impl Track {
             }
             Measure::Gauge => {
                 let seconds = (next.at - before.at) as f64 / 1e9;
-                // Of max(x, 1 - x) from `from` to `to`.
+                // The integral of max(x, 1 - x) from 0 to `x`.
                 let up_to = |x: f64| if x <= 0.5 { x - x * x / 2.0 } else { 0.25 + x * x / 2.0 };
                 let whole = part >= 1.0;
                 let widest = if whole { 0.5 } else { up_to(to) - up_to(from) };
@@ -372,14 +371,14 @@ impl Track {
         }
     }
 
-    /// The same where both ends lie in one stretch.
+    /// As `doubt`, for two ends that lie in one stretch.
     fn inside(&self, begin: u64, end: u64, place: usize) -> f64 {
         let (before, next) = (&self.points[place - 1], &self.points[place]);
         let share = |at: u64| (at - before.at) as f64 / (next.at - before.at) as f64;
         self.doubt(place, share(begin), share(end))
     }
 
-    /// The lowest mean over `length` that samples cover without a gap, and when that began; `None` where there is none.
+    /// The lowest mean power over `length` that samples cover without a gap, and its begin; `None` where none is covered.
     pub fn least(&self, length: Nanoseconds) -> Option<(Watts, Nanoseconds)> {
         let starts = self.points.iter().map(|point| Nanoseconds(point.at));
         let means = starts.filter_map(|start| {
@@ -390,15 +389,15 @@ impl Track {
     }
 }
 
-/// The longest time over which a counter is believed where it cannot have gone round: a host that stood still is not rare.
+/// The longest time between readings of a counter that are joined, ns: a suspended host is not rare.
 const LONGEST: u64 = 600_000_000_000;
 
-/// What meters answer in W, mW or uW where a reading failed.
+/// Whether a meter that reads in W, mW or uW reports a failed reading.
 fn is_all_ones(micro: u64) -> bool {
     [1, 1_000, 1_000_000].iter().any(|unit| micro == unit * u64::from(u32::MAX))
 }
 
-/// What is known up to a moment, and the doubt of the parts of its stretch before and after it.
+/// The totals at a moment, and the error of the parts of its stretch before and after it.
 struct Edge {
     joules: f64,
     known: u64,

@@ -1,14 +1,13 @@
 //! AF_XDP sockets: frames between an interface's queue and memory of ours, past the kernel's protocol stack.
 //!
-//! A [`Sender`] writes whole Ethernet frames in place and kicks the kernel; a [`Receiver`] borrows frames that a
-//! [`Redirect`] program on the interface sends its way. Both may share one socket and its memory ([`open`]); each is
-//! used by one thread at a time. Whoever ends, in whatever way: the kernel closes socket, rings and program with the
-//! descriptors, and nothing is left.
+//! A [`Sender`] writes whole Ethernet frames in place and kicks the kernel; a [`Receiver`] borrows frames that a [`Redirect`]
+//! program on the interface redirects to it. Both may share one socket and its memory ([`open`]); each is used by one thread at a
+//! time. However a process ends, the kernel closes socket, rings and program with its descriptors, and nothing is left.
 //!
 //! The mode is asked for and never falls back. In *zero copy* the device reads and writes the frames; in *copy mode*
-//! the kernel copies them, and one system call sends at most [`InForce::frames_a_kick`] of them, then says `EAGAIN` with
-//! the rest still in the ring. A sender that waits for completions then waits for ever: that is how sending more than
-//! 32 frames a kick hangs. [`Sender::kick`] goes on until the ring is empty or the kernel takes no more.
+//! the kernel copies them, and one system call sends at most [`InForce::frames_a_kick`] of them, then says `EAGAIN`
+//! with the rest still in the ring. A sender that then waits for completions waits for ever: sending more than 32
+//! frames a kick hangs. [`Sender::kick`] repeats the call until the ring is empty or the kernel takes no more.
 
 mod port;
 mod receiver;
@@ -46,7 +45,7 @@ machine::named! {
     pub enum Mode {
         /// The device reads and writes our memory.
         ZeroCopy = "zero copy",
-        /// The kernel copies. Every driver has it.
+        /// The kernel copies; every driver supports it.
         Copy = "copy mode",
     }
 }
@@ -55,26 +54,25 @@ machine::named! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BusyPoll {
     pub microseconds: u32,
-    /// Frames a round.
+    /// Most frames of one poll.
     pub budget: u16,
 }
 
-/// What to open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     pub queue: u32,
     pub mode: Mode,
     /// Bytes a frame may have, 2048 or 4096.
     pub frame_size: u32,
-    /// Entries of the TX and the RX ring: a power of two.
+    /// Entries of the TX ring and of the RX ring: a power of two.
     pub ring: u32,
-    /// Frames for sending; 0 for none. May be more than the ring holds.
+    /// Frames for sending; 0 for none. There may be more than the ring holds.
     pub transmit_frames: u32,
     /// Frames for receiving; 0 for none.
     pub receive_frames: u32,
-    /// The kernel says when it must be told of new entries; without it every kick is a system call.
+    /// Whether the kernel says when it must be woken for new entries; without it every kick is a system call.
     pub need_wakeup: bool,
-    /// Memory in pages of 2 MiB, which must have been reserved.
+    /// Whether memory is in pages of 2 MiB, which must have been reserved.
     pub huge_pages: bool,
     pub busy_poll: Option<BusyPoll>,
 }
@@ -132,8 +130,8 @@ fn halves(interface: &str, options: &Options) -> Result<(Option<Sender>, Option<
     options.check(interface)?;
     let (out, into) = (options.transmit_frames, options.receive_frames);
     let umem = Umem::new(out + into, options.frame_size, options.huge_pages)?;
-    // Completion and fill ring hold every frame of their direction, so that neither can be full. The fill ring twice:
-    // the kernel shows a received frame before it says that it has taken it out of there, and we may be quicker.
+    // Completion and fill ring hold every frame of their direction, so that neither can be full; the fill ring holds
+    // each twice, since the kernel shows a received frame before it says that it has taken the entry.
     let sizes = Sizes {
         transmit: if out > 0 { options.ring } else { 0 },
         completion: if out > 0 { out.next_power_of_two() } else { 0 },
@@ -142,7 +140,7 @@ fn halves(interface: &str, options: &Options) -> Result<(Option<Sender>, Option<
     };
     let (mut transmit, mut receive) = (None, None);
     let socket = Socket::open(interface, options, umem, sizes, |fd, offsets| {
-        // The kernel keeps both of these rings also where only one is used; only the used one is mapped.
+        // The kernel needs both of these rings even if one is unused; only the used one is mapped.
         if out > 0 {
             transmit = Some((
                 Producer::new(fd, sizes.transmit, &offsets.tx, XDP_PGOFF_TX_RING)?,

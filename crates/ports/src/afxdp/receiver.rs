@@ -1,4 +1,4 @@
-//! The receiving end: borrow frames where they lie and give them back.
+//! The receiving end: frames are borrowed in place and given back.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,13 +14,13 @@ use super::Options;
 use super::ring::{Consumer, Producer};
 use super::socket::{InForce, Memory, Socket, Statistics};
 
-/// A received frame that its holder keeps for a while. One that is never released is lost to its receiver.
+/// A received frame that its holder keeps for a while. A frame that is never released is lost to its receiver.
 #[derive(Debug)]
 #[must_use = "release it, or the receiver has a frame less"]
 pub struct Held {
     address: u64,
     length: u32,
-    /// Which socket's memory it is in.
+    /// The socket whose memory it is in.
     owner: usize,
 }
 
@@ -35,7 +35,7 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// A receiver with a socket of its own; `options.transmit_frames` is not looked at. See [`super::open`].
+    /// A receiver with a socket of its own; `options.transmit_frames` is ignored. See [`super::open`].
     pub fn open(interface: &str, options: &Options) -> Result<Receiver> {
         let options = Options { transmit_frames: 0, ..options.clone() };
         if options.receive_frames == 0 {
@@ -61,7 +61,7 @@ impl Receiver {
         Receiver { fill, receive, queue, received: 0, socket }
     }
 
-    /// Hands up to `limit` frames to `deliver`, each where it lies, and gives them back to the kernel. Returns how many.
+    /// Passes up to `limit` frames in place to `deliver`, and gives them back to the kernel. Returns their number.
     #[inline]
     pub fn receive(&mut self, limit: usize, mut deliver: impl FnMut(&[u8])) -> usize {
         let mut count = 0;
@@ -77,7 +77,7 @@ impl Receiver {
         count
     }
 
-    /// Takes the next frame out, to be kept until [`Receiver::release`]. Frames that are held are missing to the kernel.
+    /// Takes the next frame, to be kept until [`Receiver::release`]. The kernel lacks frames that are held.
     #[inline]
     pub fn take(&mut self) -> Option<Held> {
         let descriptor = self.receive.peek()?;
@@ -87,7 +87,7 @@ impl Receiver {
         Some(Held { address: descriptor.addr, length: descriptor.len, owner: self.identity() })
     }
 
-    /// As [`Receiver::take`], of up to `limit` frames at once; says how many.
+    /// As [`Receiver::take`], for up to `limit` frames; returns their number.
     pub(super) fn take_many(&mut self, limit: usize, mut each: impl FnMut(Held)) -> usize {
         let owner = self.identity();
         let mut count = 0;
@@ -105,8 +105,8 @@ impl Receiver {
         count
     }
 
-    /// As [`Receiver::release`], of many. To be called also where there are none: it is what wakes a driver that waits
-    /// for frames, and the poll of a socket that polls the device.
+    /// As [`Receiver::release`], for many. To be called even without frames, since it wakes a driver that waits for
+    /// frames, and busy-polls the device where that is on.
     #[inline]
     pub(super) fn release_many(&mut self, held: impl Iterator<Item = Held>) {
         let mut any = false;
@@ -135,7 +135,7 @@ impl Receiver {
         self.fill.publish();
     }
 
-    /// Frames that the kernel has to receive into.
+    /// Number of frames that the kernel has to receive into.
     #[cfg(test)]
     pub(super) fn offered(&mut self) -> u32 {
         self.fill.waiting()
@@ -147,7 +147,7 @@ impl Receiver {
 
     #[inline]
     fn give_back(&mut self, address: u64) {
-        // Room is certain: the ring holds every frame twice. Asked for so that the ring learns how far the kernel is.
+        // There is always room, since the ring holds every frame twice; the call updates the ring's view of the kernel.
         self.fill.room(1);
         self.fill.push(address - address % u64::from(self.socket.umem.frame_size()));
     }
@@ -162,7 +162,7 @@ impl Receiver {
         self.wake(count == 0);
     }
 
-    /// Asked for by zero-copy drivers that ran out of frames, and by busy polling, where this call is the poll.
+    /// Wakes zero-copy drivers that ran out of frames; with busy polling this call polls the device.
     #[inline]
     fn wake(&mut self, idle: bool) {
         if self.fill.needs_wakeup() || (idle && self.socket.in_force.busy_poll.is_some()) {
@@ -171,7 +171,7 @@ impl Receiver {
         }
     }
 
-    /// Frames that can be received now.
+    /// Number of frames that can be received now.
     #[inline]
     pub fn available(&mut self) -> usize {
         self.receive.available() as usize
@@ -189,7 +189,7 @@ impl Receiver {
         }
     }
 
-    /// Frames handed out so far.
+    /// Number of frames delivered so far.
     pub fn received(&self) -> u64 {
         self.received
     }
@@ -198,7 +198,7 @@ impl Receiver {
         &self.socket.in_force
     }
 
-    /// What the kernel counted, losses among it.
+    /// The kernel's counters, losses included.
     pub fn statistics(&self) -> Result<Statistics> {
         self.socket.statistics()
     }
@@ -209,7 +209,7 @@ impl Receiver {
 }
 
 impl AsFd for Receiver {
-    /// The socket, to wait on with others or to put into a map of sockets.
+    /// The socket, for poll or for a map of sockets.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.fd()
     }

@@ -1,4 +1,4 @@
-//! The program that sends an interface's frames to AF_XDP sockets instead of the kernel's protocol stack.
+//! The program that redirects an interface's frames to AF_XDP sockets, past the kernel's protocol stack.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::Ordering;
@@ -8,18 +8,18 @@ use machine::{Fault, Result, XdpMode};
 use super::Receiver;
 use linux::xdp::{self, Attached, Attachment, Interface, Object, SharedWords};
 
-/// Which frames go to the sockets. All others go on to the kernel.
+/// The frames that go to the sockets; all others go to the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Which {
     All,
-    /// UDP datagrams to this port, IPv4 or IPv6, that are no fragments.
+    /// UDP datagrams to this port over IPv4 or IPv6, without fragments.
     UdpPort(u16),
 }
 
-/// What the program counted since it was attached.
+/// The program's counters since it was attached.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Redirected {
-    /// Frames sent the way of a socket; those that its ring had no room for among them.
+    /// Frames redirected to a socket, including those that its ring had no room for.
     pub redirected: u64,
     /// Frames left to the kernel.
     pub passed: u64,
@@ -35,8 +35,7 @@ pub struct Redirect {
 }
 
 impl Redirect {
-    /// Attaches the program to `interface`, which must be of the calling thread's network namespace, in `mode` and no
-    /// other.
+    /// Attaches the program to `interface`, which must be of the calling thread's network namespace, in `mode` without fallback.
     pub fn attach(interface: &str, mode: XdpMode, which: Which) -> Result<Redirect> {
         let name = "redirecting program";
         let interface = Interface::named(interface)?;
@@ -53,12 +52,12 @@ impl Redirect {
         Ok(Redirect { attachment, interface, object, counters })
     }
 
-    /// What the kernel says is attached now. A fault where it is not this program in this mode.
+    /// The attachment by the kernel's account. A fault where it is not this program in this mode.
     pub fn prove(&self) -> Result<Attached> {
         self.attachment.prove(&self.interface)
     }
 
-    /// Frames of the receiver's queue go to it from now on; a second receiver of one queue replaces the first.
+    /// Redirects frames of the receiver's queue to it; a second receiver of one queue replaces the first.
     pub fn add(&mut self, receiver: &Receiver) -> Result<()> {
         let socket = receiver.as_fd().as_raw_fd();
         self.object.map("SOCKETS")?.put(receiver.queue(), &socket.to_ne_bytes()).map_err(|e| {
@@ -67,7 +66,7 @@ impl Redirect {
         })
     }
 
-    /// A look at shared memory, no system call.
+    /// The counters, read from shared memory.
     pub fn counted(&self) -> Redirected {
         let queues = (0..self.counters.entries()).map(|queue| self.counters.value(queue));
         queues.fold(Redirected::default(), |sum, words| Redirected {

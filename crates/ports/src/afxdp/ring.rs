@@ -11,16 +11,16 @@ use machine::{Fault, Result};
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::net::xdp::XdpRingOffset;
 
-/// Of `ring->flags`, from `linux/if_xdp.h`.
+/// A flag of `ring->flags`, from `linux/if_xdp.h`.
 const NEED_WAKEUP: u32 = 1;
 
-/// What all rings have: the kernel's memory, mapped, and where in it the counters lie.
+/// The common part of all rings: the kernel's memory, mapped, and the addresses of its counters.
 struct Mapping<T> {
     base: NonNull<u8>,
     length: usize,
     producer: NonNull<AtomicU32>,
     consumer: NonNull<AtomicU32>,
-    /// Absent on kernels before 5.4, which need no waking beyond the system call.
+    /// Absent on kernels before 5.4, which need no wake-up beyond the system call.
     flags: Option<NonNull<AtomicU32>>,
     entries: NonNull<T>,
     mask: u32,
@@ -91,9 +91,9 @@ impl<T> Drop for Mapping<T> {
 /// A ring that we fill and the kernel empties: fill and TX.
 pub(super) struct Producer<T> {
     ring: Mapping<T>,
-    /// Next position to write; ahead of the shared counter by what is not published.
+    /// Next position to write; ahead of the shared counter by unpublished entries.
     next: u32,
-    /// The kernel's counter when last looked at.
+    /// The kernel's counter when last read.
     consumed: u32,
 }
 
@@ -104,7 +104,7 @@ impl<T: Copy> Producer<T> {
         Ok(Producer { ring, next, consumed })
     }
 
-    /// Free entries; looks at the kernel's counter only where fewer than `wanted` are known.
+    /// Number of free entries; reads the kernel's counter only where fewer than `wanted` are known.
     #[inline]
     pub fn room(&mut self, wanted: u32) -> u32 {
         let free = self.ring.size() - self.next.wrapping_sub(self.consumed);
@@ -115,7 +115,7 @@ impl<T: Copy> Producer<T> {
         self.ring.size() - self.next.wrapping_sub(self.consumed)
     }
 
-    /// Writes one entry, unseen by the kernel until [`Producer::publish`]. There must be room.
+    /// Writes one entry, invisible to the kernel until [`Producer::publish`]. There must be room.
     #[inline]
     pub fn push(&mut self, entry: T) {
         assert!(self.next.wrapping_sub(self.consumed) < self.ring.size(), "room was asked for first");
@@ -129,14 +129,14 @@ impl<T: Copy> Producer<T> {
         self.ring.producer().store(self.next, Ordering::Release);
     }
 
-    /// Published entries that the kernel has not taken.
+    /// Number of published entries that the kernel has not taken.
     #[inline]
     pub fn waiting(&mut self) -> u32 {
         self.consumed = self.ring.consumer().load(Ordering::Acquire);
         self.ring.producer().load(Ordering::Relaxed).wrapping_sub(self.consumed)
     }
 
-    /// The kernel asks to be told of new entries by a system call.
+    /// Whether the kernel asks to be woken for new entries by a system call.
     #[inline]
     pub fn needs_wakeup(&self) -> bool {
         // SAFETY: as in `Mapping::producer`.
@@ -158,7 +158,7 @@ impl<T: Copy> Consumer<T> {
         Ok(Consumer { ring, next, produced })
     }
 
-    /// Entries that can be taken; looks at the kernel's counter only where none are known.
+    /// Number of entries that can be taken; reads the kernel's counter only where none are known.
     #[inline]
     pub fn available(&mut self) -> u32 {
         if self.produced == self.next {
@@ -178,14 +178,14 @@ impl<T: Copy> Consumer<T> {
         Some(unsafe { self.ring.entry(self.next).read() })
     }
 
-    /// Goes on to the next entry; the kernel learns by [`Consumer::release`].
+    /// Goes on to the next entry; the kernel is told by [`Consumer::release`].
     #[inline]
     pub fn advance(&mut self) {
         debug_assert_ne!(self.produced, self.next);
         self.next = self.next.wrapping_add(1);
     }
 
-    /// Gives the entries back that were advanced over.
+    /// Gives passed entries back.
     #[inline]
     pub fn release(&mut self) {
         self.ring.consumer().store(self.next, Ordering::Release);

@@ -1,4 +1,4 @@
-//! The sending end: place frames, submit them, kick the kernel, reap what it is done with.
+//! The sending end: writes frames, submits them, kicks the kernel, and reclaims completed ones.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,22 +12,22 @@ use super::ring::{Consumer, Producer};
 use super::socket::{InForce, Memory, Socket, Statistics, descriptor};
 use super::{Mode, Options};
 
-/// What a sender has counted.
+/// Counters of a sender.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sent {
     /// Frames that the kernel took out of the ring and handed to the device or driver.
     pub taken: u64,
-    /// Frames whose memory came back. Says nothing of whether they arrived.
+    /// Frames whose memory came back, whether they arrived or not.
     pub completed: u64,
-    /// Frames of the taken ones that the driver said it dropped: on a veth, because the peer's ring was full.
+    /// Taken frames that the driver reported as dropped: on a veth because the peer's ring was full.
     pub dropped: u64,
     /// System calls made for sending.
     pub kicks: u64,
-    /// Kicks that stopped early with frames left.
+    /// Kicks that left frames in the ring.
     pub stopped: u64,
 }
 
-/// A frame of a sender's that somebody else writes. One that never comes back is lost to the sender.
+/// A sender's frame that is written elsewhere. A frame that never comes back is lost to the sender.
 #[derive(Debug)]
 #[must_use = "push or restore it, or the sender has a frame less"]
 pub(super) struct Blank {
@@ -39,10 +39,10 @@ pub(super) struct Blank {
 pub struct Sender {
     transmit: Producer<XdpDesc>,
     done: Consumer<u64>,
-    /// Offsets of frames that are ours to write.
+    /// Offsets of free frames.
     free: Vec<u64>,
     frames: u32,
-    /// Placed and not yet submitted.
+    /// Number of frames placed and not yet submitted.
     placed: u32,
     need_wakeup: bool,
     sent: Sent,
@@ -51,7 +51,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// A sender with a socket of its own; `options.receive_frames` is not looked at. See [`super::open`].
+    /// A sender with a socket of its own; `options.receive_frames` is ignored. See [`super::open`].
     pub fn open(interface: &str, options: &Options) -> Result<Sender> {
         let options = Options { receive_frames: 0, ..options.clone() };
         if options.transmit_frames == 0 {
@@ -73,7 +73,7 @@ impl Sender {
             transmit,
             done,
             frames: frames.len() as u32,
-            // Popped from the end: the first frame is used first.
+            // Popped from the end, so that the first frame is used first.
             free: frames.rev().map(|frame| u64::from(frame) * size).collect(),
             placed: 0,
             need_wakeup,
@@ -82,7 +82,7 @@ impl Sender {
         }
     }
 
-    /// How many frames can be placed now, up to `wanted`; reaps where fewer are known to be free.
+    /// Number of frames that can be placed now, up to `wanted`; reclaims completed ones where fewer are known.
     #[inline]
     pub fn room(&mut self, wanted: usize) -> usize {
         if self.free.len() < wanted {
@@ -94,7 +94,7 @@ impl Sender {
     /// Writes one frame of `length` bytes in place: `fill` gets the bytes, which hold whatever an earlier frame left.
     /// Says whether there was room. Nothing is sent before [`Sender::submit`].
     ///
-    /// A fault where it is longer than a frame.
+    /// A fault where `length` exceeds a frame.
     #[inline]
     pub fn place(&mut self, length: usize, fill: impl FnOnce(&mut [u8])) -> Result<bool> {
         if length > self.socket.umem.frame_size() as usize {
@@ -118,7 +118,7 @@ impl Sender {
         Fault::new(&self.socket.subject, cause, "open it with larger frames, or send smaller ones")
     }
 
-    /// Shows the placed frames to the kernel; a kick sends them.
+    /// Publishes the placed frames to the kernel; a kick sends them.
     #[inline]
     pub fn submit(&mut self) {
         if self.placed > 0 {
@@ -127,10 +127,10 @@ impl Sender {
         }
     }
 
-    /// Has the kernel send what was submitted, with as many system calls as that takes, and reaps. Returns how many
-    /// frames are left in the ring because the kernel takes no more now; kick again later. Never waits.
+    /// Makes the kernel send submitted frames, with as many system calls as that takes, and reclaims completed ones. Returns the
+    /// number of frames left in the ring because the kernel takes no more now; kick again later. Never waits.
     ///
-    /// Where `need_wakeup` was asked for and a zero-copy driver is at work already, makes no system call.
+    /// No system call where `need_wakeup` was asked for and a zero-copy driver is at work already.
     #[inline]
     pub fn kick(&mut self) -> Result<usize> {
         self.try_kick().map_err(|error| self.refused(error))
@@ -152,7 +152,7 @@ impl Sender {
     #[inline]
     fn try_kick(&mut self) -> std::result::Result<usize, Errno> {
         let mut waiting = self.transmit.waiting();
-        // A driver that works on its own takes frames without a call; copy mode never does.
+        // A driver in zero copy takes frames without a call; copy mode never does.
         while waiting > 0 && (!self.need_wakeup || self.transmit.needs_wakeup()) {
             let outcome = rustix::net::send(self.socket.fd(), &[], SendFlags::DONTWAIT);
             self.sent.kicks += 1;
@@ -163,14 +163,14 @@ impl Sender {
             match outcome {
                 Ok(_) if self.socket.in_force.mode == Mode::ZeroCopy => break,
                 Ok(_) if progress => {}
-                // The budget of one call is used up, or too many frames are on their way.
+                // The budget of one call is used up, or too many frames are in flight.
                 Err(Errno::AGAIN | Errno::NOBUFS) => {
                     self.sent.stopped += 1;
                     if !progress && self.reap() == 0 {
                         break;
                     }
                 }
-                // In copy mode: the driver dropped the frame that the call ended with. Else: it is polled elsewhere.
+                // In copy mode the driver dropped the frame at which the call ended; else the device is polled elsewhere.
                 Err(Errno::BUSY) if self.socket.in_force.mode == Mode::Copy && progress => self.sent.dropped += 1,
                 Ok(_) | Err(Errno::BUSY) => break,
                 Err(error) => return Err(error),
@@ -187,14 +187,14 @@ impl Sender {
         self.kick()
     }
 
-    /// Takes back the frames that the kernel is done with; returns how many.
+    /// Reclaims frames that the kernel has completed; returns their number.
     #[inline]
     pub fn reap(&mut self) -> usize {
         let before = self.free.len();
         let size = u64::from(self.socket.umem.frame_size());
         while let Some(address) = self.done.peek() {
             self.done.advance();
-            // The frame may have been sent from behind its start.
+            // The frame's content may start behind its beginning.
             self.free.push(address - address % size);
         }
         let reaped = self.free.len() - before;
@@ -205,7 +205,7 @@ impl Sender {
         reaped
     }
 
-    /// Moves up to `count` free frames to `into`, to be written elsewhere ([`Memory::blank`]); returns how many.
+    /// Lends up to `count` free frames to `into`, to be written elsewhere ([`Memory::blank`]); returns their number.
     pub(super) fn lend(&mut self, count: usize, into: &mut Vec<Blank>) -> usize {
         if self.free.len() < count {
             self.reap();
@@ -222,7 +222,7 @@ impl Sender {
         self.free.push(blank.address);
     }
 
-    /// As [`Sender::place`], of a lent frame's `length` bytes from `at`. Gives it back where the ring is full.
+    /// As [`Sender::place`], for `length` bytes at `at` of a lent frame. Returns the frame where the ring is full.
     #[inline]
     pub(super) fn push(&mut self, blank: Blank, at: usize, length: usize) -> std::result::Result<(), Blank> {
         assert_eq!(blank.owner, self.socket.identity(), "the frame of another sender");
@@ -248,7 +248,7 @@ impl Sender {
         Fault::because(format!("{}: sending", self.socket.subject), error, next)
     }
 
-    /// Frames that were placed and have not come back.
+    /// Number of frames placed and not yet completed.
     pub fn in_flight(&self) -> usize {
         self.frames as usize - self.free.len()
     }
@@ -272,7 +272,7 @@ impl Sender {
 }
 
 impl Memory {
-    /// `length` bytes of a lent frame from `at`; they hold whatever an earlier frame left.
+    /// `length` bytes at `at` of a lent frame; they hold whatever an earlier frame left.
     #[inline]
     pub(super) fn blank<'a>(&'a self, blank: &'a mut Blank, at: usize, length: usize) -> &'a mut [u8] {
         assert_eq!(blank.owner, self.0.identity(), "the frame of another sender");

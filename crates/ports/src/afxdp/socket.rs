@@ -1,4 +1,4 @@
-//! Making, binding and asking an AF_XDP socket.
+//! Creates, binds and queries an AF_XDP socket.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -16,35 +16,35 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use super::umem::Umem;
 use super::{BusyPoll, Mode, Options};
 
-/// From `linux/if_xdp.h` of Linux 6.17: how many frames one call sends in copy mode; 32 where it is not set.
+/// From `linux/if_xdp.h` of Linux 6.17: the option for the number of frames that one call sends in copy mode; default 32.
 const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
 pub(super) const DEFAULT_BUDGET: u32 = 32;
 
-/// What the kernel was found to do, beside what was asked for in [`Options`].
+/// The configuration that the kernel reports, beside what was asked for in [`Options`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InForce {
     /// The socket's mode, read back after binding.
     pub mode: Mode,
-    /// Frames that one system call sends in copy mode at most.
+    /// Most frames that one system call sends in copy mode.
     pub frames_a_kick: u32,
-    /// The time is read back from the socket; the kernel tells no budget.
+    /// Busy polling: the time is read back from the socket; the kernel does not report the budget.
     pub busy_poll: Option<BusyPoll>,
-    /// Bytes of kernel buffers that frames on their way may take in copy mode; read back.
+    /// Most bytes of kernel buffers for frames in flight in copy mode; read back.
     pub send_buffer: Bytes,
 }
 
-/// What the kernel counted for a socket (`XDP_STATISTICS`). `None` before Linux 5.9.
+/// The kernel's counters of a socket (`XDP_STATISTICS`). `None` before Linux 5.9.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Statistics {
-    /// Received frames lost for any reason but the next two, such as being longer than a frame of ours.
+    /// Received frames lost for other reasons than the next two, such as being longer than a frame of ours.
     pub dropped: u64,
     /// Received frames lost because the RX ring was full.
     pub ring_full: Option<u64>,
     /// Received frames lost because the fill ring was empty.
     pub fill_ring_empty: Option<u64>,
-    /// Descriptors of ours that the kernel refused, in the fill ring.
+    /// Descriptors in the fill ring that the kernel refused.
     pub invalid_fill: u64,
-    /// Descriptors of ours that the kernel refused, in the TX ring.
+    /// Descriptors in the TX ring that the kernel refused.
     pub invalid_transmit: u64,
 }
 
@@ -60,24 +60,24 @@ impl From<XdpStatistics> for Statistics {
     }
 }
 
-/// The socket and its memory: what a sender and a receiver share.
+/// The socket and its memory, shared by a sender and a receiver.
 pub(super) struct Socket {
-    // Closed before the memory goes, which the order of fields sees to.
+    // Dropped, and so closed, before the memory.
     fd: OwnedFd,
     pub umem: Umem,
     pub in_force: InForce,
     pub subject: String,
 }
 
-/// What reads and writes frames that are out of the rings, away from the sender and the receiver.
+/// Access to frames that are out of the rings, away from the sender and the receiver.
 #[derive(Clone)]
 pub(super) struct Memory(pub(super) Arc<Socket>);
 
-/// Why a socket could not be opened, as far as others decide by it.
+/// Why a socket could not be opened, as far as callers act on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Why {
     NoZeroCopy,
-    /// Somebody has the queue.
+    /// Another socket has the queue.
     Taken,
     NoSuchQueue,
     Other,
@@ -102,7 +102,7 @@ impl From<Refused> for Fault {
     }
 }
 
-/// Sizes of the rings, 0 for one that is not there.
+/// Sizes of the rings, 0 for an absent one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sizes {
     pub transmit: u32,
@@ -112,7 +112,7 @@ pub(super) struct Sizes {
 }
 
 impl Socket {
-    /// A socket with memory and rings, bound and asked what it does. The rings are not mapped yet.
+    /// A socket with memory and rings, bound and queried. The rings are not mapped yet.
     pub fn open(
         interface: &str,
         options: &Options,
@@ -124,7 +124,7 @@ impl Socket {
         let fail = |e: Errno, doing: &str| refusal(&subject, e, doing, options);
         let fd = rustix::net::socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None)
             .map_err(|e| fail(e, "making the socket"))?;
-        // AF_XDP sockets answer no such question.
+        // AF_XDP sockets do not answer this query.
         let any = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None);
         let index = any.and_then(|any| rustix::net::netdevice::name_to_index(any, interface)).map_err(|_| {
             Fault::new(&subject, "there is no such interface", "choose one of `ip link`, in this network namespace")
@@ -183,7 +183,7 @@ impl Socket {
         self.fd.as_fd()
     }
 
-    /// Tells it from every other that lives.
+    /// Distinguishes it from every other live socket.
     pub fn identity(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
@@ -194,7 +194,7 @@ impl Socket {
     }
 }
 
-/// Descriptors carry offsets into the memory, whatever the ring.
+/// A descriptor of any ring: an offset into the memory, and a length.
 pub(super) fn descriptor(address: u64, length: u32) -> XdpDesc {
     XdpDesc { addr: address, len: length, options: rustix::net::xdp::XdpDescOptions::empty() }
 }
@@ -225,7 +225,7 @@ fn refusal(subject: &str, error: Errno, doing: &str, options: &Options) -> Fault
     Fault::new(subject, cause, next)
 }
 
-/// Lets one system call send the whole TX ring in copy mode, where the kernel can be told to; says what it sends.
+/// Lets one system call send the whole TX ring in copy mode, where the kernel has the option; returns the number in force.
 fn budget(fd: &OwnedFd, transmit: u32) -> u32 {
     if transmit <= DEFAULT_BUDGET {
         return DEFAULT_BUDGET;
@@ -243,11 +243,11 @@ fn budget(fd: &OwnedFd, transmit: u32) -> u32 {
     if told == 0 { transmit } else { DEFAULT_BUDGET }
 }
 
-/// Room for every frame of ours as a buffer of the kernel, which has a head of its own; else sends stop early.
+/// Makes room for every frame of ours as a kernel buffer with its own header, since sends stop early otherwise.
 fn send_buffer(fd: &OwnedFd, options: &Options) -> Bytes {
     if options.mode == Mode::Copy {
         let wanted = options.transmit_frames as usize * (options.frame_size as usize + 1024);
-        // The plain option is capped by net.core.wmem_max. What came of it is read back.
+        // The plain option is capped by net.core.wmem_max. The result is read back.
         let _ = sockopt::set_socket_send_buffer_size_force(fd, wanted)
             .or_else(|_| sockopt::set_socket_send_buffer_size(fd, wanted));
     }
@@ -261,7 +261,7 @@ fn busy_poll(fd: &OwnedFd, wanted: BusyPoll, subject: &str) -> Result<BusyPoll> 
     };
     set(fd, libc::SO_PREFER_BUSY_POLL, 1).map_err(fault)?;
     set(fd, libc::SO_BUSY_POLL, wanted.microseconds).map_err(fault)?;
-    // The kernel refuses a budget that it does not take, and tells none.
+    // The kernel refuses an invalid budget, and does not report the one in force.
     set(fd, libc::SO_BUSY_POLL_BUDGET, wanted.budget.into()).map_err(fault)?;
     Ok(BusyPoll { microseconds: get(fd, libc::SO_BUSY_POLL).map_err(fault)?, budget: wanted.budget })
 }

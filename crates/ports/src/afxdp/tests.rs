@@ -14,7 +14,7 @@ use linux::lab::{Host, Lab};
 const PATIENCE: Duration = Duration::from_secs(20);
 const PORT: u16 = 9;
 
-/// One UDP datagram in IPv4 in Ethernet. The UDP checksum is left out, which IPv4 allows.
+/// One UDP datagram in IPv4 in Ethernet, without the UDP checksum, which IPv4 allows.
 fn frame(from: Ipv4Addr, to: Ipv4Addr, destination: [u8; 6], port: u16, payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     bytes.extend(destination);
@@ -86,7 +86,7 @@ impl Two {
     }
 }
 
-/// Places, submits and kicks all of `frames`, however small the rings; a fault of the lab ends it by the deadline.
+/// Places, submits and kicks all of `frames`, however small the rings; the deadline ends a hanging lab.
 fn send_all(sender: &mut Sender, frames: impl Iterator<Item = Vec<u8>>) {
     let deadline = Instant::now() + PATIENCE;
     for frame in frames {
@@ -111,7 +111,7 @@ fn small(ring: u32, frames: u32) -> Options {
     Options { ring, transmit_frames: frames, receive_frames: frames, ..Options::default() }
 }
 
-/// A message of its own for each number, of a length of its own.
+/// A distinct message of distinct length for each number.
 fn payload(number: u32) -> Vec<u8> {
     let length = 22 + (number as usize * 37) % 1400;
     (0..length).map(|at| (number as usize * 7 + at * 13) as u8).collect()
@@ -127,7 +127,7 @@ fn frames_sent_arrive_at_an_ordinary_socket_and_wrap_both_rings() {
     let mut sender = two.sender(&small(64, 100));
     assert_eq!(sender.in_force().mode, Mode::Copy);
     let mut buffer = [0; 2048];
-    // 20 rounds of 100 in a ring of 64: more frames than the ring holds, and round it 31 times.
+    // 20 rounds of 100 in a ring of 64: more frames than the ring holds, and 31 times round it.
     for round in 0..20 {
         let numbers = round * 100..round * 100 + 100;
         send_all(&mut sender, numbers.clone().map(|n| two.frame(Host::B, PORT, &payload(n))));
@@ -175,7 +175,7 @@ fn received_frames_match_byte_for_byte_in_native_and_generic_mode() {
         assert_eq!(redirect.prove().unwrap().mode, mode);
         let sending = two.socket(Host::A, 0);
         let mut number = 0;
-        // 500 through rings of 64, at most 50 on their way.
+        // 500 frames through rings of 64, at most 50 in flight.
         while number < 500 {
             for n in number..number + 50 {
                 sending.send_to(&payload(n), (two.addresses[1], PORT)).unwrap();
@@ -215,7 +215,7 @@ fn other_ports_go_on_to_the_kernel() {
     assert!(ours.recv(&mut buffer).is_err(), "the kernel saw it too");
     let counted = redirect.counted();
     assert!(counted.redirected == 1 && counted.passed >= 1, "{counted:?}");
-    // Without the program everything is the kernel's again.
+    // Without the program all frames go to the kernel again.
     drop(redirect);
     ours.set_nonblocking(false).unwrap();
     sending.send_to(b"again", (two.addresses[1], PORT)).unwrap();
@@ -242,7 +242,7 @@ fn held_frames_stay_as_they_are_until_released_and_losses_are_counted() {
             receiver.take().unwrap()
         })
         .collect();
-    // Every frame is held, so these are lost and the kernel says so.
+    // Every frame is held, so these are lost, and the kernel counts them.
     send(16..20);
     wait_until("the program did not see them", || redirect.counted().redirected == 20);
     let statistics = receiver.statistics().unwrap();
@@ -285,7 +285,7 @@ fn one_socket_serves_both_directions_on_two_threads() {
         });
         scope.spawn(|| {
             for n in 0..300 {
-                // No more on their way than the other end's buffer holds.
+                // No more in flight than the other end's buffer holds.
                 wait_until("nobody receives", || n < answered.load(Ordering::Acquire) + 32);
                 send_all(&mut sender, std::iter::once(two.frame(Host::A, PORT, &payload(n))));
             }
@@ -357,7 +357,7 @@ const OWNER: &str = "AFXDP_TEST_OWNER";
 #[test]
 fn owner_for_the_test_below() {
     let Some(process) = std::env::var_os(OWNER) else { return };
-    // In the network namespace of the test's host, by the folder of the process that holds it.
+    // Enters the network namespace of the test's host by the process folder of its holder.
     let process = process.to_str().unwrap().to_owned();
     let file = std::fs::File::open(format!("/proc/{process}/ns/net")).unwrap();
     let kept = std::thread::spawn(move || {
@@ -396,7 +396,7 @@ fn nothing_is_left_of_a_killed_owner() {
     owner.kill().unwrap();
     owner.wait().unwrap();
     assert!(gone(process));
-    // The program has gone when a datagram reaches the kernel again, and the queue is free when it can be bound.
+    // The program is gone when a datagram reaches the kernel again; the queue is free when it can be bound.
     socket.set_nonblocking(true).unwrap();
     wait_until("the program is still attached", || {
         let _ = sending.send_to(b"to the kernel", (two.addresses[1], PORT));

@@ -1,4 +1,4 @@
-//! The memory that frames live in, registered with the kernel.
+//! The memory of frames, registered with the kernel.
 
 use std::ptr::NonNull;
 
@@ -9,8 +9,8 @@ const HUGE_PAGE: usize = 2 << 20;
 
 /// Frames of equal size, in memory of our own.
 ///
-/// A frame belongs to whoever holds its number: a sender's list of free frames, a receiver's caller, or the kernel
-/// through one of the rings. Each number exists once, which is what makes the slices below exclusive.
+/// A frame belongs to the holder of its number: a sender's list of free frames, a receiver's caller, or the kernel
+/// through one of the rings. Each number exists once, which makes the slices below exclusive.
 pub(super) struct Umem {
     base: NonNull<u8>,
     length: usize,

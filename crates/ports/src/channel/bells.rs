@@ -1,8 +1,8 @@
-//! Whom the writers of a channel ring for: threads that sleep on several channels at once, and on more than channels.
+//! Bells that writers of a channel ring, for threads that sleep on several channels or on other things as well.
 //!
-//! The bell of a reader is here before its mark is in the word, and who finds the mark rings. A reader in another process
-//! is not here: it sleeps on the word alone. For one in this process, a writer in another process rings over the socket
-//! by which it got its end.
+//! A reader registers its bell before it marks the word, and a writer that finds the mark rings. Readers in other
+//! processes have no bell: they sleep on the word alone. A writer in another process rings a reader of this one over
+//! the socket by which it got its end.
 
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,16 +14,16 @@ use rustix::net::SendFlags;
 use super::seat::Seat;
 use super::word::{self, WRITING, Word};
 
-/// Those who read what one end, or the writer of a multicast channel, writes.
+/// Bells of the readers of one end, or of the writer of a multicast channel.
 #[derive(Default)]
 pub(super) struct Bells {
-    /// Rung once.
+    /// Registered bells, each rung once.
     armed: Mutex<Vec<Arc<dyn Bell>>>,
-    /// To the process that the reader is in.
+    /// The socket to the reader's process.
     outside: Option<UnixStream>,
 }
 
-/// By the seat that writes: of a unicast channel 0 and 1, of a multicast channel 0.
+/// Bells by the seat that writes: 0 and 1 of a unicast channel, 0 of a multicast channel.
 pub(super) type Both = Arc<[Bells; 2]>;
 
 impl Bells {
@@ -48,26 +48,26 @@ impl Bells {
         let armed = std::mem::take(&mut *self.armed.lock().unwrap_or_else(PoisonError::into_inner));
         armed.iter().for_each(|bell| bell.ring());
         if let Some(stream) = &self.outside {
-            // One that takes no more has been rung, and one that has left needs no bell.
+            // A full socket has been rung already, and a closed one needs no bell.
             let _ = rustix::net::send(stream, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
         }
     }
 }
 
-/// What a reader keeps for its sleeps.
+/// The state of a reader's sleeps.
 pub(super) struct Armed {
     admitted: bool,
-    /// Departures that it was told of.
+    /// Number of departures that it was told of.
     heard: u64,
 }
 
 impl Armed {
     pub fn new(specification: &Specification) -> Armed {
-        // Where it may sleep from the first, nobody ever published without a look.
+        // Blocking channels admit sleepers from the start.
         Armed { admitted: specification.synchronization == Synchronization::Blocking, heard: 0 }
     }
 
-    /// Makes a message, which changes `word`, and a departure from here on ring the sleeper's bell. `false`: there is one.
+    /// Lets the next message, which changes `word`, or the next departure ring the sleeper's bell. `false`: there is one already.
     pub fn arm(
         &mut self,
         seat: &Seat,
@@ -76,7 +76,7 @@ impl Armed {
         sleeper: &mut dyn Sleeper,
         is_ready: impl Fn() -> bool,
     ) -> bool {
-        // The writer of an end that came from another process knows nothing of this process's bells.
+        // The writer of an end that came from another process does not see this process's bells.
         if bells.outside.is_some() {
             return false;
         }
@@ -86,7 +86,7 @@ impl Armed {
         if !self.admitted || is_ready() || seen & WRITING != 0 || !word.mark(seen) {
             return false;
         }
-        // After the mark: whoever leaves later rings.
+        // Read after the mark: an end that leaves later rings.
         let departures = seat.departures();
         std::mem::replace(&mut self.heard, departures) == departures
     }

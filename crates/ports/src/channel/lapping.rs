@@ -1,18 +1,18 @@
-//! The direction of an unreliable multicast channel: its writer waits for nobody and overwrites the oldest message.
+//! The direction of an unreliable multicast channel: its writer never waits and overwrites the oldest message.
 //!
 //! A seqlock for each slot. The writer marks the slot's word, stores the message by words and then publishes; a reader
-//! copies by words and delivers only what the word, looked at again, still vouches for. So a message is copied in once
-//! and out once, all accesses are of atomic words, and what is delivered is never torn. A reader that was lapped finds
-//! a later message where it expected its own: it skips to the oldest that may still be there and counts what it lost.
+//! copies by words and delivers only if the word, read again, is unchanged. So a message is copied once in and once
+//! out, all accesses are of atomic words, and no torn message is delivered. A reader that was lapped finds a later
+//! message than the one it expected: it skips to the oldest that may still be there and counts the lost ones.
 
 use std::ptr::NonNull;
 
 use super::word::{WRITING, Word, ahead, came_to_sleep, may_sleep, written};
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// Words of a message that travel in the slot itself.
+/// Words of a message that fit in the slot itself.
 const INLINE: usize = super::track::INLINE / 8;
-/// How often in a row a reader may be lapped before it gives up for this time.
+/// Most times in a row that a reader may be lapped in one read.
 const ATTEMPTS: u32 = 16;
 
 /// A slot of one cache line.
@@ -26,13 +26,13 @@ pub(super) struct Slot {
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<Slot>() == 64);
 
-/// The memory of the direction and what keeps it.
+/// The memory of the direction and its owner.
 pub(super) struct Track<Owner> {
     slots: NonNull<Slot>,
     buffers: NonNull<AtomicU64>,
-    /// Words.
+    /// Distance of buffers, in words.
     stride: usize,
-    /// Largest message, bytes.
+    /// Size of the largest message, in bytes.
     size: usize,
     mask: u64,
     _owner: Owner,
@@ -76,7 +76,7 @@ impl<Owner> Track<Owner> {
     }
 }
 
-/// Memory of one end for one message, in whole words.
+/// One end's buffer for a message, in whole words.
 struct Copied(Vec<u64>);
 
 impl Copied {
@@ -119,9 +119,9 @@ impl<Owner> Outlet<Owner> {
         self.position & self.track.mask == 0
     }
 
-    /// Writes the next message, of at most the track's size. How many were written is kept in `progress`, a line that
-    /// stays with the writer: only readers that were lapped look at it. `sleepers`: see [`super::word::admit`]. Says whether
-    /// somebody may sleep, whose bell is to be rung.
+    /// Writes the next message, of at most the track's size. The number of messages is kept in `progress`, a line that
+    /// stays with the writer: only readers that were lapped read it. `sleepers`: see [`super::word::admit`]. Says
+    /// whether a reader may sleep, whose bell must be rung.
     #[inline(always)]
     pub fn write(
         &mut self,
@@ -133,7 +133,7 @@ impl<Owner> Outlet<Owner> {
         fill(self.copied.bytes_mut(length));
         let slot = self.track.slot(self.position);
         let begun = written(self.position) | WRITING;
-        // Nobody marks a word that is being written, so the mark of this exchange is the last.
+        // A word that is being written cannot be marked, so this exchange finds the last mark.
         let marked = may_sleep(sleepers);
         let mut asleep = false;
         if marked {
@@ -141,7 +141,7 @@ impl<Owner> Outlet<Owner> {
         } else {
             slot.word.store(begun);
         }
-        // Pairs with the reader's fence: who sees any of the words below sees that they are being written.
+        // Pairs with the reader's fence: a reader that sees any of the words below sees the WRITING flag too.
         fence(Ordering::Release);
         slot.length.store(length as u64, Ordering::Relaxed);
         for (place, word) in self.track.words(self.position, length).iter().zip(&self.copied.0) {
@@ -157,7 +157,7 @@ impl<Owner> Outlet<Owner> {
         asleep
     }
 
-    /// Wakes who sleeps until the next message, for another reason.
+    /// Wakes sleeping readers for another reason than a message.
     pub fn rouse(&self) {
         let word = &self.track.slot(self.position).word;
         if word.unmark() {
@@ -179,7 +179,7 @@ impl<Owner> Inlet<Owner> {
         Inlet { copied: Copied::new(track.size), track, position, dropped }
     }
 
-    /// Messages delivered or lost.
+    /// Number of messages delivered or lost.
     pub fn position(&self) -> u64 {
         self.position
     }
@@ -201,8 +201,8 @@ impl<Owner> Inlet<Owner> {
         ahead > 0 || (ahead == 0 && word & WRITING == 0)
     }
 
-    /// Hands a copy of the next message to `deliver`, if there is one; says whether there was. `progress` names what the
-    /// writer keeps there.
+    /// Passes a copy of the next message to `deliver`, if there is one; says whether there was. `progress` gives the
+    /// writer's progress.
     #[inline(always)]
     pub fn read<'a>(&mut self, progress: impl Fn() -> &'a AtomicU64, deliver: impl FnOnce(&[u8])) -> bool {
         for attempt in 0..ATTEMPTS {
@@ -220,7 +220,7 @@ impl<Owner> Inlet<Owner> {
             for (place, word) in self.copied.0.iter_mut().zip(self.track.words(self.position, length)) {
                 *place = word.load(Ordering::Relaxed);
             }
-            // Pairs with the writer's: had we read a word of a later message, we see its mark now.
+            // Pairs with the writer's fence: had a word of a later message been read, its WRITING flag would be seen now.
             fence(Ordering::Acquire);
             if slot.word.load_relaxed() == word {
                 self.position = self.position.wrapping_add(1);
@@ -231,11 +231,11 @@ impl<Owner> Inlet<Owner> {
         false
     }
 
-    /// The slot of the next message holds one that is `ahead` of it: goes to the oldest that is there, or with every
-    /// further attempt closer to the newest, which the writer reaches last.
+    /// Skips lost messages, as the next slot holds a message that is `ahead`: to the oldest that is still there, and
+    /// with every further attempt closer to the newest, which the writer overwrites last.
     #[cold]
     fn skip(&mut self, ahead: u64, attempt: u32, progress: &AtomicU64) {
-        // At least what was found is being written, whatever the writer says.
+        // The slot's word is evidence of at least `ahead` messages, whatever `progress` says.
         let behind = progress.load(Ordering::Acquire).wrapping_sub(self.position).max(ahead);
         let kept = ((self.track.mask + 1) >> attempt).max(1);
         let lost = behind.saturating_sub(kept).max(1);
@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// What is read was written, in order and whole; read and lost add up; a reader that is less than a round behind
+        /// Messages read were written, in order and whole; read and lost ones add up; a reader less than a round behind
         /// loses nothing.
         #[test]
         fn a_reader_gets_or_counts_each(steps in proptest::collection::vec((0usize..20, 0usize..12, 0usize..=48), 1..60)) {
@@ -326,7 +326,7 @@ mod models {
     use super::*;
     use crate::sync::Arc;
 
-    /// A reader that is lapped, once or again and again, delivers whole messages in order, and loses none uncounted.
+    /// A reader that is lapped repeatedly delivers whole messages in order, and counts all losses.
     #[test]
     fn what_a_lapped_reader_delivers_is_whole() {
         let mut builder = loom::model::Builder::new();
@@ -337,7 +337,7 @@ mod models {
             let mut inlet = inlets.pop().unwrap();
             let progress = Arc::new(AtomicU64::new(0));
             let kept = progress.clone();
-            // The reader is to meet its first message, and the one that overwrites it.
+            // Enough messages that the first slot is overwritten while it is read.
             for number in 0..4 {
                 outlet.write(16, &AtomicU64::new(0), &kept, |into| into.fill(number));
             }

@@ -1,5 +1,5 @@
-//! Where everything lies in the region of a channel. Both ends derive it from the specification; nothing that a peer
-//! writes is ever used as an address.
+//! The layout of a channel's region. Both ends compute it from the specification; nothing that a peer writes is ever
+//! used as an address.
 //!
 //! ```text
 //!  page 0: Head | Ends, 256 B each | slots of direction 0 | buffers | slots of direction 1 | buffers
@@ -19,31 +19,31 @@ use linux::region::Region;
 
 const PAGE: usize = 4096;
 const LINE: usize = 64;
-/// Readers that a multicast channel can have at a time.
+/// Most readers of a multicast channel at a time.
 pub const MOST_READERS: usize = 63;
-/// Of one channel, all directions together.
+/// Most bytes of one channel, all directions together.
 const MOST_BYTES: usize = 1 << 30;
 
-/// What concerns all ends.
+/// The part common to all ends.
 #[repr(C, align(128))]
 pub(super) struct Head {
-    /// How often an end has left, in good order or found dead. Looked at with every write, and changed so rarely that it
+    /// Number of ends that have left, in good order or found dead. Read with every write, and changed so rarely that it
     /// stays in each core's cache.
     pub departures: AtomicU64,
     /// 1 once an end was handed to another process: from then on one may die without saying so.
     pub away: AtomicU64,
-    /// 1 once an end may sleep: writers look at it with every write, beside the departures.
+    /// 1 once an end may sleep; writers read it with every write, beside the departures.
     pub sleepers: AtomicU64,
 }
 
-/// One end: the index in the region is that of its seat.
+/// One end; its index in the region is that of its seat.
 #[repr(C)]
 pub(super) struct End {
     pub progress: Line,
     pub state: Line,
 }
 
-/// Apart from its neighbours, also for the prefetcher that fetches lines in pairs.
+/// A value on lines of its own, two of them because of the adjacent-line prefetcher.
 #[repr(C, align(128))]
 pub(super) struct Line(pub AtomicU64);
 
@@ -55,13 +55,13 @@ pub(super) struct Layout {
     count: usize,
     size: usize,
     stride: usize,
-    /// Seats: two, or a writer and as many readers as there can be.
+    /// Number of seats: two, or a writer and as many readers as there can be.
     pub seats: usize,
     directions: usize,
 }
 
 impl Layout {
-    /// A fault that names what is out of range. What this accepts, every end can address.
+    /// The layout of a channel; a fault names what is out of range. Every end can address an accepted layout.
     pub fn of(specification: &Specification) -> Result<Layout> {
         let refuse = |what: String, next: &str| Err(Fault::new("channel in shared memory", what, next));
         let buffers = &specification.buffers;
@@ -142,7 +142,7 @@ impl Layout {
     }
 }
 
-/// From one buffer to the next: whole lines, and none where a message fits in its slot.
+/// Distance of buffers: whole lines, and 0 where a message fits in its slot.
 fn stride(size: usize) -> usize {
     if size <= INLINE { 0 } else { size.next_multiple_of(LINE) }
 }

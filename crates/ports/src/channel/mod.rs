@@ -13,17 +13,17 @@
 //!
 //! An end is used by one thread at a time and can be handed to another process. When it is dropped or its process is
 //! killed the others are told: at once inside a process, else within a tick of the kernel's coarse clock (1 to 10 ms)
-//! when they look or find no room, or 50 ms when they sleep. What it wrote before can still be read.
+//! when they poll or find no room, or 50 ms when they sleep. Messages written before can still be read.
 //!
-//! A peer that breaks the rules garbles messages and nothing else: no address, index or loop follows from what it
-//! writes, and each length is read once and cut to the buffer. Since messages are read in place, what `deliver` sees may
-//! change under its hands while the other process misbehaves; it is of the same user.
+//! A peer that breaks the rules garbles messages and nothing else: no address, index or loop depends on what it writes,
+//! and each length is read once and cut to the buffer. Since messages are read in place, `deliver` may see them change
+//! while the other process, which is of the same user, misbehaves.
 
 mod lapping;
 mod track;
 mod word;
 
-// Models are checked of the three above alone.
+// Models are checked of the three modules above alone.
 #[cfg(not(loom))]
 mod bells;
 #[cfg(not(loom))]

@@ -1,4 +1,4 @@
-//! One writer, many readers, one write.
+//! Multicast channels: one writer, many readers, one write.
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use linux::region::Region;
 
 const WRITER: usize = 0;
 
-/// The end of a multicast channel that writes: its creator's.
+/// The writing end of a multicast channel, held by its creator.
 pub struct Writer {
     lane: Outlet,
-    /// Seats of the readers that were alive when last looked at.
+    /// Seats of the readers that were alive at the last check.
     readers: Vec<usize>,
     size: usize,
     seat: Seat,
@@ -92,13 +92,13 @@ impl Writer {
         self.bells[WRITER].ring();
     }
 
-    /// A new reader, which gets what is written from now on. Give it to the offcode that is attached, or hand it over.
+    /// A new reader, which gets messages written from now on. It is for the offcode to be attached, or to be handed over.
     ///
     /// A fault where there are [`MOST_READERS`] already.
     pub fn attach(&mut self) -> Result<Reader> {
         self.is_alone_now();
         let free = (WRITER + 1..=MOST_READERS).filter(|seat| !self.readers.contains(seat));
-        // One that just left may still hold its lock.
+        // A reader that just left may still hold its lock.
         let Some(seat) =
             free.filter_map(|index| Seat::take(self.seat.region().clone(), *self.seat.layout(), index).ok()).next()
         else {
@@ -113,7 +113,7 @@ impl Writer {
         Ok(Reader::at(seat, self.specification, &state, self.bells.clone()))
     }
 
-    /// Readers that live.
+    /// Number of living readers.
     pub fn readers(&self) -> usize {
         self.readers.iter().filter(|reader| self.seat.is_live(**reader)).count()
     }
@@ -122,25 +122,25 @@ impl Writer {
     /// is gone.
     pub fn hand_over(mut self, stream: &UnixStream) -> Result<()> {
         self.seat.go_away();
-        // Readers may sleep; from now on they have to look for our death from time to time.
+        // Readers may sleep; from now on they must check periodically whether this end has died.
         self.rouse();
         let state = State { written: self.position(), full: self.full, ..State::default() };
         passing::hand_over(&mut self.seat, &self.specification, &state, stream)
     }
 
-    /// Forgets the readers that are gone; whether none is left.
+    /// Drops the readers that are gone; says whether none is left.
     #[cold]
     fn is_alone_now(&mut self) -> bool {
         let (seat, readers) = (&self.seat, &mut self.readers);
         let departures = seat.departures();
         let ask = seat.should_ask();
         readers.retain(|reader| if ask { seat.lives(*reader) } else { seat.is_live(*reader) });
-        // News that nobody is left stays news.
+        // While no reader is left, the next write must check again.
         seat.took_note(if readers.is_empty() { departures.wrapping_sub(1) } else { departures });
         readers.is_empty()
     }
 
-    /// Looks for room once more, without the readers that died meanwhile.
+    /// Tries once more, without the readers that died meanwhile.
     #[cold]
     fn without_room(&mut self, length: usize, fill: &mut dyn FnMut(&mut [u8])) -> Written {
         let before = self.readers.len();
@@ -178,7 +178,7 @@ impl Writer {
             }
             Outlet::Lapping(out) => {
                 let asleep = out.write(length, self.seat.sleepers(), self.seat.progress(WRITER), fill);
-                // The only occasion: a writer that never waits does not stumble over the dead.
+                // A writer that never waits checks for dead readers only here.
                 if out.is_round() {
                     self.is_alone_now();
                 }
@@ -192,7 +192,7 @@ impl Writer {
     }
 }
 
-/// What every reader has taken. One that claims more than was written has taken all.
+/// The progress of the slowest reader. One that claims more than was written counts as having taken all.
 fn slowest(seat: &Seat, readers: &[usize], position: u64) -> u64 {
     readers.iter().map(|reader| seat.progress(*reader).load(Ordering::Acquire)).fold(position, u64::min)
 }
@@ -219,7 +219,7 @@ impl Channel for Writer {
         Err(Fault::new("wait on a multicast channel", "this end writes: nothing comes", "wait at the readers"))
     }
 
-    /// Nothing comes here.
+    /// A writer receives nothing.
     fn arm(&mut self, _sleeper: &mut dyn Sleeper) -> bool {
         true
     }
@@ -335,7 +335,7 @@ impl Channel for Reader {
         self.is_alone()
     }
 
-    /// A message that was lost before it was read is counted as dropped when the reader finds the next.
+    /// A message lost before it was read is counted when the reader finds a later one.
     fn loses(&self) -> Loss {
         Loss::Reader
     }

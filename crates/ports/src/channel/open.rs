@@ -1,4 +1,4 @@
-//! Making channels, and taking ends that come from elsewhere.
+//! Creates channels, and accepts ends from other processes.
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ fn region(specification: &Specification, cast: Cast) -> Result<(Arc<Region>, Lay
     Ok((Arc::new(Region::create("plimsoll-channel", layout.length())?), layout))
 }
 
-/// Whether a channel of this kind can be made, where there is memory for it.
+/// Whether a channel of this specification can be created, given the memory.
 ///
 /// # Errors
 /// The buffers are out of range: 4 to 65536, a power of two; 1 B to 128 MiB each; 1 GiB in all.
@@ -33,7 +33,7 @@ pub fn check(specification: &Specification) -> Result<()> {
     Layout::of(specification).map(drop)
 }
 
-/// A channel with two ends, both ways.
+/// A channel with two ends that both read and write.
 ///
 /// A fault where [`check`] has one, or where there is no memory.
 pub fn unicast(specification: &Specification) -> Result<(Memory, Memory)> {
@@ -78,11 +78,10 @@ impl Endpoint {
     }
 }
 
-/// Takes the end that the process at the other side of `stream` hands over. Waits for it 5 s at most. What is written here
-/// while the other end's thread sleeps, as [`Channel::arm`] says, sends a byte over `stream`: whoever keeps its other side
-/// watches it.
+/// Accepts the end that the process at the other side of `stream` hands over, waiting 5 s at most. Writes to this end while the
+/// other end's thread sleeps (see [`Channel::arm`]) send a byte over `stream`, which the other process has to watch.
 ///
-/// A fault where it runs as another user, is of another version, or passes what is no channel.
+/// A fault where that process runs as another user, is of another version, or passes no valid channel.
 pub fn accept(stream: &UnixStream) -> Result<Endpoint> {
     let (seat, specification, state) = super::passing::accept(stream)?;
     let bells = Bells::over(stream)?;

@@ -1,4 +1,4 @@
-//! How an end of a channel comes to another process: over a connected Unix socket, as the descriptor that holds the
+//! Handing over an end of a channel to another process: over a connected Unix socket, as the descriptor that holds the
 //! lock of its seat. The same descriptor gives access to the memory.
 
 use std::os::fd::AsFd;
@@ -17,18 +17,18 @@ const PROTOCOL: u64 = u64::from_le_bytes(*b"plimchan");
 /// Raised with every change of the layout or of these messages.
 const VERSION: u64 = 2;
 
-/// What an end knows that is not in the region.
+/// The state of an end that is not in the region.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct State {
     pub written: u64,
     pub read: u64,
-    /// The first message that was meant for this reader.
+    /// The first message meant for this reader.
     pub first: u64,
     pub dropped: u64,
     pub full: u64,
 }
 
-/// In the order of their numbers.
+/// Policies in the order of their codes.
 const POLICIES: [Policy; 3] = [Policy::ZeroCopy, Policy::Copy, Policy::Any];
 
 fn traits(specification: &Specification) -> u64 {
@@ -96,7 +96,7 @@ pub(super) fn accept(stream: &UnixStream) -> Result<(Seat, Specification, State)
         let state = hear(stream)?;
         speaks(&state, PROTOCOL, VERSION)?;
         let [_, _, written, read, first, dropped, full, _] = state.words;
-        // Positions of 2^60 and more are nobody's, and this end's arithmetic shall not overflow on them.
+        // Positions of 2^60 and more are invalid, and would let this end's arithmetic overflow.
         if [written, read, first, dropped, full].iter().any(|n| n >> 60 != 0) {
             return Err(fault("it passes a position that cannot be"));
         }

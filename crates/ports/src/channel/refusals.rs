@@ -1,4 +1,4 @@
-//! What a channel refuses, in words.
+//! Faults of a channel.
 
 use machine::channel::Specification;
 use machine::{Bytes, Fault};

@@ -1,10 +1,9 @@
-//! Who holds an end of a channel, and whether the others still live.
+//! The holder of a channel's end, and whether the other ends still live.
 //!
-//! An end that is dropped says so in the region. One that is killed cannot: so each end holds a lock on the byte of the
-//! region's file that has its seat's number, with an open file description of its own (`F_OFD_SETLK`). The kernel
-//! releases it with the last descriptor, however the holder ends (a child that was forked keeps one until it executes
-//! a program); handing an end over passes the lock along. Nobody asks the kernel while all ends are in one process,
-//! where none dies without the others.
+//! An end that is dropped says so in the region. A killed one cannot, so each end holds a lock on the byte of the region's file
+//! that has its seat's number, with an open file description of its own (`F_OFD_SETLK`). The kernel releases the lock with the
+//! last descriptor, however the holder ends (a forked child keeps one until it executes a program); handing an end over passes
+//! the lock along. The kernel is not asked while all ends are in one process, where none dies without the others.
 
 use std::cell::Cell;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -19,7 +18,7 @@ use rustix::time::ClockId;
 use super::layout::{Head, Layout};
 use linux::region::Region;
 
-/// States of an end; 0 is a seat that nobody took yet.
+/// States of an end; 0 is a seat never taken.
 const LIVE: u64 = 1;
 const GONE: u64 = 2;
 
@@ -28,13 +27,13 @@ pub(super) struct Seat {
     region: Arc<Region>,
     layout: Layout,
     index: usize,
-    /// Keeps the lock.
+    /// The descriptor that holds the lock.
     lock: OwnedFd,
-    /// Departures when the others were last looked at.
+    /// Number of departures at the last check of the other ends.
     seen: Cell<u64>,
-    /// The coarse clock when the kernel was last asked.
+    /// Value of the coarse clock when the kernel was last asked.
     asked: Cell<(i64, i64)>,
-    /// The end goes on in another process.
+    /// Whether the end was handed to another process.
     left: bool,
 }
 
@@ -50,10 +49,10 @@ impl Seat {
         Ok(Self::sit(region, layout, index, lock))
     }
 
-    /// A seat that another process held: `lock` came from there, and `region` is a mapping with a description of its own.
+    /// Takes over a seat from another process: `lock` came from there, and `region` is a mapping with its own description.
     pub fn sit(region: Arc<Region>, layout: Layout, index: usize, lock: OwnedFd) -> Seat {
         assert!(index < layout.seats && region.len() == layout.length());
-        // So that the first look is a real one.
+        // The first check is never skipped.
         let seen = Cell::new(u64::MAX);
         Seat { region, layout, index, lock, seen, asked: Cell::new((0, 0)), left: false }
     }
@@ -70,7 +69,7 @@ impl Seat {
         self.index
     }
 
-    /// What to pass to another process.
+    /// The descriptor to pass to another process.
     pub fn lock(&self) -> BorrowedFd<'_> {
         self.lock.as_fd()
     }
@@ -81,12 +80,12 @@ impl Seat {
         unsafe { self.region.base().cast().as_ref() }
     }
 
-    /// What the end in `seat` has taken.
+    /// Number of messages that the end in `seat` has taken.
     pub fn progress(&self, seat: usize) -> &AtomicU64 {
         &self.layout.end(&self.region, seat).progress.0
     }
 
-    /// How often an end has left: one look at a line that rarely changes.
+    /// Number of ends that have left, in a line that rarely changes.
     #[inline(always)]
     pub fn departures(&self) -> u64 {
         self.head().departures.load(Ordering::Acquire)
@@ -98,7 +97,7 @@ impl Seat {
         self.departures() != self.seen.get()
     }
 
-    /// Notes that `departures`, read before looking who has left, need not be looked into again.
+    /// Notes that the departures up to `departures`, read before the check, are handled.
     pub fn took_note(&self, departures: u64) {
         self.seen.set(departures);
     }
@@ -107,12 +106,12 @@ impl Seat {
         self.layout.end(&self.region, seat).state.0.load(Ordering::Acquire) == LIVE
     }
 
-    /// Another process holds an end.
+    /// Whether another process holds an end.
     pub fn is_away(&self) -> bool {
         self.head().away.load(Ordering::Acquire) != 0
     }
 
-    /// Whether the kernel should be asked who died: at most once a tick of its coarse clock (1 to 10 ms).
+    /// Whether to ask the kernel which ends died: at most once a tick of its coarse clock (1 to 10 ms).
     pub fn should_ask(&self) -> bool {
         if !self.is_away() {
             return false;
@@ -122,7 +121,7 @@ impl Seat {
         self.asked.replace(now) != now
     }
 
-    /// Whether the end in `seat` lives; asks the kernel, and tells the others of one that died.
+    /// Whether the end in `seat` lives; asks the kernel, and marks a dead one for all others.
     pub fn lives(&self, seat: usize) -> bool {
         if self.is_live(seat) && !is_locked(self.lock.as_fd(), seat) {
             self.depart(seat);
@@ -143,25 +142,24 @@ impl Seat {
         &self.head().sleepers
     }
 
-    /// The ends of a channel that is made so that they may sleep are admitted before anything is written.
+    /// Admits sleepers of a blocking channel before anything is written.
     pub fn sleep_from_the_first(&self, specification: &Specification) {
         let may = specification.synchronization == Synchronization::Blocking;
         self.sleepers().store(u64::from(may), Ordering::Release);
     }
 
-    /// The end is about to be held by another process, whose writes look for sleepers from the first on: no barrier reaches
-    /// them there.
+    /// Prepares for an end in another process: writes check for sleepers from now on, since no barrier reaches the threads there.
     pub fn go_away(&self) {
         self.head().sleepers.store(1, Ordering::Release);
         self.head().away.store(1, Ordering::Release);
     }
 
-    /// The end is held by another process now: dropping the seat ends nothing.
+    /// Notes that another process holds the end now: dropping the seat no longer marks it as gone.
     pub fn left(&mut self) {
         self.left = true;
     }
 
-    /// Tells the others that this end is gone, unless it goes on elsewhere.
+    /// Marks this end as gone for the others, unless it was handed over.
     pub fn stand_up(&self) {
         if !self.left {
             self.depart(self.index);
@@ -175,7 +173,7 @@ impl Drop for Seat {
     }
 }
 
-/// A descriptor with an open file description of its own.
+/// Opens a descriptor's file again, with an open file description of its own.
 pub(super) fn reopen(fd: BorrowedFd<'_>) -> Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
     rustix::fs::open(&path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())

@@ -7,13 +7,12 @@ use machine::Nanoseconds;
 use super::seat::Seat;
 use super::word::{WRITING, Word};
 
-/// Looks before falling asleep: about a microsecond, for the answer that is on its way.
+/// Polls before falling asleep: about a microsecond, in case the answer is on its way.
 const LOOKS: u32 = 1000;
-/// How long a sleeper takes to see that an end in another process was killed.
+/// Longest time until a sleeper notices that an end in another process was killed.
 const GLANCE: Duration = Duration::from_millis(50);
 
-/// Sleeps until `is_ready`, at most `limit`; `word` changes when it becomes so. Ends too when `is_alone`. Says whether it
-/// is ready.
+/// Sleeps until `is_ready` or `is_alone`, at most `limit`; `word` changes when it becomes ready. Returns whether it is.
 pub(super) fn sleep_until(
     seat: &Seat,
     word: &Word,
@@ -35,12 +34,12 @@ pub(super) fn sleep_until(
         if left.is_zero() {
             return false;
         }
-        // A message that is being written is soon there, unless its writer was killed meanwhile.
+        // A message that is being written is ready soon, unless its writer was killed.
         if seen & WRITING != 0 && !is_alone() {
             std::thread::yield_now();
             continue;
         }
-        // Before the question who is left: whoever leaves after it finds the mark and wakes us.
+        // Marked before the check: an end that leaves after the check finds the mark and wakes this thread.
         let marked = word.mark(seen);
         if is_alone() {
             return is_ready();

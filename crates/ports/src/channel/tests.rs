@@ -11,7 +11,7 @@ use machine::{Bytes, Nanoseconds};
 
 use super::*;
 
-/// Both ends in one process.
+/// A bench with both ends in one process.
 struct Threads;
 
 impl Bench for Threads {
@@ -35,7 +35,7 @@ fn channels_between_threads_conform() {
     conformance::all(&mut Threads);
 }
 
-/// Every end was handed over a socket before it is used.
+/// A bench where every end was handed over a socket before use.
 struct HandedOver;
 
 fn over_a_socket(hand_over: impl FnOnce(&UnixStream)) -> conformance::Endpoint {
@@ -147,7 +147,7 @@ fn what_cannot_be_is_refused_in_words() {
     assert!(refused(Specification { cast: Cast::Multicast, ..Specification::default() }).contains("Multicast"));
 }
 
-/// Whatever a peer sends instead of an end is a fault, and soon.
+/// Anything but an end that a peer sends is a fault, and soon.
 #[test]
 fn a_peer_that_passes_nonsense_is_refused() {
     use linux::passing::say;
@@ -170,7 +170,7 @@ fn a_peer_that_passes_nonsense_is_refused() {
             assert!(accept(&other).is_err(), "{words:?}");
         }
     }
-    // A position that cannot be, in front of a channel that can.
+    // An invalid position, in front of a valid channel.
     let (memory, _) = unicast(&specification(Cast::Unicast, Delivery::Reliable, Synchronization::Poll)).unwrap();
     let (one, other) = UnixStream::pair().unwrap();
     memory.hand_over(&one).unwrap();
@@ -197,7 +197,7 @@ fn sleepers_are_woken() {
         });
         for n in 0..turns {
             assert_eq!(one.write(&n.to_le_bytes()).unwrap(), Written::Taken);
-            // Now and then long enough for the other end to be asleep, and short enough to meet it falling asleep.
+            // Long enough that the other end sometimes sleeps, and sometimes is just falling asleep.
             for _ in 0..n % 37 * 40 {
                 std::hint::spin_loop();
             }
@@ -208,8 +208,8 @@ fn sleepers_are_woken() {
     assert!(start.elapsed() < Duration::from_secs(30), "a wake-up was lost");
 }
 
-/// Reads what is there, and sleeps where nothing is, without a limit: a wake-up that is lost is a test that does not end.
-/// Returns the numbers that were read once the writer has gone.
+/// Reads messages, and sleeps without a limit where there are none: a lost wake-up hangs the test. Returns the numbers
+/// read once the writer has gone.
 fn read_asleep(reader: &mut dyn Channel, bell: &Arc<Doorbell>, watched: Option<&UnixStream>) -> Vec<u64> {
     let mut numbers = Vec::new();
     loop {
@@ -219,7 +219,7 @@ fn read_asleep(reader: &mut dyn Channel, bell: &Arc<Doorbell>, watched: Option<&
         }
         let mut sleep = bell.sleep();
         if let Some(mut stream) = watched {
-            // What rang before the look above is heard.
+            // Rings before the read above are consumed.
             while matches!(std::io::Read::read(&mut stream, &mut [0; 64]), Ok(1..)) {}
             assert!(sleep.watch(stream.as_fd()));
         }
@@ -234,7 +234,7 @@ fn write_numbers(writer: &mut dyn Channel, count: u64) {
         while writer.write(&number.to_le_bytes()).unwrap() == Written::Full {
             std::thread::yield_now();
         }
-        // Now and then the reader falls asleep.
+        // The reader falls asleep now and then.
         if number % 16 == 0 {
             std::thread::yield_now();
         }
@@ -282,7 +282,7 @@ fn a_writer_elsewhere_rings_over_the_socket_that_its_end_came_by() {
     let writer = std::thread::spawn(move || {
         let mut end = accept(&far).unwrap().into_channel();
         drop(far);
-        // The sleeper does not know of bells in another process: it is told by the socket alone.
+        // The sleeper's bell cannot be rung by another process, which uses the socket alone.
         assert!(!end.arm(&mut Doorbell::new().unwrap().sleep()));
         write_numbers(&mut end, COUNT);
     });
@@ -300,7 +300,7 @@ fn one_that_leaves_is_told_of_once() {
     let bell = Doorbell::new().unwrap();
     assert!(one.arm(&mut bell.sleep()));
     drop(other);
-    // It ends at once.
+    // The sleep ends at once.
     bell.sleep().begin();
     assert!(!one.arm(&mut bell.sleep()), "news that the thread has not looked at");
     assert!(one.arm(&mut bell.sleep()), "nothing more comes");

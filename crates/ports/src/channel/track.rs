@@ -1,11 +1,10 @@
 //! One direction of a channel whose writer waits for its readers: slots of one cache line, and beside each a buffer for
-//! what does not fit in the line.
+//! messages that do not fit in the line.
 //!
-//! A message of up to [`INLINE`] bytes moves one line between the cores. Readers poll the next slot's own word; each
-//! publishes its progress only every quarter of the ring, in a line that the writer reads only when its last copy of it
-//! says full.
+//! A message of up to [`INLINE`] bytes moves one line between the cores. Readers poll the next slot's own word; each publishes
+//! its progress only every quarter of the ring, in a line that the writer reads only when its cached copy says full.
 //!
-//! Every end bounds whatever it reads: a peer that writes garbage garbles data and nothing else. Where a message lies
+//! Every end bounds whatever it reads: a peer that writes garbage garbles data and nothing else. A message's place
 //! follows from its position, never from what a peer wrote; a length is read once and cut to the buffer.
 
 use std::ptr::NonNull;
@@ -13,7 +12,7 @@ use std::ptr::NonNull;
 use super::word::{Word, written};
 use crate::sync::{AtomicU64, Ordering, UnsafeCell};
 
-/// Bytes that travel in the slot itself.
+/// Bytes of a message that fit in the slot itself.
 pub(super) const INLINE: usize = 48;
 
 /// A slot of one cache line.
@@ -32,12 +31,12 @@ struct Body {
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<Slot>() == 64);
 
-/// The memory of one direction and what keeps it.
+/// The memory of one direction and its owner.
 pub(super) struct Track<Owner> {
     slots: NonNull<Slot>,
     buffers: NonNull<u8>,
     stride: usize,
-    /// Largest message.
+    /// Size of the largest message.
     size: usize,
     /// Slots - 1; the number of slots is a power of two.
     mask: u64,
@@ -79,14 +78,14 @@ impl<Owner> Track<Owner> {
 pub(super) struct Outlet<Owner> {
     track: Track<Owner>,
     position: u64,
-    /// What every reader had taken when last looked at.
+    /// Progress of the slowest reader when last read.
     taken: u64,
 }
 
 impl<Owner> Outlet<Owner> {
     /// An end that has written `position` messages.
     pub fn new(track: Track<Owner>, position: u64) -> Self {
-        // Full until looked at.
+        // Full until progress is read.
         let taken = position.saturating_sub(track.mask + 1);
         Outlet { track, position, taken }
     }
@@ -95,22 +94,22 @@ impl<Owner> Outlet<Owner> {
         self.position
     }
 
-    /// Whether a slot is free; `look` says what every reader has taken, and is asked only where that is needed.
+    /// Whether a slot is free; `look` gives the progress of the slowest reader, and is called only where needed.
     #[inline(always)]
     pub fn has_room(&mut self, look: impl FnOnce() -> u64) -> bool {
         if self.position - self.taken <= self.track.mask {
             return true;
         }
         let taken = look();
-        // Nobody can have taken more than was written, nor give back what was taken.
+        // No reader can have taken more than was written, nor give back what it took.
         if taken <= self.position && taken > self.taken {
             self.taken = taken;
         }
         self.position - self.taken <= self.track.mask
     }
 
-    /// Writes the next message. Call only after [`Outlet::has_room`] said so, with at most the track's size.
-    /// `sleepers`: see [`super::word::admit`]. Says whether somebody may sleep, whose bell is to be rung.
+    /// Writes the next message, of at most the track's size. Call only after [`Outlet::has_room`] said so. `sleepers`:
+    /// see [`super::word::admit`]. Says whether a reader may sleep, whose bell must be rung.
     #[inline(always)]
     pub fn write(&mut self, length: usize, sleepers: &AtomicU64, fill: impl FnOnce(&mut [u8])) -> bool {
         debug_assert!(self.position - self.taken <= self.track.mask && length <= self.track.size);
@@ -134,7 +133,7 @@ impl<Owner> Outlet<Owner> {
         asleep
     }
 
-    /// Wakes who sleeps until the next message, for another reason.
+    /// Wakes sleeping readers for another reason than a message.
     pub fn rouse(&self) {
         let word = &self.track.slot(self.position).word;
         if word.unmark() {
@@ -171,8 +170,8 @@ impl<Owner> Inlet<Owner> {
         self.word().load() == written(self.position)
     }
 
-    /// Hands the next message to `deliver` where it lies, if there is one; says whether there was. What was taken is
-    /// published in `progress`, every quarter of the ring.
+    /// Passes the next message in place to `deliver`, if there is one; says whether there was. Progress is published in
+    /// `progress` every quarter of the ring.
     #[inline(always)]
     pub fn read<'a>(&mut self, progress: impl FnOnce() -> &'a AtomicU64, deliver: impl FnOnce(&[u8])) -> bool {
         if !self.is_ready() {
@@ -188,7 +187,7 @@ impl<Owner> Inlet<Owner> {
                 // it decides on once ([`machine::channel::Channel`]).
                 return deliver(unsafe { std::slice::from_raw_parts(self.track.buffer(self.position), length) });
             }
-            // A copy, because a hostile writer could change the bytes between a check and the use of what was checked.
+            // A copy, since a hostile writer could change the bytes between a check and their use.
             let mut copy = [0; INLINE];
             for (at, word) in copy.chunks_exact_mut(8).enumerate() {
                 // SAFETY: whole aligned words of the payload; a volatile read of plain bytes tolerates a hostile writer.
@@ -265,7 +264,7 @@ mod tests {
     }
 
     proptest! {
-        /// Two readers see the same bounded queue; the slower one decides whether there is room.
+        /// Two readers see the same bounded queue; the slower one determines the room.
         #[test]
         fn it_is_a_bounded_queue_for_each_reader(steps in steps()) {
             let (mut outlet, mut inlets) = heap::track(8, 64, 2);
@@ -278,7 +277,7 @@ mod tests {
                         let look = || progress.iter().map(|p| p.load(Ordering::Acquire)).min().unwrap();
                         let room = outlet.has_room(look);
                         let most = models.iter().map(VecDeque::len).max().unwrap();
-                        // Progress is published every quarter: what was taken since may still count as taken up.
+                        // Progress is published every quarter, so that slots read since then may still count as full.
                         prop_assert!(if room { most < 8 } else { most > 6 }, "{} inside, room: {}", most, room);
                         if room {
                             outlet.write(length, &AtomicU64::new(u64::from(number % 2)), |into| into.fill(number));
@@ -306,7 +305,7 @@ mod tests {
     fn a_short_message_stays_what_it_is_while_it_is_read() {
         let (mut outlet, mut inlets) = heap::track(4, 64, 1);
         outlet.write(48, &AtomicU64::new(0), |into| into.fill(1));
-        // What the writer can still reach.
+        // The part that the writer can still reach.
         let slot = NonNull::from(outlet.track.slot(0));
         let progress = AtomicU64::new(0);
         let read = inlets[0].read(
@@ -335,7 +334,7 @@ mod tests {
             inlet.track.slot(1).word.store(nonsense);
             assert!(!inlet.is_ready());
         }
-        // A reader that claims to have read what was not written, or gives back, makes no room.
+        // A reader that claims unwritten messages, or goes back, makes no room.
         for _ in 0..3 {
             assert!(outlet.has_room(|| 0));
             outlet.write(1, &AtomicU64::new(0), |into| into.fill(1));
@@ -394,7 +393,7 @@ mod models {
     fn multicast_reclaims_what_every_living_reader_has_taken() {
         check(2, || {
             let (mut outlet, mut inlets) = heap::track(4, 48, 2);
-            // What each reader has taken, and whether the second has died.
+            // Progress of each reader, and whether the second has died.
             let shared = Arc::new((AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)));
             for number in 0..4 {
                 assert!(outlet.has_room(|| 0));
@@ -408,7 +407,7 @@ mod models {
                     let progress = if next == 4 { &shared.0 } else { &shared.1 };
                     inlet.read(|| progress, |message| assert_eq!(message, [next; 9]));
                     if next == 0 {
-                        // As `Seat` does it.
+                        // Marks the reader as gone, as `Seat` does.
                         shared.2.store(1, Ordering::Release);
                     }
                     inlet

@@ -1,4 +1,4 @@
-//! Two ends, and a track in each direction.
+//! Unicast channels: two ends, and a track in each direction.
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl Memory {
     /// [`super::accept`]. On a fault this end is gone.
     pub fn hand_over(mut self, stream: &UnixStream) -> Result<()> {
         self.seat.go_away();
-        // The other end may sleep; from now on it has to look for our death from time to time.
+        // The other end may sleep; from now on it must check periodically whether this end has died.
         self.rouse();
         let (written, read) = (self.out.position(), self.inlet.position());
         let state = State { written, read, first: 0, dropped: self.dropped, full: self.full };
@@ -78,7 +78,7 @@ impl Memory {
         self.bells[self.seat.index()].ring();
     }
 
-    /// What becomes of a write for which no slot is free.
+    /// The result of a write without a free slot.
     #[cold]
     fn without_room(&mut self) -> Written {
         if self.is_alone() {

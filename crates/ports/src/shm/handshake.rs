@@ -1,4 +1,4 @@
-//! How two processes come to share memory: over a connected Unix socket, once.
+//! The handshake by which two processes come to share memory, over a connected Unix socket.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -12,7 +12,7 @@ use linux::passing::{Words, fault, hear, patiently, say, speaks};
 use linux::region::{self, Mapping};
 use linux::remote::Token;
 
-/// The peer that creates the memory and the one that joins it. One of each.
+/// The role of a peer: one creates the memory, the other joins it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     Create,
@@ -23,12 +23,12 @@ const PROTOCOL: u64 = u64::from_le_bytes(*b"plimshm\0");
 /// Raised with every change of the layout or of the handshake.
 const VERSION: u64 = 2;
 
-/// What the handshake yields.
+/// The result of the handshake.
 pub(super) struct Acquaintance {
     pub outgoing: Outgoing,
     pub incoming: Incoming,
     pub process: Process,
-    /// To be held for a peer that does not see this process, and hears of its end by this.
+    /// A socket to hold for a peer that does not see this process, and notices its end by the socket.
     pub held: Option<Arc<UnixStream>>,
     pub mtu: usize,
 }
@@ -51,7 +51,7 @@ impl Prepared {
 /// The role in a handshake, with the memory of the one that creates it.
 pub(super) enum Part {
     Create(Prepared),
-    /// The same, that was offered already.
+    /// The creator's role, whose offer was sent already.
     Offered(Prepared),
     Join,
 }
@@ -60,18 +60,18 @@ fn hello(Geometry { slots, bulk, mtu }: Geometry, memory: &Memory) -> Words {
     [PROTOCOL, VERSION, slots as u64, bulk as u64, mtu as u64, memory.address, memory.word, 0]
 }
 
-/// What the one that creates the memory says first. `memory` is this end's.
+/// Sends the creator's first message. `memory` is this end's.
 pub(super) fn offer(stream: &UnixStream, prepared: &Prepared, geometry: Geometry, memory: &Memory) -> Result<()> {
     say(stream, &hello(geometry, memory), Some(prepared.fd.as_fd()))
 }
 
-/// Whether all is there that the one that joins says, which waits for nothing in between: [`meet`] waits for nothing then.
+/// Whether both messages of the joining end have arrived, so that [`meet`] does not wait.
 pub(super) fn is_answered(stream: &UnixStream) -> Result<bool> {
     let waiting = rustix::io::ioctl_fionread(stream).map_err(|e| fault(e.to_string()))?;
     Ok(waiting >= 2 * size_of::<Words>() as u64)
 }
 
-/// `memory` is this end's.
+/// Carries the handshake out. `memory` is this end's.
 pub(super) fn meet(stream: &UnixStream, part: Part, geometry: Geometry, memory: &Memory) -> Result<Acquaintance> {
     patiently(stream, || exchange(stream, part, geometry, memory))
 }
@@ -85,7 +85,7 @@ fn exchange(stream: &UnixStream, part: Part, geometry: Geometry, memory: &Memory
         Part::Create(Prepared { fd, mapping }) | Part::Offered(Prepared { fd, mapping }) => {
             let theirs = hear(stream)?;
             speaks(&theirs, PROTOCOL, VERSION)?;
-            // The peer's process may need a descriptor where this was the last one.
+            // The peer's process may need the descriptor, if it was the last one.
             drop(fd);
             (geometry, mapping, theirs)
         }
@@ -112,7 +112,7 @@ fn exchange(stream: &UnixStream, part: Part, geometry: Geometry, memory: &Memory
         Some(held) => Process::new(held.clone(), Some(held), Token { address, word }),
         None => Process::unseen(socket()?),
     };
-    // The last message comes after each end has looked at the other's memory.
+    // The last message is sent after each end has tried the other's memory.
     say(stream, &[PROTOCOL, VERSION, u64::from(!process.is_seen()), 0, 0, 0, 0, 0], None)?;
     let last = hear(stream)?;
     speaks(&last, PROTOCOL, VERSION)?;

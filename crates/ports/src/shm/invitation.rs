@@ -1,5 +1,5 @@
-//! A one-way link made without the receiver's help: the sender passes the memory over a socket that the receiver looks at
-//! when it next has time, and sends from then on. So a rank that computes holds up nobody who writes to it first.
+//! A one-way link made without the receiver's help: the sender passes the memory over a socket that the receiver reads when it
+//! next has time, and sends from then on. So a rank that computes does not hold up peers that write to it first.
 //!
 //! The socket lives until the receiver has answered; the memory needs no descriptor once both have mapped it.
 
@@ -24,16 +24,16 @@ use linux::shortage::{self, Need};
 const PROTOCOL: u64 = u64::from_le_bytes(*b"plimway\0");
 /// Raised with every change of the layout or of the words.
 const VERSION: u64 = 3;
-/// Begins the answer of who has taken an invitation.
+/// First word of the answer to an invitation.
 const CONFIRMED: u64 = u64::from_le_bytes(*b"plimyes\0");
-/// Who says this does not see the other's process, which is to hold the socket.
+/// Flag: the sender of this does not see the other process, which is to hold the socket.
 const HOLD: u64 = 1;
-/// The memory is another's, lent to who says this.
+/// Flag: the memory is another process's, lent to the sender of this.
 const LENT: u64 = 2;
-/// Bytes of an invitation.
+/// Length of an invitation in bytes.
 const LENGTH: u64 = 2 * size_of::<Words>() as u64;
 
-/// What the inviter says of itself; the port passes it on unread.
+/// Length of the inviter's introduction, which the port passes on unread.
 pub const INTRODUCTION: usize = size_of::<Words>();
 
 /// A link that a peer has made towards this process.
@@ -41,19 +41,19 @@ pub struct Invitation {
     pub introduction: [u8; INTRODUCTION],
     pub(super) mapping: Mapping,
     pub(super) geometry: Geometry,
-    /// `None` where the inviter is in a PID namespace that is not seen from here.
+    /// The inviter's process; `None` where its PID namespace is not visible here.
     pub(super) process: Option<Process>,
-    /// The inviter does not see this process, and hears of its end by the socket.
+    /// Whether the inviter does not see this process, and notices its end by the socket.
     pub(super) hold: bool,
 }
 
-/// What an end says of itself. Who says so, the kernel tells.
+/// An end's statement about itself. Its identity comes from the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Said {
-    /// Of the memory that its requests point into.
+    /// Token of the memory that its requests point into.
     token: Token,
     lent: bool,
-    /// The other end is to hold the socket.
+    /// Whether the other end is to hold the socket.
     pub hold: bool,
 }
 
@@ -73,7 +73,7 @@ impl Said {
         (how & !(LENT | HOLD) == 0).then_some(Said { token: Token { address, word }, lent, hold })
     }
 
-    /// What `held`, who says so, is to this end.
+    /// The process `held`, which made this statement, as this end sees it.
     pub fn process(&self, held: Arc<Identity>) -> Process {
         let owner = if self.lent { loan::lender(&held, self.token.word) } else { Some(held.clone()) };
         Process::new(held, owner, self.token)
@@ -88,11 +88,11 @@ fn other_end(stream: &UnixStream) -> Result<Credentials> {
 /// A peer that was invited and has not answered yet.
 pub(super) struct Invited {
     pub stream: UnixStream,
-    /// `None` where it is in a PID namespace that is not seen from here.
+    /// The peer's identity; `None` where its PID namespace is not visible here.
     pub held: Option<Arc<Identity>>,
 }
 
-/// Makes the memory, passes it over `stream` and waits for nothing. `memory` is this end's.
+/// Makes the memory and passes it over `stream`, without waiting. `memory` is this end's.
 pub(super) fn invite(
     stream: UnixStream,
     geometry: &Geometry,
@@ -118,7 +118,7 @@ pub(super) fn invite(
 impl Invitation {
     /// The invitation that waits on `stream`; `None` where it is not there yet.
     ///
-    /// A fault where the sender is another user's process or does not keep to the protocol: drop the stream. Where the fault
+    /// A fault where the sender is another user's process or violates the protocol: drop the stream. Where the fault
     /// may pass ([`linux::shortage::may_pass`]) the invitation still waits.
     pub fn take(stream: &UnixStream) -> Result<Option<Invitation>> {
         let waiting = rustix::io::ioctl_fionread(stream).map_err(|e| fault(e.to_string()))?;
@@ -143,10 +143,10 @@ impl Invitation {
             let fd = hello.fd.ok_or_else(|| fault("it passed no shared memory"))?;
             region::check(fd.as_fd(), geometry.one_way_length())?;
             let mapping = Mapping::sparse(fd.as_fd(), geometry.one_way_length())?;
-            // In its place there is one for the process.
+            // Frees a descriptor for the one of the process.
             drop(fd);
             let held = identify(&named, stream)?;
-            // Nothing can be wanting any more.
+            // From here on no shortage can occur.
             skip(stream)?;
             let mut introduction = [0; INTRODUCTION];
             for (bytes, word) in introduction.chunks_exact_mut(8).zip(hear(stream)?.words) {
@@ -157,30 +157,30 @@ impl Invitation {
         })
     }
 
-    /// The inviter has a number here. One in a PID namespace that is not seen from here has none, and its memory cannot be read.
+    /// Whether the inviter has a process number here. In an invisible PID namespace it has none, and its memory cannot be read.
     pub fn is_seen(&self) -> bool {
         self.process.is_some()
     }
 
-    /// Whether this process may read the memory that the inviter's requests point to: tried, not assumed.
+    /// Whether this process may read the memory that the inviter's requests point to, as tried.
     pub fn is_readable(&self) -> bool {
         self.process.as_ref().is_some_and(Process::is_readable)
     }
 }
 
-/// Tells the inviter that its link is in use, and what this end says of itself. One that has gone meanwhile does not hear it.
+/// Tells the inviter that its link is in use, with this end's statement. An inviter that has gone does not hear it.
 pub(super) fn confirm(mut stream: &UnixStream, said: &Said) {
     let [address, word, how] = said.words();
     let _ = stream.write_all(&[CONFIRMED, address, word, how].map(u64::to_le_bytes).concat());
 }
 
-/// What the invited has made of an invitation.
+/// The invited peer's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// It has not looked yet.
+    /// No answer yet.
     None,
     Confirmed(Said),
-    /// It has closed the socket, or its endpoint has gone.
+    /// The peer has closed the socket, or its endpoint is gone.
     Refused,
 }
 
@@ -207,7 +207,7 @@ mod tests {
 
     use super::*;
 
-    /// Why an invitation is refused that passes `memory` and ends with `how`.
+    /// The fault of an invitation that passes `memory` and ends with `how`.
     fn refusal(memory: impl AsFd, how: u64) -> Fault {
         let Geometry { slots, bulk, mtu } = Geometry::default();
         let (mine, theirs) = UnixStream::pair().unwrap();

@@ -1,5 +1,5 @@
-//! What two peers share: for each direction control lines, a ring of slots and a bulk ring. There is memory for the first part
-//! of the bulk ring; the rest comes with use.
+//! The memory that two peers share: for each direction control lines, a ring of slots and a bulk ring. The first part
+//! of the bulk ring has memory from the start, the rest gets it with use.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use crate::ring::{Memory, PAYLOAD, Progress, Slot};
 use linux::region::Mapping;
 
 const PAGE: usize = 4096;
-/// Bytes of the control lines and what follows them.
+/// Bytes of the control lines and the padding behind them.
 const CONTROL: usize = 2048;
-/// Bytes of a bulk ring at first: with the control lines and 64 slots, two pages.
+/// First size of a bulk ring in bytes: with the control lines and 64 slots, two pages.
 const FIRST: usize = 2048;
-/// To keep senders from waiting, the rings of all peers together grow by no more than this.
+/// Most bytes by which the rings of all peers together grow just to keep senders from waiting.
 pub(super) const MOST_GROWN: usize = SHM_GROWN.total.bytes().0 as usize;
 
-/// Sizes of one direction. The peer that creates the memory decides.
+/// Sizes of one direction, determined by the peer that creates the memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
     /// Slots; a power of two from 4 to 65,536.
@@ -33,16 +33,16 @@ pub struct Geometry {
 }
 
 impl Default for Geometry {
-    /// Chosen with `cargo bench -p linux --bench shm`: 64 slots stay in a first-level cache beside the application's data
-    /// (256 cost 15 % of the 8 B latency and gained no rate); bulk rings of 256 KiB and packets of 8 KiB lost a quarter
-    /// of the bandwidth, larger ones gained little.
+    /// Chosen with `cargo bench -p ports --bench shm`: 64 slots stay in a first-level cache beside the application's
+    /// data (256 cost 15 % of the 8 B latency and gained no rate); bulk rings of 256 KiB and packets of 8 KiB lost a
+    /// quarter of the bandwidth, larger ones gained little.
     fn default() -> Self {
         Geometry { slots: 64, bulk: SHM_LINK.each.bytes().0 as usize, mtu: (16 << 10) + 64 }
     }
 }
 
 impl Geometry {
-    /// A fault that names the figure out of range. What this accepts, both ends can address.
+    /// A fault that names the figure out of range. Both ends can address an accepted geometry.
     pub(super) fn check(&self) -> Result<()> {
         let refuse = |what: String, range: &str| {
             Err(Fault::new("shared-memory port", what, format!("the peer that creates it must choose {range}")))
@@ -74,7 +74,7 @@ impl Geometry {
         2 * self.direction()
     }
 
-    /// Of a link that carries packets one way.
+    /// Length of a link that carries packets one way.
     pub(super) fn one_way_length(&self) -> usize {
         self.direction()
     }
@@ -91,7 +91,7 @@ struct Control {
     progress: Progress,
     /// 1 once the producer's port was closed in good order.
     closed: Closed,
-    /// 1 once the consumer's was.
+    /// 1 once the consumer's port was closed in good order.
     left: Closed,
 }
 
@@ -100,7 +100,7 @@ struct Closed(AtomicU64);
 
 const _: () = assert!(size_of::<Slot>() == 64 && size_of::<Control>() <= CONTROL);
 
-/// One direction of a mapping that two processes have; the memory that it starts with is there.
+/// One direction of a mapping that two processes share; its initial memory is there.
 struct Direction {
     mapping: Arc<Mapping>,
     geometry: Geometry,
@@ -108,7 +108,7 @@ struct Direction {
 }
 
 impl Direction {
-    /// `number` is 0 for packets of the creator, 1 for those of the other.
+    /// A direction: `number` is 0 for packets of the creator, 1 for those of the other.
     fn of(mapping: &Arc<Mapping>, geometry: &Geometry, number: usize) -> Result<Direction> {
         assert!(mapping.len() >= (number + 1) * geometry.direction() && number < 2);
         let start = number * geometry.direction();
@@ -140,21 +140,21 @@ impl Direction {
     }
 }
 
-/// The end that sends packets. When it is dropped, the peer learns that no more come.
+/// The sending end. When it is dropped, the peer learns that no more packets come.
 pub(super) struct Outgoing {
     packets: PacketWriter<Arc<Mapping>>,
     control: NonNull<Control>,
     mapping: Arc<Mapping>,
-    /// Where the bulk ring begins in the mapping.
+    /// Offset of the bulk ring in the mapping.
     bulk: usize,
-    /// What it has grown by.
+    /// Bytes by which it has grown.
     grown: usize,
 }
 
 // SAFETY: the control lines are atomics only, and the mapping that holds them is kept.
 unsafe impl Send for Outgoing {}
 
-/// The end that receives packets. When it is dropped, the peer learns that nobody takes any more.
+/// The receiving end. When it is dropped, the peer learns that no more packets are taken.
 pub(super) struct Incoming {
     packets: PacketReader<Arc<Mapping>>,
     control: NonNull<Control>,
@@ -193,7 +193,7 @@ impl Outgoing {
         }
     }
 
-    /// False where the rings are full. `length` is at most the mtu. `grown` is what the rings of all peers have grown by.
+    /// Sends a packet; false where the rings are full. `length` is at most the mtu. `grown`: growth of the rings of all peers.
     ///
     /// A fault where the packet needs memory that the kernel does not have.
     #[inline(always)]
@@ -216,7 +216,7 @@ impl Outgoing {
         packets.send(length, provide, fill)
     }
 
-    /// What its bulk ring has grown by.
+    /// Bytes by which its bulk ring has grown.
     pub fn grown(&self) -> usize {
         self.grown
     }
@@ -226,7 +226,7 @@ impl Outgoing {
         unsafe { self.control.as_ref() }
     }
 
-    /// Whether nobody will take packets out any more.
+    /// Whether the consumer has left.
     pub fn is_left(&self) -> bool {
         self.control().left.0.load(Ordering::Acquire) != 0
     }
@@ -285,7 +285,7 @@ mod tests {
 
     const GEOMETRY: Geometry = Geometry { slots: 8, bulk: 8192, mtu: 2000 };
 
-    /// The same memory twice, as two processes have it.
+    /// The same memory mapped twice, as by two processes.
     fn twice(length: usize) -> [Mapping; 2] {
         let fd = region::make("test", length).unwrap();
         [(); 2].map(|()| Mapping::sparse(fd.as_fd(), length).unwrap())
@@ -298,13 +298,13 @@ mod tests {
             at: usize,
             word: u64,
         },
-        /// It writes a slot that looks next in line, with any tag; the payload begins with any size.
+        /// The hostile peer writes a slot that looks next in line, with any tag; the payload begins with any size.
         Forge {
             ahead: u64,
             tag: u16,
             size: u64,
         },
-        /// It claims any progress.
+        /// The hostile peer claims any progress.
         Claim {
             slots: u64,
             bulk: u64,
@@ -439,7 +439,7 @@ mod tests {
         assert_eq!((grown, outgoing.grown()), (geometry.bulk - FIRST, grown));
         assert!(present() <= geometry.one_way_length());
         assert!(incoming.receive(usize::MAX, |packet| assert!(packet.iter().all(|&byte| byte == 2))) > 50);
-        // Where others have taken what there is to grow by, a ring grows as far as its packets need, and no further.
+        // Where other rings have used up the allowance, a ring grows as far as its packets need, and no further.
         let [mine, theirs] = twice(geometry.one_way_length());
         let (mut thrifty, _reader) =
             (super::outgoing(mine, &geometry).unwrap(), super::incoming(theirs, &geometry).unwrap());

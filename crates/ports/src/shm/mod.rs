@@ -1,9 +1,9 @@
 //! The `shm` port: rings in memory shared with each peer on this host.
 //!
 //! A packet of up to 56 bytes travels inside one cache line; a longer one in the bulk ring beside. A link takes two pages, and
-//! more once longer packets or more of them are under way; it keeps no descriptor open but that of the peer's process. Large
-//! messages can be read from the peer's memory by a single copy (`process_vm_readv`), where a test during the introduction
-//! showed that the kernel permits it. Whose memory that is, the kernel says and never the peer.
+//! more once longer or more packets are in flight; it keeps no descriptor open but that of the peer's process. Large messages can
+//! be read from the peer's memory by a single copy (`process_vm_readv`), where a test during the introduction showed that the
+//! kernel permits it. The owner of that memory is named by the kernel, never by the peer.
 
 mod handshake;
 mod invitation;
@@ -27,38 +27,38 @@ use link::{Incoming, Outgoing};
 pub use process::Memory;
 use process::Process;
 
-/// Packets taken from one peer before the next has its turn.
+/// Most packets taken from one peer before the next is served.
 const TURN: usize = 32;
-/// Processes that one call of `notices` asks the kernel for.
+/// Most processes that one call of `notices` checks.
 const LOOKS: usize = 64;
-/// Peers that may have a way to this end when another makes one by invitation; it bounds what the rings of all of them take.
+/// Most peers with a link to this end when another makes one by invitation; it bounds the memory of all rings.
 const MOST_HEARD: usize = SHM_LINKS.total.count();
 
 /// One process's end of any number of shared-memory links.
 pub struct ShmPort {
     geometry: Geometry,
-    /// For the next link that this end creates.
+    /// Memory of the next link that this end creates.
     prepared: Option<Prepared>,
     peers: Vec<Peer>,
-    /// The peer whose turn it is to be received from.
+    /// The peer to receive from next.
     turn: usize,
-    /// The peer whose process is looked at next.
+    /// The peer whose process is checked next.
     watched: usize,
-    /// What the outgoing rings have grown by.
+    /// Bytes by which the outgoing rings have grown.
     grown: usize,
     memory: Memory,
     /// The word of `memory`, where that is this process's; freed after the peers were told that this end closes.
     word: Option<Box<u64>>,
 }
 
-/// A peer's links out and in; links made by invitation are one-way and come one by one.
+/// A peer, with its links in both directions; links made by invitation are one-way and come separately.
 struct Peer {
     outgoing: Option<Outgoing>,
     incoming: Option<Incoming>,
     process: Option<Process>,
-    /// Where the peer says that it has taken our invitation.
+    /// Our invitation, until the peer answers.
     invited: Option<Invited>,
-    /// Held for a peer that does not see this process, and hears of its end by them.
+    /// Sockets held for a peer that does not see this process, and notices its end by them.
     held: Vec<Arc<UnixStream>>,
     state: State,
 }
@@ -66,7 +66,7 @@ struct Peer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Open,
-    /// Known to be gone, and to be reported once everything it sent was delivered.
+    /// Gone, and to be reported once everything it sent was delivered.
     Ending(Ending),
     Reported,
 }
@@ -78,19 +78,19 @@ enum Ending {
 }
 
 impl Peer {
-    /// The end that the peer said that it made.
+    /// Whether the peer has announced its end.
     fn has_closed(&self) -> bool {
         self.incoming.as_ref().is_some_and(Incoming::is_closed) || self.outgoing.as_ref().is_some_and(Outgoing::is_left)
     }
 
-    /// It has taken our invitation.
+    /// Handles the peer's acceptance of our invitation.
     fn confirmed(&mut self, said: Said) {
         let Some(Invited { stream, held }) = self.invited.take() else { return };
         let stream = Arc::new(stream);
         if said.hold {
             self.held.push(stream.clone());
         }
-        // Requests come with its own invitation, and point into the memory of who made that.
+        // Requests come with the peer's own invitation, and point into the memory of its maker.
         if self.process.is_none() {
             self.process = Some(held.map_or_else(|| Process::unseen(stream), |held| said.process(held)));
         }
@@ -110,32 +110,32 @@ impl Default for ShmPort {
 
 impl ShmPort {
     /// A port without peers. `geometry` holds for the links that this end creates; those it joins have their creator's,
-    /// with this mtu as the least that is taken.
+    /// whose mtu must be at least this one's.
     pub fn new(geometry: Geometry) -> Self {
-        // Nobody need be unable to guess it; a later process shall not have the same at the same place.
+        // The word need not be secret; it only differs from that of a later process at the same address.
         let word = Box::new(std::hash::RandomState::new().build_hasher().finish());
         let memory = Memory::here(&word);
         ShmPort { word: Some(word), ..ShmPort::on_behalf(geometry, memory) }
     }
 
-    /// A port whose requests point into another process's memory, for which this one works.
+    /// A port whose requests point into the memory of another process, for which this one works.
     pub fn on_behalf(geometry: Geometry, memory: Memory) -> Self {
         let peers = Vec::new();
         ShmPort { geometry, prepared: None, peers, turn: 0, watched: 0, grown: 0, memory, word: None }
     }
 
-    /// Whether requests point into another process's memory.
+    /// Whether requests point into the memory of another process.
     pub fn is_on_behalf(&self) -> bool {
         self.word.is_none()
     }
 
-    /// What addresses in this end's requests point into.
+    /// The memory that addresses in this end's requests point into.
     pub fn memory(&self) -> &Memory {
         &self.memory
     }
 
-    /// Makes the memory of the next [`ShmPort::connect`] as [`Role::Create`], which then takes no descriptor, so that a
-    /// shortage shows before the peer is told to connect.
+    /// Creates the memory of the next [`ShmPort::connect`] as [`Role::Create`], which then takes no descriptor, so that
+    /// a shortage shows before the peer is told to connect.
     pub fn prepare(&mut self) -> Result<()> {
         self.prepared = Some(Prepared::new(&self.geometry)?);
         Ok(())
@@ -153,14 +153,13 @@ impl ShmPort {
         self.meet(stream, part)
     }
 
-    /// Does the first part of [`ShmPort::connect`] as [`Role::Create`], which waits for nothing; [`ShmPort::conclude`] does the
-    /// rest.
+    /// The first part of [`ShmPort::connect`] as [`Role::Create`], without waiting; [`ShmPort::conclude`] is the second.
     pub fn offer(&mut self, stream: &UnixStream) -> Result<()> {
         let prepared = self.take_prepared()?;
         handshake::offer(stream, self.prepared.insert(prepared), self.geometry, &self.memory)
     }
 
-    /// Meets the peer that [`ShmPort::offer`] was made to; `None` where it has not answered yet. Waits for nothing.
+    /// Meets the peer that got [`ShmPort::offer`]; `None` where it has not answered yet. Does not wait.
     ///
     /// A fault as for [`ShmPort::connect`].
     pub fn conclude(&mut self, stream: &UnixStream) -> Result<Option<PeerIndex>> {
@@ -192,7 +191,7 @@ impl ShmPort {
         Ok(index)
     }
 
-    /// Adds a peer without links to it or from it yet: [`ShmPort::invite`] and [`ShmPort::accept`] make them.
+    /// Adds a peer without links; [`ShmPort::invite`] and [`ShmPort::accept`] make them.
     pub fn add_peer(&mut self) -> PeerIndex {
         self.peers.push(Peer {
             outgoing: None,
@@ -205,7 +204,7 @@ impl ShmPort {
         PeerIndex(self.peers.len() as u32 - 1)
     }
 
-    /// Makes the way out to `peer`, who listens at the other end of `stream`, and waits for nothing. `introduction` is handed
+    /// Makes the link to `peer`, which listens at the other end of `stream`, without waiting. `introduction` is handed
     /// to the peer with the link.
     pub fn invite(&mut self, peer: PeerIndex, stream: UnixStream, introduction: &[u8; INTRODUCTION]) -> Result<()> {
         let to = self.peers.get_mut(peer.0 as usize).ok_or_else(|| no_such_peer(peer))?;
@@ -214,8 +213,8 @@ impl ShmPort {
         Ok(())
     }
 
-    /// Takes the way in that a peer has made, and tells it so over `stream`, on which the invitation came. A fault where there
-    /// is one already, its rings may become larger than ours, or there are too many.
+    /// Accepts the link that a peer has made, and confirms it over `stream`, on which the invitation came. A fault
+    /// where there is one already, its rings may become larger than ours, or there are too many.
     pub fn accept(&mut self, peer: PeerIndex, invitation: Invitation, stream: UnixStream) -> Result<()> {
         let heard = self.peers.iter().filter(|peer| peer.incoming.is_some()).count();
         let from = self.peers.get_mut(peer.0 as usize).ok_or_else(|| no_such_peer(peer))?;
@@ -244,17 +243,17 @@ impl ShmPort {
         Ok(())
     }
 
-    /// Whether there is a way in from this peer.
+    /// Whether there is a link from this peer.
     pub fn is_heard(&self, peer: PeerIndex) -> bool {
         self.peers.get(peer.0 as usize).is_some_and(|peer| peer.incoming.is_some())
     }
 
-    /// The process behind a peer; `None` also where it is in a PID namespace that is not seen from here.
+    /// The process number of a peer; `None` also where its PID namespace is not visible here.
     pub fn process(&self, peer: PeerIndex) -> Option<u32> {
         self.peers.get(peer.0 as usize)?.process.as_ref()?.number()
     }
 
-    /// Reports a peer whose end is known and who has nothing left to be delivered, and gives back its memory.
+    /// Reports a peer that is gone once all of its packets are delivered, and frees its memory.
     fn report_end(&mut self, index: usize, report: &mut impl FnMut(Notice)) {
         let peer = &mut self.peers[index];
         let State::Ending(ending) = peer.state else { return };
@@ -285,7 +284,7 @@ fn over_size(length: usize, mtu: usize) -> Fault {
 }
 
 impl Port for ShmPort {
-    /// `remote_read` holds once a peer has connected whose memory may be read.
+    /// `remote_read` holds once the memory of some connected peer may be read.
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             ordered: true,
@@ -336,11 +335,11 @@ impl Port for ShmPort {
         Ok(delivered)
     }
 
-    /// At most [`LOOKS`] system calls, and one for each invitation that is not answered yet. A peer's end is reported once,
+    /// Makes at most [`LOOKS`] system calls, and one for each unanswered invitation. A peer's end is reported once,
     /// after the last packet it sent was delivered.
     fn notices(&mut self, mut report: impl FnMut(Notice)) -> Result<()> {
-        // A peer without a way in is reported a round later than it was found gone: its invitation may be on its way, made
-        // before it went.
+        // A peer without a link to us is reported one call later than it was found gone, since its invitation may have
+        // been sent before and still be on its way.
         for index in 0..self.peers.len() {
             self.report_end(index, &mut report);
         }
@@ -348,7 +347,7 @@ impl Port for ShmPort {
             self.watched = if self.watched + 1 >= self.peers.len() { 0 } else { self.watched + 1 };
             let peer = &mut self.peers[self.watched];
             if peer.state == State::Open && peer.process.as_mut().is_some_and(Process::has_ended) {
-                // What it said before it ended is there by now.
+                // Whatever it announced before it ended is visible by now.
                 peer.state = State::Ending(if peer.has_closed() { Ending::Closed } else { Ending::Dead });
             }
         }
@@ -357,7 +356,7 @@ impl Port for ShmPort {
             match peer.invited.as_ref().map_or(Answer::None, Invited::answer) {
                 Answer::None => {}
                 Answer::Confirmed(said) => peer.confirmed(said),
-                // Before it has answered, a peer is gone where its socket is.
+                // A peer that has not answered is gone with its socket.
                 Answer::Refused => refused = true,
             }
             if refused || peer.has_closed() {

@@ -1,7 +1,7 @@
-//! The process behind a link: whether it lives, and the memory that its requests point into, read where the kernel permits.
+//! The process behind a link: whether it lives, and the memory that its requests point into, read where permitted.
 //!
-//! Who it is, the kernel says of the socket that the two met over, and never the process itself. It is held by a descriptor,
-//! one for all links to it; those in PID namespaces that are not seen from here are watched by a socket.
+//! The kernel names the process at the other end of the socket, never the process itself. It is held by a descriptor,
+//! one for all links to it; processes in invisible PID namespaces are watched by a socket.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -17,7 +17,7 @@ use linux::passing::has_hung_up;
 use linux::remote::{self, Token};
 use linux::shortage;
 
-/// The memory of a process that addresses in requests point into, and a word of it that stays there while the endpoint does.
+/// The memory of a process that addresses in requests point into, and a word in it that is valid while the endpoint lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
     pub pid: u32,
@@ -26,16 +26,16 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Of this process. The word must stay where it is.
+    /// The memory of this process. The word must stay in place.
     pub(super) fn here(word: &u64) -> Memory {
         Memory { pid: process::id(), address: &raw const *word as u64, word: *word }
     }
 }
 
-/// The process that the kernel has named at the other end of `stream`; `None` where it cannot be held.
+/// The process that the kernel names at the other end of `stream`; `None` where it cannot be held.
 ///
 /// # Errors
-/// One that may pass: there is no descriptor left for it.
+/// A fault that may pass: there is no descriptor left.
 pub(super) fn identify(named: &Credentials, stream: &UnixStream) -> Result<Option<Arc<Identity>>> {
     Identity::of(named, stream).or_else(|e| {
         let fault = Fault::because("peer on this host", e, "raise the limit on open files (ulimit -n)");
@@ -45,25 +45,25 @@ pub(super) fn identify(named: &Credentials, stream: &UnixStream) -> Result<Optio
 
 pub(super) struct Process {
     watch: Watch,
-    /// `None` where this process may not read it.
+    /// The memory; `None` where this process may not read it.
     memory: Option<Readable>,
 }
 
-/// What shows that a process lives.
+/// The means to notice the end of a process.
 enum Watch {
     Held(Arc<Identity>),
-    /// A socket that it holds as long as it lives. A child that it forks and that never execs holds it too, and hides its end.
+    /// A socket that it holds as long as it lives. A forked child without an exec holds it too, and hides the end.
     Socket(Arc<UnixStream>),
 }
 
 struct Readable {
     owner: Arc<Identity>,
-    /// Gone where the owner has closed the endpoint, or runs another program.
+    /// Missing once the owner has closed the endpoint, or runs another program.
     token: Token,
 }
 
 impl Readable {
-    /// Another process is never read: the kernel is asked before each read whether the owner lives.
+    /// Reads from the owner only: before each read the kernel is asked whether it still lives.
     fn read(&self, address: u64, into: &mut [u8]) -> io::Result<bool> {
         remote::read_from(self.owner.living()?, &self.token, address, into)
     }
@@ -77,7 +77,7 @@ impl Process {
         Process { watch: Watch::Held(held), memory }
     }
 
-    /// A process that is not held, at the other end of `socket`. Its memory cannot be read.
+    /// A process without a descriptor, at the other end of `socket`. Its memory cannot be read.
     pub fn unseen(socket: Arc<UnixStream>) -> Process {
         Process { watch: Watch::Socket(socket), memory: None }
     }
@@ -93,12 +93,12 @@ impl Process {
         }
     }
 
-    /// Whether this process may read the memory: tried, not assumed.
+    /// Whether this process may read the memory, as tried.
     pub fn is_readable(&self) -> bool {
         self.memory.is_some()
     }
 
-    /// Fills `into` from the memory. After a failure it counts as unreadable; `None` where its process is gone.
+    /// Fills `into` from the memory. After a failure it counts as unreadable; the error is `None` where the process is gone.
     pub fn read(&mut self, address: u64, into: &mut [u8]) -> Result<(), Option<io::Error>> {
         let failed = match self.memory.as_ref().map(|memory| memory.read(address, into)) {
             Some(Ok(true)) => return Ok(()),
@@ -121,13 +121,13 @@ impl Process {
         if held.has_ended() {
             return true;
         }
-        // A process that runs another program lives on, and its endpoint does not.
+        // A process that runs another program lives on, but its endpoint does not.
         let Some(memory) = self.memory.as_ref().filter(|memory| memory.owner.number() == held.number()) else {
             return false;
         };
         match remote::read_from(held.number(), &memory.token, 0, &mut []) {
             Ok(found) => !found,
-            // Its first thread may have left the others, or its memory be closed to us from now on.
+            // Its first thread may have ended before the others, or its memory has become unreadable.
             Err(_) => {
                 self.memory = None;
                 false
@@ -165,7 +165,7 @@ mod tests {
     fn a_process_that_may_not_be_read_is_watched_all_the_same() {
         let (child, number) = child();
         let held = Arc::new(Identity::new(number, pidfd_open(number, PidfdFlags::empty()).unwrap()));
-        // The word is not there.
+        // The word is not at this address.
         let mut watched = Process::new(held.clone(), Some(held), Token { address: 8, word: 1 });
         assert!(watched.is_seen() && !watched.is_readable() && !watched.has_ended());
         end(child);
@@ -177,7 +177,7 @@ mod tests {
         let (child, number) = child();
         let descriptor = pidfd_open(number, PidfdFlags::empty()).unwrap();
         let word = Box::new(WORD);
-        // As if it had the number that this process has: what is there under it lives, has the word, and may be read.
+        // A reused number: the process that has it now lives, has the word, and may be read.
         let peer = Arc::new(Identity::new(getpid(), descriptor));
         let mut process = Process::new(peer.clone(), Some(peer.clone()), token(&word));
         assert!(process.is_readable() && !process.has_ended());

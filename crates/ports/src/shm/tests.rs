@@ -4,7 +4,7 @@ use machine::port::conformance::{self, Bench, Leaf, Star};
 
 use super::*;
 
-/// Introduces two ports of this process to each other; the index each has for the other.
+/// Introduces two ports of this process to each other; returns each one's index for the other.
 fn introduce(one: &mut ShmPort, other: &mut ShmPort) -> (PeerIndex, PeerIndex) {
     let (left, right) = UnixStream::pair().unwrap();
     std::thread::scope(|scope| {
@@ -63,7 +63,7 @@ fn garbage_instead_of_a_handshake_is_refused() {
         let (mine, mut theirs) = UnixStream::pair().unwrap();
         theirs.write_all(&[0xee; 300]).unwrap();
         let fault = ShmPort::default().connect(&mine, role).unwrap_err();
-        // Bytes written without credentials before this end asked for them have no sender that the kernel vouches for.
+        // Bytes written before this end asked for credentials have no sender that the kernel names.
         let causes = ["it does not speak this protocol", "the kernel does not name its process"];
         assert!(causes.contains(&fault.cause()), "{fault}");
         let (mine, theirs) = UnixStream::pair().unwrap();
@@ -104,7 +104,7 @@ fn two_joining_ends_time_out_instead_of_waiting_for_ever() {
     assert_eq!(one.read_timeout().unwrap(), None, "the stream is as it was");
 }
 
-/// What another port offers for `peer` of `to`.
+/// The invitation of another port for `peer` of `to`.
 fn offer(to: &mut ShmPort, from: Geometry) -> (PeerIndex, Invitation, UnixStream) {
     let (mine, theirs) = UnixStream::pair().unwrap();
     let mut inviter = ShmPort::new(from);

@@ -1,8 +1,8 @@
-//! Socket addresses in the kernel's layout: comparable byte for byte, copied nowhere on the way.
+//! Socket addresses in the kernel's layout: compared byte for byte, never copied.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
-/// `sockaddr_in` or `sockaddr_in6`. The bytes that do not tell hosts apart (padding, flow label) are zero.
+/// A `sockaddr_in` or `sockaddr_in6`. Bytes that do not distinguish hosts (padding, flow label) are zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(C, align(8))]
 pub(super) struct RawAddress([u8; RawAddress::SIZE]);
@@ -33,7 +33,7 @@ impl RawAddress {
         RawAddress(bytes)
     }
 
-    /// What the kernel wrote: `None` unless it is a whole IPv4 or IPv6 address.
+    /// An address written by the kernel: `None` unless it is a whole IPv4 or IPv6 address.
     pub fn parse(written: &[u8]) -> Option<Self> {
         let mut bytes = [0; Self::SIZE];
         match i32::from(u16::from_ne_bytes(written.get(..2)?.try_into().ok()?)) {

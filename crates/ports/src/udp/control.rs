@@ -13,7 +13,7 @@ pub(super) fn joined_packet_size(control: &[u8]) -> Option<usize> {
     })
 }
 
-/// An error that came back for a packet: its errno and whether a host on the way (not this one) said so.
+/// An error returned for a packet: its errno and whether another host on the way reported it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ReturnedError {
     pub errno: i32,

@@ -21,12 +21,12 @@ fn pair(lab: &Lab, address: impl Fn(Host) -> IpAddr) -> (UdpPort, UdpPort, PeerI
     let (mut a, mut b) = (open(Host::A), open(Host::B));
     let to_b = a.add_peer(b.local_address()).unwrap();
     b.add_peer(a.local_address()).unwrap();
-    // The first packet waits for the neighbour's address; the kernel drops what does not fit that short queue.
+    // The first packet waits for the neighbour's address; the kernel drops packets beyond its short queue.
     exchange(&mut a, &mut b, to_b, &[vec![0; 1]]);
     (a, b, to_b)
 }
 
-/// Sends all, again where the port is full, and returns what arrived when nothing more comes.
+/// Sends all packets, again where the port is full, and returns those that arrived when no more come.
 fn exchange(a: &mut UdpPort, b: &mut UdpPort, to_b: PeerIndex, packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut got = Vec::new();
     let mut waiting = packets.iter().peekable();
@@ -86,7 +86,7 @@ fn a_full_socket_buffer_holds_packets_back() {
     }
     sockopt::set_socket_send_buffer_size(&a.socket, 32 << 10).unwrap();
     let packets: Vec<Vec<u8>> = (0..1500u32).map(|i| i.to_le_bytes().repeat(250)).collect();
-    // The link is served from whichever core has just sent, so that some overtake others.
+    // The link is served from whichever core has just sent, so that packets may be reordered.
     let number = |packet: &Vec<u8>| u32::from_le_bytes(*packet.first_chunk().unwrap());
     let mut got = exchange(&mut a, &mut b, to_b, &packets);
     got.sort_by_key(number);
@@ -102,7 +102,7 @@ fn a_host_that_is_not_there_does_not_hold_up_the_others() {
     let nowhere = SocketAddr::new("203.0.113.1".parse().unwrap(), 9);
     let fault = a.add_peer(nowhere).unwrap_err();
     assert!(fault.next().contains("ip route"), "{fault}");
-    // On the link, but nobody answers for it.
+    // The address is on the link, but no host answers for it.
     let mut route = Command::new("ip");
     route.args(["route", "add", "203.0.113.2/32", "dev", lab.interface(Host::A)]);
     assert!(lab.enter(Host::A, &mut route).unwrap().status().unwrap().success());

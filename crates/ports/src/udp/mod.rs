@@ -32,7 +32,7 @@ use socket::RouteProbe;
 pub use socket::{UdpBuffers, UdpFeatures};
 use unknown_senders::UnknownSenders;
 
-/// What a port did since it was opened. A packet is the engine's; a datagram is what one system call entry carried,
+/// Counters since the port was opened. A packet is the engine's; a datagram is what one entry of a system call carried,
 /// one packet or many.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UdpCounters {
@@ -42,29 +42,28 @@ pub struct UdpCounters {
     pub packets_sent: u64,
     /// Packets that left in a datagram with others (UDP_SEGMENT).
     pub segmented_sent: u64,
-    /// System calls that looked for packets, and those that found none.
+    /// System calls that polled for packets, and those that found none.
     pub receive_calls: u64,
     pub empty_receives: u64,
     pub datagrams_received: u64,
     pub packets_received: u64,
     /// Packets that arrived in a datagram with others (UDP_GRO).
     pub joined_received: u64,
-    /// Packets dropped here: sent by no peer of this port.
+    /// Packets dropped because their sender is no peer of this port.
     pub unknown_sender: u64,
-    /// Packets dropped here: larger than any UDP datagram may be.
+    /// Packets dropped because they are larger than any UDP datagram may be.
     pub truncated: u64,
     /// Sends answered with [`Sent::Full`].
     pub full: u64,
-    /// Packets given up: the kernel had no way to their peer.
+    /// Packets given up because the kernel had no route to their peer.
     pub unsendable: u64,
-    /// Times that the kernel would not segment for a peer; its packets go one by one from then on.
+    /// Times that the kernel refused to segment for a peer; its packets are sent one by one from then on.
     pub segmentation_refused: u64,
     /// ICMP refusals of peers of this port, and other entries of the error queue.
     pub refusals: u64,
     pub other_errors: u64,
 }
 
-/// A peer as the port keeps it.
 struct Peer {
     raw: RawAddress,
     /// Largest packet that may be segmented on the way to this peer; 0 for none.
@@ -80,7 +79,7 @@ impl Peer {
 
 /// A UDP socket as a [`Port`]: unordered, unreliable, never blocks.
 ///
-/// Packets are kept until [`Port::flush`] or until about half a mebibyte waits. Nothing that was taken is dropped here
+/// Packets are kept until [`Port::flush`] or until about half a mebibyte waits. A packet that was taken is not dropped
 /// while its peer can be reached: a full socket buffer keeps packets waiting and makes [`Port::send`] say `Full`.
 pub struct UdpPort {
     socket: OwnedFd,
@@ -89,9 +88,9 @@ pub struct UdpPort {
     features: UdpFeatures,
     buffers: UdpBuffers,
     mtu: usize,
-    /// The engine relies on `mtu` from the first packet on.
+    /// Whether the engine relies on `mtu`: from the first packet on.
     in_use: bool,
-    /// It was settled whether the socket is connected.
+    /// Whether it is decided if the socket is connected.
     settled: bool,
     connected: bool,
     peers: Vec<Peer>,
@@ -106,7 +105,7 @@ pub struct UdpPort {
 }
 
 impl UdpPort {
-    /// What a port takes beside its peers.
+    /// Memory of a port without its peers.
     pub const MEMORY: Bytes = Bytes((receive::MEMORY + send::ARENA) as u64);
 
     /// Opens a socket at `local`; port number 0 takes any free one.
@@ -187,7 +186,7 @@ impl UdpPort {
         self.features
     }
 
-    /// The socket's buffers as granted; the peers' windows together must fit [`UdpBuffers::receive_window`].
+    /// The socket's buffers as granted; the peers' windows together must fit in [`UdpBuffers::receive_window`].
     pub fn buffers(&self) -> UdpBuffers {
         self.buffers
     }
@@ -196,13 +195,13 @@ impl UdpPort {
         self.counters
     }
 
-    /// The kernel passes packets of the only peer and refuses all others, so that [`UdpCounters::unknown_sender`] does
-    /// not count them.
+    /// Whether the socket is connected: the kernel then passes packets of the only peer and refuses others, which
+    /// [`UdpCounters::unknown_sender`] does not count.
     pub fn is_connected(&self) -> bool {
         self.connected
     }
 
-    /// The mtu stays as it is from now on, as if a packet had been sent.
+    /// Fixes the mtu from now on, as if a packet had been sent.
     pub(crate) fn settle_mtu(&mut self) {
         self.in_use = true;
     }
@@ -212,7 +211,7 @@ impl UdpPort {
         self.routes.payload(self.on_link(address))
     }
 
-    /// A peer's address of a link is of this port's own link, where the port is at such an address.
+    /// The address of a peer; a link-local one is on this port's link, where the port's own is link-local.
     fn on_link(&self, address: SocketAddr) -> SocketAddr {
         match (self.local, address) {
             (SocketAddr::V6(local), SocketAddr::V6(mut peer))
@@ -225,13 +224,13 @@ impl UdpPort {
         }
     }
 
-    /// Keeps packets of addresses that are no peers, for [`NetworkPort::unknown_senders`]; without this call they are
-    /// dropped. The socket stays unconnected after it, since a connected socket gets no packets of others.
+    /// Keeps packets of addresses that are no peers, for [`NetworkPort::unknown_senders`], instead of dropping them.
+    /// The socket then stays unconnected, since a connected one gets no packets of others.
     pub fn keep_unknown_senders(&mut self) {
         self.unknown_senders.open();
     }
 
-    /// Connects a socket that has come into use with one peer. A wildcard address stays as it is: the peer may send to
+    /// Connects a socket that is first used with one peer, unless its own address is a wildcard: the peer may send to
     /// any address of this host.
     fn settle(&mut self) {
         let [peer] = &self.peers[..] else {

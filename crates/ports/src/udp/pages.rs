@@ -1,4 +1,4 @@
-//! Zeroed pages for buffers whose addresses the kernel keeps between calls. Untouched pages cost nothing.
+//! Zeroed pages for buffers whose addresses the kernel keeps between calls. Untouched pages take no memory.
 
 use std::ptr::NonNull;
 

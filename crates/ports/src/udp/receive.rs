@@ -1,4 +1,4 @@
-//! Datagrams received and not yet delivered; a joined one is cut into its packets again.
+//! Datagrams received and not yet delivered; merged ones are split into their packets again.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -16,14 +16,13 @@ use super::unknown_senders::UnknownSenders;
 const MESSAGES: usize = 32;
 const CONTROL: usize = 64;
 const PAYLOAD: usize = 65_536;
-/// Name and control lie before the payload, so that a small packet touches neighbouring lines only.
+/// Name and control data precede the payload, so that a small packet touches adjacent lines only.
 const CONTROL_AT: usize = RawAddress::SIZE;
 const PAYLOAD_AT: usize = 128;
-/// An odd number of cache lines: slots do not fall on the same cache sets.
+/// An odd number of cache lines, so that slots do not share cache sets.
 const STRIDE: usize = PAYLOAD_AT + PAYLOAD + 64;
-/// What a queue takes.
 pub(super) const MEMORY: usize = MESSAGES * STRIDE;
-/// Errors of earlier packets that one `receive` passes over.
+/// Errors of earlier packets that one `receive` skips.
 const PATIENCE: u32 = 4;
 
 const _: () = assert!(CONTROL_AT + CONTROL <= PAYLOAD_AT && (STRIDE / 64) % 2 == 1 && STRIDE.is_multiple_of(64));
@@ -31,14 +30,14 @@ const _: () = assert!(CONTROL_AT + CONTROL <= PAYLOAD_AT && (STRIDE / 64) % 2 ==
 pub(super) struct ReceiveQueue {
     slots: Pages,
     headers: Vec<libc::mmsghdr>,
-    /// Held by `headers`, never looked at again.
+    /// Pointed to by `headers`, otherwise unused.
     _vectors: Vec<libc::iovec>,
     filled: usize,
     next: usize,
-    /// The last look found something: there may be more. One datagram is looked for otherwise, which costs an idle
-    /// poll and a lone packet less than a look for many.
+    /// Whether the last poll found something, so that there may be more. Otherwise one datagram is polled for, which
+    /// costs an idle poll and a single packet less than a call for many.
     busy: bool,
-    /// The rest of the datagram before `next`: its sender, the packet size, and what is left of it in `slots`.
+    /// The rest of the datagram before `next`: sender, packet size, and its range in `slots`.
     rest: Option<Rest>,
 }
 
@@ -78,8 +77,8 @@ impl ReceiveQueue {
         Ok(queue)
     }
 
-    /// Delivers up to `budget` packets of senders that `who` knows. The flag says that errors of earlier packets wait
-    /// in the error queue.
+    /// Delivers up to `budget` packets of senders that `who` knows. The flag says whether errors of earlier packets
+    /// wait in the error queue.
     pub fn receive(
         &mut self,
         socket: &OwnedFd,
@@ -90,7 +89,7 @@ impl ReceiveQueue {
         mut deliver: impl FnMut(PeerIndex, &[u8]),
     ) -> Result<(usize, bool)> {
         let (mut delivered, mut errors, mut patience) = (0, false, PATIENCE);
-        // Datagrams are counted as well as packets: a flood from unknown senders must not hold the caller.
+        // Datagrams count against the budget too, so that a flood from unknown senders does not hold the caller.
         let mut datagrams = budget;
         while delivered < budget {
             if let Some(rest) = &mut self.rest {
@@ -135,7 +134,7 @@ impl ReceiveQueue {
         Ok((delivered, errors))
     }
 
-    /// Takes up the next datagram, unless nobody knows its sender.
+    /// Opens the next datagram, unless its sender is unknown.
     fn open_next(
         &mut self,
         counters: &mut UdpCounters,

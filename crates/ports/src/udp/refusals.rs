@@ -1,4 +1,4 @@
-//! The socket's error queue (`ip(7)`, IP_RECVERR): which peer's host sent a packet back.
+//! The socket's error queue (`ip(7)`, IP_RECVERR), which tells which peer's host returned a packet.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -7,9 +7,9 @@ use rustix::io::Errno;
 use super::address::RawAddress;
 use super::control;
 
-/// Room for an extended error, the address of the host that sent it, and a header.
+/// Bytes for an extended error, the address of the host that sent it, and a header.
 const CONTROL: usize = 128;
-/// Entries read at a time: a flood of ICMP must not hold the caller.
+/// Most entries read at a time, so that a flood of ICMP does not hold the caller.
 const AT_ONCE: usize = 64;
 
 /// Whether an error may be of an earlier packet: the kernel reports it to whichever call comes next.
@@ -28,8 +28,8 @@ pub(super) fn may_be_earlier(errno: Errno) -> bool {
     )
 }
 
-/// Reads what waits in the error queue and calls `refused` with the address that each refused packet was sent to.
-/// Returns how many entries told of anything else.
+/// Reads the entries of the error queue and calls `refused` with the destination of each refused packet. Returns the
+/// number of other entries.
 pub(super) fn drain(socket: &OwnedFd, mut refused: impl FnMut(RawAddress)) -> u64 {
     let mut other = 0;
     for _ in 0..AT_ONCE {

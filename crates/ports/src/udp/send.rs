@@ -1,4 +1,4 @@
-//! Packets taken and not yet sent: equal ones to one peer lie together, to leave as one super-packet.
+//! Packets taken and not yet sent: equal ones to one peer are adjacent, to be sent as one super-packet.
 
 use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -18,13 +18,13 @@ use super::{Peer, UdpCounters};
 /// UDP_MAX_SEGMENTS up to Linux 6.8; later kernels take 128.
 const MAX_SEGMENTS: usize = 64;
 const MAX_MESSAGES: usize = 64;
-/// Of all messages; the kernel takes 1,024 vectors a message.
+/// Most pieces of all messages; the kernel takes 1,024 vectors a message.
 const MAX_PIECES: usize = 1024;
-/// Small enough to stay in the second-level cache, large enough for seven of the largest datagrams.
+/// Bytes of heads: few enough for the second-level cache, enough for seven of the largest datagrams.
 pub(super) const ARENA: usize = 512 << 10;
-/// Of a long message so much waits to leave together: the peer takes it in while the rest is made.
+/// Most bytes of a long message that wait to be sent together: the peer receives them while the rest is made.
 const WAITING_MOST: usize = 128 << 10;
-/// Errors of earlier packets that one message may meet before it is given up itself.
+/// Errors of earlier packets that one message may meet before it is given up.
 const PATIENCE: u32 = 4;
 
 /// A packet to be sent: a head, and a body that its maker keeps.
@@ -39,9 +39,9 @@ impl Packet<'_> {
     }
 }
 
-/// Bytes that wait to be sent, in one piece.
+/// Bytes to be sent, in one piece.
 enum Piece {
-    /// In the arena.
+    /// A range of the arena.
     Written(Range<usize>),
     Body(Shared),
 }
@@ -59,7 +59,7 @@ impl Piece {
 #[derive(Debug, Clone, Copy)]
 struct Message {
     peer: PeerIndex,
-    /// Its first piece, and where in that it begins.
+    /// Index of its first piece, and offset in that.
     piece: usize,
     skip: usize,
     length: usize,
@@ -71,7 +71,7 @@ impl Message {
         self.length.div_ceil(self.segment.max(1)).max(1)
     }
 
-    /// Another packet of `length` bytes may follow in the same datagram.
+    /// Whether another packet of `length` bytes may follow in the same datagram.
     fn takes(&self, length: usize, largest: usize) -> bool {
         length > 0
             && length <= self.segment
@@ -81,32 +81,32 @@ impl Message {
     }
 }
 
-/// How far [`SendQueue::transmit`] came.
+/// The result of [`SendQueue::transmit`].
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Transmitted {
-    /// The kernel reported errors of earlier packets; the error queue says whose.
+    /// Whether the kernel reported errors of earlier packets; the error queue says whose.
     pub errors: bool,
-    /// The socket buffer is full and packets are left.
+    /// Whether the socket buffer is full and packets are left.
     pub blocked: bool,
 }
 
 pub(super) struct SendQueue {
     arena: Pages,
     used: usize,
-    /// Bytes that wait, bodies included.
+    /// Number of bytes that wait, bodies included.
     waiting: usize,
-    /// Of all messages, one after the other.
+    /// Pieces of all messages, one after the other.
     pieces: Vec<Piece>,
     messages: Vec<Message>,
-    /// Messages before this one are sent.
+    /// Index of the first message that is not sent.
     head: usize,
     segmentation: bool,
     largest: usize,
-    /// The socket is connected to the only peer: the kernel keeps the route, and packets need no name.
+    /// Whether the socket is connected to the only peer: the kernel keeps the route, and packets need no name.
     connected: bool,
     headers: Vec<libc::mmsghdr>,
     vectors: Vec<libc::iovec>,
-    /// Vectors of each header.
+    /// Number of vectors of each header.
     counts: Vec<usize>,
     controls: Vec<SegmentControl>,
 }
@@ -176,7 +176,7 @@ impl SendQueue {
         Some(self.arena.slice_mut(at, packet.head))
     }
 
-    /// Sends what waits, as far as the socket buffer takes it; what it does not take stays.
+    /// Sends waiting packets as far as the socket buffer takes them; the rest stays.
     pub fn transmit(
         &mut self,
         socket: &OwnedFd,
@@ -201,17 +201,17 @@ impl SendQueue {
                     outcome.blocked = true;
                     return Ok(outcome);
                 }
-                // The device cannot segment (EIO), or the path became narrower than the packets.
+                // The device cannot segment (EIO), or the path's mtu has fallen below the packets.
                 Errno::IO | Errno::INVAL | Errno::MSGSIZE if first.packets() > 1 && self.may_segment(&first, peers) => {
                     peers[first.peer.0 as usize].segment_limit = 0;
                     counters.segmentation_refused += 1;
                 }
-                // This packet is unhurt.
+                // The error is not of this packet.
                 errno if may_be_earlier(errno) && patience > 0 => {
                     patience -= 1;
                     outcome.errors = true;
                 }
-                // No way to this peer now: lost as on the wire, and the engine's matter. Other peers' packets go on.
+                // There is no route to this peer now: the packet is lost as on the wire, which the engine handles. Others go on.
                 errno if may_be_earlier(errno) || matches!(errno, Errno::PERM | Errno::NETDOWN | Errno::INVAL) => {
                     counters.unsendable += first.packets() as u64;
                     self.head += 1;
@@ -233,7 +233,7 @@ impl SendQueue {
         self.segmentation && message.segment <= peers[message.peer.0 as usize].segment_limit
     }
 
-    /// One system call for all messages up to the next that has to be cut by hand.
+    /// One system call for all messages up to the next that must be split here.
     fn send_run(&mut self, socket: &OwnedFd, peers: &[Peer], counters: &mut UdpCounters) -> Result<(), Errno> {
         if let [message] = self.messages[self.head..]
             && message.packets() == 1
@@ -274,7 +274,7 @@ impl SendQueue {
         Ok(())
     }
 
-    /// The first packet of the first message by itself, where the kernel cannot cut the message.
+    /// Sends the first packet of the first message alone, where the kernel cannot split the message.
     fn send_one_packet(&mut self, socket: &OwnedFd, peers: &[Peer], counters: &mut UdpCounters) -> Result<(), Errno> {
         let message = self.messages[self.head];
         self.headers.clear();
@@ -297,7 +297,7 @@ impl SendQueue {
         Ok(())
     }
 
-    /// The first `length` bytes of a message, as one datagram.
+    /// Adds the first `length` bytes of a message, as one datagram.
     fn push_header(&mut self, to: &RawAddress, message: &Message, length: usize, segment: Option<usize>) {
         // SAFETY: all-zero is a valid mmsghdr: null pointers and zero lengths.
         let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
@@ -325,7 +325,7 @@ impl SendQueue {
         self.controls.push(SegmentControl::new(segment.unwrap_or(0) as u16));
     }
 
-    /// Hands all headers over; how many datagrams left.
+    /// Passes all headers to the kernel; returns the number of datagrams sent.
     fn send_headers(&mut self, socket: &OwnedFd) -> Result<usize, Errno> {
         let (vectors, controls) = (self.vectors.as_mut_ptr(), self.controls.as_mut_ptr());
         let mut first = 0;

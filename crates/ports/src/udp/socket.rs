@@ -1,4 +1,4 @@
-//! The socket behind a UDP port: opened, its buffers grown, its features probed.
+//! The socket of a UDP port: opens it, grows its buffers, probes its features.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -10,15 +10,15 @@ use rustix::net::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Asked for each direction; the kernel grants this to root and `net.core.?mem_max` to others.
+/// Buffer size asked for in each direction; the kernel grants it to root, and `net.core.?mem_max` to others.
 const WANTED_BUFFER: usize = 16 << 20;
 
 /// The largest datagram: 65,535 less the headers that its 16-bit length fields count.
 const LARGEST_V4: usize = 65_535 - 20 - 8;
-/// Over IPv6 a datagram could be 40 bytes larger; a segmented one may not.
+/// The largest datagram over IPv6: it could be 40 bytes larger, but not if segmented.
 const LARGEST_V6: usize = 65_535 - 40 - 8;
 
-/// What the kernel offers a UDP port beyond single packets.
+/// Features of the kernel that a UDP port uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UdpFeatures {
     /// UDP_SEGMENT (Linux 4.18): one send carries up to 64 equal packets.
@@ -29,19 +29,19 @@ pub struct UdpFeatures {
     pub refusals: bool,
 }
 
-/// The socket's buffers as granted. The kernel charges a packet its memory (at least about 800 B, on some drivers a
+/// The socket's buffers as granted. The kernel charges a packet's memory (at least about 800 B, on some drivers a
 /// page), not its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UdpBuffers {
     pub receive: Bytes,
     pub send: Bytes,
-    /// Granted beyond the system's limit, which takes CAP_NET_ADMIN.
+    /// Whether they exceed the system's limit, which takes CAP_NET_ADMIN.
     pub forced: bool,
 }
 
 impl UdpBuffers {
-    /// Packets of `payload` bytes that surely fit the receive buffer at once: what all peers' windows together must
-    /// not exceed. Modelled: each packet is charged its payload rounded up to pages plus 1 KiB for its descriptors.
+    /// Number of packets of `payload` bytes that certainly fit in the receive buffer at once: the limit of all peers' windows
+    /// together. Modelled: each packet is charged its payload rounded up to pages plus 1 KiB for its descriptors.
     pub fn receive_window(&self, payload: Bytes) -> u64 {
         let charge = payload.0.max(1).next_multiple_of(4096) + 1024;
         self.receive.0 / charge
@@ -89,7 +89,7 @@ pub(super) fn grow_buffers(socket: &OwnedFd) -> Result<UdpBuffers> {
     granted().map_err(|e| Fault::because("socket buffers", e, "raise net.core.rmem_max and net.core.wmem_max"))
 }
 
-/// Sends to `peer` and takes packets of no other from here on. Spares each send a look for its route.
+/// Connects the socket to `peer`: packets of others are refused, and sends need no route lookup.
 pub(super) fn connect_to(socket: &OwnedFd, peer: SocketAddr) -> rustix::io::Result<()> {
     connect(socket, &peer)
 }
@@ -97,25 +97,25 @@ pub(super) fn connect_to(socket: &OwnedFd, peer: SocketAddr) -> rustix::io::Resu
 /// Undoes [`connect_to`] for a socket bound to `local`.
 pub(super) fn disconnect(socket: &OwnedFd, local: SocketAddr) -> Result<()> {
     let port_of = |socket| getsockname(socket).and_then(SocketAddr::try_from).map(|address| address.port());
-    // The kernel takes a port number that it chose itself back with the connection.
+    // The kernel frees a port number that it chose itself when it disconnects.
     connect_unspec(socket)
         .and_then(|()| if port_of(socket)? == local.port() { Ok(()) } else { bind(socket, &local) })
         .map_err(|e| Fault::because(format!("UDP port at {local}"), e, "add all peers before the first packet"))
 }
 
-/// Turns on what the kernel has.
+/// Turns on the features that the kernel has.
 pub(super) fn probe(socket: &OwnedFd, v6: bool) -> UdpFeatures {
     let (level, errors) = if v6 { (libc::SOL_IPV6, libc::IPV6_RECVERR) } else { (libc::SOL_IP, libc::IP_RECVERR) };
     UdpFeatures {
-        // Segmentation is asked for per send; 0 here changes nothing and tells whether the kernel knows the option.
+        // Segmentation is requested per send; setting 0 here changes nothing, but tells whether the kernel knows the option.
         segmentation: set_option(socket, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok(),
         joining: set_option(socket, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok(),
         refusals: set_option(socket, level, errors, 1).is_ok(),
     }
 }
 
-/// A second socket that only asks the kernel for routes. It is opened with the port's own, because a socket belongs to
-/// the network namespace in which it was opened, and a thread may since have left that.
+/// A second socket for route queries. It is opened with the port's own, since a socket belongs to the network namespace
+/// in which it was opened, which a thread may have left since.
 pub(super) struct RouteProbe(OwnedFd);
 
 impl RouteProbe {
@@ -128,7 +128,7 @@ impl RouteProbe {
             .map_err(|e| Fault::because(format!("route probe at {own}"), e, "close descriptors that are not needed"))
     }
 
-    /// The largest payload that the route to `peer` carries in one piece, as the kernel knows it now.
+    /// Length of the largest payload that the route to `peer` carries in one piece, as the kernel knows it now.
     pub fn payload(&self, peer: SocketAddr) -> Result<usize> {
         connect(&self.0, &peer)
             .and_then(|()| if peer.is_ipv4() { sockopt::ip_mtu(&self.0) } else { sockopt::ipv6_mtu(&self.0) })
@@ -137,7 +137,7 @@ impl RouteProbe {
     }
 }
 
-/// Before any peer is known: loopback's own MTU, else Ethernet's.
+/// The payload before any peer is known: by loopback's own MTU, else by Ethernet's.
 pub(super) fn default_payload(local: SocketAddr) -> usize {
     payload_of_mtu(if local.ip().is_loopback() { 65_536 } else { 1_500 }, local.ip())
 }
@@ -157,7 +157,7 @@ fn set_option(socket: &impl AsFd, level: i32, name: i32, value: i32) -> std::res
     if rc == 0 { Ok(()) } else { Err(last_errno()) }
 }
 
-/// Datagrams that the kernel dropped because the receive buffer was full, since the socket was opened.
+/// Number of datagrams dropped by the kernel since the socket was opened, because the receive buffer was full.
 pub(super) fn receive_drops(socket: &impl AsFd) -> Result<u64> {
     const DROPS: usize = libc::SK_MEMINFO_DROPS as usize;
     let mut values = [0u32; DROPS + 1];

@@ -29,10 +29,10 @@ fn send(port: &mut UdpPort, to: PeerIndex, packet: &[u8]) -> Sent {
     port.send(to, packet.len(), |room| room.copy_from_slice(packet)).unwrap()
 }
 
-/// A kernel thread delivers what a crowded machine does not deliver at once: long enough for it to get a turn.
+/// A kernel thread may deliver late on a busy machine; this is long enough for it to run.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Receives until `count` packets are there or nothing has come for too long.
+/// Receives until `count` packets have come or none has come for too long.
 fn collect(port: &mut UdpPort, count: usize) -> Vec<(PeerIndex, Vec<u8>)> {
     let mut all = Vec::new();
     let mut patience = Instant::now() + PATIENCE;
@@ -262,7 +262,7 @@ fn an_address_in_use_says_what_to_do() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Whatever the kernel segments or joins, the same packets arrive as without it.
+    /// Whatever the kernel segments or merges, the same packets arrive as without it.
     #[test]
     fn segmentation_changes_no_packet(
         sizes in proptest::collection::vec(prop_oneof![Just(64usize), Just(1000), 0usize..3000], 1..120),

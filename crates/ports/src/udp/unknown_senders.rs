@@ -1,4 +1,4 @@
-//! Packets of addresses that are no peers, kept for whoever decides whether those become peers.
+//! Packets of addresses that are no peers, kept for a caller that decides whether those become peers.
 
 use std::net::SocketAddr;
 
@@ -6,11 +6,11 @@ use machine::bounds::{UNKNOWN_PACKET, UNKNOWN_SENDERS};
 
 use super::address::RawAddress;
 
-/// Packets kept between two looks, and bytes of each; a flood costs this much and no more.
+/// Most packets kept between two calls, and most bytes of each; a flood costs no more.
 const MOST: usize = UNKNOWN_SENDERS.total.count();
 const LONGEST: usize = UNKNOWN_PACKET.each.bytes().0 as usize;
 
-/// Keeps nothing until it is opened.
+/// A store of packets, which keeps none until it is opened.
 #[derive(Default)]
 pub(super) struct UnknownSenders {
     open: bool,

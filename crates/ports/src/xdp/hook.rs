@@ -11,11 +11,11 @@ use super::layout::{self, LANES};
 use super::ownership;
 use linux::xdp::{self, Attached, Attachment, Interface, Loader, Map, Object};
 
-/// The program, attached while this lives; the kernel detaches it also when this process is killed. Then packets go to
+/// The program, attached while this lives; the kernel detaches it also when this process is killed. Packets then go to
 /// the endpoints' sockets again.
 #[derive(Debug)]
 pub struct Hook {
-    /// First to go: no packet comes to a lane after this.
+    /// Dropped first: no packet comes to a lane after that.
     attachment: Attachment,
     interface: Interface,
     object: Object,
@@ -25,13 +25,13 @@ pub struct Hook {
 
 #[derive(Debug)]
 struct Seats {
-    /// By lane, of the present holder; 0: free.
+    /// Number of the present holder of each lane; 0: free.
     holders: Vec<u64>,
     endpoints: HashMap<SocketAddr, u32>,
     admitted: u64,
 }
 
-/// A lane of a hook, until dropped. Its memory lives on with who maps it, but nothing comes there any more.
+/// A lane of a hook, until dropped. Processes that map its memory keep it, but no packets come there any more.
 #[derive(Debug)]
 pub struct Seat {
     hook: Arc<Hook>,
@@ -41,16 +41,16 @@ pub struct Seat {
 }
 
 impl Hook {
-    /// Attaches the program to `interface` of the calling thread's network namespace, in `mode` and no other.
+    /// Attaches the program to `interface` of the calling thread's network namespace, in `mode` without fallback.
     pub fn attach(interface: &str, mode: XdpMode) -> Result<Hook> {
         let interface = Interface::named(interface)?;
         let code = xdp::built("receiving program", bpf::LANES)?;
-        // The NIC's memory is not the host's: an endpoint could not map its lane.
+        // A NIC's memory is not the host's: an endpoint could not map its lane.
         if mode == XdpMode::Hardware {
             let subject = format!("receiving program at interface {}, hardware mode", interface.name());
             return Err(Fault::new(subject, "its lanes are memory of this host", "ask for native mode"));
         }
-        // See the program: XDP_TX wakes no other end of a veth.
+        // XDP_TX does not wake the other end of a veth; see the program.
         let redirects = mode == XdpMode::Native && interface.driver().as_deref() == Some("veth");
         let loader = Loader::new("lanes", code).variable("TURN_BY_REDIRECT", &u32::from(redirects).to_ne_bytes());
         let object = loader.load()?;
@@ -73,12 +73,12 @@ impl Hook {
         self.attachment.mode()
     }
 
-    /// What the kernel says is attached now. A fault where it is not this program in this mode.
+    /// The attachment by the kernel's account. A fault where it is not this program in this mode.
     pub fn prove(&self) -> Result<Attached> {
         self.attachment.prove(&self.interface)
     }
 
-    /// The program itself, to run it on frames that came from nowhere.
+    /// The program itself, to run it on test frames.
     pub fn program(&self) -> Result<&xdp::Program> {
         self.object.program("receive")
     }
@@ -91,10 +91,10 @@ impl Hook {
         Fault::new(format!("a lane at interface {}", self.interface.name()), cause.to_string(), next)
     }
 
-    /// A lane for the packets to `socket`: a UDP socket of this namespace, bound to an address. Whoever has the
-    /// socket may have its packets; one that asks again gets a new lane in place of the old.
+    /// A lane for the packets to `socket`, a UDP socket of this namespace that is bound to an address. Access to the
+    /// socket entitles to its packets; a second call for it gives a new lane in place of the old.
     ///
-    /// The map is the lane's memory, to be mapped by the endpoint's process and no other.
+    /// The map is the lane's memory, for the endpoint's process alone.
     pub fn admit(self: &Arc<Hook>, socket: BorrowedFd<'_>) -> Result<(Seat, Map)> {
         let endpoint = ownership::endpoint_of(socket, self.namespace, self.interface.index())?;
         let mut seats = self.seats();
@@ -118,7 +118,7 @@ impl Hook {
         Ok((Seat { hook: self.clone(), endpoint, number, holder }, lane))
     }
 
-    /// Nothing runs in the lane any more when this returns: removing memory waits for programs that still have it.
+    /// Frees a lane. No program uses it any more when this returns, since removing memory waits for running programs.
     fn clear(&self, seats: &mut Seats, endpoint: SocketAddr, number: u32) {
         let remove = |map: &str, key: &[u8]| self.object.map(map).map(|map| map.remove(key));
         let (endpoints, key) = layout::endpoint_key(endpoint);
@@ -144,7 +144,7 @@ impl Drop for Seat {
     }
 }
 
-/// Why no program can be attached here by this user, if so; what tests skip by.
+/// Whether this user can attach programs here, else why not; for tests that skip.
 pub fn possible() -> Result<()> {
     let code = xdp::built("receiving program", bpf::LANES)?;
     xdp::Object::load("lanes", code).map(drop)

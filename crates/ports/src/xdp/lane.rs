@@ -1,4 +1,4 @@
-//! An endpoint's memory that the receiving program writes packets into.
+//! An endpoint's memory, into which the receiving program writes packets.
 
 use std::net::SocketAddr;
 use std::ops::Add;
@@ -9,23 +9,23 @@ use serde::{Deserialize, Serialize};
 use super::layout::{self, COUNT, PASSED, PROBES, READ, SESSIONS, SLOT_BYTES};
 use linux::xdp::SharedWords;
 
-/// What the program did for one endpoint. It runs at the driver hook; these are its own counts.
+/// Counters of one endpoint, counted by the program at the driver hook.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaneCounters {
     /// Packets written into the endpoint's memory.
     pub placed: u64,
     /// Acknowledgements that the program sent.
     pub acknowledged: u64,
-    /// Packets dropped: they were there already.
+    /// Packets dropped as duplicates.
     pub duplicated: u64,
     /// Packets placed before one that was sent earlier.
     pub ahead: u64,
-    /// Packets dropped: the endpoint had left no slot free.
+    /// Packets dropped because the endpoint had left no slot free.
     pub full: u64,
-    /// Acknowledgements that told nothing new, because a quarter of the slots was waiting.
+    /// Acknowledgements without news, because a quarter of the slots was waiting.
     pub held_back: u64,
-    /// Packets left to the kernel, and so to the socket: of no session that was registered, too far ahead of what is
-    /// missing, longer than a slot or several in one (generic mode), or not of the engine.
+    /// Packets left to the kernel, and so to the socket: of an unregistered session, too far ahead of the first missing
+    /// one, longer than a slot or several in one (generic mode), or not of the engine.
     pub unknown: u64,
     pub far: u64,
     pub long: u64,
@@ -55,20 +55,20 @@ impl Add for LaneCounters {
 #[derive(Debug)]
 pub(super) struct Lane {
     words: SharedWords,
-    /// Packets taken.
+    /// Number of packets taken.
     position: u64,
 }
 
 impl Lane {
-    /// Over the memory of a lane that nobody else consumes.
+    /// A consumer of the memory of a lane that has no other.
     pub fn over(words: SharedWords) -> Lane {
         assert_eq!(words.words().len(), layout::WORDS, "the memory of a lane");
         let position = words.words()[READ].load(Relaxed);
         Lane { words, position }
     }
 
-    /// Has the program take care of `session` with `peer`, which sends packet `expected` next. Its place; `None` where
-    /// the table has no room near its hash.
+    /// Registers `session` with `peer`, which sends packet `expected` next, with the program. Returns its place; `None`
+    /// where the table has no room near its hash.
     pub fn register(&mut self, peer: SocketAddr, session: u32, expected: u32) -> Option<usize> {
         let words = self.words.words();
         let start = layout::place_of(peer, session);
@@ -91,19 +91,19 @@ impl Lane {
         Some(place)
     }
 
-    /// The session at `place` ended; the place stays taken, since others may lie behind it.
+    /// Ends the session at `place`, which stays taken, since others may lie behind it.
     pub fn forget(&mut self, place: usize) {
         // A peer that no packet comes from: IPv4, address and port 0.
         self.words.words()[layout::session_at(place)].store(1, Release);
     }
 
-    /// The peer was told that `expected` comes next. Cheap where it is what it was.
+    /// Tells the program that the peer was told `expected` as the next packet.
     pub fn told(&mut self, place: usize, session: u32, expected: u32) {
         self.words.words()[layout::session_at(place) + 1]
             .store(u64::from(expected) << 32 | u64::from(session), Release);
     }
 
-    /// The next packet and the place of its session. It stays where it is until [`Lane::release`].
+    /// The next packet and the place of its session. It stays in place until [`Lane::release`].
     pub fn next(&mut self) -> Option<(usize, &[u8])> {
         let at = layout::slot_at(self.position);
         let words = self.words.words();
@@ -119,12 +119,12 @@ impl Lane {
         Some((about as u32 as usize, bytes.expect("slots lie within the lane")))
     }
 
-    /// Everything taken so far may be overwritten.
+    /// Lets the program overwrite everything taken so far.
     pub fn release(&mut self) {
         self.words.words()[READ].store(self.position, Release);
     }
 
-    /// Packets that the program has left to the kernel for this endpoint's socket.
+    /// Number of packets that the program has left to the kernel for this endpoint's socket.
     pub fn passed(&self) -> u64 {
         self.words.words()[PASSED].load(Relaxed)
     }

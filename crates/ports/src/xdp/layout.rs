@@ -1,4 +1,4 @@
-//! The lane as `lanes.h` lays it out, as 64-bit words.
+//! The layout of a lane, as in `lanes.h`, in 64-bit words.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -23,20 +23,20 @@ const SLOT: usize = 2 + SLOT_BYTES / 8;
 pub(super) const WORDS: usize = SLOTS_AT + SLOTS * SLOT;
 
 const _: () = assert!(SESSIONS.is_power_of_two() && SLOTS.is_power_of_two() && SLOT_BYTES.is_multiple_of(8));
-// `place_of` takes so many bits of its product.
+// `place_of` takes this many bits of its product.
 const _: () = assert!(SESSIONS == 1 << 12);
 
-/// Words of a session: who, its number below and `taken` above, the two of an IPv6 address.
+/// Index of the words of a session: peer, session number (low half) and `taken` (high half), two words of an IPv6 address.
 pub(super) fn session_at(place: usize) -> usize {
     SESSIONS_AT + (place & (SESSIONS - 1)) * SESSION
 }
 
-/// Words of the slot of packet `number`, counted from 0: published, session below and length above, the bytes.
+/// Index of the words of packet `number`'s slot: sequence, session place (low half) and length (high half), then the bytes.
 pub(super) fn slot_at(number: u64) -> usize {
     SLOTS_AT + (number as usize & (SLOTS - 1)) * SLOT
 }
 
-/// How the program knows a peer: a word that is never 0, and the whole address of IPv6.
+/// The program's key for a peer: a word that is never 0, and the whole address of IPv6.
 pub(super) fn peer_words(peer: SocketAddr) -> (u64, [u64; 2]) {
     let word = u64::from(address(peer)) << 32 | u64::from(port(peer)) << 16;
     match peer.ip() {
@@ -49,13 +49,13 @@ pub(super) fn peer_words(peer: SocketAddr) -> (u64, [u64; 2]) {
     }
 }
 
-/// Where the search for a session starts; `place_of` of `lanes.c`.
+/// Index at which the search for a session starts; `place_of` of `lanes.c`.
 pub(super) fn place_of(peer: SocketAddr, session: u32) -> usize {
     let mixed = address(peer).wrapping_mul(0x9E37_79B1) ^ u32::from(port(peer)).wrapping_mul(0x85EB_CA6B) ^ session;
     (mixed.wrapping_mul(0xC2B2_AE35) >> 20) as usize
 }
 
-/// As the program loads them from a packet: network order, read as native numbers. Those of IPv6 are put into one.
+/// An address as the program loads it from a packet: network order, read as native numbers. The words of IPv6 are xored.
 fn address(peer: SocketAddr) -> u32 {
     match peer.ip() {
         IpAddr::V4(v4) => u32::from_ne_bytes(v4.octets()),
@@ -67,7 +67,7 @@ fn port(peer: SocketAddr) -> u16 {
     peer.port().to_be()
 }
 
-/// The program's map of the endpoints of a family, and the key there: `struct endpoint` or `endpoint_v6`.
+/// The program's map of the endpoints of a family, and the key in it: `struct endpoint` or `endpoint_v6`.
 pub(super) fn endpoint_key(endpoint: SocketAddr) -> (&'static str, Vec<u8>) {
     let port = endpoint.port().to_be_bytes();
     match endpoint.ip() {
@@ -80,7 +80,7 @@ pub(super) fn endpoint_key(endpoint: SocketAddr) -> (&'static str, Vec<u8>) {
 pub(super) mod header {
     pub const BYTES: usize = 24;
 
-    /// The session that a packet is of and what its sender has not yet; `None` where it is too short.
+    /// The session of a packet and the first packet that its sender lacks; `None` where it is too short.
     #[inline]
     pub fn session_and_expected(packet: &[u8]) -> Option<(u32, u32)> {
         let word = |at: usize| Some(u32::from_le_bytes(packet.get(at..at + 4)?.try_into().ok()?));
@@ -93,7 +93,7 @@ pub(super) mod header {
 mod tests {
     use super::*;
 
-    /// The value that `lanes.h` gives a name, and the order of the fields of its structures.
+    /// The value of a name in `lanes.h`, and the order of the fields of its structures.
     #[test]
     fn the_programs_header_says_the_same() {
         let header = include_str!("../../../bpf/src/programs/lanes.h");

@@ -1,4 +1,4 @@
-//! Where a port's lane comes from: a hook of this process, or that of another process which was first.
+//! The source of a port's lane: a hook of this process, or that of another process which was first.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -15,30 +15,31 @@ use linux::rendezvous::{Meeting, is_in_the_way};
 use linux::xdp::SharedWords;
 use linux::xdp::{Attached, Interface};
 
-/// Attempts to join while the process that was first is just ending.
+/// Attempts to join, in case the process that was first is just ending.
 const ATTEMPTS: u32 = 50;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 pub(super) enum Membership {
-    /// Of a hook of this process.
+    /// A lane of this process's own hook.
     Own {
         seat: Seat,
-        /// For those who come later.
+        /// Service to processes that come later.
         _service: Option<Service>,
     },
     Guest(Box<Lent>),
 }
 
-/// How the program came to be there.
+/// The way in which the program is attached.
 #[derive(Debug, Clone)]
 pub(super) struct Joined {
-    /// Where it runs otherwise than in the driver, why.
+    /// Why it does not run in the driver, where it does not.
     pub note: Option<String>,
 }
 
-/// A lane for the packets to `socket`. Attaches the program, in native mode where the driver has it, else in generic
-/// mode; where another process of this user has done so, it is asked. To be called in the interface's namespace.
+/// Gets a lane for the packets to `socket`. Attaches the program, in native mode where the driver has it, else in
+/// generic mode; if another process of this user has attached it, that lends a lane. To be called in the interface's
+/// namespace.
 pub(super) fn join(interface: &str, socket: BorrowedFd<'_>) -> Result<(Membership, Lane, Joined)> {
     let mut attempt = 1;
     loop {
@@ -58,7 +59,8 @@ pub(super) fn join(interface: &str, socket: BorrowedFd<'_>) -> Result<(Membershi
                 let words = SharedWords::of(lent.memory.as_fd(), layout::WORDS as u32 * 8, 1).map_err(unmapped)?;
                 return Ok((Membership::Guest(Box::new(lent)), Lane::over(words), Joined { note: generic }));
             }
-            // It may be about to end, or to find that it must not attach; others hold the name for as long as they like.
+            // That process may be about to end, or to find that it must not attach; an unrelated process may hold the
+            // name for ever.
             Err(fault) if attempt < ATTEMPTS && !is_in_the_way(&fault) => thread::sleep(BETWEEN_ATTEMPTS),
             Err(fault) => return Err(Fault::new(taken.subject(), format!("{}; {fault}", taken.cause()), fault.next())),
         }
@@ -101,12 +103,12 @@ impl Membership {
         }
     }
 
-    /// The process that lent the lane has gone, and the program with it.
+    /// Whether the process that lent the lane has gone, and the program with it.
     pub fn has_ended(&self) -> bool {
         matches!(self, Membership::Guest(lent) if has_hung_up(&lent.stream))
     }
 
-    /// What the kernel says is attached to `interface`. A fault where it is not the program of this lane.
+    /// The attachment to `interface` by the kernel's account. A fault where it is not the program of this lane.
     pub fn prove(&self, interface: &Interface) -> Result<Attached> {
         let (id, mode) = (self.id(), self.mode());
         let found = interface.attached()?.into_iter().find(|found| (found.id, found.mode) == (id, mode));

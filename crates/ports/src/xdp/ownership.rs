@@ -1,4 +1,4 @@
-//! Whose packets a lane may get: those of a socket that its holder can show.
+//! Entitlement to packets: a lane gets those of a socket that its holder can show.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -15,8 +15,8 @@ fn fault(cause: impl ToString) -> Fault {
     Fault::new("the socket of a lane", cause.to_string(), A_SOCKET_THERE)
 }
 
-/// Where `socket` receives at the interface of index `interface`: one address and port, without a scope, of the namespace
-/// whose cookie is `namespace`.
+/// The address at which `socket` receives at the interface of index `interface`: one address and port, without a scope,
+/// of the namespace with cookie `namespace`.
 pub(super) fn endpoint_of(socket: BorrowedFd<'_>, namespace: u64, interface: u32) -> Result<SocketAddr> {
     if sockopt::socket_type(socket).map_err(fault)? != SocketType::DGRAM {
         return Err(fault("it is no UDP socket"));
@@ -25,7 +25,7 @@ pub(super) fn endpoint_of(socket: BorrowedFd<'_>, namespace: u64, interface: u32
         return Err(fault("it is of another network namespace"));
     }
     let bound = getsockname(socket).and_then(SocketAddr::try_from).map_err(fault)?;
-    // A socket of IPv6 may have an address of IPv4, whose packets are those of IPv4.
+    // An IPv6 socket may be bound to an IPv4 address, whose packets are IPv4.
     let endpoint = SocketAddr::new(bound.ip().to_canonical(), bound.port());
     if endpoint.ip().is_unspecified() || endpoint.port() == 0 {
         return Err(fault("it is not bound to one address and port"));
@@ -38,7 +38,7 @@ pub(super) fn endpoint_of(socket: BorrowedFd<'_>, namespace: u64, interface: u32
     }
 }
 
-/// What tells the calling thread's network namespace from others.
+/// The cookie of the calling thread's network namespace.
 pub(super) fn namespace_here() -> Result<u64> {
     rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
         .and_then(|socket| cookie(socket.as_fd()))

@@ -1,4 +1,4 @@
-//! The port: sends by the kernel's UDP socket, receives from its lane and, what the program left, from the socket.
+//! The port: sends by the kernel's UDP socket, and receives from its lane and, for packets left to the kernel, from the socket.
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -16,15 +16,15 @@ use crate::udp::{UdpCounters, UdpPort};
 use linux::addresses;
 use linux::xdp::{Attached, Interface};
 
-/// Receives between two looks at the socket that nothing in the lane calls for: packets also come by other interfaces,
-/// and in fragments.
+/// Receives between two polls of the socket without a hint from the lane: packets also come by other interfaces, and in
+/// fragments.
 const RECEIVES_PER_LOOK: u32 = 256;
-/// Receives that look at the socket once the program has left a packet to it: the packet may still be on its way.
+/// Receives that poll the socket once the program has left a packet to it, which may still be on its way.
 const LOOKS_PER_PACKET: u32 = 64;
 
-/// Looks at a lane whose program has gone.
+/// Polls of a lane whose program has gone.
 const LOOKS_BACK: u32 = 16;
-/// Times that a port seeks another lane.
+/// Most times that a port joins another lane.
 const JOINS_MOST: u32 = 16;
 
 /// A [`Port`] whose packets a program at the driver hook receives: unordered, unreliable, never blocks.
@@ -34,14 +34,14 @@ pub struct XdpPort {
     membership: Membership,
     note: Option<String>,
     lane: Lane,
-    /// The lane of a program that has gone. Its last packets may have come while another was sought.
+    /// The lane of a program that has gone, whose last packets may have come while another was joined.
     former: Option<Former>,
     joined_again: u32,
     unsequenced: u64,
-    /// Of lanes before this one.
+    /// Counters of the lanes before this one.
     earlier: LaneCounters,
     peers: Vec<Peer>,
-    /// By place in the lane's table of sessions.
+    /// Peers by place in the lane's table of sessions.
     places: Vec<Option<PeerIndex>>,
     passed: u64,
     looks: u32,
@@ -59,12 +59,12 @@ struct Peer {
     session: Option<Session>,
 }
 
-/// A conversation that the program takes care of.
+/// A conversation that the program sequences.
 #[derive(Clone, Copy)]
 struct Session {
     place: usize,
     number: u32,
-    /// The first packet that we have not, as the peer was last told by us.
+    /// The first missing packet, as the peer was last told by us.
     told: u32,
 }
 
@@ -79,7 +79,7 @@ impl XdpPort {
         Ok(XdpPort { note: joined.note, ..XdpPort::over(udp, interface, membership, lane) })
     }
 
-    /// Over a hook of this process, in the mode that it has.
+    /// A port on a hook of this process, in the hook's mode.
     pub fn at(udp: UdpPort, hook: &Arc<Hook>) -> Result<XdpPort> {
         let (seat, lane) = membership::admitted(hook, udp.as_fd())?;
         let interface = hook.interface().inside(|| Interface::named(hook.interface().name()))??;
@@ -110,7 +110,7 @@ impl XdpPort {
         self.udp.keep_unknown_senders();
     }
 
-    /// What the kernel says is attached. A fault where it is not the program that serves this port.
+    /// The attachment by the kernel's account. A fault where it is not the program that serves this port.
     pub fn prove(&self) -> Result<Attached> {
         self.membership.prove(&self.interface)
     }
@@ -119,7 +119,7 @@ impl XdpPort {
         &self.interface
     }
 
-    /// Conversations that the engine asked the program to take care of and that found no room in its table.
+    /// Conversations for which the program's table had no room.
     pub fn unsequenced(&self) -> u64 {
         self.unsequenced
     }
@@ -129,7 +129,7 @@ impl XdpPort {
         self.membership.mode()
     }
 
-    /// Another process has attached the program.
+    /// Whether another process has attached the program.
     pub fn is_guest(&self) -> bool {
         matches!(self.membership, Membership::Guest(_))
     }
@@ -139,32 +139,32 @@ impl XdpPort {
         self.note.as_deref()
     }
 
-    /// How often the process that had attached the program ended and this port found another lane.
+    /// Number of times that the attaching process ended and this port joined another lane.
     pub fn joined_again(&self) -> u32 {
         self.joined_again
     }
 
-    /// What the program did for this port.
+    /// Counters of the program's work for this port.
     pub fn lane_counters(&self) -> LaneCounters {
         self.earlier + self.lane.counters()
     }
 
-    /// What the socket did: all that was sent, and what the program left to the kernel.
+    /// Counters of the socket: everything sent, and packets that the program left to the kernel.
     pub fn counters(&self) -> UdpCounters {
         self.udp.counters()
     }
 
-    /// Packets that can wait to be received: what the peers' windows together should not exceed. Beyond a quarter of
-    /// the slots the program lets no peer go on, so that the rest is theirs.
+    /// Packets that can wait to be received: a limit of the peers' windows together. With more than a quarter of the
+    /// slots waiting the program lets no peer advance, so that the others are for packets in flight.
     pub fn receive_window(&self) -> u64 {
         let socket = self.udp.buffers().receive_window(self.udp.capabilities().mtu);
         socket.min(layout::SLOTS as u64 / 4 * 3)
     }
 
-    /// Finds another lane once the program of the present one is gone. Where there is none, packets come by the socket.
+    /// Joins another lane once the present program is gone. Where there is none, packets come by the socket.
     #[cold]
     fn join_again(&mut self) {
-        // It acknowledges for as long as it runs, and what it acknowledges must be looked for.
+        // While the program runs it acknowledges packets, which must be taken from its lane.
         if self.membership.prove(&self.interface).is_ok() {
             return;
         }
@@ -203,7 +203,7 @@ impl XdpPort {
     }
 }
 
-/// A fault where `local` is an address of other interfaces only: packets to it would all come by the kernel.
+/// A fault where `local` is an address of other interfaces only: all packets to it would come by the kernel.
 fn belongs(local: SocketAddr, interface: &Interface) -> Result<()> {
     let mut known = addresses::list()?;
     known.retain(|known| known.address == local.ip());
@@ -230,7 +230,7 @@ fn take(
         && let Some((place, packet)) = lane.next()
     {
         taken += 1;
-        // A session that was given up since leaves its last packets here.
+        // A session that was given up may leave its last packets here.
         if let Some(&Some(peer)) = places.get(place) {
             deliver(peer, packet);
             delivered += 1;
@@ -242,8 +242,7 @@ fn take(
     delivered
 }
 
-/// Has the program know what the engine tells the peer in the header that `fill` writes: packets that came by the socket are in
-/// it.
+/// Tells the program what the engine acknowledges in the header that `fill` writes, which covers packets that came by the socket.
 fn telling<'a>(
     lane: &'a mut Lane,
     peer: Option<&'a mut Peer>,
@@ -308,7 +307,7 @@ impl Port for XdpPort {
             self.idle = 0;
             taken += self.look_back(budget - taken, &mut deliver);
             let came = self.udp.receive(budget - taken, deliver)?;
-            // What came in one piece may be many.
+            // A datagram may have held many packets.
             self.looks = if came > 0 { LOOKS_PER_PACKET } else { self.looks };
             taken += came;
         }
@@ -344,9 +343,9 @@ impl NetworkPort for XdpPort {
         self.udp.unknown_senders(each);
     }
 
-    /// Has the program take care of the engine's packets of `session` with `peer`, of which `expected` comes next. A
-    /// session that it had before with the peer is left to the socket from now on. False where its table has no room:
-    /// then this one is, too.
+    /// Lets the program sequence the engine's packets of `session` with `peer`, of which `expected` comes next. An earlier
+    /// session with the peer is left to the socket from now on. False where its table has no room: this session is left to the
+    /// socket, too. then this one is, too.
     fn sequence(&mut self, peer: PeerIndex, session: u32, expected: u32) -> bool {
         let XdpPort { lane, peers, places, .. } = self;
         let Some(entry) = peers.get_mut(peer.0 as usize) else { return false };

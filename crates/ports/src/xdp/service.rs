@@ -1,4 +1,4 @@
-//! Lanes for other processes: the process that attached the program hands them out, over a socket of its name.
+//! Lanes for other processes: the process that attached the program lends them over a named socket.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -17,16 +17,16 @@ use linux::rendezvous::{self, Meeting};
 const PROTOCOL: u64 = u64::from_le_bytes(*b"plimlane");
 /// Raised with every change of `lanes.h` or of these messages.
 const VERSION: u64 = 2;
-/// Rest of a service that cannot take a caller, for want of a descriptor.
+/// Pause of a service that cannot accept a caller for lack of a descriptor.
 const PAUSE: Duration = Duration::from_millis(50);
 const MOST_CALLERS: usize = LANE_CALLERS.total.count();
 
-/// The name of who serves the lanes of `interface`, in its network namespace.
+/// The name of the process that serves the lanes of `interface`, in its network namespace.
 pub(super) fn name(interface: &str) -> String {
     format!("plimsoll/xdp/{interface}")
 }
 
-/// Serves a hook's lanes to processes of this user until dropped. A lane goes when its process does.
+/// Serves a hook's lanes to processes of this user until dropped. A lane is freed when its process ends.
 #[derive(Debug)]
 pub struct Service {
     wake: Option<UnixStream>,
@@ -34,8 +34,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// Serves on a thread of its own that sleeps but for the moments in which a process comes or goes. `meeting` is
-    /// held in the interface's namespace.
+    /// Starts a thread that serves; it sleeps until a process comes or goes. `meeting` is held in the interface's namespace.
     pub fn start(hook: Arc<Hook>, meeting: Meeting) -> Result<Service> {
         let broken = |e: std::io::Error| Fault::because("serving lanes", e, "raise the limits of files and threads");
         let (wake, woken) = UnixStream::pair().map_err(broken)?;
@@ -54,7 +53,7 @@ impl Drop for Service {
 }
 
 fn serve(hook: &Arc<Hook>, meeting: &Meeting, woken: &UnixStream) {
-    // Those that have called, with their lanes once they have shown their sockets.
+    // Callers, each with its lane once it has shown its socket.
     let mut guests: Vec<(UnixStream, Option<Seat>)> = Vec::new();
     loop {
         let mut polled = vec![PollFd::new(woken, PollFlags::RDHUP), PollFd::new(meeting, PollFlags::IN)];
@@ -74,14 +73,14 @@ fn serve(hook: &Arc<Hook>, meeting: &Meeting, woken: &UnixStream) {
             if !*happened.next().expect("one for each") {
                 return true;
             }
-            // Who has a lane has gone; who has none shows its socket.
+            // An event of a caller with a lane is its end, of one without a lane its socket.
             if seat.is_some() {
                 return false;
             }
             *seat = lend(hook, stream).ok();
             seat.is_some()
         });
-        // One at a time: what others have said meanwhile is heard before they are too many.
+        // One at a time, so that messages of earlier callers are handled before there are too many.
         match meeting.try_accept() {
             Ok(Some(stream)) => {
                 let mut silent = guests.iter().enumerate().filter(|(_, (_, seat))| seat.is_none()).map(|(at, _)| at);
@@ -93,13 +92,13 @@ fn serve(hook: &Arc<Hook>, meeting: &Meeting, woken: &UnixStream) {
                 guests.push((stream, None));
             }
             Ok(None) => {}
-            // The caller stays, and the next poll is over at once.
+            // The caller stays pending, and the next poll returns at once.
             Err(_) => thread::sleep(PAUSE),
         }
     }
 }
 
-/// Gives the process at the other end a lane for the socket that it shows.
+/// Lends the process at the other end a lane for the socket that it shows.
 fn lend(hook: &Arc<Hook>, stream: &UnixStream) -> Result<Seat> {
     patiently(stream, || {
         let mut asked = hear(stream)?;
@@ -116,14 +115,14 @@ fn lend(hook: &Arc<Hook>, stream: &UnixStream) -> Result<Seat> {
 #[derive(Debug)]
 pub(super) struct Lent {
     pub memory: OwnedFd,
-    /// Ends when that process does.
+    /// The connection, which ends when that process does.
     pub stream: UnixStream,
     pub mode: XdpMode,
     /// The program's number.
     pub id: u32,
 }
 
-/// Asks who serves the lanes of `interface` for one. To be called in its namespace.
+/// Asks the process that serves the lanes of `interface` for one. To be called in its namespace.
 pub(super) fn borrow(interface: &str, socket: BorrowedFd<'_>) -> Result<Lent> {
     let stream = rendezvous::call(&name(interface))?;
     let (memory, mode, id) = patiently(&stream, || {
@@ -152,7 +151,7 @@ fn mode_word(mode: XdpMode) -> u64 {
     }
 }
 
-/// The process at the other end has ended, or wants no more.
+/// Whether the process at the other end has ended, or has hung up.
 pub(super) fn has_hung_up(stream: &UnixStream) -> bool {
     let now = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut [PollFd::new(stream, PollFlags::RDHUP)], Some(&now)).is_ok_and(|ready| ready > 0)

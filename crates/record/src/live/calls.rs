@@ -1,4 +1,4 @@
-//! The calls of a rank that runs: of its rows, which have room for every class of size, those cells that are in use.
+//! Cells in use of the calls of a running rank; a row has room for every class of size.
 
 use std::collections::HashMap;
 
@@ -11,18 +11,18 @@ use crate::header::damaged;
 use crate::layout::{Cell, ROW_CELLS, Region};
 use crate::rank::Calls;
 
-/// Looks from one search for new cells to the next, where nothing tells that there are any.
+/// Looks from one search for new cells to the next, where no total hints at any.
 const SEARCH: u64 = 16;
-/// Cells of a rank that are followed: some hundred are in use where a program calls MPI in many ways.
+/// Most cells of a rank that are followed; a program that calls MPI in many ways uses some hundred.
 pub const CELLS: usize = 8192;
 
 #[derive(Debug, Default)]
 pub struct Counters {
     rows: Vec<Row>,
     known: Vec<Calls>,
-    /// Where each of these is in the file.
+    /// Offsets of the known cells in the file.
     places: Vec<u64>,
-    /// Calls that each thread had counted when its cells were last read.
+    /// Number of calls of each thread when its cells were last read.
     read: HashMap<u16, u64>,
     looks: u64,
 }
@@ -33,7 +33,7 @@ struct Row {
     function: FunctionId,
     group: u32,
     offset: u64,
-    /// By class of size: whether it is known to be in use.
+    /// Whether the cell of each class of size is known to be in use.
     known: [bool; ROW_CELLS],
     is_new: bool,
 }
@@ -43,7 +43,7 @@ impl Counters {
         &self.known
     }
 
-    /// The memory that they take, about.
+    /// Approximate memory that they take, in bytes.
     pub fn weight(&self) -> usize {
         size_of_val(&self.rows[..]) + size_of_val(&self.known[..]) + size_of_val(&self.places[..])
     }
@@ -59,8 +59,8 @@ impl Counters {
         Ok(())
     }
 
-    /// A thread counts a call in its cell before it does so in its totals, which `glance` has from before this look: known
-    /// cells that hold fewer calls than these are not all that there are.
+    /// Updates the counters. A thread counts a call in its cell before its totals, which `glance` read earlier: if
+    /// known cells have fewer calls than the totals, some cell is missing.
     pub fn look(&mut self, glance: &Glance, read: impl Fn(&mut [u8], u64) -> Result<()>) -> Result<()> {
         self.looks += 1;
         for (thread, totals) in &glance.threads {
@@ -81,7 +81,7 @@ impl Counters {
         Ok(())
     }
 
-    /// Looks for cells that came into use.
+    /// Searches rows for cells that came into use.
     fn search(&mut self, among: impl Fn(&Row) -> bool, read: impl Fn(&mut [u8], u64) -> Result<()>) -> Result<()> {
         for row in self.rows.iter_mut().filter(|row| among(row)) {
             let mut bytes = [0; ROW_CELLS * size_of::<Cell>()];

@@ -1,10 +1,10 @@
-//! Sums that must agree in the tables of a rank that did not close them: the same calls are counted by class of size, of
+//! Sums that must agree in tables that their rank did not close: the same calls are counted by class of size, of
 //! duration, by call site, by peer and by thread.
 //!
-//! A thread counts a call in this order: its message to a peer, its cell (calls first, the histogram last), its call site,
-//! its totals (calls last). So a thread whose cells hold as many calls as its totals counts none at this moment, and all of
-//! its sums must agree to the last tick. One call more, and it was in the midst of counting when it was killed or looked
-//! at. Of a thread that went on while its file was read all sums are between its totals before and after.
+//! A thread counts a call in this order: its message to a peer, its cell (calls first, the histogram last), its call
+//! site, its totals (calls last). So a thread whose cells have as many calls as its totals is not counting at the
+//! moment, and all of its sums must agree to the last tick. With one call more it was counting when it was killed or
+//! read. The sums of a thread that went on during the reading lie between its totals before and after.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::functions::{self, Class, FunctionId};
 use crate::layout::{Cell, Header, Peer, Site, Thread};
 use crate::scale::{SIZE_CLASSES, TIME_CLASSES, size_floor, time_class, time_floor};
 
-/// What does not agree, in words.
+/// The first contradiction, in words.
 pub(super) fn disagreement(read: &Read, header: &Header) -> Option<String> {
     if header.dropped != header.dropped_again {
         return Some("what it left out was counted twice, and differently".into());
@@ -48,7 +48,7 @@ fn name(id: FunctionId) -> &'static str {
     functions::function(id).map_or("?", |function| function.name)
 }
 
-/// Of one function, by rows or by call sites.
+/// Sums of one function, over rows or over call sites.
 #[derive(Default, PartialEq, Eq)]
 struct OfFunction {
     calls: u128,
@@ -60,7 +60,7 @@ struct OfFunction {
 struct Sums<'a> {
     before: &'a Thread,
     after: &'a Thread,
-    /// Calls that it made meanwhile.
+    /// Calls that it made during the reading.
     passed: u64,
     rows: BTreeMap<u16, OfFunction>,
     sites: BTreeMap<u16, OfFunction>,
@@ -83,7 +83,7 @@ impl<'a> Sums<'a> {
         }
     }
 
-    /// Calls by which a sum may be off.
+    /// Calls by which a sum may differ.
     fn slack(&self) -> u64 {
         if self.passed == 0 && self.after.inside == 0 { 0 } else { self.passed.saturating_add(1) }
     }
@@ -119,7 +119,7 @@ impl<'a> Sums<'a> {
 
     fn disagreement(&self, header: &Header) -> Option<&'static str> {
         let (before, after, dropped) = (self.before, self.after, &header.dropped);
-        // It may be changing at one of the moments.
+        // The identity of the thread may be changing at one of the two moments.
         let is_set = |thread: &Thread| thread.is_whole() || (thread.tid, thread.ended, thread.seal) == (0, 0, 0);
         if !is_set(before) && !is_set(after) {
             return Some("whose totals they are cannot be");
@@ -156,8 +156,8 @@ impl<'a> Sums<'a> {
         self.of_messages(header)
     }
 
-    /// Calls that these sums have beyond the totals, of a thread that made none meanwhile: at most the one that it is
-    /// counting. `whole`: no call is missing in them. `class`: that of the function that it is in.
+    /// Number of calls that `sums` have beyond the totals: at most the one being counted, where the thread made no call during
+    /// the reading. `whole`: no call is missing in the sums. `class`: class of the function that the thread is in.
     fn against(
         &self,
         sums: &BTreeMap<u16, OfFunction>,
@@ -185,7 +185,7 @@ impl<'a> Sums<'a> {
         Ok(beyond as u64)
     }
 
-    /// A message is noted before its call is counted, so that one inside a call may be ahead.
+    /// Checks messages. A message is counted before its call, so that one in a call may be ahead.
     fn of_messages(&self, header: &Header) -> Option<&'static str> {
         let (before, after) = (self.before, self.after);
         let is_at_rest = self.passed == 0 && after.inside == 0;
@@ -205,7 +205,7 @@ impl<'a> Sums<'a> {
     }
 }
 
-/// What in a cell does not agree, where its counts may be off by `slack` calls.
+/// The contradiction in a cell whose counts may be off by `slack` calls.
 fn disagreement_of(cell: &Cell, size_class: usize, slack: u64, stands: bool) -> Option<&'static str> {
     let counted = cell.histogram.iter().try_fold(0u64, |sum, calls| sum.checked_add(*calls));
     let Some(counted) = counted.filter(|counted| counted.abs_diff(cell.calls) <= slack) else {
@@ -221,7 +221,7 @@ fn disagreement_of(cell: &Cell, size_class: usize, slack: u64, stands: bool) -> 
     if !(least..=most).contains(&cell.bytes.into()) {
         return Some("its bytes are not those of so many calls");
     }
-    // It is not being counted in.
+    // The cell is not being updated.
     if stands && counted == cell.calls {
         let mut used = cell.histogram.iter().enumerate().filter(|(_, calls)| **calls > 0);
         let lowest =

@@ -4,24 +4,23 @@ use machine::Reading;
 
 use crate::seal;
 
-/// Kinds of frames. Readers pass over those that they do not know.
+/// Kinds of frames. Readers skip unknown ones.
 pub mod kind {
-    /// [`super::super::Head`].
+    /// The [`super::super::Head`].
     pub const HEAD: u8 = 1;
-    /// A subject gets the next number: kind of totals, four numbers of its own, its name.
+    /// A new subject, which gets the next number: kind of totals, its three identifying numbers, its name.
     pub const TRACK: u8 = 2;
-    /// Time since the last moment, then what changed: number of the subject, a bit for each field, how far it went.
+    /// Time since the last moment, then the changes: number of the subject, a bit for each field, the increments.
     pub const WORK: u8 = 3;
     pub const LOAD: u8 = 4;
-    /// A sentence of who sampled.
     pub const NOTE: u8 = 5;
     /// Sampling ended in order.
     pub const END: u8 = 6;
-    /// [`super::super::Accounting`].
+    /// The [`super::super::Accounting`].
     pub const ACCOUNTING: u8 = 7;
-    /// A sensor of power gets the next number: what it is.
+    /// A new sensor of power, which gets the next number.
     pub const SENSOR: u8 = 8;
-    /// Of each sample its sensor's number, the time since that sensor's last, ns, and how far its number went.
+    /// Samples of power: sensor's number, time since its last sample (ns), and increment.
     pub const POWER: u8 = 9;
     /// A sensor stopped: its number, when (CLOCK_MONOTONIC, ns), and why.
     pub const STOPPED: u8 = 10;
@@ -52,17 +51,17 @@ pub fn put_reading(out: &mut Vec<u8>, reading: &Reading<String>) {
     put_text(out, other);
 }
 
-/// 0: not known, 1: no, 2: yes.
+/// Writes 0 for not known, 1 for no, 2 for yes.
 pub fn put_known(out: &mut Vec<u8>, known: Option<bool>) {
     out.push(known.map_or(0, |is| 1 + u8::from(is)));
 }
 
-/// Small numbers of either sign take few bytes.
+/// Writes a signed number, small ones of either sign in few bytes.
 pub fn put_signed(out: &mut Vec<u8>, number: i64) {
     put(out, (number as u64) << 1 ^ (number >> 63) as u64);
 }
 
-/// Bytes being read; every read is `None` beyond their end.
+/// Bytes to read; every read beyond their end is `None`.
 #[derive(Debug, Clone, Copy)]
 pub struct Cursor<'a>(pub &'a [u8]);
 
@@ -132,7 +131,7 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// The next frame: its kind and contents; `None` where it is not whole.
+    /// The next frame: its kind and contents; `None` where it is not complete.
     pub fn frame(&mut self) -> Result<Option<(u8, Cursor<'a>)>, Damaged> {
         let mut ahead = *self;
         let Some(length) = ahead.number() else {
@@ -152,13 +151,12 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// A frame is not what was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Damaged;
 
 const SEAL: usize = size_of::<u32>();
 
-/// Of a frame's kind and contents.
+/// Seal of a frame's kind and contents.
 fn seal_of(framed: &[u8]) -> [u8; SEAL] {
     seal::short(seal::of(framed)).to_le_bytes()
 }

@@ -1,11 +1,11 @@
-//! Samples of power: what a sensor is, and its numbers with times of their own.
+//! Samples of power: descriptions of sensors, and their numbers with times of their own.
 
 use machine::Nanoseconds;
 use machine::power::{Band, Covers, Measure, Sensor, Track};
 
 use super::frame::{Cursor, put, put_signed, put_text};
 
-/// Words of the format; their places never change.
+/// Codes of the format; the order never changes.
 const COVERS: [Covers; 6] =
     [Covers::Unstated, Covers::Node, Covers::Package, Covers::Cores, Covers::Memory, Covers::Device];
 const BANDS: [Band; 3] = [Band::Unstated, Band::In, Band::Out];
@@ -26,7 +26,7 @@ pub fn put_sensor(out: &mut Vec<u8>, sensor: &Sensor, bridge: Nanoseconds) {
 
 fn sensor(contents: &mut Cursor) -> Option<(Sensor, Nanoseconds)> {
     let name = contents.text()?;
-    // A word of a later version is not known to this one.
+    // Codes of later versions are unknown.
     let covers = COVERS.get(contents.number()? as usize).copied().unwrap_or(Covers::Unstated);
     let band = BANDS.get(contents.number()? as usize).copied().unwrap_or(Band::Unstated);
     let within = Some(contents.text()?).filter(|within| !within.is_empty());
@@ -50,7 +50,7 @@ pub struct PowerSamples {
     pub(super) last: (u64, u64),
 }
 
-/// The last sample of a sensor that is written.
+/// Time and number of a sensor's last written sample.
 pub type Last = (u64, u64);
 
 pub fn put_sample(out: &mut Vec<u8>, place: usize, last: &mut Last, at: u64, micro: u64) {
@@ -60,7 +60,7 @@ pub fn put_sample(out: &mut Vec<u8>, place: usize, last: &mut Last, at: u64, mic
     *last = (at, micro);
 }
 
-/// Takes a frame; `None` where it makes no sense.
+/// Adds a sensor from a frame; `None` where the frame is invalid.
 pub fn take_sensor(sensors: &mut Vec<PowerSamples>, mut contents: Cursor) -> Option<()> {
     let (sensor, bridge) = sensor(&mut contents)?;
     sensors.push(PowerSamples { track: Track::new(&sensor, bridge), sensor, last: (0, 0) });

@@ -1,4 +1,4 @@
-//! Reading samples, also while they are written.
+//! Reads samples, also while they are written.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -14,10 +14,9 @@ use super::{
 };
 use crate::{folder, untrusted};
 
-/// Points that are kept of a file. Of a longer one moments are left out evenly.
+/// Most points kept of a file; of a longer one only every so many moments are kept.
 const MOST_POINTS: u64 = 1 << 20;
 
-/// The samples of one host.
 #[derive(Debug, Clone)]
 pub struct Samples {
     pub head: Head,
@@ -29,15 +28,14 @@ pub struct Samples {
     /// Sensors of power that were asked for.
     pub power: Vec<PowerSamples>,
     pub cost: Series<SamplerCost>,
-    /// `None`: an earlier version of plimsoll wrote them.
+    /// Accounting of the kernel; `None` in files of earlier versions.
     pub accounting: Option<Accounting>,
-    /// What who sampled had to say.
     pub notes: Vec<String>,
     /// Times of the first and the last moment.
     pub span: Option<(u64, u64)>,
-    /// When sampling ended in order; `None`: it goes on, was killed, or the file was cut off.
+    /// When sampling ended in order; `None`: it is still running, was killed, or the file was cut off.
     pub ended: Option<u64>,
-    /// Of so many moments one was kept.
+    /// One of so many moments was kept.
     pub stride: u64,
 }
 
@@ -67,14 +65,14 @@ pub struct ThreadSamples {
     pub blocked: Series<ThreadBlocked>,
 }
 
-/// Of the time that the looks find a thread off its core, at most so much more it was: the hypervisor and interrupts take time
-/// that the kernel counts for nobody.
+/// Greatest factor between a thread's time off its core and the part that looks found: time of hypervisors and
+/// interrupts is in no account.
 pub const MISSED: f64 = 2.0;
 
 impl ThreadSamples {
-    /// The kernel counts how long a thread was on a core and how long it was runnable; for the rest of its time it was stopped or
-    /// blocked. Looks tell these two apart, but not how long they took where the sampler waits for a core itself. So stops are
-    /// scaled by the rest over all that the looks found.
+    /// Corrects stopped times. The kernel counts how long a thread ran and was runnable; the rest of its time it was
+    /// stopped or blocked. Looks tell these two apart, but miss time while the sampler waits for a core. So stops are
+    /// scaled by the rest over the time that looks found.
     fn correct_stops(&mut self) {
         let (Some((from, _)), Some((to, _))) = (self.ran.first(), self.ran.last()) else { return };
         let (from, to) = (*from, *to);
@@ -95,7 +93,7 @@ impl ThreadSamples {
 }
 
 impl Samples {
-    /// Every file of samples of a profile, by name. None where the cores were left out.
+    /// The files of samples of a profile, by name; empty where the cores were not sampled.
     pub fn files(profile: &Path) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(profile.join(folder::HOSTS)).into_iter().flatten().flatten();
         let is_samples = |path: &PathBuf| path.extension().is_some_and(|suffix| suffix == folder::SAMPLES_SUFFIX);
@@ -104,7 +102,7 @@ impl Samples {
         files
     }
 
-    /// Refuses what is no file of samples of this version; one that was cut off is read as far as it goes.
+    /// Reads a file of samples of this version, refusing others; one that was cut off is read as far as it goes.
     pub fn open(path: &Path) -> Result<Samples> {
         let subject = || path.display().to_string();
         let bytes = untrusted::read(path).map_err(|e| Fault::because(subject(), e, "profile the program again"))?;
@@ -144,7 +142,7 @@ impl Samples {
                 Ok(Some((kind, contents))) => progress.take(kind, contents).ok_or(Damaged),
                 Err(damaged) => Err(damaged),
             };
-            // What follows builds on it.
+            // Later frames build on it.
             if taken.is_err() {
                 let bytes = file.len();
                 progress
@@ -158,7 +156,7 @@ impl Samples {
     }
 }
 
-/// About how many points the frames hold.
+/// Approximate number of points that the frames have.
 fn changes(mut cursor: Cursor) -> u64 {
     let mut bytes = 0;
     while let Ok(Some((kind, contents))) = cursor.frame() {
@@ -185,7 +183,7 @@ pub(super) fn head(mut contents: Cursor) -> Option<Head> {
         energy: contents.reading()?,
         ranks: contents.reading()?,
     };
-    // Earlier heads end here.
+    // Heads of earlier versions end here.
     let for_ranks = contents.small();
     Some(Head { host, boot, pid, monotonic, realtime, interval, for_ranks, cores, origins })
 }
@@ -199,21 +197,21 @@ fn accounting(mut contents: Cursor) -> Option<Accounting> {
     Some(Accounting { softirqs_charged, stolen_charged, threads })
 }
 
-/// A subject, and how far it was read.
+/// A subject, with its values so far.
 #[derive(Debug)]
 struct Track {
     kind: u8,
     numbers: [u32; 3],
-    /// Place in the zones.
+    /// Index in the zones.
     zone: usize,
     values: [u64; MOST],
-    /// As they were when they were last kept.
+    /// Values when they were last kept.
     kept: [u64; MOST],
-    /// Whether it changed since.
+    /// Whether it changed since then.
     is_changed: bool,
-    /// Whether it has a point by now.
+    /// Whether it has a point already.
     is_begun: bool,
-    /// Whether it comes with work (0) or load (1), once it came.
+    /// Whether its changes come with work (0) or load (1); `None` before the first.
     class: Option<usize>,
 }
 
@@ -222,12 +220,12 @@ struct Progress {
     tracks: Vec<Track>,
     stride: u64,
     time: u64,
-    /// Of work and of load: moments seen, the last of them, the last that was kept, tracks changed since.
+    /// For work and for load: number of moments seen, time of the last, time of the last kept, and tracks changed since.
     moments: [u64; 2],
     last: [u64; 2],
     last_kept: [Option<u64>; 2],
     changed: [Vec<usize>; 2],
-    /// By kind, process and index: the track that a thread's place has now.
+    /// The present track of a thread's place, by kind, process and index.
     latest: HashMap<(u8, u32, u32), usize>,
 }
 
@@ -260,7 +258,7 @@ impl Progress {
         }
     }
 
-    /// `None` where the frame makes no sense.
+    /// Reads a frame; `None` where it is invalid.
     fn take(&mut self, kind: u8, mut contents: Cursor) -> Option<()> {
         match kind {
             kind::TRACK => {
@@ -289,7 +287,7 @@ impl Progress {
         Some(())
     }
 
-    /// A thread's place was handed on: the series goes on with who has it, and the one before is at its end.
+    /// Ends the track of a thread whose place was reused; the series goes on with the new track.
     fn supersede(&mut self, kind: u8, [pid, index, _]: [u32; 3]) {
         let of_threads = [
             ThreadWork::KIND,
@@ -303,7 +301,7 @@ impl Progress {
             return;
         }
         if let Some(before) = self.latest.insert((kind, pid, index), self.tracks.len()) {
-            // What it had is in the totals of the next.
+            // The new track's totals include the old one's.
             (self.tracks[before].class, self.tracks[before].is_changed) = (None, false);
             self.changed.iter_mut().for_each(|changed| changed.retain(|place| *place != before));
         }
@@ -339,12 +337,12 @@ impl Progress {
         Some(())
     }
 
-    /// Keeps what changed since the last moment that was kept.
+    /// Adds points for what changed since the last moment that was kept.
     fn keep(&mut self, class: usize) {
         for place in std::mem::take(&mut self.changed[class]) {
             let track = &mut self.tracks[place];
             track.is_changed = false;
-            // It stood still until the moment before, and did not grow evenly since its own last point.
+            // The subject was unchanged up to the moment before, so its total did not grow evenly since its own last point.
             if let Some(before) = self.last_kept[class].filter(|_| track.is_begun) {
                 push(&mut self.samples, track, before, &track.kept);
             }
@@ -358,7 +356,7 @@ impl Progress {
         for class in 0..2 {
             self.keep(class);
         }
-        // Who did not change any more stood still until the end.
+        // Tracks that did not change any more get a last point at the end.
         for track in &self.tracks {
             if let Some(class) = track.class {
                 push(&mut self.samples, track, self.last[class], &track.values);
@@ -370,7 +368,7 @@ impl Progress {
     }
 }
 
-/// Fields of a kind of totals, and which of them are absolute.
+/// Number of fields of a kind of totals, and the mask of absolute ones.
 pub(super) fn shape(kind: u8) -> Option<(usize, u32)> {
     fn of<T: Totals>() -> (u8, usize, u32) {
         (T::KIND, T::FIELDS, T::ABSOLUTE)

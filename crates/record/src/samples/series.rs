@@ -3,13 +3,13 @@
 /// Most fields that a kind of totals has.
 pub(super) const MOST: usize = 18;
 
-/// Values of one subject at a moment. All but those that are absolute only grow. One that fell was begun anew, or is damaged.
+/// Values of one subject at a moment. All but absolute ones only grow; one that fell was reset, or is damaged.
 pub trait Totals: Copy + Default {
     #[doc(hidden)]
     const KIND: u8;
     #[doc(hidden)]
     const FIELDS: usize;
-    /// A bit for each field that is a value of its own and no total.
+    /// Mask of the fields that are absolute values, not totals.
     #[doc(hidden)]
     const ABSOLUTE: u32;
     #[doc(hidden)]
@@ -18,7 +18,7 @@ pub trait Totals: Copy + Default {
     fn of(fields: &[u64; MOST]) -> Self;
 }
 
-/// Fields are u64, or `[n]` of them; `absolute` marks one that is no total.
+/// Declares totals with fields of u64 or `[n]` of them; `absolute` marks values that are no totals.
 macro_rules! totals {
     ($($(#[$doc:meta])* $name:ident: $kind:literal { $($(#[$about:meta])* $field:ident $(: $how:tt)?,)* })*) => {$(
         $(#[$doc])*
@@ -79,19 +79,19 @@ macro_rules! totals {
 }
 pub(super) use totals;
 
-/// Totals of one subject by time. Between two points a total grew evenly, as far as is known.
+/// Totals of one subject by time. Between two points a total is taken to have grown evenly.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Series<T> {
     points: Vec<(u64, T)>,
 }
 
 impl<T: Totals> Series<T> {
-    /// The totals in the order of time: CLOCK_MONOTONIC, ns.
+    /// The totals in order of time (CLOCK_MONOTONIC, ns).
     pub fn points(&self) -> &[(u64, T)] {
         &self.points
     }
 
-    /// Ignores what is not later than the last point.
+    /// Adds a point, unless it is no later than the last.
     pub(super) fn push(&mut self, at: u64, totals: T) {
         if self.points.last().is_none_or(|(last, _)| *last < at) {
             self.points.push((at, totals));
@@ -111,14 +111,14 @@ impl<T: Totals> Series<T> {
         self.points.last()
     }
 
-    /// What was known at `time`: the last point that is not later.
+    /// The totals known at `time`: the last point that is not later.
     pub fn known(&self, time: u64) -> Option<&T> {
         let after = self.points.partition_point(|(at, _)| *at <= time);
         self.points.get(after.checked_sub(1)?).map(|(_, totals)| totals)
     }
 
-    /// How far a total went from `from` to `to`, interpolated. Where it falls nothing is known to have happened, as before the first
-    /// point and after the last; `None` where the window holds no time between the two.
+    /// The increase of a total from `from` to `to`, interpolated. Falls count as 0, as does time before the first point
+    /// and after the last; `None` where the window has no time between these.
     pub fn between(&self, from: u64, to: u64, total: impl Fn(&T) -> u64) -> Option<f64> {
         let (from, to) = (from.max(self.first()?.0), to.min(self.last()?.0));
         if from >= to {

@@ -1,4 +1,4 @@
-//! The last totals in a file of samples that grows: each look reads what came since the one before.
+//! The latest totals in a file of samples that grows: each look reads what was added since the last.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,11 +15,11 @@ use crate::untrusted;
 
 /// Bytes read at once.
 const CHUNK: usize = 1 << 18;
-/// A moment of thousands of subjects is far below; a frame that claims more is none.
+/// Longest frame, far above a moment of thousands of subjects; a frame that claims more is refused.
 const LONGEST: usize = 1 << 23;
-/// Subjects, or cores, of the largest hosts are far fewer.
+/// Most subjects or cores, far above those of the largest hosts.
 const SUBJECTS: usize = 1 << 16;
-/// Names of hosts and of their starts are shorter.
+/// Longest name of a host or a boot.
 const NAME: usize = 256;
 
 /// A file of samples, held open.
@@ -27,10 +27,10 @@ const NAME: usize = 256;
 pub struct Tail {
     file: File,
     at: u64,
-    /// Read, but not yet a whole frame.
+    /// Bytes read that are not yet a whole frame.
     rest: Vec<u8>,
     head: Option<Head>,
-    /// Bytes that this is in the file.
+    /// Number of bytes of the head in the file.
     begun: usize,
     subjects: Vec<Subject>,
     time: u64,
@@ -46,37 +46,37 @@ struct Subject {
 
 impl Tail {
     /// # Errors
-    /// It cannot be read. One that is not begun yet is none.
+    /// The file cannot be read. One without a head yet is no error.
     pub fn open(path: &Path) -> Result<Tail> {
         let fault = |e| Fault::because(path.display().to_string(), e, "profile the program again");
         untrusted::open(path).map(Tail::of).map_err(fault)
     }
 
-    /// The same of a file that is open.
+    /// As [`Tail::open`], for an open file.
     pub fn of(file: File) -> Tail {
         Tail { file, at: 0, rest: vec![], head: None, begun: 0, subjects: vec![], time: 0, ended: false }
     }
 
-    /// The memory that it takes, about.
+    /// Approximate memory that it takes, in bytes.
     pub fn weight(&self) -> usize {
-        // A core takes two bytes or more of the head, and eight in memory.
+        // A core takes at least two bytes of the head, and eight in memory.
         self.rest.capacity() + 4 * self.begun + size_of_val(&self.subjects[..])
     }
 
-    /// Gives that back: nothing more is read.
+    /// Frees that memory: nothing more is read.
     pub fn forget(&mut self) {
         (self.rest, self.head, self.begun, self.subjects) = Default::default();
     }
 
-    /// Reads what came since the last time.
+    /// Reads what was added since the last time.
     ///
     /// # Errors
-    /// It is no file of samples of this version, or damaged; what was read stays.
+    /// The file is damaged or not of this version; what was read stays.
     pub fn advance(&mut self) -> Result<()> {
         let refused = |cause: &str| Fault::new("samples", cause, "profile the program again");
         let unread = |e: std::io::Error| refused(&e.to_string());
         let mut chunk = vec![0; CHUNK];
-        // One that grows as fast as it is read has an end too.
+        // The end is read once: the file may grow as fast as it is read.
         let end = self.file.metadata().map_err(unread)?.len();
         while self.at < end {
             let got = self.file.read_at(&mut chunk, self.at).map_err(unread)?;
@@ -101,7 +101,7 @@ impl Tail {
         Ok(())
     }
 
-    /// Whether the file is long enough to begin.
+    /// Reads the start of the file; false where it is not complete.
     fn begin(&mut self, cursor: &mut Cursor, refused: &dyn Fn(&str) -> Fault) -> Result<bool> {
         let start = MAGIC.len() + size_of_val(&VERSION);
         let Some(begun) = cursor.0.get(..start) else { return Ok(false) };
@@ -156,7 +156,7 @@ impl Tail {
         Some(())
     }
 
-    /// `None` while the file is not begun.
+    /// The head; `None` while the file does not have it yet.
     pub fn head(&self) -> Option<&Head> {
         self.head.as_ref()
     }
@@ -260,14 +260,14 @@ mod tests {
         assert_eq!((tail.head(), tail.ended(), calls), (Some(&head_of()), true, 5000));
     }
 
-    /// A file takes no room where it was never written.
+    /// The file is sparse.
     #[test]
     fn a_frame_without_end_does_not_fill_the_memory() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.samples");
         let start = [&MAGIC[..], &VERSION.to_le_bytes()].concat();
         for mut endless in [start, file()] {
-            // The length of a frame.
+            // The length of the frame.
             endless.extend([0xff, 0xff, 0xff, 0xff, 0xff, 0x7f]);
             std::fs::write(&path, &endless).unwrap();
             File::options().write(true).open(&path).unwrap().set_len(1 << 32).unwrap();

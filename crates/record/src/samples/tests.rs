@@ -64,7 +64,7 @@ fn power_has_times_of_its_own() {
     let file = written(|writer| {
         writer.sensor(&package, second(1)).unwrap();
         writer.sensor(&meter, second(3)).unwrap();
-        // The command's number is of a moment before that of the counter's.
+        // The time of the command's number is before that of the counter's.
         writer.power(&[(0, second(5), 262_143_000_000), (1, second(4), 90_000_000)]).unwrap();
         writer.power(&[(0, second(6), 671_150), (1, second(6), 110_000_000)]).unwrap();
         writer.power_stopped(1, second(7), "it printed nothing").unwrap();
@@ -199,7 +199,7 @@ fn what_is_no_file_of_samples_is_refused() {
     }
 }
 
-/// As files of samples before heads had it.
+/// A head of earlier versions, which lack the field.
 #[test]
 fn a_head_without_cores_for_ranks_is_read() {
     let mut file = Vec::new();

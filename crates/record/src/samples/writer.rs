@@ -1,4 +1,4 @@
-//! Writing samples, frame by frame.
+//! Writes samples, frame by frame.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -14,7 +14,6 @@ use super::{
     ThreadDelay, ThreadLoad, ThreadRan, ThreadStop, ThreadWork, VERSION,
 };
 
-/// What totals are of.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Subject {
     kind: u8,
@@ -22,23 +21,23 @@ struct Subject {
     name: String,
 }
 
-/// Writes to `out`, whole frames at a time: when load was given, when many have gathered, and at the end.
+/// Writes whole frames to `out`: at each load, when many have gathered, and at the end.
 #[derive(Debug)]
 pub struct Writer<W> {
     out: W,
     tracks: HashMap<Subject, (usize, [u64; MOST])>,
-    /// Of the last moment.
+    /// Time of the last moment.
     time: u64,
-    /// What changed at this moment.
+    /// Changes of the present moment.
     changes: Vec<u8>,
     written: u64,
     /// Frames that are not written yet.
     gathered: Vec<u8>,
-    /// Of each sensor of power.
+    /// The last sample of each sensor of power.
     powers: Vec<Last>,
 }
 
-/// Bytes that gather before they are written in any case.
+/// Gathered bytes from which on they are written.
 const GATHER: usize = 64 << 10;
 
 impl<W: Write> Writer<W> {
@@ -84,7 +83,7 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// Bytes written so far, the start of the file left out.
+    /// Number of bytes written so far, without the start of the file.
     pub fn written(&self) -> u64 {
         self.written
     }
@@ -97,17 +96,17 @@ impl<W: Write> Writer<W> {
         self.totals([core, 0, 0], "", load)
     }
 
-    /// With load.
+    /// Adds to the present load.
     pub fn core_deferred(&mut self, core: u32, deferred: &CoreDeferred) -> io::Result<()> {
         self.totals([core, 0, 0], "", deferred)
     }
 
-    /// With load.
+    /// Adds to the present load.
     pub fn core_clock(&mut self, core: u32, clock: &CoreClock) -> io::Result<()> {
         self.totals([core, 0, 0], "", clock)
     }
 
-    /// `index` is the thread's in the tables of the rank with this `pid`.
+    /// Adds to the present work. `index` is the thread's in the tables of the rank with this `pid`.
     pub fn thread_work(&mut self, pid: u32, index: u16, tid: u32, work: &ThreadWork) -> io::Result<()> {
         self.totals([pid, index.into(), tid], "", work)
     }
@@ -116,22 +115,22 @@ impl<W: Write> Writer<W> {
         self.totals([pid, index.into(), tid], "", load)
     }
 
-    /// With work, as the core that the same look finds.
+    /// Adds to the present work, like the core that the same look finds.
     pub fn thread_stop(&mut self, pid: u32, index: u16, tid: u32, stop: &ThreadStop) -> io::Result<()> {
         self.totals([pid, index.into(), tid], "", stop)
     }
 
-    /// With load.
+    /// Adds to the present load.
     pub fn thread_delay(&mut self, pid: u32, index: u16, tid: u32, delay: &ThreadDelay) -> io::Result<()> {
         self.totals([pid, index.into(), tid], "", delay)
     }
 
-    /// With work, as the core that the same look finds.
+    /// Adds to the present work, like the core that the same look finds.
     pub fn thread_blocked(&mut self, pid: u32, index: u16, tid: u32, blocked: &ThreadBlocked) -> io::Result<()> {
         self.totals([pid, index.into(), tid], "", blocked)
     }
 
-    /// With load.
+    /// Adds to the present load.
     pub fn thread_ran(&mut self, pid: u32, index: u16, tid: u32, ran: &ThreadRan) -> io::Result<()> {
         self.totals([pid, index.into(), tid], "", ran)
     }
@@ -140,7 +139,7 @@ impl<W: Write> Writer<W> {
         self.totals([pid, 0, 0], "", load)
     }
 
-    /// `nth` tells zones of the same name apart.
+    /// Adds to the present load. `nth` distinguishes zones of the same name.
     pub fn energy(&mut self, nth: u32, zone: &str, energy: &Energy) -> io::Result<()> {
         self.totals([nth, 0, 0], zone, energy)
     }
@@ -149,12 +148,12 @@ impl<W: Write> Writer<W> {
         self.totals([0; 3], "", cost)
     }
 
-    /// Ends the moment `time` with the work that was given since the last end.
+    /// Ends the moment `time` of work.
     pub fn end_work(&mut self, time: u64) -> io::Result<()> {
         self.end_moment(kind::WORK, time)
     }
 
-    /// The same for load, cost and energy.
+    /// Ends the moment `time` of load, cost and energy.
     pub fn end_load(&mut self, time: u64) -> io::Result<()> {
         self.end_moment(kind::LOAD, time)?;
         self.flush()
@@ -164,7 +163,7 @@ impl<W: Write> Writer<W> {
         self.frame(kind::NOTE, sentence.as_bytes())
     }
 
-    /// A sensor of power, which gets the next number. Gauges join two samples that are at most `bridge` apart.
+    /// Declares a sensor of power, which gets the next number. Gauges join two samples that are at most `bridge` apart.
     pub fn sensor(&mut self, sensor: &Sensor, bridge: Nanoseconds) -> io::Result<()> {
         let mut contents = Vec::new();
         put_sensor(&mut contents, sensor, bridge);
@@ -172,7 +171,7 @@ impl<W: Write> Writer<W> {
         self.frame(kind::SENSOR, &contents)
     }
 
-    /// Samples of power: number of the sensor, when, and microjoules or microwatts.
+    /// Writes samples of power: number of the sensor, time, and microjoules or microwatts.
     pub fn power(&mut self, samples: &[(usize, Nanoseconds, u64)]) -> io::Result<()> {
         let mut contents = Vec::new();
         for (place, at, micro) in samples {
@@ -181,7 +180,7 @@ impl<W: Write> Writer<W> {
         if contents.is_empty() { Ok(()) } else { self.frame(kind::POWER, &contents) }
     }
 
-    /// A sensor gave nothing at this moment, and why.
+    /// Notes that a sensor gave nothing at this moment, and why.
     pub fn power_stopped(&mut self, place: usize, at: Nanoseconds, cause: &str) -> io::Result<()> {
         let mut contents = Vec::new();
         put(&mut contents, place as u64);
@@ -201,7 +200,7 @@ impl<W: Write> Writer<W> {
         self.frame(kind::ACCOUNTING, &contents)
     }
 
-    /// The sampling is over, in order.
+    /// Writes that sampling ended in order.
     pub fn finish(mut self, time: u64) -> io::Result<()> {
         let mut contents = Vec::new();
         put(&mut contents, time);

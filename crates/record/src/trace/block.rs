@@ -1,24 +1,24 @@
-//! Blocks of a timeline: so many calls, with a word before them.
+//! Blocks of a timeline: calls behind a word with their length and seal.
 //!
-//! The writer begins a block with [`open`] and, once about [`BYTES`] of calls are there, puts [`closed`] in its place.
+//! The writer begins a block with [`open`] and, once it has about [`BYTES`] of calls, replaces that by [`closed`].
 
 use super::Header;
 use crate::seal;
 
-/// Bytes of the word.
+/// Bytes of a block's word.
 pub const HEAD: usize = 8;
 /// Bytes of calls after which a block is closed.
 pub const BYTES: usize = 4096;
 
-/// As the length of a block that is still written.
+/// Length in the word of a block that is being written.
 const OPEN: u32 = u32::MAX;
 
-/// The word of a block that is written at `at`, from the start of the file.
+/// The word of an open block at offset `at` in the file.
 pub fn open(at: u64) -> u64 {
     word(OPEN, seal::of(&at.to_le_bytes()))
 }
 
-/// The word of a block with these calls.
+/// The word of a closed block with these calls.
 pub fn closed(at: u64, calls: &[u8]) -> u64 {
     word(calls.len() as u32, seal::of(calls) ^ seal::of(&at.to_le_bytes()))
 }
@@ -27,13 +27,13 @@ fn word(length: u32, seal: u64) -> u64 {
     u64::from(length) | u64::from(seal::short(seal)) << 32
 }
 
-/// Where the calls of a block end.
+/// The end of a block's calls.
 pub(super) enum End {
     Closed(usize),
     Open,
 }
 
-/// Of the block at `at`; `None` where there is none.
+/// The end of the block at `at`; `None` where there is none.
 pub(super) fn end(file: &[u8], at: usize) -> Option<Result<End, ()>> {
     let start = at.checked_add(HEAD)?;
     let word = u64::from_le_bytes(file.get(at..start)?.try_into().ok()?);
@@ -48,7 +48,7 @@ pub(super) fn end(file: &[u8], at: usize) -> Option<Result<End, ()>> {
     Some(calls.filter(|calls| word == closed(at as u64, calls)).map(|_| End::Closed(end)).ok_or(()))
 }
 
-/// A whole file with these calls.
+/// A file with these calls in one closed block.
 pub fn file(header: &Header, calls: &[u8]) -> Vec<u8> {
     use zerocopy::IntoBytes;
     let mut file = header.as_bytes().to_vec();

@@ -10,7 +10,7 @@ use crate::functions::{self, FunctionId};
 /// A call as it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// Times in ticks, cut to the units of the file.
+    /// The call, with times in ticks, rounded down to the file's units.
     pub call: Call,
     /// The number of the first operation that it begins.
     pub operation: u64,
@@ -18,15 +18,15 @@ pub struct Event {
     pub matched: Vec<Matched>,
 }
 
-/// Reads the calls of one thread, in order. What is after the last whole call is left.
+/// Reads the calls of one thread, in order. Bytes after the last whole call are ignored.
 #[derive(Debug, Clone)]
 pub struct Decoder<'a> {
     header: Header,
     bytes: &'a [u8],
-    /// Up to where an open block goes.
+    /// End of the calls of an open block.
     complete: usize,
     at: usize,
-    /// Of the present block.
+    /// End of the present block.
     end: usize,
     shapes: Shapes,
     begun: u64,
@@ -35,12 +35,12 @@ pub struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    /// `file` is the whole file. One that was cut off may end within its last block only where that is open.
+    /// Reads a whole file. One that was cut off may end within its last block only where that is open.
     pub fn new(file: &'a [u8]) -> Result<Decoder<'a>> {
         Decoder::up_to(file, file.len())
     }
 
-    /// Of a block that is still written only what ends before byte `complete`, as the tables of the rank tell it.
+    /// Reads a file; of an open block only calls before byte `complete`, which the rank's tables give.
     pub fn up_to(file: &'a [u8], complete: usize) -> Result<Decoder<'a>> {
         let (header, _) = Header::read_from_prefix(file).map_err(|_| damaged("it is too short"))?;
         if header.magic != MAGIC {
@@ -78,12 +78,12 @@ impl<'a> Decoder<'a> {
         &self.header
     }
 
-    /// Bytes of the file up to and with the last call that was read.
+    /// Number of bytes up to the end of the last call that was read.
     pub fn position(&self) -> usize {
         self.at
     }
 
-    /// The next call; `None` after the last whole one. A call that cannot be is a fault, and the calls before it are good.
+    /// The next call; `None` after the last whole one. An invalid call is a fault; the calls before it are good.
     pub fn next_event(&mut self) -> Result<Option<&Event>> {
         let mut at = self.at;
         if at == self.end {
@@ -223,7 +223,7 @@ impl<'a> Decoder<'a> {
         } else {
             return Err(NONE_SUCH);
         }
-        // Every number refers back, so that none is beyond what is begun.
+        // References go back only, so none is beyond the operations begun.
         if references.iter().any(|reference| reference.ordinal >= self.begun) {
             return Err(NONE_SUCH);
         }
@@ -272,7 +272,7 @@ impl Cursor<'_> {
         Ok(u64::from_le_bytes(word))
     }
 
-    /// Numbers of these lengths, each of so many bits.
+    /// Numbers of these lengths, each length in so many bits.
     fn numbers<const N: usize>(&mut self, mut lengths: u16, bits: [u32; N]) -> std::result::Result<[u64; N], Stop> {
         let mut numbers = [0; N];
         for (number, bits) in numbers.iter_mut().zip(bits) {

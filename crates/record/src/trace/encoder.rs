@@ -7,16 +7,16 @@ use super::{
 #[derive(Debug, Clone)]
 pub struct Encoder {
     shapes: Shapes,
-    /// Operations begun so far: the number of the next.
+    /// Number of operations begun so far, and that of the next.
     begun: u64,
-    /// When the last call left, in units.
+    /// End of the last call, in the file's units.
     left: u64,
     shift: u32,
     thread: u16,
 }
 
 impl Encoder {
-    /// For a file with this header, whose calls come after it.
+    /// A writer of the calls after this header.
     pub fn new(header: &Header) -> Encoder {
         Encoder {
             shapes: Shapes::new(),
@@ -33,8 +33,8 @@ impl Encoder {
         self.begun
     }
 
-    /// Writes a call to the start of `out` and says how many bytes it took. `None`, with nothing changed, where `out` might
-    /// be too short; [`Encoder::room`] is enough. Bytes of `out` beyond those may have changed.
+    /// Writes a call to the start of `out` and returns its number of bytes. `None`, with no change, where `out` might
+    /// be too short; [`Encoder::room`] is enough. Bytes of `out` beyond the call may change.
     #[inline]
     pub fn encode(
         &mut self,
@@ -71,7 +71,7 @@ impl Encoder {
         Some(at)
     }
 
-    /// Bytes that are enough for a call.
+    /// A number of bytes that is enough for a call.
     #[inline]
     pub fn room(references: usize, matched: usize) -> usize {
         CALL_BYTES + references * REFERENCE_BYTES + matched * MATCHED_BYTES
@@ -106,7 +106,7 @@ impl Encoder {
         ]
     }
 
-    /// A shape that is not the expected one: by its place, or in full.
+    /// Writes a shape other than the expected one: by its index, or in full.
     #[inline(never)]
     fn other(&mut self, shape: &Shape, lengths: u8, out: &mut [u8]) -> usize {
         let place = Shapes::place(shape);
@@ -183,19 +183,19 @@ impl Encoder {
     }
 }
 
-/// Without a branch for each word.
+/// Compares without a branch for each word.
 #[inline]
 fn same(one: &Shape, other: &Shape) -> bool {
     one.iter().zip(other).fold(0, |differs, (one, other)| differs | (one ^ other)) == 0
 }
 
-/// The bytes that a number takes: none for 0.
+/// The number of bytes of a number: none for 0.
 #[inline]
 fn byte_length(number: u64) -> usize {
     (71 - number.leading_zeros() as usize) / 8
 }
 
-/// The same in three bits, which leave no place for 7: such numbers take 8.
+/// Code of a number's length in three bits, of which 7 stands for 8 bytes.
 #[inline]
 fn length_code(number: u64) -> usize {
     byte_length(number).min(7)
@@ -212,7 +212,7 @@ fn lengths_of<const N: usize>(fields: &[u64; N], bits: [u32; N]) -> u16 {
     all.fold(0, |lengths, (field, bits)| lengths << bits | byte_length(*field) as u16)
 }
 
-/// Whole words are written whatever their length, since a copy of a varying length costs more.
+/// Writes whole words whatever the length, since a copy of a varying length costs more.
 #[inline]
 fn put(out: &mut [u8], at: usize, number: u64, length: usize) -> usize {
     out[at..at + 8].copy_from_slice(&number.to_le_bytes());

@@ -31,12 +31,12 @@ fn encoded(calls: &[Made]) -> Vec<Vec<u8>> {
     all
 }
 
-/// In one block, which is closed.
+/// A file with these calls in one closed block.
 fn written(calls: &[Made]) -> Vec<u8> {
     block::file(&header(), &encoded(calls).concat())
 }
 
-/// In blocks of so many calls, of which the last is open.
+/// A file in blocks of `many` calls, the last of which is open.
 fn written_open(calls: &[Made], many: usize) -> Vec<u8> {
     let mut file = header().as_bytes().to_vec();
     let encoded = encoded(calls);
@@ -62,7 +62,7 @@ fn read(file: &[u8]) -> (Vec<Event>, bool) {
     }
 }
 
-/// What a reader must see: times in units, never before the call before.
+/// The events that a reader must see: times in units, never before the call before.
 fn expected(calls: &[Made]) -> Vec<Event> {
     let (mut last, mut operation) = (STARTED >> SHIFT << SHIFT, 0);
     let cut = |ticks: u64| ticks >> SHIFT << SHIFT;
@@ -80,7 +80,7 @@ fn expected(calls: &[Made]) -> Vec<Event> {
         .collect()
 }
 
-/// Calls as seeds, made whole by what was begun before them.
+/// Seeds of calls; references are resolved by what was begun before.
 type Seed =
     ((u16, u16), u32, i32, i32, u64, (u64, u64), Option<(i32, i32, u64)>, (u8, Vec<u64>, u16), Vec<(i32, i32, u64)>);
 
@@ -134,7 +134,7 @@ fn made(seeds: Vec<Seed>) -> Vec<Made> {
             .map(|(place, (source, tag, bytes))| Matched { place: place as u32, source, tag, bytes })
             .collect();
         calls.push(Made { call, references, matched });
-        // Programs repeat themselves.
+        // Repeat earlier calls, as programs do.
         if kind == 3 && calls.len() > 3 {
             for back in (1..4).rev() {
                 let mut again = calls[calls.len() - 3].clone();
@@ -190,7 +190,7 @@ proptest! {
         let _ = Decoder::new(&bytes);
     }
 
-    /// Random bytes over a random place: what is read is what was written before it, and that something is wrong is said.
+    /// Random bytes at a random place: calls before it are read as written, and the damage is reported.
     #[test]
     fn a_closed_block_that_was_overwritten_is_no_calls(
         seeds in seeds(),
@@ -200,7 +200,7 @@ proptest! {
     ) {
         let calls = made(seeds);
         let open = written_open(&calls, many);
-        // All blocks closed.
+        // All blocks are closed.
         let mut file = header().as_bytes().to_vec();
         for calls in encoded(&calls).chunks(many) {
             let calls = calls.concat();
@@ -253,7 +253,7 @@ fn a_steady_exchange_takes_few_bytes() {
             for place in 0..count {
                 let mut call = Call::new(id(name), now + 400 + step % 7, now + 500 + step % 11);
                 now = call.left;
-                // Each direction has lines of its own.
+                // Each direction has its own call sites.
                 call.site = 10 * (site as u16 + 1) + place as u16 % 3;
                 let mut references = Vec::new();
                 if name == "Waitall" {
@@ -283,11 +283,11 @@ fn files_of_something_else_are_refused() {
     assert!(refused(&file).contains("another version") && refused(&file).contains("profile it again"));
 }
 
-/// What was written before there were sites.
+/// A timeline of a version without call sites.
 #[test]
 fn timelines_without_sites_are_read() {
     let mut file = include_bytes!("version-2.trace").to_vec();
-    // Functions may have come since.
+    // The table of functions may have grown since.
     file[16..24].copy_from_slice(&crate::functions::digest().to_le_bytes());
     let (old, _) = Header::read_from_prefix(&file).unwrap();
     assert_eq!(old.version, WITHOUT_SITES);

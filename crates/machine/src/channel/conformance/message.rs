@@ -1,11 +1,11 @@
-//! Messages that say which they are, and how checks write, read and count them.
+//! Numbered messages, and how checks write, read and count them.
 
 use std::time::{Duration, Instant};
 
 use super::super::{Channel, Counted, Delivery, Written};
 use super::{PATIENCE, SIZE};
 
-/// A byte that depends on the message's number and the place in it.
+/// A byte that depends on the message's number and on its position.
 fn content(number: u64, place: usize) -> u8 {
     (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8 ^ (place as u8).wrapping_mul(31)
 }
@@ -39,7 +39,7 @@ pub(super) fn put_now(channel: &mut dyn Channel, number: u64, length: usize) {
     assert_eq!(put(channel, number, length), Written::Taken, "message {number} of {length} B");
 }
 
-/// Where the reader's room is told to the writer over a network, it comes a little later.
+/// As `put`, but tries again: over a network the writer learns a little later that the reader has room.
 pub(super) fn put_soon(channel: &mut dyn Channel, number: u64, length: usize) {
     let until = Instant::now() + PATIENCE;
     while put(channel, number, length) != Written::Taken {
@@ -63,7 +63,7 @@ pub(super) fn check_content(message: &[u8], number: u64) {
     }
 }
 
-/// Repeats `attempt` until it says so; false where it does not within the patience.
+/// Repeats `attempt` until it succeeds; false where it does not within the patience.
 pub(super) fn comes(mut attempt: impl FnMut() -> bool) -> bool {
     let mut until = None;
     for look in 0u32.. {
@@ -80,7 +80,7 @@ pub(super) fn comes(mut attempt: impl FnMut() -> bool) -> bool {
     false
 }
 
-/// Reads one message, which must come.
+/// Reads one message, which must arrive.
 pub(super) fn take<R>(channel: &mut dyn Channel, mut look: impl FnMut(&[u8]) -> R) -> R {
     let mut found = None;
     let came = comes(|| {
@@ -119,7 +119,7 @@ pub(super) fn is_empty(channel: &mut dyn Channel) {
     assert_eq!(look(channel), None, "nothing is there to read");
 }
 
-/// The sums of an unreliable channel after everything was read.
+/// Checks the counters of an unreliable channel after everything was read.
 pub(super) fn check_sums(attempts: u64, writer: Counted, reader: Counted, exact: bool) {
     assert_eq!(writer.full, 0, "an unreliable channel is never full");
     assert_eq!(writer.written + writer.dropped, attempts, "{writer:?}: each attempt was written or dropped");
@@ -136,7 +136,7 @@ pub(super) fn check_sums(attempts: u64, writer: Counted, reader: Counted, exact:
 
 pub(super) const CONCURRENT: u64 = 3_000;
 
-/// Sends [`CONCURRENT`] messages, then one that says where the end is, again and again until it was taken.
+/// Sends [`CONCURRENT`] messages, and repeats each that finds a full channel.
 pub(super) fn send_all(writer: &mut dyn Channel) {
     for number in 0..CONCURRENT {
         loop {
@@ -152,13 +152,13 @@ pub(super) fn send_all(writer: &mut dyn Channel) {
     }
 }
 
-/// Reads until the last message came, or `done` says that no more will; all in order and unchanged. How many.
+/// Reads to the last message, or, where some may be lost, until nothing comes after `done`; returns how many came.
 pub(super) fn receive_all(reader: &mut dyn Channel, delivery: Delivery, mut done: impl FnMut() -> bool) -> u64 {
     let (mut next, mut read) = (0, 0);
     let (mut ended, mut heard) = (false, Instant::now());
     while next < CONCURRENT {
         let Some(number) = look(reader) else {
-            // Looked at before the next read: what was written before the end is seen then.
+            // Checked before the next read, which then sees what was written before the end.
             if ended && (delivery == Delivery::Unreliable) && heard.elapsed() > Duration::from_millis(100) {
                 break;
             }

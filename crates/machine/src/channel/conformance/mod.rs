@@ -1,7 +1,7 @@
 //! The suite that every kind of channel passes (feature `conformance`).
 //!
-//! A check panics with what was broken. A kind of channel says of itself how it is made, and what it cannot do, by
-//! implementing [`Bench`]; `all` then runs what applies.
+//! A check panics with what was broken. Each kind of channel implements [`Bench`], which makes its channels and says
+//! what the kind cannot do; `all` then runs what applies.
 
 mod message;
 mod multicast;
@@ -32,13 +32,12 @@ pub trait Bench {
         true
     }
 
-    /// Most messages that a channel takes before any is read. More than the buffers where a kernel or a network adds
-    /// its own.
+    /// Most messages that a channel takes before any is read: more than its buffers where a kernel or a network adds its own.
     fn most_in_flight(&self, specification: &Specification) -> u64 {
         u64::from(specification.buffers.count)
     }
 
-    /// Whether an end comes to know that the others went.
+    /// Whether an end notices that the others are gone.
     fn notices_ends(&self) -> bool {
         true
     }
@@ -77,7 +76,7 @@ pub fn all(bench: &mut impl Bench) {
     assert!(made, "this kind makes none of the channels that the suite asks for");
 }
 
-/// What the suite asks for: 16 buffers of 1 KiB.
+/// The specification of the suite's channels: 16 buffers of 1 KiB.
 pub fn specification(cast: Cast, delivery: Delivery, synchronization: Synchronization) -> Specification {
     let buffers = Buffers { count: 16, size: Bytes(SIZE as u64), policy: Policy::Any };
     Specification { cast, delivery, synchronization, content: Content::Messages, buffers }

@@ -22,7 +22,7 @@ pub(super) fn each_reader_gets_each((mut writer, mut readers): (Endpoint, Vec<En
     }
 }
 
-/// The creator writes, the attached read.
+/// The creator writes, the attached ends read.
 pub(super) fn roles((mut writer, mut readers): (Endpoint, Vec<Endpoint>)) {
     put_now(&mut *writer, 0, 8);
     is_empty(&mut *writer);
@@ -105,7 +105,7 @@ pub(super) fn a_reader_may_be_lapped((mut writer, mut readers): (Endpoint, Vec<E
     assert!(writer.counted().dropped + behind.counted().dropped >= attempts - most, "more arrives than fits");
 }
 
-/// A reader that leaves holds nobody up; without any the writer is told.
+/// A reader that leaves blocks nobody; without readers the writer is told.
 pub(super) fn readers_leave((mut writer, mut readers): (Endpoint, Vec<Endpoint>), most: u64) {
     let stays = readers.pop();
     let mut stays = stays.expect("two readers");

@@ -24,7 +24,7 @@ pub(super) fn sizes((writer, reader): &mut (Endpoint, Endpoint)) {
     let sizes = [0, 1, 2, 7, 8, 15, 16, 17, 31, 32, 47, 48, 49, 55, 56, 57, 63, 64, 65, 128, 500, SIZE - 1, SIZE];
     let mut number = 0;
     for length in sizes {
-        // More than once round the buffers with each.
+        // Each length goes round the buffers more than once.
         for _ in 0..20 {
             put_now(&mut **writer, number, length);
             expect(&mut **reader, number, length);
@@ -53,7 +53,7 @@ pub(super) fn over_size((writer, reader): &mut (Endpoint, Endpoint)) {
     expect(&mut **reader, 0, SIZE);
 }
 
-/// A poll tells the truth and takes nothing.
+/// A poll is right and takes nothing.
 pub(super) fn polls((writer, reader): &mut (Endpoint, Endpoint)) {
     for number in 0..40 {
         is_empty(&mut **reader);
@@ -100,7 +100,7 @@ pub(super) fn waits((writer, reader): &mut (Endpoint, Endpoint), synchronization
     });
 }
 
-/// Bursts of changing length, so that the buffers are met empty, full and in between.
+/// Bursts of changing length, so that the buffers are empty, full and in between.
 pub(super) fn mixed_sizes_in_order((writer, reader): &mut (Endpoint, Endpoint)) {
     let (mut sent, mut came) = (0u64, 0u64);
     while came < 500 {
@@ -154,7 +154,7 @@ pub(super) fn full_and_recovery((writer, reader): &mut (Endpoint, Endpoint), mos
             expect(&mut **reader, came, length(came));
             came += 1;
         }
-        // Progress may take its time to the writer.
+        // The writer may learn of room late.
         assert!(
             comes(|| {
                 let written = put(&mut **writer, sent, 8);
@@ -170,7 +170,7 @@ pub(super) fn full_and_recovery((writer, reader): &mut (Endpoint, Endpoint), mos
     assert_eq!(reader.counted().read, sent);
 }
 
-/// Whether everything was read that can be: for a channel that does not count each loss, whether nothing came for long.
+/// Whether everything that can be read was read; where not each loss is counted: whether nothing came for `quiet`.
 fn is_drained(writer: &dyn Channel, reader: &dyn Channel, exact: bool, quiet: Duration) -> bool {
     let (written, counted) = (writer.counted().written, reader.counted());
     written == counted.read + counted.dropped || (!exact && quiet > Duration::from_millis(200))
@@ -203,7 +203,7 @@ pub(super) fn drops((writer, reader): &mut (Endpoint, Endpoint), most: u64, exac
     }
 }
 
-/// What one end wrote before it left can be read; then the channel is empty, abandoned, and refuses.
+/// Messages written before one end left can be read; then the channel is empty, abandoned, and refuses.
 pub(super) fn abandoned((mut writer, mut reader): (Endpoint, Endpoint)) {
     for number in 0..5 {
         put_now(&mut *writer, number, length(number));
@@ -244,7 +244,7 @@ pub(super) fn two_threads((mut writer, mut reader): (Endpoint, Endpoint), delive
             writer
         });
         let read = receive_all(&mut *reader, delivery, || sender.is_finished());
-        // The writer is kept until here, so that nothing on its way ends with it.
+        // The writer lives until here, so that nothing on its way is lost with it.
         let writer = sender.join().expect("the writer");
         (writer.counted(), reader.counted(), read)
     });

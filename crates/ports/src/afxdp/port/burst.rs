@@ -1,23 +1,23 @@
-//! When packets to a peer leave as a burst.
+//! Detects bursts of packets to a peer.
 
-/// Packets to a peer between two flushes that are no burst yet, and flushes without one that end a row of them.
+/// Most packets between two flushes that are no burst, and number of flushes without a burst that end a series of bursts.
 pub(super) const BURST: u32 = 3;
 const CALM: u32 = 8;
 
-/// Whether a peer is sent bursts. Such go by one way as a whole, and the next ones too, so that packets keep their order
-/// except where one way changes to the other.
+/// Whether packets to a peer are a burst. All packets of a series of bursts go the same way, so that they keep their
+/// order except where the way changes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Burst {
     on: bool,
     /// Packets since the flush before `round`.
     count: u32,
     round: u64,
-    /// Rounds in a row that were no burst.
+    /// Consecutive rounds without a burst.
     calm: u32,
 }
 
 impl Burst {
-    /// Takes in one more packet; says whether it is one of a burst.
+    /// Counts one more packet; says whether it belongs to a burst.
     #[inline]
     pub fn with_another(&mut self, limit: u32, round: u64) -> bool {
         if self.round != round {
@@ -35,7 +35,7 @@ impl Burst {
 mod tests {
     use super::*;
 
-    /// What `with_another` says of each packet, for rounds of so many packets.
+    /// The results of `with_another` for each packet, for rounds of so many packets.
     fn said(rounds: &[u32]) -> Vec<Vec<bool>> {
         let mut burst = Burst::default();
         let mut round =

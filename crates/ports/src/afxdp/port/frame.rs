@@ -1,9 +1,8 @@
-//! UDP datagrams in Ethernet frames, written and read by ourselves.
+//! UDP datagrams in Ethernet frames, written and parsed here.
 //!
-//! The UDP checksum is always written, though IPv4 could do without: a message of the engine carries none of its own,
-//! and between the senders and receivers of a datagram lie switches whose memory errs. It costs about a tenth of what the
-//! kernel takes for the frame. Read is what a peer's kernel may send too: no checksum over IPv4, and, over links that
-//! have no wire (veth), one that a device was to complete.
+//! The UDP checksum is always written, though IPv4 could do without: messages of the engine have none of their own, and memory of
+//! switches on the way may err. It costs about a tenth of the kernel's time for a frame. Frames of a peer's kernel are accepted
+//! as well: without a checksum over IPv4, and, over links without a wire (veth), with one left for a device to complete.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -11,7 +10,7 @@ pub(super) const ETHERNET: usize = 14;
 const IPV4: usize = 20;
 const IPV6: usize = 40;
 const UDP: usize = 8;
-/// The shortest frame on a wire, its check sequence apart; drivers pad, but not all do it for frames from here.
+/// The shortest frame without its check sequence; not every driver pads frames from here.
 const SHORTEST: usize = 60;
 const PROTOCOL_UDP: u8 = 17;
 const HOPS: u8 = 64;
@@ -23,19 +22,19 @@ pub(super) const fn headers(ipv4: bool) -> usize {
     ETHERNET + if ipv4 { IPV4 } else { IPV6 } + UDP
 }
 
-/// What all frames from one address to another have in common.
+/// The common part of all frames from one address to another.
 #[derive(Debug, Clone)]
 pub(super) struct Template {
     bytes: [u8; headers(false)],
     length: usize,
-    /// Of the addresses, the ports and the protocol: the part of the UDP checksum that does not change.
+    /// Sum of the addresses, the ports and the protocol: the constant part of the UDP checksum.
     fixed: u64,
-    /// Of the IPv4 header without length and checksum.
+    /// Sum of the IPv4 header without length and checksum.
     header: u64,
 }
 
 impl Template {
-    /// Both addresses are of one family.
+    /// A template; both addresses must be of one family.
     pub fn new(from: (HardwareAddress, SocketAddr), to: (HardwareAddress, SocketAddr)) -> Template {
         let mut bytes = [0; headers(false)];
         bytes[..6].copy_from_slice(&to.0);
@@ -83,8 +82,8 @@ impl Template {
         self.length
     }
 
-    /// Writes the headers of a frame whose `payload` bytes are in their place already; returns the frame's length.
-    /// `frame` has room for [`length_of`] that payload, which fits into 16 bits with its headers.
+    /// Writes the headers of a frame whose `payload` bytes are in place already; returns the frame's length. `frame`
+    /// must have room for [`length_of`] that payload, which fits into 16 bits with its headers.
     #[inline]
     pub fn write(&self, frame: &mut [u8], payload: usize) -> usize {
         let end = self.length + payload;
@@ -99,10 +98,10 @@ impl Template {
         }
         let at = self.length - UDP;
         frame[at + 4..at + 6].copy_from_slice(&udp.to_be_bytes());
-        // The length counts twice: in the header and in what stands before it in the sum.
+        // The length counts twice: in the header and in the pseudo header.
         let all = self.fixed + 2 * word(udp) + sum(&frame[self.length..end]);
         let check = !fold(all);
-        // 0 would say that there is none; all ones is the same number.
+        // 0 would mean no checksum; all ones is the same number in one's complement.
         frame[at + 6..at + 8].copy_from_slice(&(if check == 0 { 0xffff } else { check }).to_ne_bytes());
         if end < SHORTEST {
             frame[end..SHORTEST].fill(0);
@@ -111,18 +110,18 @@ impl Template {
     }
 }
 
-/// Of the frame that carries `payload` bytes.
+/// Length of the frame that carries `payload` bytes.
 #[inline]
 pub(super) fn length_of(headers: usize, payload: usize) -> usize {
     (headers + payload).max(SHORTEST)
 }
 
-/// A UDP datagram where it lies in an Ethernet frame.
+/// A UDP datagram inside of an Ethernet frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Datagram {
     pub from: SocketAddr,
     pub to: SocketAddr,
-    /// Where its payload starts in the frame, and how long it is.
+    /// Offset of its payload in the frame, and its length.
     pub at: usize,
     pub length: usize,
 }
@@ -130,17 +129,17 @@ pub struct Datagram {
 /// Why a frame is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Malformed {
-    /// Shorter than its headers, or not a whole IP packet with a UDP datagram.
+    /// The frame is shorter than its headers, or not a whole IP packet with a UDP datagram.
     Truncated,
-    /// Neither IPv4 without options nor IPv6, not UDP, or a fragment.
+    /// The packet is neither IPv4 without options nor IPv6, not UDP, or a fragment.
     Foreign,
-    /// The lengths of frame, packet and datagram do not go together.
+    /// The lengths of frame, packet and datagram contradict each other.
     Lengths,
-    /// A checksum, of the IPv4 header or of the datagram, is wrong.
+    /// The checksum of the IPv4 header or of the datagram is wrong.
     Checksum,
 }
 
-/// Finds the datagram in a frame; any bytes may come.
+/// Finds the datagram in a frame of any bytes.
 #[inline]
 pub fn read(frame: &[u8]) -> Result<Datagram, Malformed> {
     let kind = frame.get(12..14).ok_or(Malformed::Truncated)?;
@@ -174,7 +173,7 @@ pub fn read(frame: &[u8]) -> Result<Datagram, Malformed> {
     if end > frame.len() {
         return Err(Malformed::Truncated);
     }
-    // What is behind `end` pads a short frame.
+    // Bytes behind `end` pad a short frame.
     let datagram = frame.get(udp..end).ok_or(Malformed::Lengths)?;
     let header: &[u8; UDP] = datagram.first_chunk().ok_or(Malformed::Truncated)?;
     if usize::from(big_endian(&header[4..6])) != datagram.len() {
@@ -184,7 +183,7 @@ pub fn read(frame: &[u8]) -> Result<Datagram, Malformed> {
     let check = u16::from_ne_bytes([header[6], header[7]]);
     let good = match check {
         0 => source.is_ipv4(),
-        // Left for a device to complete, which a link without a wire does not have.
+        // The checksum is left for a device to complete, which a link without a wire does not have.
         unfinished if unfinished == fold(pseudo) => true,
         _ => fold(pseudo + sum(datagram)) == 0xffff,
     };
@@ -204,14 +203,14 @@ fn big_endian(two: &[u8]) -> u16 {
     u16::from_be_bytes([two[0], two[1]])
 }
 
-/// A number as it counts in a sum: as it lies in the packet.
+/// A number as a summand: in the byte order of the packet.
 #[inline]
 fn word(number: u16) -> u64 {
     u64::from(number.to_be())
 }
 
-/// The one's complement sum of RFC 1071, unfolded. Words are taken as they lie in memory: the byte order changes that of
-/// the result and nothing else. The bytes start at an even place of their packet.
+/// The one's complement sum of RFC 1071, unfolded. Words are summed in native byte order, which only swaps the bytes of
+/// the result. The bytes must start at an even offset in their packet.
 #[inline]
 fn sum(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<4>();
@@ -256,7 +255,7 @@ mod tests {
         frame
     }
 
-    /// By the letter of RFC 1071: two bytes at a time, big-endian.
+    /// The checksum as RFC 1071 defines it: two bytes at a time, big-endian.
     fn checksum(bytes: &[u8]) -> u16 {
         let mut sum = 0u32;
         for pair in bytes.chunks(2) {
@@ -266,7 +265,7 @@ mod tests {
         !(sum as u16)
     }
 
-    /// What RFC 768 and RFC 8200 put before the datagram in the sum, and the datagram.
+    /// The pseudo header of RFC 768 or RFC 8200, and the datagram.
     fn summed(frame: &[u8], v6: bool) -> Vec<u8> {
         let (addresses, udp) = if v6 { (22..54, 54) } else { (26..34, 34) };
         let length = u16::from_be_bytes([frame[udp + 4], frame[udp + 5]]);
@@ -296,7 +295,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_read_without_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), kind in 0u8..4) {
-            // Mostly frames that look like ours at first.
+            // Most frames look like ours at first.
             let start: &[u8] = match kind {
                 0 => &[0x08, 0x00, 0x45],
                 1 => &[0x86, 0xdd, 0x60],
@@ -310,9 +309,8 @@ mod tests {
             }
         }
 
-        /// One changed byte, one cut, one false length: never more bytes than the frame has, and never other content
-        /// under a checksum that holds, but where the change makes it 'no checksum' or 'left for a device' (one change
-        /// in some 65,000).
+        /// One changed byte, one cut, one false length: payloads never exceed the frame, and changed content is never accepted,
+        /// except where the change makes the checksum 'none' or 'left for a device' (one change in some 65,000).
         #[test]
         fn changed_frames_are_dropped_or_tell_the_truth(
             v6: bool, seed: [u8; 16], payload in proptest::collection::vec(any::<u8>(), 0..300),
@@ -348,7 +346,7 @@ mod tests {
         let with = |change: fn(&mut Vec<u8>)| {
             let mut frame = good.clone();
             change(&mut frame);
-            // The header's checksum is made right again, so that something else is found.
+            // The header's checksum is corrected, so that other checks are reached.
             if frame.len() >= 34 {
                 frame[24..26].fill(0);
                 let sum = checksum(&frame[14..34]);
@@ -377,12 +375,12 @@ mod tests {
             let (from, to) = addresses(v6, [3; 16]);
             let mut frame = written(from, to, b"message");
             let at = headers(!v6) - 2;
-            // As a kernel leaves it for a device: the sum of what stands before the datagram.
+            // The state in which a kernel leaves it for a device: the sum of the pseudo header.
             frame[at..at + 2].fill(0);
             let before = summed(&frame, v6)[..if v6 { 36 } else { 12 }].to_vec();
             frame[at..at + 2].copy_from_slice(&(!checksum(&before)).to_be_bytes());
             assert_eq!(read(&frame).unwrap().length, 7);
-            // Without a checksum: over IPv4 only.
+            // No checksum, which only IPv4 allows.
             frame[at..at + 2].fill(0);
             assert_eq!(read(&frame).is_ok(), !v6);
         }

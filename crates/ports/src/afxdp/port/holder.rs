@@ -1,7 +1,7 @@
-//! Who has a queue, so that a second process can be told: a name in the network namespace that ends with its holder.
+//! The holder of a queue, so that a second process can be told: a name in the network namespace that ends with its holder.
 //!
-//! The name decides nothing, the kernel's own exclusion of a second socket does; it only says whom to ask. So nobody wins
-//! anything by taking it.
+//! The name only says which process to ask; exclusion is the kernel's, which refuses a second socket. So taking the
+//! name gains nothing.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,11 +14,11 @@ use linux::credentials;
 #[derive(Debug)]
 pub(super) struct Holder(Option<OwnedFd>);
 
-/// Askers that wait between two calls of [`Holder::tend`].
+/// Backlog of callers between two calls of [`Holder::tend`].
 const ASKERS: i32 = 64;
 
 impl Holder {
-    /// In the network namespace of the calling thread. Where another has the name, this holds nothing.
+    /// Takes the name in the network namespace of the calling thread; holds nothing where another has it.
     pub fn take(interface: u32, queue: u32) -> Holder {
         let take = || -> io::Result<OwnedFd> {
             let socket = open()?;
@@ -29,7 +29,7 @@ impl Holder {
         Holder(take().ok())
     }
 
-    /// Lets those go that asked.
+    /// Accepts and closes the connections of callers.
     pub fn tend(&self) {
         if let Some(socket) = &self.0 {
             while rustix::net::accept_with(socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).is_ok() {}
@@ -40,11 +40,11 @@ impl Holder {
 /// The process that has a queue.
 pub(super) struct Found {
     pub words: String,
-    /// It is this one.
+    /// Whether it is this process.
     pub is_ours: bool,
 }
 
-/// `None` where nobody says that the queue is theirs.
+/// The holder of a queue; `None` where no process has its name.
 pub(super) fn of(interface: u32, queue: u32) -> Option<Found> {
     let socket = open().ok()?;
     rustix::net::connect(&socket, &name(interface, queue).ok()?).ok()?;

@@ -1,16 +1,16 @@
 //! The `afxdp:IFACE` port: UDP datagrams to other hosts, written into and read from frames past the kernel's stack.
 //!
-//! On the wire it is UDP, so a peer may as well have a [`UdpPort`]. A kernel socket at the same address reserves it and is
-//! the other way in and out. By it go, counted apart in [`AfxdpCounters`]:
-//! - the first packets to a peer, which make the kernel find out the hardware address of the next hop; and one whenever
+//! On the wire it is UDP, so a peer may as well use a [`UdpPort`]. A kernel socket at the same address reserves it and
+//! is the second path in and out, counted apart in [`AfxdpCounters`]. It carries:
+//! - the first packets to a peer, which make the kernel resolve the hardware address of the next hop, and one whenever
 //!   the kernel has had no confirmation of that address for a while;
 //! - packets longer than a frame or than the peer's route takes in one piece;
 //! - bursts in copy mode, where the kernel takes a frame of ours one by one and its own segmentation takes 64 packets in
 //!   one pass ([`AfxdpPort::set_burst`]);
-//! - whatever the program leaves to the kernel: fragments, IPv4 options, IPv6 extension headers, frames of other queues.
+//! - packets that the program leaves to the kernel: fragments, IPv4 options, IPv6 extensions, frames of other queues.
 //!
-//! Refusals come by it as well: the kernel hands an ICMP message to the socket at the address that it names, whoever sent
-//! the datagram.
+//! Refusals come by it as well: the kernel delivers an ICMP message to the socket at the address that it names, whoever
+//! sent the datagram.
 
 mod burst;
 mod frame;
@@ -43,38 +43,38 @@ use crate::network::{NetworkPort, as_sent};
 use crate::udp::{UdpCounters, UdpPort};
 use linux::netlink::Neighbour;
 
-/// Where a payload starts in a frame that is sent: on a cache line, its headers before it.
+/// Offset of a payload in a frame that is sent: aligned to a cache line, with room for headers before it.
 const PAYLOAD_AT: usize = 64;
-/// Frames taken from those shared at a time, and frames that wait for a kick at most.
+/// Frames taken from the shared ones at a time, and most frames that wait for a kick.
 const BATCH: usize = 64;
-/// Receives without a look at the kernel socket while nothing says that something came there.
+/// Receives without polling the kernel socket while nothing indicates a packet there.
 const LOOK_EVERY: u32 = 512;
-/// Looks after the program has left a datagram to the kernel, which takes a moment to bring it to the socket.
+/// Polls after the program has left a datagram to the kernel, which takes a moment to reach the socket.
 const LOOKS: u32 = 1024;
-/// Between two questions for the hardware address of a next hop, at first and at last.
+/// Time between two attempts to resolve the hardware address of a next hop, at first and at last.
 const ASK_FIRST: Duration = Duration::from_micros(20);
 const ASK_LAST: Duration = Duration::from_millis(50);
-/// Between two packets that make the kernel confirm an address.
+/// Time between two packets that make the kernel confirm an address.
 const CONFIRM: Duration = Duration::from_secs(5);
-/// Packets of unknown senders that are kept between two calls of [`NetworkPort::unknown_senders`].
+/// Most packets of unknown senders kept between two calls of [`NetworkPort::unknown_senders`].
 const MOST_UNKNOWN: usize = UNKNOWN_SENDERS.total.count();
 
 const _: () = assert!(PAYLOAD_AT >= frame::headers(false));
 
-/// What a port did since it was opened.
+/// Counters since the port was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AfxdpCounters {
-    /// Packets by frames of ours.
+    /// Packets sent in frames of ours.
     pub frames_sent: u64,
     pub frames_received: u64,
-    /// Packets by the kernel socket; [`AfxdpPort::kernel_counters`] says more.
+    /// Packets sent by the kernel socket; [`AfxdpPort::kernel_counters`] says more.
     pub kernel_sent: u64,
     pub kernel_received: u64,
-    /// Packets that the kernel sent because they were part of a burst.
+    /// Packets sent by the kernel as part of a burst.
     pub burst_sent: u64,
-    /// Packets that the kernel sent so that it confirms an address.
+    /// Packets sent by the kernel to confirm an address.
     pub confirmations: u64,
-    /// System calls that looked at the kernel socket.
+    /// System calls that polled the kernel socket.
     pub kernel_looks: u64,
     /// Sends answered with [`Sent::Full`].
     pub full: u64,
@@ -84,16 +84,16 @@ pub struct AfxdpCounters {
     pub unknown_senders_dropped: u64,
 }
 
-/// How packets to a peer go now.
+/// The present path of packets to a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// By frames of ours.
+    /// Frames of ours.
     Frames,
-    /// By the kernel, which is asking for the hardware address of the next hop.
+    /// The kernel's path, while the kernel resolves the hardware address of the next hop.
     Asking,
-    /// By the kernel, which got no answer from the next hop.
+    /// The kernel's path, since resolution of the next hop failed.
     Unanswered,
-    /// By the kernel: the address is one of this host's own, to which no frame goes.
+    /// The kernel's path: the address is this host's own, so no frame is sent.
     Local,
 }
 
@@ -104,7 +104,7 @@ struct Peer {
     template: Option<Template>,
     unanswered: bool,
     local: bool,
-    /// The next packet goes by the kernel.
+    /// Whether the next packet goes by the kernel.
     confirm: bool,
     confirmed: Instant,
     /// The longest packet that a frame and the route take in one piece.
@@ -125,13 +125,13 @@ impl Peer {
     }
 }
 
-/// One address on an interface. Unordered, unreliable, never blocks.
+/// A port at one address of an interface: unordered, unreliable, never blocks.
 pub struct AfxdpPort {
     nic: Arc<Nic>,
     memory: Memory,
-    /// As frames have it, as all addresses here.
+    /// The local address as frames have it, like all addresses here.
     local: SocketAddr,
-    /// Numbers its peers as this port does.
+    /// The kernel socket, which numbers peers as this port does.
     kernel: UdpPort,
     mtu: usize,
     /// The longest payload that fits into a frame.
@@ -142,24 +142,24 @@ pub struct AfxdpPort {
     /// The sender of the last packet, likely that of the next.
     last: Option<(SocketAddr, PeerIndex)>,
     blanks: Vec<Blank>,
-    /// Written and not yet kicked: the frame, where its bytes start in it, and how many.
+    /// Frames written and not yet kicked, each with offset and length of its content.
     staged: Vec<(Blank, usize, usize)>,
-    /// The kernel did not take all frames when last kicked.
+    /// Whether the kernel left frames at the last kick.
     left: bool,
     arrived: Vec<Arrived>,
-    /// Delivered, and to be given back with the next look.
+    /// Delivered frames, to be given back at the next receive.
     done: Vec<Held>,
     generation: u64,
-    /// When stale addresses are looked at again.
+    /// When stale addresses are checked again.
     recheck: Instant,
     passed: u64,
     looks: u32,
     always_look: bool,
     receives: u32,
     unknown_senders: Vec<(SocketAddr, Vec<u8>)>,
-    /// Packets to one peer between two flushes from which on they are a burst; `None` where none is.
+    /// Most packets to one peer between two flushes that are no burst; `None`: bursts are not told apart.
     burst: Option<u32>,
-    /// Flushes with something to send.
+    /// Number of flushes with something to send.
     round: u64,
     anything: bool,
     counters: AfxdpCounters,
@@ -167,19 +167,19 @@ pub struct AfxdpPort {
 
 impl AfxdpPort {
     /// Opens a port at `local`, an address of `interface`; port number 0 takes any free one. Both are of the network
-    /// namespace of the calling thread. All ports of a process share what it has of the interface.
+    /// namespace of the calling thread. All ports of a process share one [`Nic`] of the interface.
     pub fn open(interface: &str, local: SocketAddr) -> Result<AfxdpPort> {
         AfxdpPort::on(Nic::shared(interface, &NicOptions::default())?, local)
     }
 
-    /// Opens a port as [`AfxdpPort::open`] does, on an interface that was opened with options of the caller's.
+    /// Opens a port as [`AfxdpPort::open`] does, on an interface that the caller opened with options.
     pub fn on(nic: Arc<Nic>, local: SocketAddr) -> Result<AfxdpPort> {
         if local.ip().is_unspecified() {
             let next = format!("give one of its addresses; `ip address show {}` lists them", nic.interface().name());
             return Err(Fault::new(format!("port afxdp:{} at {local}", nic.interface().name()), "no address", next));
         }
         let mut kernel = UdpPort::open(local)?;
-        // Which also keeps it unconnected: what the program passes may be of anybody.
+        // The socket also stays unconnected, since packets that the program passes may be of any sender.
         kernel.keep_unknown_senders();
         let local = as_sent(kernel.local_address());
         nic.register(local)?;
@@ -238,23 +238,23 @@ impl AfxdpPort {
         self.peers.get(peer.0 as usize).map(Peer::way)
     }
 
-    /// How packets to each peer go, in the peers' order.
+    /// The present path of packets to each peer, in the peers' order.
     pub fn ways(&self) -> impl Iterator<Item = Way> {
         self.peers.iter().map(Peer::way)
     }
 
-    /// Packets that can wait here to be received; the peers' windows together must fit.
+    /// Packets that can wait here to be received; the peers' windows together must fit in.
     pub fn receive_window(&self) -> u64 {
         self.nic.receive_frames().min(self.kernel.buffers().receive_window(Bytes(self.mtu as u64)))
     }
 
-    /// Sends what is more than `limit` packets to a peer between two flushes by the kernel socket; `None`: nothing. It is 3
-    /// in copy mode and `None` in zero copy unless set.
+    /// Lets the kernel socket send bursts of more than `limit` packets to a peer between two flushes; `None`: no
+    /// bursts. The default is 3 in copy mode and `None` in zero copy.
     pub fn set_burst(&mut self, limit: Option<u32>) {
         self.burst = limit;
     }
 
-    /// Finds out how packets to a peer go now.
+    /// Looks the next hop of a peer up.
     fn resolve(&mut self, index: usize, now: Instant) {
         let found = self.nic.neighbours().look_up(self.peers[index].next_hop);
         self.take_in(index, found, now);
@@ -286,7 +286,7 @@ impl AfxdpPort {
         }
     }
 
-    /// Whether this packet goes by a frame.
+    /// Whether this packet goes in a frame of ours.
     #[inline]
     fn by_frame(&mut self, index: usize, length: usize) -> bool {
         if self.peers[index].template.is_none() && !self.peers[index].local {
@@ -313,7 +313,7 @@ impl AfxdpPort {
         true
     }
 
-    /// Gets frames to write to; says whether there are any.
+    /// Gets free frames to write to; says whether there are any.
     #[cold]
     fn refill(&mut self) -> Result<bool> {
         if self.nic.rings().sender.lend(BATCH, &mut self.blanks) == 0 {
@@ -323,7 +323,7 @@ impl AfxdpPort {
         Ok(!self.blanks.is_empty())
     }
 
-    /// Hands the staged frames to the kernel, and again those that it did not take before.
+    /// Hands the staged frames to the kernel, and again those that it left before.
     #[inline]
     fn kick(&mut self) -> Result<()> {
         let mut rings = self.nic.rings();
@@ -334,7 +334,7 @@ impl AfxdpPort {
         Ok(())
     }
 
-    /// Whether the kernel socket is due for a look.
+    /// Whether the kernel socket is due for a poll.
     #[inline]
     fn look_due(&mut self) -> bool {
         let passed = self.nic.passed_of_ours();
@@ -448,7 +448,7 @@ impl Port for AfxdpPort {
             return Ok(0);
         }
         let look = self.look_due();
-        // A flood of frames does not shut out the kernel socket, nor that the frames.
+        // A flood of frames does not starve the kernel socket, nor the reverse.
         let frames = match (look, self.receives.is_multiple_of(2)) {
             (false, _) => budget,
             (true, true) => budget.div_ceil(2),
@@ -485,7 +485,7 @@ impl Port for AfxdpPort {
             self.recheck = now + CONFIRM;
             for index in 0..self.peers.len() {
                 let found = self.nic.neighbours().known(self.peers[index].next_hop);
-                // One that was never looked up waits for its first packet.
+                // A next hop that was never looked up waits for its first packet.
                 if found.is_some() || self.peers[index].template.is_some() {
                     self.take_in(index, found, now);
                 }
@@ -548,7 +548,7 @@ impl NetworkPort for AfxdpPort {
             patience: ASK_FIRST,
         });
         self.known.insert(address, index);
-        // The program does not see what a host sends to itself.
+        // The program does not see packets that a host sends to itself.
         self.always_look |= route.local;
         Ok(index)
     }

@@ -1,7 +1,7 @@
 //! Hardware addresses of the next hops, as the kernel knows them.
 //!
-//! The kernel resolves and confirms them; here they are only looked up and followed. What has it ask is a packet that goes
-//! by the kernel's own way: the first ones to a peer do, and later one whenever an entry has gone stale.
+//! The kernel resolves and confirms them; here they are only looked up and watched. A packet by the kernel's own path
+//! makes it resolve: the first ones to a peer, and later one whenever an entry has gone stale.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use machine::{Fault, Result};
 
 use linux::netlink::{Neighbour, Netlink, Route};
 
-/// Between two looks at what has changed.
+/// Time between two reads of changes.
 const LISTEN: Duration = Duration::from_millis(50);
 
 pub(super) struct Neighbours {
@@ -27,7 +27,7 @@ impl Neighbours {
     pub fn open(interface: u32, name: &str) -> Result<Neighbours> {
         let subject = format!("neighbours on {name}");
         let fault = |e| Fault::because(&subject, e, "check that netlink is allowed");
-        // Listening first, so that no change falls between the two.
+        // Subscribes first, so that no change is missed between the two.
         let listening = Netlink::of_neighbours().map_err(fault)?;
         let asking = Netlink::open().map_err(fault)?;
         Ok(Neighbours { asking, listening, interface, known: HashMap::new(), listened: Instant::now(), subject })
@@ -40,9 +40,9 @@ impl Neighbours {
             .map_err(|e| Fault::because(format!("way to {to} from {from}"), e, format!("see `ip route get {to}`")))
     }
 
-    /// Asks the kernel now.
+    /// Looks an address up in the kernel's table.
     pub fn look_up(&mut self, address: IpAddr) -> Option<Neighbour> {
-        // What the kernel does not tell is as good as not known: the packet then goes by the kernel.
+        // A failed query counts as unknown: the packet then goes by the kernel.
         let found = self.asking.neighbour(self.interface, address).ok().flatten();
         match found {
             Some(neighbour) => self.known.insert(address, neighbour),
@@ -55,8 +55,7 @@ impl Neighbours {
         self.known.get(&address).copied()
     }
 
-    /// Takes in what has changed; says whether anything that was looked up has. No system call where the last look was a
-    /// moment ago.
+    /// Applies changes of the table; says whether any known entry changed. No system call shortly after the last.
     pub fn listen(&mut self, now: Instant) -> Result<bool> {
         if now.saturating_duration_since(self.listened) < LISTEN {
             return Ok(false);
@@ -74,7 +73,7 @@ impl Neighbours {
         });
         match complete {
             Ok(true) => {}
-            // More changes than the kernel keeps: nothing is known for sure any more.
+            // The kernel has dropped changes: no entry is certain any more.
             Ok(false) => {
                 known.clear();
                 changed = true;

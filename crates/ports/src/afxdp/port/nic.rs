@@ -1,4 +1,4 @@
-//! An interface's queue as one process has it: socket, memory and program, shared by all its ports.
+//! An interface's queue in one process: socket, memory and program, shared by all its ports.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -19,22 +19,22 @@ use crate::afxdp::{self, BusyPoll, Mode, Options, Sent, Statistics};
 use linux::netlink::Netlink;
 use linux::xdp::{self, Attachment, Interface, Object, SharedWords};
 
-/// The kernel keeps this much before a received frame for programs.
+/// Room that the kernel reserves before a received frame for programs.
 const HEADROOM: usize = 256;
-/// Frames that may wait for one port while another takes the turn.
+/// Most frames that wait for one port while another receives.
 const INBOX: usize = 512;
-/// How long a queue may still be busy with a socket that has ended.
+/// How long a queue may still be busy with a closed socket.
 const LINGERING: Duration = Duration::from_millis(1500);
-/// As many as the program has room for.
+/// Number of queues that the program has room for.
 const QUEUES: u32 = 64;
 
-/// How to open an interface for ports. What is `None` is chosen: the best that the driver has.
+/// Options of an interface. For `None` the best that the driver has is chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NicOptions {
-    /// `None`: the first free one.
+    /// The queue; `None`: the first free one.
     pub queue: Option<u32>,
     pub mode: Option<Mode>,
-    /// Where the program runs: in the driver, or after it (generic).
+    /// The hook of the program: in the driver, or behind it (generic).
     pub hook: Option<XdpMode>,
     pub busy_poll: Option<BusyPoll>,
     pub transmit_frames: u32,
@@ -47,7 +47,7 @@ impl Default for NicOptions {
     }
 }
 
-/// What runs, beside what was asked for.
+/// The configuration in force, beside what was asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NicInForce {
     pub interface: String,
@@ -57,19 +57,19 @@ pub struct NicInForce {
     /// The program's mode, as read back from the interface.
     pub hook: XdpMode,
     pub busy_poll: Option<BusyPoll>,
-    /// Frames that one system call sends at most in copy mode.
+    /// Most frames that one system call sends in copy mode.
     pub frames_a_kick: u32,
     pub frame_size: Bytes,
-    /// What was tried first and refused, with the reason.
+    /// Attempts that were refused, with the reason.
     pub notes: Vec<String>,
 }
 
-/// What an interface's socket and program counted since they were opened.
+/// Counters of an interface's socket and program since they were opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NicCounters {
     pub sent: Sent,
     pub received: u64,
-    /// By the program: frames for the socket, frames for the kernel, and of these such as were for our ports.
+    /// The program's counters: frames for the socket, frames for the kernel, and those of the latter that were for our ports.
     pub redirected: u64,
     pub passed: u64,
     pub passed_of_ours: u64,
@@ -77,7 +77,7 @@ pub struct NicCounters {
     pub kernel: Statistics,
 }
 
-/// Frames that reached the socket and no port, by reason.
+/// Frames that reached the socket but no port, by reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Dropped {
     pub truncated: u64,
@@ -86,7 +86,7 @@ pub struct Dropped {
     pub checksum: u64,
     /// No port here has the address.
     pub no_port: u64,
-    /// Frames dropped because their port did not receive for too long.
+    /// The port of the frame did not receive for too long.
     pub inbox_full: u64,
 }
 
@@ -102,13 +102,13 @@ pub(super) struct Rings {
     pub sender: Sender,
     receiver: Receiver,
     inboxes: HashMap<SocketAddr, VecDeque<Arrived>>,
-    /// In all inboxes.
+    /// Number of frames in all inboxes.
     waiting: usize,
     waiting_most: usize,
     dropped: Dropped,
 }
 
-/// See the module.
+/// An interface's queue; see the module.
 pub struct Nic {
     interface: Interface,
     hardware: HardwareAddress,
@@ -117,19 +117,19 @@ pub struct Nic {
     memory: Memory,
     rings: Mutex<Rings>,
     neighbours: Mutex<Neighbours>,
-    /// Goes up with every change of a neighbour.
+    /// Incremented at every change of a neighbour.
     generation: AtomicU64,
     counters: SharedWords,
-    /// Counters in use.
+    /// Number of counters in use.
     queues: usize,
     in_force: NicInForce,
-    // In this order: no frame is redirected to a socket that is being closed.
+    // Dropped in this order, so that no frame is redirected to a socket that is being closed.
     _attachment: Attachment,
     object: Object,
     holder: Holder,
 }
 
-/// By device and inode of the network namespace, and the interface's index.
+/// Device and inode of the network namespace, and the interface's index.
 type Key = (u64, u64, u32);
 
 static OPEN: Mutex<Vec<(Key, Weak<Nic>)>> = Mutex::new(Vec::new());
@@ -139,8 +139,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Nic {
-    /// The interface as this process has it open already, else opened with `options`. It is one of the network namespace
-    /// of the calling thread.
+    /// The interface as this process has it open already, else opened with `options`. It belongs to the network
+    /// namespace of the calling thread.
     pub fn shared(interface: &str, options: &NicOptions) -> Result<Arc<Nic>> {
         let interface = Interface::named(interface)?;
         let key = interface.identity()?;
@@ -168,7 +168,7 @@ impl Nic {
         let longest = longest_of(frame_size).min(link.mtu as usize + ETHERNET);
         let socket = Options {
             frame_size,
-            // Twice what is sent, for the reason that the fill ring holds every frame twice.
+            // Twice the frames, for the same reason as in the fill ring.
             ring: (2 * options.transmit_frames).max(options.receive_frames).next_power_of_two(),
             transmit_frames: options.transmit_frames,
             receive_frames: options.receive_frames,
@@ -190,10 +190,10 @@ impl Nic {
             let attachment = Attachment::new(object.program("network")?, &interface, hook)?;
             Ok((object, attachment))
         };
-        // The frames of a veth are buffers of the kernel already. Its own hook makes frames of them and buffers again of
-        // those that pass, one by one; and it has the other end cut what was merged.
+        // The frames of a veth are kernel buffers already. Its driver hook would convert each to a frame and those that
+        // pass back, one by one, and make the other end split merged packets.
         let virtual_wire = interface.driver().is_some_and(|driver| driver == "veth");
-        // Of another process of ours, most likely, which has another queue: the program is one for all queues.
+        // Another queue is probably used by another process of ours; the program is the same for all queues.
         let others = (0..QUEUES).filter(|queue| *queue != receiver.queue());
         if xdp::check_vacant(&interface).is_err()
             && let Some(holder) = others.into_iter().find_map(|queue| holder::of(interface.index(), queue))
@@ -269,7 +269,7 @@ impl Nic {
         })
     }
 
-    /// Frames that can wait here for all ports together.
+    /// Frames that can wait here, for all ports together.
     pub fn receive_frames(&self) -> u64 {
         self.rings().waiting_most as u64 * 2
     }
@@ -282,12 +282,12 @@ impl Nic {
         self.hardware
     }
 
-    /// Longest IP packet, with its header.
+    /// Length of the longest IP packet, header included.
     pub(super) fn mtu(&self) -> usize {
         self.mtu
     }
 
-    /// Longest frame of ours, which fits into a peer's memory too where its link has the same mtu.
+    /// Length of our longest frame, which also fits into the memory of a peer whose link has the same mtu.
     pub(super) fn longest(&self) -> usize {
         self.longest
     }
@@ -308,7 +308,7 @@ impl Nic {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// What needs a look now and then.
+    /// Periodic work: changes of neighbours, and callers of the holder's name.
     pub(super) fn tend(&self, now: Instant) -> Result<()> {
         if self.neighbours().listen(now)? {
             self.generation.fetch_add(1, Ordering::Release);
@@ -317,13 +317,13 @@ impl Nic {
         Ok(())
     }
 
-    /// Of datagrams to our ports, how many the program left to the kernel. A look at memory.
+    /// Number of datagrams to our ports that the program left to the kernel; read from shared memory.
     #[inline]
     pub(super) fn passed_of_ours(&self) -> u64 {
         (0..self.queues).map(|queue| self.counters.value(queue)[2].load(Ordering::Relaxed)).sum()
     }
 
-    /// Datagrams to `address` come to [`Rings::receive`] from now on.
+    /// Lets datagrams to `address` come to [`Rings::receive`] from now on.
     pub(super) fn register(&self, address: SocketAddr) -> Result<()> {
         let put = self.object.map("PORTS")?.put_at(&key_of(address), &1u32.to_ne_bytes());
         put.map_err(|e| Fault::because(format!("port afxdp at {address}"), e, "close ports that are not needed"))?;
@@ -396,7 +396,7 @@ impl Rings {
         self.receiver.release_many(done);
     }
 
-    /// Whether no frame is in anybody's hands: all that are there can be taken at once.
+    /// Whether no frame is in use: all of them can be taken at once.
     #[cfg(test)]
     pub fn is_whole(&mut self, receive_frames: u32, transmit_frames: usize) -> bool {
         let (mut blanks, mut held) = (Vec::new(), Vec::new());
@@ -439,8 +439,7 @@ fn taken(interface: &str, what: &str, who: &str) -> Fault {
     )
 }
 
-/// A socket on the first queue that is free, in the best mode that the driver has; or on the one and in the mode asked
-/// for.
+/// Binds a socket to the first free queue in the best mode of the driver, or to the queue and in the mode of `options`.
 fn bind(
     interface: &Interface,
     socket: &Options,
@@ -468,8 +467,8 @@ fn bind(
                 }
                 Why::Taken => {
                     let holder = holder::of(interface.index(), queue);
-                    // No port of this process has it, or it would have been shared. A child has what this process had, from
-                    // the fork until its exec; and the kernel takes a moment to free the queue of a socket that has ended.
+                    // No port of this process has the queue, or it would be shared. A child has this process's descriptors from
+                    // the fork to its exec, and the kernel takes a moment to free the queue of a closed socket.
                     if holder.as_ref().is_none_or(|holder| holder.is_ours) && started.elapsed() < LINGERING {
                         std::thread::sleep(Duration::from_millis(2));
                         continue;

@@ -1,4 +1,4 @@
-//! The port of another process: who has the queue, what its end leaves, how its peers come to know.
+//! The port of another process: who holds the queue, what its end leaves, how its peers notice.
 
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
@@ -11,8 +11,7 @@ use linux::lab::testing::{gone, line_of};
 
 const OWNER: &str = "AFXDP_PORT_TEST_OWNER";
 
-/// The process that the tests below start and kill: this test binary again, told by its environment. It answers what
-/// comes.
+/// The process that the tests below start and kill: this test binary again, told by its environment. It echoes packets. comes.
 #[test]
 fn owner_for_the_tests_below() {
     let Some(asked) = std::env::var_os(OWNER) else { return };
@@ -41,7 +40,7 @@ fn owner_for_the_tests_below() {
     .unwrap();
 }
 
-/// Of host B.
+/// An address of host B.
 fn at_7000(v6: bool) -> SocketAddr {
     if v6 { "[2001:2::2]:7000" } else { "198.18.0.2:7000" }.parse().unwrap()
 }
@@ -54,7 +53,7 @@ struct Owner {
 
 impl Owner {
     fn start(hosts: &Hosts, peer: SocketAddr) -> Owner {
-        // What enters the host by its network namespace needs a process that is in it.
+        // Entering the host by its network namespace needs a process in it.
         let resident = hosts.lab.enter(Host::B, Command::new("sleep").arg("120")).unwrap().spawn().unwrap();
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "--nocapture", "afxdp::port::process_tests::owner_for_the_tests_below"])
@@ -106,7 +105,7 @@ fn the_end_of_a_peers_process_is_noticed_and_leaves_nothing() {
             !refused.is_empty()
         });
         assert_eq!(refused, [Notice::Refused(to_b)]);
-        // It was frames that were refused, and no packet of the kernel socket.
+        // Frames were refused, not packets of the kernel socket.
         assert!(a.counters().frames_sent > frames);
 
         let attached = hosts.lab.inside(Host::B, || linux::xdp::Interface::named("lab0").unwrap().attached()).unwrap();
@@ -153,7 +152,7 @@ fn frames_of_ports_that_end_come_back() {
             put(&mut b, to_a, b"taken, not flushed");
         }
         collect(&mut a, 30);
-        // It ends with frames delivered, frames waiting, frames in its hands.
+        // The process ends with frames delivered, frames waiting, and frames in use.
         collect(&mut b, round % 31);
     }
     let mut rings = stays.nic().rings();

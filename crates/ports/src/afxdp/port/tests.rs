@@ -52,7 +52,7 @@ impl Hosts {
         self.lab.inside(host, open).unwrap().unwrap()
     }
 
-    /// Two ports that know each other.
+    /// Two ports that are peers.
     pub fn pair(&self) -> (AfxdpPort, AfxdpPort, PeerIndex) {
         let (mut a, mut b) = (self.port(Host::A), self.port(Host::B));
         let to_b = a.add_peer(b.local_address()).unwrap();
@@ -60,7 +60,7 @@ impl Hosts {
         (a, b, to_b)
     }
 
-    /// For frames of any content from host A to B.
+    /// A sender of arbitrary frames from host A to B.
     fn wire(&self) -> Sender {
         let options = Options { transmit_frames: 256, receive_frames: 0, ring: 512, ..Options::default() };
         self.lab.inside(Host::A, || Sender::open("lab0", &options)).unwrap().unwrap()
@@ -102,7 +102,7 @@ pub(super) fn put(port: &mut AfxdpPort, to: PeerIndex, packet: &[u8]) {
     port.flush().unwrap();
 }
 
-/// What comes until `count` packets have, or nothing more does.
+/// Receives until `count` packets have come, or none comes any more.
 pub(super) fn collect(port: &mut AfxdpPort, count: usize) -> Vec<Vec<u8>> {
     let (mut got, deadline) = (Vec::new(), Instant::now() + PATIENCE);
     while got.len() < count && Instant::now() < deadline {
@@ -149,7 +149,7 @@ fn the_port_conforms_in_all_ways() {
 #[test]
 fn packets_go_by_frames_once_the_neighbour_is_known_and_what_runs_is_told() {
     for hosts in Hosts::of_both_families() {
-        // By chosen port numbers the checksums are always the same, none of which looks unfinished.
+        // Chosen port numbers make checksums reproducible; none looks uncompleted.
         let at = |host: Host| SocketAddr::new(hosts.address(host).ip(), 7000);
         let (mut a, mut b) = (hosts.port_at(Host::A, at(Host::A)), hosts.port_at(Host::B, at(Host::B)));
         let to_b = a.add_peer(b.local_address()).unwrap();
@@ -161,7 +161,7 @@ fn packets_go_by_frames_once_the_neighbour_is_known_and_what_runs_is_told() {
         }
         assert_eq!(a.way(to_b), Some(Way::Frames));
         let (sent, came) = (a.counters(), b.counters());
-        // The first ones made the kernel ask; no more went by it than it took.
+        // The first packets made the kernel resolve the address; no others went by it.
         assert!(sent.frames_sent >= 150 && sent.frames_sent + sent.kernel_sent == 200, "{sent:?}");
         assert_eq!((came.frames_received, came.kernel_received), (sent.frames_sent, sent.kernel_sent), "{came:?}");
         let nic = b.nic().counters().unwrap();
@@ -178,7 +178,7 @@ fn bursts_go_by_the_kernel_and_arrive_whole() {
         let (mut a, mut b, to_b) = hosts.pair();
         put(&mut a, to_b, b"first");
         collect(&mut b, 1);
-        // Few enough that no buffer is too small for them.
+        // Few enough packets that no buffer overflows.
         let packets: Vec<Vec<u8>> = (0..400u32).map(|n| n.to_le_bytes().repeat(1 + n as usize / 100 * 100)).collect();
         for packet in &packets {
             assert_eq!(a.send(to_b, packet.len(), |into| into.copy_from_slice(packet)).unwrap(), Sent::Taken);
@@ -189,7 +189,7 @@ fn bursts_go_by_the_kernel_and_arrive_whole() {
         assert!(got == packets, "{} of {} packets, or other ones", got.len(), packets.len());
         let (sent, kernel) = (a.counters(), a.kernel_counters());
         assert!(sent.burst_sent >= 390 && kernel.segmented_sent >= 390, "{sent:?} {kernel:?}");
-        // Lone packets go by frames again after a while.
+        // Single packets go in frames again after a while.
         let frames = sent.frames_sent;
         for _ in 0..20 {
             put(&mut a, to_b, b"lone");
@@ -221,7 +221,7 @@ fn unknown_senders_are_kept_for_whoever_asks_and_no_more_than_a_few() {
     }
     let before = heard.len();
     b.unknown_senders(|_, packet| heard.push(packet.to_vec()));
-    // Of each of the two ways at most this many at a time.
+    // At most this many of each of the two paths at a time.
     assert!(heard.len() - before <= 2 * MOST_UNKNOWN, "{} packets were kept", heard.len() - before);
 }
 
@@ -263,7 +263,7 @@ fn neighbours_are_followed_and_asked_again() {
 #[test]
 fn peers_behind_a_router_get_frames_by_its_hardware_address() {
     for hosts in Hosts::of_both_families() {
-        // Routers of IPv6 have addresses of the link alone.
+        // Routers of IPv6 have link-local addresses.
         let (behind, network, router) = match hosts.v6 {
             false => ("203.0.113.5", "203.0.113.0/24", hosts.lab.address(Host::B)),
             true => ("2001:2:0:1::5", "2001:2:0:1::/64", "fe80::b".parse().unwrap()),
@@ -305,7 +305,7 @@ fn who_cannot_be_reached_is_told_and_does_not_hold_up_the_others() {
         assert!(fault.cause().contains("another interface"), "{fault}");
         let fault = a.add_peer(alien).unwrap_err();
         assert!(fault.cause().contains("family"), "{fault}");
-        // On the link, but nobody answers for it.
+        // The address is on the link, but no host answers for it.
         hosts.ip(Host::A, &format!("route add {} dev lab0", silent.ip()));
         let silent = a.add_peer(silent).unwrap();
         until("that nobody answers is not told", || {
@@ -333,7 +333,7 @@ fn what_cannot_be_opened_is_a_fault_with_a_next_step() {
     assert!(fault.next().contains("ip address show lab0"), "{fault}");
     let fault = open("lab0", "192.0.2.1:0");
     assert!(fault.next().contains("ip address"), "{fault}");
-    // None of these keeps the queue.
+    // None of these leaves the queue busy.
     hosts.port(Host::A);
 }
 
@@ -348,7 +348,7 @@ fn a_link_that_goes_down_loses_packets_and_comes_back() {
     });
     hosts.ip(Host::A, "link set lab0 down");
     for _ in 0..5000 {
-        // The frames that are there run out, then it is full.
+        // The free frames run out, then the port is full.
         a.send(to_b, 4, |into| into.copy_from_slice(b"down")).unwrap();
         a.flush().unwrap();
         a.notices(|_| ()).unwrap();
@@ -364,11 +364,11 @@ fn a_link_that_goes_down_loses_packets_and_comes_back() {
     });
 }
 
-/// On an interface of several queues, a port has one; what comes by the others comes by the kernel socket.
+/// On an interface of several queues a port has one; packets of the others come by the kernel socket.
 #[test]
 fn what_comes_by_another_queue_comes_by_the_kernel() {
     let Some(mut hosts) = Hosts::new(&Default::default()) else { return };
-    // The lab's link has one queue each way: it is made anew with four.
+    // The lab's link has one queue each way: it is recreated with four.
     let mut resident = hosts.lab.enter(Host::B, Command::new("sleep").arg("60")).unwrap().spawn().unwrap();
     hosts.ip(Host::A, "link del lab0");
     let queues = "numtxqueues 4 numrxqueues 4";
@@ -395,7 +395,7 @@ fn what_comes_by_another_queue_comes_by_the_kernel() {
     let _ = resident.wait();
 }
 
-/// Frames such as nobody of ours sends, among good ones: none harms, each is counted by its reason.
+/// Malformed frames among good ones: none does harm, each is counted by its reason.
 #[test]
 fn malformed_frames_from_the_wire_are_dropped_and_counted() {
     for hosts in Hosts::of_both_families() {
@@ -424,7 +424,7 @@ fn malformed_frames_from_the_wire_are_dropped_and_counted() {
         for number in 0..3000u32 {
             let mut bad = good(number);
             match number % 6 {
-                // Lengths that lie, in either header.
+                // False lengths in either header.
                 0 => bad[ip_length..ip_length + 2].copy_from_slice(&(next() as u16).to_be_bytes()),
                 1 => bad[udp + 4..udp + 6].copy_from_slice(&(next() as u16).to_be_bytes()),
                 2 => bad.truncate(14 + next() % (bad.len() - 14)),
@@ -455,19 +455,18 @@ fn malformed_frames_from_the_wire_are_dropped_and_counted() {
         let nic = b.nic().counters().unwrap();
         let dropped = nic.dropped;
         assert!(dropped.checksum >= 500 && dropped.lengths + dropped.truncated >= 100, "{dropped:?}");
-        // Two changed bytes may make up for each other, and a checksum may become 'none'; content that is not what was sent
-        // is otherwise never delivered.
+        // Two changed bytes may cancel out, and a checksum may become 'none'; otherwise changed content is never delivered.
         assert!(foreign <= 3, "{foreign} packets of other content");
         assert_eq!(nic.kernel.dropped, 0, "{nic:?}");
     }
 }
 
-/// What stands between the headers of IPv6 and UDP is the kernel's to read.
+/// Extension headers between those of IPv6 and UDP are parsed by the kernel only.
 #[test]
 fn extension_headers_and_fragments_of_ipv6_come_by_the_kernel() {
     let Some(hosts) = Hosts::of_family(true, &Default::default()) else { return };
     let from = SocketAddr::new(hosts.address(Host::A).ip(), 4000);
-    // Not of any number, by which a checksum might look unfinished.
+    // A port number for which no checksum looks uncompleted.
     let mut b = hosts.port_at(Host::B, SocketAddr::new(hosts.address(Host::B).ip(), 7000));
     b.add_peer(from).unwrap();
     let mut wire = hosts.wire();
@@ -478,7 +477,7 @@ fn extension_headers_and_fragments_of_ipv6_come_by_the_kernel() {
         template.write(&mut frame, payload.len());
         frame
     };
-    // The same datagram, or the part of it from `range`, behind an extension header of 8 bytes.
+    // The same datagram, or its part `range`, behind an extension header of 8 bytes.
     let behind = |frame: &[u8], kind: u8, header: [u8; 8], range: std::ops::Range<usize>| {
         let datagram = &frame[54..][range];
         let mut packet = [&frame[..54], &header, datagram].concat();
@@ -494,7 +493,7 @@ fn extension_headers_and_fragments_of_ipv6_come_by_the_kernel() {
     for number in 0..100u8 {
         let payload = [number; 200];
         let whole = datagram(&payload);
-        // Hop by hop, for the destination.
+        // Hop-by-hop and destination options.
         for kind in [0, 60] {
             send_frame(&mut wire, &behind(&whole, kind, padding, 0..208));
             assert_eq!(collect(&mut b, 1), [payload]);
@@ -505,7 +504,7 @@ fn extension_headers_and_fragments_of_ipv6_come_by_the_kernel() {
         send_frame(&mut wire, &whole);
         assert_eq!(collect(&mut b, 1), [payload]);
     }
-    // Such headers stand before other things too, as before the kernel's own reports of multicast groups.
+    // Such headers also precede other protocols, as in the kernel's reports of multicast groups.
     send_frame(&mut wire, &behind(&datagram(&[0; 200]), 0, [58, 0, 1, 4, 0, 0, 0, 0], 0..208));
     send_frame(&mut wire, &datagram(b"last"));
     assert_eq!(collect(&mut b, 1), [b"last"]);

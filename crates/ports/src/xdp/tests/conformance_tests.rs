@@ -5,8 +5,7 @@ use machine::{Bytes, Capabilities, Notice, Result, Sent};
 
 use super::*;
 
-/// Puts the engine's header before each packet, and a byte behind it, since the engine has no empty ones; takes both off
-/// again.
+/// Adds the engine's header before each packet, and a byte behind it, since the engine has no empty ones; removes both again.
 struct Sequenced {
     port: XdpPort,
     next: Vec<u32>,
@@ -52,7 +51,7 @@ impl Port for Sequenced {
     fn receive(&mut self, budget: usize, mut deliver: impl FnMut(PeerIndex, &[u8])) -> Result<usize> {
         let mut delivered = 0;
         self.port.receive(budget, |peer, packet| {
-            // The program's acknowledgements are no packets of the suite's.
+            // Acknowledgements of the program are not part of the suite's traffic.
             if packet.len() > HEADER {
                 delivered += 1;
                 deliver(peer, &packet[HEADER..packet.len() - 1]);

@@ -74,13 +74,13 @@ pub fn frame(from: SocketAddr, to: SocketAddr, session: u32, sequence: u32, body
         _ => unreachable!("addresses of one family"),
     };
     frame.extend(from.port().to_be_bytes().into_iter().chain(to.port().to_be_bytes()).chain(length));
-    // Some checksum, which the program does not verify.
+    // An arbitrary checksum, which the program does not verify.
     frame.extend([1, 2]);
     frame.extend_from_slice(&payload);
     frame
 }
 
-/// A port at host B that receives at the hook, and a plain socket at host A as its peer.
+/// A port at host B that receives at the hook, and its peer, a plain socket at host A.
 pub struct Pair {
     pub hook: Arc<Hook>,
     pub port: XdpPort,
@@ -90,7 +90,7 @@ pub struct Pair {
     pub got: Vec<Vec<u8>>,
 }
 
-/// What the tests call their conversation, and its first packet.
+/// Number of the tests' conversation, and of its first packet.
 pub const SESSION: u32 = 77;
 pub const FIRST: u32 = u32::MAX - 20;
 
@@ -147,7 +147,7 @@ impl Pair {
         }
     }
 
-    /// The next acknowledgement that comes to the peer: what is expected, counted from [`FIRST`], and what lies beyond.
+    /// The next acknowledgement at the peer: the packet expected, counted from [`FIRST`], and the bits of packets beyond.
     pub fn acknowledgement(&self) -> Option<(u32, u64)> {
         let mut bytes = [0; 100];
         let length = self.socket.recv(&mut bytes).ok()?;
@@ -155,7 +155,7 @@ impl Pair {
         Some((word(&bytes, 8).wrapping_sub(FIRST), u64::from(word(&bytes, 20)) << 32 | u64::from(word(&bytes, 16))))
     }
 
-    /// As [`Pair::acknowledgement`], waited for without a look at the port: nobody but the program can send it.
+    /// As [`Pair::acknowledgement`], without polling the port: only the program can have sent it.
     pub fn next_acknowledgement(&self) -> (u32, u64) {
         let end = Instant::now() + Duration::from_secs(20);
         loop {
@@ -167,7 +167,7 @@ impl Pair {
         }
     }
 
-    /// Waits, without a look at the port, until the program has seen so many packets of the conversation.
+    /// Waits, without polling the port, until the program has seen so many packets of the conversation.
     pub fn seen(&self, packets: u64) {
         let end = Instant::now() + Duration::from_secs(20);
         let seen = || {

@@ -1,4 +1,4 @@
-//! What the program does with each kind of packet.
+//! The program's work on each kind of packet.
 
 use std::process::Command;
 
@@ -16,7 +16,7 @@ fn packets_in_order_are_placed_and_acknowledged_while_the_application_sleeps() {
             let found = pair.port.prove().unwrap();
             assert_eq!((found.mode, found.name.as_deref()), (mode, Some("receive")));
             (0..160).for_each(|number| pair.send_number(number, 0));
-            // The port is not looked at: only the program can acknowledge.
+            // The port is not polled: only the program can acknowledge.
             for acknowledged in 1..=10 {
                 assert_eq!(pair.next_acknowledgement(), (16 * acknowledged, 0));
             }
@@ -47,7 +47,7 @@ fn doubles_are_dropped_and_gaps_told() {
             pair.send_number(number, 0);
         }
         let told: Vec<_> = (0..6).map(|_| pair.next_acknowledgement()).collect();
-        // 1 again; 3 and 5 beyond 2, then 5 again; then 2 and 4, which fill gaps.
+        // Packet 1 again; 3 and 5 beyond 2, then 5 again; then 2 and 4, which fill gaps.
         assert_eq!(told, [(2, 0), (2, 0b1), (2, 0b101), (2, 0b101), (4, 0b1), (6, 0)]);
         pair.until("all packets", |pair| pair.got.len() == 6);
         assert_eq!(pair.numbers(), [0, 1, 3, 5, 2, 4]);
@@ -74,18 +74,18 @@ fn what_the_program_does_not_know_comes_by_the_socket() {
         let counted = pair.port.lane_counters();
         assert_eq!((counted.unknown, counted.far, counted.long), (1, 1, 1));
         assert_eq!((counted.placed, counted.acknowledged), (0, 0));
-        // With the introduction.
+        // The introduction is included.
         assert_eq!(counted.foreign, 4);
     }
 }
 
-/// Packets that came by the socket are told to the peer by the engine; the program learns of them from that.
+/// The engine acknowledges packets that came by the socket; the program learns of them from that.
 #[test]
 fn the_program_learns_what_came_by_other_ways() {
     let Some(lab) = lab() else { return };
     for ips in families(&lab) {
         let mut pair = Pair::new(&lab, ips, XdpMode::Native);
-        // 10 and 11 are there, 0..10 came otherwise.
+        // 10 and 11 are there, 0..10 came by the socket.
         for number in [10, 11] {
             pair.send_number(number, 0);
             assert_eq!(pair.next_acknowledgement().0, 0);
@@ -99,7 +99,7 @@ fn the_program_learns_what_came_by_other_ways() {
         assert_eq!(pair.next_acknowledgement(), (12, 0b1));
         pair.send_number(12, PING);
         assert_eq!(pair.next_acknowledgement(), (14, 0));
-        // An older word than what it knows changes nothing.
+        // An older acknowledgement changes nothing.
         let Pair { port, peer, .. } = &mut pair;
         let telling = packet(SESSION, 0, FIRST.wrapping_add(3), 0, b"");
         port.send(*peer, telling.len(), |into| into.copy_from_slice(&telling)).unwrap();
@@ -110,7 +110,7 @@ fn the_program_learns_what_came_by_other_ways() {
     }
 }
 
-/// Half asleep: packets find room, but the peer is told nothing that lets it send more. Asleep: they are dropped.
+/// With a quarter of the slots waiting, packets find room, but the peer is not told to go on; with all waiting they are dropped.
 #[test]
 fn a_full_lane_holds_the_peer_back_and_goes_on() {
     let Some(lab) = lab() else { return };
@@ -132,7 +132,7 @@ fn a_full_lane_holds_the_peer_back_and_goes_on() {
         assert_eq!((counted.placed, counted.full, counted.held_back), (u64::from(slots), 11, 1));
 
         pair.until("what was placed", |pair| pair.got.len() == SLOTS);
-        // What was dropped was not acknowledged: the peer sends it again.
+        // Dropped packets were not acknowledged: the peer sends them again.
         (slots..slots + 11).for_each(|number| pair.send_number(number, PING));
         pair.until("the rest", |pair| pair.got.len() == SLOTS + 11);
         assert_eq!(pair.numbers(), (0..slots + 11).collect::<Vec<_>>());
@@ -166,7 +166,7 @@ fn lanes_are_apart_and_end_with_their_ports() {
         for round in 0..3 {
             ports.iter_mut().for_each(|port| exchange(port, round, 5));
         }
-        // A new session with the same peer starts where it says.
+        // A new session with the same peer starts at its own number.
         assert!(ports[0].sequence(PeerIndex(0), 6, 1000));
         exchange(&mut ports[0], 1000, 6);
         assert_eq!(ports.iter().map(|port| port.lane_counters().placed).collect::<Vec<_>>(), [4, 3, 3]);
@@ -199,7 +199,7 @@ fn a_lane_is_given_for_a_socket_of_the_interfaces_namespace_only() {
         return skip::part("this kernel has no IPv6");
     }
     assert!(refused(at("[::]:0")).contains("not bound to one address"));
-    // What is of one link only: of another than the interface's.
+    // Link-local addresses of another link than the interface's are refused.
     for arguments in
         ["link add other0 type veth peer name other1", "link set other0 up", "address add fe80::c/64 dev other0 nodad"]
     {
@@ -219,7 +219,7 @@ fn an_address_of_another_interface_is_a_fault() {
     assert!(said.contains("an address of lo"), "{said}");
 }
 
-/// Whatever arrives, the program ends as it should and the lane stays whole.
+/// Whatever arrives, the program terminates and the lane stays intact.
 #[test]
 fn frames_with_any_bytes_changed_do_no_harm() {
     let Some(lab) = lab() else { return };
@@ -265,7 +265,7 @@ fn frames_with_any_bytes_changed_do_no_harm() {
     }
 }
 
-/// Frames of two conversations on two cores at the same time: the lock lets each take slots of its own, in order.
+/// Frames of two conversations on two cores at the same time: the lock gives each its own slots, in order.
 #[test]
 fn two_cores_share_a_lane() {
     const PACKETS: u32 = 1000;
@@ -302,7 +302,7 @@ fn two_cores_share_a_lane() {
     }
 }
 
-/// What the program must not take for a packet of a conversation though it looks like one.
+/// Packets that look like those of a conversation but are not.
 #[test]
 fn ipv6_is_told_apart_by_whole_addresses_and_read_without_extension_headers() {
     const PASS: u32 = 2;
@@ -313,13 +313,13 @@ fn ipv6_is_told_apart_by_whole_addresses_and_read_without_extension_headers() {
     let try_frame = |frame: &[u8]| pair.hook.program().unwrap().try_frame(frame).unwrap();
     let good = pair.frame(SESSION, FIRST, b"0000");
 
-    // Of an address that the table's word cannot tell from the peer's: the same words in another order.
+    // An address that gives the table's word of the peer: the same words in another order.
     let mut other = good.clone();
     other[22..38].rotate_right(4);
     assert_eq!(try_frame(&other), PASS);
     assert_eq!(pair.port.lane_counters().unknown, introduced.unknown + 1);
 
-    // Without a checksum, and longer than the packet.
+    // Without a checksum, with bytes behind the packet.
     let mut bare = good.clone();
     bare[60..62].fill(0);
     assert_eq!(try_frame(&bare), PASS);
@@ -328,7 +328,7 @@ fn ipv6_is_told_apart_by_whole_addresses_and_read_without_extension_headers() {
     assert_eq!(try_frame(&long), PASS);
     assert_eq!(pair.port.lane_counters().foreign, introduced.foreign + 2);
 
-    // Behind options for each hop, a routing header, a fragment's, options for the destination.
+    // Behind hop-by-hop options, a routing header, a fragment header, destination options.
     for kind in [0, 43, 44, 60] {
         let mut behind = [&good[..54], &[17, 0, 1, 4, 0, 0, 0, 0], &good[54..]].concat();
         behind[19] += 8;
