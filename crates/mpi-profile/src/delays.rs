@@ -125,7 +125,7 @@ pub struct Delays {
     /// Ticks that went by before the present call was entered.
     pub before: u64,
     /// How much the present call sends is not known before it succeeds.
-    pub late: bool,
+    pub send_unknown: bool,
     /// Ticks when the thread was let go after its last call; 0: it had none.
     pub resumed: u64,
     /// Ticks that computing is still to be delayed.
@@ -135,8 +135,8 @@ pub struct Delays {
 impl Delays {
     pub fn new(asked: &'static Asked, thread: *mut Thread) -> Delays {
         let (wanted, room) = (Default::default(), asked.ticks(LONGEST));
-        let (spent, stopped, before, late, resumed, owed) = (0, false, 0, false, 0, 0.0);
-        Delays { asked, thread, spent, stopped, wanted, room, before, late, resumed, owed }
+        let (spent, stopped, before, send_unknown, resumed, owed) = (0, false, 0, false, 0, 0.0);
+        Delays { asked, thread, spent, stopped, wanted, room, before, send_unknown, resumed, owed }
     }
 
     /// Another thread goes on with the record.
