@@ -132,7 +132,6 @@ pub(crate) fn driver<B: Buffer>(paths: Paths, by: Dilation) -> Driver<DilatedPor
 pub(crate) struct DilatedDriver<P, B>(pub Driver<DilatedPort<P>, B>);
 
 impl<P: Port, B: Buffer> DilatedDriver<P, B> {
-    #[cold]
     fn stretched<T>(
         &mut self,
         busy: impl FnOnce(&Result<T>) -> bool,
@@ -144,26 +143,38 @@ impl<P: Port, B: Buffer> DilatedDriver<P, B> {
         done
     }
 
+    #[cold]
+    #[inline(never)]
     pub fn send(&mut self, peer: PeerIndex, label: Label, buffer: B, context: u64) -> Result<Request> {
         self.stretched(|_| true, |driver| driver.send(peer, label, buffer, context))
     }
 
+    #[cold]
+    #[inline(never)]
     pub fn send_confirmed(&mut self, peer: PeerIndex, label: Label, buffer: B, context: u64) -> Result<Request> {
         self.stretched(|_| true, |driver| driver.send_confirmed(peer, label, buffer, context))
     }
 
+    #[cold]
+    #[inline(never)]
     pub fn inject(&mut self, peer: PeerIndex, label: Label, bytes: &[u8]) -> Result<bool> {
         self.stretched(|_| true, |driver| driver.inject(peer, label, bytes))
     }
 
+    #[cold]
+    #[inline(never)]
     pub fn receive(&mut self, source: Source, selector: TagSelector, buffer: B, context: u64) -> Result<Request> {
         self.stretched(|_| true, |driver| driver.receive(source, selector, buffer, context))
     }
 
+    #[cold]
+    #[inline(never)]
     pub fn turn(&mut self) -> Result<bool> {
         self.stretched(|came| matches!(came, Ok(true)), |driver| driver.turn())
     }
 
+    #[cold]
+    #[inline(never)]
     pub fn poll(&mut self) -> Result<Option<Completion<B>>> {
         if let Some(done) = self.0.next_completion() {
             return Ok(Some(done));
@@ -172,14 +183,20 @@ impl<P: Port, B: Buffer> DilatedDriver<P, B> {
         Ok(self.0.next_completion())
     }
 
+    #[cold]
+    #[inline(never)]
     pub fn receive_claimed(&mut self, claim: Claim, buffer: B, context: u64) -> Result<Request> {
         self.0.receive_claimed(claim, buffer, context)
     }
 
+    #[cold]
+    #[inline(never)]
     pub fn discard(&mut self, claim: Claim) -> Result<()> {
         self.0.discard(claim)
     }
 
+    #[cold]
+    #[inline(never)]
     pub fn flush(&mut self) -> Result<()> {
         if self.0.has_to_flush() { self.stretched(|_| false, Driver::flush) } else { self.0.flush() }
     }
