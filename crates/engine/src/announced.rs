@@ -27,8 +27,7 @@ pub(crate) struct Read {
     pub peer: PeerIndex,
     pub key: ReceiveKey,
     pub offer: Offer,
-    /// End of the bytes still wanted. A read alone goes forward; beside packets, reads go backward from the message's
-    /// end.
+    /// End of the bytes still wanted. A read alone goes forward; beside packets, reads go backward from the message's end.
     pub upto: u64,
     /// Bytes that had come in packets at the last look.
     pub seen: u64,

@@ -132,9 +132,8 @@ impl<B: Buffer> Engine<B> {
         self.free_credit(peer, space, bytes);
     }
 
-    /// MPI's progress rule: a receive that waits must get its message, however many unwanted ones come before it.
-    /// `space`: that of the message that has just taken or freed credit. Only tagged messages wait for credit for their
-    /// bytes.
+    /// MPI's progress rule: a receive that waits must get its message, however many unwanted ones come before it. `space`: that
+    /// of the message that has just taken or freed credit. Only tagged messages wait for credit for their bytes.
     #[inline]
     pub(crate) fn relieve_behind_receives(&mut self, peer: PeerIndex, space: Space) {
         let link = &self.peers[peer.0 as usize];

@@ -106,8 +106,7 @@ impl<B: Buffer> Engine<B> {
             let may_be = self.peers[peer.0 as usize].config.eager_near.is_some();
             return if may_be { Ok(()) } else { Err(Violation) };
         };
-        // A peer may end only a send that was announced to it, and whose bytes it either did not ask for or may also
-        // read.
+        // A peer may end only a send that was announced to it, and whose bytes it either did not ask for or may also read.
         if request.peer != peer || !request.requested || (request.receiver != 0 && !request.fast) {
             return Err(Violation);
         }

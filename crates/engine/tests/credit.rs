@@ -1,5 +1,4 @@
-//! Credit for bytes: short messages wait for it, and are announced only where a receive or probe waits behind held
-//! messages.
+//! Credit for bytes: short messages wait for it, and are announced only where a receive or probe waits behind held messages.
 
 use std::collections::VecDeque;
 

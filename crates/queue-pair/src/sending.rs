@@ -138,8 +138,7 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
     /// Posts a header and `payload_length` bytes that `fill` writes: inline where both fit, else from a registered buffer,
     /// which they must fit.
     ///
-    /// An inline send holds no buffer, so only one of `signal_every` is signaled; the completion of any other frees its
-    /// buffer.
+    /// An inline send holds no buffer, so only one of `signal_every` is signaled; the completion of any other frees its buffer.
     #[inline]
     pub(crate) fn post_message(
         &mut self,

@@ -41,8 +41,7 @@ impl Hook {
         self.taken = word(packet, 8);
     }
 
-    /// Handles a packet of the peer; returns the acknowledgement to send, if any. `waiting` of `slots` wait for the
-    /// engine.
+    /// Handles a packet of the peer; returns the acknowledgement to send, if any. `waiting` of `slots` wait for the engine.
     pub fn arrives(&mut self, packet: &mut [u8], waiting: usize, slots: usize) -> (Verdict, Option<Vec<u8>>) {
         let (sequence, flags) = (word(packet, 4), word(packet, 12) & 0xffff);
         assert_eq!(word(packet, 0), self.session);
