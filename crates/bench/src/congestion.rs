@@ -125,8 +125,8 @@ fn settings(losses: &[f64], controls: &Controls) -> Vec<Setting> {
 
 /// Measures each setting once a round. `begin` is told how long that takes.
 ///
+/// # Errors
 /// No lab can be made, or its link cannot be set so; every block of a setting failed.
-/// No lab can be had, or its link cannot be made so; every block of a setting failed.
 pub fn measure(request: &Request, begin: impl FnOnce(Duration)) -> Result<Findings> {
     let switched = Switched::owned(&Options::default(), request.wire)?;
     let settings = settings(&request.losses, &Controls::here()?);

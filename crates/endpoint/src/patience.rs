@@ -46,7 +46,6 @@ impl Patience {
     }
 
     /// Counts a poll that found nothing, and yields if it is time; whether it did. No pause: it costs more than a poll.
-    /// more than the poll.
     #[inline]
     pub fn relax(&mut self) -> bool {
         self.polls += 1;

@@ -123,7 +123,6 @@ pub fn with_tables(fid: Fid, ops: &'static EndpointOps) -> FidEndpoint {
 
 /// After a return of 0 the application's memory is its own again. An engine's process that does not answer may still write
 /// there: then the endpoint stays, and can be closed once more.
-/// then the endpoint stays, and can be closed once more.
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     // SAFETY: libfabric's contract: an open endpoint, used no more.
     unsafe {

@@ -112,7 +112,6 @@ static BASE: Ops = Ops {
 
 /// fi_mr(3): peers that access a closed region get an error, the endpoint goes on. Their operations in progress are cut short,
 /// since a peer could make one last for ever.
-/// progress is cut short, since a peer could let it last for ever.
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     // SAFETY: libfabric's contract: an open region, used no more.
     unsafe {

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A folder with the provider under the name that libfabric looks for. Cargo leaves it beside the test's own executable.
-/// executable.
 fn providers() -> tempfile::TempDir {
     let beside = std::env::current_exe().unwrap().with_file_name("libplimsoll_fi.so");
     assert!(beside.exists(), "{} was not built", beside.display());

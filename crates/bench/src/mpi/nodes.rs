@@ -82,6 +82,7 @@ impl Nodes {
     /// The nodes that `hosts` asks for: none if it asks for other hosts or, asking for any two, there is no job of two nodes.
     /// `program` is this program.
     ///
+    /// # Errors
     /// There is no such job, no server on the next node, or no place for a folder.
     pub fn asked(hosts: WantedHosts, program: &Path) -> Result<Option<Nodes>> {
         let asked = match hosts {

@@ -64,7 +64,7 @@ impl<P: Port> Round<P> {
         busy
     }
 
-    /// Lets others run after empty turns.
+    /// Yields, or after many yields sleeps, once polls have been empty for a while.
     #[inline]
     pub fn give_way(&mut self) {
         if self.idle <= if self.yields { TURNS_BEFORE_YIELD } else { TURNS_BEFORE_LOOKING_AWAY } {

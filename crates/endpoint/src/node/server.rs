@@ -30,7 +30,7 @@ use crate::settle::Placed;
 
 /// Time to wait for a first rank, and for another after the last has gone.
 const LINGER: Duration = Duration::from_secs(3);
-/// Idle turns between two looks for ranks.
+/// Idle polls between two looks for ranks.
 const TURNS_PER_LOOK: u64 = 1024;
 /// Time from a caller's connection to its seat, however often it says something.
 const GREETED_WITHIN: Duration = Duration::from_secs(5);

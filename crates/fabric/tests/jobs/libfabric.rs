@@ -23,7 +23,6 @@ fn conformance(settings: &[(&str, &str)], arguments: &[&str]) {
 
 /// An endpoint whose peer's last acknowledgement was lost, perhaps because the peer has closed, waits for it for seconds in
 /// its close; dozens of endpoints exceed the limit of a case, which is set for four.
-/// it closes; dozens of them run past the limit of a case, which is set for four.
 const LINGERS: [&str; 4] = ["--except", "load/many_endpoints", "--limit", "90"];
 
 /// Over queue pairs and a network, an endpoint learns neither of the end of a listener that it has not reached nor, without
