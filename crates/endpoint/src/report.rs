@@ -1,4 +1,4 @@
-//! Report of an endpoint: what was asked, what ran, what carried the messages, and the evidence.
+//! Report of an endpoint: the placement asked for, the one that ran, the traffic of each port, and the evidence.
 
 use engine::Counters;
 use machine::{Port, Sent};

@@ -7,7 +7,7 @@ use linux::contention::{self, Excluded};
 use machine::topology::Topology;
 use machine::{CoreId, Fault, Result, Site};
 
-/// Placement of an endpoint's engine: what was asked, what runs, and what was done about contention.
+/// Placement of an endpoint's engine: the one asked for, the one that runs, and measures against contention.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placed {
     pub asked: Site,

@@ -1,9 +1,8 @@
 //! Credit: bounds on a peer's unmatched messages that are held here, in number and in bytes.
 //!
-//! A message without credit waits at its sender, but one that is long, or of another space than [`Space::Tagged`], needs none
-//! for its bytes: it is announced. Once nothing is under way, a tagged message waits only while nobody at the receiver waits
-//! for one: whoever posts a receive or looks in vain has the sender told of all credit that has come together, and asked to
-//! announce where that does not suffice.
+//! A message without credit waits at its sender, except that one that is long, or of another space than [`Space::Tagged`],
+//! needs none for its bytes: it is announced. Once nothing is in flight, a tagged message waits only while no receive waits:
+//! a receive or a probe in vain tells the sender of all freed credit, and asks for announcements if that does not suffice.
 
 use machine::PeerIndex;
 
@@ -13,8 +12,8 @@ use crate::peer::{Control, MOST_MESSAGES, Peer, Violation};
 use crate::tag::{Source, Space};
 use crate::unexpected::Unexpected;
 
-/// The part of the credit for bytes that a message may have and still wait for it: what is longer is announced at once,
-/// as its copies cost more than the announcement does.
+/// Messages up to this part of the credit for bytes wait for it; longer ones are announced at once, since their copies cost
+/// more than the announcement.
 const PATIENT: u64 = 128;
 
 impl Peer {
@@ -159,7 +158,7 @@ impl<B: Buffer> Engine<B> {
     /// Tells senders of freed credit where a receive or a probe waits and held messages may have used up their credit.
     #[inline]
     pub(crate) fn relieve_senders(&mut self, source: Source) {
-        // Less than a quarter of either credit has come together untold, so that well over half of it is held.
+        // Less than a quarter of either credit is freed and untold, so that more than half of a used-up one is held.
         if self.unexpected.len() as u32 >= self.least_credit / 2 || self.half_filled > 0 {
             self.relieve_all(source);
         }

@@ -15,7 +15,7 @@ use crate::wire::{self, Packet, Sequencing};
 
 impl<B: Buffer> Engine<B> {
     /// As [`Engine::handle_packet`]. Where the packet is a whole message and ends a receive, `take` is told the receive's
-    /// context, the message and its buffer; if it says true, that is all: nothing completes, and the buffer is dropped.
+    /// context, the message and its buffer; if it returns true, that is all: nothing completes, and the buffer is dropped.
     #[inline(always)]
     pub fn handle_packet_with(
         &mut self,

@@ -75,7 +75,7 @@ impl Node for Links {
 /// The entries of one class, chained under their key.
 struct Table {
     class: Class,
-    /// Where a key's chain is. The key looked up last is remembered: messages of one key tend to follow one another.
+    /// Index of each key's chain. The key looked up last is remembered: messages of one key tend to follow one another.
     index: HashMap<Matched, u32, foldhash::fast::RandomState>,
     recent: Option<(Matched, u32)>,
     chains: Vec<Chain>,

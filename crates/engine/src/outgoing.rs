@@ -91,7 +91,7 @@ pub(crate) fn write_again<B: Buffer>(request: &SendRequest<B>, stored: &Stored, 
 }
 
 impl<B: Buffer> Engine<B> {
-    /// The next peer that may have something to transmit. Ask [`Engine::plan`] until it says `None`; after a port
+    /// The next peer that may have something to transmit. Ask [`Engine::plan`] until it returns `None`; after a port
     /// was full, hand the peer back with [`Engine::defer`].
     #[inline]
     pub fn next_ready(&mut self) -> Option<PeerIndex> {

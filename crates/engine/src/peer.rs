@@ -42,7 +42,7 @@ pub(crate) struct Partial {
     pub got: u64,
 }
 
-/// What the next packet to a peer will be; see [`crate::Engine::plan`].
+/// The next packet to a peer; see [`crate::Engine::plan`].
 #[derive(Clone, Copy)]
 pub(crate) enum Plan {
     Resend { place: usize },

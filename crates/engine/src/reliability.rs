@@ -67,7 +67,7 @@ pub(crate) enum Arrival {
     Dropped,
 }
 
-/// What a timeout calls for.
+/// Action that a timeout calls for.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     Nothing,
@@ -269,7 +269,7 @@ impl Reliability {
     pub fn keep(&mut self, send: SendKey, spares: &mut Spares, mut copy: impl FnMut(&Stored, &mut [u8])) {
         for packet in self.flight.iter_mut().rev().filter(|packet| packet.stored.in_buffer_of() == Some(send)) {
             let is_first = matches!(packet.stored, Stored::Eager { offset: 0, .. });
-            // What has arrived is not sent again.
+            // A packet that has arrived is not sent again.
             let length = if packet.arrived { 0 } else { packet.length };
             packet.stored = Stored::Copy(spares.filled(length, |into| copy(&packet.stored, into)));
             if is_first {

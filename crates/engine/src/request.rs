@@ -25,7 +25,7 @@ pub enum Request {
     Short(u64),
 }
 
-/// Which way a request moved bytes.
+/// Direction in which a request moved bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// From the application's buffer to the peer.

@@ -59,7 +59,7 @@ impl From<Tag> for Label {
     }
 }
 
-/// Which messages of a space a receive takes: those equal to `tag` in every bit set in `mask`.
+/// The messages of a space that a receive takes: those equal to `tag` in every bit set in `mask`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TagSelector {
     pub(crate) tag: Tag,

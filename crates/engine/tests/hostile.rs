@@ -35,7 +35,7 @@ fn packets(now: Nanoseconds, engine: &mut Engine<Vec<u8>>) -> Vec<(PeerIndex, Ve
     all
 }
 
-/// What befalls a packet on its way from the hostile peer.
+/// Harm to a packet on its way from the hostile peer.
 #[derive(Debug, Clone)]
 enum Harm {
     None,

@@ -84,7 +84,7 @@ fn ones_own_absence_is_not_the_peers_silence() {
     assert!(b.is_alive(OTHER));
     carry(back, &mut b, &mut a);
     assert!(a.is_quiet());
-    // From here on a looks at the clock, and b is gone.
+    // From here on `a` looks at the clock, and `b` is gone.
     let noticed = given_up(back, &mut a);
     assert_eq!(noticed, back + LIMIT);
 }

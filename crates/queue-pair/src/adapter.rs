@@ -110,7 +110,7 @@ impl<B: Buffer> Card<B> {
         self.flushing.push((index as u32, status, which));
     }
 
-    /// Completes what is posted to broken queue pairs, as far as the completion queue has room.
+    /// Completes the work requests of broken queue pairs, as far as the completion queue has room.
     #[cold]
     fn flush(&mut self) {
         let most = self.settings.most_flushed() as usize;

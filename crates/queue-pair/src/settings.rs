@@ -2,7 +2,7 @@
 
 use machine::{Bytes, Capabilities, Nanoseconds};
 
-/// Where receive work requests wait.
+/// The queues of receive work requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReceiveQueues {
     /// Each queue pair has its own, `depth` deep; a peer sends only while it holds credit for one of them.

@@ -258,7 +258,7 @@ impl<B: Buffer> NodeClient<B> {
                 Event::Report(json) => Answered::Report(json.to_vec()),
                 Event::IsQuiet(quiet) => Answered::IsQuiet(quiet),
             };
-            // The answer of a question that was given up is dropped.
+            // The answer to a question that was given up is dropped.
             if !take(overdue) {
                 *answer = Some(answered);
             }
