@@ -69,7 +69,7 @@ impl ReliabilityConfig {
 const EAGER_PACKETS: Bytes = Bytes(256 << 10);
 
 impl LinkConfig {
-    /// The settings of memory shared with a peer, into which each end copies from its own process's buffers.
+    /// The settings of memory shared with a peer, if each end copies between it and its own process's buffers.
     pub fn for_shared_memory(capabilities: &Capabilities) -> Self {
         LinkConfig {
             eager_near: Some(EAGER_PACKETS),

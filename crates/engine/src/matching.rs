@@ -60,7 +60,7 @@ struct Links {
 
 const UNLINKED: Links = Links { previous: NIL, next: NIL, chain: NIL };
 
-/// A link of a chain.
+/// An element of a chain.
 trait Node {
     fn links(&mut self) -> &mut Links;
 }
