@@ -417,7 +417,7 @@ unsafe extern "C" fn connect(
     unsafe {
         let Some(address) = service::given(address, Name::LENGTH) else { return -FI_EINVAL };
         let name = match Service::read(address) {
-            // An absent service is told by an event.
+            // An absent service is reported by an event.
             Some(service) => service.look().ok(),
             None => match Name::from_bytes(address) {
                 Ok(name) => Some(name),

@@ -111,7 +111,7 @@ pub struct State {
     pub deferred: Deferred,
     /// Peers that an inject could not reach: the next operation fails for them.
     pub lost: Vec<PeerIndex>,
-    /// Whether the engine has failed, which was told.
+    /// Whether the engine has failed and that was reported.
     pub failed: bool,
     /// Whether its close only waits for the engine to let go of its memory.
     pub closing: bool,

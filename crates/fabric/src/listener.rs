@@ -57,7 +57,7 @@ enum Stage {
     Unused,
     Listening,
     Closed,
-    /// The engine has failed, which was told.
+    /// The engine has failed and that was reported.
     Failed,
 }
 
