@@ -1,4 +1,4 @@
-//! Whom a `plimsoll serve` answers.
+//! Admission of clients to a `plimsoll serve`.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use crate::control::{Connection, Reply, Request};
 use crate::key::Key;
 use crate::owner::Owner;
 
-/// Whom a server answers.
+/// The clients that a server answers.
 #[derive(Debug)]
 pub enum Admission {
     Anybody,
     /// Clients that know the word of its key.
     Key(Key),
-    /// The bench that started it.
+    /// The bench that started the server.
     Owner(Owner),
 }
 
 impl Admission {
-    /// The first request of one who is let in; `None` from the owner, who held the server and has left.
+    /// The first request of an admitted client; `None` from the owner, who held the server and has left.
     ///
     /// # Errors
     /// The client is not let in, or gone.
@@ -53,7 +53,7 @@ impl Admission {
         }
     }
 
-    /// Whether it knows those whom it answers.
+    /// Whether clients must prove who they are.
     pub(crate) fn is_closed(&self) -> bool {
         !matches!(self, Admission::Anybody)
     }

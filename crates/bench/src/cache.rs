@@ -3,7 +3,7 @@
 use machine::topology::Topology;
 use machine::{Bytes, Reading};
 
-/// Largest cache of the cores that are on line, whichever these are.
+/// Largest cache of all online cores.
 pub fn last_level() -> Reading<Bytes> {
     match Topology::live().map(Topology::last_level_cache_size) {
         Ok(Some(size)) => Reading::Measured(size),
@@ -12,7 +12,7 @@ pub fn last_level() -> Reading<Bytes> {
     }
 }
 
-/// Bytes over which buffers rotate where the size is not known: more than most caches have.
+/// Bytes over which buffers rotate if the size is unknown: more than most caches have.
 pub const WHERE_UNKNOWN: Bytes = Bytes(64 << 20);
 
 /// The size that buffers without cache effects must exceed, in bytes.

@@ -1,4 +1,4 @@
-//! How many messages make a block, and what a block's counts are worth.
+//! The number of messages in a block, and the value of a block's counts.
 
 use std::time::Duration;
 
@@ -7,27 +7,27 @@ use rounds::point::{Metric, Pattern, PointSpec};
 
 use exchange::endpoint::{Job, Outcome};
 
-/// Measured time that a block aims at. Longer ones vary no less: what disturbs them lasts longer than they do, so that
-/// many short ones in turns tell more.
+/// Measured time of a block. Longer blocks vary no less, since disturbances last longer than they do: many short ones in
+/// alternation tell more.
 const BLOCK: Duration = Duration::from_millis(5);
 
-/// A block of large messages holds so many, as long as they take no more than [`LONGEST_BLOCK`].
+/// Number of messages in a block of large ones, unless it would take more than [`LONGEST_BLOCK`].
 const LEAST_MESSAGES: u64 = 24;
 const LONGEST_BLOCK: Duration = Duration::from_millis(12);
 
-/// Time after which a trial is long enough to tell the time per message.
+/// Time after which a trial tells the time per message.
 pub const TRIAL: Duration = Duration::from_millis(2);
 
 /// Messages of a first trial.
 pub const FIRST_TRIAL: u64 = 2;
 
-/// Messages that no job exceeds.
+/// Most messages of a job.
 pub const MOST_MESSAGES: u64 = 1 << 22;
 
-/// Bytes that a verifying job moves at most.
+/// Most bytes that a verifying job moves.
 const VERIFIED: usize = 4 << 20;
 
-/// Job that checks the payload of up to `messages` messages, before anything is timed.
+/// A job that checks the payload of up to `messages` messages, before anything is timed.
 pub fn verifying(spec: &PointSpec, messages: u64) -> Job {
     let size = spec.size.0 as usize;
     let most = (VERIFIED / size).clamp(2, 64) as u64;
@@ -44,18 +44,18 @@ pub fn job(spec: &PointSpec, size: usize, messages: u64) -> Job {
     }
 }
 
-/// Messages that take `time`.
+/// Number of messages in `time`.
 pub fn messages_in(time: Duration, nanoseconds_per_message: f64) -> u64 {
     ((time.as_nanos() as f64 / nanoseconds_per_message.max(0.1)) as u64).clamp(2, MOST_MESSAGES)
 }
 
-/// Messages of one block of a point whose messages take so many nanoseconds each.
+/// Number of messages in a block of a point whose messages take so many nanoseconds each.
 pub fn block_messages(nanoseconds_per_message: f64) -> u64 {
     let [aim, most] = [BLOCK, LONGEST_BLOCK].map(|time| messages_in(time, nanoseconds_per_message));
     aim.max(LEAST_MESSAGES.min(most))
 }
 
-/// The jobs of one block: NetPIPE's perturbed sizes in turn, smaller ones only where a byte is left.
+/// The jobs of one block: NetPIPE's perturbed sizes in turn, smaller ones only if a byte is left.
 pub fn block_jobs(spec: &PointSpec, messages: u64) -> Vec<Job> {
     let (size, by) = (spec.size.0, spec.perturbation.0);
     let mut sizes = vec![size];
@@ -69,24 +69,24 @@ pub fn block_jobs(spec: &PointSpec, messages: u64) -> Vec<Job> {
     sizes.into_iter().map(|size| job(spec, size as usize, each)).collect()
 }
 
-/// The largest size that a point's jobs have.
+/// Largest size in a point's jobs.
 pub fn largest(spec: &PointSpec) -> Bytes {
     spec.size + spec.perturbation
 }
 
-/// What a block is worth: all its jobs together.
+/// The value of a block: all its jobs together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Worth {
     /// Data messages delivered, both directions together; acknowledgements are not counted.
     pub messages: u64,
     pub lost: u64,
-    /// Initiator's clock, without the waits for messages that were lost.
+    /// Time by the initiator's clock, without the waits for lost messages.
     pub elapsed: Duration,
     /// The measured value in the unit of the pattern's metric, over all jobs: total over total.
     pub value: f64,
 }
 
-/// Weighs what both ends saw. A fault where nothing arrived.
+/// Values a block by both ends' outcomes. A fault if nothing arrived.
 pub fn weigh(pattern: Pattern, jobs: &[Job], local: &[Outcome], remote: &[Outcome]) -> Result<Worth> {
     let (mut messages, mut lost, mut bytes, mut nanoseconds, mut round_trips) = (0, 0, 0, 0, 0);
     for ((job, local), remote) in jobs.iter().zip(local).zip(remote) {

@@ -1,4 +1,4 @@
-//! Streams on a link of a lab that is slow and loses packets: one alone, for what loss costs it, and two at once, for how they
+//! Streams on a link of a lab that is slow and loses packets: one alone, for the cost of loss, and two at once, for how they
 //! share it.
 
 use std::fmt;
@@ -16,31 +16,31 @@ use machine::{Bytes, BytesPerSecond, Fault, Nanoseconds, PeerIndex, Probe, Resul
 use rounds::blocks::{self, Blocks, Plan, Series};
 use serde::Serialize;
 
-/// Bytes of a message, and messages under way.
+/// Bytes of a message, and messages in flight.
 const MESSAGE: usize = 64 << 10;
 const UNDER_WAY: usize = 16;
-/// Before a stream alone is counted, and before several are, which find their shares by some losses.
+/// Warm-up before one stream is counted, and before several are, which find their shares by some losses.
 const WARM: Duration = Duration::from_millis(300);
 const SETTLES: Duration = Duration::from_secs(2);
-/// Several are counted so many times as long as one.
+/// Factor of the time for which several streams are counted.
 const LONGER: u32 = 2;
 const ENDS_WITHIN: Duration = Duration::from_secs(20);
 
 #[derive(Debug, Clone)]
 pub struct Request {
     pub wire: Wire,
-    /// Shares of packets that are lost, each way.
+    /// Shares of packets lost in each direction.
     pub losses: Vec<f64>,
-    /// How long each stream is counted.
+    /// Time for which each stream is counted.
     pub counted: Duration,
     pub rounds: u32,
 }
 
-/// What carries a stream.
+/// The transport of a stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stack {
-    /// The kernel's, with this congestion control.
+    /// The kernel's TCP, with this congestion control.
     Tcp(String),
     EngineUdp,
 }
@@ -54,7 +54,7 @@ impl fmt::Display for Stack {
     }
 }
 
-/// What TCP's streams are controlled by here.
+/// Congestion controls of TCP's streams on this machine.
 struct Controls {
     /// The algorithm of programs that ask for none.
     default: String,
@@ -77,7 +77,7 @@ impl Controls {
     }
 }
 
-/// Streams that run at once, and the loss that they meet.
+/// Streams that run at once, and the loss of their link.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Setting {
     pub streams: Vec<Stack>,
@@ -85,18 +85,18 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// How long it runs before it is counted, and how long it is.
+    /// Warm-up and counted time.
     fn times(&self, counted: Duration) -> [Duration; 2] {
         if self.streams.len() > 1 { [SETTLES, LONGER * counted] } else { [WARM, counted] }
     }
 }
 
-/// What came through in a block.
+/// Results of a block.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Block {
-    /// Of each stream.
+    /// Goodput of each stream.
     pub goodput: Vec<BytesPerSecond>,
-    /// Packets that the link lost meanwhile, both ways.
+    /// Packets that the link lost meanwhile, in both directions.
     pub lost: u64,
 }
 
@@ -106,12 +106,12 @@ pub struct Findings {
     pub queue: Nanoseconds,
     pub settings: Vec<Setting>,
     pub series: Vec<Series<Block>>,
-    /// False where a signal ended it before all rounds.
+    /// False if a signal ended it before all rounds.
     pub whole: bool,
 }
 
-/// All settings: each stack alone at each loss, then two streams without loss. What TCP's controls do to each other stands beside what
-/// the engine does to them.
+/// All settings: each stack alone at each loss, then two streams without loss. Pairs of TCP's controls stand beside those with
+/// the engine.
 fn settings(losses: &[f64], controls: &Controls) -> Vec<Setting> {
     let usual = Stack::Tcp(controls.default.clone());
     let alone = losses
@@ -126,7 +126,7 @@ fn settings(losses: &[f64], controls: &Controls) -> Vec<Setting> {
 /// Measures each setting once a round. `begin` is told how long that takes.
 ///
 /// # Errors
-/// No lab can be had, or its link cannot be made so; every block of a setting failed.
+/// No lab can be made, or its link cannot be set so; every block of a setting failed.
 pub fn measure(request: &Request, begin: impl FnOnce(Duration)) -> Result<Findings> {
     let switched = Switched::owned(&Options::default(), request.wire)?;
     let settings = settings(&request.losses, &Controls::here()?);
@@ -168,7 +168,7 @@ impl Blocks for Streams<'_> {
     }
 }
 
-/// One stream as it is seen from outside.
+/// One stream in the view of its supervisor.
 #[derive(Default)]
 struct Flow {
     received: AtomicU64,
@@ -268,7 +268,7 @@ fn engine<'scope>(
     let receives = scope.spawn(move || {
         lab.inside(Host::B, move || {
             let met = joined(lab, Host::B).map(|mut receiver| {
-                // A sender that has gone says why itself.
+                // A sender that has gone tells why itself.
                 let _ = tells.send(receiver.name());
                 receiver
             });
@@ -283,7 +283,7 @@ fn engine<'scope>(
 type Joined = Endpoint<Paths, Vec<u8>>;
 
 fn joined(lab: &Lab, host: Host) -> Result<Joined> {
-    // The hosts of a lab share memory; this is about the link.
+    // Without shared memory, which the hosts of a lab have: the link is to be measured.
     Endpoint::join(&Settings { address: Some(lab.address(host)), shm: false, ..Settings::default() })
 }
 
@@ -324,7 +324,7 @@ fn receive(mut receiver: Joined, flow: &Flow) -> Result<()> {
         };
         check(done.status)?;
         if done.envelope.tag == 2 {
-            // Its last acknowledgement may be lost with the sender gone.
+            // Its last acknowledgement may be lost once the sender has gone.
             let _ = receiver.settle(ENDS_WITHIN);
             return Ok(());
         }
@@ -333,7 +333,7 @@ fn receive(mut receiver: Joined, flow: &Flow) -> Result<()> {
     }
 }
 
-/// Faults once a stream that was to stop has not for too long.
+/// A fault once a stopped stream has run on for too long.
 fn until(flow: &Flow) -> impl Fn() -> Result<()> {
     let since = std::cell::Cell::new(None);
     move || {
@@ -357,7 +357,7 @@ fn check(status: Status) -> Result<()> {
 }
 
 impl Findings {
-    /// What came of it, in words, in so many columns.
+    /// The findings as text, in so many columns.
     pub fn page(&self, width: usize) -> String {
         let (rate, queue) = (self.rate.0 * 8.0 / 1e6, self.queue.0 as f64 / 1e6);
         let mut page = format!(

@@ -1,5 +1,5 @@
-//! A word that both ends know. Each shows the other that it does, and who listens learns neither the word nor anything to
-//! use another time: proofs are of numbers that both ends made for this connection (HMAC-SHA-256, RFC 2104).
+//! A word that both ends know. Each proves this to the other, and eavesdroppers learn neither the word nor anything of later
+//! use: proofs are of random bytes that both ends made for this connection (HMAC-SHA-256, RFC 2104).
 
 use std::fmt;
 use std::fs::File;
@@ -16,19 +16,19 @@ use sha2::{Digest, Sha256};
 use crate::control::{Connection, Reply, Request, ask, unexpected};
 use crate::secret::random;
 
-/// Bytes that the hash takes at once.
+/// Block length of the hash, bytes.
 const BLOCK: usize = 64;
 
-/// Bytes of a word: none that is found by trying, and no file of another kind.
+/// Length of a word, bytes: too long for guessing, and shorter than files of other kinds.
 const WORD: RangeInclusive<usize> = 16..=4096;
 
-/// Whose proof it is: one end's is of no use to the other.
+/// Marks of the two ends' proofs, so that one end's is of no use to the other.
 const CLIENT: &[u8] = b"plimsoll bench";
 const SERVER: &[u8] = b"plimsoll serve";
 
 const MAKE: &str = "make one, `(umask 077; head -c 24 /dev/urandom | base64 > FILE)`, and give both ends the same";
 
-/// The word, filled up to a block.
+/// The word, padded to a block.
 #[derive(Clone)]
 pub struct Key([u8; BLOCK]);
 
@@ -39,10 +39,10 @@ impl fmt::Debug for Key {
 }
 
 impl Key {
-    /// The word that `file` holds, without the space around it.
+    /// Reads the word in `file`, without surrounding white space.
     ///
     /// # Errors
-    /// It cannot be read, others than its owner have rights to it, or it holds none.
+    /// The file cannot be read, others than its owner have rights to it, or it holds no word.
     pub fn read(file: &Path) -> Result<Key> {
         let subject = || format!("key {}", file.display());
         let unreadable = |e: io::Error| Fault::because(subject(), e, MAKE);
@@ -79,10 +79,10 @@ impl Key {
         begun(0x5c).chain_update(inner.finalize()).finalize().into()
     }
 
-    /// Shows a server that this end knows the word, and sees that the server does.
+    /// Proves to a server that this end knows the word, and checks the server's proof.
     ///
     /// # Errors
-    /// One of them does not, or the server has no key.
+    /// One of the ends does not know the word, or the server has no key.
     pub fn present(&self, control: &mut Connection) -> Result<()> {
         let ours = random()?;
         let theirs = match ask(control, &Request::Challenge(ours))? {
@@ -115,7 +115,7 @@ impl Key {
     }
 }
 
-/// In a time that does not tell how much of them is the same.
+/// Compares in a time that does not depend on how many bytes are equal.
 fn same(one: &[u8; 32], other: &[u8; 32]) -> bool {
     one.iter().zip(other).fold(0u8, |differs, (one, other)| black_box(differs | (one ^ other))) == 0
 }
@@ -136,7 +136,7 @@ mod tests {
         [(near, "server"), (far, "bench")].map(|(end, peer)| Connection::new(end, peer, Bytes(1 << 14)).unwrap())
     }
 
-    /// What a server with the key `of` makes of what `says` says to it.
+    /// The verdict of a server with the key `of` on a client that acts as `says`.
     fn checked(of: &Key, says: impl FnOnce(&mut Connection)) -> Result<()> {
         let [mut near, mut far] = pair();
         let of = of.clone();
@@ -177,7 +177,7 @@ mod tests {
         checked(&key, |near| key.present(near).unwrap()).unwrap();
         let said = checked(&key, |near| drop(other.present(near).unwrap_err())).unwrap_err().to_string();
         assert!(said.contains("its key is another"), "{said}");
-        // Neither is a server that takes whatever is shown to it.
+        // A server that accepts any proof is refused too.
         let [mut near, mut far] = pair();
         let takes_all = std::thread::spawn(move || {
             far.receive::<Request>(ANSWER).unwrap();
@@ -207,7 +207,7 @@ mod tests {
             near.send(&Request::Challenge([1; 32]), ANSWER).unwrap();
             near.receive::<Reply>(ANSWER).unwrap();
             near.send(&Request::Proof(heard.unwrap()), ANSWER).unwrap();
-            // The server is not to lose its peer before it has looked.
+            // The client stays until the server has looked.
             near.receive::<Reply>(ANSWER).unwrap_err();
         });
         assert!(again.unwrap_err().to_string().contains("its key is another"));

@@ -27,12 +27,12 @@ pub mod serve;
 pub mod session;
 mod worker;
 
-/// How fast cores of this host are just now. Cores that this process may not run on are left out.
+/// Clocks of this host's cores at present, without cores that this process may not run on.
 fn clocks(cores: impl IntoIterator<Item = machine::CoreId>) -> rounds::clocks::Clocks {
     rounds::clocks::Clocks::of(linux::accounting::effective_clocks(cores))
 }
 
-/// How far apart two cores are just now.
+/// Distance of two cores at present.
 fn probe(one: machine::CoreId, other: machine::CoreId) -> Option<machine::Probe> {
     ports::probe::between(one, other).ok()
 }

@@ -1,4 +1,4 @@
-//! Meters of the threads that take part at one end.
+//! Meters of the threads that take part in a block at one end.
 
 use linux::accounting::{ThreadMeter, current_thread};
 use machine::Result;
@@ -6,7 +6,7 @@ use machine::accounting::ThreadCost;
 
 use exchange::path::Path;
 
-/// The application's thread, which is the caller, and those of its stack.
+/// Meters of the application's thread, which is the caller, and of its stack's threads.
 pub struct Meters(Vec<ThreadMeter>);
 
 impl Meters {

@@ -8,13 +8,13 @@ use machine::Result;
 use crate::control::{Connection, Request};
 use crate::secret::digest;
 
-/// Patience until the owner comes.
+/// Time to wait for the owner.
 const COMES: Duration = Duration::from_secs(60);
 
-/// More than any bench takes.
+/// Longest hold, beyond any bench.
 const HELD: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Known by the digest of its secret: a command line can be read by every user of its host.
+/// The owner, known by the digest of its secret: any user of a host can read a command line.
 #[derive(Debug)]
 pub struct Owner {
     digest: String,
@@ -24,7 +24,7 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// `digest` is that of the secret, SHA-256 in hexadecimal digits.
+    /// `digest` is the secret's SHA-256 in hexadecimal digits.
     pub fn new(digest: &str) -> Owner {
         let never = AtomicBool::default;
         Owner { digest: digest.to_owned(), since: Instant::now(), came: never(), left: never() }
@@ -34,7 +34,7 @@ impl Owner {
         digest(secret) == self.digest
     }
 
-    /// Returns with the end of the connection, and so of the server.
+    /// Holds the server; returns with the end of the connection.
     pub(crate) fn hold(&self, connection: &mut Connection) -> Result<()> {
         self.came.store(true, Ordering::Relaxed);
         let _ = connection.receive::<Request>(HELD);

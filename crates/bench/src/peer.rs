@@ -1,4 +1,4 @@
-//! The responder: the end of a session that another process runs, here as a child or behind `plimsoll serve`.
+//! The responder: the end of a session in another process, a child or a `plimsoll serve`.
 
 use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr};
@@ -19,7 +19,7 @@ use exchange::endpoint::{Job, Outcome, Role};
 use exchange::path::{Path, Prepare, Waiting};
 use exchange::pattern::Pools;
 
-/// What a responder grants.
+/// Limits of what a responder grants.
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// Most time from one request to the next while the session is being set up.
@@ -30,18 +30,18 @@ pub struct Limits {
     pub run: Duration,
     pub size: Bytes,
     pub messages: u64,
-    /// The number of sessions, which counts this one from the moment the version is agreed on.
+    /// Number of sessions; this one counts once the version is agreed on.
     pub sessions: Arc<Budget>,
-    /// Memory for the session's message buffers, perhaps a part of what all sessions may have.
+    /// Memory for the session's message buffers, possibly a part of all sessions' memory.
     pub buffers: Arc<Budget>,
-    /// Whether the peer is on this host: only such a process can share memory with the responder.
+    /// Whether the peer is on this host: only then can it share memory with the responder.
     pub same_host: bool,
-    /// Address at which the responder listens for the message path, if not the one that it is told.
+    /// Address at which the responder listens for the message path, if not the one in the request.
     pub address: Option<IpAddr>,
-    /// Host of the initiator, to which alone packets may be sent.
+    /// Host of the initiator, the only one to which packets may be sent.
     pub initiator: Option<IpAddr>,
     pub admission: Arc<Admission>,
-    /// Beside patterns over sockets.
+    /// Grants beside patterns over sockets.
     pub allows: Vec<Grant>,
 }
 
@@ -65,11 +65,11 @@ impl Limits {
     }
 }
 
-/// Answers one initiator until it says goodbye, leaves, or breaks a limit.
+/// Answers one initiator until it says `Bye`, leaves, or breaks a limit.
 pub fn respond(mut connection: Connection, limits: &Limits) -> Result<()> {
     let outcome = converse(&mut connection, limits);
     if let Err(fault) = &outcome {
-        // Best effort: the initiator may be what failed.
+        // The initiator itself may have failed, so that no more can be done.
         connection.part(&Reply::failed(fault), Duration::from_millis(200));
     }
     outcome
@@ -122,7 +122,7 @@ fn converse(connection: &mut Connection, limits: &Limits) -> Result<()> {
         }
         _ => return Err(unexpected(connection, "the meeting")),
     };
-    // The first block may be long in coming.
+    // The first block may come late.
     path.idle()?;
     connection.send(&Reply::Met, grace)?;
 
@@ -148,7 +148,7 @@ fn converse(connection: &mut Connection, limits: &Limits) -> Result<()> {
     }
 }
 
-/// Counts what the cores of this host do, from `Count` to `Tell`, until the goodbye.
+/// Counts what this host's cores do, from `Count` to `Tell`, until `Bye`.
 fn count(connection: &mut Connection, limits: &Limits) -> Result<()> {
     let mut meter = HostMeter::open().map_err(|fault| fault.to_string());
     let mut asked = Request::Count;
@@ -170,21 +170,21 @@ fn count(connection: &mut Connection, limits: &Limits) -> Result<()> {
     }
 }
 
-/// The responder's end, once met.
+/// The responder's end after the ends have met.
 struct Responder {
     path: Path,
     pools: Pools,
-    /// What the pools take.
+    /// Memory of the pools.
     buffers: Share,
     meters: Meters,
-    /// Meter of this host, where the initiator is on another.
+    /// Meter of this host, if the initiator is on another.
     host: Option<HostMeter>,
     polite: bool,
     number: u64,
 }
 
 impl Responder {
-    /// One `Run` at this end: the cost is taken around the jobs alone.
+    /// Runs the jobs of a `Run` at this end; cost is taken around the jobs alone.
     fn block(&mut self, jobs: &[Job], connection: &mut Connection, limits: &Limits) -> Result<Finished> {
         let Responder { path, pools, buffers, meters, host, polite, number } = self;
         let largest = jobs.iter().map(|job| job.size).max().unwrap_or(0);
@@ -196,7 +196,7 @@ impl Responder {
         meters.begin()?;
         let until = Instant::now() + limits.run;
         let mut outcomes = Vec::with_capacity(jobs.len());
-        // Both closures speak with the peer, never at once.
+        // Both closures use the connection, never at once.
         let connection = RefCell::new(connection);
         for (index, job) in jobs.iter().enumerate() {
             *number += 1;
@@ -248,7 +248,7 @@ fn check(jobs: &[Job], limits: &Limits) -> Result<()> {
     if jobs.is_empty() || jobs.len() > MAX_JOBS {
         return Err(Fault::new("a block", format!("it has {} jobs", jobs.len()), format!("ask for 1 to {MAX_JOBS}")));
     }
-    // The buffers of a block are those of its pattern.
+    // A block's buffers are those of its pattern.
     if jobs.iter().any(|job| job.pattern != jobs[0].pattern) {
         return Err(Fault::new("a block", "its jobs are of several patterns", "ask for a block of each"));
     }
@@ -294,7 +294,7 @@ fn unexpected(connection: &Connection, awaited: &str) -> Fault {
     )
 }
 
-/// Whether an outcome can be a responder's to `job`.
+/// Whether an outcome can be a responder's result of `job`.
 pub(crate) fn plausible(outcome: &Outcome, job: &Job) -> bool {
     outcome.received.saturating_add(outcome.lost) <= job.messages
 }

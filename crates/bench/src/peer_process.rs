@@ -14,7 +14,7 @@ use machine::{Fault, Result};
 use crate::control::Connection;
 use crate::peer::{Limits, respond};
 
-/// A child that answers as the responder. Ends with its owner, in whatever way the owner ends.
+/// A child that acts as the responder. It ends with its owner, in whatever way the owner ends.
 #[derive(Debug)]
 pub struct PeerProcess {
     child: Child,
@@ -52,7 +52,7 @@ impl PeerProcess {
 impl Drop for PeerProcess {
     fn drop(&mut self) {
         if self.ended(Duration::from_millis(500)).is_none() {
-            // Both fail only where the child is gone already.
+            // Both fail only if the child has ended already.
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
@@ -67,8 +67,8 @@ fn describe(status: ExitStatus) -> String {
     }
 }
 
-/// The child's whole life: answers on standard input until its parent says goodbye or is gone. A fault only where it
-/// was not started as a peer; any other is told over the control connection, and gives `false`.
+/// Serves on standard input until the parent says `Bye` or is gone. A fault only if the process was not started as a peer; any
+/// other is told over the control connection, and gives `false`.
 pub fn serve_parent() -> Result<bool> {
     let bad = |e: std::io::Error| {
         Fault::because(

@@ -5,15 +5,15 @@ use machine::{Reading, Result};
 
 use crate::control::{Connection, Reply, Request, ask, greet, unexpected};
 
-/// Counts what the cores of a served host do between `begin` and `end`, as `HostMeter` does here.
+/// Counts what a served host's cores do between `begin` and `end`, like a `HostMeter` of this host.
 #[derive(Debug)]
 pub struct RemoteMeter(Connection);
 
 impl RemoteMeter {
-    /// Opens it and begins. `control` is a fresh connection to the server.
+    /// Opens the meter and begins. `control` is a new connection to the server.
     ///
     /// # Errors
-    /// The server cannot be talked to. One that cannot count tells why at the end.
+    /// The server cannot be reached. One that cannot count tells why at the end.
     pub fn open(mut control: Connection) -> Result<RemoteMeter> {
         greet(&mut control)?;
         let mut meter = RemoteMeter(control);
@@ -30,7 +30,7 @@ impl RemoteMeter {
         }
     }
 
-    /// What the cores did since the last `begin`.
+    /// Counts of the cores since the last `begin`.
     ///
     /// # Errors
     /// The server has gone.

@@ -1,4 +1,4 @@
-//! The bench: opens sessions when a point needs them, keeps peers at rest between blocks, and measures points.
+//! The bench: opens sessions when a point needs them, keeps peers idle between blocks, and measures points.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -29,10 +29,10 @@ use crate::session::Stretched;
 use crate::worker::{Peer, Plan, Worker};
 use exchange::path::Prepare;
 
-/// Sessions held open at once; the one not used for longest makes room. Each holds a peer process and its buffers.
+/// Most open sessions; the least recently used makes room. Each holds a peer process and its buffers.
 const MOST_SESSIONS: usize = BENCH_SESSIONS.total.count();
 
-/// What names a session: points that share it share the processes.
+/// Identity of a session: points that share it share the processes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct SessionKey {
     stack: Stack,
@@ -42,7 +42,7 @@ struct SessionKey {
     remote_core: CoreId,
     peer_engine: Option<CoreId>,
     interface: Option<String>,
-    /// In the lab: the pair of interfaces.
+    /// Number of the lab's pair of interfaces.
     link: u8,
     dilation: Option<Dilation>,
 }
@@ -62,8 +62,8 @@ impl SessionKey {
         }
     }
 
-    /// Whether it lengthens what runs for `other`, even at rest: its program sees each packet of the interface before the
-    /// kernel's protocols do, and leaves no place for another.
+    /// Whether this session slows `other` down, even idle: its program sees each packet of the interface before the kernel's
+    /// protocols do, and leaves no place for another.
     fn disturbs(&self, other: &SessionKey) -> bool {
         self.stack.attaches() && self != other && (&self.path, self.link) == (&other.path, other.link)
     }
@@ -73,25 +73,25 @@ impl SessionKey {
 pub struct Bench {
     /// This program, which starts itself as the peer.
     program: PathBuf,
-    /// Most recently used last.
+    /// Open sessions, the most recently used last.
     sessions: Vec<(SessionKey, Worker)>,
-    /// Made for the first point that needs it; declared after the sessions, which end first.
+    /// The lab, made for the first point that needs it; declared after the sessions, which are dropped first.
     lab: Option<Lab>,
-    /// Pairs of interfaces that it has.
+    /// Pairs of interfaces of the lab.
     links: Vec<u8>,
     /// The node that a point's path may name.
     second: Option<SecondHost>,
-    /// Shown to servers that were started by hand.
+    /// Key for servers that were started by hand.
     key: Option<Key>,
-    /// Core of the lab's receive processing now.
+    /// Core of the lab's receive processing at present.
     steered: Option<CoreId>,
     meter: Option<HostMeter>,
-    /// Nanoseconds of a message, of points whose payloads were verified.
+    /// Nanoseconds per message, by points whose payloads were verified.
     paces: HashMap<(SessionKey, Known), f64>,
-    /// Nanoseconds of a message of NetPIPE.
+    /// Nanoseconds per message of NetPIPE.
     reference_pace: HashMap<(Pattern, u64), f64>,
     notes: Vec<String>,
-    /// The engine's work in the last block.
+    /// Counts of the engine's dilated work in the last block.
     stretched: Option<Stretched>,
 }
 
@@ -119,12 +119,12 @@ impl Bench {
         }
     }
 
-    /// The same, with a second host that was started for it.
+    /// Adds a second host that was started for the bench.
     pub fn with(self, second: Option<SecondHost>) -> Bench {
         Bench { second, ..self }
     }
 
-    /// The same, which shows `key` to servers that were started by hand.
+    /// Adds the `key` for servers that were started by hand.
     pub fn showing(self, key: Option<Key>) -> Bench {
         Bench { key, ..self }
     }
@@ -194,7 +194,7 @@ impl Bench {
                 let lab = self.lab(link)?;
                 lab.enter(Host::B, &mut command)?;
                 let there = Some(lab.address_on(link, Host::B));
-                // The application's thread is started in host A and so are the sockets it opens.
+                // The application's thread and its sockets are made in host A.
                 lab.inside(Host::A, || Worker::start(plan(Peer::Child(Box::new(command)), there, there)))?
             }
         }
@@ -209,16 +209,16 @@ impl Bench {
         Ok((control, address))
     }
 
-    /// The host that serves there: what it allows, and its cores for parties that poll, near ones first; none where it is this
-    /// machine, in a namespace or container, whose cores both ends share.
+    /// The host of a server: its grants, and its cores for parties that poll, near ones first; no cores if it is this machine,
+    /// in a namespace or container, whose cores both ends share.
     ///
     /// # Errors
-    /// None serves there.
+    /// No server is there.
     pub fn host_of(&self, host: &str) -> Result<Serving> {
         host_of(&mut self.reach(host)?.0)
     }
 
-    /// The lab, joined by the pair of interfaces `link` too.
+    /// The lab, with the pair of interfaces `link`.
     fn lab(&mut self, link: u8) -> Result<&Lab> {
         let options = Options::default();
         if self.lab.is_none() {
@@ -234,7 +234,7 @@ impl Bench {
         Ok(lab)
     }
 
-    /// Steers the lab's receive processing as the point asks, and reads back that it is so.
+    /// Steers the lab's receive processing to the point's core, and reads the setting back.
     fn steer(&mut self, spec: &PointSpec) -> Result<()> {
         if spec.path != Path::Lab {
             return match spec.protocol_core {
@@ -282,7 +282,7 @@ impl Bench {
             return self.refer(spec, (round, order), (probe, clocks), notes);
         }
         let (known, pace) = (known(spec), self.pace(spec)?);
-        // The path has rested since its last block.
+        // Warms up the path, which was idle since its last block.
         self.worker(spec)?.run(&[job(spec, spec.size.0 as usize, messages_in(TRIAL / 2, pace))])?;
         let jobs = block_jobs(spec, block_messages(pace));
         let started = machine::here::now();
@@ -325,12 +325,12 @@ impl Bench {
         })
     }
 
-    /// What the engine's work of this end took in the last block, where the point stretches it.
+    /// Counts of this end's dilated work in the last block, if the point dilates it.
     pub fn stretched(&self) -> Option<Stretched> {
         self.stretched
     }
 
-    /// A session that failed is not used again; the next block opens a new one.
+    /// Drops the session if `outcome` is a fault; the next block opens a new one.
     fn kept<T>(&mut self, spec: &PointSpec, outcome: Result<T>) -> Result<T> {
         if outcome.is_err() {
             let key = SessionKey::of(spec);
@@ -340,7 +340,7 @@ impl Bench {
         outcome
     }
 
-    /// What a message of `spec` takes, in nanoseconds; found, and its payloads verified, where that is not known yet.
+    /// Nanoseconds per message of `spec`; measured, after verifying payloads, if not known yet.
     fn pace(&mut self, spec: &PointSpec) -> Result<f64> {
         if let Some(pace) = self.paces.get(&known(spec)) {
             return Ok(*pace);
@@ -353,7 +353,7 @@ impl Bench {
         Ok(pace)
     }
 
-    /// One block of the outside reference, which starts its own processes.
+    /// Runs one block of the outside reference, which starts its own processes.
     fn refer(
         &mut self,
         spec: &PointSpec,
@@ -401,7 +401,7 @@ impl Runner for Bench {
     }
 }
 
-/// What a point is beside its session.
+/// Identity of a point within its session.
 type Known = (Pattern, u64, Receiver);
 
 fn known(spec: &PointSpec) -> (SessionKey, Known) {
@@ -412,7 +412,7 @@ fn shares_a_core(spec: &PointSpec) -> bool {
     spec.local_core == spec.remote_core && !matches!(spec.path, Path::Remote(_))
 }
 
-/// How fast the cores of this host are just now that do the block's work.
+/// Clocks at present of this host's cores that do the block's work.
 fn clocks(spec: &PointSpec) -> Clocks {
     let here = !matches!(spec.path, Path::Remote(_));
     let engine = if let Site::Core(core) = &spec.placement { Some(*core) } else { None };
@@ -420,7 +420,7 @@ fn clocks(spec: &PointSpec) -> Clocks {
     crate::clocks([spec.local_core].into_iter().chain(engine).chain(there).chain(spec.protocol_core))
 }
 
-/// How far apart the two cores are just now, where both are of this host.
+/// Distance of the two cores at present, if both are of this host.
 fn probe(spec: &PointSpec, notes: &mut Vec<String>) -> Option<Probe> {
     if spec.local_core == spec.remote_core || matches!(spec.path, Path::Remote(_)) {
         return None;
@@ -434,7 +434,7 @@ fn probe(spec: &PointSpec, notes: &mut Vec<String>) -> Option<Probe> {
     }
 }
 
-/// Longer and longer trials, until one is long enough to tell the time per message in nanoseconds.
+/// Nanoseconds per message, by longer and longer trials until one is long enough.
 fn calibrate(worker: &mut Worker, spec: &PointSpec) -> Result<f64> {
     let mut messages = FIRST_TRIAL;
     loop {
@@ -449,8 +449,8 @@ fn calibrate(worker: &mut Worker, spec: &PointSpec) -> Result<f64> {
     }
 }
 
-/// The core of the peer's engine on this host, where ours is on `engine`: a free one near the peer's application, or else,
-/// as ours may have to, the core of the other end's application.
+/// The core of the peer's engine on this host, if ours is on `engine`: a free one near the peer's application, or else the
+/// core of the other end's application, as ours may have to use.
 ///
 /// # Errors
 /// The topology cannot be read.

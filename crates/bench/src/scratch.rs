@@ -1,4 +1,4 @@
-//! Temporary folders that do not outlive their owner, however it ends.
+//! Temporary folders that are removed with their owner, however it ends.
 
 use std::path::Path;
 
@@ -6,16 +6,16 @@ use linux::warden::Warden;
 use machine::{Fault, Result};
 use tempfile::TempDir;
 
-/// A folder that goes with this value, or where this process is killed.
+/// A folder that is removed with this value, or if this process is killed.
 #[derive(Debug)]
 pub(crate) struct Scratch {
-    // Goes before the folder, with what works in it.
+    // Dropped before the folder.
     _warden: Warden,
     folder: TempDir,
 }
 
 impl Scratch {
-    /// A folder below `within`, for `what`.
+    /// Makes a folder below `within`, for `what`.
     pub(crate) fn new(prefix: &str, within: &Path, what: &str) -> Result<Scratch> {
         let folder = tempfile::Builder::new()
             .prefix(prefix)
@@ -33,7 +33,7 @@ impl Scratch {
 mod tests {
     use super::*;
 
-    /// As a second Ctrl-C has it: nothing of this process is dropped, and its pipe to the warden is closed.
+    /// As after a second Ctrl-C: nothing of this process is dropped, and its pipe to the warden is closed.
     #[test]
     fn a_folder_goes_where_its_owner_is_killed() {
         let above = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! A `plimsoll serve` on another node of this job's allocation, started for one bench, answering it alone, and ended with it
-//! however it ends.
+//! A `plimsoll serve` on another node of this job's allocation, started for one bench, which alone it answers and with which
+//! it ends, however that ends.
 
 use std::io::{Read, Seek, SeekFrom};
 use std::net::{IpAddr, SocketAddr};
@@ -17,13 +17,13 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::control::{Connection, Reply, Request, connect};
 use crate::secret::{digest, secret};
 
-/// Patience for the batch system to start it, and for it to answer.
+/// Time for the batch system to start it, and for it to answer.
 const ANSWERS: Duration = Duration::from_secs(60);
 
-/// Patience for its end by itself once its owner is gone.
+/// Time for it to end by itself once its owner is gone.
 const ENDS: Duration = Duration::from_secs(5);
 
-/// Ports to choose from: below those that the kernel gives to connections.
+/// Candidates for its port: below those that the kernel gives to connections.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
 /// The node, held for as long as this value lives.
@@ -33,7 +33,7 @@ pub struct SecondHost {
     address: SocketAddr,
     secret: String,
     launcher: Child,
-    /// `None` until it has answered, and from its end on.
+    /// The connection that holds it; `None` until it has answered, and after its end.
     hold: Option<Connection>,
 }
 
@@ -57,7 +57,7 @@ impl SecondHost {
         );
         let failed = |e: std::io::Error| Fault::because(subject.clone(), e, next.clone());
         let mut said = tempfile::tempfile().map_err(failed)?;
-        // A group of its own: Ctrl-C at the terminal is for the bench, which then ends this.
+        // A process group of its own: Ctrl-C at the terminal is for the bench, which then ends this.
         command.process_group(0).stdout(Stdio::null()).stderr(said.try_clone().map_err(failed)?);
         let child = command.spawn().map_err(failed)?;
         let mut second = SecondHost { node: node.to_owned(), address, secret, launcher: child, hold: None };
@@ -118,7 +118,7 @@ impl Drop for SecondHost {
         let until = Instant::now() + if self.hold.take().is_some() { ENDS } else { Duration::ZERO };
         while matches!(self.launcher.try_wait(), Ok(None)) {
             if Instant::now() > until {
-                // The batch system ends what its launcher had started.
+                // The batch system ends the processes of its launcher.
                 let _ = kill_process(Pid::from_child(&self.launcher), Signal::TERM);
                 let _ = self.launcher.wait();
                 return;

@@ -1,4 +1,4 @@
-//! Bytes that nobody else can guess, and digests to know a secret by.
+//! Random bytes, and digests by which a secret is recognized.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use machine::{Fault, Result};
 use sha2::{Digest, Sha256};
 
 /// # Errors
-/// The kernel gives none.
+/// The kernel gives no random bytes.
 pub(crate) fn random<const BYTES: usize>() -> Result<[u8; BYTES]> {
     let mut bytes = [0; BYTES];
     rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())
@@ -14,7 +14,7 @@ pub(crate) fn random<const BYTES: usize>() -> Result<[u8; BYTES]> {
     Ok(bytes)
 }
 
-/// 128 bits in hexadecimal digits.
+/// A secret of 128 bits in hexadecimal digits.
 ///
 /// # Errors
 /// As for [`random`].
@@ -22,7 +22,7 @@ pub(crate) fn secret() -> Result<String> {
     random::<16>().map(|bytes| hexadecimal(&bytes))
 }
 
-/// SHA-256 in hexadecimal digits.
+/// The secret's SHA-256 in hexadecimal digits.
 pub(crate) fn digest(secret: &str) -> String {
     hexadecimal(&Sha256::digest(secret))
 }

@@ -1,4 +1,4 @@
-//! `plimsoll serve`: answers benches of other hosts, as iperf3's server does, and trusts none of them further than it is told to.
+//! `plimsoll serve`: answers benches of other hosts, like iperf3's server, and grants them no more than it is told to.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -15,10 +15,10 @@ use crate::admission::Admission;
 use crate::control::{Connection, Grant, Reply};
 use crate::peer::{Limits, respond};
 
-/// Largest message of any bench.
+/// Largest message that any bench may send.
 pub const LARGEST: Bytes = Bytes(64 << 20);
 
-/// How often the server looks whether it should end, in nanoseconds.
+/// Interval of checks whether the server should end, in nanoseconds.
 const LOOK: i64 = 100_000_000;
 
 /// Listens for benches of other hosts.
@@ -30,7 +30,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Answers those whom `admission` lets in, and `allows` them so much beside patterns over sockets.
+    /// Listens for clients that `admission` lets in, with the grants `allows` beside patterns over sockets.
     pub fn bind(address: SocketAddr, admission: Admission, allows: Vec<Grant>) -> Result<Server> {
         let failed = |e| Fault::because(format!("address {address}"), e, "choose another --listen ADDRESS:PORT");
         let listener = TcpListener::bind(address).map_err(failed)?;
@@ -42,7 +42,7 @@ impl Server {
         self.listener.local_addr().map_err(|e| Fault::because("listener", e, "run again"))
     }
 
-    /// Answers until `stop` says so, or the bench has gone that it was started for. `log` gets one line a session that failed.
+    /// Answers until `stop` returns true or the owner has gone. `log` gets one line per failed session.
     pub fn run(&self, stop: impl Fn() -> bool, log: impl Fn(&str) + Clone + Send + 'static) -> Result<()> {
         let slots = Arc::new(Slots::default());
         let sessions = Budget::new(SERVE_SESSIONS.total.count() as u64);
@@ -55,7 +55,7 @@ impl Server {
                 Err(e) => return Err(Fault::because("listener", std::io::Error::from(e), "run again")),
             }
             let Ok((stream, from)) = self.listener.accept() else {
-                // The client has gone again, or descriptors are short: others still get their turn.
+                // The client has gone, or descriptors are short: others still get their turn.
                 thread::sleep(Duration::from_millis(1));
                 continue;
             };
@@ -80,7 +80,7 @@ impl Server {
         Ok(())
     }
 
-    /// What a bench gets, wherever it is.
+    /// Limits of a bench, the same wherever it is.
     fn limits(&self, sessions: Arc<Budget>, buffers: Arc<Budget>) -> Limits {
         Limits {
             handshake: Duration::from_secs(3),
@@ -99,7 +99,7 @@ impl Server {
     }
 }
 
-/// Open connections, by the address they come from: one address does not keep out the others.
+/// Open connections by the address they come from, so that one address does not keep out the others.
 #[derive(Debug, Default)]
 struct Slots(Mutex<HashMap<IpAddr, usize>>);
 

@@ -1,4 +1,4 @@
-//! The initiator: one session with one peer over one stack, at rest between blocks.
+//! The initiator: one session with one peer over one stack, idle between blocks.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
@@ -17,48 +17,48 @@ use exchange::path::{Calling, Path, Prepare};
 use exchange::pattern::Pools;
 use exchange::stack::Dilated;
 
-/// Patience for the end of a peer that was told to end; one that takes longer still holds what the next session will miss.
+/// Time for a peer to end that was told to; a slower one still holds what the next session needs.
 const LETS_GO: Duration = Duration::from_secs(2);
 
 /// Most time for one block; calibrated ones take tens of milliseconds.
 const BLOCK: Duration = Duration::from_secs(30);
 
-/// An open session, initiator's end. Use it from the thread whose core it measures.
+/// The initiator's end of an open session. Use it from the thread whose core it measures.
 pub struct Session {
     control: Connection,
     path: Path,
     pools: Pools,
     meters: Meters,
     polite: bool,
-    /// Jobs begun, the same on both ends.
+    /// Number of jobs begun, the same on both ends.
     number: u64,
 }
 
-/// What both ends saw of one block.
+/// Results of one block at both ends.
 #[derive(Debug)]
 pub struct Block {
-    /// One a job.
+    /// Outcomes, one for each job.
     pub local: Vec<Outcome>,
     pub remote: Finished,
-    /// Threads of this end.
+    /// Costs of this end's threads.
     pub threads: Vec<ThreadCost>,
     pub notes: Vec<String>,
-    /// What the engine's work of this end took, where it is stretched.
+    /// Counts of this end's dilated engine work, if it is dilated.
     pub stretched: Option<Stretched>,
 }
 
-/// What the engine's work of one end took in a block.
+/// The engine's dilated work at one end in a block.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Stretched {
-    /// Without what was spun, empty turns included.
+    /// Time of work, without spinning, empty polls included.
     pub worked: Nanoseconds,
-    /// That part of it that moved messages.
+    /// The part of it that moved messages.
     pub busy: Nanoseconds,
     pub spun: Nanoseconds,
 }
 
 impl Stretched {
-    /// Counted in `ticks` of which `elapsed` has so many.
+    /// Converts counts in ticks, of which `ticks` lasted `elapsed`.
     fn of(counted: Dilated, ticks: u64, elapsed: Duration) -> Stretched {
         let tick = elapsed.as_nanos() as f64 / (ticks as f64).max(1.0);
         let time = |ticks: u64| Nanoseconds((ticks as f64 * tick).round() as u64);
@@ -67,8 +67,8 @@ impl Stretched {
 }
 
 impl Session {
-    /// Greets the peer at the other end of `control` and meets it over the message path. `peer_address` is where the
-    /// peer listens, as this end reaches it.
+    /// Greets the peer at the other end of `control` and meets it over the message path. `peer_address` is the peer's as this
+    /// end reaches it.
     pub fn open(
         mut control: Connection,
         local: &Prepare,
@@ -97,7 +97,7 @@ impl Session {
     pub fn run(&mut self, jobs: &[Job]) -> Result<Block> {
         let outcome = self.attempt(jobs);
         match outcome {
-            // The peer's own words say more than what its absence looked like from here.
+            // The peer's own fault says more than its absence.
             Err(fault) => Err(self.last_words().unwrap_or(fault)),
             block => block,
         }
@@ -122,7 +122,7 @@ impl Session {
             let last = index + 1 == jobs.len();
             let mut watch = || {
                 control.check()?;
-                // A line before the last job is done can only be a failure.
+                // A line before the last job has ended can only be a failure.
                 if control.has_line() && !last {
                     let reply = answer(control)?;
                     return Err(unexpected(control, &reply));
@@ -155,7 +155,7 @@ impl Session {
         Ok(Block { local, remote, threads, notes, stretched })
     }
 
-    /// A failure that the peer reported before it left, if it did.
+    /// The failure that the peer reported before it left, if it did.
     fn last_words(&mut self) -> Option<Fault> {
         let until = Instant::now() + Duration::from_millis(300);
         while let Some(left) = until.checked_duration_since(Instant::now()) {
@@ -168,7 +168,7 @@ impl Session {
         None
     }
 
-    /// Ends the session in good order, and waits until the peer has let go of its end: another session may need the same
+    /// Ends the session in good order, and waits until the peer has closed its end: another session may need the same
     /// interface.
     pub fn close(mut self) -> Result<()> {
         self.control.send(&Request::Bye, ANSWER)?;

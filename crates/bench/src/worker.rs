@@ -1,4 +1,4 @@
-//! The local application thread of one session: pinned to its core, at rest between blocks.
+//! The local application thread of one session: pinned to its core, idle between blocks.
 
 use std::net::IpAddr;
 use std::process::Command;
@@ -15,7 +15,7 @@ use crate::session::{Block, Session};
 use exchange::endpoint::Job;
 use exchange::path::Prepare;
 
-/// How the peer of a session is reached.
+/// The peer of a session.
 pub enum Peer {
     /// A child process, started from this command.
     Child(Box<Command>),
@@ -23,17 +23,17 @@ pub enum Peer {
     Served(Connection),
 }
 
-/// All that a session's thread needs to open it.
+/// Everything that a session's thread needs to open it.
 pub struct Plan {
     pub core: CoreId,
     pub peer: Peer,
     pub local: Prepare,
     pub remote: Prepare,
-    /// Where this end reaches the peer's message path.
+    /// Address of the peer's message path as this end reaches it.
     pub peer_address: Option<IpAddr>,
 }
 
-/// Why a session could not be opened: something at this end alone, or something between the ends.
+/// The reason why a session could not be opened: at this end alone, or between the ends.
 enum Opening {
     Here(Fault),
     Together(Fault),
@@ -81,7 +81,7 @@ impl Worker {
                         return;
                     }
                 }
-                // The peer is let go in good order; where it is gone already there is nobody left to tell.
+                // Ends the session in good order; a peer that has gone needs no notice.
                 let _ = session.close();
             })
             .map_err(|e| Fault::because("application thread", e, "raise the limit on threads (ulimit -u)"))?;
@@ -103,7 +103,7 @@ impl Worker {
         block.map_err(|fault| self.explain(fault))
     }
 
-    /// Adds how the peer's process ended, where it did.
+    /// Adds how the peer's process ended, if it did.
     fn explain(&mut self, fault: Fault) -> Fault {
         let Some(ended) = self.peer.as_mut().and_then(|peer| peer.ended(Duration::from_millis(100))) else {
             return fault;

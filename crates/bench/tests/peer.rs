@@ -1,4 +1,4 @@
-//! What a peer grants to one session, and to all of them together.
+//! Limits of a peer for one session, and for all of them together.
 
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::os::unix::net::UnixStream;
@@ -15,7 +15,7 @@ use exchange::path::Prepare;
 use machine::{Budget, Bytes, Reading, Result, Site};
 use rounds::point::{Pattern, Receiver, Stack};
 
-/// A session with a peer in a thread, which may have `buffers`.
+/// A session with a peer in a thread, which may use `buffers`.
 fn session(sessions: &Arc<Budget>, buffers: Arc<Budget>) -> (Result<Session>, JoinHandle<Result<()>>) {
     let (near, far) = UnixStream::pair().unwrap();
     let connection = |end, name| Connection::new(end, name, Bytes(1 << 16)).unwrap();
@@ -59,7 +59,7 @@ fn sessions_stay_within_their_buffers_alone_and_together() {
     let said = refused(three.unwrap().run(&window));
     assert!(said.contains("buffers of") && said.contains("grants a session 100 KiB"), "{said}");
 
-    // The first goes on, and what it had is there for the next.
+    // The first session goes on, and memory that it had is there for the next.
     one.run(&window).unwrap();
     one.close().unwrap();
     first.join().unwrap().unwrap();
@@ -113,7 +113,7 @@ fn a_peer_counts_its_cores_for_whoever_shows_its_key() {
         }
         let Reply::Counted(Reading::Measured(cores)) = ask(Request::Tell) else { panic!("no cores") };
         let received: Option<u64> = cores.iter().map(|core| Some(core.net_rx.value()?.count)).sum();
-        // Who may not see the times is told so core by core.
+        // Without the right to see the times, each core says so.
         assert!(received.is_none_or(|received| datagrams == 0 || received > 0) && !cores.is_empty(), "{cores:?}");
     }
     let Reply::Failed { cause, .. } = ask(Request::Hold) else { panic!("it goes on") };
@@ -126,7 +126,7 @@ fn a_block_of_several_patterns_is_refused() {
     let (open, peer) = session(&Budget::new(1), Budget::new(1 << 30));
     let mut session = open.unwrap();
     session.run(&[job(Pattern::PingPong, 8)]).unwrap();
-    // Buffers are provided for the first job; those of the second would be too short.
+    // Buffers are made for the first job's pattern; those of the second would be too short.
     let jobs = [job(Pattern::StreamNoCache, 8), job(Pattern::Bidirectional, 4096)];
     let said = refused(session.run(&jobs));
     assert!(said.contains("several patterns"), "{said}");

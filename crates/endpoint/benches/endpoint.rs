@@ -18,7 +18,7 @@ const PINGS: u64 = 4000;
 const MESSAGES: usize = 100_000;
 const WINDOW: usize = 64;
 const LARGE: usize = 1 << 20;
-/// Few, so that the buffers stay in the caches as NetPIPE's do.
+/// A small window, so that the buffers stay in the caches as NetPIPE's do.
 const LARGE_WINDOW: usize = 2;
 const LARGE_MESSAGES: usize = 200;
 
@@ -36,7 +36,7 @@ fn endpoint(port: ShmPort, core: CoreId) -> End {
     endpoint
 }
 
-/// Until a message has come; buffers go back to the pool.
+/// Polls until a message has come; buffers go back to the pool.
 fn until_received(end: &mut End, pool: &mut Vec<Vec<u8>>) {
     loop {
         if let Some(done) = end.poll().expect("poll") {
@@ -77,7 +77,7 @@ fn vec_of(length: usize) -> Vec<u8> {
     vec![0u8; length]
 }
 
-/// One way, windows acknowledged by one message: messages a second, seen by the sender.
+/// Streams one way in windows, each acknowledged by one message; messages per second as the sender sees it.
 fn stream(end: &mut End, first: bool, length: usize, window: usize, messages: usize) -> f64 {
     let mut pool: Vec<Vec<u8>> = (0..window + 1).map(|_| vec_of(length)).collect();
     let start = Instant::now();

@@ -1,6 +1,6 @@
 //! Endpoints on the two hosts of a lab over each kind of network: `cargo bench -p endpoint --bench network`, as root. Blocks
-//! of all networks alternate, so that a change of the machine hits each; the way of a cache line between the cores is
-//! probed beside every round of them. `NETWORKS="udp afxdp:lab0"` says which.
+//! of all networks alternate, so that a change of the machine hits each; the distance of the cores is probed in every round.
+//! `NETWORKS="udp afxdp:lab0"` chooses the networks.
 
 use std::sync::Barrier;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Messages in flight where the rate is measured.
 const WINDOW: u64 = 64;
 
-/// What one block gave: nanoseconds of half a round trip, messages a second, bytes a second; and packets sent twice.
+/// Results of one block: nanoseconds of half a round trip, messages per second, bytes per second, and packets sent twice.
 #[derive(Clone, Copy)]
 struct Outcome {
     half_round_trip: f64,
@@ -36,7 +36,7 @@ fn join(lab: &Lab, host: Host, network: &str) -> Result<Joined> {
     })?)
 }
 
-/// Waits for `wanted` requests to end; their buffers go to `back`.
+/// Waits until `wanted` requests have ended; their buffers go to `back`.
 fn wait(end: &mut Joined, mut wanted: usize, back: &mut Vec<Vec<u8>>) -> Result<()> {
     let started = Instant::now();
     let mut turns = 0u32;
@@ -74,7 +74,7 @@ fn ping(end: &mut Joined, peer: PeerIndex, first: bool, rounds: usize) -> Result
     Ok(median(batches))
 }
 
-/// Messages of `length` bytes one way, `window` between two answers; returns messages a second.
+/// Messages of `length` bytes one way, `window` between two answers; returns messages per second.
 fn stream(end: &mut Joined, peer: PeerIndex, first: bool, length: usize, window: u64, rounds: usize) -> Result<f64> {
     let mut buffers: Vec<Vec<u8>> = (0..window).map(|_| vec![1; length]).collect();
     let mut answer = vec![vec![0; 1]];
@@ -120,7 +120,7 @@ fn side(
     let half_round_trip = ping(&mut end, peer, first, 50 * scale)?;
     let rate = stream(&mut end, peer, first, 8, WINDOW, 500 * scale)?;
     let bandwidth = stream(&mut end, peer, first, 1 << 20, 8, 25 * scale)? * (1 << 20) as f64;
-    // What the other still waits for an acknowledgement of.
+    // The other end may still wait for an acknowledgement.
     let ends = Instant::now() + Duration::from_millis(20);
     while Instant::now() < ends {
         end.poll()?;

@@ -1,9 +1,9 @@
-//! What a packet costs the core that receives it: where the kernel receives (`udp`), and where a program at the driver hook
-//! does (`xdp:IFACE`). Needs root.
+//! Cost of a packet on the receiving core: where the kernel receives (`udp`), and where a program at the driver hook does
+//! (`xdp:IFACE`). Needs root.
 //!
-//! `cargo bench -p endpoint --bench receive`. Packets are sent to a port that does not look; when all are there, the time in
-//! which it delivers them is taken, on one core. What the kernel or the program did before is not in it: that is softirq work,
-//! on whichever core the interface's queue is served by. Each figure is the least of several.
+//! `cargo bench -p endpoint --bench receive`. Packets are sent to a port that is not polled; when all are there, the time in
+//! which the port delivers them is measured, on one core. The earlier work of the kernel or the program is not in it: that is
+//! softirq work, on the core that serves the interface's queue. Each figure is the least of several.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ fn packet(sequence: u32) -> [u8; 48] {
     bytes
 }
 
-/// Nanoseconds of the receiving thread a packet that waits, and a look that finds nothing.
+/// Nanoseconds of the receiving thread per waiting packet, and per poll that finds nothing.
 fn costs<P: NetworkPort>(lab: &Lab, mut port: P) -> [f64; 2] {
     let from = SocketAddr::new(lab.address(Host::A), 0);
     let socket = lab.inside(Host::A, || UdpSocket::bind(from).expect("bind")).expect("host a");

@@ -35,7 +35,7 @@ fn open(stream: &UnixStream, role: Role, site: &Site) -> Result<Endpoint<ShmPort
     Ok(endpoint)
 }
 
-/// One message to the peer, and the next one from it.
+/// Sends one message to the peer and receives one.
 fn exchange(endpoint: &mut Endpoint<ShmPort, Vec<u8>>, send_first: bool) -> Result<()> {
     endpoint.receive(Source::Peer(PEER), TagSelector::exactly(TAG), vec![0; 8], 0)?;
     let mut to_send = Some(vec![0; 8]);

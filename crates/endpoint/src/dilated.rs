@@ -1,4 +1,4 @@
-//! A port, and a driver over it, that wrap others and stretch the work on messages.
+//! Wrappers of a port and a driver that stretch the work on messages.
 
 use engine::{Claim, Completion, Label, Request, Source, TagSelector};
 use machine::port::Shared;
@@ -8,10 +8,10 @@ use crate::dilation::{Dilated, Spinner};
 use crate::driver::{Buffer, Driver};
 use crate::paths::Paths;
 
-/// Has work take its time before the packet shows that it made.
+/// A port that delays each packet by the extra time of the work that made it.
 pub(crate) struct DilatedPort<P> {
     port: P,
-    /// `None` where nothing is to be stretched.
+    /// `None` without dilation.
     spinner: Option<Box<Spinner>>,
 }
 
@@ -28,18 +28,18 @@ impl<P> DilatedPort<P> {
         &mut self.port
     }
 
-    /// What was stretched; `None` where nothing is.
+    /// Counts of stretched work; `None` without dilation.
     pub fn counts(&self) -> Option<Dilated> {
         self.spinner.as_ref().map(|spinner| spinner.counts())
     }
 
-    /// Work begins. True where [`DilatedPort::leave`] is to be told of its end.
+    /// Begins a piece of work. True where [`DilatedPort::leave`] must end it.
     #[inline]
     pub fn enter(&mut self) -> bool {
         self.spinner.as_mut().is_some_and(|spinner| spinner.enter())
     }
 
-    /// What was worked is about to show.
+    /// Spins for the work so far, before its result is seen.
     #[inline]
     pub fn pay(&mut self) {
         pay(&mut self.spinner);
@@ -123,12 +123,12 @@ impl<P: Port> Port for DilatedPort<P> {
     }
 }
 
-/// A driver over paths, to be stretched.
+/// A driver over paths whose work is stretched.
 pub(crate) fn driver<B: Buffer>(paths: Paths, by: Dilation) -> Driver<DilatedPort<Paths>, B> {
     Driver::admitting(DilatedPort::new(paths, by), |port| Paths::admit(port.inner_mut()))
 }
 
-/// A driver each call of which that works on messages is stretched.
+/// A driver whose calls that work on messages are stretched.
 pub(crate) struct DilatedDriver<P, B>(pub Driver<DilatedPort<P>, B>);
 
 impl<P: Port, B: Buffer> DilatedDriver<P, B> {

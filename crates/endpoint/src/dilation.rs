@@ -1,32 +1,32 @@
-//! Protocol work stretched: after each piece of it the engine's thread spins, so that all of it takes k times as long.
+//! Dilation of protocol work: after each piece of it the engine's thread spins, so that all of it takes k times as long.
 //!
-//! A piece ends where somebody could see what it did: where a packet is handed to the port, where a completion is handed on, and
-//! where the engine is left. The time since the piece before is measured, and k - 1 times as much is spun before anybody sees
-//! it. So the clock of the protocol is slower by k, and nothing else is. What the spin overshoots is taken off the next one:
-//! over all pieces the spun time is k - 1 times the worked, to one reading of the counter.
+//! A piece ends where its result could be seen: where a packet is handed to the port, where a completion is handed on, and
+//! where the engine is left. Its time is measured, and k - 1 times as much is spun before the result is seen. So only protocol
+//! work is slower, by k. What one spin overshoots is taken off the next: over all pieces the spun time is k - 1 times the
+//! worked time, to one reading of the counter.
 
 use machine::Dilation;
 use serde::{Deserialize, Serialize};
 
-/// What was asked, and what was done. Ticks are those of the core's counter, of no stated length.
+/// The dilation asked for, and the times measured, in ticks of the core's counter, whose length is not stated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dilated {
     pub asked: Dilation,
-    /// Ticks in which the engine worked, empty turns included.
+    /// Ticks of engine work, empty polls included.
     pub worked: u64,
-    /// Ticks among them of turns that moved a message.
+    /// Ticks of polls that moved a message, a part of `worked`.
     pub busy: u64,
     /// Ticks that were spun.
     pub spun: u64,
 }
 
 impl Dilated {
-    /// How many times as long protocol work took.
+    /// The factor reached.
     pub fn ran(&self) -> f64 {
         (self.worked + self.spun) as f64 / (self.worked as f64).max(1.0)
     }
 
-    /// What came since `from`.
+    /// The counts since `from`.
     pub fn since(&self, from: &Dilated) -> Dilated {
         Dilated {
             asked: self.asked,
@@ -37,20 +37,20 @@ impl Dilated {
     }
 }
 
-/// Spins for one engine.
+/// The spinning of one engine.
 pub(crate) struct Spinner {
     counts: Dilated,
     ticks: fn() -> u64,
-    /// Where the piece of work in progress began; `None` outside the engine.
+    /// Start of the piece of work in progress; `None` outside the engine.
     since: Option<u64>,
-    /// Worked since the engine was entered.
+    /// Value of `counts.worked` when the engine was entered.
     entered: u64,
-    /// To be spun; below 0 what was spun too much.
+    /// Ticks still to be spun; negative after spinning too long.
     owed: f64,
 }
 
 impl Spinner {
-    /// `None` where nothing is to be added.
+    /// `None` without dilation.
     pub fn of(asked: Dilation) -> Option<Box<Spinner>> {
         (!asked.is_none()).then(|| Box::new(Spinner::by(asked, linux::clock::ticks)))
     }
@@ -64,7 +64,7 @@ impl Spinner {
         self.counts
     }
 
-    /// Work begins. False where it has begun already: then whoever began it ends it.
+    /// Begins work. False inside work that has begun: its caller ends it.
     #[cold]
     pub fn enter(&mut self) -> bool {
         if self.since.is_some() {
@@ -85,7 +85,7 @@ impl Spinner {
         self.owed += (self.counts.asked.factor() - 1.0) * worked as f64;
         let mut at = now;
         if self.owed >= 1.0 {
-            // No pause: it takes longer than many a piece of work.
+            // No pause instruction: it takes longer than many a piece of work.
             while ((at - now) as f64) < self.owed {
                 at = (self.ticks)().max(at);
             }
@@ -95,7 +95,7 @@ impl Spinner {
         self.since = Some(at);
     }
 
-    /// Work ends, of which `busy` says whether it moved a message.
+    /// Ends work; `busy` says whether it moved a message.
     #[cold]
     pub fn leave(&mut self, busy: bool) {
         self.pay();
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     thread_local! {
-        /// A counter that work moves, and that moves by itself each time that it is read.
+        /// A simulated counter: work advances it, and so does each reading.
         static NOW: Cell<u64> = const { Cell::new(0) };
     }
 
@@ -162,8 +162,8 @@ mod tests {
             prop_assert!((counts.spun as f64 - owed).abs() <= READING as f64, "{counts:?}");
         }
 
-        /// Half a round trip is what neither end's protocol does, and k times what it does: with the send's share before the
-        /// packet is seen and the receive's before its completion is.
+        /// Half a round trip is the wire's time plus k times the protocol's: the send's work before the packet is seen, and
+        /// the receive's before its completion is.
         #[test]
         fn half_a_round_trip_is_wire_and_k_times_protocol(
             wire in 0u64..5_000,
@@ -179,7 +179,7 @@ mod tests {
                 ends[from].enter();
                 work(send);
                 ends[from].pay();
-                // The packet is out; what is left of the send, here nothing, is on no path.
+                // The packet is out; the rest of the send, here nothing, is on no path.
                 ends[from].leave(true);
                 work(wire);
                 ends[to].enter();
@@ -188,7 +188,7 @@ mod tests {
             }
             let half = (NOW.get() - begun) as f64 / (2 * TRIPS) as f64;
             let expected = wire as f64 + factor * (send + receive) as f64;
-            // Readings of the counter: 4 to a piece, of which those within one are stretched with it.
+            // Tolerance: 4 readings of the counter per piece, of which those within one are stretched with it.
             prop_assert!((half - expected).abs() <= (4.0 * factor + 10.0) * READING as f64, "{half} {expected}");
         }
     }

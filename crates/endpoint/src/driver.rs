@@ -1,4 +1,4 @@
-//! Joins the engine to a port and the clock. The same code at every placement: only who calls it differs.
+//! The engine joined to a port and the clock. The code is the same at every placement; only the caller differs.
 
 use std::time::{Duration, Instant};
 
@@ -10,14 +10,14 @@ use machine::{Nanoseconds, Notice, PeerIndex, Port, Result, Sent};
 
 /// Packets taken from the port before anything is sent.
 const RECEIVE_BUDGET: usize = 64;
-/// Of so many polls that find nothing one makes a whole turn all the same.
+/// One of so many idle polls is a full one.
 const IDLE_POLLS_PER_TURN: u32 = 16;
-/// Turns, or polls, between two looks for news about peers, which cost system calls.
+/// Polls between two looks for news about peers, which cost system calls.
 pub(crate) const TURNS_PER_NOTICE: u32 = 16_384;
-/// Turns that a wait, in which the caller let others run, counts for besides its own.
+/// Polls that a yield of the caller counts for besides its own.
 const WAITED: u32 = 4;
 
-/// What holds a message: it goes into the engine with a request and comes back with the completion.
+/// Memory of a message: it goes into the engine with a request and comes back with the completion.
 pub trait Buffer: engine::Buffer + Send + 'static {}
 
 impl<B: engine::Buffer + Send + 'static> Buffer for B {}
@@ -25,7 +25,7 @@ impl<B: engine::Buffer + Send + 'static> Buffer for B {}
 /// The settings of the next peer that the port has and the engine does not know.
 pub(crate) type Admit<P> = fn(&mut P) -> Option<LinkConfig>;
 
-/// Times one copy, where that is asked.
+/// The timing of one copy, where the engine asks for it.
 enum Stopwatch {
     Unasked,
     Asked,
@@ -59,13 +59,13 @@ pub struct Driver<P, B> {
     port: P,
     admit: Option<Admit<P>>,
     origin: Instant,
-    /// Reliable ports need no time, and reading the clock costs a fifth of a short message.
+    /// False on reliable ports, which need no time: reading the clock costs a fifth of a short message.
     timed: bool,
     fetches: bool,
     turns: u32,
-    /// `turns` at the last look for news, less what the waits since then count for.
+    /// `turns` at the last look for news, less the allowance for yields since then.
     noticed: u32,
-    /// Something was handed to the wire by [`Driver::start_off`] since the last turn.
+    /// Whether [`Driver::start_off`] has flushed since the last poll.
     started_off: bool,
 }
 
@@ -89,7 +89,7 @@ impl<P: Port, B: Buffer> Driver<P, B> {
         driver
     }
 
-    /// Over a port that gets its peers while it is used.
+    /// A driver over a port that gets its peers while it is used.
     pub(crate) fn admitting(port: P, admit: Admit<P>) -> Self {
         Driver { admit: Some(admit), ..Driver::new(port, &[]) }
     }
@@ -100,7 +100,7 @@ impl<P: Port, B: Buffer> Driver<P, B> {
         self.engine.add_peer(link);
     }
 
-    /// Tells the engine of peers that the port has got.
+    /// Tells the engine of the port's new peers.
     #[cold]
     pub(crate) fn admit(&mut self) {
         let Some(admit) = self.admit else { return };
@@ -117,7 +117,7 @@ impl<P: Port, B: Buffer> Driver<P, B> {
         &mut self.port
     }
 
-    /// How long the engine can be left alone where nothing comes; `None`: as long as one likes.
+    /// Time for which the engine can be left alone if nothing comes; `None`: for ever.
     pub fn next_timeout(&self) -> Option<Duration> {
         let left = self.engine.next_timeout()?.0.saturating_sub(self.now().0);
         Some(Duration::from_nanos(left))
@@ -146,8 +146,7 @@ impl<P: Port, B: Buffer> Driver<P, B> {
         Ok(request)
     }
 
-    /// Sends as [`Driver::send`] does, where `bytes` can leave this instant: then nothing completes. False where they
-    /// cannot.
+    /// Sends as [`Driver::send`] does, if `bytes` can leave at once; then nothing completes. False otherwise.
     #[inline]
     pub fn inject(&mut self, peer: PeerIndex, label: Label, bytes: &[u8]) -> Result<bool> {
         let Some(length) = self.engine.plan_short(peer, &label, bytes.len()) else { return Ok(false) };
@@ -158,7 +157,7 @@ impl<P: Port, B: Buffer> Driver<P, B> {
         Ok(true)
     }
 
-    /// The completion says that the receiver has matched the message.
+    /// Sends a message whose completion proves that the receiver has matched it.
     pub fn send_confirmed(&mut self, peer: PeerIndex, label: Label, buffer: B, context: u64) -> Result<Request> {
         let request =
             self.engine.send_confirmed(peer, label, buffer, context).map_err(|refusal| unknown_peer(refusal.peer))?;
@@ -180,8 +179,8 @@ impl<P: Port, B: Buffer> Driver<P, B> {
         Ok(())
     }
 
-    /// After a send: the first since the last turn goes to the wire at once, those that follow wait for the turn, which
-    /// sends them together. A caller that sends one message and then looks away for long has sent it.
+    /// Flushes after the first send since the last poll; the next poll sends later ones together. So a caller that sends one
+    /// message and then does not poll for long has sent it.
     #[inline]
     pub fn start_off(&mut self) -> Result<()> {
         if !self.timed || self.started_off {
@@ -191,7 +190,7 @@ impl<P: Port, B: Buffer> Driver<P, B> {
         self.port.flush()
     }
 
-    /// Whether the next turn can be left out; it counts then all the same.
+    /// Whether the next poll can be left out; it is then counted all the same.
     #[inline(always)]
     pub(crate) fn rests(&mut self) -> bool {
         let next = self.turns.wrapping_add(1);
@@ -203,22 +202,22 @@ impl<P: Port, B: Buffer> Driver<P, B> {
         rests
     }
 
-    /// The caller has let others run.
+    /// Notes that the caller has let others run.
     pub(crate) fn waited(&mut self) {
         self.noticed = self.noticed.wrapping_sub(WAITED);
         self.port.waited();
     }
 
-    /// Moves whatever can move now. True if a packet came in.
+    /// Moves whatever can move now; whether a packet came in.
     #[inline]
     pub fn turn(&mut self) -> Result<bool> {
         self.turn_with(&mut |_, _, _| false)
     }
 
-    /// The same; `take` is told of messages as by [`Engine::handle_packet_with`].
+    /// As [`Driver::turn`]; `take` is told of messages as by [`Engine::handle_packet_with`].
     #[inline(always)]
     pub(crate) fn turn_with(&mut self, take: &mut impl FnMut(u64, &Envelope, &B) -> bool) -> Result<bool> {
-        // What the application has just sent goes first: a look at the port may cost a system call.
+        // Recent sends go first: polling the port may cost a system call.
         self.port.flush()?;
         self.started_off = false;
         let now = self.now();
@@ -232,7 +231,7 @@ impl<P: Port, B: Buffer> Driver<P, B> {
             engine.handle_timeout(now);
         }
         if self.fetches && engine.has_reads() {
-            // A fault closes this way for the peer; the engine then has the bytes sent in packets.
+            // A fault closes remote reads of the peer; the engine then has the bytes sent in packets.
             engine.carry_out_reads(|peer, address, into| port.read_remote(peer, address, into).is_ok());
         }
         self.transmit(now)?;
@@ -284,13 +283,13 @@ impl<P: Port, B: Buffer> Driver<P, B> {
         Ok(())
     }
 
-    /// Hands to the wire what waits for company, also acknowledgements that somebody is known to wait for.
+    /// Hands batched packets to the wire, and acknowledgements that a peer is known to wait for.
     #[inline]
     pub fn flush(&mut self) -> Result<()> {
         if self.has_to_flush() { self.flush_ready() } else { self.port.flush() }
     }
 
-    /// Whether a flush is more than the port's.
+    /// Whether a flush must do more than flush the port.
     #[inline]
     pub(crate) fn has_to_flush(&self) -> bool {
         self.timed || self.engine.ready_peers() > 0
@@ -316,7 +315,7 @@ impl<P: Port, B: Buffer> Driver<P, B> {
         Ok(())
     }
 
-    /// Moves what can move where nothing has ended, and returns a request that has.
+    /// Polls unless a request has ended already; returns one that has.
     #[inline]
     pub fn poll(&mut self) -> Result<Option<Completion<B>>> {
         if let Some(done) = self.next_completion() {

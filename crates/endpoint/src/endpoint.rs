@@ -1,4 +1,4 @@
-//! What an application holds: one end of a message path, the same at every placement.
+//! An application's end of a message path, the same at every placement.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use crate::verbs::QueuePairs;
 
 pub(crate) enum Place<P, B> {
     App(Box<Driver<P, B>>),
-    /// There too, stretched. What is on the way of a message is a case of its own: any look beside it costs a message rate 6 %.
+    /// The same with dilated work. A case of its own: a check on a message's path costs 6 % of the message rate.
     Dilated(Box<DilatedDriver<P, B>>),
     /// Queue pairs in the engine's place.
     QueuePairs(Box<QueuePairs<P, B>>),
@@ -24,7 +24,7 @@ pub(crate) enum Place<P, B> {
     Node(Box<NodeClient<B>>),
 }
 
-/// The same call of whoever carries the messages.
+/// Makes the same call on whichever layer carries the messages.
 macro_rules! each {
     ($place:expr, $layer:ident => $call:expr) => {
         match $place {
@@ -39,7 +39,7 @@ macro_rules! each {
     };
 }
 
-/// The same look at the engine or the queue pairs, where they are in the caller's reach, or a question to the node's engine.
+/// Evaluates `$look` on the engine or the queue pairs where they are in this process's reach, else asks the node's engine.
 macro_rules! look {
     ($place:expr, $here:ident => $look:expr, $node:ident => $question:expr) => {
         match $place {
@@ -69,7 +69,7 @@ impl<P: Port, B: Buffer> Place<P, B> {
         Place::Dilated(Box::new(DilatedDriver(driver)))
     }
 
-    /// The port, or the client of the engine that has it.
+    /// The port, or the client of the engine that holds it.
     pub fn port(&mut self) -> Result<&mut P, &mut NodeClient<B>> {
         match self {
             Place::App(driver) => Ok(driver.port_mut()),
@@ -79,7 +79,7 @@ impl<P: Port, B: Buffer> Place<P, B> {
         }
     }
 
-    /// Takes in what peers the port has got.
+    /// Takes in the port's new peers.
     pub fn admit(&mut self) {
         match self {
             Place::App(driver) => driver.admit(),
@@ -89,7 +89,7 @@ impl<P: Port, B: Buffer> Place<P, B> {
         }
     }
 
-    /// Moves what can move.
+    /// Moves whatever can move.
     #[inline]
     fn turn(&mut self) -> Result<()> {
         match self {
@@ -101,7 +101,7 @@ impl<P: Port, B: Buffer> Place<P, B> {
     }
 }
 
-/// The engine over one port, at one placement. Belongs to the thread that opened it.
+/// The engine over one port, at one placement. It belongs to the thread that opened it.
 pub struct Endpoint<P, B> {
     place: Place<P, B>,
     placed: Placed,
@@ -112,12 +112,12 @@ pub struct Endpoint<P, B> {
 
 impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     /// Places the engine over `port`, whose peer `i` is configured by `links[i]`, at `site`: `app` or `core:N`.
-    /// `claimed` are cores known to be needed by others, such as the peer's.
+    /// `claimed` are cores that others are known to need, such as the peer's.
     pub fn open(port: P, links: &[LinkConfig], site: &Site, claimed: &[CoreId]) -> Result<Self> {
         Endpoint::open_dilated(port, links, site, claimed, Dilation::NONE)
     }
 
-    /// As [`Endpoint::open`], with protocol work that takes as many times as long.
+    /// As [`Endpoint::open`], with protocol work stretched by `dilation`.
     pub fn open_dilated(
         port: P,
         links: &[LinkConfig],
@@ -146,28 +146,27 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         &mut self.place
     }
 
-    /// Ranks share this host's cores: who waits yields soon.
+    /// Tells that ranks share this host's cores: waits yield soon.
     pub(crate) fn crowd(&mut self) {
         if !std::mem::replace(&mut self.placed.yields, true) {
             self.patience.crowd();
         }
     }
 
-    /// What was asked and what runs.
+    /// The placement asked for and the one that runs.
     pub fn placed(&self) -> &Placed {
         &self.placed
     }
 
-    /// Sends the whole of `buffer`; it comes back with the completion. Placement `app`: the packet is with the port
-    /// when this returns, if the port had room; `flush` or `poll` hands it to the wire where the port batches.
+    /// Sends the whole of `buffer`; it comes back with the completion. Placement `app`: the packet is with the port on return,
+    /// if the port had room; `flush` or `poll` hands it to the wire where the port batches.
     #[inline]
     pub fn send(&mut self, peer: PeerIndex, label: impl Into<Label>, buffer: B, context: u64) -> Result<Request> {
         let label = label.into();
         each!(&mut self.place, layer => layer.send(peer, label, buffer, context))
     }
 
-    /// Sends as [`Endpoint::send`] does, but the completion says that the receiver has matched the message and has all
-    /// of it.
+    /// Sends as [`Endpoint::send`] does; the completion proves that the receiver has matched the message and has all of it.
     pub fn send_confirmed(
         &mut self,
         peer: PeerIndex,
@@ -179,8 +178,8 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         each!(&mut self.place, layer => layer.send_confirmed(peer, label, buffer, context))
     }
 
-    /// Sends `bytes` if they can leave this instant; nothing completes then. False where they cannot: then
-    /// [`Endpoint::send`] them from memory that stays.
+    /// Sends `bytes` if they can leave at once; nothing completes then. False otherwise: then [`Endpoint::send`] them from
+    /// memory that stays.
     #[inline(always)]
     pub fn inject(&mut self, peer: PeerIndex, label: impl Into<Label>, bytes: &[u8]) -> Result<bool> {
         let label = label.into();
@@ -204,8 +203,8 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         }
     }
 
-    /// Moves what can move. `take` is told context, message and buffer of a receive that ends; where it says true, that was all
-    /// of it, else it is left to [`Endpoint::take_ended`], as is whatever ends in other ways.
+    /// Moves what can move. `take` is told context, message and buffer of a receive that ends; where it returns true, nothing
+    /// else is told of it. Other ends are left to [`Endpoint::take_ended`].
     #[inline(always)]
     pub fn turn_with(&mut self, mut take: impl FnMut(u64, &Envelope, &B) -> bool) -> Result<()> {
         match &mut self.place {
@@ -214,7 +213,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         }
     }
 
-    /// Whether the next turn can be left out: there is nothing to take or to move.
+    /// Whether the next poll can be left out: nothing is there to take or to move.
     #[inline(always)]
     pub fn rests(&mut self) -> bool {
         match &mut self.place {
@@ -234,7 +233,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         }
     }
 
-    /// A request that has ended already; moves nothing. Cheaper than [`Endpoint::poll`] where one came just before.
+    /// Takes a request that has ended already; moves nothing. Cheaper than [`Endpoint::poll`] where one came just before.
     #[inline]
     pub fn take_ended(&mut self) -> Result<Option<Completion<B>>> {
         look!(&mut self.place, here => Ok(here.next_completion()), node => Ok(node.take_ended()))
@@ -251,8 +250,8 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         }
     }
 
-    /// Starts a send off, for callers that may not poll soon: hands the first one since the last poll to the wire at
-    /// once and leaves those that follow to the next poll, which sends them together.
+    /// Hands the first send since the last poll to the wire at once, for callers that may not poll soon; the next poll sends
+    /// later ones together.
     #[inline]
     pub fn start_off(&mut self) -> Result<()> {
         match &mut self.place {
@@ -263,7 +262,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         }
     }
 
-    /// What to do between polls that found nothing: lets others run, soon where somebody needs this core, else now and then.
+    /// Waits between polls that found nothing: yields the core, soon where somebody needs it, else now and then.
     #[inline]
     pub fn relax(&mut self) {
         if self.patience.relax() {
@@ -276,26 +275,26 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         }
     }
 
-    /// Notes that a poll found something after polls that found nothing were followed by [`Endpoint::relax`].
+    /// Ends a wait by [`Endpoint::relax`]: a poll found something.
     #[inline]
     pub fn relieved(&mut self) {
         self.patience.found();
     }
 
-    /// The message that such a receive would take now, left where it is.
+    /// The message that a receive of `source` and `selector` would take now; it stays in the queue.
     pub fn probe(&mut self, source: Source, selector: TagSelector) -> Result<Option<Envelope>> {
         self.turn_here()?;
         look!(&mut self.place, here => Ok(here.probe(source, selector)), node => node.probe(source, selector))
     }
 
-    /// Takes that message out of the matching, for [`Endpoint::receive_claimed`] or [`Endpoint::discard`].
+    /// Claims the message of [`Endpoint::probe`] for [`Endpoint::receive_claimed`] or [`Endpoint::discard`].
     pub fn claim(&mut self, source: Source, selector: TagSelector) -> Result<Option<(Envelope, Claim)>> {
         self.turn_here()?;
         look!(&mut self.place, here => Ok(here.claim(source, selector)), node => node.claim(source, selector))
     }
 
-    /// Receives the claimed message. Where it was received or discarded already: a fault, or at `core:N` a request that ends
-    /// as [`engine::Status::Cancelled`].
+    /// Receives the claimed message. A claim that was received or discarded before is a fault, or at `core:N` a request that
+    /// ends as [`engine::Status::Cancelled`].
     pub fn receive_claimed(&mut self, claim: Claim, buffer: B, context: u64) -> Result<Request> {
         each!(&mut self.place, layer => layer.receive_claimed(claim, buffer, context))
     }
@@ -311,8 +310,8 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         look!(&mut self.place, here => Ok(here.cancel(request)), node => node.cancel(request))
     }
 
-    /// Takes the buffer of a request in progress back, whatever became of the message: once this returns, the engine touches
-    /// that memory no more ([`engine::Engine::take_back`]). False if the request has ended.
+    /// Takes the buffer of a request in progress back: once this returns, the engine touches that memory no more
+    /// ([`engine::Engine::take_back`]). False if the request has ended.
     pub fn take_back(&mut self, request: Request, stand_in: StandIn<B>) -> Result<bool> {
         look!(&mut self.place, here => Ok(here.take_back(request, stand_in)), node => node.take_back(request, stand_in))
     }
@@ -335,14 +334,14 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         }
     }
 
-    /// Counts the time of an emulated adapter from now on, where there is one ([`Report::adapter`](crate::Report)).
+    /// Starts counting the time of an emulated adapter, where there is one ([`Report::adapter`](crate::Report)).
     pub fn meter(&mut self) {
         if let Place::QueuePairs(pairs) = &mut self.place {
             pairs.meter();
         }
     }
 
-    /// What was stretched of its protocol work; `None` where nothing is.
+    /// Counts of dilated protocol work; `None` without dilation.
     pub fn dilated(&mut self) -> Result<Option<Dilated>> {
         match &mut self.place {
             Place::Dilated(dilated) => Ok(dilated.0.port().counts()),
@@ -358,17 +357,17 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         }
     }
 
-    /// Turns that an engine's own thread has made, the proof that it runs; `None` where it has none in this process.
+    /// Polls of an engine's own thread, the proof that it runs; `None` without such a thread in this process.
     pub fn engine_turns(&self) -> Option<u64> {
         self.engine().map(EngineThread::turns)
     }
 
-    /// The kernel's id of that thread.
+    /// The kernel's id of the engine's thread.
     pub fn engine_thread(&self) -> Option<i32> {
         self.engine().map(EngineThread::id)
     }
 
-    /// The port, at placement `app` (a dedicated core has taken it along).
+    /// The port at placement `app`; a dedicated core has taken it along.
     pub fn port(&self) -> Option<&P> {
         match &self.place {
             Place::App(driver) => Some(driver.port()),
@@ -378,7 +377,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         }
     }
 
-    /// An engine's own thread sleeps until [`Endpoint::resume`]; nothing moves meanwhile.
+    /// Has an engine's own thread sleep until [`Endpoint::resume`]; nothing moves meanwhile.
     pub fn pause(&self) {
         if let Some(engine) = self.engine() {
             engine.pause();
@@ -396,24 +395,24 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
         self.drive_until(within, |place| look!(place, here => Ok(here.is_quiet()), node => node.is_quiet()))
     }
 
-    /// Drives the engine of a closing end until what has left has arrived, at most for `within`. Messages that their
-    /// receivers were told of and have not asked for are not waited for.
+    /// Drives the engine of a closing end until what has left has arrived, at most for `within`. Announced messages that their
+    /// receivers have not asked for are not waited for.
     pub fn linger(&mut self, within: Duration) -> Result<()> {
         self.drive_until(within, |place| look!(place, here => Ok(here.is_flushed()), node => node.is_flushed()))
     }
 
-    /// Has the engine let go of the memory of all requests, which then never end. Where it is in a process of its own, that may
-    /// take `within`; a fault of kind [`Busy`](machine::FaultKind::Busy) says that it does not answer and may still write there,
-    /// and that this can be tried again. Buffers that own their memory need it not: an endpoint that is dropped keeps them as long.
+    /// Has the engine let go of the memory of all requests, which then never end. An engine in a process of its own may take
+    /// `within`; a fault of kind [`Busy`](machine::FaultKind::Busy) says that it does not answer and may still write there,
+    /// and that a retry is possible. Buffers that own their memory do not need it: a dropped endpoint keeps them as long.
     pub fn release(&mut self, within: Duration) -> Result<()> {
         match &mut self.place {
-            // It works in this endpoint's calls only.
+            // The engine works in this endpoint's calls only.
             Place::App(_) | Place::Dilated(_) | Place::QueuePairs(_) => Ok(()),
             Place::Node(node) => node.release(within),
         }
     }
 
-    /// Moves what can move, where that is done in the caller's calls.
+    /// Moves what can move, where the caller's calls do so.
     #[inline]
     fn turn_here(&mut self) -> Result<()> {
         if let Place::Node(_) = self.place { Ok(()) } else { self.place.turn() }

@@ -1,4 +1,4 @@
-//! A port that wraps a port and loses, duplicates and reorders what is sent, by a seed.
+//! A port that wraps another and loses, duplicates and reorders sent packets, by a seed.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use machine::{Capabilities, Fault, Notice, PeerIndex, Port, Result, Sent};
 
-/// Shares of packets, 0 to 1.
+/// Faults as shares of packets, 0 to 1, and their seed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct WireFaults {
     pub loss: f64,
@@ -19,7 +19,7 @@ pub struct WireFaults {
 impl FromStr for WireFaults {
     type Err = Fault;
 
-    /// `loss=1%,duplicate=0.5%,reorder=2%,seed=7`; what is left out is none, and seed 1.
+    /// `loss=1%,duplicate=0.5%,reorder=2%,seed=7`; faults left out are 0, a seed left out is 1.
     fn from_str(text: &str) -> Result<Self> {
         let bad = |cause: String| {
             Fault::new(format!("wire faults '{text}'"), cause, "write such as loss=1%,duplicate=1%,reorder=1%,seed=7")
@@ -48,7 +48,7 @@ impl FromStr for WireFaults {
 }
 
 impl fmt::Display for WireFaults {
-    /// As it is read.
+    /// In the form that is read.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let WireFaults { loss, duplicate, reorder, seed } = self;
         let [loss, duplicate, reorder] = [loss, duplicate, reorder].map(|share| share * 100.0);
@@ -56,17 +56,17 @@ impl fmt::Display for WireFaults {
     }
 }
 
-/// Packets after which one held back leaves.
+/// Later packets after which a held one leaves.
 const HELD_FOR: u64 = 3;
 
 struct Held {
     peer: PeerIndex,
     packet: Vec<u8>,
-    /// Leaves once this many were sent.
+    /// Count of sent packets at which it leaves.
     until: u64,
 }
 
-/// What was done to packets.
+/// Counts of faults made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Injected {
     pub lost: u64,
@@ -85,7 +85,7 @@ pub struct FaultyPort<P> {
 
 impl<P: Port> FaultyPort<P> {
     /// # Panics
-    /// Where the port promises reliability: its users would not repeat what is lost here.
+    /// Where the port promises reliability: its users would not send lost packets again.
     pub fn new(port: P, faults: WireFaults) -> Self {
         assert!(!port.capabilities().reliable, "faults are for unreliable ports");
         FaultyPort {
@@ -110,7 +110,7 @@ impl<P: Port> FaultyPort<P> {
         &mut self.port
     }
 
-    /// From 0 to 1 (xorshift).
+    /// A random number from 0 to 1 (xorshift).
     fn roll(&mut self) -> f64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -118,14 +118,14 @@ impl<P: Port> FaultyPort<P> {
         (self.random >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Lets packets go whose time has come; all of them where nothing else is being sent.
+    /// Sends held packets that are due; all of them if no other packets are sent.
     fn release(&mut self, all: bool) -> Result<()> {
         while let Some(held) = self.held.front() {
             if !all && held.until > self.sent {
                 break;
             }
             let held = self.held.pop_front().expect("looked at");
-            // A full port loses it, as a wire would.
+            // A full port loses the packet, as a wire would.
             self.port.send(held.peer, held.packet.len(), |into| into.copy_from_slice(&held.packet))?;
         }
         Ok(())

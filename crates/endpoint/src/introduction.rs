@@ -10,14 +10,14 @@ use crate::name::Name;
 const MAGIC: [u8; 8] = *b"plimhi1\0";
 const LENGTH: usize = MAGIC.len() + Name::LENGTH + 8;
 
-/// Magic, the sender's name, the receiver's secret: whoever was not given the receiver's name cannot write one.
+/// Magic, the sender's name, the receiver's secret: only those who have the receiver's name can write one.
 pub struct Introduction {
-    /// The sender's.
+    /// Name of the sender.
     pub name: Name,
 }
 
 impl Introduction {
-    /// What `from` says to `to`.
+    /// The introduction of `from` to `to`.
     pub fn write(from: &Name, to: &Name) -> [u8; LENGTH] {
         let mut bytes = [0; LENGTH];
         bytes[..8].copy_from_slice(&MAGIC);
@@ -36,13 +36,13 @@ impl Introduction {
     }
 }
 
-/// By its length and first bytes; no packet of the engine has both.
+/// Whether the packet is an introduction, by its length and first bytes; no packet of the engine has both.
 #[inline]
 pub(crate) fn is_one(packet: &[u8]) -> bool {
     packet.len() == LENGTH && packet.starts_with(&MAGIC)
 }
 
-/// 64 bits that nobody can guess.
+/// 64 bits that cannot be guessed.
 pub(crate) fn random() -> Result<u64> {
     let mut bytes = [MaybeUninit::uninit(); 8];
     let (filled, _) = getrandom(&mut bytes, GetRandomFlags::empty())

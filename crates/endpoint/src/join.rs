@@ -16,8 +16,8 @@ use crate::settle::{self, Placed};
 use crate::verbs::QueuePairs;
 
 impl<B: Buffer> Endpoint<Paths, B> {
-    /// Opens an endpoint and its ports; peers are added by name while it is used. At `app` the engine turns in
-    /// the caller's own calls; at `core:N` in the node's engine process ([`crate::node`]), which is found or started.
+    /// Opens an endpoint and its ports; peers are added by name while it is used. At `app` the engine runs in the caller's own
+    /// calls; at `core:N` in the node's engine process ([`crate::node`]), which is found or started.
     pub fn join(settings: &Settings) -> Result<Self> {
         let site = &settings.placement;
         if settings.semantics != Semantics::Matched && (*site != Site::App || !settings.dilation.is_none()) {
@@ -53,7 +53,7 @@ impl<B: Buffer> Endpoint<Paths, B> {
         }
     }
 
-    /// What other endpoints need to reach this one.
+    /// The name by which other endpoints reach this one.
     pub fn name(&mut self) -> Name {
         match self.place_mut().port() {
             Ok(paths) => *paths.name(),
@@ -76,8 +76,8 @@ impl<B: Buffer> Endpoint<Paths, B> {
         Ok(peer)
     }
 
-    /// A peer that could not be reached, and why; each is told of once, before the first of its requests completes as
-    /// [`Status::PeerDead`](engine::Status::PeerDead). Nothing is told of peers that were reached and have ended since.
+    /// The next peer that could not be reached, and why. It is told once, before the first of its requests completes as
+    /// [`Status::PeerDead`](engine::Status::PeerDead); peers that were reached and ended later are not told.
     pub fn next_lost(&mut self) -> Option<(PeerIndex, Fault)> {
         match self.place_mut().port() {
             Ok(paths) => paths.next_lost(),
@@ -85,7 +85,7 @@ impl<B: Buffer> Endpoint<Paths, B> {
         }
     }
 
-    /// What was asked, what ran, and what carried the messages so far.
+    /// What was asked, what ran, and what has carried the messages so far.
     pub fn report(&mut self) -> Result<Report> {
         let placed = self.placed().clone();
         let place = self.place_mut();
@@ -105,10 +105,10 @@ impl<B: Buffer> Endpoint<Paths, B> {
     }
 }
 
-/// How an engine works for an endpoint with a name.
+/// Calls of an engine whose port finds peers by name.
 pub(crate) const BY_NAME: ByName<Paths> = ByName { insert: Paths::insert, next_lost: Paths::next_lost, describe };
 
-/// What paths have to report.
+/// Writes the paths' part of a report.
 fn describe(paths: &Paths, report: &mut Report) {
     let is_timed = report.dilated.is_some() || report.adapter.is_some();
     let notes = &mut report.notes;

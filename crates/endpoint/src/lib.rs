@@ -1,5 +1,5 @@
-//! What an application holds: the message engine at a placement, behind one [`Endpoint`]. An application is written once;
-//! where its messages are processed is one argument.
+//! The message engine at a placement, behind one [`Endpoint`], which an application holds. An application is written once; the
+//! placement of message processing is one argument.
 //!
 //! [`Endpoint::open`] takes a port whose peers are known. [`Endpoint::join`] finds its peers by [`Name`] and reaches each
 //! by the port that suits it: shared memory on the same host, a network port to others.

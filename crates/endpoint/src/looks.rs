@@ -1,16 +1,16 @@
-//! When an endpoint looks where seldom something comes: a look costs a system call or two.
+//! How often an endpoint looks for rare events: a look costs a system call or two.
 
-/// Calls between two looks for those who are not known: while nobody is there to receive from, and once a peer was written to
-/// that has not answered, twice as many after each look up to the most.
+/// Calls between two looks for unknown callers: while nobody is there to receive from, after a first send to a peer, and at
+/// most; each look doubles them.
 const ALONE: u32 = 16;
 const EXPECTING: u32 = 128;
 const MOST: u32 = 16_384;
-/// So many calls count for one after which the caller let others run: it has time, and they may be who calls.
+/// Calls that one call counts for after a yield: the caller has time, and those who ran may be calling.
 const WAITED: u32 = 512;
-/// Calls that may pass without a look at a network port that had nothing.
+/// Greatest number of calls without polling a network port that had nothing.
 const REST: u32 = 16;
 
-/// For invitations and introductions.
+/// Schedule of looks for invitations and introductions.
 pub(crate) struct Looks {
     every: u32,
     calls: u32,
@@ -21,19 +21,19 @@ impl Looks {
         Looks { every: EXPECTING, calls: 0 }
     }
 
-    /// A peer was written to that may call back.
+    /// Looks more often, since a peer that was written to may call back.
     pub fn expect_an_answer(&mut self) {
         self.every = EXPECTING;
     }
 
-    /// Counts a call; whether the next look is due then.
+    /// Counts a call; whether a look is due.
     #[inline]
     pub fn count(&mut self) -> bool {
         self.calls += 1;
         self.calls >= self.every
     }
 
-    /// The same of a call that looks where it is due, which it may be sooner for one who is alone.
+    /// Counts a call that looks if a look is due, earlier where nobody is there to receive from.
     #[inline]
     pub fn are_due(&mut self, alone: bool) -> bool {
         let due = self.count() || (alone && self.calls >= ALONE);
@@ -49,7 +49,7 @@ impl Looks {
     }
 }
 
-/// For packets at a network port, while shared memory is polled too.
+/// Schedule of polls of a network port, while shared memory is polled too.
 #[derive(Default)]
 pub(crate) struct Rest {
     left: u32,
@@ -57,7 +57,7 @@ pub(crate) struct Rest {
 }
 
 impl Rest {
-    /// Counts a call; whether it looks.
+    /// Counts a call; whether it polls.
     #[inline]
     pub fn is_over(&mut self) -> bool {
         let over = self.left == 0;
@@ -65,7 +65,7 @@ impl Rest {
         over
     }
 
-    /// Before the next look: none, or longer than before the last.
+    /// Sets the calls before the next poll: none, or more than before the last.
     #[inline]
     pub fn begin(&mut self, rests: bool) {
         self.length = if rests { (self.length * 2 + 1).min(REST) } else { 0 };

@@ -8,7 +8,7 @@ use machine::{Fault, Result};
 
 use crate::semantics::Semantics;
 
-/// Where an endpoint is and how it proves to be the one that was meant.
+/// Address of an endpoint, and the proof that it is the one that was meant.
 ///
 /// 64 bytes: magic and version (4), user (4), host (16), token (8), secret (8), process (4), 0 where it shares memory (1),
 /// semantics (1), port number (2, big endian), IPv6 or mapped IPv4 address (16). Words are little endian.
@@ -37,7 +37,7 @@ impl Name {
         Name(bytes)
     }
 
-    /// The same, of an endpoint with these settings: both ends of a conversation know them of each other before it begins.
+    /// The name with these settings, so that both ends of a conversation know the other's before it begins.
     pub(crate) fn with(mut self, shares_memory: bool, semantics: Semantics) -> Self {
         (self.0[44], self.0[45]) = (u8::from(!shares_memory), semantics as u8);
         self
@@ -52,7 +52,7 @@ impl Name {
         &self.0
     }
 
-    /// A fault unless the bytes are those of a name of this version.
+    /// Checks the bytes; a fault unless they are a name of this version.
     pub fn from_bytes(bytes: &[u8]) -> Result<Name> {
         let bad = |cause: &str| Fault::new("endpoint's name", cause, "start all ranks with the same plimsoll");
         let bytes: [u8; Self::LENGTH] = bytes.try_into().map_err(|_| bad("it does not have 64 bytes"))?;
@@ -78,7 +78,7 @@ impl Name {
         self.half(4)
     }
 
-    /// The process that opened the endpoint, as its own host numbers it.
+    /// Number of the process that opened the endpoint, on its own host.
     pub fn process(&self) -> u32 {
         self.half(40)
     }
@@ -87,7 +87,7 @@ impl Name {
         Host(self.0[8..24].try_into().expect("sixteen bytes"))
     }
 
-    /// Whether it can be reached over shared memory, by those on its host.
+    /// Whether endpoints of its host can reach it over shared memory.
     fn shares_memory(&self) -> bool {
         self.0[44] == 0
     }
@@ -98,22 +98,22 @@ impl Name {
         here && self.shares_memory() && other.shares_memory()
     }
 
-    /// `None` where it is none that this version knows.
+    /// Its semantics; `None` where this version does not know them.
     pub(crate) fn semantics(&self) -> Option<Semantics> {
         Semantics::ALL.get(usize::from(self.0[45])).copied()
     }
 
-    /// Tells endpoints apart; anybody may know it.
+    /// The endpoint's public identity.
     pub fn token(&self) -> u64 {
         self.word(24)
     }
 
-    /// Known to those who were given the name: an unknown sender on the network must show it.
+    /// Known only to those who have the name: an unknown sender on the network must show it.
     pub(crate) fn secret(&self) -> u64 {
         self.word(32)
     }
 
-    /// Where its network port listens.
+    /// Address of its network port.
     pub fn address(&self) -> SocketAddr {
         let ip = Ipv6Addr::from(<[u8; 16]>::try_from(&self.0[48..64]).expect("sixteen bytes"));
         let ip = ip.to_ipv4_mapped().map_or(IpAddr::V6(ip), IpAddr::V4);
@@ -125,7 +125,7 @@ impl Name {
         format!("plimsoll/endpoint/{:016x}", self.token())
     }
 
-    /// The conversation of two endpoints, the same for both.
+    /// Session number of the conversation with `other`, the same for both.
     pub(crate) fn session_with(&self, other: &Name) -> u32 {
         let mixed = (self.token() ^ other.token()).wrapping_mul(0x9e37_79b9_7f4a_7c15)
             ^ (self.secret() ^ other.secret()).rotate_left(29);
@@ -134,13 +134,13 @@ impl Name {
 }
 
 impl fmt::Debug for Name {
-    /// Without the secret.
+    /// Hides the secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x} at {} (process {})", self.token(), self.address(), self.process())
     }
 }
 
-/// What two processes share that can share memory: the kernel and the network namespace.
+/// Identity of what processes that can share memory have in common: the kernel and the network namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Host([u8; 16]);
 

@@ -1,4 +1,4 @@
-//! The port to other hosts, whichever was asked for, with or without faults injected into it.
+//! The port to other hosts, of whichever kind, with or without injected faults.
 
 use std::net::SocketAddr;
 
@@ -12,7 +12,7 @@ use crate::faults::{FaultyPort, Injected, WireFaults};
 use crate::settings::Network;
 use crate::wire::Wire;
 
-/// Peers that share a socket's buffer before their windows shrink; more than that seldom send at once.
+/// Peers that share a socket's buffer before their windows shrink; more seldom send at once.
 const PEERS_AT_ONCE: u64 = 8;
 const WINDOW_MOST: u64 = ENGINE_WINDOW.each.count() as u64;
 const WINDOW_LEAST: u64 = 4;
@@ -46,12 +46,12 @@ impl NetworkPath {
         Ok(NetworkPath { inner, asked: asked.clone() })
     }
 
-    /// What was asked for, which is what runs: there is no falling back.
+    /// The network asked for, which is what runs: there is no fallback.
     pub fn asked(&self) -> &Network {
         &self.asked
     }
 
-    /// Faults made so far; `None` where none were asked for.
+    /// Faults made so far; `None` without injection.
     pub fn injected(&self) -> Option<Injected> {
         match &self.inner {
             Inner::Plain(_) => None,

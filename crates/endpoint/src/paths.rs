@@ -30,33 +30,33 @@ use crate::settings::Settings;
 
 /// Time between two introductions to a peer that has not been heard of.
 const INTRODUCE_EVERY: Duration = Duration::from_millis(2);
-/// Connections from this host that have not said anything yet.
+/// Most connections from this host that have not said anything yet.
 const MOST_CALLERS: usize = SHM_CALLERS.total.count();
-/// Of one look: more than the kernel lets wait, and an end for those who call without pause.
+/// Most connections taken in one look: more than the kernel queues, so that a look ends however many call.
 const MOST_ACCEPTED: usize = 256;
 
-/// How a peer is reached.
+/// The way to a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// Not written to yet, or the kernel was short of something when it was.
+    /// Not written to yet, or a resource of the kernel was short at the try.
     Untried,
     Shm(PeerIndex),
     Network(PeerIndex),
-    /// It could not be reached, or has gone.
+    /// Could not be reached, or has gone.
     Gone,
 }
 
 struct Peer {
     name: Name,
     way: Way,
-    /// [`Name::shares_memory_with`] it.
+    /// Whether [`Name::shares_memory_with`] holds for it.
     local: bool,
-    /// What the shared-memory port calls it.
+    /// Its index in the shared-memory port.
     shm: Option<PeerIndex>,
-    /// Something came from it over the network, so it knows us.
+    /// Whether something came from it over the network, so that it knows us.
     introduced: bool,
     introduced_at: Option<Instant>,
-    /// To reach it, where the first did not succeed.
+    /// The tries to reach it, after the first has failed.
     tries: Option<Box<Tries>>,
 }
 
@@ -67,16 +67,16 @@ pub struct Paths {
     shm: ShmPort,
     network: NetworkPath,
     peers: Vec<Peer>,
-    /// By the whole name: who knows but a part of a peer's is another peer.
+    /// Peers by the whole name: one with only a part of a peer's name is another peer.
     known: HashMap<Name, PeerIndex>,
-    /// Other endpoints on this host.
+    /// Number of other endpoints on this host.
     neighbours: usize,
-    /// Peers that made themselves known.
+    /// Number of peers that introduced themselves.
     introduced: usize,
-    /// Peers of each port as peers of this one.
+    /// Index here of each peer of either port.
     from_shm: Vec<PeerIndex>,
     from_network: Vec<PeerIndex>,
-    /// Peers that the engine has been told of.
+    /// Number of peers that the engine knows.
     admitted: usize,
     /// Packets that came right behind an introduction.
     early: VecDeque<(PeerIndex, Vec<u8>)>,
@@ -91,12 +91,12 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// The paths of an endpoint in the process itself. Opens the network port and the socket that takes invitations.
+    /// The paths of an endpoint of this process. Opens the network port and the socket that takes invitations.
     pub fn open(settings: &Settings) -> Result<Paths> {
         Paths::of(settings, ShmPort::default())
     }
 
-    /// The same for an endpoint whose messages lie in the memory of another process, for which this one works.
+    /// The same for an endpoint whose messages lie in the memory of another process, which this one serves.
     pub fn on_behalf(settings: &Settings, memory: Memory) -> Result<Paths> {
         Paths::of(settings, ShmPort::on_behalf(Geometry::default(), memory))
     }
@@ -137,7 +137,7 @@ impl Paths {
         })
     }
 
-    /// What other endpoints need to reach this one.
+    /// The name by which other endpoints reach this one.
     pub fn name(&self) -> &Name {
         &self.name
     }
@@ -163,7 +163,7 @@ impl Paths {
         peer
     }
 
-    /// The peer that makes itself known by `name`; `None` where too many have.
+    /// The peer that introduces itself as `name`; `None` where too many have.
     fn meet(&mut self, name: &Name) -> Option<PeerIndex> {
         if !self.known.contains_key(name) {
             if self.introduced == INTRODUCED.total.count() {
@@ -174,7 +174,7 @@ impl Paths {
         Some(self.insert(name))
     }
 
-    /// Endpoints on this host that are known, this one included.
+    /// Number of known endpoints on this host, this one included.
     pub(crate) fn on_this_host(&self) -> usize {
         self.neighbours + 1
     }
@@ -189,7 +189,7 @@ impl Paths {
     fn local_link(&self) -> LinkConfig {
         let capabilities = Capabilities { remote_read: true, ..self.shm.capabilities() };
         let link = LinkConfig::for_shared_memory(&capabilities);
-        // To copy from another process's memory costs what the peer's own read of it does.
+        // Copying from another process's memory costs as much as the peer's own read of it.
         if self.shm.is_on_behalf() { LinkConfig { eager_near: None, ..link } } else { link }
     }
 
@@ -214,23 +214,22 @@ impl Paths {
         self.unreadable
     }
 
-    /// The same of peers in PID namespaces that are not seen from here.
+    /// Such peers in PID namespaces that are not visible from here.
     pub fn unseen_peers(&self) -> u64 {
         self.unseen
     }
 
-    /// A peer that could not be reached, and why; each is told of once.
+    /// The next peer that could not be reached, and why; each is told once.
     pub fn next_lost(&mut self) -> Option<(PeerIndex, Fault)> {
         self.setbacks.next_lost()
     }
 
-    /// What kept it from reaching peers, a sentence each.
+    /// Setbacks in reaching peers, a sentence each.
     pub fn setbacks(&self) -> Vec<String> {
         self.setbacks.notes()
     }
 
-    /// Opens the way to a peer that is written to for the first time. Where the kernel is short of something, a later call
-    /// tries again.
+    /// Opens the way to a peer that is first written to. Where a resource of the kernel is short, a later call tries again.
     #[cold]
     fn reach(&mut self, peer: PeerIndex) -> Way {
         let Peer { name, local, ref tries, .. } = self.peers[peer.0 as usize];
@@ -244,7 +243,7 @@ impl Paths {
         self.settle(peer, way)
     }
 
-    /// A fault where the endpoint of that name puts other packets on the wire than this one.
+    /// A fault where the endpoint of that name uses other packets on the wire.
     fn understands(&self, name: &Name) -> Result<()> {
         let [ours, theirs] = [&self.name, name].map(Name::semantics);
         if ours == theirs {
@@ -274,7 +273,7 @@ impl Paths {
         Ok(Way::Shm(index))
     }
 
-    /// The peer of the shared-memory port that this peer is; a new one where it is none yet.
+    /// Index of the peer in the shared-memory port, which gets it as a new peer if necessary.
     fn shm_index(&mut self, peer: PeerIndex) -> PeerIndex {
         let known = &mut self.peers[peer.0 as usize].shm;
         *known.get_or_insert_with(|| {
@@ -291,7 +290,7 @@ impl Paths {
         Ok(Way::Network(index))
     }
 
-    /// Sends an introduction ahead, unless one has just left.
+    /// Sends an introduction before the packets, unless one has just left.
     #[cold]
     fn introduce(&mut self, peer: PeerIndex, way: PeerIndex) -> Result<()> {
         let to = &mut self.peers[peer.0 as usize];
@@ -301,19 +300,19 @@ impl Paths {
         }
         to.introduced_at = Some(now);
         let introduction = Introduction::write(&self.name, &to.name);
-        // A full port has later sends, which introduce again.
+        // A full port drops it; later sends introduce again.
         self.network.send(way, introduction.len(), |into| into.copy_from_slice(&introduction))?;
         Ok(())
     }
 
-    /// Invitations and introductions.
+    /// Takes in invitations and introductions.
     #[cold]
     fn look_around(&mut self) -> Result<()> {
         for _ in 0..MOST_ACCEPTED {
             match self.meeting.try_accept() {
                 Ok(Some(stream)) => self.callers.push(stream),
                 Ok(None) => break,
-                // Who has called waits until the next look.
+                // Callers wait in the kernel until the next look.
                 Err(fault) if shortage::may_pass(&fault) => {
                     self.setbacks.note_passing(&fault);
                     break;
@@ -322,24 +321,24 @@ impl Paths {
             }
         }
         for at in (0..self.callers.len()).rev() {
-            // Asked first: one that says its word and hangs up between the two questions has not been heard yet.
+            // Asked before the read: a caller that writes and hangs up between the two is still heard.
             let over = has_hung_up(&self.callers[at]);
             match Invitation::take(&self.callers[at]) {
                 Ok(None) if !over => {}
                 Ok(None) => drop(self.callers.remove(at)),
                 Ok(Some(invitation)) => {
                     let stream = self.callers.remove(at);
-                    // One who is refused hears of it by the end of the connection.
+                    // A refused caller learns it from the end of the connection.
                     let _ = self.accept(invitation, stream);
                 }
                 Err(fault) if shortage::may_pass(&fault) => self.setbacks.note_passing(&fault),
                 Err(_) => drop(self.callers.remove(at)),
             }
         }
-        // Those who called first and never spoke must not keep out those who have something to say.
+        // Silent early callers must not keep out those who have something to say.
         let silent = self.callers.len().saturating_sub(MOST_CALLERS);
         self.callers.drain(..silent);
-        // At once: calls to others would take what has just become free. Where it fails, the next look tries again.
+        // At once: calls to others would take the resources that were just freed. If it fails, the next look tries again.
         let _ = shortage::keep_reserve();
         self.hear_unknown_senders()
     }
@@ -367,7 +366,7 @@ impl Paths {
         for (from, packet) in heard {
             if let Some(introduction) = Introduction::read(&packet, &self.name) {
                 let name = introduction.name;
-                // With whom memory is shared never comes this way, whoever says that it is its name.
+                // A peer that shares memory never comes this way, whoever claims its name.
                 if name.address() == from
                     && !self.name.shares_memory_with(&name)
                     && let Some(peer) = self.meet(&name)
@@ -378,7 +377,7 @@ impl Paths {
                 }
                 continue;
             }
-            // Right behind the introduction of the same sender.
+            // A packet right behind the introduction of the same sender.
             let sender = self.from_network.iter().find(|peer| self.peers[peer.0 as usize].name.address() == from);
             if let Some(&peer) = sender {
                 self.early.push_back((peer, packet));
@@ -387,7 +386,7 @@ impl Paths {
         Ok(())
     }
 
-    /// To a peer over the network, or one that was not written to yet.
+    /// Sends to a peer over the network, or to one that was not written to yet.
     // Not inlined: sends over shared memory take half the instructions without it.
     #[inline(never)]
     fn send_afar(&mut self, peer: PeerIndex, way: Way, length: usize, fill: impl FnOnce(&mut [u8])) -> Result<Sent> {
@@ -410,7 +409,7 @@ impl Paths {
         }
     }
 
-    /// What has come over the network.
+    /// Receives packets from the network.
     // Not inlined for the same reason as `send_afar`.
     #[inline(never)]
     fn receive_from_afar(&mut self, budget: usize, mut deliver: impl FnMut(PeerIndex, &[u8])) -> Result<usize> {
@@ -433,7 +432,7 @@ impl Paths {
     #[inline(never)]
     fn look_for_callers(&mut self, budget: usize) -> Result<()> {
         if self.from_network.is_empty() {
-            // Nobody is known there, so nothing is delivered, and every packet is from an unknown sender.
+            // No peer is known there, so nothing is delivered, and every packet is from an unknown sender.
             self.network.receive(budget, |_, _| ())?;
         }
         self.look_around()
@@ -447,7 +446,7 @@ impl Paths {
 }
 
 impl Port for Paths {
-    /// Of the network port: what differs by peer is in the links that peers are admitted with.
+    /// The network port's, mostly; what differs by peer is in the settings of its link.
     fn capabilities(&self) -> Capabilities {
         let shm = self.shm.capabilities();
         let network = self.network.capabilities();
@@ -512,7 +511,7 @@ impl Port for Paths {
     }
 
     fn notices(&mut self, mut report: impl FnMut(Notice)) -> Result<()> {
-        // Who has gone may have called before.
+        // A peer that has gone may have called before.
         self.look_around()?;
         let Paths { shm, network, from_shm, from_network, peers, .. } = self;
         let mut gone = |peer: PeerIndex| peers[peer.0 as usize].way = Way::Gone;

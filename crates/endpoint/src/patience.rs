@@ -1,36 +1,36 @@
 //! How long a caller that waits polls before it lets others run.
 //!
 //! While nobody wants the core, a yield costs less than ten polls, so that after the first microseconds a caller yields often.
-//! Where somebody does, it depends on who: another rank gives the core back as soon as it waits itself; a program that computes
-//! keeps it for a time slice, which is lost to the message. What a yield took tells them apart, unless it is known that ranks
+//! Otherwise it depends on who wants it: another rank gives the core back as soon as it waits itself; a program that computes
+//! keeps it for a time slice, which delays the message. The time of a yield tells the two apart, unless ranks are known to
 //! share the cores.
 
 use std::time::{Duration, Instant};
 
-/// Polls before the first yield of a wait: at first (some ten microseconds), at most, and at least.
+/// Polls before the first yield of a wait: initially (some ten microseconds), at most, and at least.
 const FIRST: u32 = 1024;
 const MOST: u32 = 1 << 15;
 const LEAST: u32 = 8;
-/// The same where ranks share the cores for certain.
+/// Polls before a yield where ranks are known to share the cores.
 const CROWDED: u32 = 1;
-/// Polls between two later yields where nobody wants the core.
+/// Polls between later yields of a wait where nobody wants the core.
 const BETWEEN: u32 = 64;
-/// A yield that took longer let somebody run.
+/// A longer yield let somebody else run.
 const SWITCH: Duration = Duration::from_micros(3);
-/// One that took longer let somebody run who did not give the core back by itself.
+/// A longer yield let somebody run who did not give the core back by itself.
 const SLICE: Duration = Duration::from_millis(1);
-/// Polls after a yield within which what is found was found thanks to it.
+/// A find within so many polls after a yield counts as due to the yield.
 const SOON: u32 = 4;
 
 pub struct Patience {
     polls: u32,
-    /// The next yield comes at so many polls.
+    /// Poll at which the next yield comes.
     next: u32,
     /// Polls before the first yield of a wait.
     first: u32,
-    /// The last yield let somebody run, at so many polls, and nothing was found since.
+    /// Poll of the last yield, if it let somebody run and nothing was found since.
     switched: Option<u32>,
-    /// Ranks share the cores, for certain.
+    /// Whether ranks are known to share the cores.
     crowded: bool,
 }
 
@@ -40,13 +40,12 @@ impl Patience {
         Patience { polls: 0, next: first, first, switched: None, crowded }
     }
 
-    /// From now on ranks share the cores.
+    /// Notes that ranks share the cores from now on.
     pub fn crowd(&mut self) {
         *self = Patience::new(true);
     }
 
-    /// Waits a little after a poll that found nothing; true where others could run meanwhile. A pause instruction would cost
-    /// more than the poll.
+    /// Counts a poll that found nothing, and yields if it is time; whether it did. No pause: it costs more than a poll.
     #[inline]
     pub fn relax(&mut self) -> bool {
         self.polls += 1;
@@ -96,7 +95,7 @@ impl Patience {
             self.first = self.first.max((self.first * 2).min(FIRST));
             BETWEEN
         };
-        // A wait ends long before the count does; what comes after is a new one.
+        // A wait ends long before the counter wraps; later polls are a new wait.
         self.next = self.polls.saturating_add(wait);
         if self.next == u32::MAX {
             (self.polls, self.next, self.switched) = (0, wait, None);

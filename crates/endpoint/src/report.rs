@@ -1,4 +1,4 @@
-//! What an endpoint did: what was asked, what ran, what carried the messages, and what shows it.
+//! Report of an endpoint: the placement asked for, the one that ran, the traffic of each port, and the evidence.
 
 use engine::Counters;
 use machine::{Port, Sent};
@@ -16,7 +16,7 @@ pub struct Carried {
     pub bytes_sent: u64,
     pub packets_received: u64,
     pub bytes_received: u64,
-    /// Bytes read out of peers' memory.
+    /// Bytes read from peers' memory.
     pub bytes_fetched: u64,
     pub peers: u64,
 }
@@ -37,7 +37,7 @@ impl Carried {
     }
 }
 
-/// What went over one port.
+/// Traffic of one port.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortReport {
     /// `shm`, `udp`, `afxdp:IFACE`, `xdp:IFACE`.
@@ -46,12 +46,12 @@ pub struct PortReport {
     pub carried: Carried,
 }
 
-/// Time in an emulated channel adapter, which on real hardware is not the host's.
+/// Time in an emulated channel adapter, which real hardware takes off the host.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AdapterTime {
-    /// ns in which it took work requests or moved packets, with the port's part.
+    /// ns of taking work requests and moving packets, with the port's part.
     pub nanoseconds: u64,
-    /// ns in polls that found nothing.
+    /// ns of polls that found nothing.
     pub idle_nanoseconds: u64,
 }
 
@@ -60,16 +60,16 @@ pub struct Report {
     pub process: u32,
     pub asked: String,
     pub ran: String,
-    /// Turns of a dedicated core's loop; the proof that it runs.
+    /// Polls of a dedicated core's loop; the proof that it runs.
     pub engine_turns: Option<u64>,
     pub ports: Vec<PortReport>,
     pub counters: Counters,
     #[serde(default)]
     pub semantics: Semantics,
-    /// With queue pairs, where it was counted: the adapter's part of the time.
+    /// The adapter's time with queue pairs, where it was counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adapter: Option<AdapterTime>,
-    /// Where protocol work was stretched: by how much.
+    /// Counts of dilated protocol work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dilated: Option<Dilated>,
     /// Fallbacks and decisions, a sentence each.
@@ -77,7 +77,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Of a driver in this process, without what its port has to say.
+    /// Report of a driver in this process, without its port's part.
     pub(crate) fn of<P: Port, B: Buffer>(driver: &Driver<P, B>, placed: &Placed) -> Report {
         Report {
             process: std::process::id(),

@@ -1,4 +1,4 @@
-//! What stands between an application's messages and the packets (paper 004).
+//! The semantics between an application's messages and the packets (paper 004).
 
 use serde::{Deserialize, Serialize};
 
@@ -6,12 +6,12 @@ machine::named! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum Semantics ("semantics") {
-        /// The engine: messages go to an address and are matched by it.
+        /// The engine: messages are addressed to a peer and matched there.
         #[default]
         Matched = "matched",
         /// A connected queue pair for each peer, receives posted for each, and MPI's matching above.
         QueuePair = "queue-pair",
-        /// The same, with one shared receive queue for all peers.
+        /// As `queue-pair`, with one shared receive queue for all peers.
         QueuePairShared = "queue-pair-shared",
     }
 }

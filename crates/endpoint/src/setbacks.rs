@@ -1,4 +1,4 @@
-//! Setbacks of an endpoint: peers that it could not reach, with the cause, and what it tries again.
+//! Setbacks of an endpoint: peers that it could not reach, with the cause, and tries that will be repeated.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use linux::shortage;
 use machine::{Fault, PeerIndex};
 
-/// Between two tries to reach a peer where the kernel is short of something: at first, and at most.
+/// Time between two tries to reach a peer where a resource of the kernel is short: at first, and at most.
 const PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
-/// As long as a peer over a network may be silent.
+/// Time for tries in vain: as long as a peer over a network may be silent.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Peers that a report names.
+/// Most peers that a report names.
 const NAMED: usize = 4;
 
 /// The tries to reach a peer so far.
@@ -22,7 +22,7 @@ pub(crate) struct Tries {
 }
 
 impl Tries {
-    /// Whether it is time for another one.
+    /// Whether the next try is due.
     pub fn are_due(&self) -> bool {
         Instant::now() >= self.next
     }
@@ -34,19 +34,19 @@ pub(crate) struct Setbacks {
     untold: VecDeque<(PeerIndex, Fault)>,
     lost: usize,
     named: Vec<String>,
-    /// Times that the kernel was short of something, and the last one.
+    /// Number of failed tries for lack of a resource, and the last one's fault.
     passing: u64,
     last: String,
 }
 
 impl Setbacks {
-    /// What was tried failed and is tried again.
+    /// Notes a failed try that is repeated.
     pub fn note_passing(&mut self, fault: &Fault) {
         self.passing += 1;
         self.last = fault.to_string();
     }
 
-    /// A try to reach `peer` failed. Gives back the tries where there will be another one; else the peer is lost.
+    /// Notes a failed try to reach `peer`. Returns the tries where there will be another; else the peer is lost.
     pub fn failed(&mut self, peer: PeerIndex, tries: Option<Box<Tries>>, fault: Fault) -> Option<Box<Tries>> {
         let now = Instant::now();
         let mut tries = tries.unwrap_or_else(|| Box::new(Tries { first: now, next: now, pause: PAUSE }));
@@ -100,7 +100,7 @@ mod tests {
         let mut tries = setbacks.failed(peer, Some(tries), short()).expect("another try");
         assert_eq!(tries.pause, 4 * PAUSE);
         assert!(setbacks.next_lost().is_none());
-        // In vain for too long.
+        // Longer ago than the patience lasts.
         tries.first -= PATIENCE;
         assert!(setbacks.failed(peer, Some(tries), short()).is_none());
         let (lost, fault) = setbacks.next_lost().unwrap();

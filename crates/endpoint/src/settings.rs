@@ -1,4 +1,4 @@
-//! How an endpoint that finds its peers by name is to be set up.
+//! Settings of an endpoint that finds its peers by name.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -10,15 +10,15 @@ use machine::{Dilation, Fault, NetworkKind, Result, Site};
 use crate::faults::WireFaults;
 use crate::semantics::Semantics;
 
-/// What carries messages to other hosts.
+/// The network that carries messages to other hosts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Network {
     /// The kernel's UDP.
     #[default]
     Udp,
-    /// Frames to and from an interface past the kernel's stack.
+    /// Frames through an interface, past the kernel's stack.
     Afxdp(String),
-    /// The kernel's UDP outward; inward a program in the driver's hook sequences, acknowledges and places.
+    /// The kernel's UDP outward; inward a program in the driver's hook checks sequences, acknowledges and places packets.
     Xdp(String),
 }
 
@@ -28,7 +28,7 @@ impl Network {
         NetworkKind::ALL.map(|kind| Network::of(kind, interface)).to_vec()
     }
 
-    /// The `interface` says nothing where the kind is bound to none.
+    /// The network of a kind; `interface` is ignored where the kind is bound to none.
     pub fn of(kind: NetworkKind, interface: &str) -> Network {
         match kind {
             NetworkKind::Udp => Network::Udp,
@@ -45,7 +45,7 @@ impl Network {
         }
     }
 
-    /// The interface that it is bound to.
+    /// The interface that the network is bound to.
     pub fn interface(&self) -> Option<&str> {
         match self {
             Network::Udp => None,
@@ -85,13 +85,13 @@ pub struct Settings {
     /// The IP address of the network port. By default that of the interface named by `network`, else of the first
     /// interface that is up and no loopback, else the loopback's.
     pub address: Option<IpAddr>,
-    /// Peers on this host are reached by shared memory; otherwise they too are reached by the network port.
+    /// Whether peers on this host are reached by shared memory; else by the network port.
     pub shm: bool,
     /// The `plimsoll` program, which becomes the node's engine where placement `core:N` finds none.
     pub program: Option<PathBuf>,
-    /// What stands between messages and packets.
+    /// The semantics of messages.
     pub semantics: Semantics,
-    /// How many times as long protocol work is to take.
+    /// Factor by which protocol work is stretched.
     pub dilation: Dilation,
     /// Faults made on the way to the network, for tests.
     pub faults: Option<WireFaults>,
@@ -113,7 +113,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Settings as text: `value` is asked for PLACEMENT, NETWORK, ADDRESS, SHM, PROGRAM, SEMANTICS, DILATE and WIRE. What it has not is the default.
+    /// Reads PLACEMENT, NETWORK, ADDRESS, SHM, PROGRAM, SEMANTICS, DILATE and WIRE from `value`; each has a default.
     pub fn read(value: impl Fn(&str) -> Option<String>) -> Result<Settings> {
         let mut settings = Settings::default();
         if let Some(text) = value("PLACEMENT") {

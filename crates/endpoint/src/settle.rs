@@ -1,4 +1,4 @@
-//! Deciding how a placement is carried out: where the engine turns, and what happens on a core that others need too.
+//! Decides how a placement is carried out: where the engine runs, and what is done about a core that others need too.
 
 use std::sync::OnceLock;
 
@@ -7,25 +7,25 @@ use linux::contention::{self, Excluded};
 use machine::topology::Topology;
 use machine::{CoreId, Fault, Result, Site};
 
-/// How an endpoint's engine was placed: what was asked, what runs, and what was done about contention.
+/// Placement of an endpoint's engine: the one asked for, the one that runs, and measures against contention.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placed {
     pub asked: Site,
     pub ran: Site,
-    /// The engine shares its core and lets others run whenever it is idle.
+    /// Whether the engine shares its core and yields whenever it is idle.
     pub yields: bool,
-    /// What was done, a sentence each.
+    /// Measures taken, a sentence each.
     pub notes: Vec<String>,
 }
 
-/// Cores that processes like this one may use on this host, whatever this one is bound to.
+/// Number of cores that processes like this one may use on this host, whatever it is bound to.
 pub(crate) fn cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     *CORES.get_or_init(|| affinity::reachable().map_or(usize::MAX, |cores| cores.iter().count()))
 }
 
-/// Checks `site` and settles who may use its core, which is for `whom`: the engine, or a site of offcodes. `claimed` are
-/// cores that the caller knows to be busy for other reasons, such as its peer's.
+/// Checks `site` and settles who may use its core for `whom`, the engine or a site of offcodes. `claimed` are cores that the
+/// caller knows to be busy, such as its peer's.
 pub fn settle(site: &Site, whom: &str, claimed: &[CoreId]) -> Result<(Placed, Option<Excluded>)> {
     let mut placed = Placed { asked: site.clone(), ran: site.clone(), yields: false, notes: Vec::new() };
     let core = match site {

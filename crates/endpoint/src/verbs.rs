@@ -11,9 +11,9 @@ use crate::report::{AdapterTime, Report};
 use crate::semantics::Semantics;
 use crate::settle::Placed;
 
-/// Receives that the shared receive queue of an endpoint holds.
+/// Depth of an endpoint's shared receive queue.
 const SHARED_DEPTH: u32 = 1024;
-/// The adapter has no core of its own, so that a peer that computes acknowledges nothing: so many retries of 100 ms.
+/// Retries of 100 ms: the adapter has no core of its own, so that a peer that computes acknowledges nothing.
 const RETRIES: u8 = 250;
 const TIMEOUT: machine::Nanoseconds = machine::Nanoseconds(100_000_000);
 
@@ -22,7 +22,7 @@ pub(crate) struct QueuePairs<P, B> {
     admit: Admit<P>,
     semantics: Semantics,
     flushed: bool,
-    /// Since when the adapter's time is counted.
+    /// When the counting of the adapter's time began.
     metered: Option<(Instant, u64)>,
 }
 
@@ -34,7 +34,7 @@ fn link(of: &LinkConfig) -> Link {
 }
 
 impl<P: Port, B: Buffer> QueuePairs<P, B> {
-    /// Over a port that gets its peers while it is used.
+    /// Queue pairs over a port that gets its peers while it is used.
     pub fn admitting(port: P, semantics: Semantics, admit: Admit<P>) -> Result<Self> {
         let receive = match semantics {
             Semantics::QueuePairShared => ReceiveQueues::Shared { depth: SHARED_DEPTH },
@@ -44,7 +44,7 @@ impl<P: Port, B: Buffer> QueuePairs<P, B> {
         Ok(QueuePairs { end: Endpoint::open(port, &settings)?, admit, semantics, flushed: false, metered: None })
     }
 
-    /// Makes peers of those that the port has got.
+    /// Takes in the port's new peers.
     #[cold]
     pub fn admit(&mut self) {
         while let Some(of) = (self.admit)(self.end.port_mut()) {
@@ -70,7 +70,7 @@ impl<P: Port, B: Buffer> QueuePairs<P, B> {
         Ok(self.end.next_completion())
     }
 
-    /// Counts the adapter's time from now on: some 20 ns for each poll and each send.
+    /// Starts counting the adapter's time: some 20 ns for each poll and each send.
     pub fn meter(&mut self) {
         self.end.meter(linux::clock::ticks);
         self.metered = Some((Instant::now(), linux::clock::ticks()));
@@ -85,7 +85,7 @@ impl<P: Port, B: Buffer> QueuePairs<P, B> {
         Some(AdapterTime { nanoseconds: in_time(counts.adapter), idle_nanoseconds: in_time(counts.idle) })
     }
 
-    /// What was seen, in the engine's terms.
+    /// Counts in the engine's terms.
     pub fn counters(&self) -> Counters {
         let seen = self.end.counters();
         let adapter = seen.adapter;
@@ -119,7 +119,7 @@ impl<P: Port, B: Buffer> QueuePairs<P, B> {
         }
     }
 
-    /// After a send: the first since the last turn goes to the wire at once.
+    /// Flushes after the first send since the last poll.
     pub fn start_off(&mut self) -> Result<()> {
         if std::mem::replace(&mut self.flushed, true) { Ok(()) } else { self.end.flush() }
     }

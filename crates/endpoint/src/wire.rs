@@ -1,4 +1,4 @@
-//! The port to other hosts, whichever was asked for.
+//! The port to other hosts, of whichever kind.
 
 use std::net::SocketAddr;
 
@@ -53,12 +53,12 @@ impl Wire {
         }
     }
 
-    /// A look for packets makes no system call while there are none.
+    /// Whether a poll makes no system call while no packets are there.
     pub fn looks_at_memory(&self) -> bool {
         matches!(self, Wire::Afxdp(_) | Wire::Xdp(_))
     }
 
-    /// What runs, and what shows it, beyond what was asked for.
+    /// Notes on what runs, with evidence, beyond what was asked for.
     pub fn notes(&self) -> Vec<String> {
         match self {
             Wire::Udp(_) => Vec::new(),
@@ -92,7 +92,7 @@ impl Wire {
     }
 }
 
-/// The program's own counts beside what the socket did.
+/// The program's own counts beside the socket's.
 fn xdp_notes(port: &XdpPort) -> Vec<String> {
     let (counted, socket, interface) = (port.lane_counters(), port.counters(), port.interface().name());
     let proof = match port.prove() {

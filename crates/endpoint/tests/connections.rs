@@ -11,12 +11,12 @@ type Joined = Endpoint<Paths, Vec<u8>>;
 
 const PATIENCE: Duration = Duration::from_secs(600);
 const DEFAULT: usize = 10_000;
-/// Lengths that go at once, make a link grow, and are read out of the sender's memory.
+/// Lengths of messages that go at once, that make a link grow, and that are read from the sender's memory.
 const LENGTHS: [usize; 3] = [8, 3_000, 200_000];
-/// What the process may keep in the end over what it had after the first connections, however many there were.
+/// Memory that the process may keep in the end beyond that after the first connections, however many there were.
 const SLACK: u64 = 256 << 10;
 
-/// What this process holds.
+/// Resources that this process holds.
 #[derive(Debug, Clone, Copy)]
 struct Held {
     descriptors: u64,
@@ -63,7 +63,7 @@ fn connect(shm: bool, number: usize) {
         }
         assert!(Instant::now() < deadline, "connection {number}, shm {shm}: sent {sent}, received {received}");
     }
-    // Each closes first in turn.
+    // The ends alternate in closing first.
     if (number / LENGTHS.len()).is_multiple_of(2) {
         drop(one);
     }

@@ -1,5 +1,5 @@
-//! Many endpoints of one host that write to each other: what their links take, and the order of what goes over them while
-//! they grow.
+//! Many endpoints of one host that write to each other: resources of their links, and the order of messages while the links
+//! grow.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ type Joined = Endpoint<Paths, Vec<u8>>;
 
 const RANKS: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(600);
-/// Each end looks for news about its peers at least twice meanwhile.
+/// Polls in which each end looks for news about its peers at least twice.
 const POLLS: usize = 40_000;
 
 fn join() -> Joined {
@@ -50,7 +50,7 @@ fn links_take_what_their_messages_need_and_no_descriptors() {
     if !skip::alone() {
         return;
     }
-    // What links are made with is given back at once or at the next look.
+    // Descriptors of new links are closed at once or at the next look.
     raise_descriptor_limit();
     let mut ends: Vec<Joined> = (0..RANKS).map(|_| join()).collect();
     let names: Vec<_> = ends.iter_mut().map(Joined::name).collect();
@@ -74,7 +74,7 @@ fn links_take_what_their_messages_need_and_no_descriptors() {
     assert!(longer <= 48 << 10, "a link over which a message of 3000 B went takes {longer} B");
     assert_eq!(descriptors().value(), Some(&open), "growth takes descriptors");
 
-    // A receiver that looks away: the link grows, and what lies in it keeps its order.
+    // A receiver that does not poll: the link grows, and its messages keep their order.
     let [sender, receiver, ..] = &mut ends[..] else { unreachable!("many ranks") };
     let (there, back) = (peers[0][0], peers[1][0]);
     let length = |number: usize| [8, 60, 500, 3000, 8000][number % 5];

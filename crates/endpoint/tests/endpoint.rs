@@ -112,7 +112,7 @@ fn converse<P: Port + Send + 'static>(
     }
     assert_eq!(endpoint.counters().unwrap().malformed, 0);
     stretched(endpoint.dilated().unwrap(), dilation);
-    // The other end may still need our acknowledgements.
+    // The other end may still need acknowledgements.
     let deadline = Instant::now() + PATIENCE;
     while settled.load(Ordering::SeqCst) < 2 {
         assert!(Instant::now() < deadline, "the other end does not settle");
@@ -121,8 +121,8 @@ fn converse<P: Port + Send + 'static>(
     }
 }
 
-/// Of three ticks two are spun where protocol work takes three times as long. What one spin overshoots, as where its thread is
-/// preempted in it, is taken off those that follow; never is less spun.
+/// Checks that two of three ticks are spun where protocol work takes three times as long. Overshoot of one spin, as when its
+/// thread is preempted, is taken off the next ones; never is less spun.
 fn stretched(dilated: Option<Dilated>, dilation: Dilation) {
     assert_eq!(dilated.is_some(), !dilation.is_none());
     let Some(Dilated { asked, worked, busy, spun }) = dilated else { return };
@@ -244,7 +244,7 @@ fn what_was_sent_before_the_end_arrives_from_every_placement() {
     }
 }
 
-/// A port that fails as soon as it is looked at.
+/// A port that fails at the first poll.
 struct Broken;
 
 fn broken<T>() -> Result<T> {

@@ -10,8 +10,8 @@ type Joined = Endpoint<Paths, Vec<u8>>;
 
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// The engine of a node, in a thread of this process: for tests that run alone. It would end with its last rank: one stays.
-/// A user has one on each core, so that no other program's test has one meanwhile.
+/// The engine of a node, in a thread of this process, for tests that run alone. One rank stays, so that it does not end with
+/// its last rank. A user has one engine per core, so that no other program's test has one meanwhile.
 fn engine_of_node() {
     static STARTED: std::sync::Once = std::sync::Once::new();
     STARTED.call_once(|| {
@@ -56,7 +56,7 @@ fn pattern(length: usize, seed: usize) -> Vec<u8> {
     (0..length).map(|i| (i * 31 + seed * 7 + i / 251) as u8).collect()
 }
 
-/// Polls all ends until `wanted` requests have ended at the first.
+/// Polls all ends until `wanted` requests of the first have ended.
 fn until(ends: &mut [&mut Joined], wanted: usize) -> Vec<Completion<Vec<u8>>> {
     let deadline = Instant::now() + PATIENCE;
     let mut ended = Vec::new();
@@ -74,7 +74,7 @@ fn until(ends: &mut [&mut Joined], wanted: usize) -> Vec<Completion<Vec<u8>>> {
     ended
 }
 
-/// The next receive that ends at the first.
+/// The next receive of the first that ends.
 fn received(ends: &mut [&mut Joined]) -> Completion<Vec<u8>> {
     let next = std::iter::repeat_with(|| until(ends, 1)).flatten().find(|done| done.direction == Direction::Receive);
     next.expect("an endless iterator")
@@ -83,7 +83,7 @@ fn received(ends: &mut [&mut Joined]) -> Completion<Vec<u8>> {
 fn talk(text: &'static str) {
     let mut a = Joined::join(&settings(text)).unwrap();
     let mut b = Joined::join(&settings(text)).unwrap();
-    // Only `a` knows the other at first, as a rank does that was not told of all others.
+    // Only `a` knows the other at first, like a rank that was not told of all others.
     let to_b = a.insert(&Name::from_bytes(b.name().as_bytes()).unwrap()).unwrap();
     assert_eq!(a.insert(&b.name()).unwrap(), to_b);
     let sizes = [0, 1, 8, 57, 4096, 8192, 8193, 100_000, 3_000_001];
@@ -101,7 +101,7 @@ fn talk(text: &'static str) {
         assert_eq!(done.envelope.data, i.is_multiple_of(2).then_some(99 + i as u64));
         assert!(done.buffer == pattern(sizes[i], i), "message {i} of {} bytes", sizes[i]);
     }
-    // The answer goes to the peer that called, by the index that it got; inserting its name gives the same.
+    // The answer goes to the caller by the index that it got; inserting its name gives the same.
     let to_a = b.insert(&a.name()).unwrap();
     assert_eq!(to_a, PeerIndex(0));
     b.send_confirmed(to_a, Label::new(Space::Message, 0, None), b"back".to_vec(), 7).unwrap();
@@ -282,8 +282,8 @@ fn what_was_sent_before_an_end_closes_arrives() {
                 until(&mut [&mut a, &mut b], 1);
             }
             a.send(to_b, 7, b"last words".to_vec(), 1).unwrap();
-            // Over a network somebody must stay to repeat what is lost; shared memory keeps it.
-            // A queue pair has to be connected first.
+            // Over a network somebody must stay to send lost packets again; shared memory keeps them. A queue pair has to be
+            // connected first.
             if text == UDP || text == PAIRS_UDP || (text == PAIRS && !written_to) {
                 until(&mut [&mut a, &mut b], 1);
             }
@@ -300,7 +300,7 @@ fn what_was_sent_before_an_end_closes_arrives() {
     }
 }
 
-/// Memory that is there for good, so that it can be looked at once its endpoint has given it up.
+/// Memory that is never freed, so that it can be checked after its endpoint has given it up.
 struct Lasting(&'static mut [u8]);
 
 impl Lasting {
@@ -336,7 +336,7 @@ impl AsMut<[u8]> for Lasting {
     }
 }
 
-/// A peer that knows a rank, and of which the rank has heard.
+/// A peer that knows a rank, and that the rank has heard from.
 fn acquainted(rank: &mut Endpoint<Paths, Lasting>, text: &'static str) -> (Joined, PeerIndex) {
     let mut other = Joined::join(&settings(text)).unwrap();
     let to = other.insert(&rank.name()).unwrap();
@@ -350,7 +350,7 @@ fn acquainted(rank: &mut Endpoint<Paths, Lasting>, text: &'static str) -> (Joine
     (other, to)
 }
 
-/// A message that is announced, however fast copies are.
+/// Length of a message that is announced, however fast copies are.
 const LONG: usize = 300_000;
 
 #[test]
@@ -411,7 +411,7 @@ fn a_message_that_its_sender_takes_back_ends_at_the_receiver() {
         let (mut other, _) = acquainted(&mut rank, text);
         let to_other = rank.insert(&other.name()).unwrap();
         let send = rank.send(to_other, 4, Lasting::new(3_000_000).0, 4).unwrap();
-        // The message is announced, and nobody has asked for it yet.
+        // The message is announced, and its receiver has not asked for it yet.
         let deadline = Instant::now() + PATIENCE;
         while other.probe(Source::Any, TagSelector::exactly(4)).unwrap().is_none() {
             assert!(Instant::now() < deadline, "{text}");

@@ -1,5 +1,5 @@
-//! A process is killed in each state of the protocol, over shared memory and over UDP: what its peer asked of it ends with
-//! [`Status::PeerDead`], the peer's other conversations go on, and what the link took is given back.
+//! A process is killed in each state of the protocol, over shared memory and over UDP: its peer's requests end with
+//! [`Status::PeerDead`], the peer's other conversations go on, and the link's resources are freed.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -15,31 +15,31 @@ type Joined = Endpoint<Paths, Vec<u8>>;
 const STATE: &str = "PLIMSOLL_TEST_STATE";
 const CARRIER: &str = "PLIMSOLL_TEST_SHM";
 const PATIENCE: Duration = Duration::from_secs(600);
-/// Enough for every kind of look.
+/// Polls enough for every kind of look.
 const POLLS: usize = 20_000;
 const LONG: usize = 64 << 20;
-/// Messages of 8000 B: more than a link holds before its receiver turns.
+/// Number of messages of 8000 B: more than a link holds before its receiver polls.
 const SHORT: usize = 4_000;
-/// What the link may leave of shared memory: a part of a page that both ends had mapped counts in halves before.
+/// Shared memory that the link may leave: a page that both ends had mapped counted half before.
 const SLACK: u64 = 64 << 10;
 
-/// Tags: of what the victim sends; of what it receives; of what never comes; of what it does not receive.
+/// Tags of messages that the victim sends; that it receives; that never come; that it does not receive.
 const FROM_VICTIM: u64 = 1;
 const TO_VICTIM: u64 = 2;
 const NEVER: u64 = 3;
 const UNRECEIVED: u64 = 4;
 
-/// What the victim does before it is killed, and meanwhile the survivor.
+/// Actions of the victim before it is killed, and of the survivor meanwhile.
 struct Case {
     state: &'static str,
-    /// The victim, which then says that it is ready. What it returns lives until it is killed.
+    /// Actions of the victim until it is ready. The value returned lives until it is killed.
     victim: fn(Joined, PeerIndex) -> Option<Joined>,
-    /// The victim goes on with its turns.
+    /// Whether the victim goes on polling.
     turns: bool,
-    /// The survivor before the victim is ready, and after.
+    /// Actions of the survivor before the victim is ready, and after.
     before: fn(&mut Joined, PeerIndex),
     after: fn(&mut Joined, PeerIndex),
-    /// Contexts of what the survivor has asked by then.
+    /// Contexts of the survivor's requests by then.
     asked: &'static [u64],
 }
 
@@ -54,7 +54,7 @@ fn long_receive(end: &mut Joined, from: PeerIndex) {
     end.receive(Source::Peer(from), TagSelector::exactly(FROM_VICTIM), vec![0; LONG], 10).unwrap();
 }
 
-/// Takes what the survivor sent.
+/// Receives what the survivor sent.
 fn take(end: &mut Joined, from: PeerIndex) {
     end.receive(Source::Peer(from), TagSelector::exactly(TO_VICTIM), vec![0; 8], 20).unwrap();
     let done = poll_until(end, "the victim's message", |done| done.context == 20);
@@ -79,7 +79,7 @@ fn write_many(end: &mut Joined, to: PeerIndex) {
     }
 }
 
-/// Until a part of the long message is here.
+/// Polls until a part of the long message is here.
 fn read_a_part(end: &mut Joined, _: PeerIndex) {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -224,7 +224,7 @@ fn poll_until(end: &mut Joined, what: &str, mut is: impl FnMut(&Completion<Vec<u
     loop {
         match end.poll().unwrap() {
             Some(done) if is(&done) => return done,
-            // It does not yield: other work of the machine would have a slice for each of the thousands of looks.
+            // No yield: other work of the machine would have a slice for each of the thousands of polls.
             Some(_) | None => {}
         }
         assert!(Instant::now() < deadline, "{what} does not end");
@@ -240,7 +240,7 @@ fn read(text: &str) -> Name {
     Name::from_bytes(&(0..text.len()).step_by(2).map(byte).collect::<Vec<_>>()).unwrap()
 }
 
-/// Not a test by itself: what the other process runs.
+/// The other process's part; not a test by itself.
 #[test]
 fn a_victim() {
     let Ok(state) = std::env::var(STATE) else { return };
@@ -258,7 +258,7 @@ fn a_victim() {
     }
 }
 
-/// Kills and reaps on drop.
+/// The victim's process; killed and reaped on drop.
 struct Victim(Child, BufReader<ChildStdout>);
 
 impl Drop for Victim {
@@ -301,7 +301,7 @@ fn kill_in(case: &Case, shm: bool, survivor: &mut Joined, other: &mut Joined) {
     survivor.receive(Source::Peer(peer), TagSelector::exactly(NEVER), vec![0; 8], 30).unwrap();
     drop(victim);
     survivor.send_confirmed(peer, UNRECEIVED, vec![1; 8], 31).unwrap();
-    // Of what came before the end a part may be here, or all of it.
+    // A part of the messages before the end may be here, or all.
     survivor.receive(Source::Peer(peer), TagSelector::exactly(FROM_VICTIM), vec![0; LONG], 32).unwrap();
     let mut left = [&[30, 31, 32], case.asked].concat();
     let mut lost = 0;
@@ -325,7 +325,7 @@ fn kill_in(case: &Case, shm: bool, survivor: &mut Joined, other: &mut Joined) {
         left.is_empty()
     });
     assert!(lost > 0 || !case.asked.contains(&50), "{at}: all was told");
-    // Others go on.
+    // Conversations with others go on.
     let there = survivor.insert(&other.name()).unwrap();
     other.receive(Source::Any, TagSelector::any(), vec![0; 8], 40).unwrap();
     survivor.send(there, 9, vec![9; 8], 41).unwrap();
@@ -338,7 +338,7 @@ fn kill_in(case: &Case, shm: bool, survivor: &mut Joined, other: &mut Joined) {
             break;
         }
     }
-    // What is kept of the victim goes when the kernel is asked about it next.
+    // The victim's remains are freed when the kernel is next asked about it.
     let deadline = Instant::now() + PATIENCE;
     loop {
         poll(survivor, POLLS);

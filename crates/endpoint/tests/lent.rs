@@ -42,7 +42,7 @@ impl Other {
         Other(child, says)
     }
 
-    /// What follows `key` on the next line that has it; others are the test harness's.
+    /// The rest of the next line with `key`; other lines are the test harness's.
     fn hear(&mut self, key: &str) -> String {
         let mut line = String::new();
         while self.1.read_line(&mut line).unwrap() > 0 {
@@ -55,7 +55,7 @@ impl Other {
     }
 }
 
-/// Not a test by itself: what the other processes run.
+/// The other processes' parts; not a test by itself.
 #[test]
 fn play_a_part() {
     let Ok(part) = std::env::var(PART) else { return };

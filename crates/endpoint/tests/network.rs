@@ -1,5 +1,4 @@
-//! Endpoints on two hosts, over each kind of network: the same messages, and what is reported to have carried them. Needs
-//! root.
+//! Endpoints on two hosts, over each kind of network: the same messages, and reports of what carried them. Needs root.
 
 use std::net::IpAddr;
 use std::process::Command;
@@ -98,7 +97,7 @@ fn talk(lab: &Lab, networks: [&str; 2], wire: Option<&str>) -> [Report; 2] {
     talk_by(lab, Host::BOTH.map(|host| lab.address(host)), networks, wire)
 }
 
-/// The same by IPv6; `None` where this kernel has none.
+/// The reports by IPv6; `None` where this kernel has none.
 fn talk_by_ipv6(lab: &Lab, networks: [&str; 2], wire: Option<&str>) -> Option<[Report; 2]> {
     let [Some(a), Some(b)] = Host::BOTH.map(|host| lab.address_v6(host)) else {
         skip::test("this kernel has no IPv6");
@@ -116,7 +115,7 @@ fn talk_by(lab: &Lab, addresses: [IpAddr; 2], networks: [&str; 2], wire: Option<
         tell.send(end.name()).unwrap();
         work(&mut end, &hear.recv_timeout(PATIENCE).unwrap());
         finished.fetch_add(1, Ordering::AcqRel);
-        // The other may still wait for an acknowledgement.
+        // The other end may still wait for an acknowledgement.
         let deadline = Instant::now() + PATIENCE;
         while finished.load(Ordering::Acquire) < 2 {
             assert!(Instant::now() < deadline, "the other does not finish");
@@ -172,7 +171,7 @@ fn a_host_with_afxdp_talks_to_one_with_udp() {
     talk(&lab, ["udp", "afxdp:lab0"], None);
 }
 
-/// Addresses of one link are of the interface that is named, whichever number it has at either host.
+/// Link-local addresses belong to the named interface, whichever number it has at either host.
 #[test]
 fn messages_go_between_addresses_of_the_link() {
     let Some(lab) = lab() else { return };
@@ -195,11 +194,11 @@ fn messages_go_between_addresses_of_the_link() {
     went_in_frames(talk_by(&lab, addresses, ["afxdp:lab0"; 2], None));
     were_placed(&talk_by(&lab, addresses, ["xdp:lab0"; 2], None));
 
-    // By the kernel's UDP no interface is named.
+    // With the kernel's UDP no interface is named.
     let fault = lab.inside(Host::A, || opened(addresses[0], "udp", None).map(drop).unwrap_err()).unwrap();
     assert!(fault.cause().contains("several interfaces"), "{fault}");
 
-    // An interface without other addresses has this one, also where none is asked for.
+    // An interface without other addresses has its link-local one, also where none is asked for.
     ip(Host::B, "address flush dev lab0");
     ip(Host::B, "address add fe80::b/64 dev lab0 nodad");
     lab.inside(Host::B, || assert_eq!(join(None, "xdp:lab0", None).name().address().ip(), addresses[1])).unwrap();
@@ -223,7 +222,7 @@ fn ports_of_one_process_share_the_queue_and_reach_themselves() {
     .unwrap();
 }
 
-/// What an endpoint says of its network.
+/// The endpoint's note on its network.
 fn note<'r>(report: &'r Report, network: &str) -> &'r str {
     report.notes.iter().find(|note| note.starts_with(network)).expect("a note of what ran")
 }

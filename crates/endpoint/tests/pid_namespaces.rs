@@ -18,12 +18,12 @@ fn pattern(seed: usize) -> Vec<u8> {
     (0..SIZE).map(|i| (i * 31 + seed * 7 + i / 251) as u8).collect()
 }
 
-/// Where the process of an end is.
+/// PID namespace of an end's process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Space {
-    /// In the test's own PID namespace, from which that of the other is seen.
+    /// The test's own, from which the other end's is visible.
     Outer,
-    /// In one of its own, with a `/proc` of its own.
+    /// A new one with its own `/proc`.
     Own,
 }
 
@@ -55,7 +55,7 @@ impl End {
         writeln!(self.to.as_mut().unwrap(), "{line}").unwrap();
     }
 
-    /// What follows `key` on the next line that has it; others are the test harness's.
+    /// The rest of the next line with `key`; other lines are the test harness's.
     fn hear(&mut self, key: &str) -> String {
         let mut line = String::new();
         while self.from.read_line(&mut line).unwrap() > 0 {
@@ -70,7 +70,7 @@ impl End {
 
 impl Drop for End {
     fn drop(&mut self) {
-        // With `unshare` its namespace ends.
+        // The namespace ends with `unshare`.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -88,7 +88,7 @@ fn until(end: &mut Joined, context: u64) -> Completion<Vec<u8>> {
     }
 }
 
-/// Sends the message and looks away once it is announced, so that its receiver reads it where it can.
+/// Sends the message and stops polling once it is announced, so that its receiver reads it where it can.
 fn announce(end: &mut Joined, peer: PeerIndex, tag: u64) {
     end.send_confirmed(peer, tag, pattern(tag as usize), 10).unwrap();
     while end.report().unwrap().counters.announced == 0 {
@@ -97,7 +97,7 @@ fn announce(end: &mut Joined, peer: PeerIndex, tag: u64) {
     std::thread::sleep(Duration::from_millis(200));
 }
 
-/// Not a test by itself: one end, in the process that the tests below start.
+/// One end, in the process that the tests below start; not a test by itself.
 #[test]
 fn an_end() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -113,7 +113,7 @@ fn an_end() {
         (0..other.len()).step_by(2).map(|at| u8::from_str_radix(&other[at..at + 2], 16).unwrap()).collect();
     let peer = end.insert(&Name::from_bytes(&bytes).unwrap()).unwrap();
 
-    // One writes, the other answers: each way in is made by the one who writes it.
+    // One writes, the other answers: each direction's link is made by its writer.
     let (mine, theirs) = if first { (1, 2) } else { (2, 1) };
     end.receive(Source::Peer(peer), TagSelector::exactly(theirs), vec![0; SIZE], 20).unwrap();
     if first {
@@ -125,7 +125,7 @@ fn an_end() {
     if !first {
         announce(&mut end, peer, mine);
     }
-    // The first has its own back by now.
+    // The first end has its own message back by now.
     if !first {
         assert_eq!(until(&mut end, 10).status, Status::Done);
     }
@@ -138,7 +138,7 @@ fn an_end() {
     println!("\nstatus={:?}", until(&mut end, 30).status);
 }
 
-/// Ends in these places exchange their messages; then the one that wrote first is killed.
+/// Has ends in these namespaces exchange messages; then the first writer is killed.
 fn talk(first: Space, second: Space) {
     let mut ends = [End::start(first, "first"), End::start(second, "second")];
     let names = [0, 1].map(|at| ends[at].hear("name="));
@@ -155,7 +155,7 @@ fn talk(first: Space, second: Space) {
         let carried = ends[at].hear("shm=");
         let (by_packets, fetched) = carried.split_once(' ').unwrap();
         let (by_packets, fetched) = (by_packets == "true", fetched != "0");
-        // Who sees its sender reads its memory, unless the link has found copies to be faster.
+        // An end that sees its sender reads its memory, unless the link has found copies to be faster.
         assert!(if unseen { by_packets && !fetched } else { by_packets != fetched }, "{own:?} of {other:?}: {carried}");
     }
     let [one, other] = &mut ends;

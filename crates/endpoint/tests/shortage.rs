@@ -1,4 +1,4 @@
-//! Processes that run out of descriptors: what they tell, and that they go on once some are free.
+//! Processes that run out of descriptors: their reports, and that they go on once some are free.
 
 use std::fs::File;
 use std::os::unix::net::UnixStream;
@@ -17,10 +17,10 @@ type Joined = Endpoint<Paths, Vec<u8>>;
 const PART: &str = "PLIMSOLL_TEST_PART";
 const CORE: &str = "PLIMSOLL_TEST_CORE";
 const PATIENCE: Duration = Duration::from_secs(600);
-/// Of a node that is to run out of them, neither to be raised.
+/// Descriptor limit of a node that is to run out, neither soft nor hard to be raised.
 const FEW: u64 = 64;
 
-/// Kills and reaps on drop, so that a failing test leaves no process.
+/// The other process; killed and reaped on drop, so that a failing test leaves none.
 pub struct Other(pub Child);
 
 impl Drop for Other {
@@ -33,15 +33,15 @@ impl Drop for Other {
 fn start(part: &str, core: CoreId) -> Other {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "shortage::play_a_part", "--nocapture"]).env(PART, part).env(CORE, core.0.to_string());
-    // Its account of itself would be taken for one of these tests.
+    // Its harness's output would be taken for that of these tests.
     Other(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap())
 }
 
-/// Not a test by itself: what the other process runs.
+/// The other process's part; not a test by itself.
 #[test]
 fn play_a_part() {
     let Ok(part) = std::env::var(PART) else { return };
-    // One is to raise its soft limit by itself.
+    // One part is to raise its soft limit by itself.
     let maximum = if part == "raising node" { getrlimit(Resource::Nofile).maximum } else { Some(FEW) };
     setrlimit(Resource::Nofile, Rlimit { current: Some(FEW), maximum }).unwrap();
     match part.as_str() {
@@ -94,7 +94,7 @@ fn arrives(ends: &mut [Joined]) {
     }
 }
 
-/// Its notes name the cause.
+/// Checks that the notes name the cause.
 fn assert_noted(end: &mut Joined) {
     let notes = end.report().unwrap().notes;
     assert!(notes.iter().any(|note| note.contains("Too many open files")), "{notes:?}");
@@ -106,7 +106,7 @@ fn a_sender_without_descriptors() {
     let mut taken = all_descriptors();
     ends[0].send(peer, 1, b"message".to_vec(), 0).unwrap();
     assert!(poll(&mut ends).is_empty(), "the send neither ends nor fails while there is no descriptor");
-    // One for the socket, none for the memory.
+    // Leaves one for the socket, none for the memory.
     taken.pop();
     assert!(poll(&mut ends).is_empty(), "nor while there are too few");
     drop(taken);
@@ -129,7 +129,7 @@ fn a_link_whose_memory_was_made_before() {
     creating.prepare().unwrap();
     let thread = std::thread::spawn(move || ShmPort::new(Geometry::default()).connect(&there, Role::Join).map(|_| ()));
     let mut taken = all_descriptors();
-    // For the memory that the joining end is passed.
+    // Leaves one for the memory that the joining end is passed.
     taken.pop();
     creating.connect(&here, Role::Create).unwrap();
     thread.join().unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! A node's engine that is stopped: what it may still write to stays in memory, and nothing is written to what was given back.
+//! A stopped engine of a node: memory that it may still write to is kept, and freed memory is not written to.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,12 +13,12 @@ use crate::shortage::node;
 type Joined = Endpoint<Paths, Vec<u8>>;
 
 const PATIENCE: Duration = Duration::from_secs(600);
-/// A message that is announced, however fast copies are.
+/// Length of a message that is announced, however fast copies are.
 const LONG: usize = 300_000;
-/// What an allocator may leave in memory that was given back.
+/// Byte that an allocator may leave in freed memory.
 const FREED: u8 = 0xEE;
 
-/// Memory that shows when it is given back, and what is written to it afterwards.
+/// Memory that shows when it is freed, and later writes to it.
 struct Lent {
     bytes: &'static mut [u8],
     given_back: Arc<AtomicBool>,
@@ -75,7 +75,7 @@ fn memory_stays_while_an_engine_that_may_write_to_it_is_stopped() {
     assert!(rank.probe(Source::Any, TagSelector::exactly(3)).unwrap().is_none(), "the engine has the receive");
 
     kill_process(engine, Signal::STOP).unwrap();
-    // Once all its threads have stopped.
+    // All threads of the engine have stopped.
     let (_, status) = waitpid(Some(engine), WaitOptions::UNTRACED).unwrap().unwrap();
     assert!(status.stopped());
     other.send(to, 2, vec![7; LONG], 5).unwrap();
@@ -88,7 +88,7 @@ fn memory_stays_while_an_engine_that_may_write_to_it_is_stopped() {
 
     kill_process(engine, Signal::CONT).unwrap();
     let deadline = Instant::now() + PATIENCE;
-    // Who joins next gives back what the engine has let go of.
+    // The next rank to join frees what the engine has let go of.
     while !given_back.load(Ordering::Relaxed) {
         assert!(Instant::now() < deadline, "the memory stays for ever");
         drop(Joined::join(&at_node).unwrap());
@@ -99,7 +99,7 @@ fn memory_stays_while_an_engine_that_may_write_to_it_is_stopped() {
             break done;
         }
     };
-    // The engine may have had the message before it obeyed.
+    // The engine may have had the message before it was stopped.
     assert!(done.context == 5 && matches!(done.status, Status::PeerDead | Status::Done), "{done:?}");
     assert!(look().iter().all(|&byte| byte == FREED), "written after it was given back");
 }

@@ -1,22 +1,22 @@
-//! What is kept of messages that are announced.
+//! Records of announced messages (rendezvous).
 
 use machine::PeerIndex;
 
 use crate::request::{ReceiveKey, Way};
 
-/// What an announcement says of the bytes.
+/// The sender's part of an announcement: where the bytes are.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Offer {
     /// The send's key at the sender.
     pub sender: u64,
-    /// 0 where they cannot be read.
+    /// Address in the sender's memory; 0 where the bytes cannot be read.
     pub address: u64,
-    /// The sender copies fast, and lets them be read while it sends them.
+    /// Whether the sender copies fast and lets the bytes be read while it sends them.
     pub fast: bool,
 }
 
 impl Offer {
-    /// The way of bytes that the sender was asked for.
+    /// How the bytes come once the sender was asked for packets.
     pub fn packets(&self) -> Way {
         if self.fast { Way::Both { sender: self.sender } } else { Way::Data }
     }
@@ -27,15 +27,15 @@ pub(crate) struct Read {
     pub peer: PeerIndex,
     pub key: ReceiveKey,
     pub offer: Offer,
-    /// Up to here bytes are wanted. Those behind were read, where others come in packets; a read alone goes forward.
+    /// End of the bytes still wanted. A read alone goes forward; beside packets, reads go backward from the message's end.
     pub upto: u64,
-    /// Bytes that had come in packets when last looked at.
+    /// Bytes that had come in packets at the last look.
     pub seen: u64,
-    /// Looks that find no further ones before the next read.
+    /// Further looks without new packets before the next read.
     pub patience: u8,
 }
 
-/// A message that has ended, of which the sender may still have packets under way.
+/// A message that was read whole while packets of it, with `left` bytes, may still be under way.
 pub(crate) struct Overtaken {
     pub peer: PeerIndex,
     pub left: u64,

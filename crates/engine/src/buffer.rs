@@ -1,7 +1,7 @@
-//! What holds a message while the engine has it.
+//! Memory of a message while the engine has it.
 
 /// Memory of a message. It is given to the engine with a request and comes back with the completion. Whatever can show
-/// its bytes as slices is one; the engine of a node's own process works on memory of other processes, which cannot.
+/// its bytes as slices is a buffer; so is memory of another process, which the node's engine can only copy.
 ///
 /// [`Buffer::address`] must stay true while the value is moved (as for a `Vec`), since peers with remote reads are
 /// told of it.

@@ -1,4 +1,4 @@
-//! How the engine treats one peer's link; derived from what the port promises.
+//! Settings of one peer's link, derived from the port's capabilities.
 
 use machine::bounds::{ENGINE_BYTES, ENGINE_BYTES_NEAR, ENGINE_MESSAGES};
 use machine::{Bytes, Capabilities, Nanoseconds};
@@ -10,14 +10,15 @@ pub struct LinkConfig {
     pub mtu: Bytes,
     /// Largest message sent eagerly; longer ones wait for the receiver (rendezvous).
     pub eager_limit: Bytes,
-    /// The same while copies into the port's memory are fast, where that is timed ([`crate::Engine::times_copy`]).
+    /// Largest eager message while copies into the port's memory are fast, where they are timed
+    /// ([`crate::Engine::times_copy`]).
     pub eager_near: Option<Bytes>,
     /// Whether the port reads the peer's memory, so that a rendezvous is a single copy.
     pub remote_read: bool,
     /// Messages of the peer that may be unmatched here before the peer must wait.
     pub credit_messages: u32,
-    /// Payload that those messages may carry. Beyond it short ones wait as well; long ones, and those that somebody waits for,
-    /// come as rendezvous.
+    /// Payload of those messages. Beyond it short messages wait as well; long ones, and those that somebody waits for,
+    /// become rendezvous.
     pub credit_bytes: Bytes,
     /// Set where the port may lose, duplicate or reorder packets.
     pub reliability: Option<ReliabilityConfig>,
@@ -32,14 +33,14 @@ pub struct ReliabilityConfig {
     pub window: u32,
     /// How long an acknowledgement waits for a packet that can carry it before it is sent alone.
     pub acknowledge_after: Nanoseconds,
-    /// The shortest that a packet waits for its acknowledgement before it is sent again.
+    /// Least time before an unacknowledged packet is sent again.
     pub timeout_least: Nanoseconds,
-    /// The longest that a packet waits for its acknowledgement before it is sent again.
+    /// Greatest time before an unacknowledged packet is sent again.
     pub timeout_most: Nanoseconds,
     /// After this much silence the peer is asked for a sign of life.
     pub ping_after: Nanoseconds,
-    /// After this much silence it is given up. Long, since a peer at placement `app` is silent while it computes;
-    /// a process that has ended is noticed sooner, by its host's refusals.
+    /// After this much silence the peer counts as dead. Long, since a peer at placement `app` is silent while it
+    /// computes; the end of its process is noticed sooner, by its host's refusals.
     pub silence_limit: Nanoseconds,
 }
 
@@ -68,7 +69,7 @@ impl ReliabilityConfig {
 const EAGER_PACKETS: Bytes = Bytes(256 << 10);
 
 impl LinkConfig {
-    /// The settings of memory that is shared with a peer, where each end copies from and to its own process's buffers.
+    /// The settings of memory shared with a peer, if each end copies between it and its own process's buffers.
     pub fn for_shared_memory(capabilities: &Capabilities) -> Self {
         LinkConfig {
             eager_near: Some(EAGER_PACKETS),
@@ -80,7 +81,7 @@ impl LinkConfig {
     /// The settings that suit a port. `session` matters on unreliable ports only.
     pub fn for_port(capabilities: &Capabilities, session: u32) -> Self {
         let reliable = capabilities.ordered && capabilities.reliable;
-        // With single copy, rendezvous pays early; with packets only once the eager copy outweighs a round trip.
+        // With single copy, rendezvous pays early; with packets only once the eager copy costs more than a round trip.
         let eager_limit = if capabilities.remote_read { Bytes(8 << 10) } else { EAGER_PACKETS };
         LinkConfig {
             mtu: capabilities.mtu,

@@ -1,24 +1,24 @@
 //! How fast a sender copies into the memory that it shares with a peer.
 //!
-//! Where the two cores share a cache, both copies of an eager message together are faster than one read of the sender's memory
-//! by the kernel: each runs on its own core, and neither pays for page tables. Where they are far apart, each line that the
-//! sender writes has to come from the other core's cache first, and the single read is faster. On a virtual machine cores move,
-//! so that the link decides by what its copies take.
+//! Where the two cores share a cache, both copies of an eager message together are faster than one read of the sender's
+//! memory by the kernel: each runs on its own core, and neither pays for page tables. Where the cores are far apart,
+//! each line that the sender writes first has to come from the other core's cache, and the single read is faster.
+//! Virtual CPUs move between cores, so each link decides by timing its copies.
 
 use machine::Nanoseconds;
 
-/// Of so many packets whose copy could be timed one is: two looks at the clock cost a tenth of such a copy.
+/// One of so many packets whose copy can be timed is timed: two readings of the clock cost a tenth of such a copy.
 const TIMED: u8 = 4;
-/// After so many announcements that might have been eager messages, one is sent eagerly to see how fast copies are now.
+/// After so many announcements of messages that might have been eager, one is sent eagerly to time copies anew.
 const PROBED: u8 = 64;
-/// Bytes per nanosecond from which copies count as fast, and below which they no longer do. Cores 250 ns apart reach 2 to 5, cores that
-/// share a cache 8 to 30, of buffers that lie in no cache too; a read by the kernel reaches 4 to 12.
+/// Bytes per nanosecond above which copies become fast, and below which they become slow. Cores 250 ns apart reach 2 to
+/// 5; cores that share a cache 8 to 30, also from uncached buffers; a read by the kernel 4 to 12.
 const FAST: f32 = 7.0;
 const SLOW: f32 = 5.5;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Copies {
-    /// Bytes per nanosecond.
+    /// Smoothed rate of copies, bytes per nanosecond.
     rate: f32,
     fast: bool,
     untimed: u8,
@@ -26,16 +26,16 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
-    /// Copies of a new link: taken to be fast until they are timed.
+    /// State of a new link: copies count as fast until they are timed.
     pub const NEW: Copies = Copies { rate: 8.0, fast: true, untimed: 0, announced: 0 };
 
-    /// Whether a message that may be eager where copies are fast should be so now.
+    /// Whether a message whose way depends on the speed of copies is to be eager now.
     #[inline]
     pub fn are_fast(&self) -> bool {
         self.fast || self.announced >= PROBED
     }
 
-    /// A message that might have been eager was announced.
+    /// Counts the announcement of a message that might have been eager.
     pub fn announced(&mut self) {
         self.announced = self.announced.saturating_add(1);
     }
@@ -46,10 +46,10 @@ impl Copies {
         self.untimed == 0 || self.announced >= PROBED
     }
 
-    /// Copying `bytes` has taken `time`.
+    /// Takes in that copying `bytes` took `time`.
     pub fn took(&mut self, bytes: usize, time: Nanoseconds) {
         let rate = bytes as f32 / time.0.max(1) as f32;
-        // A copy is often disturbed and never faster than the cores allow.
+        // Slow copies weigh less: they are often disturbed, and none is faster than the cores allow.
         let weight = if rate > self.rate { 0.5 } else { 0.125 };
         self.rate += weight * (rate - self.rate);
         self.fast = self.rate > if self.fast { SLOW } else { FAST };

@@ -1,9 +1,8 @@
-//! Credit: how many unmatched messages of a peer are held here, and how many bytes of them.
+//! Credit: bounds on a peer's unmatched messages that are held here, in number and in bytes.
 //!
-//! A message without credit waits at its sender, but one that is long, or of another space than [`Space::Tagged`], needs none
-//! for its bytes: it is announced. Once nothing is under way, a tagged message waits only while nobody at the receiver waits
-//! for one: whoever posts a receive or looks in vain has the sender told of all credit that has come together, and asked to
-//! announce where that does not suffice.
+//! A message without credit waits at its sender, except that one that is long, or of another space than [`Space::Tagged`],
+//! needs none for its bytes: it is announced. Once nothing is in flight, a tagged message waits only while no receive waits:
+//! a receive or a probe in vain tells the sender of all freed credit, and asks for announcements if that does not suffice.
 
 use machine::PeerIndex;
 
@@ -13,8 +12,8 @@ use crate::peer::{Control, MOST_MESSAGES, Peer, Violation};
 use crate::tag::{Source, Space};
 use crate::unexpected::Unexpected;
 
-/// The part of the credit for bytes that a message may have and still wait for it: what is longer is announced at once,
-/// as its copies cost more than the announcement does.
+/// Messages up to this part of the credit for bytes wait for it; longer ones are announced at once, since their copies cost
+/// more than the announcement.
 const PATIENT: u64 = 128;
 
 impl Peer {
@@ -31,13 +30,13 @@ impl Peer {
         !self.announce && self.untagged == 0 && length <= self.patient()
     }
 
-    /// The peer may have no credit left for another message, as far as is known here.
+    /// Whether the peer may have no credit left for another message, as far as is known here.
     #[inline]
     pub fn lacks_messages(&self) -> bool {
         self.held_messages + self.freed_messages >= self.allowance
     }
 
-    /// A message of the peer may wait for credit for its bytes, as far as is known here.
+    /// Whether a message of the peer may be waiting for credit for its bytes, as far as is known here.
     #[inline]
     pub fn lacks_bytes(&self) -> bool {
         !self.asked && self.is_filled_by(self.held_bytes + self.freed_bytes)
@@ -48,15 +47,15 @@ impl Peer {
         bytes > self.config.credit_bytes.0 - self.patient()
     }
 
-    /// So much credit has come together that the peer is told.
+    /// Whether enough credit was freed to tell the peer of it.
     #[inline]
     pub fn is_credit_due(&self) -> bool {
         self.freed_messages >= self.config.credit_messages.div_ceil(4)
             || self.freed_bytes >= self.config.credit_bytes.0.div_ceil(4).max(1)
     }
 
-    /// Tells the peer of `more` messages beyond those that have come together. `waited`: for a receive that waits; the peer is
-    /// then asked to announce, unless the bytes that have come together are enough for it.
+    /// Tells the peer of the freed credit and of `more` messages. `waited`: a receive waits for a message; the peer is
+    /// then asked to announce, unless the freed bytes are enough for it.
     pub fn tell_credit(&mut self, more: u32, waited: bool) {
         let announce = waited && self.is_filled_by(self.held_bytes);
         let (freed_messages, freed_bytes) = (self.freed_messages + more, self.freed_bytes);
@@ -70,8 +69,8 @@ impl Peer {
         }
     }
 
-    /// For a receive that waits behind what is held: doubles the allowance where it is used up, as far as there are `left` to
-    /// give, and tells the peer of all that it may send. How many messages were added.
+    /// Helps a receive that waits behind held messages: doubles the allowance where it is used up, by at most `left`,
+    /// and tells the peer of all that it may send. Returns how many messages were added.
     pub fn relieve(&mut self, left: u32) -> u32 {
         let doubled = if self.lacks_messages() { self.allowance } else { 0 };
         let more = doubled.min(MOST_MESSAGES.saturating_sub(self.allowance)).min(left);
@@ -84,8 +83,8 @@ impl Peer {
 }
 
 impl<B: Buffer> Engine<B> {
-    /// A message of `space` has left the unexpected state, or never entered it. The peer is told once a quarter of its credit
-    /// has come together, or a receive waits.
+    /// Frees the credit of a message of `space` that has left the unexpected state, or never entered it. The peer is
+    /// told once a quarter of its credit was freed, or a receive waits.
     #[inline]
     pub(crate) fn free_credit(&mut self, peer: PeerIndex, space: Space, bytes: u64) {
         let link = &mut self.peers[peer.0 as usize];
@@ -99,7 +98,7 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    /// Notes an unmatched message, within the credit that the peer has.
+    /// Counts an unmatched message; a violation where the peer has no credit for it.
     pub(crate) fn hold(&mut self, peer: PeerIndex, bytes: u64) -> Result<(), Violation> {
         let link = &mut self.peers[peer.0 as usize];
         let messages = link.held_messages + 1;
@@ -119,7 +118,7 @@ impl<B: Buffer> Engine<B> {
         link.held_bytes = bytes;
     }
 
-    /// A held message is held no longer: its credit goes back to the peer.
+    /// Frees the credit of a held message that leaves the queue.
     pub(crate) fn let_go(&mut self, peer: PeerIndex, space: Space, message: &Unexpected) {
         let link = &mut self.peers[peer.0 as usize];
         link.held_messages -= 1;
@@ -132,8 +131,8 @@ impl<B: Buffer> Engine<B> {
         self.free_credit(peer, space, bytes);
     }
 
-    /// MPI's progress rule: a receive that waits must get its message, however many that nobody waits for come before it.
-    /// `space`: of the message that has just taken or freed credit. Only tagged messages wait for credit for their bytes.
+    /// MPI's progress rule: a receive that waits must get its message, however many unwanted ones come before it. `space`: that
+    /// of the message that has just taken or freed credit. Only tagged messages wait for credit for their bytes.
     #[inline]
     pub(crate) fn relieve_behind_receives(&mut self, peer: PeerIndex, space: Space) {
         let link = &self.peers[peer.0 as usize];
@@ -156,10 +155,10 @@ impl<B: Buffer> Engine<B> {
         self.mark_ready(peer);
     }
 
-    /// A receive waits, or somebody looks for a message, while those that are held may use up their senders' credit.
+    /// Tells senders of freed credit where a receive or a probe waits and held messages may have used up their credit.
     #[inline]
     pub(crate) fn relieve_senders(&mut self, source: Source) {
-        // Less than a quarter of either credit has come together untold, so that well over half of it is held.
+        // Less than a quarter of either credit is freed and untold, so that more than half of a used-up one is held.
         if self.unexpected.len() as u32 >= self.least_credit / 2 || self.half_filled > 0 {
             self.relieve_all(source);
         }

@@ -1,4 +1,4 @@
-//! The engine's state and what the application asks of it.
+//! The engine's state, and the requests that an application makes.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -20,7 +20,7 @@ use crate::tag::{Envelope, Label, Source, Space, TagSelector};
 use crate::unexpected::{Claim, Claimed, Unexpected};
 use crate::wire::LARGEST_HEADER;
 
-/// What the engine has seen; for evidence, not for control.
+/// Events counted by an engine; for evidence, not for control.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Counters {
     /// Packets handed to the port, retransmissions included.
@@ -44,22 +44,22 @@ pub struct Counters {
     /// Messages that were announced to their receiver (rendezvous).
     #[serde(default)]
     pub announced: u64,
-    /// Times that a peer was allowed twice as many unmatched messages, for a receive that waited behind them.
+    /// Times that a peer's allowance of unmatched messages was doubled, for a receive that waited behind them.
     pub widened: u64,
-    /// Times that the messages to a peer began to wait for credit, or that what came of it did not suffice.
+    /// Times that the messages to a peer began to wait for credit, at first or after credit came that did not suffice.
     #[serde(default)]
     pub credit_waits: u64,
     /// Rendezvous messages fetched from the sender's memory.
     pub single_copies: u64,
     /// Fetches that failed; the bytes then came in packets.
     pub reads_refused: u64,
-    /// Messages that were sent, by the number of binary digits of their size; the last holds all larger ones.
+    /// Messages sent, by the number of binary digits of their size; the last class holds all larger ones.
     pub messages: [u64; SIZES],
-    /// Their bytes, likewise.
+    /// Bytes of those messages, by the same classes.
     pub message_bytes: [u64; SIZES],
 }
 
-/// Classes of message sizes that are counted: 0, 1, 2 to 3, 4 to 7 and so on.
+/// Number of classes of message sizes: 0, 1, 2 to 3, 4 to 7 and so on.
 pub const SIZES: usize = 32;
 
 impl Counters {
@@ -72,17 +72,17 @@ impl Counters {
     }
 }
 
-/// A request was not made, because there is no such peer; the buffer comes back.
+/// The refusal of a request because there is no such peer; it gives the buffer back.
 #[derive(Debug)]
 pub struct Refusal<B> {
-    /// The peer asked for.
+    /// The peer that was named.
     pub peer: PeerIndex,
     /// The buffer of the request that was not made.
     pub buffer: B,
 }
 
-/// The message engine of one endpoint; the crate's documentation shows how a driver turns it. `B` is what holds a
-/// message, a [`Buffer`]: it is given to the engine with the request and comes back with the completion.
+/// The message engine of one endpoint; the crate's documentation shows how a driver runs it. `B` is the type of a
+/// message's memory, a [`Buffer`]: it is given to the engine with the request and comes back with the completion.
 pub struct Engine<B> {
     pub(crate) peers: Vec<Peer>,
     pub(crate) sends: SlotMap<SendKey, SendRequest<B>>,
@@ -91,7 +91,7 @@ pub struct Engine<B> {
     pub(crate) unexpected: UnexpectedQueue<Unexpected>,
     pub(crate) claimed: SlotMap<Claim, Claimed>,
     pub(crate) reads: VecDeque<Read>,
-    /// By the receives that they ended.
+    /// Overtaken messages, by the receives that they ended.
     pub(crate) overtaken: HashMap<ReceiveKey, Overtaken>,
     pub(crate) spares: Spares,
     pub(crate) bounce: Vec<u8>,
@@ -161,13 +161,13 @@ impl<B: Buffer> Engine<B> {
         PeerIndex((self.peers.len() - 1) as u32)
     }
 
-    /// How many peers were added.
+    /// Number of peers added.
     #[inline]
     pub fn peers(&self) -> usize {
         self.peers.len()
     }
 
-    /// What has been counted since the engine was made.
+    /// Events counted since the engine was made.
     pub fn counters(&self) -> Counters {
         self.counters
     }
@@ -349,7 +349,7 @@ impl<B: Buffer> Engine<B> {
                     link.messages.remove(place);
                     link.untagged -= u32::from(send.label.space != Space::Tagged);
                     link.plan = None;
-                    // What stood behind it may need less credit, or none.
+                    // The messages behind it may need less credit, or none.
                     let peer = send.peer;
                     self.finish_send(key, Status::Cancelled);
                     self.mark_ready(peer);

@@ -15,7 +15,7 @@ use crate::wire::{self, Packet, Sequencing};
 
 impl<B: Buffer> Engine<B> {
     /// As [`Engine::handle_packet`]. Where the packet is a whole message and ends a receive, `take` is told the receive's
-    /// context, the message and its buffer; if it says true, that is all: nothing completes, and the buffer is dropped.
+    /// context, the message and its buffer; if it returns true, that is all: nothing completes, and the buffer is dropped.
     #[inline(always)]
     pub fn handle_packet_with(
         &mut self,
@@ -29,8 +29,8 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    /// What most packets are: a whole message for a receive that waits and has room, over a reliable port. `None`, and
-    /// nothing has changed, where this is another one.
+    /// The common case: a whole message for a receive that waits and has room, over a reliable port. `None`, with
+    /// nothing changed, in any other.
     #[inline(always)]
     fn handle_short(
         &mut self,
@@ -61,8 +61,8 @@ impl<B: Buffer> Engine<B> {
         Some(())
     }
 
-    /// Takes in one packet from `peer`. Whatever the bytes are, the engine stays whole: malformed packets are counted
-    /// and dropped, and a peer that breaks the protocol on a reliable port is given up.
+    /// Takes in one packet from `peer`, with whatever bytes: malformed packets are counted and dropped, and a peer that
+    /// breaks the protocol on a reliable port counts as dead.
     #[inline]
     pub fn handle_packet(&mut self, now: Nanoseconds, peer: PeerIndex, bytes: &[u8]) {
         let Some(link) = self.peers.get_mut(peer.0 as usize) else {
@@ -290,7 +290,7 @@ impl<B: Buffer> Engine<B> {
     }
 }
 
-/// Copies what fits.
+/// Copies as much of `payload` as fits.
 #[inline]
 fn copy_into<B: Buffer>(buffer: &mut B, offset: u64, payload: &[u8]) {
     let length = buffer.length();

@@ -2,7 +2,7 @@
 //! held back by credits, made reliable where the port is not.
 //!
 //! Sans-IO: the engine has no clock, socket, thread or file. A driver feeds it packets and the time, and carries out
-//! what it asks for. One driver turn looks like this:
+//! what it asks for. One iteration of a driver:
 //!
 //! 1. for every packet that the port delivers: [`Engine::handle_packet`];
 //! 2. [`Engine::handle_timeout`] once the clock has reached [`Engine::next_timeout`] (never, on reliable ports);

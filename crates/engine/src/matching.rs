@@ -25,7 +25,7 @@ struct Class {
     mask: u64,
 }
 
-/// Source and tag that a chain is of.
+/// Source and tag of a chain.
 type Matched = (u32, u64);
 
 impl Class {
@@ -60,7 +60,7 @@ struct Links {
 
 const UNLINKED: Links = Links { previous: NIL, next: NIL, chain: NIL };
 
-/// What a chain consists of.
+/// An element of a chain.
 trait Node {
     fn links(&mut self) -> &mut Links;
 }
@@ -75,7 +75,7 @@ impl Node for Links {
 /// The entries of one class, chained under their key.
 struct Table {
     class: Class,
-    /// Where a key's chain is. The key looked up last is remembered: messages of one key tend to follow one another.
+    /// Index of each key's chain. The key looked up last is remembered: messages of one key tend to follow one another.
     index: HashMap<Matched, u32, foldhash::fast::RandomState>,
     recent: Option<(Matched, u32)>,
     chains: Vec<Chain>,
@@ -88,7 +88,7 @@ impl Table {
         Table { class, index: HashMap::default(), recent: None, chains: Vec::new(), free: Vec::new(), live: 0 }
     }
 
-    /// Node `node` of `nodes` comes last in its key's chain.
+    /// Appends node `node` of `nodes` to its key's chain.
     #[inline(always)]
     fn append(&mut self, nodes: &mut [impl Node], key: Matched, node: u32) {
         let chain = match self.find(key) {
@@ -228,7 +228,7 @@ impl<K> Node for Posted<K> {
 /// Receives that wait for a message, by their keys: a key's slot number is the node.
 pub struct PostedQueue<K> {
     tables: Vec<Table>,
-    /// By slot; what is no longer posted stays until the slot is used again.
+    /// Receives by slot; an entry that is no longer posted stays until its slot is used again.
     receives: Vec<Posted<K>>,
     posted: u64,
 }

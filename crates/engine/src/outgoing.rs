@@ -24,22 +24,22 @@ impl Control {
     }
 }
 
-/// Packets with this much of an eager message are made once for the port and for the reliability layer. Shorter ones are copied: they
-/// leave many at a time, and the kernel takes these fastest out of one piece.
+/// Least payload for which an eager packet is made once, for the port and the reliability layer. Shorter ones are
+/// copied: many leave at a time, and the kernel takes them fastest out of one piece.
 const SHARED_LEAST: usize = 8 << 10;
 
-/// Shorter copies tell little of how fast the memory is.
+/// Least length of a copy that is timed: shorter ones tell little about the memory.
 const TIMED_LEAST: usize = 4 << 10;
 
-/// A packet that is made but for its head ([`Engine::apart`]).
+/// A packet whose body is made already ([`Engine::apart`]).
 pub struct Apart {
-    /// Bytes of the head.
+    /// Length of the head, bytes.
     pub head: usize,
-    /// What follows it.
+    /// The payload after the head.
     pub body: Shared,
 }
 
-/// The header of the packet of an eager message that has its bytes from `offset` on.
+/// The header of an eager message's packet with the bytes from `offset` on.
 fn eager_or_more<B: Buffer>(request: &SendRequest<B>, offset: usize) -> Packet<'static> {
     match offset {
         0 => Packet::Eager { label: request.label, length: request.length() as u32, payload: &[] },
@@ -55,8 +55,8 @@ fn write_with_payload<B: Buffer>(header: &Packet, request: &mut SendRequest<B>, 
     request.written += payload;
 }
 
-/// The next packet of the eager message `send`, with `payload` bytes, into `body`, which has no room where the packet was made before.
-/// What the reliability layer is to keep of it, if that is no copy of `body`.
+/// Writes the next packet of the eager message `send`, with `payload` bytes, into `body`, which may be empty where the
+/// packet was made before. Returns what the reliability layer keeps, unless it is a copy of `body`.
 fn write_eager<B: Buffer>(
     send: SendKey,
     request: &mut SendRequest<B>,
@@ -66,7 +66,7 @@ fn write_eager<B: Buffer>(
     let offset = request.written;
     let Some(made) = request.made.take() else {
         write_with_payload(&eager_or_more(request, offset), request, payload, body);
-        // Bytes of another process are fetched once only.
+        // Bytes of another process are read only once, so these packets are kept as copies.
         let stays = payload < request.length() && request.buffer.as_mut_slice().is_some();
         request.stays |= stays;
         return stays.then_some(Stored::Eager { send, offset });
@@ -78,7 +78,7 @@ fn write_eager<B: Buffer>(
     Some(Stored::Shared(made))
 }
 
-/// Writes a packet again whose bytes are in the buffer of `request`.
+/// Writes a packet anew from the buffer of `request`.
 pub(crate) fn write_again<B: Buffer>(request: &SendRequest<B>, stored: &Stored, into: &mut [u8]) {
     let (header, offset) = match *stored {
         Stored::Eager { offset, .. } => (eager_or_more(request, offset), offset),
@@ -91,7 +91,7 @@ pub(crate) fn write_again<B: Buffer>(request: &SendRequest<B>, stored: &Stored, 
 }
 
 impl<B: Buffer> Engine<B> {
-    /// The next peer that may have something to transmit. Ask [`Engine::plan`] until it says `None`; after a port
+    /// The next peer that may have something to transmit. Ask [`Engine::plan`] until it returns `None`; after a port
     /// was full, hand the peer back with [`Engine::defer`].
     #[inline]
     pub fn next_ready(&mut self) -> Option<PeerIndex> {
@@ -126,7 +126,7 @@ impl<B: Buffer> Engine<B> {
         (fits && first).then_some(header + length)
     }
 
-    /// Writes the packet that [`Engine::plan_short`] planned over the whole of `into`.
+    /// Writes the packet that [`Engine::plan_short`] planned into the whole of `into`.
     #[inline]
     pub fn write_short(label: &Label, payload: &B, into: &mut [u8]) {
         let (head, room) = into.split_at_mut(wire::eager_header(label));
@@ -134,7 +134,7 @@ impl<B: Buffer> Engine<B> {
         payload.read(0, room);
     }
 
-    /// As [`Engine::write_short`], from bytes that are no buffer.
+    /// Does the same as [`Engine::write_short`], from plain bytes.
     #[inline]
     pub fn write_bytes(label: &Label, payload: &[u8], into: &mut [u8]) {
         let (head, room) = into.split_at_mut(wire::eager_header(label));
@@ -142,7 +142,7 @@ impl<B: Buffer> Engine<B> {
         room.copy_from_slice(payload);
     }
 
-    /// The port has taken a packet of `length` bytes for which nothing is to complete.
+    /// Tells that the port has taken a packet of `length` bytes for which nothing completes.
     #[inline]
     pub fn injected(&mut self, peer: PeerIndex, length: u64) {
         let link = &mut self.peers[peer.0 as usize];
@@ -153,7 +153,7 @@ impl<B: Buffer> Engine<B> {
         self.counters.count_message(length);
     }
 
-    /// The port has taken the packet: the send has ended.
+    /// Tells that the port has taken the packet: the send has ended.
     #[inline]
     pub fn sent_short(&mut self, peer: PeerIndex, label: Label, buffer: B, context: u64) -> Request {
         let length = buffer.length() as u64;
@@ -179,7 +179,7 @@ impl<B: Buffer> Engine<B> {
         if !link.alive {
             return None;
         }
-        // Perhaps all there is to do is to wait for a peer never heard of.
+        // With nothing to send, the silence of a peer never heard of counts from here.
         if let Some(reliability) = link.reliability.as_mut().filter(|reliability| !reliability.is_engaged()) {
             reliability.engage(now);
             self.watch(peer);
@@ -218,8 +218,8 @@ impl<B: Buffer> Engine<B> {
         Some(length)
     }
 
-    /// Makes the packet just planned but for its head, where the port and the reliability layer can share it; then the head is all
-    /// that [`Engine::write`] need be given room for.
+    /// Makes the body of the packet just planned, where the port and the reliability layer can share it;
+    /// [`Engine::write`] then needs room for the head only.
     pub fn apart(&mut self, peer: PeerIndex) -> Option<Apart> {
         let link = &self.peers[peer.0 as usize];
         let reliability = link.reliability.as_ref()?;
@@ -245,7 +245,7 @@ impl<B: Buffer> Engine<B> {
         Some(Apart { head: RELIABILITY_HEADER, body })
     }
 
-    /// Whether the caller should tell [`Engine::copied`] what writing the next packet takes, which has `length` bytes.
+    /// Whether the caller should time the writing of the next packet, of `length` bytes, for [`Engine::copied`].
     #[inline]
     pub fn times_copy(&mut self, peer: PeerIndex, length: usize) -> bool {
         length >= TIMED_LEAST && self.times_long_copy(peer)
@@ -257,7 +257,7 @@ impl<B: Buffer> Engine<B> {
         link.config.eager_near.is_some() && link.copies.is_timed()
     }
 
-    /// Writing a packet of `length` bytes into the port's memory took `time`.
+    /// Tells that writing a packet of `length` bytes into the port's memory took `time`.
     pub fn copied(&mut self, peer: PeerIndex, length: usize, time: Nanoseconds) {
         self.peers[peer.0 as usize].copies.took(length, time);
     }
@@ -274,7 +274,7 @@ impl<B: Buffer> Engine<B> {
         let (header, body) = into.split_at_mut(at);
         self.counters.packets_sent += 1;
         let mut finished = None;
-        // What the reliability layer keeps, where that is no copy.
+        // What the reliability layer keeps, unless it is a copy.
         let mut kept = None;
         let mut length = body.len();
         match plan {
@@ -362,8 +362,8 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    /// Ends the long sends all of whose packets were written: what has not arrived of them is copied. Hand the packets to the wire
-    /// before, so that the receiver works meanwhile.
+    /// Ends the long sends whose packets were all written, and copies their unacknowledged bytes. Hand the packets to
+    /// the wire before, so that the receiver works meanwhile.
     #[inline]
     pub fn end_departed(&mut self) {
         if !self.departed.is_empty() {
@@ -391,7 +391,7 @@ fn plan_packet<B: Buffer>(link: &Peer, sends: &SlotMap<SendKey, SendRequest<B>>)
     if let Some(control) = link.control.front() {
         return Some((Plan::Control, control.packet().length()));
     }
-    // Streams and messages take turns, so that neither waits for the other's end.
+    // Rendezvous data and other messages alternate, so that neither waits for the other's end.
     if link.favour_streaming {
         plan_data(link, sends).or_else(|| plan_message(link, sends))
     } else {

@@ -1,4 +1,4 @@
-//! What the engine keeps for one peer. An idle peer costs this struct and no more.
+//! State of one peer. An idle peer costs this struct and no more.
 
 use std::collections::VecDeque;
 
@@ -24,13 +24,13 @@ pub(crate) enum Control {
     Withdrawn { receiver: u64 },
 }
 
-/// Where the rest of an eager message goes.
+/// The destination of the rest of an eager message.
 #[derive(Clone, Copy)]
 pub(crate) enum Target {
     Receive(ReceiveKey),
     Unexpected(u32),
     Claimed(Claim),
-    /// The message was discarded.
+    /// None: the message was discarded.
     Nowhere,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Partial {
     pub got: u64,
 }
 
-/// What the next packet to a peer will be; see [`crate::Engine::plan`].
+/// The next packet to a peer; see [`crate::Engine::plan`].
 #[derive(Clone, Copy)]
 pub(crate) enum Plan {
     Resend { place: usize },
@@ -54,11 +54,11 @@ pub(crate) enum Plan {
     Acknowledge,
 }
 
-/// Packets of control that wait for one peer.
+/// Most control packets that wait for one peer.
 pub(crate) const MOST_ANSWERS: usize = ENGINE_ANSWERS.each.count();
-/// Unmatched messages of one peer that are ever allowed; about 100 bytes each where they are long.
+/// Most unmatched messages that one peer is ever allowed; about 100 bytes each where they are long.
 pub(crate) const MOST_MESSAGES: u32 = ENGINE_WIDENED.each.count() as u32;
-/// Of all peers beyond their first credit.
+/// Most messages that all peers together are allowed beyond their first credit.
 pub(crate) const MOST_WIDENED: u32 = ENGINE_WIDENED.total.count() as u32;
 
 /// The longest message whose length an eager packet can carry.
@@ -67,10 +67,10 @@ const EAGER_MOST: u64 = u32::MAX as u64;
 pub(crate) struct Peer {
     pub config: LinkConfig,
     pub alive: bool,
-    /// Reads of this peer's memory have failed: bytes move in packets.
+    /// Whether reads of this peer's memory have failed: bytes move in packets.
     pub remote_read_closed: bool,
     pub reliability: Option<Reliability>,
-    /// Listed among the peers that may have something to transmit.
+    /// Whether the peer is listed among those that may have something to transmit.
     pub ready: bool,
     pub plan: Option<Plan>,
 
@@ -83,26 +83,26 @@ pub(crate) struct Peer {
     pub favour_streaming: bool,
     pub credit_messages: u32,
     pub credit_bytes: u64,
-    /// The peer has asked for announcements of what lacks credit for its bytes.
+    /// Whether the peer has asked for announcements of messages without credit for their bytes.
     pub announce: bool,
-    /// Matter where [`LinkConfig::eager_near`] is larger than the usual limit.
+    /// Speed of copies; of use where [`LinkConfig::eager_near`] is larger than the usual limit.
     pub copies: Copies,
-    /// The first message waits for credit.
+    /// Whether the first message waits for credit.
     pub starved: bool,
-    /// Messages among them of other spaces than [`Space::Tagged`].
+    /// Number of `messages` of other spaces than [`Space::Tagged`].
     pub untagged: u32,
 
     // Incoming.
     pub partial: Option<Partial>,
     /// Messages that the peer may leave unmatched here; grows where a receive waits behind a flood.
     pub allowance: u32,
-    /// Unmatched here.
+    /// Unmatched messages held here.
     pub held_messages: u32,
     pub held_bytes: u64,
-    /// Matched since the last credit packet.
+    /// Messages matched since the last credit packet.
     pub freed_messages: u32,
     pub freed_bytes: u64,
-    /// The peer was asked to announce, and not since to stop.
+    /// Whether the last credit packet asked the peer to announce.
     pub asked: bool,
 }
 
@@ -154,7 +154,7 @@ impl Peer {
                 && self.copies.are_fast())
     }
 
-    /// Whether it depends on how fast copies are.
+    /// Whether the way of such a message depends on how fast copies are.
     #[inline]
     pub fn may_be_eager(&self, length: u64) -> bool {
         length > self.config.eager_limit.0 && self.config.eager_near.is_some_and(|near| length <= near.0)
@@ -167,7 +167,7 @@ impl Peer {
         self.untagged -= u32::from(space != Space::Tagged);
     }
 
-    /// Nothing could leave: whether a message has begun to wait for credit since credit last came.
+    /// Notes that nothing could leave; whether a message has begun to wait since credit last came.
     pub fn starves(&mut self) -> bool {
         !self.messages.is_empty() && !std::mem::replace(&mut self.starved, true)
     }

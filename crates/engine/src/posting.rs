@@ -1,4 +1,4 @@
-//! From the application's receives to requests.
+//! Receives: posting, and matching with messages that wait.
 
 use crate::buffer::Buffer;
 use crate::engine::{Engine, Refusal};
@@ -7,7 +7,7 @@ use crate::tag::{Envelope, Source, TagSelector};
 
 impl<B: Buffer> Engine<B> {
     /// Receives into `buffer` the first message that `source` and `selector` take.
-    // In the caller, where the request's parts are in registers: to pass it on in memory costs more than all the rest.
+    // Inlined, so that the request's parts stay in registers: passing them in memory costs more than all the rest.
     #[inline(always)]
     pub fn receive(
         &mut self,
@@ -39,7 +39,7 @@ impl<B: Buffer> Engine<B> {
         let (key, request) = self.receives.take();
         request.context = context;
         request.source = source;
-        // Part by part: copied as a whole out of memory that has just been written, it waits for that.
+        // Part by part: a copy of the whole would stall on memory that has just been written.
         let TagSelector { tag, mask, space } = selector;
         request.selector.tag = tag;
         request.selector.mask = mask;
@@ -49,7 +49,7 @@ impl<B: Buffer> Engine<B> {
         key
     }
 
-    /// A fresh receive where messages wait, or whose sender is dead or at the end of an unreliable port.
+    /// Gives a fresh receive a waiting message, ends it if its sender is dead, or else posts it.
     #[inline(never)]
     fn receive_listed(&mut self, key: ReceiveKey) {
         let ReceiveRequest { source, selector, .. } = self.receives[key];
@@ -61,7 +61,7 @@ impl<B: Buffer> Engine<B> {
         }
         self.posted.post(source, selector, key);
         self.relieve_senders(source);
-        // The peer's silence counts from now, though it was never heard of before.
+        // The peer's silence counts from now, even if it was never heard of.
         if let Source::Peer(peer) = source
             && self.peers[peer.0 as usize].reliability.as_ref().is_some_and(|link| !link.is_engaged())
         {

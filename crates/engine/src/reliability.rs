@@ -15,20 +15,20 @@ use crate::wire::Sequencing;
 /// A packet counts as lost once one sent this many after it has arrived (TCP's duplicate threshold), or one sent a
 /// round trip after it.
 const REORDERING: u64 = 3;
-/// Packets a receiver takes in before it acknowledges soon, in case that an answer leaves before, which carries it, and before it
-/// acknowledges without waiting.
+/// Packets after which a receiver acknowledges soon (an answer that leaves before carries it), and packets after which
+/// it acknowledges at once.
 const ACKNOWLEDGE_EVERY: u32 = 16;
 const ACKNOWLEDGE_SOON: Nanoseconds = Nanoseconds(20_000);
 const UNACKNOWLEDGED_MOST: u32 = 64;
-/// Refusals in a row, nothing heard between, that prove a peer's process gone.
+/// Refusals in a row, with nothing heard between, after which a peer's process counts as gone.
 const REFUSALS: u32 = 3;
-/// A path that has lost packets is paced: packets leave at so many times the window a round trip, as Linux's TCP paces, in bursts of
-/// a quarter of a round trip, at least so many packets. A queue too short for a whole window holds such a burst. Who is seldom driven
-/// makes up for it by longer ones.
+/// Pacing of a path that has lost packets: so many windows leave per round trip, as with Linux's TCP, in bursts of a
+/// quarter of a round trip and of at least so many packets. A queue too short for a whole window holds such a burst. A
+/// driver that seldom polls makes up for it by longer bursts.
 const PACE: f64 = 1.2;
 const BURST_OF_ROUND_TRIP: f64 = 0.25;
 const BURST_LEAST: f64 = 4.0;
-/// Packets that probe a silent peer at each timeout after the first.
+/// Packets sent as probes of a silent peer at each timeout after the first.
 const PROBES: usize = 4;
 const FIRST_TIMEOUT: Nanoseconds = Nanoseconds(50_000_000);
 
@@ -37,29 +37,29 @@ struct Flight {
     /// Length of the message-layer packet.
     length: usize,
     sent_at: Nanoseconds,
-    /// Number of this transmission among all; a retransmission gets a new one.
+    /// Number of this transmission; each retransmission gets a new one.
     order: u64,
     again: bool,
-    /// Sent again because nothing was heard, not because later ones had arrived.
+    /// Sent again after a timeout, not because later packets had arrived.
     probes: bool,
     arrived: bool,
     lost: bool,
 }
 
-/// What one acknowledgement newly tells of.
+/// The packets that one acknowledgement newly covers.
 #[derive(Default)]
 struct News {
     packets: usize,
-    /// One of them was sent once.
+    /// Whether one of them was sent only once.
     sent_once: bool,
-    /// The latest transmission among those that probe.
+    /// The latest transmission of a probe among them.
     probe: Option<(u64, Nanoseconds)>,
 }
 
-/// What became of a packet that arrived.
+/// The fate of a packet that arrived.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    /// The next one: process it, then ask [`Reliability::next_waiting`].
+    /// The next in order: process it, then ask [`Reliability::next_waiting`].
     InOrder,
     /// Kept until those before it come.
     Held,
@@ -67,7 +67,7 @@ pub(crate) enum Arrival {
     Dropped,
 }
 
-/// What a timeout calls for.
+/// Action that a timeout calls for.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     Nothing,
@@ -81,9 +81,9 @@ pub(crate) struct Reliability {
     config: ReliabilityConfig,
     // Sending.
     next: u32,
-    /// Packets `next - flight.len() .. next`.
+    /// Unacknowledged packets, numbered `next - flight.len() .. next`.
     flight: VecDeque<Flight>,
-    /// Neither arrived nor lost.
+    /// Packets in flight that neither arrived nor count as lost.
     outstanding: usize,
     lost: usize,
     /// No packet before this place is lost.
@@ -96,7 +96,7 @@ pub(crate) struct Reliability {
     /// When the latest packet left, and when it would have left without bursts.
     transmitted: Nanoseconds,
     paced: Nanoseconds,
-    /// By how much the driver has come too late of late for packets that were held, ns.
+    /// Recent delay of the driver in sending packets that pacing held back, ns.
     late: f64,
     /// Losses of packets sent before this transmission are one event.
     recovery: u64,
@@ -106,7 +106,7 @@ pub(crate) struct Reliability {
     retransmit_at: Option<Nanoseconds>,
     // Receiving.
     expected: u32,
-    /// Slot i: packet `expected + 1 + i`.
+    /// Packets ahead of a gap; slot i: packet `expected + 1 + i`.
     waiting: VecDeque<Option<Vec<u8>>>,
     unacknowledged: u32,
     acknowledge_at: Option<Nanoseconds>,
@@ -114,7 +114,7 @@ pub(crate) struct Reliability {
     // Signs of life.
     engaged: bool,
     heard: Nanoseconds,
-    /// When the driver last let us look at the clock.
+    /// When the driver last asked for timeouts.
     looked: Nanoseconds,
     pinged: Nanoseconds,
     ping: bool,
@@ -161,12 +161,12 @@ impl Reliability {
         self.config.session
     }
 
-    /// Everything sent has arrived, and the peer was told of everything that arrived here.
+    /// Whether everything sent has arrived, and the peer was told of everything that arrived here.
     pub fn is_quiet(&self) -> bool {
         self.flight.is_empty() && self.acknowledge_at.is_none() && !self.acknowledge_now
     }
 
-    /// A new packet may leave now.
+    /// Whether a new packet may leave now.
     pub fn may_send(&self, now: Nanoseconds) -> bool {
         self.lost == 0
             && self.has_room()
@@ -178,7 +178,7 @@ impl Reliability {
         (self.outstanding as f64) < self.window.packets()
     }
 
-    /// Time from one packet to the next, and by how much a burst may be ahead of it, ns; `None` of a path that has lost nothing.
+    /// Interval of packets, and how far a burst may be ahead of it, ns; `None` on a path that has lost nothing.
     fn pace(&self) -> Option<(f64, f64)> {
         if !self.window.has_lost() {
             return None;
@@ -195,13 +195,13 @@ impl Reliability {
         Some(Nanoseconds(self.paced.0.saturating_sub(ahead as u64)))
     }
 
-    /// The packet to retransmit next: its place for [`Reliability::resend`], its length.
+    /// The packet to retransmit next: its index for [`Reliability::resend`], and its length.
     pub fn to_resend(&self, now: Nanoseconds) -> Option<(usize, usize)> {
         if self.lost == 0 {
             return None;
         }
         let place = self.lost_from + self.flight.range(self.lost_from..).position(|packet| packet.lost)?;
-        // The oldest may always go: while it is missing, the peer cannot tell of what lies far beyond it.
+        // The oldest may always go: while it is missing, the peer cannot acknowledge packets far beyond it.
         if place > 0 && (!self.has_room() || self.held_until().is_some_and(|at| at > now)) {
             return None;
         }
@@ -249,7 +249,7 @@ impl Reliability {
         self.header(sequence, true)
     }
 
-    /// The window is full, and too small for the receiver to acknowledge it without being asked.
+    /// Whether the window is full, and too small for the receiver to acknowledge it unasked.
     fn waits_soon(&self) -> bool {
         self.window.packets() < f64::from(UNACKNOWLEDGED_MOST) && !self.has_room()
     }
@@ -265,11 +265,11 @@ impl Reliability {
         self.order
     }
 
-    /// Keeps copies, made by `copy`, of the packets in flight that carry bytes of `send`, whose buffer is there no longer.
+    /// Keeps copies, made by `copy`, of the packets in flight with bytes of `send`, whose buffer goes away.
     pub fn keep(&mut self, send: SendKey, spares: &mut Spares, mut copy: impl FnMut(&Stored, &mut [u8])) {
         for packet in self.flight.iter_mut().rev().filter(|packet| packet.stored.in_buffer_of() == Some(send)) {
             let is_first = matches!(packet.stored, Stored::Eager { offset: 0, .. });
-            // What has arrived is not sent again.
+            // A packet that has arrived is not sent again.
             let length = if packet.arrived { 0 } else { packet.length };
             packet.stored = Stored::Copy(spares.filled(length, |into| copy(&packet.stored, into)));
             if is_first {
@@ -278,7 +278,7 @@ impl Reliability {
         }
     }
 
-    /// From here on the peer's silence is counted.
+    /// Starts counting the peer's silence.
     pub fn engage(&mut self, now: Nanoseconds) {
         if !self.engaged {
             self.engaged = true;
@@ -296,7 +296,7 @@ impl Reliability {
         self.acknowledge_at = Some(self.acknowledge_at.map_or(at, |already| already.min(at)));
     }
 
-    /// An acknowledgement should go out even without a packet to ride on.
+    /// Whether an acknowledgement should leave even without a packet to carry it.
     pub fn must_acknowledge(&self, now: Nanoseconds) -> bool {
         self.acknowledge_now
             || self.ping
@@ -344,7 +344,7 @@ impl Reliability {
         self.heard = now;
         self.refusals = 0;
         if header.ping {
-            // Not before the next look at the clock: an answer to this very packet may carry it.
+            // Not before the driver next reads the clock: an answer to this very packet may carry it.
             self.acknowledge_by(now + Nanoseconds(1));
         }
         let oldest = self.oldest();
@@ -522,7 +522,7 @@ impl Reliability {
         }
     }
 
-    /// A host refused our packet.
+    /// Takes in that a host refused our packet.
     pub fn refused(&mut self) -> Due {
         self.refusals += 1;
         if self.refusals >= REFUSALS { Due::Dead } else { Due::Nothing }
@@ -545,8 +545,8 @@ impl Reliability {
         if !self.engaged {
             return due;
         }
-        // While nobody drove us, nothing could be heard: a process that computed or was stopped for a minute must not
-        // take its own absence for the peer's.
+        // Nothing could be heard while nobody polled: a process that computed or was stopped for a minute must not take
+        // its own absence for the peer's.
         let away = now.0.saturating_sub(self.looked.0).saturating_sub(2 * self.config.ping_after.0);
         self.heard = Nanoseconds(self.heard.0 + away).min(now.max(self.heard));
         let looked = std::mem::replace(&mut self.looked, now);
@@ -558,8 +558,8 @@ impl Reliability {
             due = Due::Transmit;
         }
         if self.retransmit_at.is_some_and(|at| at <= now) {
-            // The oldest go again, at first a single one, as probes: a peer that merely computes costs few packets.
-            // Once a probe has arrived, whatever was sent before it and has not is known to be lost.
+            // The oldest go again as probes, at first a single one: a peer that merely computes costs few packets. Once
+            // a probe has arrived, packets sent before it that have not are known to be lost.
             let probes = if self.backoff == 0 { 1 } else { PROBES };
             let oldest = self.flight.iter_mut().enumerate().filter(|(_, packet)| !packet.arrived && !packet.lost);
             for (place, packet) in oldest.take(probes) {

@@ -1,8 +1,8 @@
-//! Messages that are announced: their receiver asks for the bytes, or reads them out of the sender's memory, or both.
+//! Announced messages: the receiver asks for the bytes, reads them out of the sender's memory, or both.
 //!
-//! Both where the sender's copies are fast: the receiver asks for the bytes, which then cost each core one copy, and reads what
-//! does not come soon, since the sender may be computing. It reads from the end towards those that come. Such a send lasts until its
-//! receiver has ended it, as its memory may be read until then; packets that come after that are dropped.
+//! Both, where the sender's copies are fast: the receiver asks for packets, which cost each core one copy, and reads
+//! what does not come soon, since the sender may be computing. It reads from the end towards the packets. Such a send
+//! lasts until its receiver has ended it, as its memory may be read until then; later packets are dropped.
 
 use machine::PeerIndex;
 use machine::bounds::ENGINE_OVERTAKEN;
@@ -15,15 +15,15 @@ use crate::request::{Match, ReceiveKey, ReceiveState, SendKey, Status, Way, to_w
 use crate::tag::{Envelope, Label};
 use crate::unexpected::Unexpected;
 
-/// Bytes read from a peer's memory in one go, so that one long message does not hold up the rest.
+/// Bytes of one read from a peer's memory, so that a long message does not hold up the rest.
 const READ_AT_ONCE: u64 = 4 << 20;
-/// The same where packets may still come, which are faster.
+/// Bytes of one read where packets, which are faster, may still come.
 const READ_BESIDE: u64 = 256 << 10;
-/// Bytes on their way from one process to another by way of this one; stays in a second-level cache.
+/// Size of the buffer between two other processes' memories; stays in a second-level cache.
 const BOUNCE: usize = 128 << 10;
-/// Looks that find no further packets before a read: about a microsecond, longer than an answer takes.
+/// Looks without further packets before a read: about a microsecond, longer than an answer takes.
 const PATIENCE: u8 = 64;
-/// Messages that were read before all of their packets had come. Where there are as many, messages are read only.
+/// Most messages that were read before all of their packets came; beyond it messages are read only.
 const MOST_OVERTAKEN: usize = ENGINE_OVERTAKEN.total.count();
 
 impl<B: Buffer> Engine<B> {
@@ -34,7 +34,7 @@ impl<B: Buffer> Engine<B> {
         length: u64,
         offer: Offer,
     ) -> Result<(), Violation> {
-        // Each request that is matched is answered, so that one who takes no answers must not go on asking.
+        // Each matched request is answered: a peer that takes no answers must not go on asking.
         if self.peers[peer.0 as usize].control.len() >= MOST_ANSWERS {
             return Err(Violation);
         }
@@ -102,11 +102,11 @@ impl<B: Buffer> Engine<B> {
 
     pub(crate) fn done_arrived(&mut self, peer: PeerIndex, send: SendKey) -> Result<(), Violation> {
         let Some(request) = self.sends.get(send) else {
-            // Perhaps its buffer was taken back while the receiver read it.
+            // Its buffer may have been taken back while the receiver read it.
             let may_be = self.peers[peer.0 as usize].config.eager_near.is_some();
             return if may_be { Ok(()) } else { Err(Violation) };
         };
-        // A peer may end only a send that it was told of, and that it has not asked the bytes of or may read all the same.
+        // A peer may end only a send that was announced to it, and whose bytes it either did not ask for or may also read.
         if request.peer != peer || !request.requested || (request.receiver != 0 && !request.fast) {
             return Err(Violation);
         }
@@ -117,7 +117,7 @@ impl<B: Buffer> Engine<B> {
         Ok(())
     }
 
-    /// No more packets of a message leave that its receiver has asked for.
+    /// Stops the packets of a message whose receiver has asked for them.
     pub(crate) fn stop_streaming(&mut self, peer: PeerIndex, send: SendKey, receiver: u64) {
         let link = &mut self.peers[peer.0 as usize];
         link.streaming.retain(|&streaming| streaming != send);
@@ -172,20 +172,20 @@ impl<B: Buffer> Engine<B> {
         }
     }
 
-    /// Whether messages are to be fetched from peers' memory.
+    /// Whether messages wait to be fetched from peers' memory.
     #[inline]
     pub fn has_reads(&self) -> bool {
         !self.reads.is_empty()
     }
 
-    /// Lets `read(peer, address, into)` fetch rendezvous messages from peers' memory; it returns false if that failed,
-    /// whereupon the bytes come in packets. Returns how many bytes were fetched.
+    /// Fetches rendezvous messages by `read(peer, address, into)` from peers' memory; where that returns false, the
+    /// bytes come in packets. Returns how many bytes were fetched.
     pub fn carry_out_reads(&mut self, mut read: impl FnMut(PeerIndex, u64, &mut [u8]) -> bool) -> u64 {
         let mut fetched = 0;
         for _ in 0..self.reads.len() {
             let Some(mut next) = self.reads.pop_front() else { break };
             let link = &mut self.peers[next.peer.0 as usize];
-            // It may have ended by its packets.
+            // Its packets may have ended it.
             let Some(request) = self.receives.get_mut(next.key) else { continue };
             let (ReceiveState::Matched(matched), Some(buffer)) = (&mut request.state, &mut request.buffer) else {
                 unreachable!("reads are of matched receives");
@@ -214,7 +214,7 @@ impl<B: Buffer> Engine<B> {
                 if !works {
                     link.remote_read_closed = true;
                     self.counters.reads_refused += 1;
-                    // Whatever was read before is sent again, from the start.
+                    // The bytes read before are sent again, from the start.
                     if alone {
                         *got = 0;
                         *way = next.offer.packets();
@@ -249,7 +249,7 @@ impl<B: Buffer> Engine<B> {
     }
 }
 
-/// Fills a range of the buffer out of a peer's memory; by way of `bounce` where its bytes are not this process's.
+/// Reads a range of the buffer out of a peer's memory; through `bounce` where the buffer is not in this process.
 fn fetch<B: Buffer>(
     buffer: &mut B,
     range: std::ops::Range<usize>,

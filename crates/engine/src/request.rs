@@ -1,4 +1,4 @@
-//! Requests: what the application asked for, and how it ended.
+//! Requests of the application, and how they end.
 
 use slotmap::Key;
 
@@ -8,9 +8,9 @@ use machine::port::Shared;
 use machine::{Fault, PeerIndex};
 
 slotmap::new_key_type! {
-    /// A send, as whoever carries it out keeps it.
+    /// Key of a send, for those who carry it out.
     pub struct SendKey;
-    /// A receive, likewise.
+    /// Key of a receive.
     pub struct ReceiveKey;
 }
 
@@ -21,11 +21,11 @@ pub enum Request {
     Send(SendKey),
     /// A receive.
     Receive(ReceiveKey),
-    /// A send that ended as it was made, numbered.
+    /// A numbered send that ended at once.
     Short(u64),
 }
 
-/// Which way a request moved bytes.
+/// Direction in which a request moved bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// From the application's buffer to the peer.
@@ -50,7 +50,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// How a receive into `buffer` ends that has its message.
+    /// Status of a receive into `buffer` that has all of its message.
     #[inline]
     pub fn of<B: Buffer>(envelope: &Envelope, buffer: &B) -> Status {
         if envelope.length > buffer.length() as u64 { Status::Truncated } else { Status::Done }
@@ -62,11 +62,11 @@ impl Status {
 pub struct Completion<B> {
     /// The request that ended.
     pub request: Request,
-    /// What the application passed when it made the request.
+    /// The number that the application passed with the request.
     pub context: u64,
-    /// Whether it was a send or a receive.
+    /// Direction of the request.
     pub direction: Direction,
-    /// The message. For a receive that ended without one: the peer asked for (or 0), tag and length 0.
+    /// The message. For a receive that ended without one: the peer named (or 0), tag and length 0.
     pub envelope: Envelope,
     /// How it ended.
     pub status: Status,
@@ -80,21 +80,21 @@ pub(crate) struct SendRequest<B> {
     pub peer: PeerIndex,
     pub label: Label,
     pub buffer: B,
-    /// Goes as a request whatever its length, so that the receiver's answer proves the match.
+    /// Announced whatever its length, so that the receiver's answer proves the match.
     pub confirmed: bool,
-    /// Packets of it are in flight whose bytes are in the buffer alone.
+    /// Whether bytes of packets in flight are in the buffer alone.
     pub stays: bool,
-    /// The next packet, made already.
+    /// The next packet, where it was made ahead.
     pub made: Option<Shared>,
     /// Bytes of `buffer` handed to the port.
     pub written: usize,
-    /// The receiver was told that the message waits here.
+    /// Whether the message was announced.
     pub requested: bool,
-    /// The receiver may read the bytes as well as have them sent, and ends the send when it has them.
+    /// Whether the receiver may read the bytes beside the packets; it then ends the send.
     pub fast: bool,
-    /// Receiver's key, once it asked for the data.
+    /// Receiver's key, once it asked for packets; else 0.
     pub receiver: u64,
-    /// The buffer was taken back: the receiver is told so once it asks for the data.
+    /// Whether the buffer was taken back: the receiver learns it when it asks for packets.
     pub withdrawn: bool,
 }
 
@@ -115,7 +115,7 @@ pub(crate) struct ReceiveRequest<B> {
     pub context: u64,
     pub source: Source,
     pub selector: TagSelector,
-    /// `None` in a vacant slot alone.
+    /// `None` only in a vacant slot.
     pub buffer: Option<B>,
     pub state: ReceiveState,
 }
@@ -137,7 +137,7 @@ impl<B> ReceiveRequest<B> {
         matches!(self.state, ReceiveState::Posted)
     }
 
-    /// Whether only this peer can end it.
+    /// Whether only this peer can end the receive.
     pub fn waits_for(&self, peer: PeerIndex) -> bool {
         match &self.state {
             ReceiveState::Posted => self.source == Source::Peer(peer),
@@ -147,9 +147,9 @@ impl<B> ReceiveRequest<B> {
 }
 
 pub(crate) enum ReceiveState {
-    /// Waits in the posted queue.
+    /// In the posted queue.
     Posted,
-    /// Matched; bytes are coming. Boxed, since most messages come whole and never are in this state.
+    /// Matched, with bytes still to come. Boxed, since most messages come whole and never are in this state.
     Matched(Box<Match>),
 }
 
@@ -175,21 +175,21 @@ pub(crate) enum Way {
     Read,
     /// In `Data` packets.
     Data,
-    /// In `Data` packets, and perhaps out of the memory of the send of that key, which the receiver ends.
+    /// In `Data` packets, and perhaps also by reads from the memory of the send `sender`, which the receiver ends.
     Both { sender: u64 },
 }
 
-/// What stands for a key in packets.
+/// A key as a number in packets.
 pub fn to_wire(key: impl Key) -> u64 {
     key.data().as_ffi()
 }
 
-/// The key that [`to_wire`] was told; of any other number one that names nothing.
+/// The key of [`to_wire`]'s number; any other number gives a key that names nothing.
 pub fn from_wire<K: Key>(bits: u64) -> K {
     slotmap::KeyData::from_ffi(bits).into()
 }
 
-/// No peer has this number.
+/// The fault of a peer that does not exist.
 #[cold]
 pub fn unknown_peer(peer: PeerIndex) -> Fault {
     Fault::new(format!("peer {}", peer.0), "no such peer was added to this endpoint", "use an index that adding gave")

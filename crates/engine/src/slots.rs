@@ -1,6 +1,6 @@
 //! Requests by key: a slot is used again once its request has ended, and an old key then names nothing.
 //!
-//! A `SlotMap` without what a short message need not pay for: its request is written where it stays and moved nowhere.
+//! A `SlotMap` without its costs for a short message: a request is written in place and never moved.
 
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
@@ -8,14 +8,14 @@ use std::ops::{Index, IndexMut};
 use slotmap::{Key, KeyData};
 
 struct Slot<V> {
-    /// Odd while it is taken, as `slotmap` has it in its keys.
+    /// Version as in `slotmap`'s keys: odd while the slot is taken.
     version: u32,
-    /// The vacant value while it is not.
+    /// The vacant value while the slot is free.
     value: V,
 }
 
 pub(crate) struct Slots<K, V> {
-    /// A key names the slot before its index, as 0 stands for none.
+    /// Slot i has the index i + 1 in its key, as 0 stands for none.
     slots: Vec<Slot<V>>,
     free: Vec<u32>,
     keys: PhantomData<fn() -> K>,
@@ -26,7 +26,7 @@ impl<K: Key, V: Default> Slots<K, V> {
         Slots { slots: Vec::new(), free: Vec::new(), keys: PhantomData }
     }
 
-    /// A slot with the vacant value, to be filled where it is.
+    /// Takes a slot, whose vacant value is to be filled in place.
     #[inline(always)]
     pub fn take(&mut self) -> (K, &mut V) {
         let index = match self.free.pop() {
@@ -45,14 +45,14 @@ impl<K: Key, V: Default> Slots<K, V> {
         index
     }
 
-    /// Makes the slot vacant and returns what it had.
+    /// Makes the slot vacant and returns its value.
     pub fn remove(&mut self, key: K) -> Option<V> {
         let value = std::mem::take(self.get_mut(key)?);
         self.forget(key);
         Some(value)
     }
 
-    /// The slot's value is vacant, or as good as that.
+    /// Frees the slot, whose value is vacant or as good as that.
     #[inline(always)]
     pub fn forget(&mut self, key: K) {
         let (index, version) = parts(key);
@@ -85,7 +85,7 @@ fn key<K: Key>(index: u32, version: u32) -> K {
     KeyData::from_ffi(u64::from(version) << 32 | (u64::from(index) + 1)).into()
 }
 
-/// The key that names nothing gets an index beyond all.
+/// Index and version of a key; the null key's index is beyond all.
 #[inline(always)]
 fn parts(key: impl Key) -> (u32, u32) {
     let bits = key.data().as_ffi();
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// It gives, finds and forgets as a `SlotMap` does, also for keys that are none.
+        /// Keys are given, found and forgotten as by a `SlotMap`, null and old keys too.
         #[test]
         fn it_is_a_slot_map(steps in proptest::collection::vec((0..4, any::<prop::sample::Index>()), 1..200)) {
             let (mut slots, mut model) = (Slots::<DefaultKey, usize>::new(), SlotMap::new());

@@ -1,8 +1,8 @@
-//! Buffers that are used again.
+//! Buffers for reuse.
 
 use machine::port::Shared;
 
-/// Buffers of packets that need not be kept any longer, for the next ones.
+/// Buffers of packets that need not be kept any longer.
 #[derive(Default)]
 pub(crate) struct Spares {
     buffers: Vec<Vec<u8>>,
@@ -11,7 +11,7 @@ pub(crate) struct Spares {
 
 /// Spare buffers beyond this many are freed.
 const MOST_SPARES: usize = 256;
-/// The same of shared ones, which are long.
+/// Spare shared buffers, which are long, beyond this many are freed.
 const MOST_SHARED: usize = 16;
 
 impl Spares {
@@ -22,7 +22,7 @@ impl Spares {
         buffer
     }
 
-    /// Bytes of this length for `fill` to write, if there are any.
+    /// A buffer of this length, written by `fill` unless empty.
     pub fn filled(&mut self, length: usize, fill: impl FnOnce(&mut [u8])) -> Vec<u8> {
         let mut buffer = self.buffers.pop().unwrap_or_default();
         buffer.resize(length, 0);
@@ -32,7 +32,7 @@ impl Spares {
         buffer
     }
 
-    /// The same, to be shared.
+    /// A shared buffer of this length, written by `fill`.
     pub fn shared(&mut self, length: usize, fill: impl FnOnce(&mut [u8])) -> Shared {
         let mut shared = self.shared.pop().unwrap_or_default();
         let bytes = Shared::get_mut(&mut shared).expect("a spare is nobody's");
@@ -41,7 +41,7 @@ impl Spares {
         shared
     }
 
-    /// It is a spare, unless the port still holds it.
+    /// Keeps the buffer as a spare, unless the port still holds it.
     pub fn put_shared(&mut self, mut shared: Shared) {
         if self.shared.len() < MOST_SHARED && Shared::get_mut(&mut shared).is_some() {
             self.shared.push(shared);

@@ -1,4 +1,4 @@
-//! What a packet in flight is made of, should it be lost.
+//! What is kept of packets in flight, to send lost ones again.
 
 use machine::port::Shared;
 
@@ -8,7 +8,7 @@ use crate::request::SendKey;
 #[derive(Debug)]
 pub(crate) enum Stored {
     Copy(Vec<u8>),
-    /// What the port may still hold.
+    /// A packet that the port may still hold.
     Shared(Shared),
     /// Bytes of an eager message of several packets, still in the sender's buffer.
     Eager {
@@ -24,7 +24,7 @@ pub(crate) enum Stored {
 }
 
 impl Stored {
-    /// The send in whose buffer its bytes are.
+    /// The send in whose buffer the packet's bytes are.
     pub fn in_buffer_of(&self) -> Option<SendKey> {
         match self {
             Stored::Copy(_) | Stored::Shared(_) => None,
@@ -32,7 +32,7 @@ impl Stored {
         }
     }
 
-    /// The acknowledgement of this packet ends a send: somebody waits for it.
+    /// Whether the acknowledgement of this packet ends a send, for which somebody waits.
     pub fn ends_a_message(&self) -> bool {
         matches!(self, Stored::Data { last: true, .. })
     }

@@ -1,4 +1,4 @@
-//! What a message is addressed by: source, space and tag.
+//! The address of a message: source, space and tag.
 
 use machine::PeerIndex;
 
@@ -34,7 +34,7 @@ impl Space {
     }
 }
 
-/// What the sender writes on a message.
+/// The sender's marks on a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Label {
     /// The space in which the message is matched.
@@ -59,7 +59,7 @@ impl From<Tag> for Label {
     }
 }
 
-/// Which messages of a space a receive takes: those equal to `tag` in every bit set in `mask`.
+/// The messages of a space that a receive takes: those equal to `tag` in every bit set in `mask`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TagSelector {
     pub(crate) tag: Tag,
@@ -92,7 +92,7 @@ impl TagSelector {
         TagSelector { space, ..self }
     }
 
-    /// The space whose messages it takes.
+    /// The space whose messages are selected.
     #[inline]
     pub fn space(&self) -> Space {
         self.space
@@ -110,14 +110,14 @@ impl TagSelector {
         self.mask
     }
 
-    /// Whether it takes a message of this space and tag.
+    /// Whether a message of this space and tag is selected.
     #[inline]
     pub fn takes(&self, space: Space, tag: Tag) -> bool {
         space == self.space && tag & self.mask == self.tag
     }
 }
 
-/// Whose messages a receive takes.
+/// The senders from which a receive takes messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Source {
     /// The messages of one peer.
@@ -127,7 +127,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// Whether messages of this peer are among them.
+    /// Whether the source includes this peer.
     #[inline]
     pub fn takes(&self, peer: PeerIndex) -> bool {
         match self {
@@ -146,7 +146,7 @@ pub struct Envelope {
     pub space: Space,
     /// The tag that the sender wrote on it.
     pub tag: Tag,
-    /// The data that the sender wrote on it.
+    /// The data that the sender attached.
     pub data: Option<u64>,
     /// Bytes that were sent, even where the receiver's buffer was shorter.
     pub length: u64,

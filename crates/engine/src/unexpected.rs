@@ -8,7 +8,7 @@ use crate::tag::Label;
 
 /// A message that arrived before its receive.
 pub(crate) enum Unexpected {
-    /// `data` grows to `length`.
+    /// `data` grows to `length` as packets come.
     Eager {
         length: u64,
         data: Vec<u8>,
@@ -51,7 +51,7 @@ impl Claim {
     }
 }
 
-/// The claim was given back before.
+/// The fault of a claim that was received or discarded before.
 #[cold]
 pub fn unknown_claim() -> Fault {
     Fault::new("claimed message", "it was received or discarded already", "use what `claim` gave once")

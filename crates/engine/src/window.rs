@@ -1,8 +1,8 @@
-//! The congestion window: how many packets may be in flight, by what arrives and what is lost.
+//! The congestion window: how many packets may be in flight, by arrivals and losses.
 
 const FIRST: f64 = 32.0;
 const LEAST: f64 = 4.0;
-/// What a loss leaves of the window, and packets that a round trip without loss adds: as kernel TCP has it (RFC 9438,
+/// Share of the window that a loss leaves, and packets added per round trip without loss: as in kernel TCP (RFC 9438,
 /// section 4.3), so that streams of both share a link.
 const SHRINKAGE: f64 = 0.7;
 const GROWTH: f64 = 3.0 * (1.0 - SHRINKAGE) / (1.0 + SHRINKAGE);
@@ -10,12 +10,12 @@ const GROWTH: f64 = 3.0 * (1.0 - SHRINKAGE) / (1.0 + SHRINKAGE);
 pub(crate) struct Window {
     packets: f64,
     most: f64,
-    /// Below it the window grows by a packet for each that arrives; without a loss there is none.
+    /// Size below which the window grows by a packet per arrival; infinite before the first loss.
     threshold: f64,
 }
 
 impl Window {
-    /// Of at most so many packets.
+    /// A window of at most so many packets.
     pub fn new(most: u32) -> Window {
         let most = f64::from(most);
         Window { packets: FIRST.min(most), most, threshold: f64::INFINITY }

@@ -1,4 +1,4 @@
-//! Packets as bytes, little-endian. Nothing read from a packet is believed before it was checked.
+//! Packets as bytes, little-endian. No field of a packet is trusted before it was checked.
 
 use crate::tag::{Label, Space};
 
@@ -7,7 +7,7 @@ pub const LARGEST_HEADER: usize = 48;
 /// Header that goes before the message layer's on unreliable ports.
 pub const RELIABILITY_HEADER: usize = 24;
 
-/// Without and with 64 bits of data.
+/// Length of an eager header without and with 64 bits of data.
 pub(crate) const EAGER_HEADER: usize = 16;
 pub(crate) const EAGER_DATA_HEADER: usize = 24;
 pub(crate) const MORE_HEADER: usize = 8;
@@ -27,11 +27,11 @@ const DONE: u8 = 6;
 const CREDIT: u8 = 7;
 const WITHDRAWN: u8 = 8;
 
-/// In the third byte of a packet with a label: 64 bits of data are there.
+/// Flag in the third byte of a packet with a label: 64 bits of data follow.
 const HAS_DATA: u8 = 1;
-/// There, of a request.
+/// Flag in the same byte of a request.
 const FAST: u8 = 2;
-/// In the second byte of a credit packet.
+/// Flag in the second byte of a credit packet.
 const ANNOUNCE: u8 = 1;
 
 #[inline]
@@ -54,8 +54,8 @@ pub(crate) enum Packet<'a> {
     Data { receiver: u64, payload: &'a [u8] },
     /// The receiver has read the message out of the sender's memory.
     Done { sender: u64 },
-    /// Messages and bytes that have left the unexpected queue. `announce`: until the next of these packets the peer is to
-    /// announce what it has no credit for the bytes of.
+    /// Messages and bytes that have left the unexpected queue. `announce`: until the next credit packet the peer is to
+    /// announce messages that it has no credit for the bytes of.
     Credit { messages: u32, bytes: u64, announce: bool },
     /// The sender has taken a rendezvous message back: no more of its bytes come.
     Withdrawn { receiver: u64 },
@@ -76,7 +76,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// Writes the header of an eager message of `length` bytes over the whole of `head`.
+/// Writes the header of an eager message of `length` bytes into the whole of `head`.
 #[inline(always)]
 pub(crate) fn write_eager(label: &Label, length: u32, head: &mut [u8]) {
     let marks = [EAGER, label.space as u8, if label.data.is_some() { HAS_DATA } else { 0 }, 0];
@@ -88,7 +88,7 @@ pub(crate) fn write_eager(label: &Label, length: u32, head: &mut [u8]) {
     }
 }
 
-/// The label and the bytes of an eager message that is whole in this packet; `None` of all others.
+/// The label and the bytes of an eager message that is whole in this packet; `None` for any other packet.
 #[inline(always)]
 pub(crate) fn short(bytes: &[u8]) -> Option<(Label, &[u8])> {
     let (head, rest) = bytes.split_first_chunk::<EAGER_HEADER>()?;
@@ -190,7 +190,7 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// Writes the packet over the whole of `into`, whose length is [`Packet::length`].
+    /// Writes the packet into the whole of `into`, whose length is [`Packet::length`].
     #[inline]
     pub fn write(&self, into: &mut [u8]) {
         let marks = |into: &mut [u8], label: &Label| {
@@ -248,7 +248,7 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// What goes before a packet on an unreliable port.
+/// The header before a packet on an unreliable port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sequencing {
     pub session: u32,
@@ -258,12 +258,12 @@ pub(crate) struct Sequencing {
     pub expected: u32,
     /// Bit i: packet `expected + 1 + i` was received.
     pub beyond: u64,
-    /// A packet follows.
+    /// Whether a packet follows.
     pub carries: bool,
-    /// The receiver should acknowledge without waiting for more packets.
+    /// Whether the receiver should acknowledge without waiting for more packets.
     pub ping: bool,
-    /// The port has told the peer that this packet and all before it are here. A receiving port sets it; a peer that does
-    /// so hurts itself alone.
+    /// Whether the port has already acknowledged this packet and all before it. The receiving port sets it; a peer that
+    /// sets it hurts itself alone.
     pub acknowledged: bool,
 }
 
@@ -300,7 +300,7 @@ impl Sequencing {
         Some((header, rest))
     }
 
-    /// `length`: of the packet that follows, 0 if none does.
+    /// Writes the header; `length` is that of the packet that follows, 0 if none does.
     #[inline]
     pub fn write(&self, into: &mut [u8], length: usize) {
         debug_assert_eq!(self.carries, length > 0);
@@ -356,7 +356,7 @@ mod tests {
             let mut bytes = vec![0; RELIABILITY_HEADER + usize::from(carries)];
             header.write(&mut bytes, carries.into());
             prop_assert_eq!(Sequencing::parse(&bytes).map(|(header, _)| header), Some(header));
-            // Another one behind it, or its end cut off.
+            // With bytes beyond the stated length.
             bytes.extend_from_within(..);
             prop_assert_eq!(Sequencing::parse(&bytes), None);
         }

@@ -1,4 +1,4 @@
-//! Credit for bytes: short messages wait for it, and are announced only where somebody waits behind what is held.
+//! Credit for bytes: short messages wait for it, and are announced only where a receive or probe waits behind held messages.
 
 use std::collections::VecDeque;
 
@@ -7,9 +7,9 @@ use machine::{Bytes, Capabilities, Nanoseconds, PeerIndex};
 use proptest::prelude::*;
 
 const OTHER: PeerIndex = PeerIndex(0);
-/// Packets that a driver takes from its port in one turn.
+/// Packets that a driver takes from its port in one iteration.
 const TURN: usize = 64;
-/// Beyond this much under way a port is full.
+/// Packets under way beyond which a port is full.
 const ROOM: usize = 256;
 /// Length of most messages, and how many of them the usual credit is for.
 const SHORT: usize = 512;
@@ -17,7 +17,7 @@ const CREDIT: usize = 2048;
 /// Messages whose credit comes back together.
 const QUARTER: usize = 4096;
 
-/// A sender (0) and a receiver (1), turned like drivers.
+/// A sender (0) and a receiver (1), each polled as by a driver.
 struct Pair {
     engines: [Engine<Vec<u8>>; 2],
     wires: [VecDeque<Vec<u8>>; 2],
@@ -31,13 +31,13 @@ impl Pair {
         Pair { engines, wires: Default::default(), now: Nanoseconds(1) }
     }
 
-    /// As ports have it, with the usual credit.
+    /// A pair with the usual settings of ports.
     fn usual(reliable: bool) -> Pair {
         let capabilities = Capabilities { ordered: reliable, reliable, mtu: Bytes(1472), remote_read: false };
         Pair::new(&LinkConfig::for_port(&capabilities, 7))
     }
 
-    /// One turn of one side. True if a packet moved.
+    /// One iteration of one side; whether a packet moved.
     fn turn(&mut self, side: usize) -> bool {
         self.now = self.now + Nanoseconds(1000);
         let (now, engine) = (self.now, &mut self.engines[side]);
@@ -64,7 +64,7 @@ impl Pair {
         moved
     }
 
-    /// Until nothing moves, acknowledgements included.
+    /// Polls until nothing moves, acknowledgements included.
     fn settle(&mut self) {
         let mut still = 0;
         while still < 10 {
@@ -85,7 +85,7 @@ impl Pair {
         }
     }
 
-    /// Messages that receives wait for.
+    /// Sends messages for which receives wait.
     fn flood_received(&mut self, messages: usize) {
         for _ in 0..messages {
             self.receive(TagSelector::exactly(6));
@@ -110,7 +110,7 @@ impl Pair {
     }
 }
 
-/// A sender that never waits, a receiver that takes fewer messages a turn than come: what NetPIPE's stream is.
+/// A sender that never waits, and a receiver that takes fewer messages per poll than come, as in NetPIPE's stream.
 #[test]
 fn a_stream_of_short_messages_past_the_credit_is_not_announced() {
     const MESSAGES: usize = 20_000;
@@ -191,7 +191,7 @@ fn what_a_receiver_waits_for_comes_although_others_hold_the_credit() {
     }
 }
 
-/// A receive withdrawn in vain, then nobody waits: the sender is not asked for announcements for ever.
+/// After a receive is withdrawn, nobody waits: the sender is not asked for announcements for ever.
 #[test]
 fn announcements_end_with_the_receive_that_waited() {
     let mut pair = Pair::usual(true);
@@ -209,7 +209,7 @@ fn announcements_end_with_the_receive_that_waited() {
     assert_eq!((pair.announced(), pair.engines[1].queue_lengths().1), (2100 - CREDIT as u64, CREDIT));
 }
 
-/// What arrives for others' receives uses up the credit as well, before a quarter of it has come together.
+/// Messages for other receives use up the credit as well, before a quarter of it was freed.
 #[test]
 fn a_receive_that_waits_is_not_forgotten_where_others_get_theirs() {
     let mut pair = Pair::usual(true);
@@ -321,7 +321,7 @@ fn space(other: bool) -> Space {
     if other { Space::Message } else { Space::Tagged }
 }
 
-/// What one run of random acts leaves behind: nobody waits for a message that was sent.
+/// Checks that no receive waits for a message that was sent, after a run of random acts.
 fn progress(credit: u64, acts: &[Act]) -> Result<(), TestCaseError> {
     let mut pair = Pair::new(&LinkConfig {
         mtu: Bytes(300),
@@ -332,7 +332,7 @@ fn progress(credit: u64, acts: &[Act]) -> Result<(), TestCaseError> {
         credit_bytes: Bytes(credit),
         reliability: None,
     });
-    // Each by the context of its request.
+    // Requests by context.
     let mut sent: Vec<Option<(Label, Request)>> = Vec::new();
     let mut posted: Vec<Option<(TagSelector, Request)>> = Vec::new();
     let mut claims: Vec<Claim> = Vec::new();

@@ -113,7 +113,7 @@ fn a_longer_message_is_truncated_with_an_error() {
 fn a_peer_that_does_not_read_makes_the_sender_wait() {
     let config =
         LinkConfig::for_port(&Capabilities { ordered: true, reliable: true, mtu: Bytes(4096), remote_read: false }, 0);
-    // Of the first the number is what fills the credit, of the second the bytes.
+    // The first length uses up the credit for messages, the second that for bytes.
     for length in [10, 1000] {
         let mut pair = Pair::new(true, 4096);
         let credit = (config.credit_messages as usize).min(config.credit_bytes.0 as usize / length);

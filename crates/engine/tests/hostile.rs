@@ -35,7 +35,7 @@ fn packets(now: Nanoseconds, engine: &mut Engine<Vec<u8>>) -> Vec<(PeerIndex, Ve
     all
 }
 
-/// What befalls a packet on its way from the hostile peer.
+/// Harm to a packet on its way from the hostile peer.
 #[derive(Debug, Clone)]
 enum Harm {
     None,
@@ -243,7 +243,7 @@ proptest! {
     }
 }
 
-/// Message-layer packets by hand.
+/// A message-layer packet made by hand.
 fn eager(tag: u64, length: u32, payload: &[u8]) -> Vec<u8> {
     let mut bytes = vec![1, 0, 0, 0];
     bytes.extend_from_slice(&length.to_le_bytes());
@@ -278,7 +278,7 @@ fn victim() -> Engine<Vec<u8>> {
     victim
 }
 
-/// The name under which the engine's first receive is known to peers.
+/// Key of the engine's first receive in packets.
 const FIRST_RECEIVE: u64 = (1 << 32) | 1;
 
 #[test]

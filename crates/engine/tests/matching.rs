@@ -133,7 +133,7 @@ impl Model {
         let (gone, kept): (Vec<_>, Vec<_>) = self.posted.drain(..).partition(|posted| posted.source == Some(peer));
         self.posted = kept;
         self.ended.extend(gone.into_iter().map(|posted| Ended::PeerDead { context: posted.context }));
-        // What had not arrived whole: rendezvous messages.
+        // Rendezvous messages, which had not arrived whole.
         self.unexpected.retain(|message| message.from != peer || message.bytes.len() as u64 <= EAGER_LIMIT);
     }
 }
@@ -264,7 +264,7 @@ fn play(peers: usize, steps: Vec<Step>) -> Result<(), TestCaseError> {
         }
         star.settle();
         prop_assert_eq!(star.receiver.queue_lengths(), (model.posted.len(), model.unexpected.len()));
-        // The dead end together, in no promised order.
+        // Requests with the dead peer end together, in no promised order.
         let by_context = |ended: &Ended| match *ended {
             Ended::With { context, .. } | Ended::Cancelled { context } | Ended::PeerDead { context } => context,
         };

@@ -1,4 +1,4 @@
-//! Long messages over memory that both ends share, whose receiver has them sent and reads them as well.
+//! Long messages over memory that both ends share, where the receiver asks for packets and also reads.
 
 use engine::{Completion, Engine, LinkConfig, Source, Status, TagSelector};
 use machine::{Bytes, Capabilities, Nanoseconds, PeerIndex};
@@ -10,15 +10,15 @@ const NOW: Nanoseconds = Nanoseconds(1);
 struct Ends {
     sender: Engine<Vec<u8>>,
     receiver: Engine<Vec<u8>>,
-    /// Packets for the receiver that it has not seen.
+    /// Packets that the receiver has not seen.
     ring: Vec<Vec<u8>>,
     message: Vec<u8>,
-    /// Where the sender has it.
+    /// Address of the message at the sender.
     start: u64,
 }
 
 impl Ends {
-    /// The message is announced to a receive, which has asked for it.
+    /// Ends after the announcement, for whose packets the receiver has asked.
     fn new() -> Ends {
         let mtu = Bytes(16 << 10);
         let link =
@@ -59,7 +59,7 @@ impl Ends {
         }
     }
 
-    /// The receiver looks once; how many bytes it has read.
+    /// One look of the receiver; returns the bytes that it has read.
     fn look(&mut self) -> u64 {
         let (message, start) = (&self.message, self.start);
         self.receiver.carry_out_reads(|_, address, into| {
@@ -78,7 +78,7 @@ impl Ends {
         assert_eq!((received.status, received.buffer == self.message), (Status::Done, true));
         self.answer();
         assert_eq!(self.sender.next_completion().expect("sent").status, Status::Done);
-        // What is under way of it is dropped, whatever comes after it.
+        // Packets of the message under way are dropped, whatever comes after it.
         self.fill_ring(usize::MAX);
         self.take_ring();
         self.receiver.receive(Source::Any, TagSelector::any(), vec![0; 8], 0).unwrap();
@@ -126,7 +126,7 @@ fn a_sender_that_computes_is_read() {
     let mut ends = Ends::new();
     let read: u64 = (0..200).map(|_| ends.look()).sum();
     assert_eq!(read, LENGTH as u64);
-    // Its answer, and then the end: the sender finds both when it looks again.
+    // The sender finds the receiver's request and then the end when it looks again.
     ends.end_well();
 }
 
@@ -137,7 +137,7 @@ fn packets_and_reads_meet() {
         ends.answer();
         ends.fill_ring(before);
         ends.take_ring();
-        // These are in the ring when the receiver loses patience.
+        // Packets in the ring when the receiver loses patience.
         ends.fill_ring(under_way);
         let mut read = 0;
         while !ends.receiver.has_ended() {
@@ -163,7 +163,7 @@ fn a_buffer_that_is_taken_back_while_it_is_read_harms_nobody() {
         let whole = sent == usize::MAX;
         let expected = if whole { Status::Done } else { Status::Cancelled };
         assert_eq!(ends.sender.next_completion().unwrap().status, expected);
-        // The receiver has said that it is done, and the sender that it sends no more.
+        // The receiver has said that it is done, and the sender that no more packets come.
         assert_eq!(ends.received().unwrap().status, Status::Done);
         ends.answer();
         ends.fill_ring(usize::MAX);

@@ -33,14 +33,14 @@ fn packets(now: u64, engine: &mut Engine<Vec<u8>>) -> Vec<Vec<u8>> {
     all
 }
 
-/// Carries everything from one to the other; returns how many packets.
+/// Carries all packets from one to the other; returns how many.
 fn carry(now: u64, from: &mut Engine<Vec<u8>>, to: &mut Engine<Vec<u8>>) -> usize {
     let packets = packets(now, from);
     packets.iter().for_each(|packet| to.handle_packet(Nanoseconds(now), OTHER, packet));
     packets.len()
 }
 
-/// Drives `engine` from `now` until its peer is given up; returns when. Nothing arrives.
+/// Drives `engine` without arrivals until its peer counts as dead; returns when.
 fn given_up(mut now: u64, engine: &mut Engine<Vec<u8>>) -> u64 {
     let start = now;
     while engine.is_alive(OTHER) {
@@ -84,7 +84,7 @@ fn ones_own_absence_is_not_the_peers_silence() {
     assert!(b.is_alive(OTHER));
     carry(back, &mut b, &mut a);
     assert!(a.is_quiet());
-    // From here on a looks at the clock, and b is gone.
+    // From here on `a` looks at the clock, and `b` is gone.
     let noticed = given_up(back, &mut a);
     assert_eq!(noticed, back + LIMIT);
 }

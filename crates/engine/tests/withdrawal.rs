@@ -1,11 +1,11 @@
-//! Buffers taken back at every point of a message's way: nothing touches them afterwards, and no receiver takes the
+//! Buffers taken back at every point of a message's way: afterwards nothing touches them, and no receiver takes the
 //! stand-in's bytes for the message.
 
 use engine::{Engine, LinkConfig, ReliabilityConfig, Request, Source, Status, TagSelector};
 use machine::{Bytes, Nanoseconds, PeerIndex};
 
 const OTHER: PeerIndex = PeerIndex(0);
-/// What a stand-in holds where the message's bytes are not needed any more.
+/// Byte of a stand-in whose message needs no bytes any more.
 const STRANGE: u8 = 0xEE;
 
 #[expect(clippy::ptr_arg, reason = "the engine gives the buffer as its user has it")]
@@ -17,7 +17,7 @@ fn content(length: usize) -> Vec<u8> {
     (0..length).map(|i| (i % 200) as u8).collect()
 }
 
-/// A sender and a receiver, and what is between them.
+/// A sender, a receiver, and the packets between them.
 struct Way {
     ends: [Engine<Vec<u8>>; 2],
     now: Nanoseconds,
@@ -68,7 +68,7 @@ impl Way {
         packets.len()
     }
 
-    /// Until nothing moves, timeouts included.
+    /// Polls until nothing moves, timeouts included.
     fn settle(&mut self) {
         for _ in 0..100 {
             self.now = self.now + Nanoseconds(100_000_000);
@@ -93,7 +93,7 @@ impl Way {
         (done.status, done.buffer)
     }
 
-    /// The link is as good as before.
+    /// Checks that the link works as before.
     fn goes_on(&mut self) {
         for length in [10, 20_000] {
             self.receive(length);

@@ -25,7 +25,7 @@ impl Buffer {
         Buffer { bytes, length }
     }
 
-    /// The memory, whole, and the message's length: for stacks that take `Vec<u8>`.
+    /// The whole memory, and the message's length: for stacks that take `Vec<u8>`.
     pub fn into_bytes(self) -> (Vec<u8>, usize) {
         (self.bytes, self.length)
     }
@@ -67,7 +67,7 @@ impl AsMut<[u8]> for Buffer {
     }
 }
 
-/// Which free buffer is used next.
+/// Order in which free buffers are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reuse {
     /// The one given back last: warm in the caches.
@@ -96,7 +96,7 @@ impl Pool {
             && (capacity..=2 * capacity).contains(&self.capacity)
     }
 
-    /// What its free buffers take.
+    /// Memory of its free buffers, bytes.
     pub fn bytes(&self) -> u64 {
         self.free.len() as u64 * self.capacity as u64
     }
@@ -117,7 +117,7 @@ impl Pool {
     }
 }
 
-/// Writes the payload that belongs to `seed`.
+/// Writes the payload of `seed`.
 pub fn fill(bytes: &mut [u8], seed: u64) {
     let mut state = scramble(seed);
     for chunk in bytes.chunks_mut(8) {
@@ -139,7 +139,7 @@ pub fn first_difference(bytes: &[u8], seed: u64) -> Option<usize> {
     None
 }
 
-/// A receiver that works: a hash over every byte, dependent from word to word so that none can be skipped.
+/// The work of a receiver: a hash over every byte, dependent from word to word so that none can be skipped.
 pub fn digest(bytes: &[u8], mut state: u64) -> u64 {
     const PRIME: u64 = 0x0000_0100_0000_01b3;
     let (words, rest) = bytes.as_chunks::<8>();
@@ -156,7 +156,7 @@ fn scramble(seed: u64) -> u64 {
     (seed ^ 0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9) | 1
 }
 
-/// Marsaglia's xorshift64: never 0 from a state that is not.
+/// Marsaglia's xorshift64: never 0, except from 0.
 fn next(mut state: u64) -> u64 {
     state ^= state << 13;
     state ^= state >> 7;

@@ -1,4 +1,4 @@
-//! One end of a pattern at work: posts, counts what completed, and never waits without a bound.
+//! One end of a running pattern: posts, counts completions, and never waits without a bound.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::stack::{Completion, Stack};
 
 /// Polls between two looks at the clock and at the peer: about a millisecond of system calls, less over shared memory.
 const POLLS_BETWEEN_WATCHES: u32 = 4096;
-/// Polls that a yield counts for besides: whoever else wants the core may have it for milliseconds.
+/// Polls that a yield counts for besides: others may have the core for milliseconds.
 const YIELD: u32 = 63;
 
 /// Messages of one size, in one pattern.
@@ -22,14 +22,14 @@ pub struct Job {
     pub pattern: Pattern,
     /// Message size.
     pub size: usize,
-    /// Messages of the initiator; whole windows where the pattern has them.
+    /// Number of the initiator's messages; whole windows where the pattern has them.
     pub messages: u64,
     pub receiver: Receiver,
-    /// Fill each message with its own payload and check it: for blocks that are not timed.
+    /// Whether each message has a payload of its own that is checked: for blocks that are not timed.
     pub verify: bool,
 }
 
-/// Which of the two ends this is.
+/// The role of an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Sends first and holds the clock.
@@ -37,7 +37,7 @@ pub enum Role {
     Responder,
 }
 
-/// What one end saw of a job.
+/// Results of a job at one end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     pub sent: u64,
@@ -45,13 +45,13 @@ pub struct Outcome {
     pub lost: u64,
     /// Time from first post to last completion, on this end's clock; nanoseconds.
     pub elapsed: u64,
-    /// Part of `elapsed` spent on waiting for messages that never came; nanoseconds.
+    /// Part of `elapsed` spent waiting for messages that never came; nanoseconds.
     pub waited_for_lost: u64,
-    /// What a receiver that works has computed.
+    /// Result of a receiver that works on the data.
     pub digest: u64,
 }
 
-/// Looks whether the peer lives and the time is not up; a fault ends the job.
+/// Checks that the peer lives and time is left; a fault ends the job.
 pub type Watch<'a> = &'a mut dyn FnMut() -> Result<()>;
 
 /// One end of a running job.
@@ -74,7 +74,7 @@ pub struct Endpoint<'a, S> {
 }
 
 impl<'a, S: Stack> Endpoint<'a, S> {
-    /// `polite`: give the core away after a poll that found nothing, because the peer needs the same core.
+    /// `polite`: whether to yield after a poll that found nothing, because the peer needs the same core.
     pub fn new(
         stack: &'a mut S,
         (outgoing, incoming): (&'a mut Pool, &'a mut Pool),
@@ -174,7 +174,7 @@ impl<'a, S: Stack> Endpoint<'a, S> {
         Ok(())
     }
 
-    /// What was counted; a fault where a payload was not what its sender wrote.
+    /// The outcome; a fault where a payload was not what its sender wrote.
     pub fn finish(self, elapsed: Duration) -> Result<Outcome> {
         if let Some((message, at)) = self.corrupt {
             return Err(Fault::new(

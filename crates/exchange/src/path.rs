@@ -1,4 +1,4 @@
-//! Message paths: how two ends of a stack meet, and the jobs that they run.
+//! Message paths: how two ends of a stack meet, and run jobs.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -12,7 +12,7 @@ use crate::endpoint::{Job, Outcome, Role, Watch};
 use crate::pattern::{self, Pools};
 use crate::stack::{Dilated, Offer, Stack, engine, tcp, udp};
 
-/// What both ends of a session are told.
+/// The description of a session, as both ends get it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Prepare {
@@ -20,15 +20,15 @@ pub struct Prepare {
     pub placement: Site,
     /// Core to which this end's application thread is pinned; `None` leaves it where it is.
     pub core: Option<CoreId>,
-    /// Address at which the responder waits; it takes its control connection's where this is `None`.
+    /// Address at which the responder waits; `None` takes that of its control connection.
     pub address: Option<IpAddr>,
-    /// The interface that this end's packets have to pass; `None` follows the route.
+    /// The interface that this end's packets must pass; `None` follows the route.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
-    /// How many times as long the engine's work takes.
+    /// Factor by which the engine's work is stretched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dilation: Option<Dilation>,
-    /// Whether both ends need the same core: then polls that find nothing yield it.
+    /// Whether both ends need the same core, so that polls that find nothing yield.
     pub polite: bool,
 }
 
@@ -49,7 +49,7 @@ pub enum Waiting {
 /// The initiator's end before the responder expects it.
 pub enum Calling {
     EngineNetwork(Box<engine::NetworkCaller>),
-    /// Stacks whose responder learns by itself who comes.
+    /// A stack whose responder learns by itself who comes.
     Unannounced,
 }
 
@@ -85,7 +85,7 @@ impl Waiting {
         }
     }
 
-    /// The responder's second step: waits until the initiator has come, from `from` where it has said so.
+    /// The responder's second step: waits for the initiator, which comes from `from` if it has said so.
     pub fn accept(self, from: Option<SocketAddr>) -> Result<Path> {
         match self {
             Waiting::EngineShm(waiting) => waiting.accept().map(Path::EngineShm),
@@ -117,7 +117,7 @@ impl Calling {
         }
     }
 
-    /// Where the responder will see this end, where it must know beforehand.
+    /// This end's address as the responder will see it, if it must know beforehand.
     pub fn from(&self) -> Option<SocketAddr> {
         match self {
             Calling::EngineNetwork(caller) => Some(caller.address()),
@@ -140,7 +140,7 @@ impl Calling {
 }
 
 impl Path {
-    /// Runs one job at this end. `ready` is called when every receive that the initiator may count on is posted.
+    /// Runs one job at this end. `ready` is called once every receive that the initiator relies on is posted.
     #[allow(clippy::too_many_arguments)]
     pub fn perform(
         &mut self,

@@ -1,4 +1,4 @@
-//! Time inside the provider's calls, for those who ask how a rank's CPU is divided.
+//! Time inside the provider's calls, for dividing a rank's CPU time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -14,13 +14,13 @@ pub struct Account {
     in_vain: AtomicU64,
 }
 
-/// What was counted; times in ns.
+/// Sums of an account; times in ns.
 #[derive(Debug, Clone, Copy)]
 pub struct Sums {
     pub calls: u64,
-    /// Inside calls.
+    /// Time inside calls.
     pub inside: u64,
-    /// Of that, in reads that found nothing.
+    /// The part of `inside` in reads that found nothing.
     pub in_vain: u64,
 }
 
@@ -30,16 +30,16 @@ impl Account {
         Account { opened: Instant::now(), first: ticks(), calls: zero(), inside: zero(), in_vain: zero() }
     }
 
-    /// A call begins.
+    /// Begins a call; returns its start.
     #[inline]
     pub fn begin(&self) -> u64 {
         ticks()
     }
 
-    /// The call that began `since` ends.
+    /// Ends the call that began at `since`.
     #[inline]
     pub fn end(&self, since: u64, in_vain: bool) {
-        // Plain additions would do under the lock; a domain that its application serializes has none.
+        // Plain additions would do under the lock, but a domain that its application serializes has none.
         let passed = ticks().wrapping_sub(since);
         self.inside.fetch_add(passed, Ordering::Relaxed);
         if in_vain {
@@ -48,7 +48,7 @@ impl Account {
         self.calls.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What was counted so far.
+    /// The sums so far.
     pub fn sums(&self) -> Sums {
         let passed = ticks().wrapping_sub(self.first).max(1) as f64;
         let scale = self.opened.elapsed().as_nanos() as f64 / passed;

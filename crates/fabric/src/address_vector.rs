@@ -1,4 +1,4 @@
-//! Address vectors: names of endpoints by the numbers that applications use. Both types number from 0.
+//! Address vectors: names of endpoints by the indices that applications use. Both types count from 0.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::NonNull;
@@ -33,7 +33,7 @@ pub struct AddressVector {
 #[derive(Default)]
 struct State {
     names: Vec<Option<Name>>,
-    /// Those bound; each leaves before it is freed.
+    /// Bound endpoints; each leaves before it is freed.
     endpoints: Vec<NonNull<Endpoint>>,
     events: Option<Used<EventQueue>>,
 }
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn open(
         (Used::new(domain), attr)
     };
     if !attr.name.is_null() {
-        // It would be shared between processes under that name.
+        // A name would make it shared between processes.
         return -FI_ENOSYS;
     }
     if attr.rx_ctx_bits != 0 || !(FI_AV_UNSPEC..=FI_AV_TABLE).contains(&attr.kind) || attr.flags & !FI_EVENT != 0 {
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn open(
 }
 
 impl AddressVector {
-    /// The endpoint learns of the names that are here, and of all that come.
+    /// Makes the endpoint learn the present names and all later ones.
     ///
     /// # Safety
     /// The domain is entered, the endpoint stays until [`AddressVector::leave`].
@@ -125,7 +125,7 @@ impl AddressVector {
         unsafe { self.state.get() }.endpoints.retain(|&other| other != endpoint);
     }
 
-    /// The names so far.
+    /// The names at present.
     ///
     /// # Safety
     /// The domain is entered, and the slice is gone before it is left.

@@ -1,4 +1,4 @@
-//! What applications hand to calls, and what they are given there.
+//! Arguments of calls, and results written through them.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -32,7 +32,7 @@ pub unsafe fn give(value: usize, into: *mut c_void, length: *mut usize) -> c_int
     }
 }
 
-/// What an application sends along, as far as there is room for it.
+/// Data that an application sends along, cut to the greatest length.
 ///
 /// # Safety
 /// `data` is NULL or holds `length` bytes, that outlive the result.
@@ -57,7 +57,7 @@ pub unsafe fn give_name(name: &Name, into: *mut c_void, length: *mut usize) -> c
     }
 }
 
-/// Copies `text`, cut to fit, where there is room for it, and returns it.
+/// Copies `text`, cut to fit, if there is room; returns it.
 ///
 /// # Safety
 /// `into` is NULL or holds `length` bytes.

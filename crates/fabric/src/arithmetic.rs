@@ -1,4 +1,4 @@
-//! What atomic operations do to memory at their target; see fi_atomic(3).
+//! Operators and datatypes of atomic operations, applied to memory; see fi_atomic(3).
 
 use std::ffi::c_int;
 
@@ -17,7 +17,7 @@ pub enum Datatype {
     F64,
 }
 
-/// `enum fi_op`.
+/// `enum fi_op`, as far as it is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operator {
     Min,
@@ -32,9 +32,9 @@ pub enum Operator {
     Xor,
     Read,
     Write,
-    /// Swap if the target compares so with the operand: is the comparand equal, unequal, ... the target.
+    /// Swaps if the comparand is equal to, unequal to, ... the target.
     Swap(Comparison),
-    /// The bits set in the comparand.
+    /// Swaps the bits that are set in the comparand.
     MaskedSwap,
 }
 
@@ -73,7 +73,7 @@ impl Datatype {
     }
 }
 
-/// By number.
+/// Operators by number.
 const OPERATORS: [Operator; 19] = {
     use Comparison::*;
     use Operator::*;
@@ -110,12 +110,12 @@ impl Operator {
         OPERATORS.iter().position(|&operator| operator == self).expect("all are listed") as u8
     }
 
-    /// Whether it takes a comparand beside its operand.
+    /// Whether it takes a comparand besides its operand.
     pub fn compares(self) -> bool {
         matches!(self, Operator::Swap(_) | Operator::MaskedSwap)
     }
 
-    /// Whether the operation is there for this type: bits of floating numbers are not combined.
+    /// Whether the operation exists for this type: bits of floating-point numbers are not combined.
     pub fn serves(self, datatype: Datatype) -> bool {
         !datatype.is_float() || !matches!(self, Operator::Or | Operator::And | Operator::Xor | Operator::MaskedSwap)
     }
@@ -237,8 +237,8 @@ fn apply_all<N: Number>(operator: Operator, target: &mut [u8], operands: &[u8], 
     }
 }
 
-/// Applies the operation to every element of `target`. Operands and comparands are as long, or empty where the operation
-/// has none.
+/// Applies the operation to every element of `target`. Operands and comparands are as long, or empty if the operation takes
+/// none.
 pub fn apply(datatype: Datatype, operator: Operator, target: &mut [u8], operands: &[u8], comparands: &[u8]) {
     let all = match datatype {
         Datatype::I8 => apply_all::<i8>,

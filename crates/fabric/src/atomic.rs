@@ -1,4 +1,4 @@
-//! Calls for atomic operations on memory of peers.
+//! Calls of atomic operations on memory of peers.
 
 use std::ffi::{c_int, c_void};
 
@@ -36,7 +36,7 @@ pub static OPS: AtomicOps = AtomicOps {
     compwritevalid,
 };
 
-/// The three kinds of calls.
+/// The three forms of calls.
 #[derive(Clone, Copy, PartialEq)]
 enum Form {
     Plain,
@@ -44,7 +44,7 @@ enum Form {
     Compare,
 }
 
-/// What an operation works with.
+/// Arguments of an operation.
 struct Call<'a> {
     form: Form,
     place: Place,
@@ -56,7 +56,7 @@ struct Call<'a> {
     context: Context,
 }
 
-/// Datatype and operator, if there is such an operation of that form.
+/// Datatype and operator, if that form has such an operation.
 fn operation(form: Form, datatype: c_int, operator: c_int) -> Option<(Datatype, Operator)> {
     let (datatype, operator) = (Datatype::of(datatype)?, Operator::of(operator)?);
     let fits = match form {
@@ -91,7 +91,7 @@ impl State {
         };
         let (mut operands, mut comparands, mut results) = (Vec::new(), Vec::new(), Vec::new());
         let size = datatype.size();
-        // A mere read has no operands: whatever was passed for them is not looked at.
+        // A mere read has no operands: arguments for them are ignored.
         let reads = operator == Operator::Read;
         let given = if reads { &[] } else { call.operands };
         let (Some(given), Some(compared), Some(result)) = (
@@ -109,7 +109,7 @@ impl State {
             return signed(FI_EINVAL);
         }
         let wishes = if flags & FI_COMPLETION != 0 { wish::COMPLETION } else { 0 };
-        // Operands always travel with the request, which is a copy.
+        // Operands always travel with the request, as a copy.
         let mut sent = vec![0; given + compared];
         // SAFETY: the caller's promise.
         let result = unsafe {
@@ -148,7 +148,7 @@ unsafe fn start(ep: *mut FidEndpoint, call: Call, flags: Flags) -> Signed {
     }
 }
 
-/// The same with flags of its own, which may have it wait for a counter.
+/// Starts a call with flags of its own, which may have it wait for a counter.
 ///
 /// # Safety
 /// As for [`start`]; the work is as fi_trigger(3) wants it.
@@ -178,7 +178,7 @@ fn flat(buffer: *const c_void, count: usize) -> [Elements; 1] {
     [Elements { base: buffer.cast_mut(), count }]
 }
 
-/// A list that an application passed, empty where it is none.
+/// A list of an application; empty for none.
 ///
 /// # Safety
 /// It is NULL or holds `count`.
@@ -237,10 +237,10 @@ unsafe extern "C" fn writev(
     }
 }
 
-/// A list as the `msg` calls have it.
+/// A list in a `msg` call.
 type List = (*const Elements, usize);
 
-/// A `msg` call of the form that its lists say, which may wait for a counter.
+/// Starts a `msg` call of the form that its lists imply; it may wait for a counter.
 ///
 /// # Safety
 /// libfabric's contract: the message is NULL or good, the lists hold as many as they say, the work is as fi_trigger(3)
@@ -463,7 +463,7 @@ unsafe extern "C" fn compwritevalid(_: *mut FidEndpoint, datatype: c_int, operat
     unsafe { valid(Form::Compare, datatype, operator, count) }
 }
 
-/// `fi_query_atomic`: whether and how many of an operation are served.
+/// `fi_query_atomic`: whether an operation is served, and for how many elements.
 pub unsafe extern "C" fn query(
     _: *mut FidDomain,
     datatype: c_int,

@@ -1,5 +1,5 @@
-//! Completion queues. A read lets the endpoints move what can move and writes what has ended straight into the caller's
-//! memory; only events of other queues, and of sends that ended as they were made, wait in the ring.
+//! Completion queues. A read lets the endpoints progress and writes completions straight into the caller's memory; only events
+//! of other queues, and of sends that ended in their call, wait in the ring.
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -37,11 +37,11 @@ pub struct CompletionQueue {
 struct State {
     ring: VecDeque<(Entry, Address)>,
     errors: VecDeque<ErrorEntry>,
-    /// Those bound; each leaves before it is freed.
+    /// Bound endpoints; each leaves before it is freed.
     endpoints: Vec<NonNull<Endpoint>>,
 }
 
-/// The caller's array of entries, as it fills.
+/// The caller's array of entries, while it is filled.
 pub struct Reader {
     queue: *const CompletionQueue,
     at: *mut u8,
@@ -49,7 +49,7 @@ pub struct Reader {
     entry: usize,
     left: usize,
     taken: usize,
-    /// An endpoint's engine has failed.
+    /// Whether an endpoint's engine has failed.
     pub failed: bool,
 }
 
@@ -126,7 +126,7 @@ pub unsafe extern "C" fn open(
 }
 
 impl Reader {
-    /// Whether this is the array of a read of `queue` with room left.
+    /// Whether this is the array of a read of `queue`, with room left.
     #[inline]
     pub fn takes(&self, queue: *const CompletionQueue) -> bool {
         std::ptr::eq(self.queue, queue) && self.left > 0
@@ -137,7 +137,7 @@ impl Reader {
         self.left == 0
     }
 
-    /// Needs room.
+    /// Writes an entry; there must be room.
     #[inline]
     pub fn put(&mut self, entry: &Entry, source: Address) {
         debug_assert!(self.left > 0);
@@ -146,7 +146,7 @@ impl Reader {
         unsafe {
             let from = (&raw const *entry).cast::<u8>();
             match self.entry {
-                // Lengths that the compiler knows are a few moves.
+                // Lengths known to the compiler become a few moves.
                 TAGGED_ENTRY => std::ptr::copy_nonoverlapping(from, self.at, TAGGED_ENTRY),
                 DATA_ENTRY => std::ptr::copy_nonoverlapping(from, self.at, DATA_ENTRY),
                 MSG_ENTRY => std::ptr::copy_nonoverlapping(from, self.at, MSG_ENTRY),
@@ -189,7 +189,7 @@ impl CompletionQueue {
         unsafe { self.state.get() }.ring.push_back((entry, source));
     }
 
-    /// Whether a peer may make another entry.
+    /// Whether there is room for entries made by peers.
     ///
     /// # Safety
     /// The domain is entered.
@@ -210,7 +210,7 @@ impl CompletionQueue {
         &self.domain
     }
 
-    /// Lets the endpoints move what can move, where nothing waits to be read; whether something does then.
+    /// Lets the endpoints progress unless entries wait; returns whether some wait then.
     ///
     /// # Safety
     /// The domain is entered, and no reference to the state of an endpoint of it is in use.
@@ -247,7 +247,7 @@ impl CompletionQueue {
                 reader.put(&entry, source);
             }
             if reader.is_full() && count > 0 {
-                // Nothing moves, but a caller that waits elsewhere next must not leave its sends lying here.
+                // No progress is made, but a caller that next waits elsewhere must not leave its sends unsent.
                 let mut at = 0;
                 while let Some(&endpoint) = self.state.get().endpoints.get(at) {
                     endpoint.as_ref().hand_over();
@@ -314,7 +314,7 @@ unsafe extern "C" fn readerr(queue: *mut FidCompletionQueue, into: *mut ErrorEnt
         let Some(into) = into.as_mut() else { return signed(FI_EINVAL) };
         let _entered = queue.domain.enter();
         let Some(error) = queue.state.get().errors.pop_front() else { return signed(FI_EAGAIN) };
-        // An application's own buffer for details stays its own; there are none.
+        // An application's own buffer for details is left alone; there are none.
         let details = if into.error_data_size > 0 { into.error_data } else { std::ptr::null_mut() };
         *into = ErrorEntry { error_data: details, error_data_size: 0, ..error };
         1

@@ -1,6 +1,6 @@
-//! Connected endpoints (FI_EP_MSG), fi_cm(3): how an endpoint comes to its one peer, and what becomes of both. Whoever
-//! connects asks a passive endpoint and hears of it who is at the other end; from then on all that an endpoint sends goes
-//! there, and it receives from nobody else. A word is always awaited from the other side: it comes, or that side has ended.
+//! Connected endpoints (FI_EP_MSG), fi_cm(3): connecting an endpoint to its one peer, and ending the connection. A client asks
+//! a passive endpoint, which tells it the peer; from then on all that an endpoint sends goes there, and it receives from
+//! nobody else. Each end always awaits the other's next handshake message: it comes, or that end is dead.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};
@@ -45,31 +45,31 @@ refused! {
     join(*mut FidEndpoint, *const c_void, u64, *mut *mut c_void, *mut c_void) -> c_int;
 }
 
-/// What the state of a connected endpoint holds, before, while and after it is connected.
+/// A connected endpoint's part of the state, before, during and after the connection.
 pub struct Connection {
     stage: Stage,
-    /// The other end, once that may send.
+    /// The other end, once it may send.
     peer: Option<PeerIndex>,
     name: Option<Name>,
     events: Option<Used<EventQueue>>,
-    /// Whose events they are.
+    /// The object that its events name.
     fid: *mut Fid,
-    /// That the endpoint was opened to accept.
+    /// The request that the endpoint was opened to accept.
     request: Option<Box<ConnectionRequest>>,
-    /// By which the acceptance is on its way.
+    /// The listener that sends the acceptance.
     listener: Option<Arc<Listener>>,
-    /// Receives from before there was a peer.
+    /// Receives posted before there was a peer.
     held: Vec<(TagSelector, Memory, Context)>,
-    /// The other end was told that no more comes.
+    /// Whether the other end was told of the connection's end.
     said_over: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Unconnected,
-    /// A passive endpoint decides.
+    /// Waits for a passive endpoint's answer.
     Asking,
-    /// The other end has not heard of it yet.
+    /// Accepted; the other end does not know it yet.
     Accepting,
     Connected,
     /// Ended by this side.
@@ -79,7 +79,7 @@ enum Stage {
 }
 
 impl Connection {
-    /// The connection of a new endpoint, which accepts a request if `info` has one; the error is libfabric's.
+    /// The connection of a new endpoint, which accepts a request if `info` has one; errors are libfabric's.
     ///
     /// # Safety
     /// The handle of `info` is NULL or an object of this provider.
@@ -115,7 +115,7 @@ impl Connection {
         self.events.is_some()
     }
 
-    /// Whom all goes to.
+    /// The peer while connected.
     fn connected(&self) -> Option<PeerIndex> {
         if self.stage == Stage::Connected { self.peer } else { None }
     }
@@ -142,7 +142,7 @@ impl State {
         self.connection.as_ref().and_then(|connection| connection.connected())
     }
 
-    /// Whose messages a connected endpoint receives, also those from before the connection's end.
+    /// The source of a connected endpoint's receives, also of messages from before the connection's end.
     #[cold]
     pub fn connected_source(&self) -> Option<Source> {
         self.connection.as_ref().and_then(|connection| connection.peer).map(Source::Peer)
@@ -153,7 +153,7 @@ impl State {
         self.connection.as_ref().is_none_or(|connection| connection.peer == Some(peer))
     }
 
-    /// The error of a call that has nobody to go to.
+    /// The error of a call without a peer.
     #[cold]
     pub fn nobody(&self) -> Signed {
         signed(if self.connection.is_some() { FI_ENOTCONN } else { FI_EINVAL })
@@ -171,7 +171,7 @@ impl State {
         }
     }
 
-    /// Cancels a receive that is kept; false where there is none of that context.
+    /// Cancels a kept receive; false if none has that context.
     pub fn cancel_held(&mut self, context: Context) -> bool {
         let Some(connection) = &mut self.connection else { return false };
         let Some(at) = connection.held.iter().position(|(_, _, held)| *held == context) else { return false };
@@ -185,7 +185,7 @@ impl State {
         true
     }
 
-    /// Awaits the next word of a peer, or its end.
+    /// Awaits the next handshake message of a peer, or its end.
     fn listen_to(&mut self, peer: PeerIndex) -> Result<()> {
         let Some(engine) = &mut self.engine else { return Ok(()) };
         let mut memory = Memory::owned(vec![0; LONGEST], wish::REMOTE);
@@ -204,7 +204,7 @@ impl State {
         engine.start_off()
     }
 
-    /// There is a peer: what waited for it is received from it.
+    /// Takes the peer, and posts the receives that waited for it.
     fn meet(&mut self, name: &Name) -> Result<Option<PeerIndex>> {
         let (Some(engine), Some(connection)) = (&mut self.engine, &mut self.connection) else { return Ok(None) };
         let peer = engine.insert(name)?;
@@ -219,7 +219,7 @@ impl State {
         Ok(Some(peer))
     }
 
-    /// Asks the passive endpoint of that name, if there is one.
+    /// Asks the passive endpoint of that name, if it exists.
     fn ask(&mut self, name: Option<Name>, data: &[u8]) -> Result<()> {
         let (Some(engine), Some(connection)) = (&mut self.engine, &mut self.connection) else { return Ok(()) };
         let Some(name) = name else {
@@ -247,7 +247,7 @@ impl State {
         Ok(())
     }
 
-    /// A word that was awaited has come, or who would say it has ended; or a word has gone.
+    /// Handles a handshake message that has come or was sent, or the end of its sender.
     pub fn word_ended(
         &mut self,
         direction: Direction,
@@ -293,7 +293,7 @@ impl State {
         }
     }
 
-    /// Tells the other end that no more comes; false where there is no other end.
+    /// Tells the other end of the connection's end; false if there is no other end.
     pub fn hang_up(&mut self) -> Result<bool> {
         let Some(connection) = &mut self.connection else { return Ok(false) };
         let Some(peer) = connection.peer else { return Ok(false) };
@@ -307,7 +307,7 @@ impl State {
     }
 }
 
-/// An event queue is bound to an endpoint; one without connections has no events.
+/// Binds an event queue to an endpoint; one without connections has no events.
 ///
 /// # Safety
 /// The domain is not entered; the endpoint is open.
@@ -328,7 +328,7 @@ pub unsafe fn bind(endpoint: &Endpoint, queue: &EventQueue) -> c_int {
     }
 }
 
-/// An endpoint is about to be closed.
+/// Takes the events away from an endpoint that is about to be closed.
 ///
 /// # Safety
 /// As for [`bind`].
@@ -378,7 +378,7 @@ unsafe extern "C" fn getpeer(ep: *mut FidEndpoint, into: *mut c_void, length: *m
     }
 }
 
-/// Enters the endpoint's domain where nothing was asked or accepted yet, with the endpoint enabled.
+/// Enters the domain of an enabled endpoint that has neither asked nor accepted yet.
 ///
 /// # Safety
 /// As for calls of applications.
@@ -417,7 +417,7 @@ unsafe extern "C" fn connect(
     unsafe {
         let Some(address) = service::given(address, Name::LENGTH) else { return -FI_EINVAL };
         let name = match Service::read(address) {
-            // Nobody there is an event.
+            // An absent service is reported by an event.
             Some(service) => service.look().ok(),
             None => match Name::from_bytes(address) {
                 Ok(name) => Some(name),
@@ -450,7 +450,7 @@ unsafe extern "C" fn accept(ep: *mut FidEndpoint, data: *const c_void, length: u
         });
         (accepted, listener)
     };
-    // The passive endpoint may be closed now, or have a queue that nobody reads: the answer is moved by this one's.
+    // The passive endpoint may be closed by now, or its queue unread: reads of this endpoint's queue drive the answer.
     if let Some((events, listener)) = listener {
         events.follow_listener(listener, null_mut());
     }

@@ -24,12 +24,12 @@ pub struct Counter {
     counted: Guarded<Counted>,
 }
 
-/// Whose operations it counts.
+/// Endpoints whose operations are counted.
 #[derive(Default)]
 struct Counted {
-    /// Those bound; each leaves before it is freed.
+    /// Bound endpoints; each leaves before it is freed.
     endpoints: Vec<NonNull<Endpoint>>,
-    /// What counts here may be moved by any endpoint of the domain: a region was bound, or deferred work names it.
+    /// Whether any endpoint of the domain may cause counts: a region was bound, or deferred work names the counter.
     everywhere: bool,
 }
 
@@ -122,12 +122,12 @@ impl Counter {
         &self.domain
     }
 
-    /// How often it was counted up: successes, errors.
+    /// Numbers of successes and errors.
     pub fn standing(&self) -> (u64, u64) {
         (self.value.load(Ordering::SeqCst), self.errors.load(Ordering::SeqCst))
     }
 
-    /// Moves what can move where it counts.
+    /// Lets those endpoints progress whose operations are counted.
     ///
     /// # Safety
     /// The domain is entered, and no reference to the state of an endpoint of it is in use.
@@ -152,7 +152,7 @@ impl Counter {
         self.value.store(value, Ordering::SeqCst);
     }
 
-    /// The application has changed it: what waits for that is done before the call returns.
+    /// After a change by the application: triggered work is done before the call returns.
     fn changed(&self) -> c_int {
         if self.domain.triggers.any() {
             drop(self.domain.enter());
@@ -167,7 +167,7 @@ impl Counter {
     }
 }
 
-/// Counts where that is counted.
+/// Counts an operation in the counters bound for it.
 #[inline]
 pub fn count(counters: &[(Used<Counter>, u64)], what: u64, failed: bool) {
     for (counter, counted) in counters {
@@ -243,7 +243,7 @@ unsafe extern "C" fn seterr(fid: *mut FidCounter, value: u64) -> c_int {
     }
 }
 
-/// Until the value is at least `threshold`. An error that is counted meanwhile ends the wait too. The wait is a poll and
+/// Waits until the value is at least `threshold`. An error that is counted meanwhile ends the wait too. The wait is a poll and
 /// needs no wait object.
 unsafe extern "C" fn wait(fid: *mut FidCounter, threshold: u64, timeout: c_int) -> c_int {
     // SAFETY: as above.

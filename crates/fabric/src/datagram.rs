@@ -1,5 +1,5 @@
-//! Sends of datagram endpoints (FI_EP_DGRAM): one packet at most. A send completes when its call returns, since the provider has
-//! a packet or a copy; the sender is not told whether the peer exists.
+//! Sends of datagram endpoints (FI_EP_DGRAM): at most one packet. A send completes when its call returns, since the provider
+//! has sent or copied it; the sender is not told whether the peer exists.
 
 use std::ffi::c_void;
 
@@ -18,7 +18,7 @@ use crate::progress::sent;
 use crate::refuse::signed;
 use crate::send::{self, Flags, data_of, flat};
 
-/// Datagrams that may wait to leave for one peer.
+/// Most datagrams that wait to leave for one peer.
 const WAITING: usize = 1 << 12;
 
 pub static MESSAGE: MessageOps =

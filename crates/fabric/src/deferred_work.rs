@@ -1,4 +1,4 @@
-//! Deferred work of a domain, fi_trigger(3): what is queued, cancelled and flushed by `fi_control`.
+//! Deferred work of a domain, fi_trigger(3): queued, cancelled and flushed by `fi_control`.
 
 use std::ffi::{c_int, c_void};
 
@@ -30,7 +30,7 @@ pub unsafe fn control(domain: &Domain, command: c_int, argument: *mut c_void) ->
             }
             (FI_QUEUE_WORK | FI_CANCEL_WORK, None) => -FI_EINVAL,
             (FI_FLUSH_WORK, _) => {
-                // What waits for one counter, where one is given.
+                // A counter limits the flush to work that waits for it.
                 let only = argument.cast_const().cast::<Fid>();
                 let counter = object::of::<Counter>(only);
                 if counter.is_none() && !only.is_null() {
@@ -45,7 +45,7 @@ pub unsafe fn control(domain: &Domain, command: c_int, argument: *mut c_void) ->
     }
 }
 
-/// Queues deferred work. Nothing of it is looked at again: applications use the structures for their next work.
+/// Queues deferred work. It is copied: applications reuse the structures for their next work.
 ///
 /// # Safety
 /// As for [`control`].

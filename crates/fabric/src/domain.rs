@@ -1,4 +1,4 @@
-//! Domains: what the objects of one application share, and the lock that serializes its threads.
+//! Domains: the parent of an application's objects, with the lock that serializes its threads.
 
 use std::ffi::c_int;
 use std::mem::ManuallyDrop;
@@ -24,15 +24,15 @@ pub struct Domain {
     fid: FidDomain,
     users: AtomicUsize,
     lock: Mutex<()>,
-    /// The application serializes its calls itself (FI_THREAD_DOMAIN).
+    /// Whether the application serializes its calls itself (FI_THREAD_DOMAIN).
     single: bool,
     pub triggers: Triggers,
     pub settings: Settings,
     pub reports: bool,
-    /// Only where it is asked for: it costs two readings of the clock a call.
+    /// Present only if asked for: it costs two readings of the clock per call.
     pub account: Option<Account>,
     regions: Guarded<Regions>,
-    /// Those enabled, through which peers reach the regions; each leaves before it is freed.
+    /// Enabled endpoints, through which peers reach the regions; each leaves before it is freed.
     endpoints: Guarded<Vec<NonNull<Endpoint>>>,
     _fabric: Used<Fabric>,
 }
@@ -46,7 +46,7 @@ unsafe impl Object for Domain {
     }
 }
 
-/// The caller alone works on the domain's objects while it holds this.
+/// Exclusive use of the domain's objects by the caller.
 pub struct Entered<'a> {
     domain: &'a Domain,
     since: Option<(&'a Account, u64)>,
@@ -60,8 +60,8 @@ impl Drop for Entered<'_> {
         if self.since.is_some() || self.domain.triggers.any() {
             self.domain.finish(self.since, self.in_vain);
         }
-        // Left to the compiler, the lock would be let go in a second place, for a panic above, which ends the process: too much to
-        // be inlined into each call.
+        // Dropped by hand: the compiler would release the lock in a second place, for a panic above, which ends the process;
+        // that is too much code to be inlined into each call.
         //
         // SAFETY: nothing uses it afterwards.
         unsafe { ManuallyDrop::drop(&mut self.lock) };
@@ -69,7 +69,7 @@ impl Drop for Entered<'_> {
 }
 
 impl Entered<'_> {
-    /// The call found nothing.
+    /// Notes that the call found nothing.
     #[inline]
     pub fn was_in_vain(&mut self) {
         self.in_vain = true;
@@ -77,8 +77,8 @@ impl Entered<'_> {
 }
 
 impl Domain {
-    /// The end of a call, where there is more to it than the lock's. It takes copies, so that what a call holds of this stays
-    /// in registers.
+    /// Ends a call that needs more than the release of the lock. It takes copies, so that fields of `Entered` stay in
+    /// registers.
     #[cold]
     #[inline(never)]
     fn finish(&self, since: Option<(&Account, u64)>, in_vain: bool) {
@@ -132,7 +132,7 @@ impl Domain {
         unsafe { self.endpoints.get() }.retain(|&other| other != endpoint);
     }
 
-    /// Moves what can move at all endpoints.
+    /// Lets all endpoints progress.
     ///
     /// # Safety
     /// The domain is entered, and no reference to the state of an endpoint of it is in use.
@@ -141,7 +141,7 @@ impl Domain {
         unsafe { self.endpoints.get().iter().for_each(|endpoint| endpoint.as_ref().progress(None)) }
     }
 
-    /// Hands over what all endpoints have to send.
+    /// Hands all endpoints' sends to the wire.
     ///
     /// # Safety
     /// As for [`Domain::progress`].
@@ -150,7 +150,7 @@ impl Domain {
         unsafe { self.endpoints.get().iter().for_each(|endpoint| endpoint.as_ref().hand_over()) }
     }
 
-    /// Takes a region's memory back from peers: once this has returned 0 nothing touches it any more.
+    /// Takes a region's memory back from peers: after a return of 0 nothing touches it any more.
     ///
     /// # Safety
     /// The domain is entered, and no reference to the state of an endpoint of it is in use.
@@ -159,18 +159,18 @@ impl Domain {
         unsafe {
             self.regions.get().remove(key);
             let revoked = self.endpoints.get().iter().map(|endpoint| endpoint.as_ref().revoke(key));
-            // All of them, also after one that failed.
+            // All endpoints, also after a failure of one.
             revoked.fold(0, |failed, code| if failed == 0 { code } else { failed })
         }
     }
 
-    /// Where a part of a registered region is, if it may be accessed so. Called from within the domain.
+    /// Address of a part of a registered region, if it may be accessed so. Called from within the domain.
     pub fn region(&self, key: u64, offset: u64, length: usize, access: u64) -> Option<*mut u8> {
         // SAFETY: endpoints progress with the domain entered; the reference ends here.
         unsafe { self.regions.get() }.find(key, offset, length, access)
     }
 
-    /// A peer has accessed a region so. Called from within the domain.
+    /// Notes a peer's access to a region. Called from within the domain.
     pub fn accessed(&self, key: u64, access: u64) {
         // SAFETY: as above.
         unsafe { self.regions.get() }.accessed(key, access);
@@ -186,7 +186,7 @@ pub unsafe fn open(fid: FidDomain, fabric: *mut FidFabric, info: *mut Info, into
         let attr = info.as_ref().and_then(|info| info.domain_attr.as_ref());
         let connects = info.as_ref().and_then(|info| info.ep_attr.as_ref()).is_some_and(|attr| attr.kind == FI_EP_MSG);
         let manner = Manner {
-            // Reads of an event queue, which is no object of the domain, move connected endpoints.
+            // Not for connected endpoints: reads of an event queue, which is no object of the domain, drive them.
             single: attr.is_some_and(|attr| attr.threading == FI_THREAD_DOMAIN) && !connects,
             basic: attr.is_some_and(|attr| attr.mr_mode & FI_MR_BASIC != 0),
         };
@@ -202,12 +202,12 @@ pub unsafe fn open(fid: FidDomain, fabric: *mut FidFabric, info: *mut Info, into
     }
 }
 
-/// What was settled about a domain.
+/// Properties of a domain.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Manner {
-    /// The application serializes its calls itself (FI_THREAD_DOMAIN).
+    /// Whether the application serializes its calls itself (FI_THREAD_DOMAIN).
     pub single: bool,
-    /// Regions are as FI_MR_BASIC has them.
+    /// Whether regions are as in FI_MR_BASIC.
     pub basic: bool,
 }
 

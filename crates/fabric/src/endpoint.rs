@@ -1,4 +1,4 @@
-//! Endpoints: one message engine each, and what libfabric holds of it: the endpoint and its aliases (FI_ALIAS).
+//! Endpoints: each a message engine with libfabric's state of it, under the endpoint and its aliases (FI_ALIAS).
 
 use std::ffi::c_int;
 use std::ptr::NonNull;
@@ -23,22 +23,22 @@ use crate::service::{Service, Told};
 use crate::shared::{Shared, SharedReceives, SharedSends};
 use crate::trigger::Deferred;
 
-/// A buffer for several messages is given back once less than this is left.
+/// A buffer for several messages is given back once less room than this is left.
 const MIN_MULTI_RECV: usize = 64;
 
-/// What calls of an endpoint are given: flags over the state, which an endpoint and its aliases share.
+/// The object that calls get: flags, and the state that an endpoint and its aliases share.
 #[repr(C)]
 pub struct Shell {
     pub fid: FidEndpoint,
     users: AtomicUsize,
-    /// Of sends and of receives that carry none themselves.
+    /// Flags of sends and of receives that have none of their own.
     flags: [AtomicU64; 2],
-    /// Of an alias: it keeps the endpoint open. An endpoint's own shell is the endpoint's beginning, so that its calls follow
-    /// no pointer to the state.
+    /// The endpoint of an alias, kept open by it. An endpoint's own shell is at the endpoint's beginning, so that its calls
+    /// follow no pointer to the state.
     alias_of: Option<Used<Endpoint>>,
 }
 
-/// Which of the flags.
+/// Indices of `Shell::flags`.
 pub const SENDS: usize = 0;
 pub const RECEIVES: usize = 1;
 
@@ -67,10 +67,10 @@ unsafe impl Object for Endpoint {
     }
 }
 
-/// No peer, in the tables below.
+/// Marks the absence of a peer in the tables below.
 pub const NOBODY: u32 = u32::MAX;
 
-/// Whose messages receives take.
+/// Sources of the messages that receives take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sources {
     Anybody,
@@ -80,47 +80,47 @@ pub enum Sources {
     Connected,
 }
 
-/// What the domain's lock guards.
+/// State that the domain's lock guards.
 pub struct State {
     pub domain: Used<Domain>,
-    /// Once the endpoint has a name.
+    /// The engine, once the endpoint has a name.
     pub engine: Option<Engine<Paths, Memory>>,
     enabled: bool,
     pub caps: u64,
     pub sources: Sources,
-    /// FI_COMPLETION, where no operation need ask for it.
+    /// FI_COMPLETION, if operations need not ask for it.
     pub always_sent: u64,
     pub always_received: u64,
     pub vector: Option<Used<AddressVector>>,
     pub sends: Option<Used<CompletionQueue>>,
     pub receives: Option<Used<CompletionQueue>>,
-    /// With the FI_SEND and FI_RECV that they count.
+    /// Counters with the FI_SEND and FI_RECV that they count.
     pub counters: Vec<(Used<Counter>, u64)>,
-    /// The engine's number of each address.
+    /// The engine's index of each address.
     pub peers: Vec<u32>,
-    /// The address of each of the engine's numbers.
+    /// The address of each of the engine's indices.
     pub addresses: Vec<Address>,
-    /// Messages taken out of the matching, by the context they were claimed with.
+    /// Claimed messages, by the context of their claim.
     pub claims: Vec<(Context, Claim, endpoint::Envelope)>,
     pub min_multi_recv: usize,
-    /// Operations on memory of others, and theirs on ours.
+    /// Remote operations begun here, and peers' on this endpoint's regions.
     pub remote: Option<Box<Remote>>,
-    /// Of a datagram endpoint: how many copies wait to leave for each of the engine's numbers.
+    /// Numbers of a datagram endpoint's copies that wait to leave, by the engine's index.
     pub waiting: Vec<usize>,
-    /// Deferred work that was begun.
+    /// Deferred work in progress.
     pub deferred: Deferred,
-    /// Peers that an inject could not reach: the next operation says so.
+    /// Peers that an inject could not reach: the next operation fails for them.
     pub lost: Vec<PeerIndex>,
-    /// The engine has failed; it was told.
+    /// Whether the engine has failed and that was reported.
     pub failed: bool,
-    /// All is done for its close but that the engine lets go of its memory.
+    /// Whether its close only waits for the engine to let go of its memory.
     pub closing: bool,
-    /// What others find the endpoint by, where the application said so.
+    /// The address by which others find the endpoint, if the application gave one.
     pub source: Service,
     told: Option<Told>,
-    /// Of an endpoint that has one peer, which no address names.
+    /// The connection of an endpoint with one peer, which no address names.
     pub connection: Option<Box<Connection>>,
-    /// Of a shared receive context, which is an endpoint without an engine.
+    /// State of a shared receive context, which is an endpoint without an engine.
     pub shared: Option<Box<Shared>>,
     pub receives_from: Option<Used<SharedReceives>>,
     pub sends_by: Option<Used<SharedSends>>,
@@ -131,7 +131,7 @@ impl Shell {
         Shell { fid, users: AtomicUsize::new(0), flags: flags.map(AtomicU64::new), alias_of }
     }
 
-    /// Another one over the same state, with those flags.
+    /// An alias of the same state, with these flags.
     pub fn alias(&self, endpoint: Used<Endpoint>, flags: [u64; 2]) -> Shell {
         Shell::new(self.fid, flags, Some(endpoint))
     }
@@ -177,7 +177,7 @@ impl Endpoint {
         }
     }
 
-    /// The endpoint, behind an alias or not; `None` where it is no endpoint.
+    /// The endpoint, behind an alias or not; `None` if the object is no endpoint.
     ///
     /// # Safety
     /// `fid` is NULL or any open object.
@@ -195,7 +195,7 @@ impl Endpoint {
         unsafe { self.state.get() }
     }
 
-    /// Moves what can move and hands on what has ended, as far as `reader` has room.
+    /// Lets the endpoint progress, and delivers completions as far as `reader` has room.
     ///
     /// # Safety
     /// As for [`Endpoint::state`].
@@ -288,7 +288,7 @@ impl State {
         self.enabled
     }
 
-    /// Opens the engine, which gives the endpoint its name.
+    /// Opens the engine, whereby the endpoint gets its name.
     pub fn appear(&mut self, domain: &Domain) -> Result<&mut Engine<Paths, Memory>, c_int> {
         if self.engine.is_none() {
             match Engine::join(&domain.settings) {
@@ -310,7 +310,7 @@ impl State {
         self.engine.as_mut().ok_or(FI_EOPBADSTATE)
     }
 
-    /// Where others find it, before it has a name.
+    /// Sets the address by which others find it, before it has a name.
     pub fn place(&mut self, source: Service) -> Result<(), c_int> {
         if self.engine.is_some() {
             return Err(FI_EOPBADSTATE);
@@ -386,14 +386,14 @@ impl State {
         }
     }
 
-    /// The engine's number of a peer.
+    /// The engine's index of a peer.
     #[inline]
     pub fn peer(&self, address: Address) -> Option<PeerIndex> {
         let Some(&peer) = self.peers.get(address as usize) else { return self.connected() };
         (peer != NOBODY).then_some(PeerIndex(peer))
     }
 
-    /// The address of a peer; FI_ADDR_NOTAVAIL of one that was never inserted.
+    /// The address of a peer; FI_ADDR_NOTAVAIL if it was never inserted.
     #[inline]
     pub fn address(&self, peer: PeerIndex) -> Address {
         address_of(&self.addresses, peer)

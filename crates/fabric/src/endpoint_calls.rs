@@ -1,4 +1,4 @@
-//! Calls on endpoints themselves, fi_endpoint(3).
+//! Calls on endpoints as objects, fi_endpoint(3).
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
@@ -26,9 +26,9 @@ use crate::service::{self, Service};
 use crate::shared::{SharedReceives, SharedSends};
 use crate::{atomic, datagram, handshake, offer, receive, report, rma, send};
 
-/// How long a closing endpoint goes on driving what it has sent.
+/// Time for which a closing endpoint drives its last sends.
 const SETTLE: Duration = Duration::from_secs(1);
-/// How long the engine of a closing endpoint may take to let go of the application's memory.
+/// Time in which the engine of a closing endpoint must let go of the application's memory.
 const RELEASE: Duration = Duration::from_secs(10);
 
 static BASE: Ops = Ops {
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn open(
         let kind = given(info.ep_attr).map_or(FI_EP_UNSPEC, |attr| attr.kind);
         let connection = match kind {
             FI_EP_UNSPEC | FI_EP_RDM | FI_EP_DGRAM => None,
-            // Its event queue's reads move it too, which are not the domain's to serialize.
+            // Reads of its event queue drive it too, which the application does not serialize with the domain.
             FI_EP_MSG if domain.is_single() => return -FI_EINVAL,
             FI_EP_MSG => match Connection::of(info) {
                 Ok(connection) => Some(connection),
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn open(
         if (send_flags | receive_flags) & (FI_TRIGGER | offer::UNKEPT) != 0 {
             return -FI_EINVAL;
         }
-        // Datagrams are not triggered.
+        // Datagrams cannot be triggered.
         let caps = if kind == FI_EP_DGRAM { info.caps & !FI_TRIGGER } else { info.caps };
         let source = service::given(info.src_addr, info.src_addrlen).and_then(Service::read).unwrap_or(Service::ANY);
         (Used::new(domain), offer::implied(caps), send_flags, receive_flags, source, kind, connection)
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn open(
     unsafe { object::open(Endpoint::new(fid, [send_flags, receive_flags], domain, state), into) }
 }
 
-/// What calls on an endpoint or a shared context go through.
+/// The beginning of an endpoint or a shared context, with the tables of its calls.
 pub fn with_tables(fid: Fid, ops: &'static EndpointOps) -> FidEndpoint {
     FidEndpoint {
         fid,
@@ -121,8 +121,8 @@ pub fn with_tables(fid: Fid, ops: &'static EndpointOps) -> FidEndpoint {
     }
 }
 
-/// Where it returns 0, the application's memory is its own again. An engine's process that does not answer may still write there:
-/// then the endpoint stays, and can be closed once more.
+/// After a return of 0 the application's memory is its own again. An engine's process that does not answer may still write
+/// there: then the endpoint stays, and can be closed once more.
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     // SAFETY: libfabric's contract: an open endpoint, used no more.
     unsafe {
@@ -158,8 +158,8 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
                     state.fail(&fault);
                 }
                 if let Some(engine) = &mut state.engine {
-                    // What was sent last may still be needed by peers that have not closed yet.
-                    // Where it ends unsure, it is mostly a peer that closed while its last acknowledgement was lost: no fault.
+                    // Peers that have not closed yet may still need the last sends. An unsure end mostly means that a peer
+                    // closed while its last acknowledgement was lost: no fault.
                     let lingered = engine.linger(SETTLE);
                     if domain.reports {
                         report::tell(engine, domain.account.as_ref().map(Account::sums), lingered);
@@ -170,11 +170,11 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
                 && let Err(fault) = engine.release(RELEASE)
             {
                 let code = state.fail_for_now(&fault) as c_int;
-                // Nothing moves it any more.
+                // No progress is made from now on.
                 state.failed = true;
                 return code;
             }
-            // Until here the close of a region has asked its engine too.
+            // Until here the close of a region has asked this engine too.
             domain.leave(me);
         }
         object::close::<Endpoint>(fid)
@@ -258,7 +258,7 @@ unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_voi
                 }
                 let mut set = *flags & !DIRECTIONS;
                 if !shell.is_alias() {
-                    // Only an alias has these: calls that have no flags of their own need not look for them then.
+                    // Only an alias has these flags: calls without flags of their own then need not check them.
                     if set & (FI_TRIGGER | offer::UNKEPT) != 0 {
                         return -FI_EBADFLAGS;
                     }
@@ -274,7 +274,7 @@ unsafe extern "C" fn control(fid: *mut Fid, command: c_int, argument: *mut c_voi
 
 const DIRECTIONS: u64 = FI_SEND | FI_RECV;
 
-/// Which flags are meant.
+/// Index of the flags that `flags` selects.
 fn direction(flags: u64) -> Option<usize> {
     match flags & DIRECTIONS {
         FI_SEND => Some(SENDS),

@@ -1,5 +1,5 @@
-//! Event queues: completions of address vector calls, what happens to connections, and what applications write themselves.
-//! A read that finds nothing moves what the connections of the queue's endpoints wait for.
+//! Event queues: completions of address vector calls, events of connections, and applications' own events. A read that finds
+//! nothing drives the connections of the queue's endpoints.
 
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_void};
@@ -23,7 +23,7 @@ use crate::object::{self, Object, Used};
 use crate::refuse::{self, signed};
 use crate::waiting::Wait;
 
-/// `FI_PEEK`-like flag of `fi_eq_read`: the event stays.
+/// The flag of `fi_eq_read` that leaves the event in the queue.
 const PEEK: u64 = FI_PEEK;
 
 #[repr(C)]
@@ -31,9 +31,9 @@ pub struct EventQueue {
     fid: FidEventQueue,
     users: AtomicUsize,
     events: Mutex<VecDeque<Event>>,
-    /// Of the last error that was read, for as long as until the next.
+    /// Data of the last error that was read, kept until the next.
     error_data: Mutex<Vec<u8>>,
-    /// Those that a read moves; each leaves before it is freed. Never locked within a domain.
+    /// Objects that a read drives; each leaves before it is freed. Never locked within a domain.
     moved: Mutex<Vec<Moved>>,
     waits: bool,
     _fabric: Used<Fabric>,
@@ -90,25 +90,25 @@ pub unsafe extern "C" fn open(
 struct Event {
     kind: Kind,
     bytes: Vec<u8>,
-    /// Whose event it is, if that one's end is the event's.
+    /// The object whose end removes the event.
     of: *mut Fid,
-    /// What the application gets with it.
+    /// The connection request that comes with it.
     offered: Option<Offered>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Of this number.
+    /// An event of this number, read as a whole.
     Whole(u32),
-    /// The same, of which a short read takes the beginning, but no less than the entry.
+    /// An event of this number of which a short read takes a prefix, but no less than the entry.
     Connection(u32),
     Error(c_int),
 }
 
-/// A connection request until the application has read of it.
+/// A connection request until the application has read its event.
 struct Offered {
     info: *mut Info,
-    /// Made by a box; NULL once it is the application's.
+    /// From `Box::into_raw`; NULL once it is the application's.
     request: *mut ConnectionRequest,
 }
 
@@ -129,7 +129,7 @@ impl Drop for Offered {
 
 enum Moved {
     Endpoint(NonNull<Endpoint>),
-    /// With the passive endpoint, NULL once that is closed.
+    /// A listener with its passive endpoint, NULL once that is closed.
     Listener(Arc<Listener>, *mut Fid),
 }
 
@@ -139,14 +139,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl EventQueue {
-    /// Tells of the end of an operation.
+    /// Adds the end of an operation.
     pub fn push(&self, event: u32, entry: EventEntry) {
         // SAFETY: the entry is plain data without padding.
         let bytes = unsafe { std::slice::from_raw_parts((&raw const entry).cast::<u8>(), size_of::<EventEntry>()) };
         self.add(Event { kind: Kind::Whole(event), bytes: bytes.to_vec(), of: null_mut(), offered: None });
     }
 
-    /// Tells of a connection, with what the application at the other end says.
+    /// Adds an event of a connection, with the data of the application at the other end.
     pub fn push_connection(&self, event: c_int, fid: *mut Fid, data: &[u8]) {
         self.tell_connection(event, ConnectionEntry { fid, info: null_mut() }, data, None);
     }
@@ -159,7 +159,7 @@ impl EventQueue {
         self.add(Event { kind: Kind::Connection(event as u32), bytes: [bytes, data].concat(), of, offered });
     }
 
-    /// Tells of a connection that did not come about.
+    /// Adds the failure of a connection.
     pub fn push_error(&self, error: c_int, fid: *mut Fid, data: &[u8]) {
         self.add(Event { kind: Kind::Error(error), bytes: data.to_vec(), of: fid, offered: None });
     }
@@ -174,7 +174,7 @@ impl EventQueue {
         lock(&self.moved).push(Moved::Endpoint(endpoint));
     }
 
-    /// `passive` is NULL where only answers travel by it.
+    /// `passive` is NULL if only answers go through the listener.
     pub fn follow_listener(&self, listener: Arc<Listener>, passive: *mut Fid) {
         let mut moved = lock(&self.moved);
         let known = |one: &Moved| matches!(one, Moved::Listener(known, _) if Arc::ptr_eq(known, &listener));
@@ -183,7 +183,7 @@ impl EventQueue {
         }
     }
 
-    /// An endpoint of either kind is about to be closed: its events go, and requests among them are refused.
+    /// Removes the events of an endpoint of either kind that is about to be closed; requests among them are refused.
     pub fn forget(&self, fid: *mut Fid) {
         lock(&self.moved).retain_mut(|one| match one {
             Moved::Endpoint(endpoint) => endpoint.as_ptr().cast() != fid,
@@ -198,12 +198,12 @@ impl EventQueue {
         let (gone, left) = std::mem::take(&mut *events).into_iter().partition(|event| event.of == fid);
         *events = left;
         drop(events);
-        // Their answers are sent without the lock.
+        // Refusals are sent without the lock.
         let gone: VecDeque<Event> = gone;
         drop(gone);
     }
 
-    /// Listeners whose passive endpoint is closed end once nobody waits for an answer.
+    /// Drops listeners of closed passive endpoints once nobody waits for an answer.
     pub fn prune(&self) {
         lock(&self.moved).retain(|one| match one {
             Moved::Endpoint(_) => true,
@@ -211,7 +211,7 @@ impl EventQueue {
         });
     }
 
-    /// Whether there was anything to move.
+    /// Drives all objects; whether there were any.
     fn turn(&self) -> bool {
         let moved = lock(&self.moved);
         for one in &*moved {
@@ -285,7 +285,7 @@ impl EventQueue {
         taken as Signed
     }
 
-    /// The same after a look for what has come.
+    /// Takes an event, after a look for new ones.
     ///
     /// # Safety
     /// As for [`EventQueue::take`].
@@ -295,7 +295,7 @@ impl EventQueue {
             match self.take(event, into, length, flags) {
                 nothing if nothing == signed(FI_EAGAIN) && self.turn() => self.take(event, into, length, flags),
                 taken => {
-                    // It may be the last answer that a listener was kept for.
+                    // The event may be the last answer for which a listener was kept.
                     self.prune();
                     taken
                 }
@@ -320,7 +320,7 @@ unsafe extern "C" fn read(
     }
 }
 
-/// Of connections only: address vectors report their errors to the caller.
+/// Reads errors, of connections only: address vectors report theirs to the caller.
 unsafe extern "C" fn readerr(queue: *mut FidEventQueue, into: *mut EventErrorEntry, flags: u64) -> Signed {
     // SAFETY: libfabric's contract: `into` is good, its data NULL or as long as it says.
     unsafe {
@@ -336,7 +336,7 @@ unsafe extern "C" fn readerr(queue: *mut FidEventQueue, into: *mut EventErrorEnt
         into.data = 0;
         (into.error, into.provider_error) = (*error, *error);
         if into.error_data_size == 0 {
-            // Ours, until the next error is read.
+            // Valid until the next error is read.
             let mut kept = lock(&queue.error_data);
             kept.clone_from(bytes);
             (into.error_data, into.error_data_size) = (kept.as_mut_ptr().cast(), kept.len());

@@ -1,15 +1,15 @@
-//! What two endpoints say to each other of their connection, a message each: who connects asks a passive endpoint, which
-//! accepts in the name of an endpoint or refuses; the two that are connected then tell each other of its beginning and end.
+//! Messages of a connection's handshake: a client asks a passive endpoint, which accepts in the name of an endpoint or
+//! refuses; the two connected ends then tell each other of the beginning and the end.
 
 use endpoint::{Label, Name, Space, TagSelector};
 use machine::bounds::CONNECTION_DATA;
 
-/// Most bytes that applications send along with a question or an answer.
+/// Most bytes that applications send along with a request or an answer.
 pub const DATA: usize = CONNECTION_DATA.each.bytes().0 as usize;
 
 pub const LONGEST: usize = 1 + Name::LENGTH + DATA;
 
-/// Beside the tags of remote memory's tickets, none of which has all bits set.
+/// Tag of the handshake, apart from those of remote memory's tickets, none of which has all bits set.
 const TAG: u64 = u64::MAX;
 
 pub const LABEL: Label = Label { space: Space::RemoteData, tag: TAG, data: None };
@@ -20,19 +20,19 @@ pub fn selector() -> TagSelector {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Word<'a> {
-    /// Whoever has that name wants to be connected.
+    /// The endpoint of that name asks for a connection.
     Ask(Name, &'a [u8]),
     /// The endpoint of that name is at the other end.
     Accept(Name, &'a [u8]),
     Refuse(&'a [u8]),
-    /// The connection is there, says the one that asked.
+    /// The client says that it is connected.
     Ready,
-    /// No more comes.
+    /// The connection has ended.
     Over,
 }
 
 impl<'a> Word<'a> {
-    /// Data beyond the most that there may be are cut off, as fi_cm(3) has it.
+    /// Data beyond the greatest length are cut off, as in fi_cm(3).
     pub fn write(self) -> Vec<u8> {
         let (kind, name, data) = match &self {
             Word::Ask(name, data) => (1, &name.as_bytes()[..], *data),
@@ -44,7 +44,7 @@ impl<'a> Word<'a> {
         [&[kind], name, &data[..data.len().min(DATA)]].concat()
     }
 
-    /// `None` for what no endpoint says.
+    /// `None` for bytes that no endpoint sends.
     pub fn read(bytes: &'a [u8]) -> Option<Word<'a>> {
         let (kind, rest) = bytes.split_first()?;
         let named = || {
@@ -95,7 +95,7 @@ mod tests {
             let bytes = word.write();
             assert!(bytes.len() <= LONGEST);
             assert_eq!(Word::read(&bytes), Some(word));
-            // Cut within its name, or with more behind it than there may be.
+            // Cut within the name, or with too much data.
             let whole = bytes.len() - word.data().len();
             (0..whole).for_each(|cut| assert_eq!(Word::read(&bytes[..cut]), None, "{word:?} cut to {cut}"));
             assert_eq!(Word::read(&[&bytes[..], &[0; DATA + 1]].concat()), None, "{word:?}");

@@ -1,5 +1,5 @@
-//! The library that loaded this provider, reached without linking to it: a program may bring its own libfabric, under
-//! any path, and the provider must use that one's functions and no other's.
+//! The library that loaded this provider, reached without linking to it: a program may bring its own libfabric, under any
+//! path, and the provider must use the functions of that one only.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
@@ -13,7 +13,7 @@ type FreeInfo = unsafe extern "C" fn(*mut Info);
 type Version = unsafe extern "C" fn() -> u32;
 type ParamDefine = unsafe extern "C" fn(*const Provider, *const c_char, c_int, *const c_char, ...) -> c_int;
 
-/// What the provider needs of the library.
+/// Functions of the library that the provider uses.
 pub struct Host {
     pub version: u32,
     dup_info: DupInfo,
@@ -29,12 +29,12 @@ pub fn host() -> Option<&'static Host> {
 }
 
 fn find() -> Option<Host> {
-    // Under its own name where it was loaded for a plug-in only, in the program itself where that holds it.
+    // By its name if it was loaded for a plug-in only, else in the program itself.
     //
     // SAFETY: NOLOAD runs no code; the handle is kept for good, as the library outlives its provider anyway.
     let library = unsafe { libc::dlopen(c"libfabric.so.1".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
     let scopes = [library, libc::RTLD_DEFAULT];
-    // Names without a version find the newest: older ones take older, smaller structures.
+    // Names without a version find the newest functions: older ones take older, smaller structures.
     let symbol = |name: &CStr| {
         scopes.iter().enumerate().find_map(|(at, &scope)| {
             let usable = at > 0 || !scope.is_null();
@@ -57,7 +57,7 @@ fn find() -> Option<Host> {
 }
 
 impl Host {
-    /// A zeroed `fi_info` with all its parts, each as large as the library has it; `None` without memory.
+    /// A zeroed `fi_info` with all its parts, of the library's sizes; `None` without memory.
     pub fn allocate_info(&self) -> Option<std::ptr::NonNull<Info>> {
         // SAFETY: NULL asks for a zeroed one.
         std::ptr::NonNull::new(unsafe { (self.dup_info)(std::ptr::null()) })
@@ -70,7 +70,7 @@ impl Host {
         unsafe { (self.free_info)(info) };
     }
 
-    /// Makes a parameter known, so that `fi_info -e` lists it.
+    /// Registers a parameter, so that `fi_info -e` lists it.
     pub fn define_parameter(&self, provider: &Provider, name: &CStr, help: &CStr) {
         if let Some(define) = self.param_define {
             // SAFETY: the help text is a format without arguments: "%s" and the text.

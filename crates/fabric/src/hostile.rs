@@ -1,5 +1,4 @@
-//! Hostile peers: messages to an endpoint that no provider sends. They go over UDP, where memory is reached by messages
-//! alone.
+//! Hostile peers: messages to an endpoint that no provider sends. They go over UDP, where only messages reach memory.
 
 use std::ffi::c_void;
 use std::net::{IpAddr, Ipv4Addr};
@@ -23,14 +22,14 @@ use crate::object::Used;
 use crate::wire::{APART, FETCH, HEADER, Header, INLINE, Kind, WITH_DATA, answered, given};
 use crate::{address_vector, completion_queue, domain, endpoint_calls, region, tables};
 
-/// It only ends what hangs.
+/// Limit for hangs only.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 pub fn settings() -> Settings {
     Settings { address: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)), shm: false, ..Settings::default() }
 }
 
-/// An application's endpoint, through the calls that applications make.
+/// An application's endpoint, used through applications' calls.
 pub struct Victim {
     fabric: *mut FidFabric,
     pub domain: *mut FidDomain,
@@ -39,7 +38,7 @@ pub struct Victim {
     pub endpoint: *mut FidEndpoint,
 }
 
-/// Memory that stays, whoever still writes to it.
+/// Memory that is never freed, whoever still writes to it.
 #[derive(Clone, Copy)]
 pub struct Bytes(*mut u8, usize);
 
@@ -147,7 +146,7 @@ impl Victim {
         assert_eq!(code, 0);
     }
 
-    /// Makes progress.
+    /// Reads one completion, and thereby makes progress.
     pub fn poll(&self) -> Option<End> {
         // SAFETY: an open queue; entries are plain data.
         unsafe {
@@ -213,13 +212,13 @@ impl Peer {
         peer
     }
 
-    /// Takes one of the victim's messages about requests.
+    /// Receives one of the victim's messages about requests.
     fn hear(&mut self) {
         let any = TagSelector::any().within(Space::Remote);
         self.engine.receive(Source::Any, any, vec![0; HEADER + INLINE], 0).unwrap();
     }
 
-    /// Takes the answer to a request.
+    /// Posts a receive for the answer to a request.
     pub fn await_answer(&mut self, ticket: u64, length: usize) {
         let tag = TagSelector::exactly(answered(ticket)).within(Space::RemoteData);
         self.engine.receive(Source::Any, tag, vec![0; length], ticket).unwrap();
@@ -254,12 +253,12 @@ impl Peer {
         Header::read(&done.buffer[..done.envelope.length as usize]).map(|(header, _)| header)
     }
 
-    /// The answer to a request: `None` before it is here.
+    /// The answer to a request; `None` before it has come.
     pub fn answer(&mut self, ticket: u64) -> Option<Completion<Vec<u8>>> {
         self.take(|done| done.context == ticket && done.envelope.space == Space::RemoteData)
     }
 
-    /// Asks, and waits for what becomes of it: the answer's bytes, or the error.
+    /// Sends a request, and waits for the answer's bytes or the error.
     pub fn carry_out(&mut self, victim: &Victim, header: Header, operands: &[u8]) -> Result<Vec<u8>, i32> {
         self.await_answer(header.ticket, INLINE);
         self.ask(header, operands);
@@ -276,7 +275,7 @@ impl Peer {
         })
     }
 
-    /// Everything asked so far has come to the victim, and was served as far as it ever will be.
+    /// Waits until all requests so far have come to the victim, and were served as far as they ever will be.
     pub fn is_served(&mut self, victim: &Victim) {
         const MARK: u64 = 0x77;
         let bytes = Bytes::new(8);
@@ -304,7 +303,7 @@ pub fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
 
 pub const BOTH: u64 = FI_REMOTE_READ | FI_REMOTE_WRITE;
 
-/// Every operation on a region with every access.
+/// Each operation on a region with each access.
 #[test]
 fn no_operation_goes_beyond_the_rights_of_the_region() {
     let victim = Victim::open(FI_RMA | FI_ATOMIC);
@@ -383,7 +382,7 @@ fn no_operation_goes_beyond_the_bounds_of_the_region() {
             assert!(matches!(error, FI_ENOKEY | FI_EINVAL), "{header:?} gave {error}");
         }
     }
-    // Operands of another length than announced, elements that are not whole, more than there may be.
+    // Operands of another length than announced, incomplete elements, more elements than allowed.
     for (length, operands) in [(8, 7), (8, 9), (0, 8), (7, 7), (12, 12), (8, 16)] {
         assert_eq!(carry_out(Header { length, ..fetch }, &vec![9; operands]), Err(FI_EINVAL), "{length}, {operands}");
     }
@@ -391,13 +390,13 @@ fn no_operation_goes_beyond_the_bounds_of_the_region() {
     assert_eq!(carry_out(Header { operator: 99, ..fetch }, &[9; 8]), Err(FI_EOPNOTSUPP));
     assert_eq!(carry_out(Header { key: 2, ..WRITE }, &[9; 8]), Err(FI_ENOKEY));
     assert_eq!(bytes.look(), [0; 64]);
-    // Nothing at all is inside everywhere, the end too.
+    // An access of no bytes is inside everywhere, also at the end.
     for address in [0, 32] {
         assert_eq!(carry_out(Header { address, length: 0, ..WRITE }, &[]), Ok(vec![]));
         assert_eq!(carry_out(Header { address, length: 0, ..fetch }, &[]), Ok(vec![]));
     }
     close(region);
-    // The key again, for less: what counts is the region that has it now.
+    // The same key with fewer rights: the region that has the key now decides.
     let region = victim.register(Bytes(bytes.0, 8), FI_REMOTE_READ, 1);
     assert_eq!(carry_out(Header { address: 8, ..read }, &[]), Err(FI_ENOKEY));
     assert_eq!(carry_out(WRITE, &[9; 8]), Err(FI_ENOKEY));
@@ -447,7 +446,7 @@ fn bytes_of_a_write_that_come_after_the_region_was_closed_go_nowhere() {
         peer.is_served(&victim);
         close(region);
         bytes.fill(0x5a);
-        // Somebody else has the key now.
+        // Another region has the key now.
         let other = Bytes::new(length);
         let region = victim.register(other, FI_REMOTE_WRITE, 1);
         peer.say(Space::RemoteData, given(9), vec![7; length]);
@@ -480,7 +479,7 @@ fn what_a_read_has_not_taken_when_the_region_is_closed_is_not_read() {
         peer.is_served(&victim);
         if started {
             peer.await_answer(9, LENGTH);
-            // The bytes are on their way once the answer is asked for.
+            // The bytes are on their way once the answer was asked for.
             for _ in 0..2 {
                 peer.poll();
                 assert!(victim.poll().is_none());
@@ -496,7 +495,7 @@ fn what_a_read_has_not_taken_when_the_region_is_closed_is_not_read() {
             peer.answer(9)
         });
         assert!(done.buffer.iter().all(|&byte| byte != 0x5a), "started {started}");
-        // Nobody takes what was not read for the region's bytes.
+        // Bytes that were not read must not pass for the region's.
         assert_eq!(done.status, Status::Withdrawn, "started {started}");
         let told = until("the reader is told", || {
             victim.poll();
@@ -537,7 +536,7 @@ fn an_endpoint_outlives_peers_that_die_in_the_middle_of_a_request() {
     let mut dying = Peer::of(&victim);
     dying.is_served(&victim);
     for _ in 0..100 {
-        // Announced, and never sent.
+        // Announced, but never sent.
         let request = [&WRITE.write()[..], &[0; 8]].concat();
         dying.engine.send_confirmed(dying.victim, Label::new(Space::Remote, 0, None), request, 0).unwrap();
     }
@@ -554,7 +553,7 @@ fn an_endpoint_outlives_peers_that_die_in_the_middle_of_a_request() {
     close(region);
 }
 
-/// Answers that nobody takes pile up.
+/// Answers that nobody receives pile up.
 #[test]
 fn a_peer_with_too_much_in_progress_is_not_served_and_others_are() {
     let victim = Victim::open(FI_RMA | FI_MSG);
@@ -569,7 +568,7 @@ fn a_peer_with_too_much_in_progress_is_not_served_and_others_are() {
     };
     load(crate::target::MOST_SERVED);
     hostile.ask(WRITE, &[6; 8]);
-    // Behind the request comes a message.
+    // A message follows the request.
     victim.receive(Bytes::new(8));
     hostile.say(Space::Message, 0, vec![0; 8]);
     let came = until("a message", || {

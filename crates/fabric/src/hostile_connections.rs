@@ -23,7 +23,7 @@ use crate::service::Service;
 use crate::wire::{Header, Kind};
 use crate::{completion_queue, domain, endpoint_calls, event_queue, region, tables};
 
-/// It only ends what hangs.
+/// Limit for hangs only.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
@@ -56,7 +56,7 @@ impl UnknownSender {
         self.engine.send(self.victim, label, bytes.to_vec(), 0).unwrap();
     }
 
-    /// All that was said has come.
+    /// Waits until all messages have come.
     fn is_heard(&mut self, mut victim: impl FnMut()) {
         let deadline = Instant::now() + PATIENCE;
         while self.engine.settle(Duration::from_millis(1)).is_err() {
@@ -66,7 +66,7 @@ impl UnknownSender {
         (0..100).for_each(|_| victim());
     }
 
-    /// The answer to its request.
+    /// Posts a receive for the answer to its request.
     fn awaits(&mut self) {
         self.engine
             .receive(endpoint::Source::Peer(self.victim), crate::handshake::selector(), vec![0; LONGEST], 1)
@@ -166,7 +166,7 @@ fn requests_beyond_the_backlog_are_refused() {
         }
     }
     assert!(listener.requests().is_empty());
-    // One that is answered makes room.
+    // An answered request makes room.
     drop(found.pop());
     let mut late = UnknownSender::of(&name);
     let me = late.name();
@@ -342,7 +342,7 @@ fn unknowns_do_not_reach_a_connected_endpoint() {
         // SAFETY: as above.
         (unsafe { memory.read_volatile() } == 0x0909_0909_0909_0909).then_some(())
     });
-    // Any word but the end is the end too: there is nobody to talk with.
+    // Any other message than the end ends the connection too: its peer is no provider.
     peer.say(LABEL, &[77; LONGEST + 50]);
     let event = until("it is over", || {
         let _ = peer.engine.poll().unwrap();

@@ -1,4 +1,4 @@
-//! Remote memory: what a peer makes grow, what outlives its region, and promises that calls ask for.
+//! Remote memory: growth caused by peers, accesses that outlive their region, and promises that calls ask for.
 
 use std::ptr::null_mut;
 
@@ -18,7 +18,7 @@ use crate::refuse::signed;
 use crate::wire::{APART, Header, Kind, WITH_DATA, answered, given};
 use crate::{counter, endpoint_calls};
 
-/// Makes progress and reads nothing.
+/// Makes progress without reading completions.
 fn turn(victim: &Victim) {
     // SAFETY: an open endpoint, and no reference to its state is in use.
     unsafe {
@@ -39,7 +39,7 @@ fn writes_with_data_that_nobody_reads_of_are_refused_beyond_their_bound() {
     let mut peer = Peer::of(&victim);
     let bytes = Bytes::new(8);
     let region = victim.register(bytes, FI_REMOTE_WRITE, 1);
-    // As if so many had come.
+    // Stands for entries of so many writes.
     for _ in 0..WRITTEN_UNREAD.total.count() {
         let (op_context, buffer) = (null_mut(), null_mut());
         let entry = Entry { op_context, flags: 0, length: 0, buffer, data: 0, tag: 0 };
@@ -56,7 +56,7 @@ fn writes_with_data_that_nobody_reads_of_are_refused_beyond_their_bound() {
         assert_eq!((told.kind, told.error as i32), (Kind::Failed, FI_EOVERRUN));
     }
     assert_eq!(bytes.look(), [0; 8]);
-    // Those of which nobody is told go on, and another once one was read.
+    // Writes without an entry go on, and another with one after a read.
     for flags in [0, WITH_DATA] {
         let ticket = 2 + u64::from(flags);
         peer.await_answer(ticket, 8);
@@ -71,7 +71,7 @@ fn writes_with_data_that_nobody_reads_of_are_refused_beyond_their_bound() {
     close(region);
 }
 
-/// A write that had come whole and that nobody had noticed when its region was closed.
+/// A write that had come whole, but was not handled when its region was closed.
 #[test]
 fn a_region_counts_no_access_to_another_that_had_its_key() {
     let victim = Victim::open(FI_RMA | FI_MSG);
@@ -83,7 +83,7 @@ fn a_region_counts_no_access_to_another_that_had_its_key() {
     peer.is_served(&victim);
     peer.say(Space::Message, 0, vec![0; 8]);
     peer.say(Space::RemoteData, given(9), vec![7; 5000]);
-    // The read has room for the message alone.
+    // The read has room for the message only.
     let came = until("a message", || {
         peer.poll();
         victim.poll()
@@ -120,7 +120,7 @@ fn keys_hold_in_their_own_domain_alone() {
     close(region);
 }
 
-/// Where all calls of an endpoint inject, a read still has to put its bytes somewhere.
+/// A read needs a place for its bytes even if all calls of its endpoint inject.
 #[test]
 fn a_read_lands_whatever_flags_its_endpoint_has() {
     let victim = Victim::open(FI_RMA);
@@ -145,7 +145,7 @@ fn a_read_lands_whatever_flags_its_endpoint_has() {
     }
 }
 
-/// Whatever number the target gives for its reason.
+/// Any error number of the target.
 #[test]
 fn an_inject_that_the_target_refuses_is_an_error_without_a_context() {
     let victim = Victim::open(FI_RMA);

@@ -1,4 +1,4 @@
-//! Applications that use triggered operations wrongly, or change what those need while they wait.
+//! Applications that use triggered operations wrongly, or change counters and addresses meanwhile.
 
 use std::ffi::c_int;
 use std::ptr::{null, null_mut};
@@ -74,7 +74,7 @@ fn what_fails_when_it_is_triggered_is_an_error_of_its_own() {
         op: AnyOperation { msg: &op },
     };
     assert_eq!(control(victim.domain.cast(), FI_QUEUE_WORK, &mut work), 0);
-    // The peer is nobody's address any more.
+    // The peer has no address any more.
     // SAFETY: an open vector, one address.
     assert_eq!(unsafe { ((*(*victim.vector).ops).remove)(victim.vector, &mut address, 1, 0) }, 0);
     assert!(victim.poll().is_none());
@@ -107,7 +107,7 @@ fn what_no_message_ends_is_no_work() {
         };
         assert_eq!(control(victim.domain.cast(), FI_QUEUE_WORK, &mut work), -error);
     }
-    // Nothing waits, then: the counter can be closed, and a flush is for counters.
+    // Nothing waits: the counter can be closed; a flush of an object that is no counter fails.
     assert_eq!(control(victim.domain.cast(), FI_FLUSH_WORK, waited), 0);
     assert_eq!(control(victim.domain.cast(), FI_FLUSH_WORK, victim.endpoint), -FI_EINVAL);
     assert_eq!(control(victim.domain.cast(), FI_ENABLE, null_mut::<Fid>()), -FI_ENOSYS);

@@ -17,7 +17,7 @@ use crate::service::{self, Service};
 
 pub const FABRIC: &CStr = c"plimsoll";
 
-/// Makes the list of what suits, of one element; the error is positive.
+/// Makes the answer, a list of one element; errors are positive.
 ///
 /// # Safety
 /// The pointers in `hints` are NULL or good.
@@ -47,7 +47,7 @@ pub unsafe fn answer(
         }
         offer::settle(api, hints, progress).map_err(|_| FI_ENODATA)?
     };
-    // A layer makes reliable datagrams of other endpoints: ours are there already.
+    // A layer makes reliable datagram endpoints of others: ours exist already.
     if !settled.is_reliable_datagram() && flags & CORE_PROVIDERS_ONLY != 0 {
         return Err(FI_ENODATA);
     }
@@ -65,7 +65,7 @@ pub unsafe fn answer(
     write(host, &settled, &domain, &source, destination.as_deref()).ok_or(FI_ENOMEM)
 }
 
-/// What an endpoint for a connection request is opened with.
+/// The `fi_info` for an endpoint that accepts a connection request.
 ///
 /// # Safety
 /// The request is good.
@@ -95,7 +95,7 @@ fn write(host: &Host, settled: &Settled, domain: &str, source: &[u8], destinatio
     Some(info.as_ptr())
 }
 
-/// A domain is named after what carries its messages to other hosts.
+/// Name of the domain: that of the port to other hosts.
 pub fn domain_name(settings: &Settings) -> String {
     settings.network.to_string()
 }

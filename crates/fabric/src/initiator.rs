@@ -1,10 +1,9 @@
-//! Remote memory and atomic operations, as messages that the target's own calls carry out (active messages). This file
-//! has the initiator's side, `target` the other.
+//! Remote memory and atomic operations, as messages that the target's own calls carry out (active messages). This file has the
+//! initiator's side, `target` the target's.
 //!
-//! A request travels in the space [`Space::Remote`], small operands with it. What it moves else travels in
-//! [`Space::RemoteData`], matched by the initiator's ticket, so that the bytes land where they belong without a copy:
-//! operands that the initiator gives, and the answer that the target gives (for a write, an empty one). The operation ends
-//! at the initiator with the answer, when the target's memory has been written or read.
+//! A request travels in the space [`Space::Remote`], with small operands. Other bytes travel in [`Space::RemoteData`], matched
+//! by the initiator's ticket, so that they land in place without a copy: operands from the initiator, and the target's answer
+//! (empty for a write). The operation ends at the initiator with the answer, when the target's memory has been written or read.
 
 use endpoint::{Completion, Direction, Label, Source, Space, Status, TagSelector};
 use machine::{PeerIndex, Result};
@@ -22,10 +21,10 @@ use crate::refuse::signed;
 use crate::remote::{LeaseKey, Operation, Ticket};
 use crate::wire::{APART, FETCH, HEADER, Header, INLINE, Kind, WITH_DATA, answered, given};
 
-/// Requests that find a buffer waiting; more wait in the engine.
+/// Posted receives for requests; more requests wait in the engine.
 const BUFFERS: usize = 16;
 
-/// What an initiator asks for.
+/// An operation that an initiator asks for.
 pub struct Wanted {
     pub key: u64,
     pub address: u64,
@@ -54,7 +53,7 @@ impl Action {
 }
 
 impl State {
-    /// Makes the endpoint a target.
+    /// Opens the endpoint for remote operations as a target.
     pub fn open_remote(&mut self) -> Result<()> {
         self.remote = Some(Box::default());
         for _ in 0..BUFFERS {
@@ -69,7 +68,7 @@ impl State {
         engine.receive(Source::Any, TagSelector::any().within(Space::Remote), buffer, own(0)).map(drop)
     }
 
-    /// Begins an operation. `operands` are sent, `result` takes the answer.
+    /// Begins an operation. `operands` are sent, `result` receives the answer.
     pub fn begin(
         &mut self,
         to: PeerIndex,
@@ -155,7 +154,7 @@ impl State {
         }
     }
 
-    /// One of the provider's own requests has ended.
+    /// Handles the end of one of the provider's own requests.
     #[cold]
     pub fn finish_remote(&mut self, done: Completion<Memory>) {
         let Completion { context, direction, envelope, status, buffer, .. } = done;
@@ -164,7 +163,7 @@ impl State {
             role::REQUEST => {
                 let served = match status {
                     Status::Done => self.serve(envelope.peer, &buffer, envelope.length as usize),
-                    // The endpoint goes on for other peers, whatever this one has done.
+                    // The endpoint goes on for other peers, whatever this one did.
                     Status::Truncated | Status::PeerDead | Status::Withdrawn => Ok(()),
                     Status::Cancelled => return,
                 };
@@ -194,18 +193,18 @@ impl State {
         }
     }
 
-    /// A part of an operation, or its answer of `got` bytes.
+    /// Handles the end of a part of an operation, or its answer of `got` bytes.
     fn part_ended(&mut self, ticket: Ticket, status: Status, got: Option<u64>) {
         let Some(remote) = &mut self.remote else { return };
         let Some(operation) = remote.operations.get_mut(ticket) else { return };
         let error = match status {
-            // The target may say anything: what it did not send is not there.
+            // The target may claim anything: bytes that it did not send are not there.
             Status::Done if got.is_some_and(|got| got != operation.answers) => FI_EIO,
             Status::Done => 0,
             Status::Truncated => FI_ETRUNC,
             Status::Cancelled => FI_ECANCELED,
             Status::PeerDead => FI_ECONNRESET,
-            // The region was closed while it was read.
+            // The region was closed during the read.
             Status::Withdrawn => FI_ENOKEY,
         };
         operation.pending -= 1;
@@ -238,13 +237,13 @@ impl State {
         });
     }
 
-    /// The target could not do it: there will be no answer.
+    /// Handles a failure at the target: there will be no answer.
     pub fn failed_there(&mut self, peer: PeerIndex, header: &Header) -> Result<()> {
         let (Some(remote), Some(engine)) = (&mut self.remote, &mut self.engine) else { return Ok(()) };
         let operation = remote.operations.get_mut(Ticket::from(KeyData::from_ffi(header.ticket)));
         let Some(operation) = operation.filter(|operation| operation.peer == peer) else { return Ok(()) };
         if operation.error == 0 {
-            // An error number that a peer made up is none to hand on.
+            // An error number that a peer made up is not handed on.
             operation.error = match header.error as i32 {
                 error @ (FI_EINVAL | FI_EOPNOTSUPP | FI_ENOKEY | FI_EOVERRUN) => error,
                 _ => FI_EIO,

@@ -1,5 +1,5 @@
-//! Where connection requests arrive: the message engine behind a passive endpoint. It outlives that one until each request
-//! is answered, since answers travel by it.
+//! Listeners for connection requests: the message engine behind a passive endpoint. It outlives the endpoint until each
+//! request is answered, since it sends the answers.
 
 use std::ffi::c_int;
 use std::sync::atomic::AtomicBool;
@@ -18,38 +18,38 @@ use crate::offer::Settled;
 use crate::refuse;
 use crate::service::{Service, Told};
 
-/// Requests that find a buffer waiting; more wait in the engine.
+/// Posted receives for requests; more requests wait in the engine.
 const BUFFERS: usize = 16;
-/// Requests that are looked at in one go.
+/// Most requests handled in one poll.
 const AT_ONCE: usize = 64;
-/// Requests that the application has not answered; more are refused.
+/// Most requests without an answer; more are refused.
 pub const BACKLOG: usize = CONNECTION_REQUESTS.total.count();
-/// How long the last answers are driven.
+/// Time for which the last answers are driven.
 const SETTLE: Duration = Duration::from_secs(1);
 
 pub struct Listener {
     settings: Settings,
-    /// What endpoints for its connections are like.
+    /// Settings of endpoints for its connections.
     pub settled: Settled,
     desk: Mutex<Desk>,
 }
 
-/// What is used by one caller at a time.
+/// State for one caller at a time.
 struct Desk {
     engine: Option<Engine<Paths, Memory>>,
     source: Service,
     told: Option<Told>,
     stage: Stage,
-    /// Requests without an answer.
+    /// Number of requests without an answer.
     waiting: usize,
     backlog: usize,
-    /// Requests that the application has not been told of.
+    /// Requests that the application does not know yet.
     fresh: Vec<(PeerIndex, Name, Vec<u8>)>,
-    /// Those that have asked, by their number: an endpoint asks once in its life, and gets one answer.
+    /// Whether each peer has asked, by its index: an endpoint asks once in its life, and gets one answer.
     asked: Vec<bool>,
 }
 
-// SAFETY: an engine is bound to no thread: what it holds it alone uses, and the lock lets one caller at a time use it.
+// SAFETY: an engine is bound to no thread: only the engine uses its contents, and the lock admits one caller at a time.
 unsafe impl Send for Desk {}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -57,19 +57,19 @@ enum Stage {
     Unused,
     Listening,
     Closed,
-    /// The engine has failed; it was told.
+    /// The engine has failed and that was reported.
     Failed,
 }
 
-/// A request that the application decides about: what `fi_info::handle` points to.
+/// A connection request in the application's hands, which `fi_info::handle` points to.
 #[repr(C)]
 pub struct ConnectionRequest {
     fid: Fid,
-    /// An endpoint was opened for it, which frees it.
+    /// Whether an endpoint was opened for it, which frees it.
     pub taken: AtomicBool,
     pub name: Name,
     client: PeerIndex,
-    /// Until it is answered.
+    /// The listener until the request is answered.
     listener: Mutex<Option<Arc<Listener>>>,
 }
 
@@ -103,14 +103,14 @@ impl Listener {
         self.desk.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// What others reach it by; the error is libfabric's.
+    /// The name by which others reach it; errors are libfabric's.
     pub fn name(&self) -> std::result::Result<Name, c_int> {
         let mut desk = self.desk();
         desk.appear(&self.settings)?;
         desk.engine.as_mut().map(Engine::name).ok_or(FI_EOPBADSTATE)
     }
 
-    /// Where others find it, before it has a name.
+    /// Sets the address by which others find it, before it has a name.
     pub fn place(&self, source: Service) -> std::result::Result<(), c_int> {
         let mut desk = self.desk();
         if desk.engine.is_some() {
@@ -135,7 +135,7 @@ impl Listener {
         posted.map_err(|fault| desk.fail(&fault))
     }
 
-    /// No request is taken from now on.
+    /// Stops taking requests.
     pub fn close(&self) {
         let mut desk = self.desk();
         desk.told = None;
@@ -148,7 +148,7 @@ impl Listener {
         }
     }
 
-    /// Moves what can move.
+    /// Lets the engine progress.
     pub fn progress(&self) {
         let mut desk = self.desk();
         if !matches!(desk.stage, Stage::Unused | Stage::Failed)
@@ -158,7 +158,7 @@ impl Listener {
         }
     }
 
-    /// The requests that have come, with what the applications that make them say.
+    /// New requests, with the data of the clients' applications.
     pub fn requests(self: &Arc<Self>) -> Vec<(Box<ConnectionRequest>, Vec<u8>)> {
         let fresh = std::mem::take(&mut self.desk().fresh);
         let request = |(client, name, data)| {
@@ -197,7 +197,7 @@ impl Desk {
         engine.receive(Source::Any, selector(), buffer, 0).map(drop)
     }
 
-    /// Refuses what the application has not been told of, and what has come meanwhile.
+    /// Refuses requests that the application does not know yet.
     fn close(&mut self) -> Result<()> {
         self.progress()?;
         for (client, ..) in std::mem::take(&mut self.fresh) {
@@ -270,7 +270,7 @@ impl Drop for Desk {
 }
 
 impl ConnectionRequest {
-    /// Answers it, and gives the listener, which has to go on until the answer has arrived; `None` if it was answered before.
+    /// Answers the request; returns the listener, to be kept until the answer has arrived. `None` if answered before.
     pub fn answer(&self, word: Word) -> Option<Arc<Listener>> {
         let listener = self.listener.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take()?;
         let mut desk = listener.desk();
@@ -285,7 +285,7 @@ impl ConnectionRequest {
     }
 }
 
-/// One that nobody has answered is refused.
+/// An unanswered request is refused.
 impl Drop for ConnectionRequest {
     fn drop(&mut self) {
         self.answer(Word::Refuse(&[]));

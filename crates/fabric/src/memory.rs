@@ -1,4 +1,4 @@
-//! The application's memory as the engine holds it.
+//! The application's memory in the engine's hands.
 
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
@@ -6,7 +6,7 @@ use std::mem::ManuallyDrop;
 use crate::abi::Iovec;
 use crate::offer::PIECES;
 
-/// The pieces that an application passed; `None` where they are impossible.
+/// The pieces of an application's list; `None` if impossible.
 ///
 /// # Safety
 /// `pieces` is NULL or holds `count`.
@@ -22,7 +22,7 @@ pub unsafe fn pieces<'a>(pieces: *const Iovec, count: usize) -> Option<&'a [Iove
     Some(unsafe { std::slice::from_raw_parts(pieces, count) })
 }
 
-/// Total length; `None` where it is impossible or a piece is NULL.
+/// Total length; `None` if it is impossible or a piece is NULL.
 #[inline]
 pub fn total(pieces: &[Iovec]) -> Option<usize> {
     let mut total = 0usize;
@@ -35,42 +35,42 @@ pub fn total(pieces: &[Iovec]) -> Option<usize> {
     Some(total)
 }
 
-/// What is to be done when the request ends.
+/// Actions at the end of a request.
 pub mod wish {
-    /// Make an entry in the completion queue.
+    /// An entry is made in the completion queue.
     pub const COMPLETION: u8 = 1 << 0;
     /// The request was made by a tagged call.
     pub const TAGGED: u8 = 1 << 1;
     /// The buffer takes messages until it is full.
     pub const MULTIPLE: u8 = 1 << 2;
-    /// The provider's own: a part of a remote memory access.
+    /// The request is the provider's own: a part of a remote memory access.
     pub const REMOTE: u8 = 1 << 3;
-    /// The application gave no context to tell of an error by: an inject.
+    /// The request is an inject: without a context of the application's, for errors either.
     pub const NAMELESS: u8 = 1 << 4;
-    /// A part of deferred work: its end is counted where that says.
+    /// The request is a part of deferred work, which says where its end is counted.
     pub const DEFERRED: u8 = 1 << 5;
 }
 
-/// Why the provider made a request of its own; in [`Memory::source`].
+/// Purposes of the provider's own requests; in [`Memory::source`].
 pub mod role {
-    /// Takes the next request of anybody.
+    /// Receives the next request of any peer.
     pub const REQUEST: u32 = 0;
-    /// Takes an operation's answer.
+    /// Receives an operation's answer.
     pub const ANSWER: u32 = 1;
-    /// A part of an operation on its way to the target.
+    /// Sends a part of an operation to the target.
     pub const PART: u32 = 2;
     /// Reads or writes a region for a peer.
     pub const LEASE: u32 = 3;
-    /// Nobody waits for its end.
+    /// Ends unnoticed.
     pub const OBLIVION: u32 = 4;
-    /// What is said of a connection.
+    /// Carries a message of a connection's handshake.
     pub const WORD: u32 = 5;
-    /// The copy of a datagram.
+    /// Carries the copy of a datagram.
     pub const DATAGRAM: u32 = 6;
 }
 
-/// The engine's context of a request of the provider's own. The highest bit keeps it apart from applications' contexts,
-/// which are addresses, so that `fi_cancel` finds none of these.
+/// The engine's context of one of the provider's own requests. The highest bit tells it from applications' contexts, which are
+/// addresses, so that `fi_cancel` finds none of these.
 pub fn own(bits: u64) -> u64 {
     bits ^ 1 << 63
 }
@@ -78,25 +78,25 @@ pub fn own(bits: u64) -> u64 {
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum Kind {
-    /// The application's, in one piece.
+    /// The application's memory in one piece.
     Flat,
     /// A copy, made because the application wanted its buffer back at once.
     Owned,
-    /// The application's, in several pieces: `pointer` is a `Box<Pieces>`.
+    /// The application's memory in several pieces: `pointer` is a `Box<Pieces>`.
     Scattered,
-    /// None: what is written is lost, what is read is 0.
+    /// No memory: writes are lost, reads give 0.
     Nowhere,
 }
 
 struct Pieces(Vec<(*mut u8, usize)>);
 
-/// A message's memory, and what the provider must remember of its request: it travels with the request and comes back
-/// with the completion, so that no table of requests is needed.
+/// Memory of a message, and the provider's record of its request: it travels with the request and comes back with the
+/// completion, so that no table of requests is needed.
 pub struct Memory {
     pointer: *mut u8,
     length: usize,
-    /// The peer that a buffer for several messages receives from, `u32::MAX` for any; of the provider's own requests,
-    /// what they are for; of deferred work, its ticket.
+    /// The peer that a buffer for several messages receives from, `u32::MAX` for any; of the provider's own requests their
+    /// purpose; of deferred work its ticket.
     pub source: u32,
     pub wishes: u8,
     kind: Kind,
@@ -107,8 +107,8 @@ unsafe impl Send for Memory {}
 
 impl Memory {
     /// # Safety
-    /// The memory stays until this value is dropped, or replaced by [`Memory::stand_in`]. The application leaves it alone
-    /// meanwhile, unless it is a region's, of which it finds the bytes of before or after. A send's is only read.
+    /// The memory stays until this value is dropped, or replaced by [`Memory::stand_in`]. The application does not access it
+    /// meanwhile, unless it is a region's, where it finds old or new bytes. A send's is only read.
     #[inline(always)]
     pub unsafe fn flat(pointer: *mut c_void, length: usize, wishes: u8) -> Self {
         // A slice may not begin at NULL, not even an empty one.
@@ -116,7 +116,7 @@ impl Memory {
         Memory { pointer, length, source: u32::MAX, wishes, kind: Kind::Flat }
     }
 
-    /// A copy.
+    /// Memory of the provider with a copy.
     pub fn owned(bytes: Vec<u8>, wishes: u8) -> Self {
         let mut bytes = ManuallyDrop::new(bytes.into_boxed_slice());
         let length = bytes.len();
@@ -143,7 +143,7 @@ impl Memory {
         Memory { pointer, length, source: u32::MAX, wishes, kind: Kind::Scattered }
     }
 
-    /// What takes the place of memory that is taken back; see [`endpoint::StandIn`].
+    /// Replacement of memory that is taken back; see [`endpoint::StandIn`].
     pub fn stand_in(&self, needed: bool) -> Self {
         let (length, source, wishes) = (self.length, self.source, self.wishes);
         if !needed {
@@ -161,7 +161,7 @@ impl Memory {
         self.length
     }
 
-    /// Where the first byte is, as applications are told.
+    /// Address of the first byte, as applications are told it.
     #[inline]
     pub fn start(&self) -> *mut u8 {
         if self.kind == Kind::Flat { self.pointer } else { std::ptr::null_mut() }
@@ -174,7 +174,7 @@ impl Memory {
         unsafe { std::slice::from_raw_parts(self.pointer, self.length) }
     }
 
-    /// One piece of memory, all of it there.
+    /// Whether the memory is one piece.
     #[inline]
     fn is_slice(&self) -> bool {
         matches!(self.kind, Kind::Flat | Kind::Owned)
@@ -186,7 +186,7 @@ impl Memory {
         unsafe { &(*self.pointer.cast::<Pieces>()).0 }
     }
 
-    /// Calls `each` with every part of the range: where it is, where in the range it begins, its length.
+    /// Calls `each` with every part of the range: its address, its offset in the range, its length.
     fn walk(&self, offset: usize, length: usize, mut each: impl FnMut(*mut u8, usize, usize)) {
         let (mut skip, mut done) = (offset, 0);
         for &(pointer, size) in self.pieces() {
@@ -212,7 +212,7 @@ impl engine::Buffer for Memory {
         self.length
     }
 
-    /// 0, that is none to read from, where the bytes are not in one piece.
+    /// 0 if the bytes are not in one piece, so that peers cannot read them.
     #[inline]
     fn address(&self) -> u64 {
         if self.is_slice() { self.pointer as u64 } else { 0 }

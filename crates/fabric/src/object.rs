@@ -1,4 +1,4 @@
-//! Objects that applications open and close, and what they hold of one another.
+//! Objects that applications open and close, and their uses of one another.
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
@@ -16,11 +16,11 @@ use crate::abi::fid::Fid;
 pub unsafe trait Object: Sized {
     const CLASS: usize;
 
-    /// How many other objects use this one.
+    /// Number of other objects that use this one.
     fn users(&self) -> &AtomicUsize;
 }
 
-/// One object's use of another, which cannot be closed meanwhile.
+/// An object's use of another, which cannot be closed meanwhile.
 pub struct Used<T: Object>(NonNull<T>);
 
 impl<T: Object> Used<T> {

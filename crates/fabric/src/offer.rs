@@ -1,4 +1,4 @@
-//! What the provider offers, and whether that is what an application asks for; see fi_getinfo(3).
+//! The provider's offer, and its check against an application's hints; see fi_getinfo(3).
 
 use std::ffi::c_int;
 
@@ -7,14 +7,14 @@ use crate::abi::info::{DomainAttr, EndpointAttr, Info, ReceiveAttr, TransmitAttr
 use crate::abi::version;
 use crate::arguments::given;
 
-/// Longest message; a length of more is a mistake.
+/// Longest message; a greater length is a mistake.
 pub const LONGEST: usize = 1 << 40;
 /// Bytes of the longest datagram: with the engine's headers and those of UDP over IPv6 they fit a packet of Ethernet.
 pub const LONGEST_DATAGRAM: usize = 1400;
-/// Longest message that an inject call copies where it cannot leave at once.
+/// Longest inject that is copied if it cannot leave at once.
 pub const INJECT: usize = 8 << 10;
 pub const PIECES: usize = 8;
-/// Operations that may be in progress; the queues grow as needed.
+/// Most operations in progress; the queues grow as needed.
 pub const OPERATIONS: usize = 1 << 16;
 /// `FI_PROTO` values with the highest bit set are the provider's own.
 const PROTOCOL: u32 = 1 << 31 | 0x504c;
@@ -27,13 +27,13 @@ const RECEIVING: u64 = FI_MSG | FI_TAGGED | FI_RECV | FI_MULTI_RECV | FI_DIRECTE
 const REMOTE: u64 = FI_RMA | FI_ATOMIC;
 const INITIATING: u64 = FI_READ | FI_WRITE;
 const TARGETED: u64 = FI_REMOTE_READ | FI_REMOTE_WRITE;
-/// Counters of what peers do here.
+/// Counters of peers' accesses.
 const COUNTED: u64 = FI_RMA_EVENT;
-/// Operations that wait for a counter, for who asks for them.
+/// Operations that wait for a counter, for applications that ask for them.
 const TRIGGERED: u64 = FI_TRIGGER;
 const ANYWHERE: u64 = FI_LOCAL_COMM | FI_REMOTE_COMM;
 
-/// What takes addresses, which an endpoint with one peer has no use for.
+/// Capabilities with addresses, of no use to an endpoint with one peer.
 const ADDRESSED: u64 = FI_DIRECTED_RECV | FI_SOURCE;
 
 /// All capabilities.
@@ -47,12 +47,12 @@ const TRANSMIT_FLAGS: u64 =
     FI_COMPLETION | FI_INJECT | FI_INJECT_COMPLETE | FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
 const RECEIVE_FLAGS: u64 = FI_COMPLETION | FI_MULTI_RECV;
 const ORDER: u64 = FI_ORDER_SAS;
-/// The receiver's word is awaited before the send ends.
+/// Flags for which the receiver's acknowledgement is awaited before the send ends.
 pub const CONFIRMED: u64 = FI_DELIVERY_COMPLETE | FI_MATCH_COMPLETE;
-/// What a call may ask for and nothing here keeps: it is refused, since its caller relies on it.
+/// Flags whose promise is not kept here: calls with them are refused, since callers rely on it.
 pub const UNKEPT: u64 = FI_FENCE | FI_COMMIT_COMPLETE;
 
-/// The application asks for something else.
+/// The refusal of hints beyond the offer.
 #[derive(Debug, PartialEq)]
 pub struct NotOffered;
 
@@ -60,10 +60,10 @@ fn must(held: bool) -> Result<(), NotOffered> {
     if held { Ok(()) } else { Err(NotOffered) }
 }
 
-/// What was settled with an application.
+/// The agreement with an application.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settled {
-    /// FI_EP_RDM, or FI_EP_DGRAM or FI_EP_MSG where it is asked for.
+    /// FI_EP_RDM by default, FI_EP_DGRAM or FI_EP_MSG if asked for.
     kind: c_int,
     caps: u64,
     transmit_flags: u64,
@@ -75,7 +75,7 @@ pub struct Settled {
     av_type: c_int,
     mr_mode: c_int,
     tag_format: u64,
-    /// Of an endpoint, for sends and for receives: one each, or FI_SHARED_CONTEXT.
+    /// Contexts of an endpoint for sends and for receives: one each, or FI_SHARED_CONTEXT.
     contexts: (usize, usize),
 }
 
@@ -85,7 +85,7 @@ impl Settled {
     }
 }
 
-/// Whether the engine turns without the application's calls.
+/// Whether the engine progresses without the application's calls.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Progress {
     Manual,
@@ -110,9 +110,9 @@ pub unsafe fn settle(api: u32, hints: Option<&Info>, progress: Progress) -> Resu
         threading: FI_THREAD_SAFE,
         control_progress: turns,
         data_progress: turns,
-        // Both are served: who has not asked may open either.
+        // Both types are served: without a hint an application may open either.
         av_type: FI_AV_UNSPEC,
-        // Keys are the application's and addresses count from the region's start, in old words: scalable.
+        // Keys are the application's and addresses count from the region's start: scalable in old terms.
         mr_mode: if api < version(1, 5) { FI_MR_SCALABLE } else { 0 },
         tag_format: ANY_TAG_FORMAT,
         contexts: (1, 1),
@@ -141,7 +141,7 @@ pub unsafe fn settle(api: u32, hints: Option<&Info>, progress: Progress) -> Resu
     Ok(settled)
 }
 
-/// Directions that are not named are all meant.
+/// A set without directions means all of them.
 pub fn implied(asked: u64) -> u64 {
     let mut granted = asked;
     if asked & (FI_MSG | FI_TAGGED) != 0 && asked & (FI_SEND | FI_RECV) == 0 {
@@ -167,7 +167,7 @@ impl Settled {
         if self.kind == FI_EP_DGRAM { LONGEST_DATAGRAM } else { LONGEST }
     }
 
-    /// What is asked for, and what it implies.
+    /// The capabilities of the hints, and those implied.
     fn grant_caps(&self, asked: u64) -> Result<u64, NotOffered> {
         let all = match self.kind {
             FI_EP_DGRAM => DATAGRAM_CAPS,
@@ -197,7 +197,7 @@ impl Settled {
         self.data_progress = turns(attr.data_progress)?.unwrap_or(self.data_progress);
         must((FI_AV_UNSPEC..=FI_AV_TABLE).contains(&attr.av_type))?;
         self.av_type = attr.av_type;
-        // FI_MR_BASIC and FI_MR_SCALABLE are answered as asked; of the mode bits since 1.5 none is required.
+        // FI_MR_BASIC and FI_MR_SCALABLE are answered as asked; none of the mode bits since 1.5 is required.
         match attr.mr_mode {
             asked if asked & FI_MR_BASIC != 0 => self.mr_mode = FI_MR_BASIC,
             FI_MR_SCALABLE => self.mr_mode = FI_MR_SCALABLE,
@@ -215,7 +215,7 @@ impl Settled {
 
     fn check_transmit(&mut self, attr: &TransmitAttr) -> Result<(), NotOffered> {
         must(attr.caps & !TRANSMIT_CAPS & !ANYWHERE == 0)?;
-        // Of a datagram nobody says whether it has arrived.
+        // Arrival of a datagram is never confirmed.
         let flags = if self.kind == FI_EP_DGRAM { TRANSMIT_FLAGS & !CONFIRMED } else { TRANSMIT_FLAGS };
         must(attr.op_flags & !flags == 0)?;
         must(attr.msg_order & !ORDER == 0 && attr.comp_order == 0)?;

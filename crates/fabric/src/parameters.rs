@@ -1,4 +1,4 @@
-//! The provider's configuration: environment variables FI_PLIMSOLL_*, as libfabric has it for every provider.
+//! The provider's configuration: environment variables FI_PLIMSOLL_*, by libfabric's convention for providers.
 
 use std::ffi::CStr;
 use std::sync::Once;
@@ -6,7 +6,7 @@ use std::sync::Once;
 use endpoint::Settings;
 use machine::{Fault, Result};
 
-/// Name and help, as `fi_info -e` lists them.
+/// Names and help texts, for `fi_info -e`.
 pub const KNOWN: [(&CStr, &CStr); 10] = [
     (c"placement", c"Where the message engine runs: app (the caller's own thread) or core:N (default: app)"),
     (c"network", c"What carries messages to other hosts: udp, afxdp:IFACE or xdp:IFACE (default: udp)"),
@@ -49,7 +49,7 @@ fn is_on(name: &str) -> bool {
     matches!(value(name).as_deref(), Some("yes" | "1" | "true" | "on"))
 }
 
-/// Tells of a mistake in the configuration, once.
+/// Reports a mistake in the configuration, once.
 pub fn complain(fault: &Fault) {
     static TOLD: Once = Once::new();
     TOLD.call_once(|| eprintln!("plimsoll: {fault}"));

@@ -129,7 +129,7 @@ impl PassiveEndpoint {
     }
 }
 
-/// Requests that the application has not seen are refused; those that it has remain its own to answer.
+/// Refuses requests that the application does not know yet; the application still answers the others.
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     // SAFETY: libfabric's contract: an open passive endpoint, used no more.
     unsafe {
@@ -205,7 +205,7 @@ unsafe extern "C" fn reject(endpoint: *mut FidPassive, handle: *mut Fid, data: *
         }
         let request = handle.cast::<ConnectionRequest>();
         let rejected = (*request).answer(Word::Refuse(bytes(data, length))).is_some();
-        // One that an endpoint was opened for is that one's to free.
+        // A request that an endpoint was opened for is freed by that endpoint.
         if !(*request).taken.load(Ordering::Acquire) {
             drop(Box::from_raw(request));
         }

@@ -1,4 +1,4 @@
-//! Looking at messages that have arrived, claiming them, discarding them (FI_PEEK, FI_CLAIM, FI_DISCARD).
+//! Peeks at arrived messages, claims, and discards (FI_PEEK, FI_CLAIM, FI_DISCARD).
 
 use endpoint::Envelope;
 use machine::Result;
@@ -24,7 +24,7 @@ impl State {
             // SAFETY: the caller's promise.
             (false, true, false) => unsafe { self.retrieve(message, flags) },
             (false, true, true) => self.discard(message.context),
-            // There is nothing to discard.
+            // There is no message to discard.
             (false, false, _) => return signed(FI_EBADFLAGS),
         };
         match looked {

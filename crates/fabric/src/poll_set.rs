@@ -1,4 +1,4 @@
-//! Poll sets: one call that drives several completion queues and counters, and says which of them have news.
+//! Poll sets: one call that drives several completion queues and counters, and names those with news.
 
 use std::ffi::c_int;
 use std::sync::atomic::AtomicUsize;
@@ -23,7 +23,7 @@ pub struct PollSet {
 
 enum Member {
     Queue(Used<CompletionQueue>),
-    /// And what it stood at when the application was told last: successes, errors.
+    /// A counter, and its successes and errors as the application was last told.
     Counter(Used<Counter>, (u64, u64)),
 }
 
@@ -92,7 +92,7 @@ impl Member {
         }
     }
 
-    /// Drives it; whether there is something to read.
+    /// Drives the member; whether it has news.
     ///
     /// # Safety
     /// The domain is entered.
@@ -110,7 +110,7 @@ impl Member {
     }
 }
 
-/// The contexts of those that have news, as many as `contexts` holds; who is not asked keeps them for the next call.
+/// Writes the contexts of members with news, at most `count`; members not reached keep theirs for the next call.
 unsafe extern "C" fn poll(fid: *mut FidPoll, contexts: *mut Context, count: c_int) -> c_int {
     // SAFETY: libfabric's contract: an open set, an array of `count`.
     unsafe {

@@ -13,13 +13,13 @@ use crate::memory::{Memory, wish};
 use crate::object::{Context, Used};
 use crate::refuse::signed;
 
-/// Completions handled in one go where nobody reads them, so that a counter's read returns.
+/// Most completions handled in one go without a reader, so that a counter's read returns.
 const UNREAD_AT_ONCE: usize = 256;
 
-/// Where the next message goes in a buffer for several: whatever header it has is aligned.
+/// Alignment of the next message in a buffer for several: its header is then aligned whatever its type.
 const ALIGNMENT: usize = 16;
 
-/// What an entry's flags say of a request's kind.
+/// Flags of an entry by the kind of its request.
 #[inline]
 fn kind(wishes: u8) -> u64 {
     if wishes & wish::TAGGED != 0 { FI_TAGGED } else { FI_MSG }
@@ -33,7 +33,7 @@ fn carried(envelope: &Envelope) -> (u64, u64) {
     }
 }
 
-/// A completion's entry goes into the array of who reads that queue now, else into the queue.
+/// Puts an entry into the array of the present reader of that queue, else into the queue.
 #[inline]
 fn deliver(queue: Option<&Used<CompletionQueue>>, reader: Option<&mut Reader>, entry: Entry, source: Address) {
     let Some(queue) = queue else { return };
@@ -45,7 +45,7 @@ fn deliver(queue: Option<&Used<CompletionQueue>>, reader: Option<&mut Reader>, e
 }
 
 impl State {
-    /// Moves what can move and hands on what has ended, as far as `reader` has room.
+    /// Makes progress and delivers completions, as far as `reader` has room.
     #[inline(always)]
     pub fn progress(&mut self, reader: Option<&mut Reader>) {
         if let Some(engine) = &mut self.engine
@@ -75,7 +75,7 @@ impl State {
                 }
             },
         };
-        // At least one: who reads no entries at all moves the requests of peers.
+        // At least one completion: a reader without room still drives peers' requests.
         while found == 0 || reader.as_ref().map_or(found < UNREAD_AT_ONCE, |reader| !reader.is_full()) {
             let Some(engine) = &mut self.engine else { return };
             match engine.take_ended() {
@@ -95,7 +95,7 @@ impl State {
         self.hand_over();
     }
 
-    /// Moves what can move; how many short messages went into the reader's array.
+    /// Polls the engine; returns how many short messages went into the reader's array.
     #[inline(always)]
     fn turn(&mut self, mut reader: Option<&mut Reader>) -> Result<usize> {
         let State { engine: Some(engine), receives, counters, addresses, .. } = self else { return Ok(0) };
@@ -121,7 +121,7 @@ impl State {
         Ok(found)
     }
 
-    /// Who has got what it waited for may not come back: it must not take along the word that a peer waits for.
+    /// Flushes, since a caller that has its completion may not come back, while a peer may wait for an acknowledgement.
     #[inline]
     pub fn hand_over(&mut self) {
         if let Some(engine) = &mut self.engine
@@ -167,7 +167,7 @@ impl State {
         }
     }
 
-    /// Posts what is left of a buffer for several messages; false where that is too little.
+    /// Posts the rest of a buffer for several messages; false if that is too small.
     fn receive_more(&mut self, context: u64, buffer: Memory, got: usize) -> bool {
         let start = buffer.start();
         // The address, not the offset, is aligned.
@@ -230,7 +230,7 @@ impl State {
             ..ErrorEntry::new(context, way | kind(wishes) | data_flag | ended, error)
         };
         if wishes & wish::NAMELESS != 0 {
-            // Applications take an error's context for one of theirs: here there is none. The next operation fails.
+            // No context to report: applications would take any for one of theirs. The next operation fails instead.
             if !self.lost.contains(&envelope.peer) {
                 eprintln!(
                     "plimsoll: peer {}: a message could not be delivered, its process has ended",
@@ -245,7 +245,7 @@ impl State {
         self.count(way, true);
     }
 
-    /// A call on the engine has failed.
+    /// Reports a failed call of the engine.
     #[cold]
     pub fn fail(&mut self, fault: &Fault) -> Signed {
         if !std::mem::replace(&mut self.failed, true) {
@@ -254,7 +254,7 @@ impl State {
         signed(FI_EIO)
     }
 
-    /// The same of a call that can be made again: an engine's process that does not answer may do so later.
+    /// Reports a failed call that can be repeated: an engine's process that does not answer may do so later.
     #[cold]
     pub fn fail_for_now(&mut self, fault: &Fault) -> Signed {
         if fault.kind() != FaultKind::Busy {

@@ -15,7 +15,7 @@ use crate::parameters;
 use crate::service::text;
 use crate::tables;
 
-/// `struct fi_provider`, once libfabric has it.
+/// The `struct fi_provider` that libfabric holds.
 struct Registered(*mut Provider);
 
 // SAFETY: the structure is libfabric's from then on; the provider only tells its address.
@@ -25,14 +25,14 @@ unsafe impl Sync for Registered {}
 
 static PROVIDER: OnceLock<Registered> = OnceLock::new();
 
-/// The entry point that libfabric looks for. NULL where the host library cannot be found.
+/// The entry point that libfabric calls. NULL if the host library is not found.
 #[unsafe(no_mangle)]
 pub extern "C" fn fi_prov_ini() -> *mut Provider {
     let Some(host) = host() else { return null_mut() };
     let registered = PROVIDER.get_or_init(|| {
         let provider = Box::leak(Box::new(Provider {
             version: version(env_number(env!("CARGO_PKG_VERSION_MAJOR")), env_number(env!("CARGO_PKG_VERSION_MINOR"))),
-            // libfabric hands requests of its newest interface to providers that claim it only.
+            // libfabric passes requests of its newest interface only to providers that claim its version.
             fi_version: host.version,
             context: [null_mut(); 4],
             name: c"plimsoll".as_ptr(),

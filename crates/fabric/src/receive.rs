@@ -18,11 +18,11 @@ use crate::offer::LONGEST;
 use crate::refuse::signed;
 use crate::trigger::{self, Asked};
 
-/// Receives that look at messages which have come.
+/// Flags of receives that look at arrived messages.
 const LOOKING: u64 = FI_PEEK | FI_CLAIM | FI_DISCARD;
 
 impl State {
-    /// Whose messages a receive takes; `None` for an address that is nobody's, and where there is no peer yet.
+    /// The source of a receive; `None` for an unknown address, and while there is no peer.
     #[inline]
     pub fn source(&self, from: Address) -> Option<Source> {
         match self.sources {
@@ -33,7 +33,7 @@ impl State {
         }
     }
 
-    /// Memory of a receive; the error otherwise.
+    /// Memory of a receive, or the error.
     ///
     /// # Safety
     /// The pieces stay, and are left alone, until the receive's completion.
@@ -115,7 +115,7 @@ unsafe fn start(
     }
 }
 
-/// A receive with the flags of an alias, as a message with flags.
+/// Starts a receive with the flags of an alias, as a message with flags.
 ///
 /// # Safety
 /// As for [`start`].
@@ -140,7 +140,7 @@ unsafe fn start_of_alias(
     }
 }
 
-/// The same, where it is not what most programs call: not compiled into each of its callers.
+/// Starts a receive of a rarer kind: out of line, not compiled into each of its callers.
 ///
 /// # Safety
 /// As for [`start`].
@@ -158,7 +158,7 @@ unsafe fn start_listed(
     unsafe { start(ep, pieces, from, selector, context, wishes, flags) }
 }
 
-/// The same with flags of its own, which may have it wait for a counter.
+/// Starts a receive with flags of its own, which may have it wait for a counter.
 ///
 /// # Safety
 /// As for [`start`]; the work is as fi_trigger(3) wants it.

@@ -1,11 +1,11 @@
-//! Entries of the tables for what is not served. They answer FI_ENOSYS, whatever they are asked.
+//! Table entries of calls that are not served. They return FI_ENOSYS.
 
 use std::ffi::{c_char, c_int, c_void};
 
 use crate::abi::Signed;
 use crate::abi::fid::Fid;
 
-/// Functions that only answer FI_ENOSYS, for the types given.
+/// Functions that only return FI_ENOSYS, for the types given.
 macro_rules! refused {
     ($($name:ident($($argument:ty),* $(,)?) -> $result:ty;)*) => {
         $(pub unsafe extern "C" fn $name($(_: $argument),*) -> $result {
@@ -24,7 +24,7 @@ refused! {
     ops_set(*mut Fid, *const c_char, u64, *mut c_void, *mut c_void) -> c_int;
 }
 
-/// A call on an object that is not what it should be.
+/// The error of a call on an unsuitable object.
 pub const fn signed(error: c_int) -> Signed {
     -(error as Signed)
 }

@@ -1,4 +1,4 @@
-//! Memory regions: ranges of the application's memory that peers may reach by key and offset. Messages need none.
+//! Memory regions: ranges of the application's memory that peers reach by key and offset. Messages need none.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
@@ -19,7 +19,7 @@ pub struct Region {
     fid: FidMemoryRegion,
     users: AtomicUsize,
     domain: Used<Domain>,
-    /// It is in the domain's table.
+    /// Whether it is in the domain's table.
     reachable: bool,
 }
 
@@ -32,18 +32,18 @@ unsafe impl Object for Region {
     }
 }
 
-/// What peers may do where.
+/// A region's memory and rights.
 struct Extent {
     base: usize,
-    /// The address that peers know its first byte by.
+    /// The address of its first byte as peers name it.
     origin: u64,
     length: usize,
     access: u64,
-    /// With the FI_REMOTE_READ and FI_REMOTE_WRITE that they count.
+    /// Counters with the FI_REMOTE_READ and FI_REMOTE_WRITE that they count.
     counters: Vec<(Used<Counter>, u64)>,
 }
 
-/// The regions by key.
+/// Regions by key.
 #[derive(Default)]
 pub struct Regions {
     extents: HashMap<u64, Extent>,
@@ -57,7 +57,7 @@ impl Regions {
         Regions { basic, ..Regions::default() }
     }
 
-    /// Puts memory under a key: the one that is asked for, or one of the provider's. `None`: it is taken.
+    /// Registers memory under the key asked for, or under one of the provider's. `None` if the key is taken.
     fn add(&mut self, asked: u64, base: usize, length: usize, access: u64) -> Option<u64> {
         self.made += 1;
         let (key, origin) = if self.basic { (self.made, base as u64) } else { (asked, 0) };
@@ -68,18 +68,18 @@ impl Regions {
         Some(key)
     }
 
-    /// Where `length` bytes at `address` of a region are, if all of that may be accessed so.
+    /// Address of `length` bytes at `address` of a region, if all of that may be accessed so.
     pub fn find(&self, key: u64, address: u64, length: usize, access: u64) -> Option<*mut u8> {
         let extent = self.extents.get(&key).filter(|extent| extent.access & access == access)?;
         let offset = usize::try_from(address.checked_sub(extent.origin)?).ok()?;
         let inside = offset.checked_add(length)? <= extent.length;
         let first = extent.base.checked_add(offset)?;
-        // No bytes have an address too, which is not NULL.
+        // A range of no bytes has an address too, not NULL.
         let first = if length == 0 { std::ptr::dangling_mut() } else { first as *mut u8 };
         (inside && (first as usize).checked_add(length).is_some()).then_some(first)
     }
 
-    /// Counts what peers do in a region; false where there is none.
+    /// Counts peers' accesses to a region; false if there is none.
     fn watch(&mut self, key: u64, counter: Used<Counter>, what: u64) -> bool {
         let Some(extent) = self.extents.get_mut(&key) else { return false };
         extent.counters.push((counter, what));
@@ -92,7 +92,7 @@ impl Regions {
         }
     }
 
-    /// Removes a region: from then on nothing is found there.
+    /// Removes a region: accesses fail from then on.
     pub fn remove(&mut self, key: u64) {
         self.extents.remove(&key);
     }
@@ -110,8 +110,8 @@ static BASE: Ops = Ops {
     ops_set: refuse::ops_set,
 };
 
-/// fi_mr(3): peers that access a closed region get an error, the endpoint goes on. An operation of theirs that is in
-/// progress is cut short, since a peer could let it last for ever.
+/// fi_mr(3): peers that access a closed region get an error, the endpoint goes on. Their operations in progress are cut short,
+/// since a peer could make one last for ever.
 unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     // SAFETY: libfabric's contract: an open region, used no more.
     unsafe {
@@ -128,7 +128,7 @@ unsafe extern "C" fn close(fid: *mut Fid) -> c_int {
     }
 }
 
-/// Regions are usable as they are made, through all endpoints: one may be bound and changes nothing.
+/// Regions are usable at once through all endpoints: binding an endpoint changes nothing.
 unsafe extern "C" fn bind(fid: *mut Fid, other: *mut Fid, flags: u64) -> c_int {
     // SAFETY: libfabric's contract: two open objects of one domain.
     unsafe {

@@ -1,4 +1,4 @@
-//! What is in progress of operations on memory of others, and of theirs on ours.
+//! Remote operations in progress: this endpoint's on peers' memory, and peers' on its own.
 
 use endpoint::Request;
 use machine::PeerIndex;
@@ -11,7 +11,7 @@ slotmap::new_key_type! {
     pub struct LeaseKey;
 }
 
-/// An operation that this endpoint has begun.
+/// An operation begun by this endpoint.
 pub struct Operation {
     pub context: Context,
     pub peer: PeerIndex,
@@ -20,25 +20,25 @@ pub struct Operation {
     pub flags: u64,
     pub length: usize,
     pub answer: Option<Request>,
-    /// Bytes of a good answer.
+    /// Length of a good answer, bytes.
     pub answers: u64,
-    /// Requests of the engine that belong to it and have not ended.
+    /// Number of the operation's engine requests that have not ended.
     pub pending: u8,
     pub error: i32,
-    /// Of deferred work; else 0.
+    /// Ticket of deferred work; else 0.
     pub deferred: u32,
 }
 
-/// A part of a region that the engine reads or writes for a peer: what is too long for a copy.
+/// A part of a region that the engine reads or writes for a peer, too long for a copy.
 pub struct Lease {
     pub peer: PeerIndex,
     pub ticket: u64,
-    /// `None`: it was closed, and its key may be another's.
+    /// `None` once it was closed, since its key may be another's.
     pub region: Option<u64>,
     pub request: Option<Request>,
-    /// Of a write.
+    /// The landing of a write.
     pub landing: Option<Landing>,
-    /// The region was closed, and the initiator was told.
+    /// Whether the region was closed and the initiator told.
     pub revoked: bool,
 }
 
@@ -55,12 +55,12 @@ pub struct Remote {
     loads: Vec<Load>,
 }
 
-/// What is in progress with one peer.
+/// Operations in progress with one peer.
 #[derive(Default, Clone, Copy)]
 pub struct Load {
-    /// Operations begun here.
+    /// Number of operations begun here.
     pub begun: usize,
-    /// Requests of the engine that serve the peer's operations.
+    /// Number of engine requests that serve the peer's operations.
     pub served: usize,
 }
 

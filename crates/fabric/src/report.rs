@@ -1,4 +1,4 @@
-//! The line that a closing endpoint leaves for whoever gathers them: `plimsoll mpirun`.
+//! The line that a closing endpoint prints for `plimsoll mpirun`, which gathers them.
 
 use std::io::Write;
 
@@ -12,7 +12,7 @@ use crate::memory::Memory;
 
 #[derive(Serialize)]
 struct Line {
-    /// The process's rank, where its launcher told.
+    /// The process's rank, if its launcher tells it.
     rank: Option<u32>,
     host: String,
     account_calls: Option<u64>,
@@ -24,14 +24,14 @@ struct Line {
     report: Report,
 }
 
-/// Where launchers write the rank: Open MPI, PMIx, PMI.
+/// Environment variables in which launchers pass the rank: Open MPI, PMIx, PMI.
 const RANKS: [&str; 3] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"];
 
 fn rank() -> Option<u32> {
     RANKS.iter().find_map(|name| std::env::var(name).ok()?.parse().ok())
 }
 
-/// `account`: what was counted, where it was. `lingered`: whether all that was sent is known to have arrived.
+/// `account`: the sums, if counted. `lingered`: whether all sends are known to have arrived.
 pub fn tell(engine: &mut Endpoint<Paths, Memory>, account: Option<Sums>, lingered: Result<()>) {
     let mut report = match engine.report() {
         Ok(report) => report,
@@ -53,7 +53,7 @@ pub fn tell(engine: &mut Endpoint<Paths, Memory>, account: Option<Sums>, lingere
         report,
     };
     match serde_json::to_string(&line) {
-        // One write, since launchers mix what several ranks write in pieces.
+        // One write, since launchers mix the pieces of several ranks' writes.
         Ok(text) => drop(std::io::stderr().write_all(format!("plimsoll-report {text}\n").as_bytes())),
         Err(error) => eprintln!("plimsoll: report: {error}"),
     }

@@ -29,7 +29,7 @@ pub static OPS: RemoteOps = RemoteOps {
     injectdata,
 };
 
-/// Where at a peer.
+/// A place in a peer's memory.
 #[derive(Clone, Copy)]
 pub struct Place {
     pub peer: Address,
@@ -51,7 +51,7 @@ impl State {
     ) -> Signed {
         let Some(peer) = self.peer(place.peer) else { return self.nobody() };
         let Some(length) = total(pieces) else { return signed(FI_EINVAL) };
-        // There is no copying what is yet to be read.
+        // A read's buffer cannot be copied beforehand.
         let flags = if matches!(action, Action::Read) { flags & !FI_INJECT } else { flags };
         if length > LONGEST || (flags & FI_INJECT != 0 && length > INJECT) {
             return signed(FI_EMSGSIZE);
@@ -99,7 +99,7 @@ unsafe fn start(
     }
 }
 
-/// The same with flags of its own, which may have it wait for a counter.
+/// Starts a call with flags of its own, which may have it wait for a counter.
 ///
 /// # Safety
 /// As for `start`; the work is as fi_trigger(3) wants it.
@@ -115,7 +115,7 @@ unsafe fn start_given(
     if flags & UNKEPT != 0 {
         return signed(FI_EBADFLAGS);
     }
-    // What is yet to be read is not copied.
+    // A read's buffer cannot be copied beforehand.
     let flags = if matches!(action, Action::Read) { flags & !FI_INJECT } else { flags };
     // SAFETY: the caller's promise.
     unsafe {
@@ -164,7 +164,7 @@ pub unsafe fn read_message(
     flags: u64,
     work: Option<&DeferredWork>,
 ) -> Signed {
-    // A read brings no data along.
+    // A read carries no data.
     //
     // SAFETY: the caller's promise.
     unsafe { start_message(ep, message, flags & !FI_REMOTE_CQ_DATA, Action::Read, work) }

@@ -109,19 +109,19 @@ impl State {
     }
 }
 
-/// Which flags a call has.
+/// The flags of a call.
 #[derive(Clone, Copy)]
 pub enum Flags {
-    /// The endpoint's own, or the alias's.
+    /// The endpoint's or the alias's own.
     Usual,
-    /// An inject: none, and no completion.
+    /// None, and no completion, for an inject.
     Inject,
-    /// Those given.
+    /// The given flags.
     Given(u64),
 }
 
 impl Flags {
-    /// With those that always hold.
+    /// With the flags that always hold.
     #[inline(always)]
     pub fn in_all(self, shell: &Shell, state: &State) -> u64 {
         match self {
@@ -157,7 +157,7 @@ unsafe fn start(
     }
 }
 
-/// A message's send, which may wait for a counter.
+/// Starts a message's send, which may wait for a counter.
 ///
 /// # Safety
 /// As for [`start`]; the work is as fi_trigger(3) wants it.
@@ -238,7 +238,7 @@ fn plain(data: Option<u64>) -> Label {
     Label { space: Space::Message, tag: 0, data }
 }
 
-/// Data that goes along, if the flags say so.
+/// The data to send along, if the flags say so.
 pub fn data_of(flags: u64, data: u64) -> Option<u64> {
     (flags & FI_REMOTE_CQ_DATA != 0).then_some(data)
 }

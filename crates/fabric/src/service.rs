@@ -1,6 +1,6 @@
-//! Endpoints by host and service, for programs that know their peers as `HOST:PORT` and trade no names: the endpoint that was
-//! opened with such a source tells its name to processes of the same user on this host. It listens on an abstract socket of
-//! its network namespace, so that no other host and no other user reaches it.
+//! Endpoints by host and service, for programs that know their peers as `HOST:PORT` and exchange no names: an endpoint opened
+//! with such a source tells its name to processes of the same user on this host. It listens on an abstract socket of its
+//! network namespace, which no other host reaches, and answers no other user.
 
 use std::error::Error;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -14,14 +14,14 @@ use endpoint::Name;
 use linux::rendezvous::{self, Meeting};
 use machine::{Fault, FaultKind, Result};
 
-/// How long one that does not listen yet is waited for.
+/// Time to wait for one that does not listen yet.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Longer than an answer takes.
+/// Time for an answer.
 const ANSWER: Duration = Duration::from_secs(1);
-/// What a service's address begins with, in place of a name's own mark.
+/// First bytes of a service's address, in place of a name's magic.
 const MARK: [u8; 4] = *b"plms";
 
-/// An address as `src_addr` and `dest_addr` have it, as long as a name; port 0: any.
+/// An address in `src_addr` and `dest_addr`, as long as a name; port 0 stands for any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Service {
     pub port: u16,
@@ -30,7 +30,7 @@ pub struct Service {
 impl Service {
     pub const ANY: Service = Service { port: 0 };
 
-    /// What `fi_getinfo` is given. `None`: it is of another host, or no number.
+    /// The service of `fi_getinfo`'s arguments. `None` if it is of another host, or no number.
     pub fn of(node: Option<&str>, service: Option<&str>) -> Option<Service> {
         let port = service.map_or(Some(0), |service| service.trim().parse().ok())?;
         let is_here = |ip: IpAddr| ip.is_loopback() || UdpSocket::bind((ip, 0)).is_ok();
@@ -48,7 +48,7 @@ impl Service {
         bytes
     }
 
-    /// `None`: it is no address of a service.
+    /// `None` if the bytes are no address of a service.
     pub fn read(bytes: &[u8]) -> Option<Service> {
         let rest = bytes.strip_prefix(&MARK)?;
         Some(Service { port: u16::from_be_bytes([*rest.first()?, *rest.get(1)?]) })
@@ -57,7 +57,7 @@ impl Service {
     /// The name of the endpoint that has this address.
     ///
     /// # Errors
-    /// Nobody of this user has it.
+    /// No endpoint of this user has it.
     pub fn ask(self) -> Result<Name> {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -70,7 +70,7 @@ impl Service {
         }
     }
 
-    /// The same, of an endpoint that is there now.
+    /// The same, without waiting for an endpoint that does not listen yet.
     ///
     /// # Errors
     /// As for [`Service::ask`].
@@ -90,12 +90,12 @@ impl Service {
     }
 }
 
-/// A node or a service as it is given.
+/// A node or a service as text.
 ///
 /// # Safety
 /// `given` is NULL or a string that outlives the result.
 pub unsafe fn text<'a>(given: *const c_char) -> Option<&'a str> {
-    // What is no text names nothing that is here.
+    // A string that is no text names nothing here.
     // SAFETY: the caller's promise.
     (!given.is_null()).then(|| unsafe { CStr::from_ptr(given) }.to_str().unwrap_or("?"))
 }
@@ -118,7 +118,7 @@ impl std::fmt::Display for Service {
     }
 }
 
-/// Tells an endpoint's name while it lives.
+/// Tells an endpoint's name while the endpoint lives.
 #[derive(Debug)]
 pub struct Told {
     meeting: Arc<Meeting>,
@@ -127,7 +127,7 @@ pub struct Told {
 
 impl Told {
     /// # Errors
-    /// The service is another endpoint's: the number is for libfabric.
+    /// Another endpoint has the service; the error number is libfabric's.
     pub fn at(service: Service, name: Name) -> std::result::Result<Told, c_int> {
         let code = |error: &io::Error| error.raw_os_error().unwrap_or(libc::EIO);
         let refused = |fault: Fault| fault.source().and_then(|e| e.downcast_ref()).map_or(libc::EIO, code);
@@ -135,7 +135,7 @@ impl Told {
         let served = meeting.clone();
         let serve = move || {
             while let Some(mut stream) = served.accept() {
-                // One that leaves early gets nothing.
+                // A caller that leaves early gets nothing.
                 let _ = stream.set_write_timeout(Some(ANSWER)).and_then(|()| stream.write_all(name.as_bytes()));
             }
         };

@@ -1,6 +1,6 @@
-//! Shared contexts. One for receives is an endpoint without an engine: what is posted there waits until a message for it has
-//! come to one of the endpoints that use it, and goes to that one's engine then. Nobody else pays for it: queues and counters
-//! drive it as they drive endpoints. One for sends is a name only, since each endpoint has its own engine.
+//! Shared contexts. One for receives is an endpoint without an engine: a receive posted there waits until a message for it has
+//! come to one of the endpoints that use the context, and goes to that one's engine then. Other endpoints pay nothing for it:
+//! queues and counters drive it as they drive endpoints. One for sends is a name only, since each endpoint has its own engine.
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;
@@ -31,11 +31,11 @@ unsafe impl Object for SharedReceives {
     }
 }
 
-/// What the state of such a context holds.
+/// State of such a context.
 #[derive(Default)]
 pub struct Shared {
     posted: VecDeque<Posted>,
-    /// Those that use it; each leaves before it is freed.
+    /// Endpoints that use it; each leaves before it is freed.
     members: Vec<NonNull<Endpoint>>,
 }
 
@@ -56,7 +56,7 @@ impl SharedReceives {
         }
     }
 
-    /// The endpoint is enabled: what it tells of its receives by drives the context too.
+    /// Notes that an endpoint is enabled: its receives' queue and counters drive the context too.
     ///
     /// # Safety
     /// The domain is entered, and the context stays until the last of its members has left.
@@ -79,7 +79,7 @@ impl SharedReceives {
             state.counters.iter().for_each(|(counter, _)| counter.leave(me));
             let Some(shared) = &mut self.0.state().shared else { return };
             shared.members.retain(|&other| other != member);
-            // Those that stay may use the same queue.
+            // Remaining members may use the same queue.
             for other in &shared.members {
                 self.enable(other.as_ref().state());
             }
@@ -101,7 +101,7 @@ impl State {
         0
     }
 
-    /// Gives receives to those that messages for them have come to.
+    /// Gives receives to the members that have messages for them.
     #[cold]
     #[inline(never)]
     pub fn share_out(&mut self) {
@@ -112,7 +112,7 @@ impl State {
         }
     }
 
-    /// Cancels a receive of such an endpoint, also one that a member has taken.
+    /// Cancels a receive of a shared context, also one that a member has taken.
     ///
     /// # Safety
     /// The domain is entered, and no reference to the state of a member is in use.
@@ -122,7 +122,7 @@ impl State {
         unsafe {
             if let Some(at) = shared.posted.iter().position(|receive| receive.context == context) {
                 let receive = shared.posted.remove(at);
-                // Any of the queues may tell it.
+                // Any of the queues may report it.
                 let queue = shared.members.iter().find_map(|member| member.as_ref().state().receives.as_ref());
                 if let (Some(receive), Some(queue)) = (receive, queue) {
                     let kind = if receive.memory.wishes & wish::TAGGED != 0 { FI_TAGGED } else { FI_MSG };
@@ -152,7 +152,7 @@ impl State {
         let always = if self.always_received != 0 { wish::COMPLETION } else { 0 };
         let Some(engine) = &mut self.engine else { return };
         let mut take = || {
-            // A message may come while others are looked for: the first receive is found when it is found again.
+            // A message may come meanwhile: the search ends when the first receive is found again.
             let mut first = None;
             loop {
                 let mut missed = None;

@@ -1,4 +1,4 @@
-//! Calls on shared contexts themselves, fi_endpoint(3).
+//! Calls on shared contexts as objects, fi_endpoint(3).
 
 use std::ffi::{c_int, c_void};
 
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn open_receives(
     unsafe {
         let Some(domain) = object::of::<Domain>(domain.cast()) else { return -FI_EINVAL };
         let (caps, flags) = attr.as_ref().map_or((0, 0), |attr| (attr.caps, attr.op_flags));
-        // Sources are numbered by each endpoint for itself.
+        // Each endpoint has its own indices of sources.
         if caps & FI_DIRECTED_RECV != 0 {
             return -FI_ENOSYS;
         }

@@ -1,4 +1,4 @@
-//! An engine's process that is stopped: what it may still write to is not the application's again.
+//! A stopped process of an engine: memory that it may still write to is not the application's again.
 
 use std::ffi::c_int;
 use std::process::{Child, Command, Stdio};
@@ -15,17 +15,17 @@ use crate::hostile::{Bytes, Victim, settings};
 use crate::receive;
 
 const CORE: &str = "PLIMSOLL_TEST_CORE";
-/// It only ends what hangs.
+/// Limit for hangs only.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Not a test by itself: the engine's process.
+/// The engine's process; not a test by itself.
 #[test]
 fn an_engine() {
     let Ok(core) = std::env::var(CORE) else { return };
     endpoint::node::serve(CoreId(core.parse().unwrap())).unwrap();
 }
 
-/// Kills and reaps on drop, so that a failing test leaves no process.
+/// The engine's process; killed and reaped on drop, so that a failing test leaves none.
 struct Engine(Child);
 
 impl Drop for Engine {
@@ -36,14 +36,14 @@ impl Drop for Engine {
 }
 
 impl Engine {
-    /// On a core that no other engine of this user serves.
+    /// Starts an engine on a core that no other engine of this user serves.
     fn start(core: CoreId) -> Engine {
         let name = format!("plimsoll/engine/{}/{}", geteuid().as_raw(), core.0);
         let deadline = Instant::now() + PATIENCE;
         loop {
             let mut command = Command::new(std::env::current_exe().unwrap());
             command.args(["--exact", "stopped::an_engine", "--nocapture"]).env(CORE, core.0.to_string());
-            // Its account of itself would be taken for one of these tests.
+            // Its harness's output would be taken for that of these tests.
             let mut engine = Engine(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap());
             while engine.0.try_wait().unwrap().is_none() {
                 let called = linux::rendezvous::call(&name).ok();
@@ -58,7 +58,7 @@ impl Engine {
         }
     }
 
-    /// Returns once all its threads have stopped.
+    /// Stops the engine; returns once all its threads have stopped.
     fn stop(&self) {
         let process = Pid::from_child(&self.0);
         kill_process(process, Signal::STOP).unwrap();
@@ -95,7 +95,7 @@ fn an_endpoint_whose_engine_is_stopped_cannot_be_closed_yet() {
     let cancelled = unsafe { receive::cancel(victim.endpoint.cast(), null_mut()) };
     assert_eq!((cancelled as c_int, close(victim.endpoint)), (-FI_EBUSY, -FI_EBUSY));
     engine.go_on();
-    // It is closed once the engine has let go.
+    // The endpoint closes once the engine has let go.
     drop(victim);
     assert!(bytes.look().iter().all(|&byte| byte == 0));
 }

@@ -1,4 +1,4 @@
-//! The tables of calls of the fabric and of domains, by which all other objects are opened.
+//! The tables of calls of the fabric and of domains, which open all other objects.
 
 use std::ffi::{c_int, c_void};
 
@@ -97,7 +97,7 @@ refused! {
     query_collective(*mut FidDomain, c_int, *mut c_void, u64) -> c_int;
 }
 
-/// What a domain begins with.
+/// The beginning of a domain.
 pub fn domain_fid(context: *mut c_void) -> FidDomain {
     FidDomain { fid: Fid { class: FI_CLASS_DOMAIN, context, ops: &DOMAIN_BASE }, ops: &DOMAIN, mr: &REGIONS }
 }

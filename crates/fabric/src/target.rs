@@ -1,5 +1,5 @@
-//! Remote memory and atomic operations at their target: what peers ask for, and the parts of regions that the engine reads
-//! and writes for them.
+//! Remote memory and atomic operations at their target: peers' requests, and the parts of regions that the engine reads and
+//! writes for them.
 
 use endpoint::{Label, Source, Space, Status, TagSelector};
 use machine::{PeerIndex, Result};
@@ -14,12 +14,12 @@ use crate::offer::{LONGEST, OPERATIONS};
 use crate::remote::{Landing, Lease, LeaseKey};
 use crate::wire::{APART, FETCH, Header, INLINE, Kind, WITH_DATA, answered, given};
 
-/// Requests of the engine in progress for one peer's operations, beyond which the peer is not served: an operation needs
-/// fewer than four, and no initiator has more than [`OPERATIONS`].
+/// Most engine requests in progress for one peer's operations; beyond it the peer is not served. An operation needs fewer than
+/// four, and no initiator has more than [`OPERATIONS`].
 pub const MOST_SERVED: usize = 4 * OPERATIONS;
 
 impl State {
-    /// A peer asks for something. Whatever the bytes are, only memory that was registered for it is touched.
+    /// Serves a peer's request. Whatever the bytes are, only memory registered for such access is touched.
     pub fn serve(&mut self, peer: PeerIndex, request: &Memory, length: usize) -> Result<()> {
         let Some((header, operands)) = request.bytes().get(..length).and_then(Header::read) else { return Ok(()) };
         if header.kind == Kind::Failed {
@@ -37,7 +37,7 @@ impl State {
         }
     }
 
-    /// The outer error is told to the initiator.
+    /// Carries out a request; the outer error is told to the initiator.
     fn carry_out(&mut self, peer: PeerIndex, header: &Header, operands: &[u8]) -> Result<Result<()>, i32> {
         let length = usize::try_from(header.length).ok().filter(|&length| length <= LONGEST).ok_or(FI_EINVAL)?;
         let needs = header.needs().ok_or(FI_EINVAL)?;
@@ -97,7 +97,7 @@ impl State {
                 } else {
                     Vec::new()
                 };
-                // Memory that is only read may be such that nobody can write it.
+                // Memory that is only read may be read-only.
                 if operator != Operator::Read {
                     let (operands, comparands) =
                         if parts == 2 { operands.split_at(length) } else { (operands, &[][..]) };
@@ -113,7 +113,7 @@ impl State {
         }
     }
 
-    /// A peer has read or changed a part of a region.
+    /// Counts a peer's access to a part of a region.
     fn accessed(&self, region: Option<u64>, how: u64) {
         self.count(how, false);
         if let Some(region) = region {
@@ -130,7 +130,7 @@ impl State {
         self.say(peer, label, bytes.to_vec())
     }
 
-    /// Sends bytes, about whose arrival nothing is done.
+    /// Sends bytes whose arrival nobody awaits.
     fn say(&mut self, peer: PeerIndex, label: Label, bytes: Vec<u8>) -> Result<()> {
         let (Some(remote), Some(engine)) = (&mut self.remote, &mut self.engine) else { return Ok(()) };
         remote.load(peer).served += 1;
@@ -139,7 +139,7 @@ impl State {
         engine.send(peer, label, memory, own(0)).map(drop)
     }
 
-    /// Has the engine answer a read out of a region, or put a write's bytes into it.
+    /// Has the engine answer a read from a region, or receive a write's bytes into it.
     fn lend(&mut self, peer: PeerIndex, header: &Header, target: *mut u8, length: usize) -> Result<()> {
         let (Some(remote), Some(engine)) = (&mut self.remote, &mut self.engine) else { return Ok(()) };
         let ticket = header.ticket;
@@ -163,7 +163,7 @@ impl State {
         Ok(())
     }
 
-    /// The engine has done with a part of a region; a message of `got` bytes came or went.
+    /// Handles the end of the engine's use of a part of a region; a message of `got` bytes came or went.
     pub fn lease_ended(&mut self, key: LeaseKey, status: Status, got: u64) -> Result<()> {
         let Some(remote) = &mut self.remote else { return Ok(()) };
         let Some(Lease { peer, ticket, region, landing, revoked, .. }) = remote.leases.remove(key) else {
@@ -187,20 +187,20 @@ impl State {
                 self.accessed(region, FI_REMOTE_WRITE);
                 self.answer(peer, ticket, &[])
             }
-            // Other bytes than were announced.
+            // The length differs from that announced.
             Status::Done | Status::Truncated => self.tell_failure(peer, ticket, FI_EINVAL),
             Status::Cancelled | Status::PeerDead | Status::Withdrawn => Ok(()),
         }
     }
 
-    /// A region is about to be closed: nothing touches its memory once this has returned without a fault. Initiators whose
-    /// operations are in progress there are told that they have failed.
+    /// Ends the use of a region that is about to be closed: after a return without a fault nothing touches its memory.
+    /// Initiators with operations in progress there are told of their failure.
     pub fn revoke(&mut self, region: u64) -> Result<()> {
         let (Some(remote), Some(engine)) = (&mut self.remote, &mut self.engine) else { return Ok(()) };
         let (mut affected, mut outcome) = (Vec::new(), Ok(()));
         for lease in remote.leases.values_mut().filter(|lease| lease.region == Some(region)) {
             let asked = lease.request.map(|request| engine.take_back(request, Memory::stand_in)).transpose();
-            // One that has ended and was not noticed yet is as good as any other.
+            // A request that has ended unnoticed counts as in progress.
             let in_progress = match asked {
                 Ok(in_progress) => in_progress.unwrap_or(false),
                 Err(fault) => {
@@ -235,7 +235,7 @@ impl State {
         unsafe { queue.push(entry, self.address(peer)) };
     }
 
-    /// Tells the initiator that it cannot be done, and lets its bytes go nowhere.
+    /// Tells the initiator of the failure, and discards its bytes.
     fn refuse(&mut self, peer: PeerIndex, header: &Header, error: i32) -> Result<()> {
         let (Some(remote), Some(engine)) = (&mut self.remote, &mut self.engine) else { return Ok(()) };
         if header.flags & APART != 0 {

@@ -1,8 +1,8 @@
-//! Triggered operations and deferred work, fi_trigger(3): what is posted once a counter has come to a threshold.
+//! Triggered operations and deferred work, fi_trigger(3): operations posted once a counter has reached a threshold.
 //!
-//! They wait in the domain, by counter. Every call that enters a domain in which something waits drives, before it returns,
-//! what the counters count, and posts what they have come to; counters change in calls only, also at `core:N`. A call that
-//! finds nothing waiting pays for a look at one flag.
+//! They wait in the domain, by counter. Every call that enters a domain with waiting operations drives, before it returns, the
+//! endpoints whose operations the counters count, and posts what is due; counters change in calls only, also at `core:N`.
+//! Without waiting operations a call pays for the check of one flag.
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::c_int;
@@ -24,31 +24,31 @@ use crate::memory::{Memory, wish};
 use crate::object::{self, Context, Guarded, Used};
 use crate::refuse::signed;
 
-/// What waits in a domain.
+/// Waiting operations of a domain.
 #[derive(Default)]
 pub struct Triggers {
     any: AtomicBool,
-    /// None is empty between calls.
+    /// Queues; none is empty between calls.
     queues: Guarded<Vec<Queue>>,
 }
 
-/// What waits for one counter.
+/// Operations that wait for one counter.
 struct Queue {
     counter: Used<Counter>,
-    /// Deferred work waits for successes and errors, a triggered operation for successes alone.
+    /// Whether errors count too: they do for deferred work, not for a triggered operation.
     errors_too: bool,
-    /// By threshold, and with the same one as they came.
+    /// Operations by threshold, those with the same one in order of arrival.
     waiting: VecDeque<Waiting>,
 }
 
 struct Waiting {
     threshold: u64,
-    /// Of deferred work, what the application knows it by; else NULL.
+    /// Address of deferred work, by which the application names it; else NULL.
     name: *const DeferredWork,
     then: Then,
 }
 
-/// What is done then.
+/// The operation that is due.
 enum Then {
     Transfer(Transfer),
     Add(Used<Counter>, u64),
@@ -56,37 +56,37 @@ enum Then {
 }
 
 struct Transfer {
-    /// It is forgotten here before it is freed.
+    /// The endpoint, which removes the operation here before it is freed.
     endpoint: NonNull<Endpoint>,
     context: Context,
     /// The flags of its completion.
     kind: u64,
-    /// Posts it as its call would have.
+    /// Posts the operation as its call would have.
     post: Box<dyn FnMut(&mut State) -> Signed>,
-    /// Of deferred work: where its end is counted.
+    /// The counter of deferred work's end.
     counted: Option<Counted>,
 }
 
-/// The one counter, if any, of deferred work.
+/// The one counter, if any, of deferred work's end.
 type Counted = Option<Used<Counter>>;
 
 /// Deferred work that an endpoint has begun, by tickets, which travel with its memory.
 #[derive(Default)]
 pub struct Deferred {
-    /// Of the work that is being posted; 0 where none is.
+    /// Ticket of the work that is being posted; else 0.
     pub posted: u32,
     last: u32,
     begun: HashMap<u32, Counted>,
 }
 
-/// What an operation to be triggered is.
+/// An operation to be triggered.
 pub struct Asked<'a> {
     pub to: Address,
     pub context: Context,
     pub flags: u64,
     /// The flags of its completion.
     pub kind: u64,
-    /// Deferred work; the context of any other operation says what it waits for.
+    /// Deferred work; for other operations the context names the counter and threshold.
     pub work: Option<&'a DeferredWork>,
 }
 
@@ -138,7 +138,7 @@ impl Transfer {
         }
     }
 
-    /// It came to nothing after its call had returned.
+    /// Reports a failure after the operation's call had returned.
     ///
     /// # Safety
     /// As for [`Waiting::begin`].
@@ -161,14 +161,14 @@ impl Transfer {
 }
 
 impl Triggers {
-    /// Whether something waits.
+    /// Whether any operation waits.
     #[inline]
     pub fn any(&self) -> bool {
-        // An application's change of a counter and this look are in order with a queueing and its look at the counter.
+        // In order with queueing: either this sees an operation, or its queueing sees the application's change.
         self.any.load(Ordering::SeqCst)
     }
 
-    /// Begins now what the counter has come to, unless others wait for it.
+    /// Begins an operation at once if it is due and no other waits for its counter.
     ///
     /// # Safety
     /// As for [`Waiting::begin`].
@@ -192,7 +192,7 @@ impl Triggers {
         0
     }
 
-    /// Drops what is `unwanted`; how many those were.
+    /// Drops `unwanted` operations; returns how many.
     ///
     /// # Safety
     /// The domain is entered.
@@ -214,7 +214,7 @@ impl Triggers {
         self.any.store(!queues.is_empty(), Ordering::SeqCst);
     }
 
-    /// The endpoint is about to be closed: what waits to be posted there is dropped, as fi_endpoint(3) has it.
+    /// Drops the operations of an endpoint that is about to be closed, as in fi_endpoint(3).
     ///
     /// # Safety
     /// The domain is entered.
@@ -225,7 +225,7 @@ impl Triggers {
         }
     }
 
-    /// Cancels a triggered operation; false where none of that context waits. Deferred work is cancelled by name.
+    /// Cancels a triggered operation; false if none with that context waits. Deferred work is cancelled by name.
     ///
     /// # Safety
     /// As for [`Waiting::begin`].
@@ -243,7 +243,7 @@ impl Triggers {
         self.any() && unsafe { self.drop_all(cancel) } > 0
     }
 
-    /// Cancels deferred work; false where none of that name waits.
+    /// Cancels deferred work; false if none of that name waits.
     ///
     /// # Safety
     /// The domain is entered.
@@ -252,7 +252,7 @@ impl Triggers {
         unsafe { self.drop_all(|_, waiting| waiting.name == name) > 0 }
     }
 
-    /// Drops all deferred work, or what waits for that counter.
+    /// Drops all deferred work, or that which waits for `counter`.
     ///
     /// # Safety
     /// The domain is entered.
@@ -267,8 +267,8 @@ impl Triggers {
 }
 
 impl Domain {
-    /// Drives what counts towards something that waits, and begins what the counters have come to. What cannot begin now
-    /// stays, and what waits for the same counter behind it.
+    /// Drives endpoints that advance counters with waiting operations, and begins operations that are due. An operation that
+    /// cannot begin now stays, with those behind it in its queue.
     ///
     /// # Safety
     /// As for [`Domain::progress`].
@@ -333,7 +333,7 @@ impl Domain {
 }
 
 impl State {
-    /// Lets `act` count there and nowhere else.
+    /// Has `act` count in that counter only.
     fn counting<T>(&mut self, counted: Counted, act: impl FnOnce(&mut State) -> T) -> T {
         let counters = counted.map(|counter| (counter, u64::MAX)).into_iter().collect();
         let usual = std::mem::replace(&mut self.counters, counters);
@@ -342,7 +342,7 @@ impl State {
         done
     }
 
-    /// Posts deferred work, whose end is told where the work asks for it and not where the endpoint does.
+    /// Posts deferred work, whose end is counted by the work's counter instead of the endpoint's.
     fn post_deferred(&mut self, counted: &Counted, post: &mut dyn FnMut(&mut State) -> Signed) -> Signed {
         let ticket = self.deferred.ticket();
         self.deferred.begun.insert(ticket, counted.clone());
@@ -350,14 +350,14 @@ impl State {
         let always = (std::mem::take(&mut self.always_sent), std::mem::take(&mut self.always_received));
         let posted = self.counting(counted.clone(), post);
         (self.always_sent, self.always_received) = always;
-        // Nobody took the ticket along: it has ended, or it was not posted.
+        // The ticket was not taken: the work has ended, or was not posted.
         if std::mem::take(&mut self.deferred.posted) != 0 {
             self.deferred.begun.remove(&ticket);
         }
         posted
     }
 
-    /// Counts and tells of an operation's end, be it deferred work's or, with ticket 0, another's.
+    /// Counts and reports the end of an operation: of deferred work or, with ticket 0, of another.
     pub fn end(&mut self, ticket: u32, act: impl FnOnce(&mut State)) {
         match self.deferred.begun.remove(&ticket) {
             Some(counted) => self.counting(counted, act),
@@ -365,7 +365,7 @@ impl State {
         }
     }
 
-    /// A send or receive of deferred work has ended.
+    /// Handles the end of a send or receive of deferred work.
     #[cold]
     #[inline(never)]
     pub fn finish_deferred(&mut self, mut done: Completion<Memory>) {
@@ -387,12 +387,12 @@ impl Deferred {
 }
 
 impl Memory {
-    /// Of deferred work; else 0.
+    /// Ticket of deferred work; else 0.
     pub fn ticket(&self) -> u32 {
         if self.wishes & wish::DEFERRED != 0 { self.source } else { 0 }
     }
 
-    /// Takes along the ticket of deferred work that is being posted.
+    /// Takes the ticket of deferred work that is being posted.
     #[inline]
     pub fn defer(&mut self, posted: &mut u32) {
         if *posted != 0 {
@@ -414,7 +414,7 @@ unsafe fn counter(fid: *const FidCounter, domain: &Domain) -> Option<Used<Counte
     }
 }
 
-/// What deferred work waits for, and where it is counted. Whoever waits for these counters moves what is needed for that.
+/// The counter that deferred work waits for, and that of its end. Waits for these counters drive all endpoints.
 ///
 /// # Safety
 /// The domain is entered; the counters are NULL or open objects.
@@ -431,7 +431,7 @@ unsafe fn counters(work: &DeferredWork, domain: &Domain) -> Option<(Used<Counter
     }
 }
 
-/// Posts an operation once its counter has come to its threshold.
+/// Posts an operation once its counter has reached its threshold.
 ///
 /// # Safety
 /// libfabric's contract: an open endpoint, a context and work that are as fi_trigger(3) wants them. What `post` uses of the
@@ -443,7 +443,7 @@ pub unsafe fn wait(ep: *mut FidEndpoint, asked: &Asked, post: impl FnMut(&mut St
         let domain = &*endpoint.domain;
         let _entered = domain.enter();
         let state = endpoint.state();
-        // An inject's buffer is not the provider's to read later.
+        // The provider may not read an inject's buffer later.
         if state.caps & FI_TRIGGER == 0 || asked.flags & FI_INJECT != 0 {
             return signed(FI_EINVAL);
         }
@@ -460,7 +460,7 @@ pub unsafe fn wait(ep: *mut FidEndpoint, asked: &Asked, post: impl FnMut(&mut St
         }
         let (counter, threshold, counted) = match asked.work {
             Some(work) => {
-                // Which of its messages would be the end is not said.
+                // Which of its messages would be the end is undefined.
                 if asked.flags & FI_MULTI_RECV != 0 && receives {
                     return signed(FI_ENOSYS);
                 }

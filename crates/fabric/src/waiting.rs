@@ -1,17 +1,17 @@
-//! Waiting for events in calls that block. There is nothing to sleep on at placement `app`, where the caller's own turns
-//! move the messages: the wait is a poll that lets others run, and sleeps between polls once it has lasted.
+//! Waits in blocking calls. At placement `app` there is nothing to sleep on, since the caller's own polls move the messages: a
+//! wait polls and yields, and after some time sleeps between polls.
 
 use std::ffi::c_int;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Polls at full speed before the first rest.
+/// Time of polling at full speed before the first sleep.
 const SPIN: Duration = Duration::from_millis(2);
 const REST: Duration = Duration::from_micros(50);
 
 pub struct Wait {
     started: Instant,
-    /// `None` waits for ever.
+    /// End of the wait; `None` for never.
     limit: Option<Duration>,
     polls: u32,
 }
@@ -23,7 +23,7 @@ impl Wait {
         Wait { started: Instant::now(), limit, polls: 0 }
     }
 
-    /// Waits a little after a poll that found nothing; false once the time is over.
+    /// Pauses a little after a poll that found nothing; false once the time is over.
     pub fn goes_on(&mut self) -> bool {
         self.polls += 1;
         if !self.polls.is_multiple_of(16) && self.limit.is_none_or(|limit| !limit.is_zero()) {

@@ -1,9 +1,9 @@
-//! What initiator and target of remote memory operations say to each other: a header, and small operands behind it.
+//! Messages of remote memory operations between initiator and target: a header, and small operands behind it.
 
 use crate::abi::constants::*;
 use crate::arithmetic::Operator;
 
-/// Operands that travel with their request.
+/// Most bytes of operands that travel with their request.
 pub const INLINE: usize = 4096;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub enum Kind {
     Write = 1,
     Read = 2,
     Atomic = 3,
-    /// The target could not do it.
+    /// The target could not carry out the request.
     Failed = 4,
 }
 
@@ -20,7 +20,7 @@ pub enum Kind {
 pub const APART: u8 = 1;
 /// `data` is for the target's completion queue.
 pub const WITH_DATA: u8 = 2;
-/// An atomic's answer is what was there before.
+/// An atomic's answer is the memory's content before.
 pub const FETCH: u8 = 4;
 
 /// 48 bytes, little endian: kind, datatype, operator, flags (1 each), error (4), ticket, key, address, length, data.
@@ -51,7 +51,7 @@ impl Header {
         bytes
     }
 
-    /// And what follows it.
+    /// The header and the bytes after it.
     pub fn read(bytes: &[u8]) -> Option<(Header, &[u8])> {
         let (head, rest) = bytes.split_at_checked(HEADER)?;
         let kind = match head[0] {
@@ -77,7 +77,7 @@ impl Header {
         Some((header, rest))
     }
 
-    /// The rights that a region must give for this request; `None` where no call asks for such a one.
+    /// The rights that a region must grant for this request; `None` if no call makes such a request.
     pub fn needs(&self) -> Option<u64> {
         let needs = match self.kind {
             Kind::Write => FI_REMOTE_WRITE,
@@ -94,7 +94,7 @@ impl Header {
     }
 }
 
-/// Two tags a ticket: for what the initiator gives, and for the answer. The low half of a ticket is its slot, of which the
+/// Two tags per ticket: for the initiator's operands, and for the answer. The low half of a ticket is its slot, of which the
 /// highest bit is never reached.
 pub fn given(ticket: u64) -> u64 {
     ticket

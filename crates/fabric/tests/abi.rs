@@ -1,5 +1,5 @@
-//! The declarations of `abi` against the installed headers: a C program says where the fields are, how large the
-//! structures and what the constants are.
+//! The declarations of `abi` against the installed headers: a C program prints the offsets of fields, the sizes of structures,
+//! and the values of constants.
 
 use std::fmt::Write;
 use std::mem::{offset_of, size_of};
@@ -16,13 +16,13 @@ use plimsoll_fi::abi::provider::Provider;
 use plimsoll_fi::abi::transfer::*;
 use plimsoll_fi::abi::trigger::*;
 
-/// What is asked of the compiler, and the answer that Rust gives.
+/// An expression for the compiler, and Rust's value of it.
 struct Question {
     c: String,
     rust: u64,
 }
 
-/// Offsets of fields, C's name first where it differs, and the size where the structure is whole.
+/// Offsets of fields, with the C name first if it differs, and the size if the structure is complete.
 macro_rules! layout {
     ($list:ident, $c:literal, $rust:ty, whole: $whole:literal, $($c_field:literal = $field:ident),* $(,)?) => {
         $($list.push(Question {

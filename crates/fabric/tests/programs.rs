@@ -1,4 +1,4 @@
-//! libfabric's own programs over the provider as it is built.
+//! libfabric's own programs over the provider as built.
 
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A folder that holds the provider under the name that libfabric looks for. Cargo leaves it beside the test's own
-/// executable.
+/// A folder with the provider under the name that libfabric looks for. Cargo leaves it beside the test's own executable.
 fn providers() -> tempfile::TempDir {
     let beside = std::env::current_exe().unwrap().with_file_name("libplimsoll_fi.so");
     assert!(beside.exists(), "{} was not built", beside.display());
@@ -26,7 +25,7 @@ fn program(name: &str, folder: &Path) -> Option<Command> {
     Some(command)
 }
 
-/// Ends with its owner, whatever happens.
+/// A process that is killed and reaped on drop.
 struct Running(Option<Child>);
 
 impl Running {
@@ -99,7 +98,7 @@ fn connected_endpoints_are_offered_where_asked_for_and_to_no_layer() {
     let Some(output) = info(&["-p", "plimsoll", "-t", "FI_EP_MSG"], &[]) else { return };
     let listed = text(&output.stdout);
     assert!(output.status.success() && listed.contains("type: FI_EP_MSG") && !listed.contains("FI_EP_RDM"), "{listed}");
-    // The provider alone, its RDM endpoint alone.
+    // Only the provider, only its RDM endpoint.
     let Some(output) = info(&[], &[]) else { return };
     let listed = text(&output.stdout);
     assert_eq!(listed.matches("plimsoll").count(), 2, "its name and its fabric's, once: {listed}");
@@ -144,10 +143,10 @@ fn a_mistake_in_the_configuration_is_told_once_with_its_next_step() {
     assert!(told.contains("gpu:0") && told.contains("Next:"), "{told}");
 }
 
-/// `longest`: how the line of the longest message begins.
+/// `longest` is the beginning of the longest message's line.
 fn pingpong(set: &[(&str, &str)], arguments: &[&str], longest: &str) {
     let folder = providers();
-    // A port for the two programs' own talk; taken from the kernel and given back, so that tests do not meet.
+    // A port for the two programs' control connection, chosen by the kernel and freed, so that tests do not collide.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
     let start = |extra: &[&str]| {
         let mut command = program("fi_pingpong", folder.path())?;
@@ -158,7 +157,7 @@ fn pingpong(set: &[(&str, &str)], arguments: &[&str], longest: &str) {
     let deadline = Instant::now() + LIMIT;
     let Some(server) = start(&["-B", &port]) else { return };
     let server = Running::start(server);
-    // The client gives up at once while the server does not listen yet.
+    // The client gives up at once if the server does not listen yet.
     let client = loop {
         std::thread::sleep(Duration::from_millis(100));
         let output = Running::start(start(&["-P", &port, "127.0.0.1"]).unwrap()).finish();

@@ -18,12 +18,12 @@ use crate::wire::{BTH, Header, Kind, PSN_MASK, RETH};
 
 /// Packets taken from the port before anything is sent.
 const RECEIVE_BUDGET: usize = 64;
-/// Refusals in a row that prove a peer's process gone; one may be of a packet that was early.
+/// Refusals in a row that prove a peer's process gone; a single packet may have come before its socket.
 const REFUSALS: u8 = 3;
-/// Polls in a row that found nothing, after which what waits to be acknowledged is.
+/// Polls in a row without news after which lazy acknowledgements leave.
 const IDLE_POLLS: u32 = 256;
 
-/// What an adapter has seen; for evidence.
+/// Events counted by an adapter, for evidence.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AdapterCounters {
     pub packets_sent: u64,
@@ -32,16 +32,16 @@ pub struct AdapterCounters {
     pub malformed: u64,
     pub duplicates: u64,
     pub out_of_sequence: u64,
-    /// Packets that were on their way when the sender had to go back.
+    /// Packets sent again because the sender had to go back.
     pub retransmitted: u64,
-    /// 'Receiver not ready', said to peers and heard from them.
+    /// Verdicts 'receiver not ready' sent to peers and received from them.
     pub not_ready_sent: u64,
     pub not_ready_received: u64,
     /// Work requests that ended as flushed.
     pub flushed: u64,
 }
 
-/// All but the port, so that packets can be handled while the port hands them out.
+/// The adapter without the port, so that packets can be handled while the port delivers them.
 pub(crate) struct Card<B> {
     pub settings: Settings,
     pub queue_pairs: Vec<QueuePair>,
@@ -51,22 +51,22 @@ pub(crate) struct Card<B> {
     /// Queue pairs with something to transmit, and with something to answer.
     pub ready: VecDeque<u32>,
     pub answers: VecDeque<u32>,
-    /// Queue pairs that may acknowledge later.
+    /// Queue pairs whose acknowledgements may wait.
     pub lazy: Vec<u32>,
     /// Queue pairs in Error whose work requests are still to be flushed, and how the failing one ended.
     flushing: Vec<(u32, WorkStatus, Opcode)>,
     /// Queue pairs that went to Error by themselves.
     events: VecDeque<QueuePairNumber>,
-    /// What peers said to connect.
+    /// Peers' datagrams for connecting.
     pub hellos: VecDeque<(PeerIndex, Hello)>,
     pub counters: AdapterCounters,
     pub next_timeout: Option<Nanoseconds>,
-    /// Queue pairs that wait because a peer was not ready.
+    /// Number of queue pairs that wait because a peer was not ready.
     pub waiting: u32,
     origin: Instant,
 }
 
-/// Verbs over a port. `B` is what holds a message that is registered where it lies.
+/// Verbs over a port. `B` is the type of a message's memory that is registered in place.
 pub struct Adapter<P, B> {
     port: P,
     card: Card<B>,
@@ -91,7 +91,7 @@ impl<B: Buffer> Card<B> {
         }
     }
 
-    /// The connection ends: its queue pair goes to Error and tells so.
+    /// Breaks the connection: its queue pair goes to Error, with an event.
     pub fn broke(&mut self, index: usize, status: WorkStatus, which: Opcode) {
         let pair = &mut self.queue_pairs[index];
         if pair.state != State::Error {
@@ -110,7 +110,7 @@ impl<B: Buffer> Card<B> {
         self.flushing.push((index as u32, status, which));
     }
 
-    /// Completes what is posted to broken queue pairs, as far as the completion queue has room.
+    /// Completes the work requests of broken queue pairs, as far as the completion queue has room.
     #[cold]
     fn flush(&mut self) {
         let most = self.settings.most_flushed() as usize;
@@ -210,12 +210,12 @@ impl<P: Port, B: Buffer> Adapter<P, B> {
         self.card.counters
     }
 
-    /// Creates a queue pair towards a peer of the port, in state Reset. Its receive queue, if it is its own, has
-    /// `reserve` more places than the settings' depth.
+    /// Creates a queue pair towards a peer of the port, in state Reset. A receive queue of its own has `reserve` more places
+    /// than the settings' depth.
     pub fn create_queue_pair(&mut self, peer: PeerIndex, reserve: u32, link: Link) -> Result<QueuePairNumber> {
         check_link(&link)?;
         let number = QueuePairNumber(self.card.queue_pairs.len() as u32 + FIRST_NUMBER);
-        // Any number does; that of a former connection would let its stray packets in.
+        // Any number does that a former connection did not have, whose stray packets would come in.
         let first_psn = number.0.wrapping_mul(0x9e37_79b1) >> 8 & PSN_MASK;
         self.card.queue_pairs.push(QueuePair::new(number, peer, first_psn, reserve, link, &self.card.settings));
         Ok(number)
@@ -225,12 +225,12 @@ impl<P: Port, B: Buffer> Adapter<P, B> {
         Ok(self.pair(number)?.state)
     }
 
-    /// What the peer has to know of a queue pair; `source` goes along.
+    /// The address of a queue pair for its peer, with `source`.
     pub fn address(&self, number: QueuePairNumber, source: u32) -> Result<Address> {
         Ok(Address { queue_pair: number, first_psn: self.pair(number)?.first_psn, source })
     }
 
-    /// Bytes of the queues of a queue pair.
+    /// Memory of the queues of a queue pair, bytes.
     pub fn queue_bytes(&self, number: QueuePairNumber) -> Result<usize> {
         Ok(self.pair(number)?.bytes())
     }
@@ -243,7 +243,7 @@ impl<P: Port, B: Buffer> Adapter<P, B> {
         self.card.queue_pairs.get_mut(number.index()).ok_or_else(|| no_such(number))
     }
 
-    /// To Init, ReadyToSend, or Error; what is posted to a queue pair in Error completes as flushed.
+    /// Moves a queue pair to Init, ReadyToSend, or Error; work requests of a queue pair in Error complete as flushed.
     pub fn modify(&mut self, number: QueuePairNumber, next: State) -> Result<()> {
         let pair = self.pair_mut(number)?;
         pair.state.check(next, number.0)?;
@@ -265,7 +265,7 @@ impl<P: Port, B: Buffer> Adapter<P, B> {
                 self.card.lazy.retain(|&lazy| lazy as usize != index);
                 let pair = &mut self.card.queue_pairs[index];
                 let (first_psn, link) = (pair.first_psn, pair.link);
-                // The receive queue keeps its size, not its work.
+                // The receive queue keeps its size, not its work requests.
                 let mut receive = pair.receive.take();
                 while receive.as_mut().and_then(ReceiveQueue::take).is_some() {}
                 *pair = QueuePair { receive, ..QueuePair::new(number, peer, first_psn, 0, link, &settings) };
@@ -283,7 +283,7 @@ impl<P: Port, B: Buffer> Adapter<P, B> {
         }
     }
 
-    /// From Init to ReadyToReceive: the queue pair is connected to that one of its peer.
+    /// Moves a queue pair from Init to ReadyToReceive, connected to the peer's queue pair `remote`.
     pub fn ready_to_receive(&mut self, number: QueuePairNumber, remote: Address) -> Result<()> {
         let pair = self.pair_mut(number)?;
         pair.state.check(State::ReadyToReceive, number.0)?;
@@ -293,12 +293,12 @@ impl<P: Port, B: Buffer> Adapter<P, B> {
         Ok(())
     }
 
-    /// Registers bytes of the adapter's own, zeroed but for the first byte of each page.
+    /// Registers memory of the adapter's own, zeroed but for the first byte of each page.
     pub fn register_pool(&mut self, length: usize) -> MemoryKey {
         self.card.registered.pool(length)
     }
 
-    /// Registers a message's buffer. The peer of `writer` may write there, and no other that knows its key.
+    /// Registers a message's buffer. Only the peer of `writer` may write there, whoever else knows the key.
     pub fn register(&mut self, buffer: B, writer: Option<QueuePairNumber>) -> MemoryKey {
         self.card.registered.register(buffer, writer)
     }
@@ -315,7 +315,7 @@ impl<P: Port, B: Buffer> Adapter<P, B> {
         self.card.registered.bytes()
     }
 
-    /// Bytes of a pool.
+    /// Bytes of a pool's segment.
     #[inline]
     pub fn memory(&self, segment: Segment) -> Option<&[u8]> {
         self.card.registered.pooled(segment)
@@ -326,7 +326,7 @@ impl<P: Port, B: Buffer> Adapter<P, B> {
         self.card.registered.pooled_mut(segment)
     }
 
-    /// Work requests that the send queue still takes.
+    /// Number of work requests for which the send queue has room.
     #[inline]
     pub fn send_room(&self, number: QueuePairNumber) -> u32 {
         self.card.queue_pairs.get(number.index()).map_or(0, |pair| pair.send.room())
@@ -425,7 +425,7 @@ impl<P: Port, B: Buffer> Adapter<P, B> {
         self.transmit(number.index())
     }
 
-    /// Hands the packets of a queue pair to the port, until there are none or the port is full.
+    /// Hands the packets of a queue pair to the port until none are left or the port is full.
     #[inline]
     fn transmit(&mut self, index: usize) -> Result<()> {
         let Adapter { port, card, .. } = self;
@@ -447,7 +447,7 @@ impl<P: Port, B: Buffer> Adapter<P, B> {
         Ok(())
     }
 
-    /// Sends a peer a datagram of the communication manager, which may be lost.
+    /// Sends a datagram of the communication manager to a peer; it may be lost.
     pub(crate) fn say(&mut self, peer: PeerIndex, hello: &Hello) -> Result<Sent> {
         let header = Header { destination: MANAGEMENT, psn: 0, ask: false, kind: Kind::Management };
         let at = header.length();
@@ -510,19 +510,19 @@ impl<P: Port, B: Buffer> Adapter<P, B> {
         Ok(())
     }
 
-    /// Hands everything taken to the wire.
+    /// Hands all packets that the port has taken to the wire.
     pub fn flush(&mut self) -> Result<()> {
         self.port.flush()
     }
 
-    /// Acknowledges everything that has come, without waiting for more.
+    /// Acknowledges all packets received, without waiting for more.
     pub fn acknowledge_all(&mut self) -> Result<()> {
         self.card.answer_lazy();
         self.answer()?;
         self.port.flush()
     }
 
-    /// All posted work is done, and all that came is acknowledged.
+    /// Whether all posted work is done, and all packets received are acknowledged.
     pub fn is_quiet(&self) -> bool {
         self.card.queue_pairs.iter().all(|pair| pair.state == State::Error || pair.send.used() == 0)
             && self.card.answers.is_empty()
@@ -555,7 +555,7 @@ impl<P: Port, B: Buffer> Adapter<P, B> {
         self.card.completions.poll()
     }
 
-    /// A queue pair that went to Error by itself.
+    /// The next queue pair that went to Error by itself.
     #[inline]
     pub fn next_event(&mut self) -> Option<QueuePairNumber> {
         self.card.events.pop_front()

@@ -1,4 +1,4 @@
-//! What names a queue pair, and what the two ends of a connection tell each other of theirs.
+//! Names of queue pairs, and the addresses that the two ends of a connection exchange.
 
 /// Names a queue pair of one adapter. 0 and 1 are not given out: they are the subnet's own, and 1 takes management datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -15,23 +15,23 @@ impl QueuePairNumber {
     }
 }
 
-/// What the two ends of a connection tell each other, out of band, before it is ready to receive.
+/// The address of one end, told to the other out of band before the queue pair is ready to receive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Address {
     pub queue_pair: QueuePairNumber,
-    /// The first packet of this end will have this sequence number.
+    /// Sequence number of this end's first packet.
     pub first_psn: u32,
-    /// The peer, as this end numbers it: the source in the headers of the peer's messages.
+    /// This end's number of the peer: the source in the headers of the peer's messages.
     pub source: u32,
 }
 
-/// What one end tells the other to connect, as the communication manager's datagrams do.
+/// A datagram by which one end connects to the other, like the communication manager's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub address: Address,
-    /// The sender knows the receiver's address.
+    /// Whether the sender knows the receiver's address.
     pub knows: bool,
-    /// The sender does not know whether the receiver has its own: answer.
+    /// Whether an answer is wanted, since the sender does not know that its address has arrived.
     pub asks: bool,
 }
 

@@ -8,7 +8,7 @@ use crate::endpoint::Endpoint;
 use crate::request::{Claimed, ReceiveRequest, ReceiveState, Unexpected};
 
 impl<P: Port, B: Buffer> Endpoint<P, B> {
-    /// Takes the message that such a receive would take out of the matching.
+    /// Takes the message that a receive of `source` and `selector` would take out of the matching.
     pub fn claim(&mut self, source: Source, selector: TagSelector) -> Option<(Envelope, Claim)> {
         let node = self.unexpected.find(source, selector)?;
         let (peer, label, message) = self.unexpected.remove(node);
@@ -19,7 +19,7 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
     /// Receives the claimed message.
     ///
     /// # Errors
-    /// It was received or discarded already.
+    /// The claim was received or discarded before.
     pub fn receive_claimed(&mut self, claim: Claim, buffer: B, context: u64) -> Result<Request> {
         let Claimed { peer, label, message } = self.claimed.remove(claim).ok_or_else(unknown_claim)?;
         let (source, state) = (Source::Peer(peer), ReceiveState::Posted);
@@ -34,7 +34,7 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
         match message {
             Unexpected::Eager(bytes) => self.unexpected_bytes -= bytes.len() as u64,
             Unexpected::Rendezvous { sender, .. } if self.connections[peer.0 as usize].alive => {
-                // No receive has the number 0, and nothing is written.
+                // Receiver 0 stands for no receive, and nothing is written.
                 self.wait(peer, Waiting::ClearToSend { sender, receiver: 0, key: 0, length: 0 });
                 self.post_waiting(peer)?;
             }

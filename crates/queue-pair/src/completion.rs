@@ -19,19 +19,19 @@ pub enum WorkStatus {
     LocalLength,
     /// The queue pair went to Error before this request was begun or ended.
     Flushed,
-    /// The peer refused what was sent.
+    /// The peer refused the packet.
     RemoteInvalidRequest,
     RemoteAccess,
-    /// Nothing acknowledged, however often it was sent again.
+    /// No acknowledgement came, however often the packet was sent again.
     RetryExceeded,
-    /// The peer had no receive posted, however often it was asked.
+    /// The peer had no receive posted at any retry.
     RnrRetryExceeded,
 }
 
-/// What polling the queue gives.
+/// A completion polled from the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkCompletion {
-    /// What the work request was given.
+    /// The id given with the work request.
     pub id: u64,
     pub queue_pair: QueuePairNumber,
     pub opcode: Opcode,
@@ -40,7 +40,7 @@ pub struct WorkCompletion {
     pub length: u32,
 }
 
-/// Fixed in size: whoever adds makes sure of the room.
+/// A queue of fixed size: those who push make sure of the room.
 pub(crate) struct CompletionQueue {
     entries: VecDeque<WorkCompletion>,
     depth: usize,

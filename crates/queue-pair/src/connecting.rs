@@ -1,5 +1,5 @@
-//! Connections made when they are first needed, as MPI libraries over verbs make them: each end tells the other its queue
-//! pair, and sends nothing else before it knows that the other has it.
+//! Connections made at first need, as MPI libraries over verbs make them: each end tells the other its queue pair, and sends
+//! nothing else before it knows that the other has it.
 
 use std::time::{Duration, Instant};
 
@@ -13,19 +13,19 @@ use crate::memory::MemoryKey;
 use crate::settings::{Link, ReceiveQueues};
 use crate::state::State;
 
-/// Time between two datagrams to a peer that has not answered, and until it counts as dead.
+/// Interval of datagrams to a peer that has not answered, and time until it counts as dead.
 const AGAIN: Duration = Duration::from_millis(2);
 const WITHIN: Duration = Duration::from_secs(60);
 
 impl<P: Port, B: Buffer> Endpoint<P, B> {
-    /// Makes the port's next peer one of this end; it is connected when something is first sent to it, or when it connects.
+    /// Makes the port's next peer a peer of this end; it is connected at the first send, or when it connects.
     pub fn admit(&mut self, link: Link) -> PeerIndex {
         let peer = PeerIndex(self.connections.len() as u32);
         self.connections.push(Connection::new(link));
         peer
     }
 
-    /// Makes the queue pair of a peer, with its receives posted.
+    /// Creates the queue pair of a peer, with its receives posted.
     pub(crate) fn make(&mut self, peer: PeerIndex) -> Result<Address> {
         let link = self.connections[peer.0 as usize].link;
         let queue_pair = self.adapter.create_queue_pair(peer, RESERVE, link)?;
@@ -45,7 +45,7 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
         self.adapter.address(queue_pair, peer.0)
     }
 
-    /// Begins to connect; a peer that is being connected is left as it is.
+    /// Begins to connect, unless the peer is being connected already.
     #[cold]
     pub(crate) fn begin(&mut self, peer: PeerIndex) -> Result<()> {
         if self.connecting.peers.iter().any(|(other, _)| *other == peer) {
@@ -70,7 +70,7 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
         Ok(())
     }
 
-    /// Hears what peers say to connect, and says again what was not answered.
+    /// Handles peers' datagrams, and repeats those that were not answered.
     #[inline]
     pub(crate) fn connect_peers(&mut self) -> Result<()> {
         while let Some((peer, hello)) = self.adapter.next_hello() {

@@ -1,4 +1,4 @@
-//! What the MPI layer keeps for one peer, and of the connections that are being made.
+//! State of one peer in the MPI layer, and of connections in progress.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use crate::address::QueuePairNumber;
 use crate::memory::MemoryKey;
 use crate::settings::Link;
 
-/// Something to be posted once the send queue has room and the peer a receive for it.
+/// Work to be posted once the send queue has room and the peer a receive for it.
 #[derive(Clone, Copy)]
 pub(crate) enum Waiting {
     /// A message, eager or by request.
@@ -38,22 +38,22 @@ pub(crate) struct Connection {
     pub link: Link,
     /// [`QueuePairNumber::NONE`] until it is first needed.
     pub queue_pair: QueuePairNumber,
-    /// Both ends know each other's queue pair.
+    /// Whether both ends know each other's queue pair.
     pub ready: bool,
     pub alive: bool,
     /// The number of this end at the peer.
     pub source: u32,
-    /// Receives that the peer has posted and that nothing was sent to.
+    /// Posted receives of the peer that are still unused.
     pub credits: u32,
     /// Receives posted anew since the peer was last told.
     pub returning: u32,
-    /// Listed among those that owe credits, and among those that have something waiting.
+    /// Whether the peer is in the list of those owed credits, and in that of those with work waiting.
     pub owing: bool,
     pub listed: bool,
     pub waiting: VecDeque<Waiting>,
-    /// Inline sends since one last asked for a completion.
+    /// Inline sends since the last one that asked for a completion.
     pub unsignaled: u32,
-    /// Where this peer's receives have their buffers.
+    /// Pool of the buffers of this peer's receives.
     pub buffers: MemoryKey,
 }
 
@@ -76,7 +76,7 @@ impl Connection {
     }
 }
 
-/// Connections that are being made.
+/// A connection in progress.
 #[derive(Default)]
 pub(crate) struct Connecting {
     pub peers: Vec<(PeerIndex, Instant)>,

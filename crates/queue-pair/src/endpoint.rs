@@ -1,4 +1,4 @@
-//! MPI over queue pairs: what an application holds. The same calls as the engine's endpoint.
+//! MPI over queue pairs, as an application holds it, with the calls of the engine's endpoint.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -20,21 +20,21 @@ use crate::request::{Claimed, ReceiveRequest, ReceiveState, SendRequest, Unexpec
 use crate::settings::{Link, ReceiveQueues, Settings};
 use crate::state::State;
 
-/// Receives of a peer beyond its credit, for messages that only bring credit. At most two of those are under way, since
-/// each tells of half the depth.
+/// Receives of a peer beyond its credit, for messages that only bring credit. At most two of these are under way, since each
+/// tells of half the depth.
 pub(crate) const RESERVE: u32 = 4;
 /// The id of a send that needs no buffer back.
 pub(crate) const NO_BUFFER: u64 = u64::MAX;
-/// Send buffers that are registered at a time, when there is none left.
+/// Send buffers registered at once when none is left.
 pub(crate) const BUFFERS_AT_ONCE: u32 = 64;
 /// Polls between two looks for news about peers.
 const POLLS_PER_NOTICE: u32 = 4096;
 
-/// What the MPI layer has seen, beside the adapter's counts.
+/// Events counted by the MPI layer, beside the adapter's counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     pub adapter: AdapterCounters,
-    /// By size, as the engine counts them.
+    /// Messages by size, as the engine counts them.
     pub messages: engine::Counters,
     pub eager: u64,
     pub rendezvous: u64,
@@ -42,7 +42,7 @@ pub struct Counters {
     pub credit_messages: u64,
     /// Sends that found no credit or no room and had to wait.
     pub held_back: u64,
-    /// Most messages, and most of their bytes, that ever waited here unmatched.
+    /// Greatest number of unmatched messages held here, and of their bytes.
     pub unexpected_most: u64,
     pub unexpected_bytes_most: u64,
     pub malformed: u64,
@@ -64,7 +64,7 @@ pub struct Endpoint<P, B> {
     pub(crate) connections: Vec<Connection>,
     pub(crate) connecting: Connecting,
     pub(crate) by_queue_pair: HashMap<QueuePairNumber, PeerIndex>,
-    /// Where the shared receive queue has its buffers.
+    /// Pool of the shared receive queue's buffers.
     pub(crate) shared: Option<MemoryKey>,
     pub(crate) sends: SlotMap<SendKey, SendRequest<B>>,
     pub(crate) receives: SlotMap<ReceiveKey, ReceiveRequest<B>>,
@@ -74,7 +74,7 @@ pub struct Endpoint<P, B> {
     pub(crate) claimed: SlotMap<Claim, Claimed>,
     pub(crate) send_buffers: SendBuffers,
     pub(crate) completions: VecDeque<Completion<B>>,
-    /// Peers with something waiting, and peers that are owed credit.
+    /// Peers with work waiting, and peers that are owed credit.
     pub(crate) waiting: VecDeque<PeerIndex>,
     pub(crate) owing: Vec<PeerIndex>,
     pub(crate) counters: Counters,
@@ -124,7 +124,7 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
         })
     }
 
-    /// Makes a queue pair for the port's next peer, with its receives posted, and gives what that peer needs to know.
+    /// Creates a queue pair for the port's next peer, with its receives posted; returns the address for that peer.
     pub fn create(&mut self, link: Link) -> Result<(PeerIndex, Address)> {
         let peer = self.admit(link);
         Ok((peer, self.make(peer)?))
@@ -138,7 +138,7 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
         Ok(())
     }
 
-    /// Tells the queue pair of a peer where that peer's is.
+    /// Connects the queue pair of a peer to the peer's.
     pub(crate) fn reach(&mut self, peer: PeerIndex, remote: Address) -> Result<()> {
         let connection = &mut self.connections[peer.0 as usize];
         connection.source = remote.source;
@@ -151,12 +151,12 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
         self.adapter.port_mut()
     }
 
-    /// Peers that were made known to this end.
+    /// Number of peers of this end.
     pub fn peers(&self) -> usize {
         self.connections.len()
     }
 
-    /// Counts the time of the adapter from now on, by a counter that `ticks` reads.
+    /// Starts counting the time of the adapter, by a counter that `ticks` reads.
     pub fn meter(&mut self, ticks: fn() -> u64) {
         self.meter = Some(Box::new(Meter::new(ticks)));
     }
@@ -174,7 +174,7 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
         self.adapter.state(connection.queue_pair)
     }
 
-    /// Bytes that one connected peer takes by the settings: its queues and its posted buffers.
+    /// Memory of one connected peer by the settings, bytes: its queues and its posted buffers.
     pub fn bytes_per_peer(&self) -> Result<u64> {
         let Some(connection) = self.connections.first() else { return Ok(0) };
         let queues = self.adapter.queue_bytes(connection.queue_pair)? + size_of::<Connection>();
@@ -217,7 +217,7 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
         Ok(Request::Receive(key))
     }
 
-    /// The message that such a receive would take now, left where it is.
+    /// The message that a receive of `source` and `selector` would take now; it stays in the queue.
     pub fn probe(&mut self, source: Source, selector: TagSelector) -> Option<Envelope> {
         let node = self.unexpected.find(source, selector)?;
         let (peer, label, message) = self.unexpected.get(node);
@@ -244,8 +244,8 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
         }
     }
 
-    /// Takes the buffer of a request in progress back: neither this end nor the adapter touches it any more. What a send has
-    /// still to move is a copy; what a receive would still get is lost. False if the request has ended.
+    /// Takes the buffer of a request in progress back: neither this end nor the adapter touches it any more. The rest of a
+    /// send is copied; the rest of a receive is lost. False if the request has ended.
     pub fn take_back(&mut self, request: Request, stand_in: StandIn<B>) -> bool {
         let (buffer, registered, copies) = match request {
             Request::Receive(key) => match self.receives.get_mut(key) {
@@ -269,7 +269,7 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
         true
     }
 
-    /// The request in progress that was given this context. Walks all requests.
+    /// The request in progress with this context. Walks all requests.
     pub fn find(&self, context: u64) -> Option<Request> {
         let receive = self.receives.iter().find(|(_, receive)| receive.context == context);
         let receive = receive.map(|(key, _)| Request::Receive(key));
@@ -282,7 +282,7 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
         !self.completions.is_empty()
     }
 
-    /// A request that has ended already; moves nothing.
+    /// Takes a request that has ended already; moves nothing.
     #[inline]
     pub fn next_completion(&mut self) -> Option<Completion<B>> {
         self.completions.pop_front()
@@ -336,22 +336,22 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
         self.adapter.flush()
     }
 
-    /// Acknowledges at once everything that has come.
+    /// Acknowledges all packets received at once.
     pub fn acknowledge_all(&mut self) -> Result<()> {
         self.adapter.acknowledge_all()
     }
 
-    /// Every send has ended and what was posted has arrived.
+    /// Whether every send has ended and all posted work has arrived.
     pub fn is_quiet(&self) -> bool {
         self.sends.is_empty() && self.waiting.is_empty() && self.adapter.is_quiet()
     }
 
-    /// What has left has arrived, and nothing waits to be acknowledged.
+    /// Whether all that has left has arrived, and nothing waits to be acknowledged.
     pub fn is_flushed(&self) -> bool {
         self.adapter.is_quiet()
     }
 
-    /// Receives that wait for a message, and messages that wait for a receive.
+    /// Numbers of receives that wait for a message, and of messages that wait for a receive.
     pub fn queue_lengths(&self) -> (usize, usize) {
         (self.posted.len(), self.unexpected.len())
     }

@@ -1,27 +1,27 @@
-//! What goes before each message of the MPI layer: kind, credits going back, source and label to match by; the tag's 64
-//! bits hold the communicator's context too, as the engine's users have it.
+//! The header of each message of the MPI layer: kind, returned credits, source and label; the tag's 64 bits hold the
+//! communicator's context too, as with the engine's users.
 
 use engine::{Label, Space};
 
-/// Without what data and rendezvous add.
+/// Length of the header without data and rendezvous fields.
 pub(crate) const HEADER: usize = 16;
 const DATA: usize = 8;
-/// The longest.
+/// Length of the longest header.
 pub(crate) const LONGEST: usize = HEADER + DATA + 32;
-/// Of the second byte: data follows. The other bits are the space.
+/// Flag in the second byte: data follows. The other bits are the space.
 const HAS_DATA: u8 = 0x80;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// The message follows.
+    /// An eager message follows.
     Eager,
     /// A message of this length waits at the sender (RTS).
     RequestToSend { length: u64, sender: u64 },
-    /// The receiver's buffer is registered under this key, for so many bytes (CTS).
+    /// The receiver's buffer is registered under this key, with this length (CTS).
     ClearToSend { sender: u64, receiver: u64, key: u64, length: u64 },
     /// The bytes were written (FIN).
     Finished { receiver: u64 },
-    /// Nothing but credits.
+    /// The message only brings credits.
     Credit,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Header {
     pub kind: Kind,
     /// Receives posted anew for the peer.
     pub credits: u16,
-    /// The sender, as the receiver numbers it.
+    /// The receiver's number of the sender.
     pub source: u32,
     pub label: Label,
 }
@@ -40,7 +40,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 impl Header {
-    /// Bytes before an eager message.
+    /// Length of the header before an eager message.
     #[inline]
     pub fn before(label: &Label) -> usize {
         HEADER + if label.data.is_some() { DATA } else { 0 }

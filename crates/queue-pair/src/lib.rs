@@ -12,10 +12,10 @@
 //! | reliable transport: packet sequence numbers, acknowledgements, receiver not ready | [`Adapter`] | the channel adapter |
 //! | bytes to the peer | any [`machine::Port`] | the channel adapter and the wire |
 //!
-//! What is real here: every queue, every work request written and read, every completion polled, every registered
-//! buffer and every copy in or out of it. What is emulated: the channel adapter's part runs on the caller's core; a
-//! doorbell is a call, not a write to a device; registering memory touches its pages and enters it in a table, but pins
-//! nothing. Absent: RDMA read and atomics, unreliable services, send queue drain, path migration.
+//! Real here: every queue, every work request written and read, every completion polled, every registered buffer and every
+//! copy in or out of it. Emulated: the channel adapter's part runs on the caller's core; a doorbell is a call, not a write to
+//! a device; registering memory touches its pages and enters it in a table, but pins nothing. Absent: RDMA read and atomics,
+//! unreliable services, send queue drain, path migration.
 //!
 //! Matching is the engine's own ([`engine::matching`]), so that a difference between the two is one of semantics.
 #![forbid(unsafe_code)]

@@ -9,7 +9,7 @@ slotmap::new_key_type! {
     struct RegionKey;
 }
 
-/// Names a registered region to this adapter (L_Key) and, sent to a peer, to that (R_Key). Offsets count from its start.
+/// Name of a registered region at this adapter (L_Key) and, sent to a peer, at that (R_Key). Offsets count from its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryKey(pub u64);
 
@@ -42,7 +42,7 @@ impl<B: Buffer> Registered<B> {
 
     fn enter(&mut self, region: Region<B>) -> MemoryKey {
         self.bytes += region.length() as u64;
-        // What pinning would do: each page has to be there.
+        // Faults the pages in, as pinning would.
         for page in (0..region.length()).step_by(PAGE) {
             let mut byte = [0];
             region.read(page, &mut byte);
@@ -57,19 +57,19 @@ impl<B: Buffer> Registered<B> {
         self.enter(Region::Pool(bytes))
     }
 
-    /// `writer`: the queue pair whose peer may write there, as into a memory window of type 2; no other that knows the key.
+    /// Registers a buffer; only the peer of the queue pair `writer` may write there, as into a memory window of type 2.
     pub fn register(&mut self, buffer: B, writer: Option<QueuePairNumber>) -> MemoryKey {
         self.enter(Region::Message { buffer, writer })
     }
 
-    /// Puts another buffer in a message's place, made from it.
+    /// Replaces a message's buffer by one made from it.
     pub fn replace(&mut self, key: MemoryKey, stand_in: impl FnOnce(&B) -> B) {
         if let Some(Region::Message { buffer, .. }) = self.regions.get_mut(region_key(key)) {
             *buffer = stand_in(buffer);
         }
     }
 
-    /// The buffer comes back; `None` where the key names no message's buffer.
+    /// Gives the buffer back; `None` where the key names no message's buffer.
     pub fn deregister(&mut self, key: MemoryKey) -> Option<B> {
         let key = region_key(key);
         if matches!(self.regions.get(key)?, Region::Pool(_)) {
@@ -94,7 +94,7 @@ impl<B: Buffer> Registered<B> {
         self.regions.get(region_key(segment.key)).is_some_and(|region| region.holds(segment))
     }
 
-    /// Bytes of a pool.
+    /// Bytes of a pool's segment.
     #[inline]
     pub fn pooled(&self, segment: Segment) -> Option<&[u8]> {
         match self.regions.get(region_key(segment.key))? {
@@ -111,7 +111,7 @@ impl<B: Buffer> Registered<B> {
         }
     }
 
-    /// Copies `into.len()` registered bytes from `offset` on; false where they are not there.
+    /// Copies `into.len()` registered bytes from `offset` on; false where they are not registered.
     #[inline]
     pub fn read(&self, key: MemoryKey, offset: u64, into: &mut [u8]) -> bool {
         let Some(region) = self.regions.get(region_key(key)) else { return false };
@@ -122,7 +122,7 @@ impl<B: Buffer> Registered<B> {
         fits
     }
 
-    /// Writes bytes where the peer of a queue pair wants them; false where it may not.
+    /// Writes the bytes of a queue pair's peer; false where it may not write.
     pub fn write_for_peer(&mut self, through: QueuePairNumber, key: MemoryKey, offset: u64, from: &[u8]) -> bool {
         let segment = Segment { key, offset, length: from.len() as u64 };
         let region = self.regions.get_mut(region_key(key)).filter(|region| region.holds(segment));
@@ -150,7 +150,7 @@ impl<B: Buffer> Region<B> {
         range(segment).is_some_and(|range| range.end <= self.length())
     }
 
-    /// The range is inside.
+    /// Copies a range that is inside.
     #[inline]
     fn read(&self, offset: usize, into: &mut [u8]) {
         match self {

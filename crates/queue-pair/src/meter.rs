@@ -1,11 +1,11 @@
-//! The adapter's part of the time, which on real hardware is not the host's.
+//! Time in the adapter, which real hardware takes off the host.
 
-/// Ticks of a counter that was given.
+/// Ticks of the given counter.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Metered {
-    /// In the adapter, as it took work requests or moved packets: the reliable transport and the port.
+    /// Taking work requests and moving packets: the reliable transport and the port.
     pub adapter: u64,
-    /// In polls of the adapter that found nothing.
+    /// Polls of the adapter that found nothing.
     pub idle: u64,
 }
 
@@ -19,7 +19,7 @@ impl Meter {
         Meter { ticks, counts: Metered::default() }
     }
 
-    /// A work request is posted.
+    /// Counts the posting of a work request.
     #[inline]
     pub fn posts<T>(meter: &mut Option<Box<Meter>>, work: impl FnOnce() -> T) -> T {
         let Some(meter) = meter else { return work() };
@@ -29,7 +29,7 @@ impl Meter {
         done
     }
 
-    /// The adapter is polled; `poll` says whether a packet came.
+    /// Counts a poll of the adapter; `poll` says whether a packet came.
     #[inline]
     pub fn polls<E>(meter: &mut Option<Box<Meter>>, poll: impl FnOnce() -> Result<bool, E>) -> Result<bool, E> {
         let Some(meter) = meter else { return poll() };

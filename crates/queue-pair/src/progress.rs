@@ -14,7 +14,7 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
         match done.opcode {
             Opcode::Receive if done.status == WorkStatus::Success => self.arrived(done),
             Opcode::Receive => {
-                // A buffer of the shared queue is everybody's: it goes back, whoever's message broke.
+                // A buffer of the shared queue is nobody's own: it goes back, whoever's message broke.
                 if let Some(key) = self.shared {
                     self.adapter.post_shared_receive(done.id, segment(key, done.id, self.settings.buffer.0))?;
                 }
@@ -35,7 +35,7 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
         }
     }
 
-    /// A message has come into a posted buffer, which is posted anew once the message is out of it.
+    /// Handles a message in a posted buffer, which is posted anew once the message is copied out.
     #[inline]
     fn arrived(&mut self, done: WorkCompletion) -> Result<()> {
         let Some(&peer) = self.by_queue_pair.get(&done.queue_pair) else { return Ok(()) };
@@ -70,7 +70,7 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
         Ok(())
     }
 
-    /// False where the peer broke the protocol.
+    /// Handles one message; false where the peer broke the protocol.
     #[inline]
     fn message(&mut self, peer: PeerIndex, header: Header, payload: crate::Segment) -> Result<bool> {
         if header.credits > 0 && !self.credited(peer, u32::from(header.credits)) {
@@ -104,7 +104,7 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
             Kind::ClearToSend { sender, receiver, key, length } => {
                 return Ok(self.cleared_to_send(peer, from_wire(sender), receiver, key, length));
             }
-            // Of a message that was discarded.
+            // The end of a message that was discarded.
             Kind::Finished { receiver: 0 } => {}
             Kind::Finished { receiver } => return Ok(self.written(peer, from_wire(receiver))),
             Kind::Credit => {}
@@ -148,8 +148,8 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
         Ok(())
     }
 
-    /// The connection has ended: everything that waits for the peer ends as [`Status::PeerDead`]. Messages that had
-    /// arrived whole can still be received.
+    /// Ends a connection: everything that waits for the peer ends as [`Status::PeerDead`]. Messages that had arrived whole can
+    /// still be received.
     pub(crate) fn peer_dead(&mut self, peer: PeerIndex) {
         let connection = &mut self.connections[peer.0 as usize];
         if !connection.alive {

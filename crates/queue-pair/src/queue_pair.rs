@@ -1,4 +1,4 @@
-//! One queue pair: what an adapter keeps for one connection.
+//! State of one connection's queue pair.
 
 use machine::{Nanoseconds, PeerIndex};
 
@@ -9,7 +9,7 @@ use crate::settings::{Link, ReceiveQueues, Settings};
 use crate::state::State;
 use crate::wire::{BTH, RETH, Verdict};
 
-/// Where the bytes of the message now arriving go.
+/// The destination of the message that is arriving.
 #[derive(Clone, Copy)]
 pub(crate) enum Arriving {
     Nothing,
@@ -28,29 +28,29 @@ pub(crate) struct QueuePair {
     /// Payload of a full packet.
     pub chunk: usize,
     pub first_psn: u32,
-    /// Listed among those that have something to transmit.
+    /// Whether the queue pair is listed among those with packets to transmit.
     pub ready: bool,
     /// Packets since an acknowledgement was last asked for.
     pub unasked: u32,
-    /// Waits, since the peer was not ready.
+    /// End of the wait after the peer was not ready.
     pub rnr_until: Option<Nanoseconds>,
     pub rnr_left: u8,
     pub deadline: Option<Nanoseconds>,
     pub retries_left: u8,
-    /// By the peer's host, since the peer was last heard of.
+    /// Refusals by the peer's host since the peer was last heard.
     pub refusals: u8,
     // Responder.
-    /// `None`: the shared one is used.
+    /// `None` with the shared receive queue.
     pub receive: Option<ReceiveQueue>,
     pub expected: u32,
     pub arriving: Arriving,
-    /// Packets taken in and not acknowledged, and that this queue pair is listed among those that may do it later.
+    /// Packets received and not acknowledged, and whether the queue pair is listed for late acknowledgement.
     pub unacknowledged: u32,
     pub lazy: bool,
-    /// What to tell the requester, and that this queue pair is listed among those that have to.
+    /// Verdict for the requester, and whether the queue pair is listed among those with one.
     pub answer: Option<Verdict>,
     pub answering: bool,
-    /// Refused what came out of order; it need not be said again before something comes in order.
+    /// Whether packets out of order were refused; it is not repeated before one comes in order.
     pub refused: bool,
 }
 
@@ -93,7 +93,7 @@ impl QueuePair {
         }
     }
 
-    /// Bytes that this queue pair takes, its receive buffers apart.
+    /// Memory of this queue pair without its receive buffers, bytes.
     pub fn bytes(&self) -> usize {
         size_of::<QueuePair>() + self.send.bytes() + self.receive.as_ref().map_or(0, ReceiveQueue::bytes)
     }

@@ -1,4 +1,4 @@
-//! Receive work requests, of one queue pair or shared.
+//! Receive work requests of one queue pair, or shared.
 
 use machine::{Fault, Result};
 

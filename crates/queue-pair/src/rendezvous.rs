@@ -1,4 +1,4 @@
-//! What waits for room or credit, and messages by request to send, clear to send and RDMA write.
+//! Work that waits for room or credit, and messages by request to send, clear to send and RDMA write.
 
 use engine::{Buffer, Envelope, Label, ReceiveKey, SendKey, Status, to_wire};
 use machine::{PeerIndex, Port, Result};
@@ -10,7 +10,7 @@ use crate::memory::{MemoryKey, Segment};
 use crate::request::ReceiveState;
 use crate::send_queue::{SendWork, Transfer};
 
-/// Bytes of one RDMA write: the shortest packets that there can be, of 64 B, take a quarter of what a send queue may be ahead.
+/// Bytes of one RDMA write: with the shortest possible packets, of 64 B, a quarter of a send queue's span.
 const WRITE_MOST: u64 = 64 << 20;
 
 impl<P: Port, B: Buffer> Endpoint<P, B> {
@@ -23,7 +23,7 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
         }
     }
 
-    /// Posts what waits for this peer, as far as room and credit go.
+    /// Posts the work that waits for this peer, as far as room and credit go.
     pub(crate) fn post_waiting(&mut self, peer: PeerIndex) -> Result<()> {
         let connection = &self.connections[peer.0 as usize];
         if !connection.ready && connection.alive {
@@ -92,7 +92,7 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
         self.post_message(peer, header, 0, |_| ())
     }
 
-    /// A request to send has met its receive: its buffer is registered, and the sender told.
+    /// Registers the buffer of a receive that a request to send has met, and tells the sender.
     pub(crate) fn clear_to_send(&mut self, key: ReceiveKey, envelope: Envelope, sender: u64) {
         let receive = &mut self.receives[key];
         let Some(buffer) = receive.buffer.take() else { return };
@@ -104,7 +104,7 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
         self.wait(envelope.peer, Waiting::ClearToSend { sender, receiver, key: memory.0, length });
     }
 
-    /// False where no such message was requested, or more is asked for than it has.
+    /// Handles a clear to send; false where no such message was requested, or more is asked for than it has.
     pub(crate) fn cleared_to_send(
         &mut self,
         peer: PeerIndex,
@@ -129,7 +129,7 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
         true
     }
 
-    /// The peer has written all. False where it was not asked to.
+    /// Ends a receive that the peer has written whole; false where it was not asked to write.
     pub(crate) fn written(&mut self, peer: PeerIndex, key: ReceiveKey) -> bool {
         let Some(receive) = self.receives.get(key) else { return false };
         let ReceiveState::Written { envelope, key: memory } = receive.state else { return false };
@@ -143,7 +143,7 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
         true
     }
 
-    /// Tells peers of posted receives that no message has told them of.
+    /// Tells peers of posted receives that no message has told of.
     pub(crate) fn return_credits(&mut self) -> Result<()> {
         for _ in 0..self.owing.len() {
             let Some(peer) = self.owing.pop() else { break };

@@ -1,4 +1,4 @@
-//! What the MPI layer keeps of requests, and of messages that arrived before their receives.
+//! Requests of the MPI layer, and messages that arrived before their receives.
 
 use engine::{Envelope, Label, Source};
 use machine::PeerIndex;
@@ -25,9 +25,9 @@ pub(crate) struct SendRequest<B> {
     pub envelope: Envelope,
     /// `None` while the buffer is registered.
     pub buffer: Option<B>,
-    /// The receiver is asked first.
+    /// Whether the receiver is asked first.
     pub by_request: bool,
-    /// It was.
+    /// Whether it was asked.
     pub requested: bool,
     pub registered: Option<MemoryKey>,
 }
@@ -44,7 +44,7 @@ impl<B> ReceiveRequest<B> {
         matches!(self.state, ReceiveState::Posted)
     }
 
-    /// Whether only this peer can end it.
+    /// Whether only this peer can end the receive.
     pub fn waits_for(&self, peer: PeerIndex) -> bool {
         match self.state {
             ReceiveState::Posted => self.source == Source::Peer(peer),
@@ -63,7 +63,7 @@ pub(crate) enum ReceiveState {
     },
 }
 
-/// A message taken out of the matching.
+/// A message that was taken out of the matching.
 pub(crate) struct Claimed {
     pub peer: PeerIndex,
     pub label: Label,

@@ -1,4 +1,4 @@
-//! The sending half of the reliable connected transport: work requests into packets, and what their peer says of them.
+//! The sending half of the reliable connected transport: work requests into packets, and the peer's verdicts on them.
 
 use engine::Buffer;
 use machine::{Nanoseconds, PeerIndex};
@@ -10,14 +10,14 @@ use crate::send_queue::Bytes;
 use crate::state::State;
 use crate::wire::{Header, Kind, Nak, Place, Target, Verdict, advanced};
 
-/// Seven, in a retry counter, stands for: for ever.
+/// Value of a retry counter for unlimited retries.
 const FOR_EVER: u8 = 7;
 
 /// A packet to be transmitted.
 pub(crate) struct Planned {
     pub peer: PeerIndex,
     pub header: Header,
-    /// Bytes of the message in it.
+    /// Offset and length of the message's bytes in it.
     pub from: usize,
     pub length: usize,
 }
@@ -59,7 +59,7 @@ impl<B: Buffer> Card<B> {
         match element.bytes {
             Bytes::Inline => into.copy_from_slice(&element.inline[planned.from..planned.from + planned.length]),
             Bytes::Registered(Segment { key, offset, .. }) => {
-                // The region may have been taken away under a request that is sent again.
+                // The region may have been deregistered under a request that is sent again.
                 if !self.registered.read(key, offset + planned.from as u64, into) {
                     into.fill(0);
                 }
@@ -85,7 +85,7 @@ impl<B: Buffer> Card<B> {
     pub fn acknowledged(&mut self, index: usize, psn: u32, verdict: Verdict) {
         let Card { queue_pairs, completions, settings, counters, .. } = self;
         let pair = &mut queue_pairs[index];
-        // Doubled or late: the packet has got through since.
+        // The verdict is a duplicate or late: the packet has got through since.
         if verdict != Verdict::Acknowledged && pair.send.has_arrived(psn) {
             counters.duplicates += 1;
             return;
@@ -113,7 +113,7 @@ impl<B: Buffer> Card<B> {
             pair.rnr_left = settings.rnr_retry;
             pair.retries_left = settings.retry;
         }
-        // What is in flight gets its full time from the last sign of life.
+        // The timeout of packets in flight starts anew at each sign of life.
         pair.deadline = None;
         match verdict {
             Verdict::Acknowledged => self.mark_ready(index),
@@ -155,7 +155,7 @@ impl<B: Buffer> Card<B> {
         pair.unasked = pair.link.window;
     }
 
-    /// Gives what is in flight its time, on ports that lose packets.
+    /// Starts the timeout of packets in flight, on ports that lose packets.
     fn rearm(&mut self, index: usize) {
         if self.queue_pairs[index].link.reliable {
             return;
@@ -168,7 +168,7 @@ impl<B: Buffer> Card<B> {
         }
     }
 
-    /// Looks at every queue pair whose time may have come.
+    /// Handles the timeouts of all queue pairs that are due.
     #[cold]
     pub fn handle_timeout(&mut self, now: Nanoseconds) {
         self.next_timeout = None;

@@ -10,10 +10,10 @@ use crate::memory::{MemoryKey, Segment};
 use crate::queue_pair::Arriving;
 use crate::wire::{Header, Kind, Nak, Place, Target, Verdict, advanced, distance};
 
-/// What peers say to connect is heard once a turn; more than this is said again.
+/// Most datagrams for connecting that are kept per poll; peers repeat the others.
 const HELLOS_MOST: usize = 4096;
 
-/// Why a packet in sequence was not taken.
+/// The reason to refuse a packet in sequence.
 enum Refusal {
     NotReady,
     Error(Nak, WorkStatus),
@@ -22,7 +22,7 @@ enum Refusal {
 const INVALID: Refusal = Refusal::Error(Nak::InvalidRequest, WorkStatus::Flushed);
 
 impl<B: Buffer> Card<B> {
-    /// Takes in one packet. Whatever it holds, at most its own connection breaks.
+    /// Handles one packet. Whatever it holds, at most its own connection breaks.
     #[inline]
     pub fn handle(&mut self, peer: PeerIndex, packet: &[u8]) {
         let Some((header, payload)) = Header::parse(packet) else {
@@ -169,7 +169,7 @@ impl<B: Buffer> Card<B> {
     #[inline]
     fn answer(&mut self, index: usize, verdict: Verdict) {
         let pair = &mut self.queue_pairs[index];
-        // A refusal is not overtaken by a mere acknowledgement: it holds one.
+        // A plain acknowledgement does not replace a refusal, which implies it.
         if pair.answer.is_none() || verdict != Verdict::Acknowledged {
             pair.answer = Some(verdict);
         }
@@ -179,7 +179,7 @@ impl<B: Buffer> Card<B> {
         }
     }
 
-    /// Acknowledges what waits to be; called when there is nothing else to do.
+    /// Sends the late acknowledgements; called when there is nothing else to do.
     pub fn answer_lazy(&mut self) {
         while let Some(index) = self.lazy.pop() {
             let pair = &mut self.queue_pairs[index as usize];
@@ -190,7 +190,7 @@ impl<B: Buffer> Card<B> {
         }
     }
 
-    /// The next acknowledgement to transmit, and to whom.
+    /// The next acknowledgement to transmit, with its queue pair and peer.
     #[inline]
     pub fn next_answer(&mut self) -> Option<(usize, PeerIndex, Header)> {
         let index = *self.answers.front()? as usize;

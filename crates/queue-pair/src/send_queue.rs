@@ -1,27 +1,27 @@
-//! Work requests of a queue pair's sends, from posting to acknowledgement.
+//! Send work requests of a queue pair, from posting to acknowledgement.
 
 use crate::completion::Opcode;
 use crate::memory::Segment;
 use crate::wire::{PSN_SPAN, advanced, distance};
 
-/// Bytes that a work request can hold itself.
+/// Most bytes that a work request itself can hold.
 pub const INLINE_MOST: usize = 128;
 
-/// What a work request moves.
+/// The transfer of a work request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transfer {
-    /// Into a receive that the peer has posted.
+    /// Sends into a receive that the peer has posted.
     Send(Segment),
-    /// Into the peer's registered memory: its key and the offset there.
+    /// Writes into the peer's registered memory, by its key and the offset there.
     Write { from: Segment, key: u64, offset: u64 },
 }
 
 /// A work request for a send queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SendWork {
-    /// Comes back with the completion.
+    /// The id in its completion.
     pub id: u64,
-    /// Asks for a completion; without, only a failure is told.
+    /// Whether a completion is wanted at success too; a failure is always told.
     pub signaled: bool,
     pub transfer: Transfer,
 }
@@ -40,7 +40,7 @@ pub(crate) struct Element {
     pub signaled: bool,
     pub bytes: Bytes,
     pub length: u64,
-    /// Of an RDMA write: the peer's key and offset.
+    /// The peer's key and offset of an RDMA write.
     pub key: u64,
     pub offset: u64,
     pub first_psn: u32,
@@ -61,14 +61,14 @@ const BLANK: Element = Element {
     inline: [0; INLINE_MOST],
 };
 
-/// A ring; positions count up and are taken modulo its size.
+/// A ring of elements; positions count up and are taken modulo its size.
 pub(crate) struct SendQueue {
     elements: Box<[Element]>,
     /// The oldest element not yet acknowledged as a whole.
     head: u32,
-    /// Where the next is posted.
+    /// The position of the next element.
     tail: u32,
-    /// The next packet to transmit: an element and the number of the packet in it.
+    /// The next packet to transmit: its element, and its number in that.
     at: u32,
     packet: u32,
     /// Sequence number for the next element posted.
@@ -105,19 +105,19 @@ impl SendQueue {
         self.tail.wrapping_sub(self.head)
     }
 
-    /// Elements that are taken, each of up to half of the packets that may be ahead.
+    /// Number of elements that can be posted, each of up to half of the span of packets.
     #[inline]
     pub fn room(&self) -> u32 {
         if self.ahead() > PSN_SPAN / 2 { 0 } else { self.elements.len() as u32 - self.used() }
     }
 
-    /// Packets between the oldest unacknowledged one and the next element's.
+    /// Number of packets from the oldest unacknowledged one to the next element's.
     #[inline]
     fn ahead(&self) -> u32 {
         distance(self.next_psn, self.oldest_psn) as u32
     }
 
-    /// Posts an element of so many packets, described by `fill`; false where there is no room.
+    /// Posts an element of so many packets that `fill` describes; false where there is no room.
     #[inline]
     pub fn post(&mut self, packets: u32, fill: impl FnOnce(&mut Element)) -> bool {
         if self.room() == 0 || packets > PSN_SPAN - self.ahead() {
@@ -151,7 +151,7 @@ impl SendQueue {
         distance(self.sent_psn, self.oldest_psn) as u32
     }
 
-    /// The packet last asked for has left.
+    /// Notes that the packet of [`SendQueue::next_packet`] has left.
     #[inline]
     pub fn sent(&mut self, psn: u32) {
         let next = advanced(psn, 1);
@@ -165,7 +165,7 @@ impl SendQueue {
         }
     }
 
-    /// All packets before `psn` have arrived. `ended` gets every element that is through. False where this cannot be:
+    /// Notes that all packets before `psn` have arrived; `ended` gets every finished element. False if this cannot be, since
     /// such packets were never sent.
     #[inline]
     pub fn arrived_before(&mut self, psn: u32, mut ended: impl FnMut(&Element)) -> bool {
@@ -185,7 +185,7 @@ impl SendQueue {
             ended(element);
             self.head = head.wrapping_add(1);
         }
-        // What was to be sent again has arrived meanwhile.
+        // Packets to be sent again have arrived meanwhile.
         if (self.at.wrapping_sub(self.head) as i32) < 0 {
             self.at = self.head;
             self.packet = 0;
@@ -197,13 +197,13 @@ impl SendQueue {
         true
     }
 
-    /// The peer has said that the packet of this number has arrived.
+    /// Whether the peer has acknowledged the packet of this number.
     #[inline]
     pub fn has_arrived(&self, psn: u32) -> bool {
         distance(psn, self.oldest_psn) < 0
     }
 
-    /// Goes back: the oldest packet not acknowledged is the next to transmit.
+    /// Goes back: the oldest unacknowledged packet is the next to transmit.
     pub fn rewind(&mut self) {
         self.at = self.head;
         self.packet = if self.head == self.tail {
@@ -213,7 +213,7 @@ impl SendQueue {
         };
     }
 
-    /// Takes out all that is posted, oldest first.
+    /// Removes all posted elements, oldest first.
     pub fn flush(&mut self, mut flushed: impl FnMut(&Element)) {
         while self.head != self.tail {
             let head = self.head;
@@ -252,7 +252,7 @@ mod tests {
             let first = advanced(PSN_MASK - 1, 3 * id as u32);
             assert!(queue.post(3, |element| element.id = id));
             assert_eq!(leave(&mut queue), [0, 1, 2].map(|n| advanced(first, n)));
-            // The first has arrived, the others are sent again.
+            // The first packet has arrived, the others are sent again.
             assert!(queue.arrived_before(advanced(first, 1), |_| unreachable!("a part has arrived")));
             assert!(queue.has_arrived(first) && !queue.has_arrived(advanced(first, 1)));
             queue.rewind();

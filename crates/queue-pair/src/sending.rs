@@ -1,4 +1,4 @@
-//! Sends: eager messages into work requests, and what has to wait.
+//! Sends: eager messages into work requests, and sends that have to wait.
 
 use engine::{Buffer, Completion, Direction, Envelope, Label, Request, Status, unknown_peer};
 use machine::{PeerIndex, Port, Result};
@@ -30,18 +30,18 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
         self.send_later(peer, label, buffer, context, false)
     }
 
-    /// Sends by rendezvous whatever its length, so that the completion says that the receiver has matched the message.
+    /// Sends by rendezvous whatever the length, so that the completion proves that the receiver has matched the message.
     pub fn send_confirmed(&mut self, peer: PeerIndex, label: Label, buffer: B, context: u64) -> Result<Request> {
         self.send_later(peer, label, buffer, context, true)
     }
 
-    /// Sends `bytes` if they can leave this instant; nothing completes then. False where they cannot.
+    /// Sends `bytes` if they can leave at once; nothing completes then. False otherwise.
     #[inline]
     pub fn inject(&mut self, peer: PeerIndex, label: Label, bytes: &[u8]) -> Result<bool> {
         self.post_at_once(peer, label, bytes.len(), |into| into.copy_from_slice(bytes))
     }
 
-    /// Posts an eager message where nothing is before it and the peer has a receive for it. False where it has to wait.
+    /// Posts an eager message if nothing is before it and the peer has a receive for it. False if it has to wait.
     #[inline]
     fn post_at_once(
         &mut self,
@@ -90,7 +90,7 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
         Ok(Request::Send(key))
     }
 
-    /// The peer has a receive for one more message, and the send queue room.
+    /// Whether the peer has a receive for one more message, and the send queue room.
     #[inline]
     pub(crate) fn may_send(&self, peer: PeerIndex) -> bool {
         let connection = &self.connections[peer.0 as usize];
@@ -103,7 +103,7 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
         self.settings.honour_credits && matches!(self.settings.receive, ReceiveQueues::PerPeer { .. })
     }
 
-    /// The header of the next message to a peer, which takes the credits along that are to go back.
+    /// The header of the next message to a peer, with the credits to be returned.
     #[inline]
     pub(crate) fn header(&mut self, peer: PeerIndex, kind: Kind, label: Label) -> Header {
         let counts = self.counts_credit();
@@ -129,16 +129,16 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
         self.post_message(peer, header, length, fill)
     }
 
-    /// Posts a message that is all header.
+    /// Posts a message without payload.
     pub(crate) fn post_control(&mut self, peer: PeerIndex, kind: Kind) -> Result<()> {
         let header = self.header(peer, kind, Label::from(0));
         self.post_message(peer, header, 0, |_| ())
     }
 
-    /// Posts a header and a payload of `payload_length` bytes, which `fill` writes: inline where both fit, else out of a registered
-    /// buffer, which they must fit.
+    /// Posts a header and `payload_length` bytes that `fill` writes: inline where both fit, else from a registered buffer,
+    /// which they must fit.
     ///
-    /// An inline send holds no buffer, so only one of `signal_every` is signaled; of others the completion frees the buffer.
+    /// An inline send holds no buffer, so only one of `signal_every` is signaled; the completion of any other frees its buffer.
     #[inline]
     pub(crate) fn post_message(
         &mut self,

@@ -1,14 +1,14 @@
-//! How queue pairs are made; both ends must agree.
+//! Settings of queue pairs, on which both ends must agree.
 
 use machine::{Bytes, Capabilities, Nanoseconds};
 
-/// Where receive work requests wait.
+/// The queues of receive work requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReceiveQueues {
     /// Each queue pair has its own, `depth` deep; a peer sends only while it holds credit for one of them.
     PerPeer { depth: u32 },
-    /// One shared receive queue for all. Nobody can know who will need it next: there is no credit, and a sender that
-    /// finds it empty is told to try again (receiver not ready).
+    /// One shared receive queue for all. Which peer needs it next is unknown: there is no credit, and a sender that finds it
+    /// empty is told to try again (receiver not ready).
     Shared { depth: u32 },
 }
 
@@ -20,14 +20,14 @@ impl ReceiveQueues {
     }
 }
 
-/// What the packets of one queue pair pass.
+/// Properties of one queue pair's packet path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Link {
     /// The longest packet.
     pub mtu: Bytes,
-    /// Nothing is lost, doubled or reordered: no timer runs.
+    /// Whether nothing is lost, duplicated or reordered, so that no timer runs.
     pub reliable: bool,
-    /// Packets on their way at once; they must fit the peer's buffer.
+    /// Most packets in flight; they must fit the peer's buffer.
     pub window: u32,
 }
 
@@ -45,25 +45,25 @@ pub struct Settings {
     pub receive: ReceiveQueues,
     /// Work requests that one send queue holds.
     pub send_depth: u32,
-    /// One registered buffer, of which every posted receive has one; a message that fits beside its header is eager.
+    /// Length of a registered buffer, of which every posted receive has one; a message that fits beside its header is eager.
     pub buffer: Bytes,
     /// Largest send whose bytes are put into the work request itself, at most [`crate::INLINE_MOST`].
     pub inline: u32,
-    /// Of so many inline sends one asks for a completion. MPI libraries of the paper's time asked for all; one of
-    /// several is today's habit and in favour of queue pairs.
+    /// One of so many inline sends asks for a completion. MPI libraries of the paper's time asked for all; one of several is
+    /// today's habit and in favour of queue pairs.
     pub signal_every: u32,
-    /// Completions that the completion queue holds, for all queue pairs.
+    /// Room of the completion queue, for all queue pairs.
     pub completion_depth: u32,
-    /// The responder acknowledges after so many packets, unless asked earlier.
+    /// Packets after which the responder acknowledges, unless asked earlier.
     pub acknowledge_every: u32,
-    /// Off, sends go out whether the peer has a receive posted or not.
+    /// Whether a send waits until the peer has a receive posted.
     pub honour_credits: bool,
-    /// How often a sender tries again after 'receiver not ready'; 7 stands for: for ever.
+    /// Retries of a sender after 'receiver not ready'; 7 stands for unlimited.
     pub rnr_retry: u8,
-    /// How long it waits before it does.
+    /// Pause before such a retry.
     pub rnr_timer: Nanoseconds,
-    /// How often it sends again what is not acknowledged in time, up to 7 on an adapter of its own, and what in time means.
-    /// An adapter that has only its application's core acknowledges nothing while that computes.
+    /// Retries of an unacknowledged packet, up to 7 on an adapter of its own, and the time before each. An adapter that has
+    /// only its application's core acknowledges nothing while that computes.
     pub retry: u8,
     pub timeout: Nanoseconds,
 }

@@ -12,12 +12,12 @@ pub enum State {
     ReadyToReceive,
     /// Sends go out.
     ReadyToSend,
-    /// Whatever is posted completes as flushed.
+    /// Posted work requests complete as flushed.
     Error,
 }
 
 impl State {
-    /// Any state goes to Reset and to Error; the others follow one another.
+    /// Whether `next` may follow: Reset and Error follow any state, the others one another in order.
     pub fn may_become(self, next: State) -> bool {
         matches!(
             (self, next),

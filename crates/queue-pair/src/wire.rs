@@ -11,7 +11,7 @@ pub(crate) const BTH: usize = 12;
 const AETH: usize = 4;
 pub(crate) const RETH: usize = 20;
 
-/// `a - b` of sequence numbers, within half their range.
+/// `a - b` of sequence numbers that are less than half their range apart.
 #[inline]
 pub(crate) fn distance(a: u32, b: u32) -> i32 {
     ((a.wrapping_sub(b) << 8) as i32) >> 8
@@ -22,7 +22,7 @@ pub(crate) fn advanced(psn: u32, by: u32) -> u32 {
     psn.wrapping_add(by) & PSN_MASK
 }
 
-/// Where a packet stands in its message.
+/// The place of a packet in its message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     pub first: bool,
@@ -56,7 +56,7 @@ pub(crate) struct Target {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Send(Place),
-    /// The target travels in the first packet.
+    /// An RDMA write; the target travels in its first packet.
     Write(Place, Option<Target>),
     Acknowledge(Verdict),
     /// An unreliable datagram to queue pair 1.
@@ -67,7 +67,7 @@ pub(crate) enum Kind {
 pub(crate) struct Header {
     pub destination: u32,
     pub psn: u32,
-    /// The responder should acknowledge at once.
+    /// Whether the responder should acknowledge at once.
     pub ask: bool,
     pub kind: Kind,
 }
@@ -130,7 +130,7 @@ impl Header {
         match self.kind {
             Kind::Acknowledge(verdict) => {
                 let syndrome = match verdict {
-                    // 31: the credit count is not used, credits are the MPI layer's.
+                    // 31: no credit count, since the MPI layer has the credits.
                     Verdict::Acknowledged => 0x1f,
                     Verdict::NotReady => 0x20,
                     Verdict::Refused(Nak::Sequence) => 0x60,

@@ -1,5 +1,5 @@
-//! What an application may ask of an endpoint over queue pairs beside plain sends and receives: spaces and data, confirmed
-//! sends, injects, claimed messages, withdrawal by context, and the adapter's time apart.
+//! Calls of an endpoint over queue pairs beside plain sends and receives: spaces and data, confirmed sends, injects, claimed
+//! messages, withdrawal by context, and the adapter's time.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use queue_pair::Settings;
 
 type End = Pairs<MemoryPort>;
 const PEER: PeerIndex = PeerIndex(0);
-/// Longer than any eager message.
+/// Length beyond any eager message.
 const LONG: usize = 10_000;
 
 fn two() -> (End, End) {
@@ -20,7 +20,7 @@ fn two() -> (End, End) {
     (hub, leaves.remove(0))
 }
 
-/// Turns both until `count` requests of `of` have ended.
+/// Polls both until `count` requests of `of` have ended.
 fn ended(of: &mut End, other: &mut End, count: usize) -> Vec<Completion<Vec<u8>>> {
     let until = Instant::now() + Duration::from_secs(20);
     let mut all = Vec::new();

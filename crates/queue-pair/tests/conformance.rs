@@ -1,4 +1,4 @@
-//! Random traffic over both semantics, held against MPI's rules for the order of matching.
+//! Random traffic over both semantics, checked against MPI's rules for the order of matching.
 //!
 //! `PLIMSOLL_SEED=n cargo test -p queue-pair conformance` replays a failure.
 
@@ -15,12 +15,12 @@ const LEAVES: usize = 4;
 const TAGS: u64 = 5;
 const LENGTHS: [usize; 8] = [0, 1, 8, 100, 500, 2032, 5_000, 40_000];
 
-/// One message as it was sent.
+/// One sent message.
 struct Sent {
     from: usize,
     tag: u64,
     length: usize,
-    /// The receive, numbered in the order of posting at its end, that took it.
+    /// The receive that took it, numbered in the order of posting at its end.
     taken_by: Option<usize>,
 }
 
@@ -35,7 +35,7 @@ struct Posted {
 /// End 0 is the hub, whose peer `i` is end `i + 1`; every other end has the hub for peer 0.
 struct World<'a> {
     ends: Vec<&'a mut dyn Layer>,
-    /// By receiving end: messages to it and receives at it.
+    /// Messages to each end, and receives at it.
     sent: Vec<Vec<Sent>>,
     posted: Vec<Vec<Posted>>,
     received: usize,
@@ -49,7 +49,7 @@ fn content(number: usize, length: usize) -> Vec<u8> {
 }
 
 impl World<'_> {
-    /// What end `to` calls end `from`.
+    /// The index of end `from` at end `to`.
     fn known_as(to: usize, from: usize) -> PeerIndex {
         PeerIndex(if to == 0 { from as u32 - 1 } else { 0 })
     }
@@ -76,8 +76,8 @@ impl World<'_> {
         self.ends[at].receive(source, TagSelector::masked(tag, mask), vec![0xEE; room], number);
     }
 
-    /// Messages carry no number of their own: what came is the oldest, from this sender with this tag and length, whose
-    /// content it has and that nobody took.
+    /// Messages carry no number: a received one is the oldest, from this sender with this tag and length, that has its content
+    /// and was not taken.
     fn ended(&mut self, at: usize, ended: Ended) {
         assert!(matches!(ended.status, Status::Done | Status::Truncated), "{:?}", ended.status);
         if ended.direction == Direction::Send {
@@ -98,7 +98,7 @@ impl World<'_> {
         sent.taken_by = Some(ended.context as usize);
     }
 
-    /// A receive that took message k of a sender leaves no earlier message of that sender that it takes too, unless a
+    /// Checks that a receive of a sender's message k leaves no earlier message of that sender that it takes too, unless a
     /// receive posted before it has that one.
     fn check_order(&self) {
         for (at, sent) in self.sent.iter().enumerate() {
@@ -154,7 +154,7 @@ fn traffic<'a>(hub: &'a mut dyn Layer, leaves: Vec<&'a mut dyn Layer>, seed: u64
             _ => world.turn(),
         }
     }
-    // What is left over on either side is met by receives that take anything, or by messages sent for it.
+    // The rest on either side is met by receives that take anything, or by messages sent for it.
     let until = Instant::now() + Duration::from_secs(60);
     let total: usize = world.sent.iter().map(Vec::len).sum();
     while world.received < total || world.sends_ended < total {
@@ -179,7 +179,7 @@ fn seeds() -> Vec<u64> {
     }
 }
 
-/// Gives what all ends together counted.
+/// Runs the traffic over queue pairs; returns the counts of all ends together.
 fn pairs(settings: &Settings, rates: Option<Rates>, seed: u64, steps: usize) -> Counters {
     println!("seed {seed}");
     let (hub, leaves) = star(LEAVES, Geometry { mtu: 1500, hub: 64 << 10, leaf: 16 << 10 });

@@ -28,7 +28,7 @@ impl<P: Port> Counted for Endpoint<P, Vec<u8>> {
     }
 }
 
-/// Drives both ends until `enough`.
+/// Drives both ends until `enough` holds.
 fn drive(
     one: &mut impl Layer,
     other: &mut impl Layer,
@@ -44,7 +44,7 @@ fn drive(
     (left, right)
 }
 
-/// So many zeros that lie nowhere.
+/// A buffer of so many zeros without memory.
 struct Zeros(usize);
 
 impl Buffer for Zeros {
@@ -76,7 +76,7 @@ fn a_message_of_more_packets_than_may_be_under_way_passes() {
     let [hub, leaf] = ends.each_mut().map(|end| end.create(link).unwrap().1);
     ends[0].connect(ZERO, leaf).unwrap();
     ends[1].connect(ZERO, hub).unwrap();
-    // 4.9 million packets of 64 B.
+    // A length of 4.9 million packets of 64 B.
     let length = 300 << 20;
     ends[0].send(ZERO, 1, Zeros(length), 0).unwrap();
     ends[1].receive(Source::Any, TagSelector::exactly(1), Zeros(length), 0).unwrap();
@@ -171,7 +171,7 @@ fn a_dead_peer_ends_everything_that_waits_for_it() {
     let (hub, leaves) = star(2, Geometry::default());
     let (mut hub, mut leaves) = connected(hub, leaves, &Settings::default());
     let mut ended = Vec::new();
-    // One message arrived whole, one rendezvous under way, receives posted, sends held back.
+    // One message arrived whole, one rendezvous under way, receives posted, sends that wait.
     leaves[0].send(ZERO, 1, vec![1; 8], 0).unwrap();
     hub.receive(Source::Peer(ZERO), TagSelector::exactly(9), vec![0; 8], 10).unwrap();
     Layer::turn(&mut leaves[0], &mut ended);
@@ -199,7 +199,7 @@ fn a_dead_peer_ends_everything_that_waits_for_it() {
     Layer::turn(&mut hub, &mut later);
     let statuses: Vec<_> = later.iter().map(|done| (done.context, done.status)).collect();
     assert_eq!(statuses, [(20, Status::Done), (21, Status::PeerDead), (22, Status::PeerDead)]);
-    // The other leaf is not disturbed.
+    // The other leaf is unaffected.
     leaves[0].send(ZERO, 4, vec![4; 8], 0).unwrap();
     hub.receive(Source::Any, TagSelector::exactly(4), vec![0; 8], 30).unwrap();
     let (_, came) = drive(&mut leaves[0], &mut hub, |_, came| !came.is_empty());
@@ -237,7 +237,7 @@ proptest! {
             timeout: Nanoseconds(200_000),
             ..if shared { Settings::shared(64) } else { Settings::default() }
         };
-        // The hub hears what its bad peer's port makes of the hub's own packets, and the other way round.
+        // Packets between the hub and its bad peer are changed in both directions.
         let mut ports: Vec<_> = leaves.into_iter().map(|leaf| Faulty::new(leaf, Rates::default(), seed)).collect();
         let other = ports.pop().unwrap();
         let bad = ports.pop().unwrap().with(Rates { changed, ..Rates::default() });
@@ -257,7 +257,7 @@ proptest! {
             Layer::turn(&mut hub, &mut ended);
             Layer::turn(&mut leaves[0], &mut ended);
         }
-        // 20,000 bytes both ways with the peer whose packets nobody changed.
+        // 20,000 bytes both ways with the peer whose packets are unchanged.
         for tag in 0..2 {
             leaves[1].send(ZERO, 70 + tag, vec![tag as u8; 10_000], 0).unwrap();
             hub.receive(Source::Peer(PeerIndex(1)), TagSelector::exactly(70 + tag), vec![9; 10_000], 5000 + tag).unwrap();

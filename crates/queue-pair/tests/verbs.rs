@@ -1,4 +1,4 @@
-//! Verbs on two adapters: states, work requests, completions, and what refuses them.
+//! Verbs on two adapters: states, work requests, completions, and refusals.
 
 use crate::layers::faulty::{Faulty, Rates};
 use machine::port::memory::{Geometry, MemoryPort, star};
@@ -25,7 +25,7 @@ fn two(settings: &Settings) -> (Card, Card) {
     (Adapter::open(one, settings).unwrap(), Adapter::open(others.remove(0), settings).unwrap())
 }
 
-/// Two queue pairs that are connected; the first may send.
+/// Two connected queue pairs; the first may send.
 fn connected(settings: &Settings) -> (Card, QueuePairNumber, Card, QueuePairNumber) {
     let (mut one, mut other) = two(settings);
     let a = create(&mut one);
@@ -39,7 +39,7 @@ fn connected(settings: &Settings) -> (Card, QueuePairNumber, Card, QueuePairNumb
     (one, a, other, b)
 }
 
-/// Drives both until neither has news; their completions.
+/// Drives both until neither has news; returns their completions.
 fn run(one: &mut Card, other: &mut Card) -> (Vec<WorkCompletion>, Vec<WorkCompletion>) {
     let mut done = (Vec::new(), Vec::new());
     for _ in 0..2000 {
@@ -94,7 +94,7 @@ fn illegal_transitions_are_refused_with_what_to_do() {
     assert!(one.post_inline(a, 1, true, 4, |_| ()).unwrap_err().cause().contains("Init"));
     one.ready_to_receive(a, other.address(b, 0).unwrap()).unwrap();
     assert!(one.post_inline(a, 1, true, 4, |_| ()).is_err(), "not before ReadyToSend");
-    // Back to the beginning: what was posted is gone, without completions.
+    // Back to Reset: posted work is gone, without completions.
     one.modify(a, State::Reset).unwrap();
     assert_eq!(run(&mut one, &mut other).0, []);
     one.modify(a, State::Init).unwrap();
@@ -141,10 +141,10 @@ fn a_message_longer_than_the_receive_breaks_the_connection_and_flushes_the_rest(
     );
     assert_eq!((one.state(a).unwrap(), other.state(b).unwrap()), (State::Error, State::Error));
     assert_eq!((one.next_event(), one.next_event()), (Some(a), None), "told once");
-    // What is posted to a broken queue pair comes back at once.
+    // A work request posted to a broken queue pair completes at once.
     one.post_inline(a, 9, false, 1, |into| into.fill(0)).unwrap();
     assert_eq!(ends(&run(&mut one, &mut other).0), [(9, WorkStatus::Flushed)]);
-    // What would not come back is not taken.
+    // Work requests for whose completions there is no room are refused.
     for id in 0..8 {
         one.post_inline(a, id, true, 1, |into| into.fill(0)).unwrap();
     }
@@ -152,7 +152,7 @@ fn a_message_longer_than_the_receive_breaks_the_connection_and_flushes_the_rest(
     assert_eq!(run(&mut one, &mut other).0.len(), 8);
 }
 
-/// An adapter with a queue pair whose peer is a port: it says what it likes, from `first_psn` on.
+/// An adapter whose queue pair has a bare port for peer, which sends any packets from `first_psn` on.
 fn beside_a_port(settings: &Settings, first_psn: u32) -> (Card, QueuePairNumber, MemoryPort) {
     let (one, mut others) = star(1, Geometry::default());
     let mut one: Card = Adapter::open(one, settings).unwrap();
@@ -163,7 +163,7 @@ fn beside_a_port(settings: &Settings, first_psn: u32) -> (Card, QueuePairNumber,
     (one, a, others.remove(0))
 }
 
-/// A packet of the reliable connected transport, and what the adapter makes of it.
+/// Sends a packet of the reliable connected transport, and returns the adapter's answer.
 fn hear(one: &mut Card, port: &mut MemoryPort, opcode: u8, to: QueuePairNumber, psn: u32, rest: &[u8]) {
     let packet = [&[opcode, 0, 0, 0][..], &to.0.to_le_bytes(), &psn.to_le_bytes(), rest].concat();
     let sent = port.send(HUB, packet.len(), |into| into.copy_from_slice(&packet)).unwrap();
@@ -230,7 +230,7 @@ fn writes_reach_registered_memory_and_no_other() {
     assert_eq!(received, [], "the peer is not told of a write");
     assert_eq!(other.deregister(target), Some(bytes));
 
-    // Beyond its end, after it was taken back, where it may not be written, where another may write, and in a pool.
+    // Writes beyond the end, after deregistration, where no peer may write, where another may, and into a pool.
     let (short, closed) = (vec![0; 100], vec![0; 100]);
     let pool = |other: &mut Card| other.register_pool(4096);
     for case in 0..5 {

@@ -1,4 +1,4 @@
-//! A flood of messages that nobody has posted a receive for.
+//! A flood of messages without posted receives.
 
 use std::time::{Duration, Instant};
 
@@ -11,22 +11,22 @@ use super::layer::Layer;
 use super::wiring::World;
 use super::work::{Buffers, stuck};
 
-/// Messages of one peer, and their size.
+/// Number of one peer's messages, and their size.
 pub const MESSAGES: u32 = 40_000;
 pub const SIZE: usize = 1000;
 
-/// Turns of both ends without a packet, after which nothing more will come.
+/// Polls of both ends without a packet after which no more will come.
 const STILL: u32 = 2000;
 
-/// What became of it.
+/// Results of a flood.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Flood {
     pub semantics: Semantics,
-    /// Messages that the receiver holds, their payload, and by how much its memory has grown.
+    /// Messages that the receiver holds, their payload, and the growth of its memory.
     pub held: u64,
     pub held_bytes: Bytes,
     pub grown: Reading<Bytes>,
-    /// Time to take one in that nobody waits for, and later to receive it, nanoseconds.
+    /// Time to take in one unwanted message, and to receive it later, nanoseconds.
     pub hold: f64,
     pub claim: f64,
 }
@@ -40,7 +40,7 @@ impl<L: Layer> World<L> {
         let mut at_hub = Buffers::new(MESSAGES as usize, SIZE);
         while let Some(message) = at_leaf.take() {
             leaf.send(0, message)?;
-            // Those that have ended are of no use any more.
+            // Ended requests are of no more use.
             while leaf.ended()?.is_some() {}
         }
         let (mut spent, mut still, mut grown) = (Duration::ZERO, 0, 0u64);

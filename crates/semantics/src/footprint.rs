@@ -1,4 +1,4 @@
-//! Memory for a peer: computed from the structures, and measured at the allocator and in the process's pages.
+//! Memory per peer: computed from the structures, and measured at the allocator and in the process's pages.
 
 use linux::accounting::{heap, resident};
 use machine::{Bytes, Reading};
@@ -6,33 +6,33 @@ use serde::{Deserialize, Serialize};
 
 use super::Semantics;
 
-/// What the hub's layer takes for each of its peers; the port's own memory, the same for all layers, is not in it.
+/// Memory of the hub's layer for each of its peers, without the port's own, which is the same for all layers.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Footprint {
     pub semantics: Semantics,
     pub peers: u32,
-    /// Memory by the sizes of what is kept for one peer.
+    /// Memory by the sizes of one peer's structures.
     pub computed: Bytes,
-    /// Growth of what the allocator has given out while all peers were connected, over their number; what all peers
-    /// share is in it, so that it tells of a peer where there are many.
+    /// Growth of allocated memory while all peers were connected, per peer. Memory shared by all peers is in it, so that it
+    /// tells of a peer where there are many.
     pub idle: Reading<Bytes>,
-    /// Growth of the pages in memory, likewise; coarser, and pages that were there before do not count again.
+    /// Growth of resident memory, likewise; coarser, and pages resident before do not count again.
     pub resident: Reading<Bytes>,
     /// As `idle`, with [`ACTIVE_MESSAGES`] of [`ACTIVE_SIZE`] on their way to every peer.
     pub active: Reading<Bytes>,
 }
 
-/// What is on its way to each peer of an active connection.
+/// Number of messages on their way to each peer of an active connection.
 pub const ACTIVE_MESSAGES: u32 = 8;
 pub const ACTIVE_SIZE: usize = 1000;
 
-/// A look at the memory before something is made.
+/// A reading of the memory before something is made.
 pub struct Look {
     heap: Reading<Bytes>,
     resident: Reading<Bytes>,
 }
 
-/// Growth from one reading to another, for each of `peers`.
+/// Growth between two readings per peer.
 fn growth(before: &Reading<Bytes>, after: Reading<Bytes>, peers: u32) -> Reading<Bytes> {
     match before.value() {
         Some(before) => after.map(|after| Bytes(after.0.saturating_sub(before.0).div_ceil(u64::from(peers)))),
@@ -45,7 +45,7 @@ impl Footprint {
         Look { heap: heap(), resident: resident() }
     }
 
-    /// More is on its way than when the connections were idle.
+    /// Notes the growth from idle connections to active ones.
     pub fn grown(&mut self, grown: Reading<Bytes>) {
         self.active = match (self.idle.value(), grown) {
             (Some(idle), Reading::Measured(grown)) => Reading::Measured(Bytes(idle.0 + grown.0)),
@@ -55,7 +55,7 @@ impl Footprint {
 }
 
 impl Look {
-    /// The peers were connected meanwhile.
+    /// The footprint, after the peers were connected.
     pub fn idle(&self, semantics: Semantics, peers: u32, computed: Bytes) -> Footprint {
         let now = Footprint::look();
         Footprint {

@@ -1,17 +1,17 @@
-//! Both semantics behind the calls that a measurement makes.
+//! Both semantics behind one trait with the calls of a measurement.
 
 use endpoint::Driver;
 use engine::{Direction, Source, Status, TagSelector};
 use machine::{Fault, PeerIndex, Port, Result};
 use queue_pair::Endpoint;
 
-/// What holds a message.
+/// Memory of a message.
 pub type Message = Vec<u8>;
 
-/// Given with a receive, so that its end is told from a send's.
+/// Context of receives, by which their ends are told from sends'.
 pub struct Ended {
     pub received: bool,
-    /// Who sent it, or to whom it was sent.
+    /// Sender of a receive's message, or receiver of a send's.
     pub peer: u32,
     pub message: Message,
 }
@@ -19,20 +19,20 @@ pub struct Ended {
 /// One end. Requests to and from each peer end in order.
 pub trait Layer: Send {
     fn send(&mut self, peer: u32, message: Message) -> Result<()>;
-    /// The next message of this peer.
+    /// Posts a receive for the next message of this peer.
     fn receive(&mut self, peer: u32, message: Message) -> Result<()>;
     /// Moves what can move now; true if a packet came in.
     fn turn(&mut self) -> Result<bool>;
     fn ended(&mut self) -> Result<Option<Ended>>;
-    /// Hands what was sent to the wire.
+    /// Hands sent messages to the wire.
     fn flush(&mut self) -> Result<()>;
-    /// What a reader of the figures must know.
+    /// Remarks that a reader of the figures needs.
     fn remarks(&self) -> Vec<String>;
-    /// Messages, and bytes of them, that wait here unmatched; the most there ever were.
+    /// Greatest numbers of unmatched messages held here, and of their bytes.
     fn unexpected(&mut self) -> (u64, u64);
 }
 
-/// Every message of the measurements has it.
+/// The one tag of all messages.
 const TAG: u64 = 7;
 
 pub(crate) fn check(status: Status) -> Result<()> {

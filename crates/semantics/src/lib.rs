@@ -1,9 +1,9 @@
-//! Two semantics side by side (paper 004): messages matched by an engine, and queue pairs with matching above them.
-//! The same messages, ports, threads and matching queues; only what lies between them differs.
+//! Two semantics side by side (paper 004): messages matched by an engine, and queue pairs with matching above them. Messages,
+//! ports, threads and matching queues are the same; only the layer between differs.
 //!
-//! One end, the hub, has 2 to 1,000 peers; what it spends and needs is measured. Its peers, the leaves, are all driven by
-//! one thread: in runs of fixed work by the hub's own, in turns, so that nobody waits and every nanosecond is work; in
-//! runs for rate and latency by a thread on another core.
+//! One end, the hub, has 2 to 1,000 peers; its time and memory are measured. Its peers, the leaves, are all driven by one
+//! thread: in runs of fixed work by the hub's own, alternating, so that nobody waits and every nanosecond is work; in runs for
+//! rate and latency by a thread on another core.
 #![forbid(unsafe_code)]
 
 mod flood;
@@ -29,7 +29,7 @@ pub use order::Order;
 pub use used::{Used, used};
 
 machine::named! {
-    /// What carries the packets.
+    /// The port that carries the packets.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum Carrier ("port") {
@@ -43,17 +43,17 @@ machine::named! {
 }
 
 machine::named! {
-    /// What a block measures; all of it in nanoseconds but the rates.
+    /// The measured quantity of a block; in nanoseconds, except the rates.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum Quantity {
-        /// Work of the hub for a message it sends, and for one it receives. Nobody waits in these runs.
+        /// Work of the hub per message it sends, and per message it receives. Nobody waits in these runs.
         SendWork = "send work",
         ReceiveWork = "receive work",
-        /// Messages a second that the hub receives from and sends to all leaves, which another core drives.
+        /// Messages per second that the hub receives from and sends to all leaves, which another core drives.
         ReceiveRate = "receive rate",
         SendRate = "send rate",
-        /// CPU time of the hub's thread for a message in those runs, waiting included.
+        /// CPU time of the hub's thread per message in those runs, waiting included.
         ReceiveCpu = "receive CPU",
         SendCpu = "send CPU",
         /// Half a round trip with one leaf after another.
@@ -72,7 +72,7 @@ impl Quantity {
     }
 }
 
-/// What is to be measured.
+/// The quantities and conditions to be measured.
 #[derive(Debug, Clone)]
 pub struct Request {
     pub semantics: Vec<Semantics>,
@@ -87,23 +87,23 @@ pub struct Request {
     pub cores: (CoreId, CoreId),
 }
 
-/// All that was measured.
+/// The measured blocks.
 #[derive(Debug, Clone, Serialize)]
 pub struct Outcome {
     pub carrier: Carrier,
     pub size: usize,
-    /// At most: what is decided gets no more.
+    /// Most rounds: a decided cell gets no more.
     pub rounds: u32,
     pub cores: (CoreId, CoreId),
     pub cells: Vec<Cell>,
     pub footprints: Vec<Footprint>,
     pub used: Vec<Used>,
     pub floods: Vec<Flood>,
-    /// What the layers counted by the end that a reader must know, and blocks that failed.
+    /// Layers' remarks that a reader needs, and blocks that failed.
     pub notes: Vec<String>,
 }
 
-/// What ran side by side.
+/// The blocks measured side by side.
 #[derive(Debug, Clone, Serialize)]
 pub struct Cell {
     pub peers: u32,
@@ -118,7 +118,7 @@ pub struct Measured {
     pub series: Series<Gave>,
 }
 
-/// What one block gave: some kinds give two quantities.
+/// Values of one block: some kinds give two quantities.
 #[derive(Debug, Clone, Serialize)]
 pub struct Gave {
     pub values: Vec<(Quantity, f64)>,
@@ -131,7 +131,7 @@ impl Gave {
 }
 
 impl Outcome {
-    /// Blocks that were measured.
+    /// Number of measured blocks.
     pub fn blocks(&self) -> usize {
         self.cells.iter().flat_map(|cell| &cell.measured).map(|of| of.series.blocks.len()).sum()
     }

@@ -1,4 +1,4 @@
-//! All blocks of a request, the semantics in turns within each round.
+//! All blocks of a request, alternating the semantics within each round.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ const PASS_MOST: u32 = 4096;
 const PASS_MOST_UDP: u32 = 512;
 
 impl Carrier {
-    /// Messages of one block that take some 20 ms.
+    /// Number of messages of a block of about 20 ms.
     pub fn messages_of_block(self) -> u64 {
         match self {
             Carrier::Memory => 100_000,
@@ -45,18 +45,18 @@ struct Block<'a> {
     request: &'a Request,
 }
 
-/// A block between cores takes about this long, unless its messages are fewer; on a crowded machine, where every wait
-/// is for a scheduler, that is a small share of them.
+/// Time of a block between cores, unless its messages are fewer; on a crowded machine, where every wait is for a scheduler, a
+/// block has few of them.
 const BLOCK: Duration = Duration::from_millis(30);
 const TRIAL_TRIPS: usize = 16;
 
-/// How often what was tried once fits a block, `most` at most.
+/// How many repetitions of a trial fill a block, `most` at most.
 fn fitting(most: u32, trial: &Pace) -> u32 {
     let times = BLOCK.as_secs_f64() / trial.elapsed.as_secs_f64().max(1e-9);
     (times as u32).clamp(1, most)
 }
 
-/// A world behind which the layer is forgotten.
+/// A world of any layer.
 trait Runs {
     fn block(&mut self, block: &Block) -> Result<Vec<(Quantity, f64)>>;
     fn in_flight(&mut self) -> Result<machine::Reading<machine::Bytes>>;
@@ -73,7 +73,7 @@ impl<L: Layer> Runs for World<L> {
                 let mut at_hub = Buffers::new(sequence.len(), size);
                 let mut at_leaves = Buffers::new(sequence.len(), size);
                 let mut spent = Duration::ZERO;
-                // The first pass warms up.
+                // The first pass is for warming up.
                 for pass in 0..=times {
                     let time = match quantity {
                         Quantity::SendWork => self.send_pass(sequence, &mut at_hub, &mut at_leaves)?,
@@ -164,7 +164,7 @@ fn check(request: &Request) -> Result<()> {
     [request.cores.0, request.cores.1].into_iter().try_for_each(linux::affinity::check)
 }
 
-/// Worlds with the same peers, beside each other in blocks of one order and kind.
+/// Worlds with the same peers, for blocks of one order and kind side by side.
 struct Beside<'a> {
     request: &'a Request,
     worlds: &'a mut [(Semantics, Box<dyn Runs>)],
@@ -201,10 +201,10 @@ impl Blocks for Beside<'_> {
     }
 }
 
-/// Measures what is asked for, until `stop` says so.
+/// Measures the request, until `stop` says so.
 ///
 /// # Errors
-/// A port cannot be had for so many peers, a core is not there, or every block failed.
+/// A port cannot be opened for so many peers, a core does not exist, or every block failed.
 pub fn measure(request: &Request, messages: u64, stop: &dyn Fn() -> bool) -> Result<Outcome> {
     check(request)?;
     let mut outcome = Outcome {

@@ -1,4 +1,4 @@
-//! In which order the hub deals with its peers.
+//! The order in which the hub deals with its peers.
 
 use rounds::random::Random;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ machine::named! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum Order ("order") {
-        /// Peer after peer, again and again.
+        /// All peers in turn, again and again.
         RoundRobin = "round-robin",
         /// The same peers as often, shuffled.
         Random = "random",

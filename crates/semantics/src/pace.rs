@@ -11,13 +11,13 @@ use super::layer::{Layer, Message};
 use super::wiring::World;
 use super::work::stuck;
 
-/// A block that takes longer has gone wrong.
+/// Time after which a block counts as failed.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Polls in vain after which another leaf has its turn, and after which another thread may have the core.
+/// Polls in vain after which another leaf is polled, and after which the core is yielded.
 const LOOK_ROUND: u32 = 8;
 const LOOK_AWAY: u32 = 2048;
 
-/// What a block between cores gave.
+/// Results of a block between cores.
 pub struct Pace {
     pub elapsed: Duration,
     /// CPU time of the hub's thread.
@@ -35,21 +35,21 @@ impl Pace {
     }
 }
 
-/// What both threads of a block see.
+/// State shared by both threads of a block.
 struct Between {
     started: AtomicBool,
-    /// The leaves' thread is at its place; the hub's has all; the leaves' has all.
+    /// The leaves' thread is in place; the hub's has finished; the leaves' has finished.
     ready: AtomicBool,
     hub_done: AtomicBool,
     leaves_done: AtomicBool,
-    /// One of them has failed.
+    /// Whether one of them has failed.
     failed: AtomicBool,
-    /// One core for both: whoever waits gives it away.
+    /// Whether both share one core, so that waits yield it.
     shared_core: bool,
 }
 
 impl Between {
-    /// Called after a poll in vain.
+    /// Waits after a poll in vain.
     #[inline]
     fn wait(&self, polls: &mut u32, began: Instant) -> Result<()> {
         *polls += 1;
@@ -66,10 +66,10 @@ impl Between {
     }
 }
 
-/// The leaves, as the thread that drives them sees them.
+/// The leaves in the view of their thread.
 struct Leaves<'a, L> {
     all: &'a mut [L],
-    /// Spare buffers, and messages that came and were not yet asked for, of each.
+    /// Spare buffers of each leaf, and numbers of messages that came and were not asked for yet.
     spare: Vec<Vec<Message>>,
     came: Vec<u32>,
     turn: usize,
@@ -81,7 +81,7 @@ impl<'a, L: Layer> Leaves<'a, L> {
         Leaves { spare, came: vec![0; all.len()], turn: 0, all }
     }
 
-    /// One turn of a leaf; with `again`, what was received is posted anew.
+    /// Polls a leaf once; with `again`, receives that ended are posted anew.
     #[inline]
     fn turn(&mut self, leaf: usize, again: bool) -> Result<()> {
         self.all[leaf].turn()?;
@@ -98,7 +98,7 @@ impl<'a, L: Layer> Leaves<'a, L> {
         Ok(())
     }
 
-    /// After polls of one leaf in vain, another's turn: it may owe its peer a word.
+    /// After polls of one leaf in vain, polls another: it may owe its peer an acknowledgement.
     #[inline]
     fn look_round(&mut self, polls: u32, again: bool) -> Result<()> {
         if polls.is_multiple_of(LOOK_ROUND) {
@@ -156,7 +156,7 @@ impl<L: Layer> World<L> {
             };
             let ours: Result<_> = run();
             between.failed.fetch_or(ours.is_err(), Ordering::Relaxed);
-            // Also where this end failed before it said so: the other one must not wait for ever.
+            // Also if this end failed before it started: the other must not wait for ever.
             between.started.store(true, Ordering::Release);
             between.hub_done.store(true, Ordering::Release);
             let theirs = other.join().expect("the leaves' thread does not panic");
@@ -169,7 +169,7 @@ impl<L: Layer> World<L> {
         })
     }
 
-    /// The hub receives `times` the messages of `sequence`, of which `each` are of every peer.
+    /// The hub receives `times` the messages of `sequence`, `each` of them from every peer.
     pub fn receive_rate(
         &mut self,
         sequence: &[u32],
@@ -246,7 +246,7 @@ impl<L: Layer> World<L> {
         )
     }
 
-    /// The hub sends `times` the messages of `sequence`; the time until the last has arrived.
+    /// The hub sends `times` the messages of `sequence`; returns the time until the last has arrived.
     pub fn send_rate(
         &mut self,
         sequence: &[u32],
@@ -315,7 +315,7 @@ impl<L: Layer> World<L> {
                 Ok(())
             },
         )?;
-        // The receives that were posted anew after the last message are used up, so that the next block starts clean.
+        // Receives posted anew after the last message are used up, so that the next block starts clean.
         self.use_up(each, size)?;
         Ok(pace)
     }
@@ -346,7 +346,7 @@ impl<L: Layer> World<L> {
         Ok(())
     }
 
-    /// One message to and from each peer of `sequence`, one after the other.
+    /// Sends one message to each peer of `sequence` and receives its answer, one peer after the other.
     pub fn round_trips(&mut self, sequence: &[u32], size: usize, cores: (CoreId, CoreId)) -> Result<Pace> {
         let mut message = Some(vec![1; size]);
         let mut answer = Some(vec![1; size]);

@@ -1,5 +1,5 @@
-//! Memory and descriptors for a used peer over `shm`: one that was written to and has written back. What is kept for a link is
-//! the port's and the paths', not the engine's, and the same for all semantics.
+//! Memory and descriptors per used peer over `shm`: one that was written to and has written back. They belong to the port and
+//! the paths, not to the engine, and are the same for all semantics.
 
 use std::time::{Duration, Instant};
 
@@ -11,14 +11,14 @@ use serde::{Deserialize, Serialize};
 
 use super::layer::{Message, check};
 
-/// Growth from endpoints that know each other to endpoints that have written to each other, a peer. Both ends are in this
-/// process: what is shared between them counts once, what each has for itself twice.
+/// Growth per peer from endpoints that know each other to endpoints that have written to each other. Both ends are in this
+/// process: shared memory counts once, each end's own twice.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Used {
     pub peers: u32,
-    /// Pages of the links, both ways, once short messages have gone over them.
+    /// Pages of the links in both directions, after short messages.
     pub shared: Reading<Bytes>,
-    /// The same once long ones have.
+    /// Pages of the links after long messages.
     pub shared_long: Reading<Bytes>,
     /// Memory at the allocator.
     pub heap: Reading<Bytes>,
@@ -28,7 +28,7 @@ pub struct Used {
 
 type End = Endpoint<Paths, Message>;
 
-/// What each end sends the other, the long one peer by peer.
+/// Lengths of the messages of each end; long ones are sent peer by peer.
 const SHORT: usize = 8;
 const LONG: usize = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -51,7 +51,7 @@ fn end() -> Result<End> {
     End::join(&Settings { address: Some([127, 0, 0, 1].into()), ..Settings::default() })
 }
 
-/// The hub and each leaf send one another a message. Then all poll `rest` times more.
+/// Has the hub and each leaf send one another a message. Then all poll `rest` times more.
 fn exchange(
     hub: &mut End,
     leaves: &mut [End],
@@ -84,10 +84,10 @@ fn exchange(
     Ok(())
 }
 
-/// One end with so many peers.
+/// Measures one end with so many peers.
 ///
 /// # Errors
-/// This process may not have the descriptors that so many endpoints take, or no message came.
+/// This process may not have enough descriptors for so many endpoints, or no message came.
 pub fn used(peers: u32) -> Result<Used> {
     raise_descriptor_limit();
     let mut hub = end()?;

@@ -15,7 +15,7 @@ use queue_pair::{Endpoint, Link, ReceiveQueues, Settings};
 use super::layer::Message;
 use super::{Footprint, Semantics};
 
-/// A hub and its leaves, over whatever layer.
+/// A hub and its leaves over one layer.
 pub struct World<L> {
     pub hub: L,
     pub leaves: Vec<L>,
@@ -26,7 +26,7 @@ pub struct Ports<P> {
     pub leaves: Vec<P>,
 }
 
-/// Packets that one connection may have on its way over a port that can lose them, where this many share a socket.
+/// Packets in flight of one connection over a port that can lose them, where this many share a socket.
 fn window(port: &UdpPort, peers: usize) -> u32 {
     let share = port.buffers().receive_window(port.capabilities().mtu) / peers as u64;
     share.clamp(4, 128) as u32
@@ -71,9 +71,9 @@ pub fn udp(peers: u32) -> Result<Ports<UdpPort>> {
     Ok(Ports { hub, leaves })
 }
 
-/// How the layers are set for a port.
+/// Settings of the layers for a port.
 pub trait Wired: Port + Send + Sized {
-    /// One for each peer.
+    /// Link settings for each peer.
     fn links(&self, peers: usize, hub_has: usize) -> Vec<LinkConfig>;
 
     fn link(&self, _hub_has: usize) -> Link {
@@ -94,7 +94,7 @@ impl Wired for ShmPort {
 }
 
 impl Wired for UdpPort {
-    /// All of one session; the leaves, too, share the hub's buffer.
+    /// All links have one session; the leaves, too, share the hub's buffer.
     fn links(&self, peers: usize, hub_has: usize) -> Vec<LinkConfig> {
         udp_links(self, &vec![11; hub_has])[..peers].to_vec()
     }
@@ -104,7 +104,7 @@ impl Wired for UdpPort {
     }
 }
 
-/// Receives that a shared receive queue holds, at the hub and at a leaf.
+/// Depth of the shared receive queue, at the hub and at a leaf.
 const SHARED_DEPTH: u32 = 1024;
 const LEAF_DEPTH: u32 = 64;
 
@@ -136,7 +136,7 @@ pub fn queue_pairs<P: Wired>(
     let peers = ports.leaves.len();
     let settings = queue_pair_settings(semantics);
     let link = ports.hub.link(peers);
-    // A leaf has one peer, and as many receives for it either way.
+    // A leaf has one peer, and as many receives for it with either queue.
     let of_leaf = match settings.receive {
         ReceiveQueues::Shared { .. } => {
             Settings { receive: ReceiveQueues::Shared { depth: LEAF_DEPTH }, ..settings.clone() }

@@ -1,5 +1,5 @@
-//! Runs of fixed work: one thread drives the hub and the leaves in turns, and only the hub's turns are timed. Nobody
-//! waits, so that the time is work.
+//! Runs of fixed work: one thread drives the hub and the leaves in turn, and only the hub's time is taken. Nobody waits, so
+//! that the time is work.
 
 use std::time::{Duration, Instant};
 
@@ -9,17 +9,17 @@ use super::footprint::{ACTIVE_MESSAGES, ACTIVE_SIZE, Footprint};
 use super::layer::{Layer, Message};
 use super::wiring::World;
 
-/// A pass that takes longer has gone wrong.
+/// Time after which a pass counts as failed.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Buffers, given out and taken back.
+/// A pool of buffers.
 pub struct Buffers {
     spare: Vec<Message>,
 }
 
 impl Buffers {
     pub fn new(count: usize, size: usize) -> Self {
-        // Filled, so that their pages are there.
+        // Written once, so that their pages are resident.
         Buffers { spare: (0..count).map(|_| vec![1; size]).collect() }
     }
 
@@ -38,7 +38,7 @@ pub fn stuck(what: &str) -> Fault {
     Fault::new(what, format!("no end within {PATIENCE:?}"), "run it again on a calmer machine; report it if it stays")
 }
 
-/// Takes what has ended; how many messages came among it.
+/// Takes ended requests; returns how many messages came.
 #[inline]
 fn drain(end: &mut impl Layer, buffers: &mut Buffers) -> Result<usize> {
     let mut received = 0;
@@ -49,13 +49,13 @@ fn drain(end: &mut impl Layer, buffers: &mut Buffers) -> Result<usize> {
     Ok(received)
 }
 
-/// As [`drain`], where there are buffers of both sizes of `in_flight`.
+/// Takes a buffer; a fault where none is left.
 fn needed(buffers: &mut Buffers) -> Result<Message> {
     buffers.take().ok_or_else(|| Fault::new("buffers of the measurement", "none is left", "report this"))
 }
 
 impl<L: Layer> World<L> {
-    /// The hub sends a message to each peer of `sequence`; the time it spent.
+    /// The hub sends a message to each peer of `sequence`; returns the time it spent.
     pub fn send_pass(&mut self, sequence: &[u32], at_hub: &mut Buffers, at_leaves: &mut Buffers) -> Result<Duration> {
         let World { hub, leaves } = self;
         for &peer in sequence {
@@ -77,7 +77,7 @@ impl<L: Layer> World<L> {
             }
             received += came;
             if came == 0 {
-                // Something waits at the hub for room or for a word of the peer.
+                // Sends of the hub wait for room or for an acknowledgement of the peer.
                 let turned = Instant::now();
                 hub.turn()?;
                 drain(hub, at_hub)?;
@@ -141,7 +141,7 @@ impl<L: Layer> World<L> {
         Ok(spent)
     }
 
-    /// Growth of the heap, for each peer, with messages on their way to every peer.
+    /// Growth of the heap per peer, with messages on their way to every peer.
     pub fn in_flight(&mut self) -> Result<Reading<Bytes>> {
         let peers = self.leaves.len() as u32;
         let count = (peers * ACTIVE_MESSAGES) as usize;

@@ -1,4 +1,4 @@
-//! The comparison of semantics, small: it ends, measures what was asked, and its figures say what they must.
+//! The comparison of semantics, small: it ends, measures what was asked, and its figures are plausible.
 
 use std::cell::Cell;
 

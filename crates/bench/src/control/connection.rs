@@ -1,4 +1,4 @@
-//! One control connection. Every wait has an end and every line a length; a fault names the peer.
+//! One control connection. Every wait is bounded in time and every line in length; a fault names the peer.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,7 +11,7 @@ use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Bytes of a peer that are taken in after the last message to it.
+/// Bytes of a peer that are read after the last message to it.
 const UNHEEDED: usize = 1 << 20;
 
 /// JSON lines over a connected stream socket.
@@ -19,15 +19,15 @@ const UNHEEDED: usize = 1 << 20;
 pub struct Connection {
     socket: OwnedFd,
     peer: String,
-    /// What was read and not taken yet; never more than `most`, the longest line with its end.
+    /// Bytes read and not taken yet; never more than `most`, the longest line with its end.
     inbox: Vec<u8>,
     most: usize,
-    /// Start of `inbox` known to hold no line end.
+    /// Length of the start of `inbox` that is known to hold no line end.
     scanned: usize,
 }
 
 impl Connection {
-    /// `peer` as a fault names it. At most `inbox` is read ahead of what is asked for, and so no line may be longer.
+    /// `peer` is its name in faults. At most `inbox` bytes are read ahead, so no line may be longer.
     pub fn new(socket: impl Into<OwnedFd>, peer: impl Into<String>, inbox: Bytes) -> Result<Connection> {
         let socket = socket.into();
         rustix::io::ioctl_fionbio(&socket, true)
@@ -60,8 +60,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends the last message, and takes in a little of what the peer still says until it has closed or the time is up:
-    /// bytes left unread would reset the connection before it has read why.
+    /// Sends the last message, and reads a little of what the peer still sends until it has closed or the time is up: unread
+    /// bytes would reset the connection before the peer has read why.
     pub fn part(mut self, last: &impl Serialize, within: Duration) {
         let until = Instant::now() + within;
         if self.send(last, within).is_err() || shutdown(&self.socket, Shutdown::Write).is_err() {
@@ -91,7 +91,7 @@ impl Connection {
         }
     }
 
-    /// Whether the peer still holds its end; takes in what it said, for the next `receive`. Never waits.
+    /// Checks that the peer still holds its end; reads what it sent, for the next `receive`. Never waits.
     pub fn check(&mut self) -> Result<()> {
         while self.fill()? {}
         Ok(())
@@ -102,7 +102,7 @@ impl Connection {
         self.line_end().is_some()
     }
 
-    /// Takes in what has arrived, as far as the inbox has room; false where nothing has.
+    /// Reads what has arrived, as far as the inbox has room; false if nothing has.
     fn fill(&mut self) -> Result<bool> {
         let mut chunk = [0; 4096];
         let room = chunk.len().min(self.most - self.inbox.len());
@@ -183,9 +183,9 @@ mod tests {
 
     use super::*;
 
-    /// For what is to come.
+    /// Time to wait for a message that is to come.
     const PATIENCE: Duration = Duration::from_secs(30);
-    /// For what never comes.
+    /// Time to wait for one that never comes.
     const SOON: Duration = Duration::from_millis(50);
 
     fn pair() -> (Connection, UnixStream) {

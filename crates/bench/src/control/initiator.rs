@@ -12,7 +12,7 @@ use super::message::{Reply, Request, Serving, VERSION};
 /// Port of `plimsoll serve` where none is named.
 pub const SERVE_PORT: u16 = 5310;
 
-/// Patience for one answer that needs no traffic.
+/// Time to wait for an answer that needs no traffic.
 pub(crate) const ANSWER: Duration = Duration::from_secs(10);
 
 const SERVE_THERE: &str = "start 'plimsoll serve --listen ADDRESS' there and check the route and firewall";
@@ -48,7 +48,7 @@ pub(crate) fn connect(address: SocketAddr, named: &str) -> Result<Connection> {
 /// Agrees on the version; gives the host of a peer that serves others.
 ///
 /// # Errors
-/// The peer is none, of another version, or busy.
+/// The peer is not a responder, has another version, or is busy.
 pub(crate) fn greet(control: &mut Connection) -> Result<Option<Serving>> {
     match ask(control, &Request::Hello { plimsoll: VERSION })? {
         Reply::Welcome { plimsoll: VERSION, host, .. } => Ok(host),
@@ -56,8 +56,8 @@ pub(crate) fn greet(control: &mut Connection) -> Result<Option<Serving>> {
     }
 }
 
-/// The peer's host: what it allows, and its cores for parties that poll, near ones first; none where it is this machine, in a
-/// namespace or container, whose cores both ends share. The peer is let go.
+/// The peer's host: its grants, and its cores for parties that poll, near ones first; no cores if it is this machine, in a
+/// namespace or container, whose cores both ends share. The session ends.
 ///
 /// # Errors
 /// As for [`greet`]; the peer does not serve others.

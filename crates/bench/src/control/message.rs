@@ -1,9 +1,9 @@
-//! What the initiator asks and the responder answers, in the order of a session:
-//! `Hello` -> `Welcome`, `Prepare` -> `Ready`, `Meet` -> `Met`, then per block `Run` -> `Started` -> `Finished`, and
-//! `Bye`. In place of `Prepare` and what follows an initiator whose messages others carry may say `Count` -> `Counting` and
-//! `Tell` -> `Counted`, as often as it likes. `Failed` may stand for any answer and ends the session. At a server with a key `Challenge` -> `Challenge` and
-//! `Proof` -> `Proof` come first. At one that was started for one bench it is `Secret`, and one connection says `Hold` -> `Held`
-//! instead of the rest.
+//! Requests of the initiator and replies of the responder, in the order of a session: `Hello` -> `Welcome`, `Prepare` ->
+//! `Ready`, `Meet` -> `Met`, then per block `Run` -> `Started` -> `Finished`, and `Bye`. An initiator whose messages go
+//! another way may send `Count` -> `Counting` and `Tell` -> `Counted` instead of `Prepare` and what follows, as often as it
+//! likes. `Failed` may stand for any answer and ends the session. At a server with a key, `Challenge` -> `Challenge` and
+//! `Proof` -> `Proof` come first. At one that was started for one bench, `Secret` does, and one connection says `Hold` ->
+//! `Held` instead of the rest.
 
 use std::net::SocketAddr;
 
@@ -20,35 +20,35 @@ use exchange::stack::Offer;
 /// Raised with every change of these messages; both ends must have the same.
 pub const VERSION: u32 = 5;
 
-/// Jobs that one `Run` may name.
+/// Most jobs of one `Run`.
 pub const MAX_JOBS: usize = 8;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Request {
-    /// Bytes made for this connection alone.
+    /// Random bytes made for this connection alone.
     Challenge([u8; 32]),
     /// An HMAC of both challenges by the key's word.
     Proof([u8; 32]),
     /// The secret of the bench that the server was started for.
     Secret(String),
-    /// The server ends with this connection.
+    /// Asks that the server end with this connection.
     Hold,
     /// `plimsoll` is the initiator's version of this protocol.
     Hello {
         plimsoll: u32,
     },
     Prepare(Prepare),
-    /// The initiator is on its way over the message path, from `from` where the responder must know beforehand.
+    /// The initiator begins to connect the message path, from `from` if the responder must know beforehand.
     Meet {
         from: Option<SocketAddr>,
     },
     Run {
         jobs: Vec<Job>,
     },
-    /// The responder's cores from now on.
+    /// Begins to count what the responder's cores do.
     Count,
-    /// What they did since.
+    /// Asks for the counts since.
     Tell,
     Bye,
 }
@@ -79,7 +79,7 @@ pub enum Reply {
 }
 
 machine::named! {
-    /// What a server may be asked for beside patterns over sockets.
+    /// A right that a server may grant beside patterns over sockets.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum Grant ("grant") {
@@ -93,7 +93,7 @@ machine::named! {
 /// The host of a responder that serves others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Serving {
-    /// Equal for hosts that are one machine: namespaces, containers.
+    /// Identity of the machine: equal for its namespaces and containers.
     pub machine: String,
     /// Cores for parties that poll, near ones first.
     pub cores: Vec<CoreId>,
@@ -101,25 +101,25 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// This host, where it allows so much.
+    /// This host, with the grants `allows`.
     ///
     /// # Errors
     /// Its topology cannot be read.
     pub fn here(allows: &[Grant]) -> Result<Serving> {
         let boot = machine::here::boot().unwrap_or_default();
         let cores = for_polling_here(&linux::affinity::allowed()?)?;
-        // Others need not know what else bears its number.
+        // A digest: others need not know the boot's own number.
         Ok(Serving { machine: digest(&boot), cores, allows: allows.to_vec() })
     }
 }
 
-/// What the responder saw of a `Run`.
+/// The responder's results of a `Run`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finished {
-    /// One an asked job.
+    /// One for each job.
     pub outcomes: Vec<Outcome>,
     pub threads: Vec<ThreadCost>,
-    /// The responder's cores, where it runs on another host than the initiator.
+    /// Counts of the responder's cores, if it runs on another host than the initiator.
     pub cores: Reading<Vec<CoreCost>>,
     pub notes: Vec<String>,
 }

@@ -1,7 +1,7 @@
-//! Paper 002 on this machine: what it changes for two ranks where their hosts' receive work is done.
+//! Paper 002 on this machine: the effect on two ranks of the core that does their hosts' receive work.
 //!
-//! One rank on each host of a lab, each on a core of its own, over the kernel's TCP. Which core does a host's receive work is
-//! steered (RPS), ranks stay: a [`Mapping`] is who of them shares a core with it.
+//! One rank on each host of a lab, each on a core of its own, over the kernel's TCP. A host's receive work is steered to a
+//! core (RPS), ranks stay: a [`Mapping`] says which ranks share a core with it.
 
 mod page;
 mod start;
@@ -23,7 +23,7 @@ use start::Starts;
 pub use page::page;
 
 machine::named! {
-    /// Which ranks are on a core that does receive work. With two cores there is no core without a rank: what one is spared the
+    /// The ranks on a core that does receive work. With two cores there is none without a rank: work that one is spared the
     /// other bears.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
     #[serde(rename_all = "kebab-case")]
@@ -32,7 +32,7 @@ machine::named! {
         On = "both on",
         /// Each on the core of the other host's receive work: equal too, but off its own.
         Off = "both off",
-        /// Rank 0 on the core of both hosts' receive work, rank 1 on the other.
+        /// Rank 0 on the core of both hosts' receive work, rank 1 on the other core.
         Mismatched = "one on, one off",
     }
 }
@@ -48,17 +48,17 @@ impl Mapping {
     }
 }
 
-/// Of messages one after the other; of one that is answered.
+/// Messages one after the other, or one that is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Pattern {
-    /// MB/s.
+    /// Rate of messages one way, MB/s.
     Stream,
-    /// Half a round trip, ns.
+    /// Half a round trip of a message, ns.
     PingPong,
 }
 
-/// A pattern at a size; whether the receiver computes on its data.
+/// A pattern at a size, and whether the receiver computes on its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Task {
     pub pattern: Pattern,
@@ -66,7 +66,7 @@ pub struct Task {
     pub size: Bytes,
 }
 
-/// Where a step of a rank goes, ns.
+/// Parts of a rank's step, ns.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Times {
     pub computing: f64,
@@ -87,7 +87,7 @@ impl Times {
 /// A step of a program that computes and exchanges, as LAMMPS does: `MPI_Irecv`, `MPI_Send`, `MPI_Wait`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Exchange {
-    /// What rank 0 computes more, of rank 1's.
+    /// Extra computing of rank 0, as a share of rank 1's.
     pub imbalance: f64,
     pub ranks: [Times; 2],
 }
@@ -98,12 +98,12 @@ impl Exchange {
     }
 }
 
-/// What one start of the ranks gave.
+/// Results of one start of the ranks.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Block {
     pub values: Vec<(Task, f64)>,
     pub exchanges: Vec<Exchange>,
-    /// Softirqs of both hosts by core, over the whole start; none where no meter could be opened.
+    /// Softirqs of both hosts by core, over the whole start; empty if no meter could be opened.
     pub cores: Vec<CoreCost>,
 }
 
@@ -127,10 +127,10 @@ impl Block {
 
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// An Open MPI.
+    /// The Open MPI to measure with.
     pub installation: Installation,
     pub rounds: u32,
-    /// Of rank 0 and of rank 1.
+    /// Cores of rank 0 and of rank 1.
     pub cores: (CoreId, CoreId),
     pub imbalances: Vec<f64>,
     /// This program, whose hidden command enters the hosts of a lab.
@@ -153,7 +153,7 @@ pub struct Findings {
     pub rounds: u32,
     pub cores: [CoreId; 2],
     pub imbalances: Vec<f64>,
-    /// Of a message of the exchange.
+    /// Bytes of a message of the exchange.
     pub exchanged: Bytes,
     pub mappings: Vec<Measured>,
     pub notes: Vec<String>,
@@ -165,12 +165,12 @@ impl Findings {
         &found.expect("each mapping is measured").series
     }
 
-    /// The median of a value under a mapping.
+    /// Median of a value under a mapping.
     fn median(&self, mapping: Mapping, value: impl Fn(&Block) -> Option<f64>) -> Option<Estimate> {
         median_interval(&self.of(mapping).values(value))
     }
 
-    /// A value under one mapping over that under another, round by round.
+    /// Ratio of a value under one mapping to that under another, round by round.
     fn over(&self, one: Mapping, other: Mapping, value: impl Fn(&Block) -> Option<f64>) -> Option<Estimate> {
         self.of(one).over(self.of(other), value).interval()
     }
@@ -181,16 +181,16 @@ const SEED: u64 = 0x0051_1A11_0000_0009;
 /// Sizes of streams and ping-pongs.
 pub const SIZES: [Bytes; 4] = [Bytes(8), Bytes(4 << 10), Bytes(64 << 10), Bytes(256 << 10)];
 
-/// Of a message of the exchange (paper 002, 6.2).
+/// Bytes of a message of the exchange (paper 002, 6.2).
 pub const EXCHANGED: Bytes = Bytes(256 << 10);
 
-/// What rank 1 computes a step, ns.
+/// Computing of rank 1 per step, ns.
 pub const COMPUTING: f64 = 1e6;
 
-/// Measures all, or as much as there is time for until a signal; `progress` hears of each start.
+/// Measures all, or as much as a signal leaves time for; `progress` is told of each start.
 ///
 /// # Errors
-/// No lab can be made, no compiler; a signal came before anything was measured.
+/// No lab can be made, or there is no compiler; a signal came before anything was measured.
 pub fn measure(request: &Request, progress: impl FnMut(&str)) -> Result<Findings> {
     let lab = Lab::owned(&Options::default())?;
     let mut starts = Measuring { starts: Starts::new(request, &lab)?, progress };

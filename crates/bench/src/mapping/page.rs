@@ -121,7 +121,7 @@ mod tests {
 
     use super::*;
 
-    /// Rank 0's core bears `share` of the receive work; steps are slower by `slow`.
+    /// Blocks in which rank 0's core bears `share` of the receive work and steps are slower by the factor `slow`.
     fn series(share: f64, slow: f64) -> Series<Block> {
         let cost = |core, share: f64| CoreCost {
             core: CoreId(core),

@@ -79,7 +79,7 @@ static double ping_pong(int size, int works, long messages)
     return now() - begun;
 }
 
-/* Work of a fixed amount, so that what takes part of the core makes it longer. */
+/* A fixed amount of work, which takes longer where others use part of the core. */
 static void compute(double rounds)
 {
     uint64_t value = sink + 1;
@@ -88,7 +88,7 @@ static void compute(double rounds)
     sink += value;
 }
 
-/* Rounds of it in a nanosecond, while nothing else wants the core: the most of several. */
+/* Rounds of work per nanosecond without rivals for the core: the most of several. */
 static double speed(void)
 {
     double most = 0;

@@ -14,11 +14,11 @@ use machine::{Bytes, Fault, Result};
 use super::{Block, COMPUTING, EXCHANGED, Exchange, Mapping, Pattern, Request, SIZES, Task, Times};
 use crate::mpi::program::Program;
 
-/// Time that each timed part aims at.
+/// Time of each timed part.
 const TIMED: Duration = Duration::from_millis(60);
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Messages up to this size are sent at once, as the paper's MPICH2 sent them: the library holds what the sockets do not take.
+/// Greatest size sent at once, as the paper's MPICH2 did: the library keeps bytes that the sockets do not take.
 const EAGER: Bytes = Bytes(1 << 20);
 
 /// Starts ranks in a lab.
@@ -74,7 +74,7 @@ impl<'a> Starts<'a> {
             options: Vec::new(),
             variables,
             place: Place::Lab { lab: self.lab, agent: command },
-            // The ranks bind themselves.
+            // Ranks bind themselves.
             cores: Some(linux::affinity::allowed()?),
             contained: true,
         };
@@ -99,7 +99,7 @@ impl<'a> Starts<'a> {
     }
 }
 
-/// What the ranks printed, among what their launcher says.
+/// Reads the ranks' lines among those of their launcher.
 fn read(text: &str) -> Option<Block> {
     let mut block = Block { values: Vec::new(), exchanges: Vec::new(), cores: Vec::new() };
     let none = Times { computing: 0.0, sending: 0.0, waiting: 0.0 };

@@ -1,4 +1,4 @@
-//! Starts of two ranks for one contender: blocks.
+//! Blocks of one contender: starts of two ranks.
 
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
@@ -26,13 +26,13 @@ use super::pattern::Task;
 use super::program::Program;
 use super::result::{Figures, Line};
 
-/// Time that a task's timed part aims at.
+/// Time of a task's timed part.
 const TIMED: Duration = Duration::from_millis(40);
 
 /// Most time for one start with all its tasks.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Starts blocks. Its program, its lab and what it holds of other nodes live as long as it does.
+/// Runs blocks. Its program, its lab and its hold on other nodes live as long as it does.
 pub struct Bench {
     installation: Installation,
     program: Program,
@@ -42,7 +42,7 @@ pub struct Bench {
     lab: Option<Lab>,
     nodes: Option<Nodes>,
     steered: Option<CoreId>,
-    /// Carriers of the MPI that were looked at, with whether between hosts.
+    /// Carriers of the MPI that were checked, with the hosts.
     proven: HashSet<(String, Hosts)>,
     meter: Option<HostMeter>,
     notes: Vec<String>,
@@ -50,7 +50,7 @@ pub struct Bench {
 
 impl Bench {
     /// `command` is this program, or another with the hidden command `host-agent` and the provider beside it. `nodes` are for
-    /// seats on two of them.
+    /// seats on two nodes.
     pub fn new(installation: Installation, command: PathBuf, nodes: Option<Nodes>) -> Result<Bench> {
         let within = nodes.as_ref().map_or_else(std::env::temp_dir, |nodes| nodes.folder().to_owned());
         let program = Program::compile(&installation, "patterns", include_str!("patterns.c"), &within)?;
@@ -81,12 +81,12 @@ impl Bench {
         &self.installation
     }
 
-    /// What the reader must know of this machine.
+    /// Remarks on this machine that a reader needs.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// Runs two ranks through `tasks`. A carrier of the MPI is first started once more, to see that it is really used.
+    /// Runs two ranks through `tasks`. A carrier of the MPI is first started once more, to check that it is really used.
     pub fn run(&mut self, contender: &Contender, seats: &Seats, tasks: &[Task], accounted: bool) -> Result<Block> {
         if let Contender::Peer(carrier) = contender
             && !self.proven.contains(&(carrier.name.clone(), seats.hosts))
@@ -131,7 +131,7 @@ impl Bench {
         })?;
         variables.extend(proof.iter().flat_map(|proof| proof.variables()));
         if let Some(core) = contender.core() {
-            // On another node the first rank starts it.
+            // On another node its first rank starts the engine.
             launch::engine::start(&self.command, core, lab)?;
         }
         let scratch = Scratch::new()?;
@@ -142,7 +142,7 @@ impl Bench {
             format!("{},{}", seats.cores.0.0, seats.cores.1.0).into(),
             TIMED.as_millis().to_string().into(),
             switch(accounted),
-            // Cores of two nodes share nothing.
+            // Cores of two nodes share no cache line.
             switch(seats.hosts != Hosts::Nodes),
         ];
         arguments.extend(tasks.iter().map(|task| task.argument().into()));
@@ -160,7 +160,7 @@ impl Bench {
                 }
                 _ => Place::Here,
             },
-            // The ranks bind themselves.
+            // Ranks bind themselves.
             cores: Some(linux::affinity::allowed()?),
             seats: None,
             contained: pair.is_none(),
@@ -176,7 +176,7 @@ impl Bench {
         let said = running.said();
         let reports = running.finish();
         let why = |text: &str| {
-            // A batch system's launcher may say first that it cannot bind, which nobody asked for.
+            // A batch system's launcher may first complain that it cannot bind, which was not asked for.
             let mut lines = text.lines().filter(|line| line.chars().any(char::is_alphabetic));
             lines.find(|line| !line.contains("for cpu binding")).map(|line| line.trim().to_owned())
         };
@@ -204,7 +204,7 @@ impl Bench {
         Ok(Block { started, outcomes, reports, accounted })
     }
 
-    /// Makes the lab where it is needed, with its receive processing where `seats` want it.
+    /// Makes the lab if needed, with its receive processing on the core that `seats` name.
     fn steer(&mut self, seats: &Seats) -> Result<()> {
         if seats.hosts != Hosts::Lab {
             return Ok(());
@@ -225,7 +225,7 @@ impl Bench {
     }
 }
 
-/// Two named pipes to rank 0, wherever the launcher puts it on this machine.
+/// Two named pipes to rank 0, wherever on this machine the launcher puts it.
 struct Control {
     path: PathBuf,
     from: File,
@@ -239,7 +239,7 @@ impl Control {
         let open = |name: &str| {
             let path = folder.join(name);
             rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)?;
-            // Both ways, so that neither opening it nor its other end's going is waited for.
+            // Opened for both directions, so that neither opening nor the other end's closing blocks.
             OpenOptions::new().read(true).write(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)
         };
         let failed = |e: std::io::Error| Fault::because("control pipe", e, "free space in /dev/shm or TMPDIR");
@@ -247,12 +247,12 @@ impl Control {
         Ok(Control { path, from, to, rest: String::new() })
     }
 
-    /// What to poll for something to attend to.
+    /// A file to poll for lines to handle.
     fn out(&self) -> Result<File> {
         self.from.try_clone().map_err(|e| Fault::because("control pipe", e, "raise the limit on open files"))
     }
 
-    /// Reads what there is; answers each line that `take` says waits for one.
+    /// Reads the lines that are there; answers each for which `take` returns true.
     fn attend(&mut self, mut take: impl FnMut(Line) -> Result<bool>) -> Result<()> {
         let mut buffer = [0; 4096];
         loop {
@@ -297,7 +297,7 @@ impl Meters<'_> {
     }
 }
 
-/// Results as they come in.
+/// Results so far.
 struct Collected<'a> {
     tasks: &'a [Task],
     figures: Vec<[Option<Figures>; 2]>,
@@ -309,7 +309,7 @@ impl Collected<'_> {
         Collected { tasks, figures: vec![[None, None]; tasks.len()], counted: vec![Counted::default(); tasks.len()] }
     }
 
-    /// Whether the line waits for an answer.
+    /// Takes a line; whether it waits for an answer.
     fn take(&mut self, line: Line, meters: &mut Meters) -> Result<bool> {
         match line {
             Line::Begin(_) => {

@@ -1,4 +1,4 @@
-//! What starts of the ranks gave, with what this machine counted meanwhile.
+//! Results of starts of the ranks, with this machine's counts meanwhile.
 
 use launch::report::Reports;
 use machine::accounting::CoreCost;
@@ -18,7 +18,7 @@ pub struct Outcome {
     pub value: f64,
     pub messages: u64,
     pub ranks: [Figures; 2],
-    /// Network softirqs by core, of this machine: of both hosts, unless one is another machine.
+    /// Network softirqs by core of this machine: of both hosts, unless one is another machine.
     pub cores: Vec<CoreCost>,
     /// Softirqs of the other machine, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -26,8 +26,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// How near the ranks' cores were, as they probed it themselves before and after the task; else `beside`, the probes beside their
-    /// whole start.
+    /// Distances of the ranks' cores, as they probed them before and after the task; else `beside`, the probes around their
+    /// start.
     pub fn probes(&self, beside: [Option<Probe>; 2]) -> [Option<Probe>; 2] {
         match self.ranks[0].near {
             [0, _] | [_, 0] => beside,
@@ -56,7 +56,7 @@ impl Outcome {
     }
 }
 
-/// What one start gave.
+/// Results of one start.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Block {
     pub started: Nanoseconds,
@@ -67,7 +67,7 @@ pub struct Block {
 }
 
 impl Block {
-    /// What came of `task`, where it was among those of the start.
+    /// The outcome of `task`, if the start had it.
     pub fn of(&self, task: &Task) -> Option<&Outcome> {
         self.outcomes.iter().find(|outcome| outcome.task == *task)
     }
@@ -80,6 +80,6 @@ pub struct Measured {
     pub contender: Contender,
     #[serde(flatten)]
     pub series: Series<Block>,
-    /// Blocks with timed MPI calls: one for each task, slower by the timing.
+    /// Blocks with timed MPI calls, one for each task; timing makes them slower.
     pub accounted: Vec<Taken<Block>>,
 }

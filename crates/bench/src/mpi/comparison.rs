@@ -1,4 +1,4 @@
-//! Ratios of what was measured at about the same time, on cores as near; nothing else is compared.
+//! Ratios of values measured at about the same time, on cores equally near; nothing else is compared.
 
 use rounds::blocks::Taken;
 use rounds::comparison::Paired;
@@ -11,12 +11,12 @@ use machine::Probe;
 use super::block::{Block, Measured};
 use super::pattern::Task;
 
-/// Median and 95 % interval; `None` where it was never measured.
+/// Median and 95 % interval; `None` if never measured.
 pub fn value(measured: &Measured, task: &Task) -> Option<Estimate> {
     median_interval(&measured.series.values(|block| Some(block.of(task)?.value)))
 }
 
-/// Pairs of values of `of` and `peer` on cores as near as `there` takes, by the probes beside the task.
+/// Pairs of values of `of` and `peer` on cores equally near, by probes around the task that `there` accepts.
 fn beside(of: &Measured, peer: &Measured, task: &Task, there: impl Fn(Probe) -> bool) -> Vec<(f64, f64)> {
     of.series.beside(&peer.series, |taken: &Taken<Block>| {
         let outcome = taken.block.of(task)?;
@@ -29,7 +29,7 @@ fn over(of: &Measured, peer: &Measured, task: &Task) -> Paired {
     Paired::ratios(beside(of, peer, task, |_| true))
 }
 
-/// The best of those that `wanted` takes, each held against the first of them round by round.
+/// The best of those that `wanted` accepts, each compared with the first of them round by round.
 pub fn best<'a>(
     all: impl IntoIterator<Item = &'a Measured>,
     task: &Task,
@@ -46,7 +46,7 @@ pub fn best<'a>(
     Some(best)
 }
 
-/// `of` less `peer` round by round, in the unit of the pattern; `None` of fewer than two rounds.
+/// `of` minus `peer` round by round, in the unit of the pattern; `None` of fewer than two rounds.
 pub fn difference(of: &Measured, peer: &Measured, task: &Task) -> Option<Estimate> {
     let both = beside(of, peer, task, |_| true);
     median_interval(&both.into_iter().map(|(one, other)| one - other).collect::<Vec<_>>())
@@ -57,7 +57,7 @@ pub fn ratio(of: &Measured, peer: &Measured, task: &Task) -> Option<Estimate> {
     over(of, peer, task).interval()
 }
 
-/// [`ratio`] of the rounds on near cores, and of those on far ones; `None` where the cores did not move.
+/// [`ratio`] of the rounds on near cores, and of those on far ones; `None` if the cores did not move.
 pub fn ratios_by_place(of: &Measured, peer: &Measured, task: &Task) -> Option<[Option<Estimate>; 2]> {
     let probes = |taken: &Taken<Block>| Some(taken.block.of(task)?.probes(taken.probes));
     let both = of.series.blocks.iter().chain(&peer.series.blocks).filter_map(probes);

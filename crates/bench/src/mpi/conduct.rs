@@ -15,21 +15,21 @@ use super::targets;
 
 const SEED: u64 = 0x0051_1A11_0000_0004;
 
-/// What is to be measured.
+/// Contenders at their places, with tasks and rounds.
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub places: Vec<(Seats, Vec<Contender>)>,
     pub tasks: Vec<Task>,
-    /// Blocks of each contender at each place.
+    /// Number of blocks of each contender at each place.
     pub rounds: u32,
-    /// Blocks with timed MPI calls, of each contender at each place and each task.
+    /// Number of blocks with timed MPI calls of each contender, place and task.
     pub accounted_rounds: u32,
-    /// Only tasks that are a target of their place are measured, and a place whose targets are decided gets no more rounds.
+    /// Whether to measure only tasks that are targets of their place, and to end a place once its targets are decided.
     pub targets: bool,
 }
 
 impl Plan {
-    /// Starts of `mpirun` that it takes at most.
+    /// Most starts of `mpirun`.
     pub fn starts(&self) -> usize {
         let contenders: usize = self.places.iter().map(|(_, contenders)| contenders.len()).sum();
         let timed =
@@ -43,7 +43,7 @@ impl Plan {
     }
 }
 
-/// Starts with some of the tasks each.
+/// Starts of `mpirun`, each with some of the tasks.
 struct Starts<'a> {
     bench: &'a mut Bench,
     starts: Vec<(Seats, &'a Contender, Vec<Task>)>,
@@ -60,7 +60,7 @@ impl Blocks for Starts<'_> {
 
     fn probe(&mut self, start: usize) -> Option<Probe> {
         let Seats { hosts, cores: (one, other), .. } = self.starts[start].0;
-        // Cores of two nodes share nothing.
+        // Cores of two nodes share no cache line.
         if hosts == Hosts::Nodes { None } else { crate::probe(one, other) }
     }
 
@@ -75,14 +75,14 @@ impl Blocks for Starts<'_> {
     }
 }
 
-/// Measures all of `plan`. What was measured comes back also where a signal ends it.
+/// Measures all of `plan`. A signal ends it early; results so far come back.
 pub fn conduct(bench: &mut Bench, plan: &Plan) -> (Vec<Measured>, Result<()>) {
     let of_places = || plan.places.iter().flat_map(|(seats, all)| all.iter().map(move |one| (*seats, one)));
     let is_open = |group: Range<usize>, series: &[Series<Block>]| {
         let here = named(of_places().skip(group.start), series.to_vec());
         !plan.targets || targets::judge(&here).iter().any(|target| target.verdict == Verdict::CannotTell)
     };
-    // Places in turn: steering the lab's receive processing again and again would be part of the measurement.
+    // One place after the other: repeated steering of the lab's receive processing would be part of the measurement.
     let groups: Vec<usize> = plan.places.iter().map(|(_, contenders)| contenders.len()).collect();
     let starts = of_places().map(|(seats, one)| (seats, one, plan.tasks_of(seats, one).collect())).collect();
     let whole = blocks::Plan { groups: groups.clone(), rounds: plan.rounds, seed: SEED };
@@ -90,7 +90,7 @@ pub fn conduct(bench: &mut Bench, plan: &Plan) -> (Vec<Measured>, Result<()>) {
     let (series, mut ended) = blocks::conduct(&mut runner, &whole, is_open);
     let mut all = named(of_places(), series);
     if ended && plan.accounted_rounds > 0 {
-        // What gave no block without timed calls gives none with them.
+        // A contender without blocks gives none with timed calls either.
         let able: Vec<usize> = (0..all.len()).filter(|&nth| !all[nth].series.blocks.is_empty()).collect();
         let of_able = of_places().enumerate().filter(|(nth, _)| able.contains(nth)).map(|(_, start)| start);
         runner.starts = of_able

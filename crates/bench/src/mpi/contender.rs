@@ -1,4 +1,4 @@
-//! What carries the messages of two ranks, and where they are.
+//! Contenders: transports of two ranks' messages; and seats of the ranks.
 
 use std::fmt;
 use std::path::Path;
@@ -19,7 +19,7 @@ use super::pattern::{Pattern, Task};
 pub enum Contender {
     Engine {
         placement: Site,
-        /// `None` on one host, where ranks meet in shared memory.
+        /// `None` on one host, where ranks share memory.
         network: Option<Network>,
     },
     Peer(Carrier),
@@ -47,7 +47,7 @@ impl Contender {
         matches!(self, Contender::Engine { .. })
     }
 
-    /// A carrier's name; of the engine at the ranks' cores its network, on one host `plimsoll`. An engine's core has none.
+    /// Name of the carrier: of the engine at the ranks' cores its network, or `plimsoll`; `None` of an engine's core.
     pub fn name(&self) -> Option<&str> {
         match self {
             Contender::Engine { placement: Site::App, network } => {
@@ -66,7 +66,7 @@ impl Contender {
         }
     }
 
-    /// Whether ranks there can do it over this. An engine that shares rank 1's core is for patterns in which that rank only waits.
+    /// Whether this can carry `task` there. An engine on rank 1's core only serves patterns in which that rank waits.
     pub fn can(&self, seats: &Seats, task: &Task) -> bool {
         let shares = seats.hosts != Hosts::Nodes && self.core() == Some(seats.cores.1);
         seats.hosts.can(task) && (!shares || task.pattern == Pattern::Overlap)
@@ -99,7 +99,7 @@ pub enum Hosts {
     One,
     Lab,
     Nodes,
-    /// One host where this many ranks share two cores.
+    /// One host, where this many ranks share two cores.
     Crowd(u32),
 }
 
@@ -108,33 +108,33 @@ impl Hosts {
         if let Hosts::Crowd(ranks) = self { ranks } else { 2 }
     }
 
-    /// Whether these ranks can do it.
+    /// Whether ranks on these hosts can run `task`.
     pub fn can(self, task: &Task) -> bool {
         task.pattern.is_of_all() == matches!(self, Hosts::Crowd(_))
     }
 }
 
 machine::named! {
-    /// Hosts that are asked for.
+    /// The hosts asked for.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub enum WantedHosts ("hosts") {
         One = "one",
         Lab = "lab",
         /// Two nodes of a batch system's job.
         Nodes = "nodes",
-        /// One host and, in a job of two nodes, these, or else the lab.
+        /// One host and, in a job of two nodes, these nodes, or else the lab.
         #[default]
         Both = "both",
     }
 }
 
-/// Cores of the ranks, and of the kernel's part.
+/// Cores of the ranks, and of the kernel's receive work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 pub struct Seats {
     pub hosts: Hosts,
     /// The cores of rank 0, which sends, and of rank 1.
     pub cores: (CoreId, CoreId),
-    /// The core that receive processing of both hosts is pinned to.
+    /// The core that does the receive processing of both hosts.
     pub protocol_core: Option<CoreId>,
 }
 
@@ -157,8 +157,8 @@ impl fmt::Display for Seats {
     }
 }
 
-/// Contenders for `seats`, and why others were left out. `free` is a core for the engine beside those of the ranks, or why there
-/// is none: it then shares rank 1's; `carriers` are what can carry between these hosts besides the engine.
+/// Contenders for `seats`, and why others were left out. `free` is a core for the engine beside those of the ranks, or the
+/// reason why there is none: it then shares rank 1's; `carriers` are those between these hosts besides the engine.
 pub fn usual(
     seats: &Seats,
     free: Result<CoreId, String>,

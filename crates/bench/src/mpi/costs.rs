@@ -1,4 +1,4 @@
-//! What was measured of two ranks, as rows of the machine's costs.
+//! Measurements of two ranks as rows of the machine's costs.
 
 use machine::costs::{ENGINE, Interval, Item, Row, Way};
 use machine::{Bytes, Nanoseconds, Reading, Site, SiteKind};
@@ -11,20 +11,20 @@ use super::contender::{Contender, Hosts, Seats};
 use super::pattern::{Pattern, Task};
 use super::request::Findings;
 
-/// Sizes that costs are taken at; between them they are linear.
+/// Sizes of measured costs; between them costs are linear.
 const SIZES: [u64; 6] = [8, 512, 4 << 10, 16 << 10, 64 << 10, 1 << 20];
 
-/// What is to be measured for costs: a message that is waited for, and a stream of them.
+/// Tasks for costs: a message that is waited for, and a stream of messages.
 pub fn tasks() -> Vec<Task> {
     let of = |pattern| SIZES.map(|size| Task { pattern, size: Bytes(size), receiver: Receiver::Reads });
     [of(Pattern::Latency), of(Pattern::Rate)].concat()
 }
 
-/// Blocks from which on they say where the next one lies: by Student's t the interval of two is thirteen deviations wide to each
+/// Fewest blocks that predict the next one: by Student's t the interval of two blocks is thirteen deviations wide to each
 /// side, that of three four.
 pub const FEWEST: usize = 4;
 
-/// A row for each way, quantity and size of which there are blocks enough; and of how many there were some, but too few.
+/// A row for each way, quantity and size with enough blocks; and the number of those with some, but too few.
 pub fn rows(findings: &Findings, source: &str, taken: Nanoseconds) -> (Vec<Row>, usize) {
     let (mut rows, mut short) = (Vec::new(), 0);
     for measured in &findings.measured {
@@ -49,12 +49,12 @@ pub fn rows(findings: &Findings, source: &str, taken: Nanoseconds) -> (Vec<Row>,
     (rows, short)
 }
 
-/// Where the next of such values lies; `None`: they are too few.
+/// Interval of the next such value; `None` of too few.
 fn cost(values: &[f64]) -> Option<Interval> {
     predictive_interval(values).filter(|_| values.len() >= FEWEST)
 }
 
-/// Under what the costs of a contender are kept.
+/// The way under which a contender's costs are stored.
 fn way_of(contender: &Contender, seats: &Seats, mpi: &str) -> Way {
     let (carrier, placement, network) = match contender {
         Contender::Engine { placement, network } => {
@@ -62,7 +62,7 @@ fn way_of(contender: &Contender, seats: &Seats, mpi: &str) -> Way {
             (ENGINE.to_owned(), kind, network.as_ref().map(|network| network.kind().to_string()))
         }
         Contender::Peer(carrier) => {
-            // It chooses its network itself: only where it ran is known.
+            // The carrier chooses its network itself: only its hosts are known.
             let network = match seats.hosts {
                 Hosts::One | Hosts::Crowd(_) => None,
                 Hosts::Lab => Some("lab".to_owned()),

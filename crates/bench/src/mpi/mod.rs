@@ -2,7 +2,7 @@
 //! per place of the ranks and per placement of the engine, with each rank's CPU split into application, MPI and protocol.
 //!
 //! A [`bench::Bench`] starts `mpirun` for a [`contender::Contender`], which gives a [`block::Block`]; [`conduct`] interleaves
-//! them round by round; [`comparison`] takes ratios within a round; [`split`] divides the CPU; [`targets`] holds what is promised.
+//! them round by round; [`comparison`] takes ratios within a round; [`split`] divides the CPU; [`targets`] judges the targets.
 
 pub mod bench;
 pub mod block;

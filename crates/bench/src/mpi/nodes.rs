@@ -20,40 +20,39 @@ use crate::control::host_of;
 use crate::remote_meter::RemoteMeter;
 use crate::second_host::SecondHost;
 
-/// Which nodes they are, and what lies between.
+/// The nodes, and the interface between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pair {
     /// This node and the next.
     pub names: [String; 2],
     /// `Slurm job 17`.
     pub job: String,
-    /// Interface by which this node reaches the next.
+    /// Interface through which this node reaches the next.
     pub interface: String,
-    /// Cores of the next node for parties that poll, near ones first; none where it is this machine, in a namespace or
-    /// container.
+    /// Cores of the next node for parties that poll, near ones first; none if it is this machine, in a namespace or container.
     pub cores: Vec<CoreId>,
 }
 
-/// The nodes, held for one bench: the next one is served, and both see a folder.
+/// The nodes, held for one bench: a server on the next node, and a folder that both see.
 #[derive(Debug)]
 pub struct Nodes {
     pub pair: Pair,
     allocation: Allocation,
-    /// Counts the cores of the next node, or why not.
+    /// Meter of the next node's cores, or why there is none.
     meter: Result<RemoteMeter, String>,
     second: SecondHost,
-    // Removes the folder where this process is killed; goes before it.
+    // Removes the folder if this process is killed; dropped before it.
     _warden: Warden,
     _held: File,
     folder: TempDir,
 }
 
-/// What a bench holds in its folder, as long as it lives, on whatever node.
+/// File that a bench locks in its folder as long as it lives, on whatever node.
 const HELD: &str = "held";
-/// Longer than it takes to remove what killed benches left.
+/// Time for removing the folders of killed benches.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A folder of this bench's own below `state`, and what it holds there. What killed ones left goes: a batch system kills their
+/// A folder of this bench's own below `state`, and its lock. Folders of killed benches are removed: a batch system kills their
 /// wardens too.
 fn folder(state: &Path) -> Result<(TempDir, File)> {
     const PREFIX: &str = "bench-";
@@ -80,11 +79,11 @@ fn folder(state: &Path) -> Result<(TempDir, File)> {
 }
 
 impl Nodes {
-    /// The nodes that `hosts` asks for: none where it asks for other hosts or, asking for any two, there is no job of two
-    /// nodes. `program` is this one.
+    /// The nodes that `hosts` asks for: none if it asks for other hosts or, asking for any two, there is no job of two nodes.
+    /// `program` is this program.
     ///
     /// # Errors
-    /// They are asked for and there is no such job; the next node cannot be served; there is no place for a folder.
+    /// There is no such job, no server on the next node, or no place for a folder.
     pub fn asked(hosts: WantedHosts, program: &Path) -> Result<Option<Nodes>> {
         let asked = match hosts {
             WantedHosts::One | WantedHosts::Lab => return Ok(None),
@@ -119,12 +118,12 @@ impl Nodes {
         Ok(Nodes { pair, allocation, meter, second, _warden, _held, folder })
     }
 
-    /// What programs of the ranks lie in.
+    /// The folder of the ranks' programs.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Whether the next node sees `program`, which lies in the folder.
+    /// Checks that the next node sees `program`, which lies in the folder.
     ///
     /// # Errors
     /// The next node does not see it.
@@ -141,7 +140,7 @@ impl Nodes {
         Err(Fault::new(format!("folder {}", folder.display()), format!("it is not seen on {next}"), to_set))
     }
 
-    /// Begins to count what the cores of the next node do, where it is another machine.
+    /// Begins to count what the next node's cores do, if it is another machine.
     pub fn begin(&mut self) {
         let counting = self.meter.as_mut().is_ok_and(|meter| meter.begin().is_ok());
         if !counting && !self.pair.cores.is_empty() {
@@ -150,7 +149,7 @@ impl Nodes {
         }
     }
 
-    /// Counts of the next node since [`Nodes::begin`]; `None` where it is this machine, whose own meter has them.
+    /// Counts of the next node since [`Nodes::begin`]; `None` if it is this machine, whose own meter has them.
     pub fn end(&mut self) -> Option<Reading<Vec<CoreCost>>> {
         let counted = match &mut self.meter {
             Ok(meter) => meter.end().unwrap_or_else(|fault| Reading::absent(fault.to_string())),

@@ -1,4 +1,4 @@
-//! What was measured, as a page of text.
+//! The measurements as a page of text.
 
 use std::collections::BTreeMap;
 
@@ -17,13 +17,13 @@ use super::pattern::{Pattern, Task};
 use super::split::{self, Split};
 use super::targets::Judged;
 
-/// Tables of `all` for `tasks`, place by place, in so many columns, and what the reader must know beside them.
+/// Tables of `all` for `tasks`, place by place, in so many columns, with notes for the reader.
 pub fn page(heading: &str, all: &[Measured], tasks: &[Task], notes: &[String], width: usize) -> String {
     let mut page = format!("{heading}\n");
     for seats in seats_of(all) {
         let here: Vec<&Measured> = all.iter().filter(|measured| measured.seats == seats).collect();
         page += &format!("\n{seats}\n");
-        // A task with values at other seats alone was not asked for here, or failed, which the notes tell.
+        // A task with values only at other seats was not asked for here, or failed, which the notes tell.
         let elsewhere = |task: &Task| {
             all.iter().any(|measured| value(measured, task).is_some())
                 && here.iter().all(|measured| value(measured, task).is_none())
@@ -57,7 +57,7 @@ const LEGEND: &str = "CPU, application, kernel and softirq are measured; a value
                       the whole run's MPI time, applied to the timed part; - is absent, the reason is below. Polling for a \
                       message counts where it is done";
 
-/// What came out for each target.
+/// The result for each target.
 pub fn targets(judged: &[Judged], width: usize) -> String {
     let mut table = Table::new([
         "target",
@@ -130,7 +130,7 @@ fn values(here: &[&Measured], tasks: &[Task], width: usize) -> String {
     table.text(width)
 }
 
-/// How it stands to `peer`: the ratio, of shares the difference.
+/// Comparison with `peer`: the ratio, or the difference of shares.
 fn against(measured: &Measured, peer: &Measured, task: &Task) -> Option<String> {
     if task.pattern == Pattern::Overlap {
         let points = |share: f64| share.clamp(-1.0, 1.0) * 100.0;
@@ -182,7 +182,7 @@ fn in_short(reading: &Reading<f64>) -> String {
     }
 }
 
-/// Which core bore the kernel's receive and transmit work: medians over the rounds.
+/// Cores that bore the kernel's receive and transmit work: medians over the rounds.
 fn softirqs(here: &[&Measured], tasks: &[Task]) -> String {
     let mut text = String::new();
     for task in tasks {
@@ -214,7 +214,7 @@ fn softirqs(here: &[&Measured], tasks: &[Task]) -> String {
     text
 }
 
-/// The probe beside each block.
+/// The probes around the blocks.
 fn nearness(all: &[Measured]) -> Vec<String> {
     let blocks = |measured: &Measured| -> Vec<[Option<Probe>; 2]> {
         measured.series.blocks.iter().chain(&measured.accounted).map(|taken| taken.probes).collect()
@@ -247,10 +247,10 @@ fn nearness(all: &[Measured]) -> Vec<String> {
     notes
 }
 
-/// What the engine's ranks reported, where it is not what was asked, and why contenders are missing.
+/// What the engine's ranks reported beyond what was asked, and why contenders are missing.
 fn carried(all: &[Measured]) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
-    // Notes that differ in their numbers alone are one note; the first stands for all.
+    // Notes that differ only in numbers are one note; the first stands for all.
     let mut seen: Vec<String> = Vec::new();
     let mut add = |note: String| {
         let shape = note.chars().filter(|c| !c.is_ascii_digit()).collect();
@@ -296,7 +296,7 @@ fn carried(all: &[Measured]) -> Vec<String> {
     notes
 }
 
-/// What timing the calls cost: the tool's own part.
+/// The cost of timing the calls.
 fn slowdown(all: &[Measured]) -> String {
     let mut ratios = Vec::new();
     for measured in all {
@@ -350,7 +350,7 @@ mod tests {
         }
         let judged = super::targets(&targets::judge(&all), 200);
         assert!(judged.contains("at most 1.0x") && judged.contains("met") && judged.contains("vader"), "{judged}");
-        // What two hosts alone were asked for has no empty rows among those of one host.
+        // Tasks asked for two hosts only have no empty rows among those of one host.
         let rate = Task { pattern: Pattern::Rate, ..LATENCY };
         let mut apart = measured(engine(), rate, &[1.0]);
         apart.seats.hosts = Hosts::Lab;

@@ -1,4 +1,4 @@
-//! What the ranks do, and what is measured of it.
+//! Patterns of the ranks' messages, and their measured values.
 
 use std::fmt;
 
@@ -15,30 +15,30 @@ machine::named! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum Pattern ("pattern") {
-        /// One message to and fro; half a round trip in ns.
+        /// One message to and fro; half a round trip, ns.
         Latency = "latency",
-        /// Windows of messages one way; bytes a second.
+        /// Windows of messages one way; bytes per second.
         Bandwidth = "bandwidth",
-        /// The same through 64 MiB at either end, which no cache of a core's own holds.
+        /// The same through 64 MiB at either end, which no core's own cache holds.
         ColdBandwidth = "cold-bandwidth",
-        /// Windows of messages one way; messages a second.
+        /// Windows of messages one way; messages per second.
         Rate = "rate",
-        /// Compute, and swap a border meanwhile; ns a step.
+        /// Computing while a border is exchanged; ns per step.
         Exchange = "exchange",
-        /// A transfer each way while rank 0 computes for as long, and rank 1 waits; the share of the transfer that computing hides.
+        /// Transfers both ways while rank 0 computes for as long and rank 1 waits; the share that computing hides.
         Overlap = "overlap",
-        /// All ranks pass a message on to the next; ns a step.
+        /// Each rank passes a message on to the next; ns per step.
         Ring = "ring",
         /// All ranks wait for each other; ns.
         Barrier = "barrier",
-        /// Each rank has a message of the size for each other; ns.
+        /// Each rank sends a message of the size to each other; ns.
         AllToAll = "alltoall",
         /// The largest of each number over all ranks; ns.
         AllReduce = "allreduce",
     }
 }
 
-/// Messages a second, for readers.
+/// Messages per second, for readers.
 pub fn rate(a_second: f64) -> String {
     figure::scaled(a_second, &[(1.0, "/s"), (1e3, "k/s"), (1e6, "M/s")])
 }
@@ -48,12 +48,12 @@ impl Pattern {
         matches!(self, Pattern::Bandwidth | Pattern::ColdBandwidth | Pattern::Rate | Pattern::Overlap)
     }
 
-    /// Whether all ranks take part, however many there are; the others are of two.
+    /// Whether all ranks take part, however many; other patterns are of two.
     pub fn is_of_all(self) -> bool {
         matches!(self, Pattern::Ring | Pattern::Barrier | Pattern::AllToAll | Pattern::AllReduce)
     }
 
-    /// Messages of one round, both ways together; of more than two ranks those of a rank.
+    /// Messages of one round, in both directions; of more than two ranks those of one rank.
     pub fn messages(self) -> u64 {
         match self {
             Pattern::Bandwidth | Pattern::ColdBandwidth | Pattern::Rate => WINDOW,
@@ -61,7 +61,7 @@ impl Pattern {
         }
     }
 
-    /// The value of what rank 0 measured.
+    /// The value by rank 0's figures.
     pub fn value(self, size: Bytes, figures: &Figures) -> f64 {
         let (rounds, elapsed) = (figures.rounds as f64, figures.elapsed.max(1) as f64);
         match self {
@@ -86,7 +86,7 @@ impl Pattern {
         }
     }
 
-    /// Sizes that say most about it.
+    /// Sizes that say most about the pattern.
     pub fn usual_sizes(self) -> &'static [u64] {
         match self {
             Pattern::Latency => &[8, 4096],
@@ -110,7 +110,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// As the program of the ranks takes it.
+    /// The argument of the ranks' program.
     pub(crate) fn argument(&self) -> String {
         let receiver = if self.receiver == Receiver::Works { "works" } else { "reads" };
         format!("{}:{}:{receiver}", self.pattern, self.size.0)

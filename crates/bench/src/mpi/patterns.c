@@ -36,7 +36,7 @@ static int counted; /* whether ticks are the processor's */
 static int control_out = -1, control_in = -1;
 static volatile uint64_t kept;
 
-/* Whether the kernel trusts the counter; it lists none that it has found wrong. */
+/* Whether the kernel trusts the counter: only then is it listed as a clock source. */
 static int counter_is_kept(void)
 {
     char names[200] = "";
@@ -65,7 +65,7 @@ static uint64_t nanoseconds(clockid_t clock)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* An MPI call, timed if that is asked for. */
+/* An MPI call, timed if asked for. */
 #define CALL(call)                                   \
     do {                                             \
         if (account) {                               \
@@ -115,15 +115,15 @@ struct work {
     char pattern[16];
     size_t size;
     int works;
-    char *out, *in; /* of `span` bytes, through which messages of a window go by `stride`; the next lies at `at` */
+    char *out, *in; /* memory of `span` bytes, used by the messages of a window at steps of `stride`; the next is at `at` */
     size_t span, stride, at;
-    uint64_t *field; /* what is computed on between exchanges */
+    uint64_t *field; /* numbers that are computed on between exchanges */
     size_t words;
-    uint64_t passes;          /* of computing in a round of `overlap` */
-    uint64_t alone[2];        /* ns of a round of it without the computing, and without the transfer */
+    uint64_t passes;          /* passes of computing in a round of `overlap` */
+    uint64_t alone[2];        /* ns of such a round without the computing, and without the transfer */
 };
 
-/* Reads all of the data, as an application does with what it receives. */
+/* Reads all of the data, as an application does with messages that it receives. */
 static void use(const char *data, size_t length)
 {
     uint64_t sum = 0;
@@ -162,7 +162,7 @@ static void ping_pong(struct work *work, uint64_t rounds)
     }
 }
 
-/* Where the next message of a window lies. */
+/* Place of the next message of a window. */
 static size_t next_of(struct work *work)
 {
     size_t at = work->at, next = at + work->stride;
@@ -175,7 +175,7 @@ static void windows(struct work *work, uint64_t rounds)
     MPI_Request requests[WINDOW];
     size_t places[WINDOW];
     int size = (int)work->size, answer = 0, together = WINDOW;
-    /* No two messages under way have one place, but where all have. */
+    /* Messages in flight never overlap, unless all share one place. */
     if (work->stride > 0 && work->span / work->stride < WINDOW)
         together = (int)(work->span / work->stride);
     for (uint64_t i = 0; i < rounds; i++) {
@@ -199,7 +199,7 @@ static void windows(struct work *work, uint64_t rounds)
     }
 }
 
-/* A step of a simulation: compute, then swap a border with the other rank. */
+/* A step of a simulation: computes, then swaps a border with the other rank. */
 static void exchange(struct work *work, uint64_t rounds)
 {
     MPI_Request requests[2];
@@ -213,7 +213,7 @@ static void exchange(struct work *work, uint64_t rounds)
     }
 }
 
-/* A transfer each way that begins before computing and is waited for after it. */
+/* A transfer each way, begun before computing and waited for after it. */
 static void overlap(struct work *work, uint64_t rounds)
 {
     MPI_Request requests[2];
@@ -227,7 +227,7 @@ static void overlap(struct work *work, uint64_t rounds)
     }
 }
 
-/* All ranks pass a message on to the next. */
+/* Each rank passes a message on to the next. */
 static void ring(struct work *work, uint64_t rounds)
 {
     int size = (int)work->size, next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks;
@@ -242,7 +242,7 @@ static void barrier(uint64_t rounds)
         CALL(MPI_Barrier(MPI_COMM_WORLD));
 }
 
-/* Each rank has a message for each other. */
+/* Each rank sends a message to each other. */
 static void alltoall(struct work *work, uint64_t rounds)
 {
     int size = (int)work->size;
@@ -277,7 +277,7 @@ static void run(struct work *work, uint64_t rounds)
         windows(work, rounds);
 }
 
-/* Rounds that take about `target` ns; what it takes to find out is the warm-up. */
+/* Number of rounds that take about `target` ns; finding it is the warm-up. */
 static uint64_t calibrate(struct work *work, uint64_t target)
 {
     uint64_t rounds = 1, taken;
@@ -295,7 +295,7 @@ static uint64_t calibrate(struct work *work, uint64_t target)
     return wanted > 0 ? wanted : 1;
 }
 
-/* Computing of rank 0 in `overlap`: as long as its transfer alone. */
+/* Computing of rank 0 in `overlap`, as long as its transfer alone. */
 static void balance(struct work *work)
 {
     enum { ROUNDS_ALONE = 50, PASSES = 8 };
@@ -322,10 +322,10 @@ static uint64_t microseconds(struct timeval time)
     return (uint64_t)time.tv_sec * 1000000u + (uint64_t)time.tv_usec;
 }
 
-/* In the order in which they are told: see `result.rs`. */
+/* Figures in the order of a result line: see `result.rs`. */
 enum { ROUNDS, ELAPSED, CPU, USER, SYSTEM, CALLS, IN_CALLS, IN_ALL_CALLS, SWITCHES, TRANSFER, COMPUTING, NEAR_BEFORE, NEAR_AFTER, FIELDS };
 
-/* A line for each rank, in a file beside the control pipe; NULL without probes. */
+/* A cache line for each rank, in a file beside the control pipe; NULL without probes. */
 static struct lines {
     _Alignas(128) _Atomic uint64_t ping;
     _Alignas(128) _Atomic uint64_t pong;
@@ -344,7 +344,7 @@ static void share_lines(const char *control)
     close(file);
 }
 
-/* One way of a cache line between the two ranks, ps: of the fastest of some batches. All but rank 0 get 0. */
+/* Time of a cache line from one rank to the other, ps, in the fastest of some batches. Other ranks than 0 get 0. */
 static uint64_t probe(void)
 {
     enum { BATCH = 64, BATCHES = 16 };
@@ -413,7 +413,7 @@ static void pin(const char *cores)
     const char *comma = strchr(cores, ',');
     int first = atoi(cores), second = comma == NULL ? first : atoi(comma + 1);
     int core = rank == 0 ? first : second, most = first > second ? first : second;
-    /* A cpu_set_t ends at 1,024 cores. */
+    /* A cpu_set_t holds 1,024 cores. */
     cpu_set_t *set = CPU_ALLOC(most + 1);
     size_t size = CPU_ALLOC_SIZE(most + 1);
     if (set == NULL)

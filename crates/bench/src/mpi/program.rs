@@ -8,7 +8,7 @@ use machine::{Fault, Result};
 
 use crate::scratch::Scratch;
 
-/// A program that goes with this value.
+/// A compiled program, removed with this value.
 #[derive(Debug)]
 pub struct Program {
     folder: Scratch,
@@ -47,7 +47,7 @@ impl Program {
         self.folder().join(self.name)
     }
 
-    /// It goes with this value.
+    /// The program's folder, removed with this value.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }

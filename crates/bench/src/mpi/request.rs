@@ -1,4 +1,4 @@
-//! What a `plimsoll bench mpi` is to measure, from its arguments to a plan.
+//! The request of a `plimsoll bench mpi`, from its arguments to a plan.
 
 use std::path::PathBuf;
 
@@ -20,13 +20,13 @@ use super::pattern::{Pattern, Task};
 use super::seats;
 use super::targets::{self, Judged};
 
-/// Ranks that share two cores.
+/// Numbers of ranks that share two cores.
 const CROWDS: [u32; 3] = [4, 8, 32];
 
 /// The interface of each host of a lab.
 const INTERFACE: &str = "lab0";
 
-/// Reads `latency:8`; a pattern alone has its usual sizes.
+/// Reads a task, as `latency:8`; a pattern alone stands for its usual sizes.
 pub fn tasks(text: &str) -> Result<Vec<Task>> {
     let (pattern, sizes) = match text.split_once(':') {
         Some((pattern, size)) => (pattern.parse::<Pattern>()?, vec![size.parse::<Bytes>()?]),
@@ -42,23 +42,23 @@ pub fn tasks(text: &str) -> Result<Vec<Task>> {
 pub struct Request {
     pub mpi: Choice,
     pub hosts: WantedHosts,
-    /// Empty: the usual ones.
+    /// The tasks; empty stands for the usual ones.
     pub tasks: Vec<Task>,
-    /// What the engine is held to, and nothing else.
+    /// Whether to measure the engine's targets and nothing else.
     pub targets: bool,
-    /// The cores of the ranks; `None`: chosen by probing.
+    /// Cores of the ranks; `None` chooses them by probing.
     pub cores: Option<(CoreId, CoreId)>,
     pub protocol_core: Option<CoreId>,
     pub rounds: u32,
-    /// Blocks with timed MPI calls too, which divide the ranks' CPU time.
+    /// Whether to add blocks with timed MPI calls, which divide the ranks' CPU time.
     pub divided: bool,
-    /// Only contenders of these names ([`Contender::name`]); `None`: all that there are.
+    /// Names of the only contenders ([`Contender::name`]); `None` takes all.
     pub only: Option<Vec<String>>,
     /// This program: the provider lies beside it, and it has the hidden command `host-agent`.
     pub command: PathBuf,
 }
 
-/// What came of it.
+/// Results of a request.
 #[derive(Debug, Serialize)]
 pub struct Findings {
     pub mpi: String,
@@ -70,7 +70,7 @@ pub struct Findings {
     rounds: u32,
 }
 
-/// Measures it. `nodes` take the place of the lab as the two hosts. Findings come back also where a signal ended it; `begin` is
+/// Measures the request. `nodes` replace the lab as the two hosts. Findings come back also if a signal ended it; `begin` is
 /// told how often `mpirun` will be started.
 pub fn run(request: &Request, nodes: Option<Nodes>, begin: impl FnOnce(usize)) -> Result<(Findings, Result<()>)> {
     let installation = Installation::chosen(&request.mpi)?;
@@ -93,7 +93,7 @@ pub fn run(request: &Request, nodes: Option<Nodes>, begin: impl FnOnce(usize)) -
     Ok((findings, end))
 }
 
-/// `cores` are those to choose from, near ones first.
+/// `cores` are the candidates, near ones first.
 fn plan(
     request: &Request,
     installation: &Installation,
@@ -155,7 +155,7 @@ fn plan(
         let names: Vec<&str> = absent.iter().map(|carrier| carrier.name.as_str()).collect();
         notes.push(format!("{} left out: not on this machine", names.join(", ")));
     }
-    // A note that is of a file, and not of one carrier, is said once.
+    // A note on a file, not on one carrier, is given once.
     for note in here.iter().filter_map(Carrier::note) {
         if !notes.contains(&note) {
             notes.push(note);
@@ -205,8 +205,8 @@ fn plan(
     Ok(Plan { places, tasks, rounds: request.rounds, accounted_rounds, targets: request.targets })
 }
 
-/// The pairs of cores that ranks of one machine have; none where each rank has a machine of its own. `apart` are the cores of a
-/// second machine.
+/// Pairs of cores for ranks of one machine; none if each rank has a machine of its own. `apart` are the cores of a second
+/// machine.
 fn pairs(request: &Request, cores: &[CoreId], apart: &[CoreId]) -> Result<Vec<(CoreId, CoreId)>> {
     let one_machine = apart.is_empty() || request.hosts != WantedHosts::Nodes;
     let Some(named) = request.cores else {
@@ -228,8 +228,8 @@ fn pairs(request: &Request, cores: &[CoreId], apart: &[CoreId]) -> Result<Vec<(C
     Ok(vec![named])
 }
 
-/// A core for the engine beside those of the ranks, or why there is none. Where `apart` are the cores of a second machine, it is
-/// free on both: an engine has one number on all hosts.
+/// A core for the engine beside those of the ranks, or the reason why there is none. It must also be free among `apart`, the
+/// cores of a second machine: an engine has one number on all hosts.
 fn free(topology: &Topology, cores: &[CoreId], apart: &[CoreId], ranks: (CoreId, CoreId)) -> Result<CoreId, String> {
     let (first, second) = ranks;
     let both = cores.iter().copied().filter(|core| apart.is_empty() || *core == first || apart.contains(core));
@@ -260,7 +260,7 @@ impl Findings {
         targets::judge(&self.measured)
     }
 
-    /// The findings in words, in so many columns.
+    /// The findings as text, in so many columns.
     pub fn page(&self, width: usize) -> String {
         let done = self.measured.iter().map(|measured| measured.series.blocks.len()).max().unwrap_or(0);
         let rounds = count::of(self.rounds.into(), "round");
@@ -360,13 +360,13 @@ mod tests {
         assert!(named.contains(&"plimsoll at app, afxdp:ib0".to_owned()), "{named:?}");
         assert!(!named.contains(&"vader".to_owned()), "{named:?}");
 
-        // The first rank's core is the second's too, on another machine: the engine's has to be free on both.
+        // The first rank's core is also the second's, on another machine: the engine's has to be free on both.
         let (same, _) = plan_of(&Request { cores: Some((first, CoreId(901))), ..nodes.clone() }, &far).unwrap();
         let engines: Vec<_> = same.places[0].1.iter().filter_map(Contender::core).collect();
         assert_eq!((same.places[0].0.cores, &engines[..]), ((first, CoreId(901)), &[second][..]));
         let unknown = Request { cores: Some((first, CoreId(902))), ..nodes.clone() };
         assert!(plan_of(&unknown, &far).unwrap_err().to_string().contains("the other node has"));
-        // Where the next node is this machine, ranks share its cores.
+        // If the next node is this machine, ranks share its cores.
         let (together, _) = plan_of(&nodes, &[]).unwrap();
         assert_eq!(together.places[0].0.cores, (first, second));
         let (both, _) = plan_of(&request(), &far).unwrap();

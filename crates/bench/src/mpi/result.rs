@@ -1,28 +1,28 @@
-//! What the ranks tell over the control pipe.
+//! Lines that the ranks write into the control pipe.
 
 use machine::{Fault, Result};
 use serde::{Deserialize, Serialize};
 
-/// What one rank measured of itself during the timed part; times in ns.
+/// Figures of one rank for the timed part; times in ns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Figures {
     pub rounds: u64,
     pub elapsed: u64,
     /// CPU time of the whole process (`CLOCK_PROCESS_CPUTIME_ID`).
     pub cpu: u64,
-    /// The same, as the kernel divides it by its clock ticks.
+    /// CPU time of the process as the kernel divides it by its clock ticks.
     pub user: u64,
     pub system: u64,
-    /// MPI calls and the time inside them, where they were timed.
+    /// Number of MPI calls and the time inside them, if they were timed.
     pub calls: u64,
     pub in_calls: u64,
-    /// Inside MPI calls since the start, calibration included.
+    /// Time inside MPI calls since the start, calibration included.
     pub in_all_calls: u64,
     pub switches: u64,
-    /// Of `overlap`: a round without the computing, and without the transfer; else 0.
+    /// Time of a round of `overlap` without the computing, and without the transfer; else 0.
     pub transfer: u64,
     pub computing: u64,
-    /// One way of a cache line between the ranks, before and after, ps; 0 where they did not probe.
+    /// Time of a cache line from rank to rank, before and after, ps; 0 without a probe.
     pub near: [u64; 2],
 }
 

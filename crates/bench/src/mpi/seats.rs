@@ -4,13 +4,13 @@ use machine::{CoreId, Fault, Result};
 
 use super::contender::{Hosts, Seats};
 
-/// Cores that are probed to find a near and a far pair; a core of every complex of a large host is among them.
+/// Most cores that are probed to find a near and a far pair; a core of every complex of a large host is among them.
 const MOST_PROBED: usize = 64;
 
 /// A pair is far if its latency is this many times that of the nearest.
 const FAR: f64 = 1.7;
 
-/// The first core with the one nearest to it and, where cores differ, with the one farthest away.
+/// The first core with the one nearest to it and, if distances differ, with the one farthest away.
 pub fn pairs(allowed: &[CoreId]) -> Result<Vec<(CoreId, CoreId)>> {
     let &[first, second, ref rest @ ..] = allowed else {
         let cause = format!("two ranks that poll need two cores, this process has {}", allowed.len());
@@ -37,8 +37,8 @@ fn apart(first: CoreId, probed: Vec<(u64, CoreId)>) -> Option<Vec<(CoreId, CoreI
     Some(pairs)
 }
 
-/// Paper 002's places: receive processing of both hosts on `protocol`, and the receiver there, the sender there, and,
-/// where there is a third core, neither.
+/// Paper 002's places: receive processing of both hosts on `protocol`, and on that core the receiver, the sender or, if there
+/// is a third core, neither.
 pub fn around(protocol: CoreId, allowed: &[CoreId]) -> Result<Vec<Seats>> {
     linux::affinity::check(protocol)?;
     let others: Vec<CoreId> = allowed.iter().copied().filter(|core| *core != protocol).collect();

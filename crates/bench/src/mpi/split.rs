@@ -1,4 +1,4 @@
-//! Where a rank's CPU goes: application, MPI, protocol. Each value says how it was got.
+//! Division of a rank's CPU time: application, MPI, protocol. Each value says how it was got.
 
 use machine::Reading;
 use rounds::statistics::median;
@@ -11,17 +11,17 @@ use super::pattern::Task;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Split {
     pub rank: usize,
-    /// All CPU of the process.
+    /// All CPU time of the process.
     pub cpu: Reading<f64>,
-    /// Outside MPI calls.
+    /// Time outside MPI calls.
     pub application: Reading<f64>,
-    /// Inside MPI calls, but not in what carries the messages.
+    /// Time inside MPI calls, but outside the carrier.
     pub mpi: Reading<f64>,
-    /// CPU time in what carries the messages: the provider's own time, waiting by polling included.
+    /// CPU time in the carrier: the provider's own time, waiting by polling included.
     pub protocol: Reading<f64>,
-    /// CPU time in the kernel on behalf of the rank; part of the values above.
+    /// CPU time in the kernel on behalf of the rank; a part of the values above.
     pub kernel: Reading<f64>,
-    /// Network softirqs on all cores of both hosts. What ran on top of a rank is part of its values as well.
+    /// Network softirqs on all cores of both hosts; those that ran on top of a rank are part of its values as well.
     pub softirq: Reading<f64>,
 }
 
@@ -79,7 +79,7 @@ fn share(block: &Block, rank: usize) -> Option<f64> {
     let mine = |report: &&launch::report::Report| report.rank == Some(rank as u32);
     let own: Option<u64> =
         reports.iter().filter(mine).filter_map(|report| report.account_nanoseconds).reduce(|a, b| a + b);
-    // Where the launcher does not tell ranks: an equal part of what all reported.
+    // If the launcher does not tell ranks: an equal part of the sum over all.
     let account = own.or_else(|| Some(block.reports.account_nanoseconds()? / block.reports.ranks().max(1) as u64))?;
     (all > 0).then(|| (account as f64 / all as f64).min(1.0))
 }
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn the_parts_of_an_engines_rank_add_up_to_its_cpu() {
         let split = &of(&accounted(engine(), Some(12_000)), &LATENCY).unwrap()[1];
-        // Of 9000 ns CPU 2000 are outside of calls; of the 7000 inside three quarters are the provider's.
+        // 2000 of 9000 ns CPU are outside of calls; of the 7000 inside, three quarters are the provider's.
         assert_eq!(split.application, Reading::Measured(20.0));
         assert_eq!(split.mpi, Reading::Modelled(17.5));
         assert_eq!(split.protocol, Reading::Modelled(52.5));

@@ -1,4 +1,4 @@
-//! Targets of Open MPI over the engine, as ratios to the best peer in the same run.
+//! Targets for Open MPI over the engine, as ratios to the best peer in the same run.
 
 use machine::Bytes;
 use rounds::bound::{Bound, Verdict};
@@ -54,12 +54,12 @@ pub const ALL: [Target; 29] = [
     target(Hosts::Lab, Pattern::Bandwidth, 4 << 20, Bound::AtLeast(1.0)),
 ];
 
-/// Whether something is asked of `task` there.
+/// Whether there is a target for `task` on these hosts.
 pub fn has(hosts: Hosts, task: &Task) -> bool {
     ALL.iter().any(|target| target.hosts == hosts && target.task == *task)
 }
 
-/// Each task of the targets once.
+/// The tasks of all targets, each once.
 pub fn tasks() -> Vec<Task> {
     let mut tasks: Vec<Task> = Vec::new();
     for target in ALL {
@@ -70,7 +70,7 @@ pub fn tasks() -> Vec<Task> {
     tasks
 }
 
-/// How a target came out: the best placement of the engine against the best peer.
+/// The result for a target: the best placement of the engine against the best peer.
 #[derive(Debug, Clone, Serialize)]
 pub struct Judged<'a> {
     pub hosts: Hosts,
@@ -79,17 +79,17 @@ pub struct Judged<'a> {
     pub engine: Option<&'a Contender>,
     pub peer: Option<&'a Contender>,
     pub ratio: Option<Estimate>,
-    /// Ratios of the rounds on near cores, and on far ones; `None` where the cores did not move.
+    /// Ratios of the rounds on near cores, and on far ones; `None` if the cores did not move.
     pub places: Option<[Option<Estimate>; 2]>,
     pub verdict: Verdict,
 }
 
-/// Holds what was measured to all targets whose hosts were measured.
+/// Judges all targets whose hosts were measured.
 pub fn judge(all: &[Measured]) -> Vec<Judged<'_>> {
     let measured = ALL.into_iter().filter(|target| all.iter().any(|measured| measured.seats.hosts == target.hosts));
     measured
         .map(|Target { hosts, task, bound }| {
-            // One pair of cores, and receive processing that is not pinned: that is another question.
+            // Seats without pinned receive processing, at one pair of cores: others answer another question.
             let seats = all.iter().map(|m| m.seats).find(|seats| seats.hosts == hosts && seats.protocol_core.is_none());
             let here = || all.iter().filter(move |measured| Some(measured.seats) == seats);
             let engine = best(here(), &task, |measured| measured.contender.is_engine());

@@ -15,7 +15,7 @@ static double now(void) {
     return at.tv_sec * 1e9 + at.tv_nsec;
 }
 
-/* Whether profiles use the processor's counter: where the kernel trusts it. */
+/* Whether profiles use the processor's counter, as they do where the kernel trusts it. */
 static int counted;
 
 static int counter_is_kept(void) {

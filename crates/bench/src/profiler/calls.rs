@@ -18,7 +18,7 @@ use super::{Call, Mode, Profiled, Request, TABLES_NANOSECONDS, TIMELINE_NANOSECO
 use crate::mpi::program::Program;
 
 const BLOCKS: u64 = 2_000;
-/// Of a block, of each kind.
+/// Calls of each kind in a block.
 const CALLS: u64 = 2_000;
 const LIMIT: Duration = Duration::from_secs(60);
 const SEED: u64 = 0x0051_1A11_0000_0005;
@@ -26,11 +26,11 @@ const SEED: u64 = 0x0051_1A11_0000_0005;
 /// One start: medians of its blocks, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Run {
-    /// A call that is not seen by the profiler, and one that is.
+    /// Time of a call that the profiler does not see, and of one that it does.
     bare: f64,
     recorded: f64,
     clock: f64,
-    /// Of timeline, a call.
+    /// Bytes of timeline per call.
     bytes: f64,
 }
 
@@ -62,7 +62,7 @@ pub fn measure(
     })
 }
 
-/// What a call that is recorded takes more than one that is not.
+/// Extra time of a recorded call.
 fn adds(of: &Series<Run>) -> Option<Estimate> {
     difference(&of.values(|run| Some(run.recorded - run.bare)))
 }
@@ -84,7 +84,7 @@ impl<P: FnMut(&str)> Blocks for Starts<'_, P> {
         run(self.request, self.installation, self.program, mode, self.library)
     }
 
-    /// It is one rank.
+    /// There is one rank only.
     fn probe(&mut self, _: usize) -> Option<Probe> {
         None
     }

@@ -1,4 +1,4 @@
-//! What the profiler costs the program: a call of MPI, and a message of NetPIPE, bare and profiled in turns.
+//! Costs of the profiler: an MPI call, and a message of NetPIPE, bare and profiled in alternation.
 
 mod calls;
 mod message;
@@ -21,22 +21,22 @@ pub use page::page;
 use crate::scratch::Scratch;
 
 machine::named! {
-    /// What runs beside the program.
+    /// The profiler's mode.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum Mode {
         Bare = "bare",
         /// Counters, histograms and call sites.
         Tables = "tables",
-        /// The same, and every call in a timeline.
+        /// The tables, and every call in a timeline.
         Timeline = "tables and timeline",
     }
 }
 
-/// Bytes that a thread's timeline may take: what a round writes fits.
+/// Most bytes of a thread's timeline: enough for a round.
 const TRACE: u64 = 1 << 30;
 
-/// A target: what is measured may be at most this.
+/// Targets: most nanoseconds added per call, and the greatest ratio of a message's times.
 pub const TABLES_NANOSECONDS: f64 = 25.0;
 pub const TIMELINE_NANOSECONDS: f64 = 60.0;
 pub const MESSAGE_RATIO: f64 = 1.05;
@@ -55,16 +55,16 @@ pub struct Request {
 #[derive(Debug, Clone, Serialize)]
 pub struct Call {
     pub library: String,
-    /// Nanoseconds a call without the profiler.
+    /// Nanoseconds per call without the profiler.
     pub bare: Option<Estimate>,
-    /// MPI_Send over PMPI_Send without the profiler: what the method finds where nothing is added.
+    /// MPI_Send over PMPI_Send without the profiler: the method's own error.
     pub unloaded: Option<Estimate>,
-    /// Nanoseconds that it adds: of each start the difference between blocks of MPI_Send and of PMPI_Send in turns.
+    /// Nanoseconds added per call: in each start, the difference between blocks of MPI_Send and of PMPI_Send in alternation.
     pub tables: Option<Estimate>,
     pub timeline: Option<Estimate>,
-    /// The part of it that two reads of the clock take.
+    /// The part of two readings of the clock.
     pub clock: Option<Estimate>,
-    /// Bytes of timeline a call.
+    /// Bytes of timeline per call.
     pub bytes: Option<f64>,
     pub failures: Vec<String>,
 }
@@ -72,12 +72,12 @@ pub struct Call {
 /// NetPIPE's half round trip of 8 bytes through Open MPI's shared memory.
 #[derive(Debug, Clone, Serialize)]
 pub struct Message {
-    /// Nanoseconds.
+    /// Half a round trip without the profiler, nanoseconds.
     pub bare: Option<Estimate>,
-    /// Ratios within a round.
+    /// Ratio to the bare time, within a round.
     pub tables: Option<Estimate>,
     pub timeline: Option<Estimate>,
-    /// How near the cores were before and after each start.
+    /// Distances of the cores before and after each start.
     pub probes: Vec<Probe>,
     pub failures: Vec<String>,
 }
@@ -90,7 +90,7 @@ pub struct Findings {
     pub message: Option<Message>,
 }
 
-/// Measures all, or as much as there is time for until a signal; `progress` hears of each start.
+/// Measures all, or as much as a signal leaves time for; `progress` is told of each start.
 pub fn measure(request: &Request, mut progress: impl FnMut(&str)) -> Result<Findings> {
     let library = preload::library(&request.command)?;
     let mut calls = Vec::new();
@@ -129,7 +129,7 @@ impl Profiled {
         Ok(Profiled { folder, variables })
     }
 
-    /// Sends that were recorded and bytes of timeline, which prove that what was timed was profiled.
+    /// Numbers of recorded sends and of timeline bytes, which prove that the timed calls were profiled.
     fn recorded(&self) -> Result<(u64, u64)> {
         let ranks = self.folder.path().join(folder::RANKS);
         let (mut sends, mut traced) = (0, 0);

@@ -1,6 +1,6 @@
-//! Open MPI through NetPIPE's `NPopenmpi`: same sizes, perturbation and cores.
+//! Open MPI through NetPIPE's `NPopenmpi`: with the same sizes, perturbation and cores.
 //!
-//! NetPIPE reports the fastest of its trials at each size where plimsoll reports all of a block, which favours Open MPI.
+//! NetPIPE reports the fastest of its trials at each size, plimsoll all of a block, which favours Open MPI.
 
 use std::ffi::OsString;
 use std::fs;
@@ -16,10 +16,10 @@ use launch::running::{Running, Scratch, Streams};
 use machine::{Fault, Result};
 use rounds::point::{Metric, Path, Pattern, PointSpec, Receiver};
 
-/// For one run of all trials of one size; starting the processes takes about a second of it.
+/// Time for one run of all trials of one size; starting the processes takes about a second of it.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Time that one trial aims at; NetPIPE repeats it and keeps the fastest.
+/// Time of one trial; NetPIPE repeats it and keeps the fastest.
 const TRIAL: Duration = Duration::from_millis(6);
 
 /// One line of NetPIPE's output file.
@@ -27,11 +27,11 @@ const TRIAL: Duration = Duration::from_millis(6);
 pub struct Row {
     pub bytes: u64,
     pub megabits_per_second: f64,
-    /// Half a round trip, or one message of a stream.
+    /// Time of half a round trip, or of one message of a stream.
     pub seconds: f64,
 }
 
-/// What one run gave.
+/// Results of one run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reference {
     /// The measured value in the unit of the pattern's metric: the mean over the perturbed sizes.
@@ -41,11 +41,11 @@ pub struct Reference {
     pub notes: Vec<String>,
 }
 
-/// Flags of `NPopenmpi` for a pattern; `None` where NetPIPE has no such pattern.
+/// Flags of `NPopenmpi` for a pattern; `None` if NetPIPE has no such pattern.
 pub fn flags(pattern: Pattern) -> Option<&'static [&'static str]> {
     match pattern {
         Pattern::PingPong => Some(&[]),
-        // NetPIPE counts no message rate, but its stream of small messages is one: see the note that goes with it.
+        // NetPIPE has no message rate, but its stream of small messages is one; a note says so.
         Pattern::Stream | Pattern::MessageRate => Some(&["-s"]),
         Pattern::StreamNoCache => Some(&["-s", "-I"]),
         Pattern::Bidirectional => Some(&["-2", "-a"]),
@@ -53,7 +53,7 @@ pub fn flags(pattern: Pattern) -> Option<&'static [&'static str]> {
     }
 }
 
-/// Whether NetPIPE and its `mpirun` are to be found.
+/// Whether NetPIPE and its `mpirun` are found.
 pub fn is_installed() -> bool {
     let found = |program: &str| {
         std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
@@ -61,12 +61,12 @@ pub fn is_installed() -> bool {
     found("NPopenmpi") && found("mpirun")
 }
 
-/// Runs NetPIPE for one point. `pace` is what the last run took per message, where there was one.
+/// Runs NetPIPE for one point. `pace` is the last run's time per message, if there was one.
 pub fn measure(spec: &PointSpec, pace: Option<f64>) -> Result<Reference> {
     measure_with(spec, pace, &Variables::new())
 }
 
-/// The same with `variables` in the environment of its ranks.
+/// Does so with `variables` in the environment of the ranks.
 pub fn measure_with(spec: &PointSpec, pace: Option<f64>, variables: &Variables) -> Result<Reference> {
     let Some(flags) = flags(spec.pattern) else {
         return Err(refused(
@@ -94,7 +94,7 @@ pub fn measure_with(spec: &PointSpec, pace: Option<f64>, variables: &Variables) 
     weigh(spec, &rows(&text)?, repeats)
 }
 
-/// What NetPIPE wrote into its output file.
+/// NetPIPE's output file.
 fn run(spec: &PointSpec, flags: &[&str], repeats: u64, variables: &Variables) -> Result<String> {
     let subject = "stack open-mpi: NPopenmpi";
     let missing = "install openmpi-bin and netpipe-openmpi, or leave open-mpi out";
@@ -159,7 +159,7 @@ pub fn rows(text: &str) -> Result<Vec<Row>> {
 
 fn weigh(spec: &PointSpec, rows: &[Row], repeats: u64) -> Result<Reference> {
     let (size, by) = (spec.size.0, spec.perturbation.0);
-    // Both ways at once, NetPIPE prints and rates the bytes of both.
+    // In both directions at once NetPIPE counts the bytes of both.
     let ways = if spec.pattern == Pattern::Bidirectional { 2 } else { 1 };
     let rows: Vec<_> = rows.iter().filter(|row| (row.bytes / ways).abs_diff(size) <= by).collect();
     if rows.is_empty() {

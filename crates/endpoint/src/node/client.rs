@@ -1,4 +1,4 @@
-//! The rank's side of its engine.
+//! The rank's side of a node's engine.
 
 use std::collections::VecDeque;
 use std::mem::{replace, take};
@@ -27,7 +27,7 @@ use crate::report::Report;
 use crate::settings::Settings;
 use crate::settle::Placed;
 
-/// How long a question may stay unanswered.
+/// Time within which the engine must answer a question.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
 /// An answer to a question.
@@ -41,39 +41,39 @@ enum Answered {
 
 pub(crate) struct NodeClient<B> {
     rings: ShmPort,
-    /// The engine's, where it is one of this process: it ends once the rings are closed and before the memory goes that it
-    /// works on.
+    /// The engine's thread, if it is in this process: it ends once the rings are closed, and before the memory that it works
+    /// on is freed.
     thread: Option<EngineThread>,
     name: Option<Name>,
-    /// The engine's.
+    /// The engine's process.
     process: u32,
     waiting: SlotMap<Ticket, Waiting<B>>,
     ended: VecDeque<Completion<B>>,
     answer: Option<Answered>,
-    /// The last question was given up: its answer may still come.
+    /// Whether the last question was given up: its answer may still come.
     overdue: bool,
     failed: Option<Fault>,
     lost: VecDeque<(PeerIndex, Fault)>,
     polls: u32,
     yields: bool,
-    /// The number of the last send that ended as it was made.
+    /// Number of the last send that ended at once.
     short: u64,
-    /// Vouches to peers for the engine's process.
+    /// Vouches for the engine's process to peers.
     loan: Option<Loan>,
     word: Option<Box<u64>>,
     leaving: Leaving,
-    /// Where memory goes that the engine has not let go of.
+    /// Keeps memory that the engine has not let go of.
     keep: fn(Remains<B>),
 }
 
 impl<B: Buffer> NodeClient<B> {
-    /// Joins the engine's process on `core`, which is started where there is none.
+    /// Joins the engine's process on `core`; starts one if there is none.
     pub fn join(core: CoreId, settings: &Settings, program: Option<&Path>) -> Result<(Self, Placed)> {
         give_back();
-        // Whether this rank may use the core says nothing: launchers bind ranks elsewhere. Who starts the engine checks it.
+        // Whether this rank may use the core says nothing: launchers bind ranks elsewhere. The engine's starter checks it.
         let stream = launch::call(core, program)?;
-        // Where Yama restricts it, the engine alone may read and write this process's memory. One that has no number here
-        // (another PID namespace) gets no leave, and refuses where it needs it.
+        // Where Yama restricts access, only the engine may read and write this process's memory. An engine without a process
+        // number here (another PID namespace) gets no permission, and refuses where it needs it.
         let engine = Identity::of_peer(&stream)
             .map_err(|e| Fault::because("node's engine", e, "permit pidfd_open; raise the limit on open files"))?;
         if let Some(Ok(engine)) = engine.as_ref().map(|engine| engine.living()) {
@@ -144,12 +144,12 @@ impl<B: Buffer> NodeClient<B> {
         }
     }
 
-    /// `None` where the port came with its peers.
+    /// The endpoint's name; `None` where the port came with its peers.
     pub fn name(&self) -> Option<Name> {
         self.name
     }
 
-    /// The engine's thread, where it is one of this process.
+    /// The engine's thread, if it is in this process.
     pub fn thread(&self) -> Option<&EngineThread> {
         self.thread.as_ref()
     }
@@ -162,13 +162,13 @@ impl<B: Buffer> NodeClient<B> {
         })
     }
 
-    /// Hands a command over; waits while the engine has no room.
+    /// Sends a command; waits while the engine has no room.
     #[inline]
     fn push(&mut self, command: &Command) -> Result<()> {
         self.push_with(command, 0, |_| (), None)
     }
 
-    /// The same, with `payload` bytes behind it that `fill` writes; a fault where the engine has no room until `deadline`.
+    /// Sends a command and `payload` bytes that `fill` writes; a fault if there is no room until `deadline`.
     #[inline]
     fn push_with(
         &mut self,
@@ -199,7 +199,7 @@ impl<B: Buffer> NodeClient<B> {
         }
     }
 
-    /// Lets the engine run if it may be waiting for this core; looks whether it lives now and then.
+    /// Yields to an engine that may wait for this core; checks now and then that it lives.
     fn rest(&mut self) -> Result<()> {
         self.polls = self.polls.wrapping_add(1);
         if self.yields {
@@ -219,12 +219,12 @@ impl<B: Buffer> NodeClient<B> {
         Ok(())
     }
 
-    /// Looks at the clock now and then, while the engine says nothing.
+    /// Whether the deadline is past; reads the clock now and then, while the engine says nothing.
     fn is_past(&self, deadline: Instant) -> bool {
         self.polls.is_multiple_of(1024) && Instant::now() > deadline
     }
 
-    /// Takes in what the engine has said. True if there was anything.
+    /// Takes in the engine's events; whether there were any.
     #[inline]
     fn take_events(&mut self) -> Result<bool> {
         let NodeClient { rings, waiting, ended, answer, overdue, failed, lost, .. } = self;
@@ -240,7 +240,7 @@ impl<B: Buffer> NodeClient<B> {
                     if direction == Direction::Receive
                         && let Some(bytes) = payload.or(staging.as_deref())
                     {
-                        // A staged message that was shorter than the buffer leaves the rest alone.
+                        // A staged message shorter than the buffer leaves the rest of the buffer alone.
                         let got = bytes.len().min(buffer.length()).min(envelope.length as usize);
                         buffer.write(0, &bytes[..got]);
                     }
@@ -258,7 +258,7 @@ impl<B: Buffer> NodeClient<B> {
                 Event::Report(json) => Answered::Report(json.to_vec()),
                 Event::IsQuiet(quiet) => Answered::IsQuiet(quiet),
             };
-            // Of a question that was given up nobody wants to know.
+            // The answer to a question that was given up is dropped.
             if !take(overdue) {
                 *answer = Some(answered);
             }
@@ -280,7 +280,7 @@ impl<B: Buffer> NodeClient<B> {
         }
         let command = Command::Send { peer, label, confirmed: false, ticket: 0, place: Place::Here(&[]) };
         self.push_with(&command, length, |room| buffer.read(0, room), None)?;
-        // The engine has the bytes: for the application the send has ended.
+        // The engine has the bytes: the application's send has ended.
         self.short += 1;
         let (request, direction, status) = (Request::Short(self.short), Direction::Send, Status::Done);
         let envelope = Envelope::new(peer, label, length as u64);
@@ -308,7 +308,7 @@ impl<B: Buffer> NodeClient<B> {
         Ok(ticket.request(Direction::Send))
     }
 
-    /// Sends as a short send does, but nothing completes. False where `bytes` are too many for a command.
+    /// Sends as a short send does; nothing completes. False where `bytes` do not fit a command.
     #[inline]
     pub fn inject(&mut self, peer: PeerIndex, label: Label, bytes: &[u8]) -> Result<bool> {
         if bytes.len() > INLINE {
@@ -348,7 +348,7 @@ impl<B: Buffer> NodeClient<B> {
                 return Err(self.silent());
             }
         }
-        // For room it is waited as long as it takes, as by sends; not by what ends an endpoint or a part of one.
+        // Waits for room as long as it takes, as sends do; but not in commands that end an endpoint or a part of one.
         let ends = matches!(command, Command::IsQuiet | Command::IsFlushed | Command::TakeBack { .. });
         self.push_with(command, 0, |_| (), ends.then(|| Instant::now() + ANSWER_WITHIN))?;
         let deadline = Instant::now() + ANSWER_WITHIN;
@@ -389,7 +389,7 @@ impl<B: Buffer> NodeClient<B> {
         let Answered::Cancelled(done) = self.ask(&Command::TakeBack { ticket: ticket.data().as_ffi() })? else {
             return Err(astray());
         };
-        // The end of the request may bring a short message, which is written here.
+        // The end of the request may bring a short message, which is written into the buffer here.
         if let Some(waiting) = self.waiting.get_mut(ticket) {
             waiting.buffer = stand_in(&waiting.buffer, false);
         }
@@ -458,7 +458,7 @@ impl<B: Buffer> NodeClient<B> {
         Ok(self.ended.pop_front())
     }
 
-    /// Takes in what the engine has said.
+    /// Takes in the engine's events.
     #[inline]
     pub fn turn(&mut self) -> Result<()> {
         if self.take_events()? { Ok(()) } else { self.rest() }
@@ -509,9 +509,9 @@ impl<B> NodeClient<B> {
 }
 
 impl<B> Drop for NodeClient<B> {
-    /// A thread of this process ends before the memory goes; a process that does not answer may be stopped, and go on later.
+    /// Waits for a thread before its memory is freed; a process that does not answer may go on later.
     fn drop(&mut self) {
-        // Whom it has told before it does not wait for again.
+        // An engine that was told before is not waited for again.
         let within = if self.leaving == Leaving::No { ANSWER_WITHIN } else { Duration::ZERO };
         if self.release(within).is_err() && self.thread.is_none() {
             (self.keep)(Remains {
@@ -535,7 +535,7 @@ mod tests {
 
     use super::*;
 
-    /// A buffer that shows whether it is there still.
+    /// A buffer that shows whether it still exists.
     struct Lent {
         bytes: Vec<u8>,
         _held: Arc<()>,

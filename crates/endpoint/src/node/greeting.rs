@@ -1,4 +1,4 @@
-//! What a rank and the engine's process say before the rings are there: text of one line each, over a Unix socket.
+//! Messages of a rank and the engine's process before the rings exist: one line of text each, over a Unix socket.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -10,13 +10,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// Raised with every change of what follows it.
+/// Raised with every change of these messages or of the rings' protocol.
 pub(super) const VERSION: u32 = 4;
-/// How long an engine may take to answer: others may greet it at the same time.
+/// Time within which an engine must answer: it may be greeting others.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 const LONGEST: usize = NODE_WISHES.each.bytes().0 as usize;
 
-/// The rank's wishes, as its settings write them, and a word of its memory by which the engine proves that it may read it.
+/// The rank's settings, as text, and a word of its memory by which the engine proves that it may read it.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Wishes {
     pub version: u32,
@@ -55,7 +55,7 @@ fn wrong(cause: impl Into<String>) -> Fault {
     Fault::new("socket to the node's engine", cause, "see that the process at its other end still runs")
 }
 
-/// Waits for nothing: a line fits the buffer of a socket whose other end listens.
+/// Writes a line without waiting: it fits the buffer of a socket whose other end listens.
 pub(super) fn say(mut stream: &UnixStream, what: &impl Serialize) -> Result<()> {
     let mut line = serde_json::to_vec(what).map_err(broken)?;
     line.push(b'\n');
@@ -63,16 +63,16 @@ pub(super) fn say(mut stream: &UnixStream, what: &impl Serialize) -> Result<()> 
     stream.write_all(&line).map_err(broken)
 }
 
-/// What has come of a line.
+/// The part of a line that has come.
 #[derive(Debug, Default)]
 pub(super) struct Line(Vec<u8>);
 
 impl Line {
-    /// Takes in what is there of the line, and nothing beyond it; `None` before its end. The stream does not block.
+    /// Reads what is there of the line, and nothing beyond it; `None` before its end. The stream does not block.
     pub fn hear<T: DeserializeOwned>(&mut self, mut stream: &UnixStream) -> Result<Option<T>> {
         let mut byte = [0];
         loop {
-            // A byte at a time: what follows the line is not ours to read.
+            // A byte at a time: the bytes after the line are for others.
             match stream.read(&mut byte) {
                 Ok(0) => return Err(wrong("its other end has closed it")),
                 Ok(_) if byte == *b"\n" => return serde_json::from_slice(&self.0).map(Some).map_err(broken),

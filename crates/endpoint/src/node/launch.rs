@@ -11,11 +11,11 @@ use machine::{CoreId, Fault, Result};
 
 use super::meeting_name;
 
-/// How long a fresh process may take until it listens.
+/// Time within which a new process must listen.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A connection to the engine on `core`; where there is none, `program engine --core N` is started. Of several ranks that
-/// do so at once one process wins the name, the others end.
+/// A connection to the engine on `core`; where there is none, `program engine --core N` is started. Of several processes
+/// started at once, one wins the name and the others end.
 pub(super) fn call(core: CoreId, program: Option<&Path>) -> Result<UnixStream> {
     let name = meeting_name(core);
     let absent = match rendezvous::call(&name) {
@@ -43,7 +43,7 @@ pub(super) fn call(core: CoreId, program: Option<&Path>) -> Result<UnixStream> {
     }
 }
 
-/// Starts this program's `engine --core N` in the background and returns once it takes ranks; at once where one does.
+/// Starts this program's `engine --core N` in the background and returns once it takes ranks; at once where one does already.
 pub fn detach(core: CoreId) -> Result<()> {
     let name = meeting_name(core);
     linux::affinity::unbind()?;
@@ -76,8 +76,8 @@ pub fn detach(core: CoreId) -> Result<()> {
     }
 }
 
-/// In a process group of its own and without this process's streams, so that it outlives the rank that started it and holds
-/// open nothing of the job.
+/// Starts the engine in a process group of its own and without this process's streams, so that it outlives the rank that
+/// started it and keeps nothing of the job open.
 fn start(core: CoreId, program: &Path) -> Result<()> {
     let status = Command::new(program)
         .args(["engine", "--detach", "--core", &core.0.to_string()])

@@ -1,4 +1,4 @@
-//! Memory of a rank, as its engine sees it: through the kernel, also where both are one process.
+//! Memory of a rank as its engine accesses it: through the kernel, even where both are one process.
 
 use std::io;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use rustix::process::Pid;
 
 use super::protocol::INLINE;
 
-/// The process whose memory it is, by its descriptor: no other that has its number later is read or written.
+/// A rank's process, named by a descriptor: no later process with its number is read or written.
 pub(crate) struct Rank {
     process: Arc<Identity>,
-    /// It lived when the kernel was asked in this turn.
+    /// Whether the kernel has said in this poll that the process lives.
     lives: AtomicBool,
 }
 
@@ -26,7 +26,7 @@ impl Rank {
         self.process.number()
     }
 
-    /// The first copy of each turn asks the kernel anew.
+    /// Makes the next copy ask the kernel again whether the process lives.
     #[inline]
     pub fn turn(&self) {
         self.lives.store(false, Ordering::Relaxed);
@@ -51,14 +51,14 @@ impl Rank {
 
 /// A message in a rank's memory, or on its way there.
 pub(crate) enum RankMemory {
-    /// Came with the command: what a send carries.
+    /// Bytes that came with a send's command.
     Here(Vec<u8>),
-    /// Travels with the event: what a short receive gets.
+    /// Bytes of a short receive, which travel with its event.
     Gathered { bytes: Vec<u8>, length: usize },
-    /// Lies in the rank's memory. `landing` gathers a short message, which then travels with the event instead of by a
-    /// system call of its own.
+    /// Bytes in the rank's memory. `landing` gathers a short message, which then travels with the event and needs no system
+    /// call of its own.
     There { rank: Arc<Rank>, address: u64, length: usize, landing: Vec<u8>, landed: usize, failed: bool },
-    /// Stands for memory that the rank has taken back. Where the bytes are still to be sent they are here.
+    /// Stand-in for memory that the rank has taken back, with a copy of bytes still to be sent.
     TakenBack { kept: Option<Vec<u8>>, length: usize },
 }
 
@@ -68,7 +68,7 @@ impl RankMemory {
         RankMemory::There { rank: rank.clone(), address, length, landing: Vec::new(), landed: 0, failed: false }
     }
 
-    /// What a receive is to fill.
+    /// Memory that a receive fills.
     #[inline]
     pub fn receiving(rank: &Arc<Rank>, address: u64, length: u64) -> Self {
         match usize::try_from(length) {
@@ -88,7 +88,7 @@ impl RankMemory {
         RankMemory::TakenBack { kept, length }
     }
 
-    /// What is still to be handed over with the event.
+    /// Bytes to be handed over with the event.
     pub fn payload(&self) -> Option<&[u8]> {
         match self {
             RankMemory::There { landing: bytes, .. } | RankMemory::Gathered { bytes, .. } if !bytes.is_empty() => {
@@ -98,7 +98,7 @@ impl RankMemory {
         }
     }
 
-    /// The rank's memory could not be read or written: it has gone, or given a wrong address.
+    /// Whether the rank's memory could not be read or written: the rank has gone, or gave a wrong address.
     pub fn has_failed(&self) -> bool {
         matches!(self, RankMemory::There { failed: true, .. })
     }
@@ -116,7 +116,7 @@ impl Buffer for RankMemory {
 
     fn address(&self) -> u64 {
         match self {
-            // Bytes of this process, which peers do not read from: such messages are short and go in packets.
+            // Memory of this process, which peers do not read: such messages are short and go in packets.
             RankMemory::Here(_) | RankMemory::Gathered { .. } | RankMemory::TakenBack { .. } => 0,
             RankMemory::There { address, .. } => *address,
         }
@@ -130,7 +130,7 @@ impl Buffer for RankMemory {
             RankMemory::Gathered { .. } | RankMemory::TakenBack { kept: None, .. } => into.fill(0),
             RankMemory::There { rank, address, .. } => {
                 if rank.read(address.wrapping_add(offset as u64), into).is_err() {
-                    // The rank has gone, and with it whoever could ask for these bytes; nothing else may leak into them.
+                    // The rank has gone, and with it any need for these bytes; nothing else may leak into them.
                     into.fill(0);
                 }
             }
@@ -181,7 +181,7 @@ mod tests {
 
     const LONG: usize = 3 * INLINE;
 
-    /// A rank that has the number of this process, as one has whose number was taken again; it ends with the child.
+    /// A rank whose process number is this process's, as after reuse of a number; it ends with the child.
     fn rank() -> (Child, Arc<Rank>) {
         let child = Command::new("sleep").arg("600").spawn().unwrap();
         let descriptor = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).unwrap();

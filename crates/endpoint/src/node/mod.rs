@@ -1,9 +1,9 @@
-//! Placement `core:N`: one process on a host turns the engines of all its ranks on one core, or a thread of the application
-//! turns that of one endpoint. Both are reached in the same way and run the same loop.
+//! Placement `core:N`: one process per host runs the engines of all its ranks on one core, or a thread of the application runs
+//! that of one endpoint. Both are reached in the same way and run the same loop.
 //!
-//! A rank reaches its engine over a pair of shared-memory rings. Short messages travel in them; of longer ones the engine
-//! reads and writes the rank's memory, so that the copying too is off the application's core. Each rank has an engine and
-//! ways of its own in there: to other endpoints it looks like any other.
+//! A rank reaches its engine over a pair of shared-memory rings. Short messages travel in them; longer ones the engine reads
+//! and writes in the rank's memory, so that the copying too is off the application's core. Each rank has an engine and paths
+//! of its own there: to other endpoints it looks like any other.
 //!
 //! The engine's process is found by an abstract socket whose name holds user and core, takes processes of its own user only, and ends
 //! when the last of its ranks has gone.
@@ -34,7 +34,7 @@ fn rings() -> ShmPort {
     ShmPort::new(Geometry { slots: 128, mtu: protocol::LARGEST.next_multiple_of(64), ..Geometry::default() })
 }
 
-/// Where the engine on `core` takes ranks of this user.
+/// Name of the abstract socket where the engine on `core` takes ranks of this user.
 fn meeting_name(core: CoreId) -> String {
     format!("plimsoll/engine/{}/{}", rustix::process::geteuid().as_raw(), core.0)
 }

@@ -1,5 +1,5 @@
-//! What a rank and its node's engine say to each other: little-endian packets over a pair of shared-memory rings. Neither
-//! believes what it reads: anything malformed is `None`.
+//! Messages of a rank and its node's engine: little-endian packets over a pair of shared-memory rings. Neither trusts what it
+//! reads: anything malformed is `None`.
 
 use engine::{Claim, Direction, Envelope, Label, Source, Space, Status, TagSelector};
 use machine::{Fault, PeerIndex};
@@ -8,7 +8,7 @@ use crate::name::Name;
 
 /// The only peer of either end of the rings.
 pub(super) const OTHER: PeerIndex = PeerIndex(0);
-/// Events that a rank takes in one look.
+/// Most events that a rank takes per poll.
 pub(super) const EVENTS: usize = 32;
 /// Payload that travels inside a command or an event; longer messages are read and written where they lie.
 pub(super) const INLINE: usize = 8 << 10;
@@ -70,15 +70,15 @@ pub(super) enum Command<'a> {
     Report,
     IsQuiet,
     IsFlushed,
-    /// The memory of this request is not to be touched any more.
+    /// Asks that the memory of this request be touched no more.
     TakeBack {
         ticket: u64,
     },
-    /// The rank goes; its memory is not to be touched any more. The answer is the end of the rings.
+    /// Asks that no memory of the leaving rank be touched any more. The answer is the end of the rings.
     Leave,
 }
 
-/// A [`TagSelector`] in its parts.
+/// The parts of a [`TagSelector`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Wanted {
     pub space: Space,
@@ -107,17 +107,17 @@ pub(super) enum Event<'a> {
         status: Status,
         payload: Option<&'a [u8]>,
     },
-    /// Answers a cancellation, and a buffer taken back.
+    /// The answer to a cancellation or a taken-back buffer.
     Cancelled(bool),
-    /// Answers a probe, with `claim` a claim.
+    /// The answer to a probe, and with `claim` to a claim.
     Found(Option<(Envelope, Option<Claim>)>),
     Inserted(PeerIndex),
-    /// JSON.
+    /// A report as JSON.
     Report(&'a [u8]),
     IsQuiet(bool),
-    /// The engine has given this rank up; what for, as [`fault_parts`].
+    /// The engine has given this rank up; the cause as [`fault_parts`].
     Failed(&'a [u8]),
-    /// A peer could not be reached; why, as [`fault_parts`].
+    /// A peer could not be reached; the cause as [`fault_parts`].
     Lost {
         peer: PeerIndex,
         fault: &'a [u8],
@@ -168,7 +168,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What travels in the rings.
+/// A packet in the rings.
 pub(super) trait Record {
     fn put(&self, out: &mut Writer);
 
@@ -179,14 +179,14 @@ pub(super) trait Record {
         count.at
     }
 
-    /// Over the whole of `into`, whose length is [`Record::length`].
+    /// Writes the record into the whole of `into`, whose length is [`Record::length`].
     #[inline]
     fn write(&self, into: &mut [u8]) {
         self.put(&mut Writer { into: Some(into), at: 0 });
     }
 }
 
-/// Writes words over the front of a packet's memory, or only counts them.
+/// Writes words at the front of a packet's memory, or only counts them.
 pub(super) struct Writer<'a> {
     into: Option<&'a mut [u8]>,
     at: usize,

@@ -1,5 +1,5 @@
-//! Memory of ranks' endpoints that are gone, which their engine may still write to: it stays until the engine has let go of it, or
-//! has ended.
+//! Memory of closed ranks' endpoints that their engine may still write to: it stays until the engine has let go of it, or has
+//! ended.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -11,7 +11,7 @@ use super::protocol::{Command, EVENTS, OTHER, Record};
 use super::waiting::{Ticket, Waiting};
 use crate::driver::Buffer;
 
-/// How far a rank has come in leaving its engine.
+/// Progress of a rank in leaving its engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Leaving {
     No,
@@ -22,8 +22,7 @@ pub(super) enum Leaving {
 }
 
 impl Leaving {
-    /// Goes on, and waits for nothing. Until its end of the rings is closed, the engine reads and writes the memory of requests in
-    /// progress.
+    /// Advances without waiting. Until the rings' end closes, the engine reads and writes the memory of requests in progress.
     pub fn go_on(&mut self, rings: &mut ShmPort) -> Result<()> {
         if *self == Leaving::No {
             let command = Command::Leave;
@@ -42,12 +41,12 @@ impl Leaving {
     }
 }
 
-/// What is left of an endpoint.
+/// Memory of a closed endpoint.
 pub(super) struct Remains<B> {
     pub leaving: Leaving,
     pub rings: ShmPort,
     pub _waiting: SlotMap<Ticket, Waiting<B>>,
-    /// By which others find the memory that they read.
+    /// The word by which others check the process whose memory they read.
     pub _word: Option<Box<u64>>,
 }
 
@@ -70,7 +69,7 @@ pub(super) fn keep<B: Buffer>(remains: Remains<B>) {
     kept().push(Box::new(remains));
 }
 
-/// Gives back what engines have let go of by now.
+/// Frees memory that engines have let go of by now.
 pub(super) fn give_back() {
     kept().retain_mut(|remains| !remains.is_let_go());
 }

@@ -1,4 +1,4 @@
-//! The loop of an engine's core, in a process of its own or a thread: turns the seats, and gives way between turns.
+//! The loop of an engine's core, in a process of its own or a thread: polls the seats, and yields between polls.
 
 use std::thread;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use rustix::process::Pid;
 
 use super::seat::{End, Seat};
 
-/// Empty turns before an engine that knows of no rival lets a later one run.
+/// Empty polls before an engine that knows of no rival yields.
 const TURNS_BEFORE_LOOKING_AWAY: u32 = 2048;
-/// Empty turns before an engine that shares its core lets others run, each by a yield, and before it sleeps instead:
-/// a yield keeps latency low for a message that is on its way, sleep leaves the core to those who compute on it.
+/// Empty polls before an engine that shares its core yields, yields before it sleeps instead, and the length of a sleep:
+/// yields keep latency low for a message on its way, sleep leaves the core to those who compute on it.
 const TURNS_BEFORE_YIELD: u32 = 4;
 const YIELDS_BEFORE_NAP: u32 = 32;
 const NAP: Duration = Duration::from_micros(50);
@@ -20,14 +20,14 @@ const NAP: Duration = Duration::from_micros(50);
 /// Binds the calling thread to the engine's core.
 pub(super) fn occupy(core: CoreId) -> Result<Pinned> {
     let pinned = affinity::pin(core)?;
-    // Naps are to last what was asked, not 50 us longer.
+    // Sleeps are to last as long as asked, not 50 us longer.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     Ok(pinned)
 }
 
 pub(super) struct Round<P> {
     pub seats: Vec<Seat<P>>,
-    /// Others need the core.
+    /// Whether others need the core.
     pub yields: bool,
     pub turns: u64,
     idle: u32,
@@ -39,8 +39,8 @@ impl<P: Port> Round<P> {
         Round { seats, yields, turns: 0, idle: 0, yielded: 0 }
     }
 
-    /// Turns each seat once, and gives up those that have ended; `left` is told of their ranks. True if there was anything
-    /// to do.
+    /// Polls each seat once, and gives up those that have ended; `left` is told of their ranks. Whether there was anything to
+    /// do.
     #[inline]
     pub fn turn(&mut self, mut left: impl FnMut(Pid)) -> bool {
         let mut busy = false;
@@ -64,7 +64,7 @@ impl<P: Port> Round<P> {
         busy
     }
 
-    /// Lets others run after empty turns.
+    /// Yields, or after many yields sleeps, once polls have been empty for a while.
     #[inline]
     pub fn give_way(&mut self) {
         if self.idle <= if self.yields { TURNS_BEFORE_YIELD } else { TURNS_BEFORE_LOOKING_AWAY } {

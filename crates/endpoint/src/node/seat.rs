@@ -1,4 +1,4 @@
-//! One rank at its engine's core: its engine, its paths to peers, and the rings to the rank itself.
+//! One rank at its engine's core: its engine, its paths to peers, and its rings.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,20 +18,20 @@ use crate::name::Name;
 use crate::report::Report;
 use crate::settle::Placed;
 
-/// Commands taken before the engine turns.
+/// Most commands taken before the engine is polled.
 const COMMANDS: usize = 32;
-/// Sends of which the rank has its buffer back and that have not left: beyond it the rank waits.
+/// Most sends that have not left while the rank has its buffer back; beyond it the rank waits.
 const MOST_PENDING: usize = NODE_PENDING.each.count();
-/// Sends and receives in progress: beyond it the rank is given up.
+/// Most sends and receives in progress; beyond it the rank is given up.
 const MOST_REQUESTS: usize = NODE_REQUESTS.each.count();
-/// Bytes of events that the rank does not take: beyond it its peers wait.
+/// Most bytes of events that the rank has not taken; beyond it its peers wait.
 const MOST_UNTOLD: usize = NODE_UNTOLD.each.bytes().0 as usize;
 const MOST_PEERS: usize = NODE_PEERS.each.count();
 
-/// Marks sends that nobody waits for.
+/// Context of sends whose completion nobody waits for.
 const UNTOLD: u64 = u64::MAX;
 
-/// What a port does for its rank that finds its peers by name.
+/// Calls of a port that finds its rank's peers by name.
 pub(crate) struct ByName<P> {
     pub insert: fn(&mut P, &Name) -> PeerIndex,
     pub next_lost: fn(&mut P) -> Option<(PeerIndex, Fault)>,
@@ -39,13 +39,13 @@ pub(crate) struct ByName<P> {
 }
 
 pub(super) struct Seat<P> {
-    /// Goes before the rings, whose end tells the rank that nothing touches its memory any more.
+    /// Declared before the rings, so dropped first: the rings' end tells the rank that its memory is touched no more.
     driver: Driver<DilatedPort<P>, RankMemory>,
     by_name: Option<ByName<P>>,
     rings: ShmPort,
     rank: Arc<Rank>,
     placed: Placed,
-    /// By slot of the ticket: the engine's number, for cancelling.
+    /// The engine's request by slot of the ticket, for cancelling.
     requests: Vec<Option<Request>>,
     untold: Untold,
     pending: usize,
@@ -53,7 +53,7 @@ pub(super) struct Seat<P> {
     turns: u32,
 }
 
-/// Events that found the ring full, and what they take.
+/// Events that found the ring full, and their size.
 #[derive(Default)]
 struct Untold {
     events: VecDeque<Vec<u8>>,
@@ -72,13 +72,13 @@ impl Untold {
         self.events.push_back(bytes);
     }
 
-    /// Takes out the first one.
+    /// Removes the first event.
     fn pop(&mut self) {
         self.bytes -= self.events.pop_front().map_or(0, |event| Untold::size(&event));
     }
 }
 
-/// Why a seat is given up.
+/// The reason to give a seat up.
 pub(super) enum End {
     RankGone,
     Failed(Fault),
@@ -106,8 +106,8 @@ impl<P: Port> Seat<P> {
         self.rank.number()
     }
 
-    /// Does what can be done now. `turns` is the loop's count, for reports. True if there was anything. What the engine does for its
-    /// rank at the rings is protocol work like the rest.
+    /// Does what can be done now; whether there was anything. `turns` is the loop's count, for reports. Work at the rank's
+    /// rings is protocol work like the rest.
     #[inline]
     pub fn turn(&mut self, turns: u64) -> Result<bool, End> {
         let entered = self.driver.port_mut().enter();
@@ -148,7 +148,7 @@ impl<P: Port> Seat<P> {
 
     fn obey_all(&mut self, turns: u64) -> Result<bool, End> {
         let mut outcome = Ok(());
-        // The rings are borrowed while they deliver, the rest of the seat is not.
+        // The rings are borrowed while they deliver; the rest of the seat is not.
         let Seat { driver, by_name, rings, rank, placed, requests, untold: answers, pending, in_progress, .. } = self;
         let by_name = by_name.as_ref();
         let mut work = Work { driver, by_name, rank, placed, requests, answers, pending, in_progress, turns };
@@ -178,7 +178,7 @@ impl<P: Port> Seat<P> {
             return Ok(());
         }
         if buffer.has_failed() && status == Status::Done {
-            // The address that the rank gave does not hold the message: nothing better to call it than cut short.
+            // The rank gave an address that does not hold the message; the nearest status is 'truncated'.
             status = Status::Truncated;
         }
         let event = Event::Completed { ticket: context, direction, envelope, status, payload: buffer.payload() };
@@ -212,7 +212,7 @@ impl<P: Port> Seat<P> {
         Ok(())
     }
 
-    /// Tells the rank why peers could not be reached.
+    /// Tells the rank which peers could not be reached, and why.
     #[cold]
     fn tell_lost(&mut self) -> Result<(), End> {
         let Some(ByName { next_lost, .. }) = self.by_name else { return Ok(()) };
@@ -222,7 +222,7 @@ impl<P: Port> Seat<P> {
         Ok(())
     }
 
-    /// Tells the rank why it is given up.
+    /// Tells the rank why its seat is given up.
     pub fn fail(&mut self, fault: &Fault) {
         let _ = self.tell(&Event::Failed(&fault_parts(fault)));
     }
@@ -297,7 +297,7 @@ impl<P: Port> Work<'_, P> {
                 self.answer(&Event::Cancelled(done));
             }
             Command::Leave => {
-                // What was sent last may wait for company.
+                // The last sends may be batched still.
                 self.driver.flush()?;
                 return Err(End::RankGone);
             }
@@ -345,7 +345,7 @@ impl<P: Port> Work<'_, P> {
         Ok(())
     }
 
-    /// A request of the rank is in progress until it completes.
+    /// Counts a request of the rank, in progress until it completes.
     #[inline]
     fn begin(&mut self) -> Result<()> {
         if *self.in_progress >= MOST_REQUESTS {
@@ -366,7 +366,7 @@ impl<P: Port> Work<'_, P> {
         }
     }
 
-    /// Goes out after what was told before, and after this batch of commands.
+    /// Answers after earlier events, and after this batch of commands.
     fn answer(&mut self, event: &Event) {
         self.answers.push(event);
     }
@@ -382,7 +382,7 @@ fn too_many(what: &str, most: usize) -> Fault {
     Fault::new("rank", format!("it has {most} {what} at its engine already"), "let some end first, or run at app")
 }
 
-/// Requests of a rank that can be cancelled; a hostile one gets no more memory than this. An honest one has more tickets than
+/// Bound of the tickets that a rank can use for cancelling, against hostile ranks. An honest rank has more tickets than
 /// requests in progress: those of events on their way.
 const MOST_TICKETS: usize = 2 * MOST_REQUESTS;
 
@@ -426,7 +426,7 @@ mod tests {
         (seat, ranks, Driver::new(there, &links[1]))
     }
 
-    /// Has the next message put into `place`; false where the ring is full.
+    /// Delivers the next message into `place`; false where the ring is full.
     fn receive(rank: &mut ShmPort, place: &mut [u8], ticket: u64) -> bool {
         let (address, length) = (place.as_mut_ptr() as u64, place.len() as u64);
         let selector = TagSelector::any().into();

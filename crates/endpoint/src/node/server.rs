@@ -1,4 +1,4 @@
-//! The engine's process: takes ranks, turns their engines on one core, ends with the last of them.
+//! The engine's process: takes ranks, runs their engines on one core, ends with the last of them.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::os::unix::net::UnixStream;
@@ -28,37 +28,37 @@ use crate::paths::Paths;
 use crate::settings::Settings;
 use crate::settle::Placed;
 
-/// How long the process waits for a first rank, and for another after the last has gone.
+/// Time to wait for a first rank, and for another after the last has gone.
 const LINGER: Duration = Duration::from_secs(3);
-/// Idle turns between two looks for ranks.
+/// Idle polls between two looks for ranks.
 const TURNS_PER_LOOK: u64 = 1024;
-/// How long a caller may keep the engine waiting until it has its seat, however often it says something.
+/// Time from a caller's connection to its seat, however often it says something.
 const GREETED_WITHIN: Duration = Duration::from_secs(5);
-/// Callers without a seat.
+/// Most callers without a seat.
 const MOST_CALLERS: usize = NODE_CALLERS.total.count();
-/// Of one look: an end for those who call without pause.
+/// Most callers taken in one look, so that a look ends however many call.
 const MOST_ADMITTED: usize = 64;
-/// Looks for the answers of those that were welcomed.
+/// Interval of looks for the answers of welcomed ranks.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
-/// Where the kernel takes no caller.
+/// Pause after the kernel has refused to accept a caller.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Serves ranks of this user on `core` until the last has gone. Prints nothing; what ranks should know they are told.
+/// Serves ranks of this user on `core` until the last has gone. Prints nothing; ranks are told what they should know.
 ///
 /// # Errors
 /// The core does not exist or may not be used, or another engine of this user serves it already.
 pub fn serve(core: CoreId) -> Result<()> {
-    // Whoever started this process may be a rank that is bound elsewhere.
+    // The starter of this process may be a rank that is bound elsewhere.
     affinity::unbind()?;
     affinity::check(core)?;
-    // It serves many ranks, and nothing in it calls `select`.
+    // The process serves many ranks, and nothing in it calls `select`.
     shortage::raise_descriptor_limit();
     let meeting = Meeting::open(&meeting_name(core))?;
     let (seats, arrivals) = channel();
     let doorman = Doorman::new(meeting, core, seats);
     let joining = doorman.joining.clone();
     let doorman = thread::Builder::new().name("doorman".into()).spawn(move || doorman.run());
-    // Not joined: it waits for callers, and ends with the process.
+    // The thread is not joined: it waits for callers, and ends with the process.
     drop(doorman.map_err(|e| Fault::because("thread", e, "raise the limit on processes (ulimit -u)"))?);
     let _pinned = occupy(core)?;
     turn(&arrivals, &joining);
@@ -71,7 +71,7 @@ struct Arrival {
     ranks: Arc<Mutex<Vec<Rank>>>,
 }
 
-/// A rank that is in, and the cores that it may run on.
+/// A seated rank, and the cores that it may run on.
 struct Rank {
     process: u32,
     cores: Vec<u32>,
@@ -118,37 +118,37 @@ fn turn(arrivals: &Receiver<Arrival>, joining: &AtomicUsize) {
     }
 }
 
-/// Meets ranks, on a thread of its own: what takes long must not hold up those who are in. It waits for all callers at a time,
-/// so that none who is slow holds up another.
+/// Takes new ranks on a thread of its own: slow steps must not delay seated ranks. It polls all callers at once, so that a
+/// slow one does not delay the others.
 struct Doorman {
     meeting: Meeting,
     core: CoreId,
     ranks: Arc<Mutex<Vec<Rank>>>,
     seats: Sender<Arrival>,
-    /// How many callers there are, for the loop.
+    /// Number of callers, for the loop.
     joining: Arc<AtomicUsize>,
-    /// The oldest first.
+    /// Callers, the oldest first.
     callers: VecDeque<Caller>,
 }
 
-/// Who has called and has no seat yet.
+/// A caller without a seat.
 struct Caller {
     stream: UnixStream,
-    /// Until when the engine waits for it, for all that it has to say together.
+    /// End of the time that it has for all that it says together.
     until: Instant,
     stage: Stage,
 }
 
 enum Stage {
-    /// It says its wishes.
+    /// It is sending its wishes.
     Speaks(Line),
-    /// It has said them, and has waited for the engine since then.
+    /// It has sent its wishes, and has waited for the engine since then.
     Waits(Box<Wishes>, Instant),
-    /// It was welcomed, and is to take its end of the rings.
+    /// It was welcomed, and has to take its end of the rings.
     Welcomed(Box<Guest>),
 }
 
-/// What is to become a seat.
+/// A rank before it is seated.
 struct Guest {
     rings: ShmPort,
     paths: Paths,
@@ -169,13 +169,13 @@ impl Doorman {
         }
     }
 
-    /// Until there may be something to do.
+    /// Waits until there may be something to do.
     fn wait(&self) {
         let now = Instant::now();
         let rest = |caller: &Caller| match caller.stage {
             Stage::Speaks(_) => caller.until.saturating_duration_since(now),
             Stage::Waits(..) => Duration::ZERO,
-            // A part of what it is to say would end every poll.
+            // A partial answer would end every poll at once.
             Stage::Welcomed(_) => BETWEEN_LOOKS,
         };
         let rest = self.callers.iter().map(rest).min().and_then(|rest| Timespec::try_from(rest).ok());
@@ -185,7 +185,7 @@ impl Doorman {
         let _ = poll(&mut polled, rest.as_ref());
     }
 
-    /// Does what can be done now, and waits for nobody.
+    /// Does what can be done now, without waiting.
     fn look(&mut self) {
         self.admit();
         self.hear_all();
@@ -193,7 +193,7 @@ impl Doorman {
         self.joining.store(self.callers.len(), Ordering::Relaxed);
     }
 
-    /// Takes those who call.
+    /// Accepts callers.
     fn admit(&mut self) {
         for _ in 0..MOST_ADMITTED {
             let _ = shortage::keep_reserve();
@@ -209,7 +209,7 @@ impl Doorman {
                     }
                 }
                 Ok(None) => break,
-                // No descriptor is left. The caller stays, and the next wait is over at once.
+                // No descriptor is left. The caller stays, and the next wait ends at once.
                 Err(_) => {
                     if !self.make_room() {
                         thread::sleep(PAUSE);
@@ -221,7 +221,7 @@ impl Doorman {
         self.joining.store(self.callers.len(), Ordering::Relaxed);
     }
 
-    /// Turns away the oldest that has not said its wishes; false where there is none.
+    /// Turns away the oldest caller without complete wishes; false where there is none.
     fn make_room(&mut self) -> bool {
         let silent = self.callers.iter().position(|caller| matches!(caller.stage, Stage::Speaks(_)));
         let Some(caller) = silent.and_then(|at| self.callers.remove(at)) else { return false };
@@ -231,7 +231,7 @@ impl Doorman {
         true
     }
 
-    /// Hears what callers have to say, and turns away those who are late with it.
+    /// Reads what callers have sent, and turns away those whose time is over.
     fn hear_all(&mut self) {
         let now = Instant::now();
         for _ in 0..self.callers.len() {
@@ -253,7 +253,7 @@ impl Doorman {
         }
     }
 
-    /// Takes in what a caller has said; `None` once it has a seat.
+    /// Reads what a caller has sent; `None` once it has a seat.
     fn hear(&self, stream: &UnixStream, stage: Stage) -> Result<Option<Stage>> {
         Ok(match stage {
             Stage::Speaks(mut line) => Some(match line.hear(stream)? {
@@ -275,7 +275,7 @@ impl Doorman {
         })
     }
 
-    /// Welcomes one of those that have said their wishes, which takes long: before the next the others are heard again.
+    /// Welcomes one caller with complete wishes, which takes long: before the next, all others are read again.
     fn welcome_next(&mut self) {
         let waits = self.callers.iter().position(|caller| matches!(caller.stage, Stage::Waits(..)));
         let Some(at) = waits else { return };
@@ -284,7 +284,7 @@ impl Doorman {
         };
         match self.meet(&stream, &wishes) {
             Ok(guest) => {
-                // What it has waited for others is not its own time.
+                // Waiting for others does not count against its own time.
                 let until = until + since.elapsed();
                 self.callers.insert(at, Caller { stream, until, stage: Stage::Welcomed(Box::new(guest)) });
             }
@@ -357,7 +357,7 @@ impl Doorman {
     /// Tells a rank that it is taken, and passes its end of the rings.
     fn welcome(&self, stream: &UnixStream, paths: &Paths, placed: &Placed) -> Result<ShmPort> {
         let mut rings = rings();
-        // What fails after the welcome cannot be told.
+        // A failure after the welcome could not be told.
         rings.prepare()?;
         let answer = Answer::Welcome {
             name: paths.name().as_bytes().to_vec(),
@@ -379,7 +379,7 @@ impl Doorman {
         self.seats.send(Arrival { seat, yields, ranks: self.ranks.clone() }).map_err(gone)
     }
 
-    /// Who else needs the engine's core: ranks that outnumber the other cores, or who are pinned to it.
+    /// Settles who else needs the engine's core: ranks that outnumber the other cores, or that are pinned to it.
     fn settle(&self, rank: u32, cores: &[u32]) -> Result<Placed> {
         let site = Site::Core(self.core);
         let mut placed = Placed { asked: site.clone(), ran: site, yields: false, notes: Vec::new() };
@@ -437,7 +437,7 @@ mod tests {
 
     use super::*;
 
-    /// A doorman with a name of its own, and where those come out whom it has met.
+    /// A doorman with a name of its own, and the channel of the ranks that it has taken.
     fn doorman(of: &str) -> (Doorman, Receiver<Arrival>, String) {
         let name = format!("plimsoll-test/{of}/{}", std::process::id());
         let (seats, arrivals) = channel();

@@ -1,4 +1,4 @@
-//! An engine on a thread of the caller's own process, which it reaches as ranks reach that of their node.
+//! An engine on a thread of the caller's own process, reached as ranks reach that of their node.
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::dilated::DilatedPort;
 use crate::driver::Driver;
 use crate::settle::Placed;
 
-/// Words that both sides look at outside the rings.
+/// State that both sides access outside the rings.
 #[derive(Default)]
 struct Shared {
     paused: AtomicBool,
@@ -33,7 +33,7 @@ pub(crate) struct EngineThread {
 }
 
 impl EngineThread {
-    /// Starts the engine on `core`; with it come the caller's rings. The thread ends when those are closed.
+    /// Starts the engine on `core`; returns the caller's rings too. The thread ends when these are closed.
     pub fn start<P: Port + Send + 'static>(
         driver: Driver<DilatedPort<P>, RankMemory>,
         core: CoreId,
@@ -68,13 +68,13 @@ impl EngineThread {
             .map_err(|e| Fault::because("engine thread", e, "raise the limit on processes (ulimit -u)"))?;
         let mut rings = rings();
         let met = rings.connect(&ours, Role::Join);
-        // What the thread has to say is the cause where the two did not meet.
+        // If the two did not meet, the thread's fault is the cause.
         start.recv().unwrap_or_else(|_| Err(ended()))?;
         met?;
         Ok((EngineThread { shared, join: Some(join) }, rings))
     }
 
-    /// Turns that the engine has made: the proof that it runs.
+    /// Polls that the engine has made: the proof that it runs.
     pub fn turns(&self) -> u64 {
         self.shared.turns.load(Ordering::Relaxed)
     }
@@ -83,7 +83,7 @@ impl EngineThread {
         self.shared.id.load(Ordering::Relaxed)
     }
 
-    /// The engine sleeps until [`EngineThread::resume`]; nothing moves meanwhile.
+    /// Has the engine sleep until [`EngineThread::resume`]; nothing moves meanwhile.
     pub fn pause(&self) {
         self.shared.paused.store(true, Ordering::Release);
     }

@@ -1,4 +1,4 @@
-//! Requests of the rank that its engine has, and their memory.
+//! Requests of the rank that its engine holds, and their memory.
 
 use engine::{Direction, Request};
 use slotmap::Key;
@@ -6,12 +6,12 @@ use slotmap::Key;
 use crate::driver::Buffer;
 
 slotmap::new_key_type! {
-    /// A request as the rank numbers it.
+    /// The rank's number of a request.
     pub(super) struct Ticket;
 }
 
 impl Ticket {
-    /// The ticket of a request; that of one which ended as it was made names nothing.
+    /// The ticket of a request; that of a send that ended at once names nothing.
     pub(super) fn of(request: Request) -> Ticket {
         match request {
             Request::Send(key) => key.data().into(),
@@ -32,12 +32,12 @@ impl Ticket {
 pub(super) struct Waiting<B> {
     pub(super) context: u64,
     pub(super) buffer: B,
-    /// Stands for a buffer that does not lie in one piece: what the engine's process reads or writes.
+    /// Copy of a buffer that does not lie in one piece, for the engine's process to read or write.
     pub(super) staging: Option<Vec<u8>>,
 }
 
 impl<B: Buffer> Waiting<B> {
-    /// Of a send, whose bytes are there, or of a receive.
+    /// A send, whose bytes are there (`send`), or a receive.
     pub(super) fn new(context: u64, mut buffer: B, send: bool) -> Self {
         let mut staging = None;
         if buffer.length() > 0 && buffer.as_mut_slice().is_none() {

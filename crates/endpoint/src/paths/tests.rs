@@ -20,7 +20,7 @@ fn no_more_peers_introduce_themselves_than_the_total() {
     assert_eq!(paths.meet(&name(0)), Some(inserted), "who is known stays so");
 }
 
-/// Introduces the endpoint of this host and token, which is the socket.
+/// Introduces the endpoint of this host and token to `paths` from a socket.
 fn call(paths: &Paths, host: Host, token: u64) -> (UdpSocket, Name) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     let name = Name::new(host, paths.name.user(), 2, token, 4, socket.local_addr().unwrap());
@@ -28,7 +28,7 @@ fn call(paths: &Paths, host: Host, token: u64) -> (UdpSocket, Name) {
     (socket, name)
 }
 
-/// Looks until so many are reached over the network.
+/// Polls until so many peers are reached over the network.
 fn hear(paths: &mut Paths, reached: usize) {
     while paths.from_network.len() < reached {
         paths.network.receive(64, |_, _| ()).unwrap();

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// On the way, ns.
+/// Delay on the way, ns.
 const DELAY: u64 = 30_000;
 
 pub struct Link {
@@ -11,7 +11,7 @@ pub struct Link {
     loss: f64,
     random: u64,
     free_at: u64,
-    /// When it arrives, its stream, the packet.
+    /// Packets on the way: arrival time, stream, packet.
     on_the_way: VecDeque<(u64, usize, Vec<u8>)>,
 }
 
@@ -33,14 +33,14 @@ impl Link {
         if starts - now > self.queue {
             return;
         }
-        // Ethernet, IP and UDP headers.
+        // With the Ethernet, IP and UDP headers.
         self.free_at = starts + ((packet.len() + 66) as f64 / self.bytes_per_ns) as u64;
         if self.chance() >= self.loss {
             self.on_the_way.push_back((self.free_at + DELAY, stream, packet));
         }
     }
 
-    /// The next that has arrived by `now`: its stream, the packet.
+    /// The next packet that has arrived by `now`, with its stream.
     pub fn take(&mut self, now: u64) -> Option<(usize, Vec<u8>)> {
         self.on_the_way
             .front()

@@ -1,4 +1,4 @@
-//! Streams over a simulated link that is slow, has a queue, and loses packets: what of its rate comes through, and who gets it.
+//! Streams over a simulated link that is slow, has a queue, and loses packets: the goodput, and how streams share it.
 //! Time is simulated, so that nothing depends on the machine.
 
 mod link;
@@ -13,14 +13,14 @@ const PEER: PeerIndex = PeerIndex(0);
 const MTU: usize = 1472;
 const MESSAGE: usize = 64 << 10;
 const UNDER_WAY: usize = 16;
-/// Between two turns of each end, ns.
+/// Time between two polls of each end, ns.
 const TURN: u64 = 5_000;
 const QUEUE: u64 = 10_000_000;
 
 /// One end of a stream.
 trait End {
     fn handle(&mut self, now: u64, packet: &[u8]);
-    /// Timers, and what may leave.
+    /// Handles timers and sends what may leave.
     fn turn(&mut self, now: u64, stream: usize, to: &mut Link);
     /// Bytes since the last call.
     fn received(&mut self) -> u64;
@@ -91,7 +91,7 @@ fn kernel_tcp() -> [Box<dyn End>; 2] {
     [Box::new(tcp::Sender::new()), Box::new(tcp::Receiver::default())]
 }
 
-/// Mbit/s of each stream that come through in `counted` seconds after `warm` seconds.
+/// Goodput of each stream, Mbit/s, over `counted` seconds after `warm` seconds.
 fn goodput(streams: Ends, megabits: f64, loss: f64, seed: u64, times: [f64; 2]) -> Vec<f64> {
     behind(QUEUE, streams, megabits, loss, seed, times)
 }
@@ -108,7 +108,7 @@ fn behind(queue: u64, mut streams: Ends, megabits: f64, loss: f64, seed: u64, [w
             while let Some((stream, packet)) = links[1 - side].take(now) {
                 streams[stream][side].handle(now, &packet);
             }
-            // They take turns at who is first.
+            // The first end alternates.
             for nth in 0..streams.len() {
                 let stream = ((now / TURN) as usize + nth) % streams.len();
                 streams[stream][side].turn(now, stream, &mut links[side]);
@@ -171,7 +171,7 @@ fn share_with_tcp(seeds: &[u64]) {
     }
 }
 
-/// Shorter than the bursts that a full window would leave in.
+/// A queue shorter than the bursts of a full window.
 #[test]
 fn a_short_queue_is_not_overrun() {
     for (megabits, queue) in [(1000.0, 100_000), (5000.0, 100_000), (5000.0, 50_000)] {

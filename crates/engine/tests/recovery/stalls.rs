@@ -12,14 +12,14 @@ const MESSAGES: u64 = 8;
 const MESSAGE: usize = 1 << 20;
 const DATA: u64 = 1;
 const ACKNOWLEDGEMENT: u64 = 2;
-/// Packets that a turn takes in at most, as a driver's.
+/// Most packets that an end takes in per poll, as a driver does.
 const RECEIVED_A_TURN: usize = 64;
 const MICROSECOND: u64 = 1_000;
 const MILLISECOND: u64 = 1_000_000;
 /// A block of the bench has three such streams within its 30 s.
 const LIMIT: u64 = 10_000 * MILLISECOND;
 const STREAMS_OF_A_SESSION: u64 = 10;
-/// What a packet waits for in the receiver's socket costs nothing here.
+/// Queue of the link so long that packets waiting in the receiver's socket are not lost.
 const QUEUE: u64 = 60_000 * MILLISECOND;
 
 /// An end of the stream: one message after the other, each when the one before has ended, acknowledged once at the end.
@@ -68,7 +68,7 @@ impl End {
         }
     }
 
-    /// As a driver's: what came, timers, what may leave.
+    /// One iteration of a driver: arrivals, timers, packets that may leave.
     fn turn(&mut self, now: u64, from: &mut Link, to: &mut Link) {
         self.post();
         let at = Nanoseconds(now + 1);
@@ -105,7 +105,7 @@ struct Session {
     random: Random,
     ends: [End; 2],
     links: [Link; 2],
-    /// When each end has its next turn.
+    /// Time of each end's next poll.
     turns: [u64; 2],
 }
 
@@ -115,7 +115,7 @@ impl Session {
         Session { random: Random::new(seed), ends: [End::new(true), End::new(false)], links, turns: [0; 2] }
     }
 
-    /// The time of the turn that is due first, of the end that has it; the next comes `after` that.
+    /// Time and end of the poll that is due first; that end's next one comes `after` it.
     fn turn(&mut self, after: fn(&mut Random) -> u64) -> u64 {
         let who = usize::from(self.turns[1] < self.turns[0]);
         let now = self.turns[who];

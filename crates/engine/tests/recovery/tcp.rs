@@ -1,6 +1,6 @@
-//! What a stream of the engine meets on a link that it shares: congestion control as kernel TCP has it where round trips are short
-//! (RFC 9438, section 4.3, the Reno-friendly region), with HyStart (section 4.10), selective acknowledgement (RFC 6675) and an
-//! acknowledgement for every second packet.
+//! A competing stream on a link shared with the engine: congestion control as in kernel TCP where round trips are short
+//! (RFC 9438, section 4.3, the Reno-friendly region), with HyStart (section 4.10), selective acknowledgement (RFC 6675)
+//! and an acknowledgement for every second packet.
 
 use std::collections::VecDeque;
 
@@ -134,9 +134,9 @@ const DELAYED: u64 = 40_000_000;
 #[derive(Default)]
 pub struct Receiver {
     received: u64,
-    /// The number that comes next while nothing is missing.
+    /// Number of the next packet in order.
     next: u64,
-    /// When the last packet was sent, and the numbers that are to be acknowledged: by when.
+    /// When the last packet was sent, the unacknowledged numbers, and when they must be acknowledged.
     sent_at: u64,
     numbers: Vec<u64>,
     due: u64,
@@ -147,7 +147,7 @@ impl End for Receiver {
         let word = |at: usize| u64::from_le_bytes(packet[at..at + 8].try_into().expect("8"));
         self.received += packet.len() as u64;
         let number = word(0);
-        // Out of turn: the sender is to hear of it at once.
+        // Out of order: the sender is to learn of it at once.
         let at_once = number != self.next || self.numbers.len() % 2 == 1;
         self.due = if at_once { now } else { now + DELAYED };
         self.next = self.next.max(number + 1);

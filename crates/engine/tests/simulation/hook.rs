@@ -11,23 +11,23 @@ const ACKNOWLEDGE_EVERY: u32 = 16;
 /// One conversation at the receiving host.
 pub struct Hook {
     session: u32,
-    /// What comes before it was registered goes to the socket.
+    /// Packets that come before this time go to the socket.
     pub registered_at: u64,
-    /// The longest packet that a slot takes; the socket gets the others, and with them what the hook cannot know.
+    /// The longest packet that a slot takes; longer ones go to the socket, unknown to the hook.
     slot: usize,
-    /// The first packet that the engine has not, as it last told the peer.
+    /// The first packet that the engine lacks, as it last told the peer.
     taken: u32,
     expected: u32,
     told: u32,
     beyond: u64,
 }
 
-/// What becomes of a packet.
+/// The fate of a packet.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
     Placed,
     Dropped,
-    /// To the socket.
+    /// Left to the socket.
     Passed,
 }
 
@@ -41,7 +41,7 @@ impl Hook {
         self.taken = word(packet, 8);
     }
 
-    /// A packet of the peer arrives. The acknowledgement to send, if any. `waiting` of `slots` wait for the engine.
+    /// Handles a packet of the peer; returns the acknowledgement to send, if any. `waiting` of `slots` wait for the engine.
     pub fn arrives(&mut self, packet: &mut [u8], waiting: usize, slots: usize) -> (Verdict, Option<Vec<u8>>) {
         let (sequence, flags) = (word(packet, 4), word(packet, 12) & 0xffff);
         assert_eq!(word(packet, 0), self.session);
@@ -97,7 +97,7 @@ impl Hook {
         (outcome, acknowledgement)
     }
 
-    /// Bit i: packet `expected + i`. Goes on to the first that is not there.
+    /// Advances to the first missing packet; bit i stands for packet `expected + i`.
     fn advance(&mut self, bits: u64) {
         let there = bits.trailing_ones();
         self.expected = self.expected.wrapping_add(there);

@@ -1,4 +1,4 @@
-//! One process: an engine, its application, and what the application expects back.
+//! One process: an engine, its application, and what the application expects.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -13,7 +13,7 @@ use super::random::Random;
 /// More masks than the engine has listed classes.
 const MASKS: [u64; 12] = [u64::MAX, 0, 1, 2, 3, 4, 5, 6, 7, !1, !2, 0xFFFF << 32];
 
-/// What the application knows of a request in progress.
+/// The application's record of a request in progress.
 enum Asked {
     Send { number: u64, length: usize },
     Receive { posted: u64, source: Source, selector: TagSelector, capacity: usize, probed: Option<u64>, drain: bool },
@@ -27,16 +27,16 @@ struct Pending {
 
 pub struct Host {
     pub index: usize,
-    /// Hosts there are.
+    /// Number of hosts.
     hosts: usize,
     pub engine: Engine<Vec<u8>>,
     pub running: bool,
     /// Packets that arrived, by sender.
     pub inbox: VecDeque<(usize, Vec<u8>)>,
-    /// Of those, how many are from each host: the port's room.
+    /// Packets in `inbox` by host, to know the port's room.
     pub held: Vec<usize>,
     pub asleep_until: u64,
-    /// Until then no receive is posted.
+    /// No receive is posted before this time.
     pub reluctant_until: u64,
     pub sends_left: u64,
     pub sends_pending: usize,
@@ -44,7 +44,7 @@ pub struct Host {
     pub sent: Vec<u64>,
     /// Messages matched, by sender.
     pub got: Vec<u64>,
-    /// In the same order each time, so that a seed replays.
+    /// Requests in progress; iteration order is fixed, so that a seed replays.
     pending: HashMap<u64, Pending, FixedState>,
     recent: VecDeque<u64>,
     contexts: u64,
@@ -177,7 +177,7 @@ impl Host {
             self.post(Source::Peer(seen.peer), exactly, seen.length as usize, Some(seen.length), false);
             return;
         }
-        // One in sixteen truncates.
+        // One receive in sixteen truncates.
         let capacity = if random.chance(940) { self.largest as usize } else { self.random_length(random) };
         self.post(source, selector, capacity, None, false);
     }
@@ -220,7 +220,7 @@ impl Host {
         }
     }
 
-    /// A request waits for what can no longer come from `host`.
+    /// Whether a request waits for something that can no longer come from `host`.
     pub fn waits_for(&self, host: usize) -> bool {
         let peer = self.peer(host);
         self.pending
@@ -232,7 +232,7 @@ impl Host {
         self.pending.len()
     }
 
-    /// Checks a completion against what was asked. `to` tells which host each message was for.
+    /// Checks a completion against its request.
     pub fn complete(&mut self, completion: Completion<Vec<u8>>, ledger: &mut Ledger) {
         let Completion { request, context, direction, envelope, status, buffer } = completion;
         let pending = self.pending.remove(&context).expect("each request completes once");

@@ -1,4 +1,4 @@
-//! What was sent and what was received, and whether the two agree.
+//! Messages sent and received, and whether the two agree.
 
 use std::collections::HashMap;
 
@@ -65,7 +65,7 @@ pub struct Received {
 pub struct Ledger {
     sent: HashMap<Stream, Vec<Sent>, FixedState>,
     received: HashMap<Stream, Vec<Received>, FixedState>,
-    /// Where each message is, for cancelling it.
+    /// Place of each message, for cancelling it.
     places: HashMap<u64, (Stream, usize), FixedState>,
     pub messages_received: u64,
 }

@@ -31,7 +31,7 @@ fn nothing_is_lost_doubled_altered_or_out_of_order_of_two_million() {
     simulate(2_000_000);
 }
 
-/// So many messages, or those that the environment asks for.
+/// Runs worlds for so many messages, or for as many as the environment asks for.
 fn simulate(messages: u64) {
     if let Some(seed) = number("PLIMSOLL_SEED") {
         eprintln!("seed {seed}: {:?}", World::new(seed).run());

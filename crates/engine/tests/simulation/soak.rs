@@ -1,4 +1,4 @@
-//! Many worlds, one a thread and as many threads as cores: their totals, and the seeds that fail.
+//! Many worlds, one per thread and a thread per core: their totals, and the seeds that fail.
 
 use std::panic::catch_unwind;
 use std::sync::Mutex;

@@ -1,4 +1,4 @@
-//! What lies between two hosts: how the link is set up and what befalls its packets.
+//! The wire between two hosts: settings of the link, and the fate of its packets.
 
 use engine::{LARGEST_HEADER, LinkConfig, RELIABILITY_HEADER, ReliabilityConfig};
 use machine::{Bytes, Nanoseconds};

@@ -12,14 +12,14 @@ use super::ledger::{Ledger, fill};
 use super::random::Random;
 use super::wire::{MILLISECOND, Wire};
 
-/// In this much virtual time some request ends, however bad the wires, until all is at rest.
+/// Virtual time within which some request ends, however bad the wires, until all is at rest.
 const PATIENCE: u64 = 20_000 * MILLISECOND;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// The process ends: its host refuses packets, the shared memory's owner is seen to be gone.
     Process,
-    /// Silence.
+    /// The host ends: only silence tells.
     Host,
 }
 
@@ -32,7 +32,7 @@ enum Event {
         to: usize,
         bytes: Vec<u8>,
     },
-    /// What the hook left to it comes to the socket.
+    /// A packet that the hook leaves to the socket arrives there.
     Passed {
         from: usize,
         to: usize,
@@ -65,10 +65,10 @@ enum Event {
     },
 }
 
-/// When, in which order of those at one time, and the place in `World::planned`.
+/// Time of an event, its order among those of the same time, and its index in `World::planned`.
 type Scheduled = Reverse<(u64, u64, usize)>;
 
-/// What a world was like, for the printed summary.
+/// Counts of a world, for the printed summary.
 #[derive(Default, Debug, Clone, Copy)]
 pub struct Outcome {
     pub messages: u64,
@@ -105,7 +105,7 @@ pub struct World {
     order: u64,
     events: BinaryHeap<Scheduled>,
     planned: Vec<Option<Event>>,
-    /// Places in `planned` that are free.
+    /// Free indices of `planned`.
     free: Vec<usize>,
     hosts: Vec<Host>,
     ends: Vec<Option<End>>,
@@ -116,14 +116,14 @@ pub struct World {
     /// Packets under way, by sender and receiver.
     under_way: Vec<Vec<usize>>,
     turns: Vec<Option<u64>>,
-    /// Of hosts whose port receives at the driver hook, by receiver and sender.
+    /// Hooks of hosts whose port receives at the driver hook, by receiver and sender.
     hooks: Vec<Vec<Option<Hook>>>,
     ledger: Ledger,
     numbers: u64,
     full: u64,
-    /// When a request ended last.
+    /// When a request last ended.
     progressed: u64,
-    /// All is delivered: the applications ask for nothing more.
+    /// All is delivered: the applications make no more requests.
     withdrawn: bool,
     outcome: Outcome,
 }
@@ -152,7 +152,7 @@ impl World {
             }
         }
         let now = random.below(1 << 40);
-        // Of its own source, so that what a seed has found stays found.
+        // From a source of its own, so that known seeds keep their meaning.
         let mut aside = Random::new(seed ^ 0x786470);
         let hooked: Vec<bool> = (0..count).map(|_| aside.chance(400)).collect();
         let mut hook = |to: usize, from: usize| {
@@ -236,7 +236,7 @@ impl World {
         &self.wires[a.min(b)][a.max(b)]
     }
 
-    /// Runs to the end and checks that it is the right one.
+    /// Runs to the end and checks the outcome.
     pub fn run(mut self) -> Outcome {
         let start = self.now;
         while let Some(Reverse((at, _, place))) = self.events.pop() {
@@ -283,7 +283,7 @@ impl World {
         (0..self.hosts.len()).filter(|&host| self.hosts[host].running).collect()
     }
 
-    /// Every message between living hosts was received, and the dead were noticed by all who wait for them.
+    /// Whether every message between living hosts was received, and all who wait for the dead have noticed.
     fn all_delivered(&self) -> bool {
         let living = || self.hosts.iter().filter(|host| host.running);
         living().all(|host| {
@@ -472,7 +472,7 @@ impl World {
         });
     }
 
-    /// True if a port was full.
+    /// Whether a port was full.
     fn transmit(&mut self, index: usize) -> bool {
         let now = Nanoseconds(self.now);
         let mut deferred = Vec::new();
@@ -528,7 +528,7 @@ impl World {
         }
     }
 
-    /// What waits unmatched is within the credit given, unless it was widened for a receive that waited.
+    /// Checks that unmatched messages are within the credit given, unless it was widened for a receive that waited.
     fn check_credit(&self, index: usize) {
         let host = &self.hosts[index];
         let configs =

@@ -21,14 +21,14 @@ pub use window::WINDOW;
 /// Bytes of the message that acknowledges a stream or a window.
 pub const ACKNOWLEDGEMENT: usize = 4;
 
-/// Called once, when every receive that the initiator may count on is posted.
+/// Called once, when every receive that the initiator relies on is posted.
 type Ready<'a> = &'a mut dyn FnMut() -> Result<()>;
 
 /// The buffers of one end, kept from block to block.
 #[derive(Debug)]
 pub struct Pools {
     warm: Pair,
-    /// More than the caches hold; kept beside the warm ones, since paging it in takes longer than a block.
+    /// Pools larger than the caches; kept beside the warm ones, since paging them in takes longer than a block.
     cold: Pair,
     last_level_cache: usize,
 }
@@ -47,7 +47,7 @@ impl Pools {
         Pools { warm: pair(), cold: pair(), last_level_cache }
     }
 
-    /// What all buffers take once [`Pools::provide`] is called with the same.
+    /// Memory of all buffers after [`Pools::provide`] with the same arguments.
     pub fn need(&self, pattern: Pattern, size: usize, role: Role) -> Bytes {
         let renewed = if pattern == Pattern::StreamNoCache { &self.cold } else { &self.warm };
         let held = [&self.warm, &self.cold].into_iter().flat_map(|pair| [&pair.outgoing, &pair.incoming]);
@@ -61,7 +61,7 @@ impl Pools {
         Bytes(kept + after.iter().map(|(_, then)| then).sum::<u64>())
     }
 
-    /// The buffers of what is sent and of what is received.
+    /// Shapes of the pools for sends and for receives.
     fn shapes(&self, pattern: Pattern, size: usize, role: Role) -> [Shape; 2] {
         let (forward, back) = shapes(pattern, size, self.last_level_cache);
         if role == Role::Initiator { [forward, back] } else { [back, forward] }
@@ -84,12 +84,12 @@ impl Pools {
     }
 }
 
-/// Count, capacity in bytes and use of one direction's buffers.
+/// Count, capacity in bytes and order of use of one direction's buffers.
 type Shape = (usize, usize, Reuse);
 
 const ACKNOWLEDGES: Shape = (2, 64, Reuse::Warm);
 
-/// Buffers for the initiator's messages, and for those that come back.
+/// Shapes for the initiator's messages, and for those that come back.
 fn shapes(pattern: Pattern, size: usize, last_level_cache: usize) -> (Shape, Shape) {
     // Whole cache lines, so that two messages never share one.
     let capacity = size.max(ACKNOWLEDGEMENT).next_multiple_of(64);

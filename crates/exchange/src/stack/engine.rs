@@ -1,4 +1,4 @@
-//! plimsoll's engine over a port, at the placement asked for.
+//! plimsoll's engine over a port, at the placement named.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -20,10 +20,10 @@ use crate::buffer::Buffer;
 const PEER: PeerIndex = PeerIndex(0);
 /// Completions taken in one call of `progress`.
 const COMPLETIONS_A_POLL: usize = 64;
-/// What an end that goes to rest waits for its last packets to be acknowledged.
+/// Time in which an end that goes idle waits for acknowledgements of its last packets.
 const REST_WITHIN: Duration = Duration::from_millis(50);
 
-/// Where the engine of an end runs, and how many times as long its work takes.
+/// The placement of an end's engine, and its dilation.
 pub struct At {
     pub site: Site,
     pub dilation: Dilation,
@@ -32,7 +32,7 @@ pub struct At {
 /// The engine's end of one session.
 pub struct EngineStack<P> {
     endpoint: Endpoint<P, Buffer>,
-    /// Tag of the job in progress: a message of another one never matches.
+    /// Tag of the job in progress: a message of another job never matches.
     tag: u64,
     posted: u64,
     /// Receives that ended before an older one; slot i belongs to post `delivered + i`.
@@ -59,7 +59,7 @@ impl<P: Port + Send + 'static> EngineStack<P> {
         Ok(())
     }
 
-    /// Receives are reported in the order posted, whatever order they ended in.
+    /// Reports receives in the order posted, whatever order they ended in.
     #[inline]
     fn received(&mut self, post: u64, buffer: Buffer, done: &mut impl FnMut(Completion)) {
         if post == self.delivered && self.early.is_empty() {
@@ -115,7 +115,7 @@ impl<P: Port + Send + 'static> Stack for EngineStack<P> {
     }
 
     fn idle(&mut self) -> Result<()> {
-        // The peer may have gone to rest with an acknowledgement untold; it is told when both wake.
+        // The peer may have gone idle before its last acknowledgement left; it follows when both resume.
         let _ = self.endpoint.settle(REST_WITHIN);
         self.endpoint.pause();
         Ok(())
@@ -203,26 +203,26 @@ fn over_shm(stream: &UnixStream, role: Role, at: &At) -> Result<EngineStack<ShmP
 
 /// The initiator's step over shared memory.
 pub fn connect_shm(at: &At, offer: &Offer) -> Result<EngineStack<ShmPort>> {
-    // Without the name, which the other end has chosen.
+    // The cause without the socket's name, which the other end has chosen.
     let next = "run both ends on one host and in one network namespace, as the same user";
     let stream = rendezvous::call(&meeting_place(&offer.token))
         .map_err(|fault| Fault::new("peer over shared memory", fault.cause(), next))?;
     over_shm(&stream, Role::Join, at)
 }
 
-/// The responder's end over a network before the initiator's address is known: its first packets tell it.
+/// The responder's end over a network before it knows the initiator's address, which the first packets tell.
 pub struct NetworkWaiting {
     port: NetworkPath,
     at: At,
     session: u32,
 }
 
-/// The session that both ends number their packets in.
+/// The session number of both ends' packets.
 fn session(token: &str) -> u32 {
     token.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
-/// The port that ranks of an MPI have to other hosts, at `address`.
+/// A port to other hosts, as ranks of an MPI have it, at `address`.
 fn open(stack: StackName, address: IpAddr) -> Result<NetworkPath> {
     let network = match stack.network() {
         Some(kind) if stack.attaches() => Network::of(kind, &linux::addresses::interface_of(address)?),
@@ -250,7 +250,7 @@ impl NetworkWaiting {
     }
 }
 
-/// The initiator's port over a network, opened before it says where it is.
+/// The initiator's port over a network, opened before it tells its address.
 pub struct NetworkCaller {
     port: NetworkPath,
 }
@@ -259,7 +259,7 @@ impl NetworkCaller {
     /// A port towards `responder`.
     ///
     /// # Errors
-    /// No port can be had there; `interface` is named and packets to the responder pass another.
+    /// No port can be opened there; `interface` is named and packets to the responder pass another.
     pub fn new(stack: StackName, responder: IpAddr, interface: Option<&str>) -> Result<NetworkCaller> {
         let address = linux::addresses::towards(responder)?;
         interface.map_or(Ok(()), |interface| linux::addresses::check(interface, address))?;

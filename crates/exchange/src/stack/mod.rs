@@ -1,4 +1,4 @@
-//! Stacks: what one end of a message path implements.
+//! Stacks: the interface of one end of a message path.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ pub mod udp;
 /// How long two ends may take to meet.
 pub const MEETING_TIME: Duration = Duration::from_secs(5);
 
-/// Something that a stack finished. The buffer comes back to its owner.
+/// A completion of a stack. The buffer comes back to its owner.
 #[derive(Debug)]
 pub enum Completion {
     /// The oldest posted receive now holds a message of exactly the posted length.
     Received(Buffer),
     /// The oldest posted send's buffer may be used again.
     Sent(Buffer),
-    /// The oldest posted receive's message was lost; `waited` is the time spent to be sure.
+    /// The oldest posted receive's message was lost; `waited` is the time after which it counted as lost.
     Lost { buffer: Buffer, waited: Duration },
 }
 
@@ -32,45 +32,45 @@ pub enum Completion {
 /// one is a fault. A stack that may lose messages completes each posted receive within a bounded time, if need be
 /// as [`Completion::Lost`]; completions of receives come in the order of posting.
 pub trait Stack {
-    /// Hands over room for the next message that no earlier receive is posted for.
+    /// Posts a receive for the next message that no earlier one is posted for.
     fn post_receive(&mut self, buffer: Buffer) -> Result<()>;
 
-    /// Hands over a message; it may leave at once.
+    /// Posts a message; it may leave at once.
     fn post_send(&mut self, buffer: Buffer) -> Result<()>;
 
     /// Moves what can move now and reports what completed.
     fn progress(&mut self, done: &mut impl FnMut(Completion)) -> Result<()>;
 
-    /// A job begins on both ends, with nothing posted. `job` counts from 1 and is the same on both ends.
+    /// Begins a job on both ends, with nothing posted. `job` counts from 1 and is the same on both ends.
     fn begin(&mut self, job: u64) -> Result<()>;
 
-    /// No traffic until the next block: threads of the stack's own stop spinning.
+    /// Goes idle until the next block: threads of the stack's own stop spinning.
     fn idle(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// A block begins: threads of the stack's own wake, and have woken when this returns.
+    /// Resumes for a block: threads of the stack's own have woken when this returns.
     fn resume(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// Threads of the stack's own, as the kernel numbers them, with what each does (`engine`).
+    /// Threads of the stack's own: what each does (`engine`), and its kernel id.
     fn threads(&self) -> Vec<(String, i32)> {
         Vec::new()
     }
 
-    /// What was stretched of the engine's work so far; `None` where nothing is.
+    /// Counts of the engine's dilated work so far; `None` without dilation.
     fn dilated(&mut self) -> Result<Option<Dilated>> {
         Ok(None)
     }
 
-    /// What ran otherwise than asked, or needs a word.
+    /// Deviations from what was asked, and remarks.
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// Where and with what secret the responder can be met.
+/// Address and secret at which the responder can be met.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Offer {

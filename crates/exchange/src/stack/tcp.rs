@@ -13,7 +13,7 @@ use machine::{Fault, Result};
 use super::{Completion, MEETING_TIME, Offer, Stack};
 use crate::buffer::Buffer;
 
-/// Receives taken in one call of `progress`, so that sends are not starved.
+/// Most receives taken in one call of `progress`, so that sends are not starved.
 const RECEIVES_A_POLL: usize = 16;
 
 /// One end of a TCP connection. Messages need no header: both ends know the lengths, as in NetPIPE's TCP module.
@@ -50,7 +50,7 @@ impl Waiting {
         Ok((Waiting { listener, token: token.clone() }, Offer { port, token }))
     }
 
-    /// Takes the first connection that shows the token; others are closed.
+    /// Accepts the first connection that shows the token; others are closed.
     pub fn accept(self) -> Result<Tcp> {
         let until = Instant::now() + MEETING_TIME;
         while Instant::now() < until {
@@ -90,7 +90,7 @@ impl Tcp {
         Ok(Tcp { socket, receives: VecDeque::new(), filled: 0, sends: VecDeque::new(), written: 0 })
     }
 
-    /// Writes what the kernel takes of the oldest posted send; whether all of it has left.
+    /// Writes as much of the oldest posted send as the kernel takes; whether all of it has left.
     fn write_oldest(&mut self) -> Result<bool> {
         let Some(message) = self.sends.front() else { return Ok(false) };
         while self.written < message.len() {
@@ -160,7 +160,7 @@ fn shows(mut socket: &TcpStream, token: &str, until: Instant) -> bool {
         && shown == token.as_bytes()
 }
 
-/// 128 bits that nobody else can guess: the standard library keys its hashers from the system's random source.
+/// 128 bits that cannot be guessed: the standard library keys its hashers from the system's random source.
 pub(super) fn token() -> String {
     let random = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", random(), random())

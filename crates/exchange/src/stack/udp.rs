@@ -1,4 +1,4 @@
-//! The kernel's UDP through sockets: messages cut into datagrams, numbered, never sent again; what is lost is counted.
+//! The kernel's UDP through sockets: messages cut into numbered datagrams, never sent again; losses are counted.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
@@ -13,7 +13,7 @@ use super::tcp::token;
 use super::{Completion, MEETING_TIME, Offer, Stack};
 use crate::buffer::Buffer;
 
-/// A message that has not come after so long a silence is lost. Longer than a busy machine keeps a peer off its core.
+/// Silence after which an awaited message counts as lost. Longer than a busy machine keeps a peer off its core.
 const SILENCE: Duration = Duration::from_millis(200);
 
 /// Empty polls between two looks at the clock.
@@ -28,12 +28,12 @@ const LARGEST_DATAGRAM: usize = 65_507;
 const MAGIC: u32 = u32::from_le_bytes(*b"plU1");
 const HEADER: usize = 20;
 
-/// What is in front of each datagram's share of a message; five little-endian words.
+/// Header before each datagram's share of a message; five little-endian words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Header {
     job: u32,
     message: u32,
-    /// Where the share begins in its message.
+    /// Offset of the share in its message.
     offset: u32,
     /// Length of the whole message.
     length: u32,
@@ -70,15 +70,15 @@ pub struct Udp {
     /// Number of the message that the oldest posted receive awaits, and its bytes that have arrived.
     receiving: u32,
     filled: usize,
-    /// A share of that message is missing.
+    /// Whether a share of that message is missing.
     broken: bool,
     /// A datagram of a message that no receive is posted for yet.
     held: Option<(Header, Vec<u8>)>,
-    /// Takes what does not fit behind the awaited share, when the datagram is another.
+    /// Receives a datagram that is not the awaited share.
     spill: Vec<u8>,
-    /// The peer has gone on to a later job: what is outstanding will not come.
+    /// Whether the peer has gone on to a later job, so that outstanding messages will not come.
     left_behind: bool,
-    /// Silence has lasted; until something moves, nothing is waited for again.
+    /// Whether the silence has lasted; further waits are skipped until something moves.
     silent: bool,
     last_event: Instant,
     empty_polls: u32,
@@ -105,7 +105,7 @@ impl Waiting {
         Ok((Waiting { socket, token: token.clone() }, Offer { port, token }))
     }
 
-    /// Takes the first peer that shows the token, and shows it back.
+    /// Accepts the first peer that shows the token, and shows it back.
     pub fn accept(self) -> Result<Udp> {
         let failed = |e: io::Error| Fault::because("udp socket", e, "run again");
         let until = Instant::now() + MEETING_TIME;
@@ -159,7 +159,7 @@ impl Udp {
         let failed = |e: io::Error| Fault::because("udp socket", e, "run again");
         socket.set_nonblocking(true).map_err(failed)?;
         let mut notes = Vec::new();
-        // Beyond net.core.rmem_max only where this process administers the network.
+        // A size beyond net.core.rmem_max needs the right to administer the network.
         if sockopt::set_socket_recv_buffer_size_force(&socket, SOCKET_BUFFER).is_err() {
             sockopt::set_socket_recv_buffer_size(&socket, SOCKET_BUFFER).map_err(|e| failed(e.into()))?;
             let got = sockopt::socket_recv_buffer_size(&socket).map_err(|e| failed(e.into()))?;
@@ -201,7 +201,7 @@ impl Udp {
         self.empty_polls = 0;
     }
 
-    /// Hands the kernel what it takes of the oldest posted send; whether all of it has left.
+    /// Hands as much of the oldest posted send to the kernel as it takes; whether all of it has left.
     fn write_oldest(&mut self) -> Result<bool> {
         let Some(message) = self.sends.front() else { return Ok(false) };
         while self.written < message.len() {
@@ -224,7 +224,7 @@ impl Udp {
         Ok(true)
     }
 
-    /// Takes one datagram: its share of the awaited message lands where it belongs, any other is set apart.
+    /// Reads one datagram: the awaited share goes to its place, any other is set aside.
     fn read_one(&mut self) -> Result<Option<(Header, Arrived)>> {
         let Some(message) = self.receives.front_mut() else { return Ok(None) };
         let filled = self.filled;
@@ -266,7 +266,7 @@ impl Udp {
         self.broken = false;
     }
 
-    /// Puts a share where it belongs, now that its message may be awaited.
+    /// Puts a share in its place, now that its message may be awaited.
     fn place(&mut self, header: Header, arrived: Arrived, done: &mut impl FnMut(Completion)) -> Result<()> {
         if header == NOT_OURS || header.job < self.job || (header.job == self.job && header.message < self.receiving) {
             return Ok(()); // late: counted as lost already
@@ -315,16 +315,16 @@ impl Udp {
     }
 }
 
-/// Where a datagram's share went.
+/// The destination of a datagram's share.
 #[derive(Debug)]
 enum Arrived {
-    /// Bytes of the awaited share, already where they belong.
+    /// Bytes of the awaited share, already in place.
     InPlace(usize),
     Apart(Vec<u8>),
     Nothing,
 }
 
-/// Not a datagram of this program's.
+/// Header that stands for a datagram of another program.
 const NOT_OURS: Header = Header { job: 0, message: 0, offset: 0, length: 0 };
 
 impl Stack for Udp {
@@ -417,7 +417,7 @@ mod tests {
         (near, far)
     }
 
-    /// What `stack` says of its next `count` completions of receives: lengths, 0 for lost.
+    /// Lengths of the next `count` receives that complete, 0 for lost.
     fn receipts(stack: &mut Udp, count: usize) -> Vec<usize> {
         let mut seen = Vec::new();
         let until = Instant::now() + Duration::from_secs(10);

@@ -1,11 +1,11 @@
-//! What completion and event queues hand out.
+//! Entries of completion and event queues.
 
 use std::ffi::{c_int, c_void};
 
 use super::fid::Fid;
 use super::info::Info;
 
-/// `struct fi_cq_tagged_entry`; the other formats are its beginnings.
+/// `struct fi_cq_tagged_entry`; the other formats are prefixes of it.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Entry {
@@ -67,7 +67,7 @@ pub struct EventEntry {
     pub data: u64,
 }
 
-/// `struct fi_eq_cm_entry`, behind which the other side's data are.
+/// `struct fi_eq_cm_entry`, followed by the other side's data.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct ConnectionEntry {

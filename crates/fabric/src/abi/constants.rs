@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-/// Names the constants with their type and keeps a list of them for the comparison with the headers.
+/// Defines constants with their type, and lists them for the comparison with the headers.
 macro_rules! constants {
     ($list:ident: $type:ty; $($name:ident = $value:expr,)*) => {
         $(pub const $name: $type = $value;)*
@@ -174,7 +174,7 @@ constants! { ERRORS: c_int;
     FI_EOVERRUN = 268,
 }
 
-/// A flag of `fi_getinfo` by which libfabric's own layers look for what they stack on; no header tells it.
+/// A flag of `fi_getinfo` by which libfabric's own layers look for providers under them; it is in no header.
 pub const CORE_PROVIDERS_ONLY: u64 = 1 << 59;
 /// `FI_PROGRESS_CONTROL_UNIFIED`, since 2.0.
 pub const FI_PROGRESS_CONTROL_UNIFIED: c_int = 3;

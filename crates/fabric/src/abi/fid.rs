@@ -1,4 +1,4 @@
-//! What every object begins with, and the calls that every object has.
+//! The beginning of every object, and the calls that every object has.
 
 use std::ffi::{c_char, c_int, c_void};
 

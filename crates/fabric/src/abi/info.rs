@@ -1,4 +1,4 @@
-//! What `fi_getinfo` takes and gives.
+//! Arguments and answers of `fi_getinfo`, and attributes.
 
 use std::ffi::{c_char, c_int, c_void};
 

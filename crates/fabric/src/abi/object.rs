@@ -1,4 +1,4 @@
-//! Objects and their tables of calls. Applications call through the tables without looking, so every entry is filled.
+//! Objects and their tables of calls. Applications call through the tables without a check, so every entry is filled.
 
 use std::ffi::{c_char, c_int, c_void};
 

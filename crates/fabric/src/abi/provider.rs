@@ -1,4 +1,4 @@
-//! What the library takes a provider for.
+//! The structure by which the library knows a provider.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -10,7 +10,7 @@ use super::object::FidFabric;
 pub struct Provider {
     pub version: u32,
     pub fi_version: u32,
-    /// The library's own.
+    /// For the library's use.
     pub context: [*mut c_void; 4],
     pub name: *const c_char,
     pub getinfo:

@@ -1,4 +1,4 @@
-/* What is told of finished operations, and by which means: fi_cq(3), fi_cntr(3). */
+/* Reports of finished operations, and their means: fi_cq(3), fi_cntr(3). */
 #include "conform.h"
 
 static void selective(void) {
@@ -7,7 +7,7 @@ static void selective(void) {
     if (!end) return;
     enum { COUNT = 40 };
     static int out[COUNT], in[COUNT];
-    /* Only every fourth is to be told. */
+    /* Only every fourth asks for a completion. */
     for (int i = 0; i < COUNT; i++) {
         struct iovec into = {&in[i], sizeof(int)};
         struct fi_msg_tagged message = {.msg_iov = &into, .iov_count = 1, .addr = FI_ADDR_UNSPEC, .tag = 1, .context = &in[i]};
@@ -22,7 +22,7 @@ static void selective(void) {
         if (i % 2) MUST(AGAIN(end, fi_tsendmsg(end->ep, &message, i % 4 == 3 ? FI_COMPLETION : 0)));
         else MUST(AGAIN(end, fi_tsend(end->ep, &out[i], sizeof(int), NULL, end->peer, 1, &out[i])));
     }
-    /* A queue bound so tells nothing of fi_tsend either, unless the endpoint's op_flags hold FI_COMPLETION. */
+    /* With FI_SELECTIVE_COMPLETION even fi_tsend has no completion, unless the endpoint's op_flags hold FI_COMPLETION. */
     for (int i = 3; i < COUNT; i += 4) {
         EXPECT(end, end->sent, &out[i]);
         EXPECT(end, end->received, &in[i]);
@@ -31,7 +31,7 @@ static void selective(void) {
     CHECK(!is_there(end, end->sent));
     CHECK(!is_there(end, end->received));
     for (int i = 0; i < COUNT; i++) CHECK_EQUAL(in[i], i + 1 - side);
-    /* Errors are told always. */
+    /* Errors are always reported. */
     char small;
     MUST(AGAIN(end, fi_trecv(end->ep, &small, 1, NULL, FI_ADDR_UNSPEC, 2, 0, &small)));
     MUST(AGAIN(end, fi_tsend(end->ep, out, sizeof out, NULL, end->peer, 2, out)));
@@ -49,7 +49,7 @@ static void formats(void) {
                {FI_CQ_FORMAT_MSG, sizeof(struct fi_cq_msg_entry)},
                {FI_CQ_FORMAT_DATA, sizeof(struct fi_cq_data_entry)},
                {FI_CQ_FORMAT_TAGGED, sizeof(struct fi_cq_tagged_entry)}};
-    /* A second endpoint of this process, whose queue has another format, talks to itself. */
+    /* A second endpoint of this process, whose queue has another format, sends to itself. */
     struct end *end = open_end(NULL);
     if (!end) return;
     for (int f = 0; f < 4; f++) {
@@ -99,7 +99,7 @@ static void formats(void) {
     close_end(end);
 }
 
-/* Polls until both were named, which may be in different calls where an engine of its own goes on meanwhile; how often the counter was. */
+/* Polls until both were named, perhaps in different calls where an engine of its own goes on meanwhile; returns how often the counter was. */
 static int until_both(struct fid_poll *set, void *queue, void *counter) {
     int queues = 0, counters = 0;
     while (!queues || !counters) {
@@ -134,7 +134,7 @@ static void poll_set(void) {
     for (int i = 0; i < 10; i++) CHECK_EQUAL(fi_poll(set, contexts, 4), 0);
     for (int i = 0; i < 3; i++) {
         MUST(AGAIN(end, fi_trecv(end->ep, &in, sizeof in, NULL, FI_ADDR_UNSPEC, 1, 0, &in)));
-        meet(end); /* the message comes in calls of fi_poll alone */
+        meet(end); /* the message makes progress in calls of fi_poll alone */
         MUST(AGAIN(end, fi_tsend(end->ep, &out, sizeof out, NULL, end->peer, 1, &out)));
         CHECK_EQUAL(until_both(set, queue, counter), 1);
         CHECK_EQUAL(in, 5);
@@ -182,12 +182,12 @@ static void counters(void) {
     CHECK_EQUAL(fi_cntr_readerr(end->receives), 0);
     for (int i = 0; i < COUNT; i++) CHECK_EQUAL(take(end, end->sent, &entry, NULL), 0);
     for (int i = 0; i < COUNT; i++) CHECK_EQUAL(take(end, end->received, &entry, NULL), 0);
-    /* Injected ones count too, though no completion tells of them. */
+    /* Injects count too, though they have no completion. */
     MUST(AGAIN(end, fi_trecv(end->ep, &in[0], sizeof(int), NULL, FI_ADDR_UNSPEC, 1, 0, &in[0])));
     MUST(AGAIN(end, fi_tinject(end->ep, &out[0], sizeof(int), end->peer, 1)));
     while (fi_cntr_read(end->sends) < COUNT + 1) turn(end);
     EXPECT(end, end->received, &in[0]);
-    /* Errors are counted apart. */
+    /* Errors are counted separately. */
     MUST(AGAIN(end, fi_trecv(end->ep, &in[0], sizeof(int), NULL, FI_ADDR_UNSPEC, 99, 0, &in[0])));
     CHECK_EQUAL(fi_cancel(&end->ep->fid, &in[0]), 0);
     CHECK_EQUAL(take(end, end->received, &entry, NULL), FI_ECANCELED);
@@ -202,7 +202,7 @@ static void counters(void) {
     close_end(end);
 }
 
-/* fi_cq_sread waits for what comes, and no longer than it is told to. */
+/* fi_cq_sread waits for a completion, and no longer than its timeout. */
 static void waiting_read(void) {
     struct wish wish = {.wait_object = FI_WAIT_UNSPEC};
     struct end *end = open_end(&wish);
@@ -233,7 +233,7 @@ static void waiting_read(void) {
     close_end(end);
 }
 
-/* FI_DELIVERY_COMPLETE: finished once it is with the receiver. */
+/* FI_DELIVERY_COMPLETE: the send completes once the message is with the receiver. */
 static void delivery_complete(void) {
     struct end *end = open_end(NULL);
     if (!end) return;

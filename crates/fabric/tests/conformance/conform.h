@@ -17,14 +17,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How a case wants its objects; what is 0 is the usual: FI_TAGGED | FI_MSG, AV of whatever type, tagged completions. */
+/* A case's wishes for its objects; 0 is the usual: FI_TAGGED | FI_MSG, AV of any type, tagged completions. */
 struct wish {
     uint64_t caps;
     enum fi_ep_type kind; /* FI_EP_RDM where it is FI_EP_UNSPEC */
     enum fi_av_type av_type;
     enum fi_threading threading;
     int mr_mode;
-    const char *service; /* that side 0 is found by */
+    const char *service; /* by which side 0 is found */
     enum fi_wait_obj wait_object;
     uint64_t transmit_bind, receive_bind; /* flags beside FI_TRANSMIT and FI_RECV when the queues are bound */
     int counters;                         /* bound for FI_SEND and FI_RECV */
@@ -39,7 +39,7 @@ struct end {
     struct fid_av *av;
     struct fid_ep *ep;
     struct fid_cq *sent, *received;
-    struct fid_eq *events; /* whose reads move connections, or NULL */
+    struct fid_eq *events; /* its reads drive connections; or NULL */
     struct fid_cntr *sends, *receives, *written, *read;
     fi_addr_t peer, self;
     int side;
@@ -82,15 +82,15 @@ struct fi_info *hints_for(uint64_t caps);
 struct end *open_end(const struct wish *wish);
 void close_end(struct end *end);
 
-/* Bytes to and from the other process past the fabric. */
+/* Sends and receives bytes past the fabric. */
 void tell(const void *bytes, size_t length);
 void hear(void *bytes, size_t length);
-/* Both are here; the fabric goes on meanwhile. */
+/* Waits until both sides are here, and drives the fabric meanwhile. */
 void meet(struct end *end);
 
-/* Turns the fabric without taking a completion. */
+/* Drives the fabric without taking a completion. */
 void turn(struct end *end);
-/* The call until it is not -FI_EAGAIN. */
+/* Repeats the call until it is not -FI_EAGAIN. */
 #define AGAIN(end, call)                                                                                               \
     ({                                                                                                                 \
         ssize_t result_;                                                                                               \
@@ -99,7 +99,7 @@ void turn(struct end *end);
     })
 /* Waits for the next completion: 0, or the error of the completion in error, which is then in `error`. */
 int take(struct end *end, struct fid_cq *queue, struct fi_cq_tagged_entry *entry, struct fi_cq_err_entry *error);
-/* One completion without error whose context this is. */
+/* Takes one completion without error, with this context. */
 void expect(struct end *end, struct fid_cq *queue, void *context, const char *file, int line);
 #define EXPECT(end, queue, context) expect(end, queue, context, __FILE__, __LINE__)
 /* Whether a completion (or one in error) is there now. */

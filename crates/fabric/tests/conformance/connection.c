@@ -45,7 +45,7 @@ static void listen_for(struct line *line) {
     MUST(fi_getname(&line->pep->fid, line->listener, &length));
 }
 
-/* Side 0 listens and tells its name. */
+/* Side 0 listens and sends its name. */
 static struct line *open_line_with(uint64_t caps) {
     struct fi_info *hints = connected_hints();
     hints->caps |= caps;
@@ -102,7 +102,7 @@ static struct fid_ep *open_endpoint(struct line *line, struct fi_info *info) {
     return ep;
 }
 
-/* The next event, moving the fabric meanwhile. */
+/* The next event; drives the fabric meanwhile. */
 static struct event next(struct line *line) {
     struct event event = {0};
     union {
@@ -135,13 +135,13 @@ static void expect_event(struct line *line, uint32_t kind, void *fid) {
     CHECK(event.entry.fid == fid);
 }
 
-/* Past the fabric, which goes on meanwhile. */
+/* Meets the other side past the fabric, which is driven meanwhile. */
 static void wait_for_other(struct line *line) {
     struct end turned = {.sent = line->queue, .received = line->queue, .events = line->eq};
     meet(&turned);
 }
 
-/* Accepts the next request, in an endpoint that has its events in the same queue. */
+/* Accepts the next request with an endpoint whose events go to the same queue. */
 static struct fid_ep *accept_next(struct line *line, const char *data, size_t length) {
     struct event event = next(line);
     CHECK_EQUAL(event.error, 0);
@@ -159,7 +159,7 @@ static struct fid_ep *connect_now(struct line *line) {
     return ep;
 }
 
-/* Both sides have an endpoint at the end of one connection. */
+/* Opens an endpoint on both sides, connected with each other. */
 static struct fid_ep *meet_by_line(struct line *line) {
     struct fid_ep *ep = side == 0 ? accept_next(line, NULL, 0) : connect_now(line);
     expect_event(line, FI_CONNECTED, ep);
@@ -181,7 +181,7 @@ static void take_one(struct line *line, void *context, struct fi_cq_tagged_entry
     CHECK(entry->op_context == context);
 }
 
-/* Side 1 leaves and side 0 sees it. */
+/* Side 1 closes and side 0 sees it. */
 static void part(struct line *line, struct fid_ep *ep) {
     wait_for_other(line);
     if (side == 1) MUST(fi_shutdown(ep, 0));
@@ -228,7 +228,7 @@ static void data_go_both_ways(void) {
     struct event event = next(line);
     CHECK_EQUAL(event.kind, FI_CONNECTED);
     CHECK(event.entry.fid == &ep->fid);
-    CHECK_EQUAL(event.length, most); /* what was too long was cut */
+    CHECK_EQUAL(event.length, most); /* too long a text was cut */
     CHECK_BYTES(event.data, most, 3);
     part(line, ep);
 }
@@ -259,7 +259,7 @@ static void rejected_with_data(void) {
         fill(why, sizeof why, 5);
         CHECK_EQUAL(fi_reject(line->pep, event.entry.info->handle, why, sizeof why), 0);
         fi_freeinfo(event.entry.info);
-        /* An endpoint that is closed without an answer is one. */
+        /* Closing an endpoint without an answer is an answer. */
         event = next(line);
         CHECK_EQUAL(event.kind, FI_CONNREQ);
         struct fid_ep *ep = open_endpoint(line, event.entry.info);
@@ -279,7 +279,7 @@ static void rejected_with_data(void) {
     close_line(line);
 }
 
-/* Neither a service nor a name of nobody leads anywhere. */
+/* Neither an unknown service nor a name without an endpoint can be reached. */
 static void nobody_listens(void) {
     struct line *line = open_line();
     if (!line) return;
@@ -307,13 +307,13 @@ static void nobody_listens(void) {
     close_line(line);
 }
 
-/* A listener that closes refuses what was not seen; what was can be accepted still. */
+/* A listener that closes refuses requests that were not read; those read can still be accepted. */
 static void listener_closes(void) {
     struct line *line = open_line();
     if (!line) return;
     if (side == 1) {
         struct fid_ep *first = connect_now(line);
-        wait_for_other(line); /* that one was seen */
+        wait_for_other(line); /* the other side's request was read */
         struct fid_ep *second = connect_now(line);
         int connected = 0, refused = 0;
         for (int i = 0; i < 2; i++) {
@@ -438,7 +438,7 @@ static void many_at_one_listener(void) {
         } else connected += event.kind == FI_CONNECTED;
     }
     CHECK_EQUAL(made, MANY);
-    /* Each has a peer of its own: what it sends comes back. */
+    /* Each endpoint has a peer of its own: its messages come back. */
     for (int i = 0; i < MANY; i++) MUST(fi_recv(endpoints[i], &in[i], sizeof in[i], NULL, FI_ADDR_UNSPEC, &in[i]));
     for (uint64_t i = 0; side == 1 && i < MANY; i++) MUST(fi_inject(endpoints[i], &i, sizeof i, FI_ADDR_UNSPEC));
     for (int i = 0; i < MANY; i++) {
@@ -462,7 +462,7 @@ static void many_at_one_listener(void) {
     close_line(line);
 }
 
-/* Messages that went before the shutdown are there after it. */
+/* Messages sent before the shutdown can be received after it. */
 static void shutdown_overtakes_nothing(void) {
     struct line *line = open_line();
     if (!line) return;
@@ -485,12 +485,12 @@ static void shutdown_overtakes_nothing(void) {
     close_line(line);
 }
 
-/* A peer that is killed: its end is an event, and what waits for it fails. */
+/* A killed peer: its end is an event, and requests that wait for it fail. */
 static void killed_peer(void) {
     struct line *line = NULL;
     char byte = 0;
     if (side == 1) {
-        /* This side's part is played by a child, which is killed. */
+        /* A child plays this side's part, and is killed. */
         int status = 0;
         pid_t child = fork();
         MUST(child);
@@ -529,7 +529,7 @@ static void killed_peer(void) {
     close_line(line);
 }
 
-/* Layers of libfabric find nothing to stack on, and who does not ask for connections gets none. */
+/* Layers of libfabric find no provider to stack on, and applications that do not ask for connections get none. */
 static void only_where_asked_for(void) {
     struct fi_info *hints = connected_hints(), *info = NULL;
     int code = fi_getinfo(FI_VERSION(1, 15), NULL, NULL, 0, hints, &info);
@@ -547,7 +547,7 @@ static void only_where_asked_for(void) {
     fi_freeinfo(hints);
 }
 
-/* Operations that wait for a counter, which the receive of the other side's word counts. */
+/* Operations that wait for a counter of receives. */
 static void triggered(void) {
     struct line *line = open_line_with(FI_TRIGGER);
     if (!line) return;
@@ -565,7 +565,7 @@ static void triggered(void) {
     wait_for_other(line);
     MUST(fi_send(ep, &out[0], sizeof(int), NULL, 0, &out[0]));
     CHECK_EQUAL(fi_cntr_wait(line->receives, context.trigger.threshold.threshold + 1, 20000), 0);
-    /* The other side may have been triggered before it sent its own word. */
+    /* The other side may have been triggered before it sent its own message. */
     CHECK((in[0] == 1 - side && in[1] == 11 - side) || (in[0] == 11 - side && in[1] == 1 - side));
     part(line, ep);
 }

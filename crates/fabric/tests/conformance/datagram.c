@@ -1,4 +1,4 @@
-/* Datagram endpoints, fi_endpoint(3): messages of at most one packet, about whose arrival nobody is told. */
+/* Datagram endpoints, fi_endpoint(3): messages of at most one packet, whose arrival is not reported. */
 #include "conform.h"
 
 static const struct wish DATAGRAMS = {.caps = FI_MSG, .kind = FI_EP_DGRAM};
@@ -63,7 +63,7 @@ static void messages(void) {
     }
     CHECK_EQUAL(fi_send(end->ep, out, longest + 1, NULL, end->peer, out), -FI_EMSGSIZE);
     CHECK_EQUAL(fi_inject(end->ep, out, longest + 1, end->peer), -FI_EMSGSIZE);
-    /* Injected ones have no completion; they come in the order in which they were sent. */
+    /* Injects have no completion; they arrive in the order sent. */
     if (side == 0)
         for (int i = 0; i < 500; i++) MUST(AGAIN(end, fi_inject(end->ep, &i, sizeof i, end->peer)));
     else
@@ -79,7 +79,7 @@ static void messages(void) {
     close_end(end);
 }
 
-/* Who sends to an endpoint that is gone is told nothing, and reaches others as before. */
+/* A sender to a closed endpoint learns nothing, and reaches others as before. */
 static void absent_peer(void) {
     struct end *end = open_end(&DATAGRAMS);
     if (!end) return;

@@ -1,11 +1,11 @@
-/* More than the provider has room for: unexpected messages, endpoints, threads, operations at once. */
+/* Loads beyond the provider's buffers: unexpected messages, endpoints, threads, operations at once. */
 #include "conform.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 
-/* Twenty thousand messages that nobody asked for yet, then the last one first. */
+/* Twenty thousand unexpected messages, received beginning with the last. */
 static void unexpected_flood(void) {
     struct end *end = open_end(NULL);
     if (!end) return;
@@ -101,7 +101,7 @@ static void many_under_way(void) {
     close_end(end);
 }
 
-/* Endpoints of one domain, all of which talk to all of the other process. */
+/* Endpoints of one domain, each of which exchanges messages with all of the other process. */
 static void many_endpoints(void) {
     struct end *end = open_end(NULL);
     if (!end) return;
@@ -152,7 +152,7 @@ static void many_endpoints(void) {
     }
     for (int i = 0; i < ENDPOINTS; i++)
         for (int k = 0; k < ENDPOINTS; k++) CHECK_EQUAL(in[i][k], (1 - side) * 10000 + k * 100 + i);
-    /* The other side may still need these to turn. */
+    /* The other side may still need these endpoints to be polled. */
     char byte = 'd';
     tell(&byte, 1);
     hear(&byte, 1);
@@ -163,7 +163,7 @@ static void many_endpoints(void) {
     close_end(end);
 }
 
-/* FI_THREAD_SAFE: threads share an endpoint and its queues; whoever reads a completion hands it on. */
+/* FI_THREAD_SAFE: threads share an endpoint and its queues; a reader of another thread's completion hands it on. */
 enum { THREADS = 4, EACH = 400 };
 static struct end *shared;
 static int done[THREADS][2];

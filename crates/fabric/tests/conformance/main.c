@@ -124,7 +124,7 @@ void turn(struct end *end) {
         uint32_t kind;
         fi_eq_read(end->events, &kind, event, sizeof event, FI_PEEK);
     }
-    /* Where threads outnumber cores, who spins keeps what it waits for from running. */
+    /* Where threads outnumber cores, a spinning thread keeps others from running. */
     sched_yield();
 }
 
@@ -162,7 +162,7 @@ void expect(struct end *end, struct fid_cq *queue, void *context, const char *fi
 }
 
 int is_there(struct end *end, struct fid_cq *queue) {
-    /* Reading takes what is there, so a case asks only where nothing should be. */
+    /* Reads take completions, so a case asks only where none should be. */
     struct fi_cq_tagged_entry entry;
     turn(end);
     ssize_t count = fi_cq_read(queue, &entry, 1);
@@ -269,7 +269,7 @@ static void play(int which, int pair[2], int reason, void (*run)(void)) {
     side = which;
     channel = pair[which];
     close(pair[1 - which]);
-    /* Of processor time, of which a loaded machine gives less a second; what sleeps for ever takes none. */
+    /* Limit of processor time, of which a loaded machine gives less per second; a process that sleeps for ever uses none. */
     struct itimerval busy = {.it_value = {.tv_sec = limit}}, never = {0};
     setitimer(ITIMER_PROF, &busy, NULL);
     alarm(8 * limit);

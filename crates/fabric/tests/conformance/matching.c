@@ -1,4 +1,4 @@
-/* Which receive gets which message: tags and ignored bits, order, sources, the two spaces; cancelling and truncation. */
+/* Matching of messages and receives: tags and ignored bits, order, sources, the two spaces; cancelling and truncation. */
 #include "conform.h"
 
 static void send_value(struct end *end, uint64_t tag, int value) {
@@ -40,7 +40,7 @@ static void ignored_bits(void) {
     close_end(end);
 }
 
-/* Posted receives are tried in their order, whatever they ignore. */
+/* Posted receives are tried in the order posted, whatever they ignore. */
 static void posted_order(void) {
     struct end *end = open_end(NULL);
     if (!end) return;
@@ -102,7 +102,7 @@ static void send_after_send(void) {
     close_end(end);
 }
 
-/* Tagged and plain messages do not see each other. */
+/* Tagged and plain messages do not match each other's receives. */
 static void two_spaces(void) {
     struct end *end = open_end(NULL);
     if (!end) return;
@@ -133,7 +133,7 @@ static void directed(void) {
         fi_addr_t source[1] = {FI_ADDR_NOTAVAIL};
         struct fi_cq_tagged_entry entry;
         got_own = got_remote = got_any = 0;
-        /* From the peer first, though the own message comes first. */
+        /* The peer's message matches, though this endpoint's own came first. */
         if (tagged) {
             MUST(AGAIN(end, fi_trecv(end->ep, &got_remote, sizeof(int), NULL, end->peer, 1, 0, &got_remote)));
             MUST(AGAIN(end, fi_trecv(end->ep, &got_own, sizeof(int), NULL, end->self, 1, 0, &got_own)));
@@ -168,7 +168,7 @@ static void directed(void) {
     close_end(end);
 }
 
-/* Without it the source of a receive means nothing. */
+/* Without it the source of a receive is ignored. */
 static void source_is_ignored_unless_directed(void) {
     struct end *end = open_end(NULL);
     if (!end) return;
@@ -219,7 +219,7 @@ static void cancelled(void) {
         for (int i = 0; i < COUNT; i++) CHECK_EQUAL(values[i], i % 3 == 1 ? -1 : i);
         meet(end);
     }
-    /* Nothing is posted under this context: no completion may come of it. */
+    /* Nothing is posted under this context: it gets no completion. */
     fi_cancel(&end->ep->fid, &error);
     CHECK(!is_there(end, end->received));
     close_end(end);
@@ -266,7 +266,7 @@ static void truncated(void) {
     close_end(end);
 }
 
-/* Receives of any source outlive each of the sources. */
+/* Receives from any source go on after the end of each source. */
 static void sources_leave(void) {
     struct end *end = open_end(NULL);
     if (!end) return;

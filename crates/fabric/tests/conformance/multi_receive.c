@@ -45,7 +45,7 @@ static void many_into_few(size_t buffer_length, size_t least, int count, size_t 
                 next[which] = (char *)entry.buf + entry.len;
                 expected++;
             }
-            if (entry.flags & FI_MULTI_RECV) { /* the provider is done with it: post it again */
+            if (entry.flags & FI_MULTI_RECV) { /* the provider has given the buffer back: post it again */
                 CHECK((size_t)(buffers[which] + buffer_length - next[which]) < least + 64);
                 next[which] = buffers[which];
                 struct iovec piece = {buffers[which], buffer_length};
@@ -54,7 +54,7 @@ static void many_into_few(size_t buffer_length, size_t least, int count, size_t 
             }
         }
         meet(end);
-        /* Those that are still posted are taken back. */
+        /* Receives that are still posted are cancelled. */
         for (int i = 0; i < BUFFERS; i++) CHECK_EQUAL(fi_cancel(&end->ep->fid, &buffers[i]), 0);
         for (int i = 0; i < BUFFERS; i++) {
             struct fi_cq_tagged_entry entry;
@@ -73,7 +73,7 @@ static void small(void) { many_into_few(65536, 4096, 5000, 400); }
 static void middling(void) { many_into_few(200000, 16384, 1500, 16384); }
 static void with_long_ones(void) { many_into_few(1 << 20, 300000, 100, 300000); }
 
-/* Messages that were there before the buffer. */
+/* Messages that arrived before the buffer was posted. */
 static void unexpected(void) {
     struct wish wish = {.caps = FI_TAGGED | FI_MSG | FI_MULTI_RECV};
     struct end *end = open_end(&wish);

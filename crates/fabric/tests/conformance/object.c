@@ -1,4 +1,4 @@
-/* What is offered and refused, and the objects' own rules: fi_getinfo(3), fi_av(3), fi_endpoint(3), fi_eq(3). */
+/* Offers, refusals, and rules of the objects themselves: fi_getinfo(3), fi_av(3), fi_endpoint(3), fi_eq(3). */
 #include "conform.h"
 
 #include <stdio.h>
@@ -43,7 +43,7 @@ static void other_types_are_refused(void) {
         struct fi_info *hints = hints_for(0);
         hints->ep_attr->type = types[i];
         struct fi_info *info = offered(hints, &code);
-        /* Some other provider of this name offers them; that is none of this case. */
+        /* Another provider of this name offers them; it is not tested here. */
         if (code == 0) leave_out("this provider offers endpoints of sockets");
         else CHECK_EQUAL(code, -FI_ENODATA);
         fi_freeinfo(info);
@@ -76,7 +76,7 @@ static void too_much_is_refused(void) {
 }
 
 static void requests_are_granted(void) {
-    /* Capabilities that are asked for are had, and what is had is no less than what is asked for. */
+    /* Requested capabilities are granted; the granted ones include all requested. */
     static const uint64_t asked[] = {FI_MSG, FI_TAGGED, FI_TAGGED | FI_SEND, FI_MSG | FI_MULTI_RECV, FI_TAGGED | FI_DIRECTED_RECV,
                                      FI_TAGGED | FI_MSG | FI_LOCAL_COMM | FI_REMOTE_COMM};
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
@@ -89,7 +89,7 @@ static void requests_are_granted(void) {
     }
 }
 
-/* A provider that has both types leaves the choice to who asks for none: fi_domain(3). */
+/* A provider of both types leaves the choice to applications that ask for none: fi_domain(3). */
 static void type_of_address_vector_is_asked_for(void) {
     static const enum fi_av_type types[] = {FI_AV_MAP, FI_AV_TABLE, FI_AV_UNSPEC};
     int granted = 0;
@@ -129,7 +129,7 @@ static void enable_needs_its_parts(void) {
     MUST(fi_av_open(domain, &av_attr, &av, NULL));
     MUST(fi_ep_bind(ep, &av->fid, 0));
     CHECK_EQUAL(fi_enable(ep), 0);
-    /* What is in use is not closed. */
+    /* An object in use cannot be closed. */
     CHECK_EQUAL(fi_close(&domain->fid), -FI_EBUSY);
     CHECK_EQUAL(fi_close(&cq->fid), -FI_EBUSY);
     CHECK_EQUAL(fi_close(&av->fid), -FI_EBUSY);
@@ -186,7 +186,7 @@ static void address_vector(enum fi_av_type type) {
     char name[256], found[256], text[300];
     size_t length = sizeof name;
     MUST(fi_getname(&end->ep->fid, name, &length));
-    if (type == FI_AV_TABLE) { /* they are numbered in the order in which they came */
+    if (type == FI_AV_TABLE) { /* indices in the order of insertion */
         CHECK_EQUAL(end->peer, 0);
         CHECK_EQUAL(end->self, 1);
     }
@@ -196,7 +196,7 @@ static void address_vector(enum fi_av_type type) {
     CHECK_EQUAL(fi_av_lookup(end->av, end->self, found, &room), 0);
     CHECK_EQUAL(room, length);
     CHECK(memcmp(found, name, length) == 0);
-    room = 1; /* filled as far as it goes; the length that it needs is told */
+    room = 1; /* filled as far as there is room; the length needed is returned */
     memset(found, 0x5a, sizeof found);
     fi_av_lookup(end->av, end->self, found, &room);
     CHECK_EQUAL(room, length);
@@ -207,7 +207,7 @@ static void address_vector(enum fi_av_type type) {
     CHECK(text[0] != 0 && strlen(text) < sizeof text);
     fi_addr_t removed = end->self;
     CHECK_EQUAL(fi_av_remove(end->av, &removed, 1, 0), 0);
-    /* What remains works. */
+    /* The remaining addresses work. */
     int value = 5 + side, got = 0;
     struct fi_cq_tagged_entry entry;
     MUST(AGAIN(end, fi_trecv(end->ep, &got, sizeof got, NULL, FI_ADDR_UNSPEC, 1, 0, NULL)));
@@ -221,7 +221,7 @@ static void address_vector(enum fi_av_type type) {
 static void address_map(void) { address_vector(FI_AV_MAP); }
 static void address_table(void) { address_vector(FI_AV_TABLE); }
 
-/* Many at once, among them what is no address. */
+/* Many insertions at once, one of them invalid. */
 static void addresses_at_once(void) {
     struct end *end = open_end(NULL);
     if (!end) return;
@@ -233,9 +233,9 @@ static void addresses_at_once(void) {
     fi_addr_t addresses[5];
     CHECK_EQUAL(fi_av_insert(end->av, many, 5, addresses, 0, NULL), 5);
     for (int i = 0; i < 5; i++) CHECK(addresses[i] != FI_ADDR_NOTAVAIL);
-    memset(many + 2 * length, 0xff, length); /* no address */
+    memset(many + 2 * length, 0xff, length); /* an invalid address */
     int inserted = fi_av_insert(end->av, many, 5, addresses, 0, NULL);
-    if (inserted != 5) { /* a provider may take anything that has the length */
+    if (inserted != 5) { /* a provider may accept any bytes of the right length */
         CHECK_EQUAL(inserted, 4);
         CHECK(addresses[2] == FI_ADDR_NOTAVAIL);
         CHECK(addresses[1] != FI_ADDR_NOTAVAIL && addresses[3] != FI_ADDR_NOTAVAIL);
@@ -267,7 +267,7 @@ static void event_queue(void) {
     close_end(end);
 }
 
-/* Closing takes back what is posted and drops what has come. */
+/* Closing cancels posted receives and drops messages that have arrived. */
 static void closed_while_busy(void) {
     struct end *end = open_end(NULL);
     if (!end) return;
@@ -277,12 +277,12 @@ static void closed_while_busy(void) {
         MUST(AGAIN(end, fi_tsend(end->ep, bytes[i], i % 2 ? 10 : sizeof bytes[i], NULL, end->peer, 88, bytes[i])));
     for (int i = 0; i < 100; i++) turn(end);
     close_end(end);
-    /* And another one opens in its place. */
+    /* Another endpoint opens in its place. */
     end = open_end(NULL);
     close_end(end);
 }
 
-/* Side 1 finds side 0 by host and service; then both know each other as they do by their names. */
+/* Side 1 finds side 0 by host and service; then both know each other as by their names. */
 static void found_by_service(void) {
     char service[16], named[256], found[256];
     snprintf(service, sizeof service, "%d", 20000 + getppid() % 40000);
@@ -303,7 +303,7 @@ static void found_by_service(void) {
             CHECK_EQUAL(fi_av_lookup(end->av, addresses[i], found, &room), 0);
             CHECK(room == length && memcmp(found, named, length) == 0);
         }
-        CHECK_EQUAL(fi_av_insertsvc(end->av, "192.0.2.1", service, &addresses[0], 0, NULL), 0); /* nobody's host */
+        CHECK_EQUAL(fi_av_insertsvc(end->av, "192.0.2.1", service, &addresses[0], 0, NULL), 0); /* a host that does not exist */
         CHECK(addresses[0] == FI_ADDR_NOTAVAIL);
         fi_freeinfo(info);
         fi_freeinfo(hints);

@@ -3,7 +3,7 @@
 
 static struct fi_context2 contexts[64];
 
-/* Looks once: 1 when there is a message, 0 when there is none. */
+/* Peeks once: 1 if there is a message, else 0. */
 static int look(struct end *end, uint64_t tag, uint64_t ignore, uint64_t flags, void *context, struct fi_cq_tagged_entry *entry) {
     struct fi_msg_tagged message = {.addr = FI_ADDR_UNSPEC, .tag = tag, .ignore = ignore, .context = context};
     struct fi_cq_err_entry error = {0};
@@ -73,7 +73,7 @@ static void looking_takes_nothing(void) {
     close_end(end);
 }
 
-/* Claimed messages are out of everybody's reach but their claimant's, who takes them in any order. */
+/* Claimed messages can be received only by their claimant, in any order. */
 static void claimed(void) {
     struct end *end = open_end(NULL);
     if (!end) return;
@@ -113,7 +113,7 @@ static void claimed(void) {
     close_end(end);
 }
 
-/* Discarded messages are gone, for their sender too. */
+/* Discarded messages are gone; their sends complete. */
 static void discarded(void) {
     struct end *end = open_end(NULL);
     if (!end) return;
@@ -143,7 +143,7 @@ static void discarded(void) {
     close_end(end);
 }
 
-/* Closing with claims outstanding must not disturb anybody. */
+/* Closing with outstanding claims disturbs nobody. */
 static void claimed_and_forgotten(void) {
     struct end *end = open_end(NULL);
     if (!end) return;

@@ -9,7 +9,7 @@ struct region {
     uint64_t base, key; /* as the other side must name it */
 };
 
-/* Registers these bytes and trades their key with the other side, whose base and key come back in `theirs`. */
+/* Registers these bytes and exchanges keys with the other side, whose base and key come back in `theirs`. */
 static struct region share_bytes(struct end *end, char *bytes, size_t length, uint64_t access, uint64_t key, struct region *theirs) {
     struct region mine = {.bytes = bytes};
     MUST(fi_mr_reg(end->domain, mine.bytes, length, access, 0, key, 0, &mine.mr, NULL));
@@ -61,7 +61,7 @@ static void write_and_read_as(int mr_mode) {
         CHECK_EQUAL(take(end, end->sent, &entry, NULL), 0);
         CHECK(entry.op_context == local);
         CHECK((entry.flags & FI_RMA) && (entry.flags & FI_WRITE));
-        /* What was written is read back: a read after it (of the same bytes, once it is complete) sees it. */
+        /* Written bytes are read back: a later read (of the same bytes, once the write is complete) sees them. */
         memset(local, 0, length);
         for (int turns = 0;; turns++) {
             MUST(AGAIN(end, fi_read(end->ep, local, length, NULL, end->peer, theirs.base + at, theirs.key, local)));
@@ -69,7 +69,7 @@ static void write_and_read_as(int mr_mode) {
             CHECK((entry.flags & FI_RMA) && (entry.flags & FI_READ));
             char probe[1];
             fill(probe, 1, (unsigned)(i + side));
-            if (length == 0 || local[0] == probe[0] || turns == 1000) break; /* complete here is not yet placed there */
+            if (length == 0 || local[0] == probe[0] || turns == 1000) break; /* completed here may not be placed there yet */
         }
         CHECK_BYTES(local, length, (unsigned)(i + side));
         meet(end);
@@ -85,7 +85,7 @@ static void write_and_read_as(int mr_mode) {
 
 static void write_and_read(void) { write_and_read_as(0); }
 
-/* Keys are the provider's, and peers use the addresses of the process. */
+/* Keys are the provider's, and peers use virtual addresses. */
 static void write_and_read_by_virtual_address(void) { write_and_read_as(FI_MR_BASIC); }
 
 static void written_with_data(void) {
@@ -140,7 +140,7 @@ static void in_pieces(void) {
     close_end(end);
 }
 
-/* Outside a region, without the right, without a key: refused with an error, and nothing is touched. */
+/* Accesses outside a region, without the right or with a wrong key: they fail, and memory is untouched. */
 static void bounds_and_rights(void) {
     struct end *end = open_remote(FI_RMA);
     if (!end) return;
@@ -168,8 +168,8 @@ static void bounds_and_rights(void) {
     int touched = 0;
     for (int i = 0; i < 4096; i++) touched += mine.bytes[i] != 0 || open_mine.bytes[i] != 0;
     CHECK_EQUAL(touched, 0);
-    meet(end); /* neither side goes on before the other has looked */
-    /* And what is allowed still goes. */
+    meet(end); /* neither side goes on before the other has checked */
+    /* Allowed accesses still work. */
     MUST(AGAIN(end, fi_write(end->ep, local, 4096, NULL, end->peer, open_theirs.base, open_theirs.key, local)));
     EXPECT(end, end->sent, local);
     MUST(AGAIN(end, fi_read(end->ep, local, 4096, NULL, end->peer, theirs.base, theirs.key, local)));
@@ -181,7 +181,7 @@ static void bounds_and_rights(void) {
     close_end(end);
 }
 
-/* A closed region is nobody's target any more. */
+/* A closed region is no target any more. */
 static void closed_region(void) {
     struct end *end = open_remote(FI_RMA);
     if (!end) return;
@@ -208,7 +208,7 @@ static size_t other_bytes(const char *bytes, size_t length, char expected) {
 
 enum { LONG = 128 << 20 };
 
-/* Once its region is closed a peer's write goes no further, however much of it is still to come. */
+/* After the close of its region a peer's write goes no further, however many bytes are left. */
 static void closed_while_written(void) {
     struct end *end = open_remote(FI_RMA);
     if (!end) return;
@@ -223,7 +223,7 @@ static void closed_while_written(void) {
         free(local);
         withdraw(&mine);
     } else {
-        /* It may come from both ends. */
+        /* The bytes may come from both ends. */
         volatile char *first = mine.bytes, *middle = mine.bytes + LONG / 2;
         while (!*first) turn(end);
         CHECK(!*middle);
@@ -236,7 +236,7 @@ static void closed_while_written(void) {
     close_end(end);
 }
 
-/* And a peer's read gets nothing of what is written there afterwards, unless it reads the memory by itself. */
+/* A peer's read gets nothing that is written there after the close, unless it reads the memory by itself. */
 static void closed_while_read(void) {
     struct end *end = open_remote(FI_RMA);
     if (!end) return;
@@ -281,7 +281,7 @@ static void counted_at_the_target(void) {
     int64_t one = 1, before;
     for (int i = 0; i < 2; i++) mine[i] = share(end, ROOM, ALL_ACCESS, 8 + (uint64_t)i, &theirs[i]);
     MUST(fi_cntr_open(end->domain, &attr, &written, NULL));
-    attr.wait_obj = FI_WAIT_NONE; /* only says that the counter has nothing to sleep on */
+    attr.wait_obj = FI_WAIT_NONE; /* the counter has no wait object */
     MUST(fi_cntr_open(end->domain, &attr, &read, NULL));
     CHECK_EQUAL(fi_mr_bind(mine[0].mr, &written->fid, FI_REMOTE_WRITE), 0);
     CHECK_EQUAL(fi_mr_bind(mine[0].mr, &read->fid, FI_REMOTE_READ), 0);
@@ -296,7 +296,7 @@ static void counted_at_the_target(void) {
                 EXPECT(end, end->sent, local);
                 MUST(AGAIN(end, fi_read(end->ep, local, lengths[i], NULL, end->peer, theirs[which].base, theirs[which].key, local)));
                 EXPECT(end, end->sent, local);
-            } else if (which == 0) { /* in whose calls alone the target goes on */
+            } else if (which == 0) { /* the target progresses in its own calls only */
                 CHECK_EQUAL(fi_cntr_wait(written, (uint64_t)i + 1, 20000), 0);
                 CHECK_EQUAL(fi_cntr_wait(read, (uint64_t)i + 1, 20000), 0);
             } else {
@@ -310,7 +310,7 @@ static void counted_at_the_target(void) {
         EXPECT(end, end->sent, &one);
         MUST(AGAIN(end, fi_fetch_atomic(end->ep, &one, 1, NULL, &before, NULL, end->peer, theirs[0].base, theirs[0].key, FI_INT64, FI_SUM, &one)));
         EXPECT(end, end->sent, &one);
-        /* What is refused is not counted. */
+        /* Refused accesses are not counted. */
         MUST(AGAIN(end, fi_write(end->ep, local, 8, NULL, end->peer, theirs[0].base + ROOM, theirs[0].key, local)));
         CHECK(take(end, end->sent, &entry, NULL) != 0);
     }
@@ -330,7 +330,7 @@ static void counted_at_the_target(void) {
     close_end(end);
 }
 
-/* What the provider posts for itself is not the application's to cancel. */
+/* The provider's own requests cannot be cancelled by the application. */
 static void cancelled_is_only_what_was_posted(void) {
     struct end *end = open_remote(FI_RMA);
     if (!end) return;
@@ -347,7 +347,7 @@ static void cancelled_is_only_what_was_posted(void) {
     close_end(end);
 }
 
-/* What an atomic changes must be open for writing, what it fetches for reading. */
+/* An atomic needs the right to write if it changes memory, and the right to read if it fetches. */
 static void atomic_rights(void) {
     struct end *end = open_remote(FI_ATOMIC);
     if (!end) return;
@@ -396,7 +396,7 @@ static void atomic_rights(void) {
     close_end(end);
 }
 
-/* An atomic read writes nothing, so that memory may be shared that nobody can write. */
+/* An atomic read writes nothing, so that read-only memory may be shared. */
 static void atomic_read_of_constants(void) {
     struct end *end = open_remote(FI_ATOMIC);
     if (!end) return;
@@ -435,7 +435,7 @@ static void atomic_results(void) {
     }
     static const struct {
         enum fi_op op;
-        int64_t operand, result; /* on 12 */
+        int64_t operand, result; /* applied to 12 */
     } integers[] = {{FI_SUM, 30, 42},      {FI_PROD, -3, -36}, {FI_MIN, -5, -5}, {FI_MIN, 50, 12}, {FI_MAX, 99, 99},
                     {FI_BOR, 3, 15},       {FI_BAND, 10, 8},   {FI_BXOR, 5, 9},  {FI_LOR, 0, 1},   {FI_LAND, 0, 0},
                     {FI_LXOR, 7, 0},       {FI_ATOMIC_WRITE, 77, 77}};
@@ -472,7 +472,7 @@ static void atomic_results(void) {
             meet(end);
         }
     }
-    /* Compare and swap: with another value there, and with the same. */
+    /* Compare and swap: once with a different value in memory, once with the same. */
     if (fi_compare_atomicvalid(end->ep, FI_INT64, FI_CSWAP, &count) == 0)
         for (int equal = 0; equal < 2; equal++) {
             *value = 5;
@@ -537,7 +537,7 @@ static void atomic_contention(void) {
     size_t count = 0;
     if (fi_fetch_atomicvalid(end->ep, FI_UINT64, FI_SUM, &count)) leave_out("the provider has no atomic fetch of a sum");
     else {
-        /* Side 0's memory; side 0 reaches it through its own address. */
+        /* The memory is side 0's, which reaches it through its own address. */
         fi_addr_t to = side == 0 ? end->self : end->peer;
         uint64_t base = side == 0 ? mine.base : theirs.base, key = side == 0 ? mine.key : theirs.key, one = 1, found = 0, last = 0;
         meet(end);

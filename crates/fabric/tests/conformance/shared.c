@@ -1,4 +1,4 @@
-/* Shared contexts, fi_endpoint(3): several endpoints whose messages go to receives that are posted for all of them. */
+/* Shared contexts, fi_endpoint(3): several endpoints whose messages match receives posted for all of them. */
 #include "conform.h"
 
 enum { GUESTS = 3, MESSAGES = 30 };
@@ -98,7 +98,7 @@ static void messages(int tagged) {
                 if (tagged) CHECK_EQUAL(entry.tag, ((char *)entry.op_context)[0] % 2);
                 CHECK_EQUAL(entry.len, length_of(((char *)entry.op_context)[0]));
             }
-            for (int i = 0; i < MESSAGES; i++) { /* in the order in which they were posted */
+            for (int i = 0; i < MESSAGES; i++) { /* in the order posted */
                 int which = bytes[i][0], kind = tagged ? which % 2 : 0;
                 CHECK(which >= 0 && which < MESSAGES);
                 if (which < 0 || which >= MESSAGES) break;
@@ -120,7 +120,7 @@ static void messages(int tagged) {
 static void plain_messages(void) { messages(0); }
 static void tagged_messages(void) { messages(1); }
 
-/* A receive that is taken back is given to none of them, and what remains posted goes with the context. */
+/* A cancelled receive is given to no endpoint, and receives still posted end with the context. */
 static void cancelled(void) {
     struct sharing s;
     if (!open_sharing(&s)) return;

@@ -88,7 +88,7 @@ static void unaligned(void) {
     close_end(end);
 }
 
-/* The bytes of one message in several pieces of memory, on both sides, cut at different places. */
+/* One message in several pieces of memory on both sides, cut at different places. */
 static void in_pieces(void) {
     struct end *end = open_end(NULL);
     if (!end) return;
@@ -150,7 +150,7 @@ static void in_pieces(void) {
     close_end(end);
 }
 
-/* The buffer is free when the call returns, and no completion tells of it. */
+/* The buffer is free when the call returns, and there is no completion. */
 static void injected(void) {
     struct end *end = open_end(NULL);
     if (!end) return;
@@ -246,7 +246,7 @@ static void to_oneself(void) {
     close_end(end);
 }
 
-/* A buffer that is longer than the message stays as it was behind it. */
+/* Bytes of a buffer beyond the message's length stay as they were. */
 static void short_into_long(void) {
     struct end *end = open_end(NULL);
     if (!end) return;

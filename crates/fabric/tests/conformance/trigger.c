@@ -102,7 +102,7 @@ static void at_once(void) {
     close_set(&set);
 }
 
-/* A receive that ends lets what it brought go on: side 0 sends, both pass it on twice, without a look at any queue. */
+/* A receive triggers the send that passes its message on: side 0 sends, both pass it on twice, without reading any queue. */
 static void by_what_was_received(void) {
     struct set set;
     if (!open_set(&set)) return;
@@ -114,7 +114,7 @@ static void by_what_was_received(void) {
     for (int i = 0; i < TURNS; i++) {
         MUST(AGAIN(end, fi_trecv(end->ep, &in[i], sizeof in[i], NULL, FI_ADDR_UNSPEC, (uint64_t)i, 0, &in[i])));
         contexts[i] = when(end->receives, before + (size_t)i + 1);
-        /* Side 0 gets what it sent, and sends it on with the next tag. */
+        /* Side 0 gets its own message back, and sends it on with the next tag. */
         uint64_t tag = (uint64_t)i + (side == 0);
         if (tag < TURNS) MUST(send_when(&set, &in[i], sizeof in[i], tag, &contexts[i]));
     }
@@ -127,7 +127,7 @@ static void by_what_was_received(void) {
     close_set(&set);
 }
 
-/* By threshold, and with the same one as they were posted, also where the counter passes several at once. */
+/* Operations go by threshold, those with the same one in the order posted, also if the counter passes several at once. */
 static void order_as(enum fi_threading threading) {
     struct set set;
     if (!open_set_as(&set, threading)) return;
@@ -139,7 +139,7 @@ static void order_as(enum fi_threading threading) {
     meet(end);
     for (int i = 0; i < COUNT; i++) {
         out[i] = i;
-        contexts[i] = when(set.trigger, (size_t)(4 - i % 4)); /* of each four the last comes first */
+        contexts[i] = when(set.trigger, (size_t)(4 - i % 4)); /* of each four the last is due first */
         MUST(send_when(&set, &out[i], sizeof(int), 1, &contexts[i]));
     }
     MUST(fi_cntr_add(set.trigger, 2));
@@ -155,7 +155,7 @@ static void order_as(enum fi_threading threading) {
 
 static void order(void) { order_as(FI_THREAD_SAFE); }
 
-/* Where the application serializes its calls. */
+/* With an application that serializes its calls. */
 static void order_of_one_thread(void) { order_as(FI_THREAD_DOMAIN); }
 
 /* Each kind of operation by its flag. */
@@ -301,7 +301,7 @@ static void alias(void) {
     meet(end);
     CHECK_EQUAL(set.bytes[128], 5);
 
-    /* A receiving alias looks, where its flags say so, and an alias has the flags of what it was made of. */
+    /* A receiving alias peeks if its flags say so, and an alias inherits the flags of its parent. */
     struct fid_ep *looks = NULL, *again = NULL;
     struct fi_context2 here;
     struct fi_cq_err_entry error = {0};
@@ -318,7 +318,7 @@ static void alias(void) {
     CHECK_EQUAL(fi_atomic(again, &operand, 1, NULL, end->peer, set.base, set.key, FI_UINT64, FI_SUM, out), -FI_EBADFLAGS);
     MUST(fi_close(&again->fid));
     MUST(fi_close(&looks->fid));
-    /* What is read is not copied, whatever the flags say. */
+    /* Reads are not copied, whatever the flags say. */
     flags = FI_TRANSMIT | FI_INJECT | FI_COMPLETION;
     MUST(fi_control(&waits->fid, FI_SETOPSFLAG, &flags));
     static char fetched_bytes[LENGTH];

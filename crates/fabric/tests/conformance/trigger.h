@@ -1,4 +1,4 @@
-/* What the cases of triggered operations and of deferred work share. */
+/* Shared parts of the cases of triggered operations and of deferred work. */
 #ifndef TRIGGER_H
 #define TRIGGER_H
 
@@ -22,7 +22,7 @@ void close_set(struct set *set);
 struct fi_triggered_context2 when(struct fid_cntr *counter, size_t threshold);
 /* A tagged send that waits as its context says. Nothing but the bytes and the context outlives the call. */
 ssize_t send_when(struct set *set, const void *bytes, size_t length, uint64_t tag, void *context);
-/* Sends a word and waits for the peer's: what was triggered before has had its time. */
+/* Exchanges a message with the peer: earlier triggered operations have had their time. */
 void exchange(struct end *end, uint64_t tag);
 
 #endif

@@ -1,11 +1,11 @@
-/* Work that waits at the domain (FI_QUEUE_WORK), and what becomes of all that waits: fi_trigger(3). */
+/* Deferred work in the domain (FI_QUEUE_WORK), and the end of waiting operations: fi_trigger(3). */
 #include "trigger.h"
 
 #include <pthread.h>
 
 static ssize_t queue(struct set *set, struct fi_deferred_work *work) { return fi_control(&set->end->domain->fid, FI_QUEUE_WORK, work); }
 
-/* One structure for all work, which its queueing leaves to the application. Nothing of it is told at the endpoint. */
+/* One structure for all work, which is free after queueing. The endpoint reports nothing of it. */
 static void work(void) {
     struct set set;
     if (!open_set(&set)) return;
@@ -37,11 +37,11 @@ static void work(void) {
     CHECK(!is_there(end, end->sent));
     CHECK(!is_there(end, end->received));
     CHECK_EQUAL(fi_cntr_read(set.done), 4);
-    /* Only what was exchanged is counted at the endpoint. */
+    /* Only the exchanged message is counted at the endpoint. */
     CHECK_EQUAL(fi_cntr_read(end->sends), sends + 1);
     CHECK_EQUAL(fi_cntr_read(end->receives), receives + 1);
 
-    /* With FI_COMPLETION the queue tells of it too. */
+    /* With FI_COMPLETION the queue reports it too. */
     struct iovec iov = {in[0], 8};
     struct fi_op_msg op = {.ep = end->ep, .msg = {.msg_iov = &iov, .iov_count = 1, .addr = FI_ADDR_UNSPEC, .context = &work.context}, .flags = FI_COMPLETION};
     struct fi_deferred_work another = {.threshold = 3, .triggering_cntr = set.trigger, .op_type = FI_OP_SEND};
@@ -66,7 +66,7 @@ static void work_on_memory(void) {
     struct fi_deferred_work work[5];
     struct fi_rma_iov there = {set.base, 8, set.key};
     struct fi_rma_ioc at = {set.base, 1, set.key};
-    /* Each waits for the one before: a write, a read, a sum, a sum that fetches, a swap. */
+    /* Each operation waits for the one before: a write, a read, a sum, a sum that fetches, a swap. */
     for (int i = 0; i < 5; i++) {
         struct fi_op_rma rma = {.ep = end->ep};
         struct fi_op_compare_atomic compare = {.ep = end->ep};
@@ -105,7 +105,7 @@ static void work_on_memory(void) {
     close_set(&set);
 }
 
-/* Counters that set one another off. */
+/* Counters that trigger one another. */
 static void counters(void) {
     struct set set;
     if (!open_set(&set)) return;
@@ -124,7 +124,7 @@ static void counters(void) {
     for (int i = 1; i < CHAIN; i++) CHECK_EQUAL(fi_cntr_read(all[i]), 0);
     MUST(fi_cntr_add(all[0], 1));
     for (int i = 1; i < CHAIN; i++) CHECK_EQUAL(fi_cntr_read(all[i]), i * 10);
-    /* What has come to its threshold is done at once. */
+    /* Work whose threshold is reached already is done at once. */
     ops[0] = (struct fi_op_cntr){.cntr = all[1], .value = 5};
     work[0] = (struct fi_deferred_work){.threshold = 7, .triggering_cntr = all[0], .op_type = FI_OP_CNTR_ADD, .op.cntr = &ops[0]};
     MUST(queue(&set, &work[0]));
@@ -157,7 +157,7 @@ static void threads(void) {
     close_set(&set);
 }
 
-/* Errors of the counter count for deferred work, and not for a triggered operation. */
+/* Errors of the counter count for deferred work, but not for a triggered operation. */
 static void errors_count(void) {
     struct set set;
     if (!open_set(&set)) return;
@@ -212,7 +212,7 @@ static void cancelled(void) {
     EXPECT(end, end->received, bytes);
     CHECK_EQUAL(fi_control(domain, FI_CANCEL_WORK, &kept), -FI_ENOENT);
 
-    /* All work, which leaves triggered operations. */
+    /* Cancels all work, but not triggered operations. */
     context = when(set.trigger, 2);
     work.threshold = kept.threshold = 2;
     MUST(queue(&set, &work));
@@ -227,7 +227,7 @@ static void cancelled(void) {
     close_set(&set);
 }
 
-/* What is wrong is told at once. */
+/* Mistakes are reported at once. */
 static void refused(void) {
     struct set set;
     if (!open_set(&set)) return;
@@ -300,7 +300,7 @@ static void refused(void) {
     close_set(&set);
 }
 
-/* A counter that is waited for cannot be closed; an endpoint takes along what waits to be posted there. */
+/* A counter with waiting operations cannot be closed; closing an endpoint drops its own. */
 static void closed(void) {
     struct set set;
     if (!open_set(&set)) return;
@@ -332,7 +332,7 @@ static void closed(void) {
     CHECK_EQUAL(fi_close(&end->fabric->fid), 0);
 }
 
-/* More at once than may be in progress: those that do not fit follow. */
+/* More operations at once than may be in progress: the rest follows. */
 static void too_many(void) {
     struct set set;
     if (!open_set(&set)) return;

@@ -6,7 +6,7 @@ use testbed::{Carrier, Job, Place};
 const BAD_WIRE: &[(&str, &str)] =
     &[("SHM", "no"), ("ADDRESS", "127.0.0.1"), ("WIRE", "loss=1%,duplicate=1%,reorder=1%,seed=3")];
 
-/// The table of energies, without the lines that tell times.
+/// The table of energies, without the lines of times.
 fn thermodynamics(out: &str) -> Vec<Vec<f64>> {
     let lines = out.lines().skip_while(|line| !line.trim_start().starts_with("Step"));
     let rows = lines.skip(1).take_while(|line| !line.starts_with("Loop time"));
@@ -14,7 +14,7 @@ fn thermodynamics(out: &str) -> Vec<Vec<f64>> {
     rows.map(|line| row(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
 }
 
-/// Sums of forces depend on the order in which neighbours' atoms came, which transports do not promise to repeat.
+/// Sums of forces depend on the order in which neighbours' atoms came, which transports need not repeat.
 fn agree(one: &[Vec<f64>], other: &[Vec<f64>], share: f64) {
     assert!(one.len() >= 7, "{one:?}");
     assert_eq!(one.len(), other.len());

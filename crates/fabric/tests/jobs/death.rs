@@ -1,4 +1,4 @@
-//! A process is killed in the middle of traffic: who talked with it learns of it within seconds.
+//! A process is killed in the middle of traffic: its peers learn of it within seconds.
 
 use std::time::{Duration, Instant};
 
@@ -47,7 +47,7 @@ fn jobs_end(mpi: &Mpi, settings: &[(&str, &str)]) {
     let ended = job.finish(SECONDS);
     let told = format!("{mpi}: {}", ended.told());
     assert!(ended.status.is_some_and(|status| !status.success()), "{told}");
-    // Whether by an error of MPI or by the launcher: the other rank has ended too.
+    // By an error of MPI or by the launcher, the other rank has ended too.
     let survivor = rustix::process::Pid::from_raw(survivor).unwrap();
     let deadline = Instant::now() + SECONDS;
     while rustix::process::test_kill_process(survivor).is_ok() {

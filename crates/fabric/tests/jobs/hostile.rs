@@ -1,5 +1,4 @@
-//! Local processes that mean harm: they write to an endpoint's sockets whatever they like. Its process survives, and its
-//! messages stay whole.
+//! Malicious local processes that write anything to an endpoint's sockets. Its process survives, and its messages stay intact.
 
 use std::collections::HashSet;
 use std::fs;
@@ -17,7 +16,7 @@ use testbed::{Carrier, Job, Mpi, Place};
 
 use super::sources;
 
-/// Socket inodes that processes working in `folder` hold.
+/// Inodes of sockets of processes that work in `folder`.
 fn inodes(folder: &Path) -> HashSet<String> {
     let mut found = HashSet::new();
     let folder = folder.canonicalize().unwrap();
@@ -69,12 +68,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Bytes that begin like what is expected there, or like nothing.
+    /// Bytes that begin like an expected packet, or like none.
     fn garbage(&mut self) -> Vec<u8> {
         let mut bytes: Vec<u8> = match self.next() % 4 {
             0 => b"plimhi1\0plm2".to_vec(),
             1 => b"plm2".to_vec(),
-            // A sequencing header's flags, for a session that is guessed.
+            // A sequencing header with flags, for a guessed session.
             2 => {
                 [self.next() as u32, 0, 0, 1 + (self.next() % 3) as u32].iter().flat_map(|w| w.to_le_bytes()).collect()
             }
@@ -95,7 +94,7 @@ fn seed() -> u64 {
     std::env::var("PLIMSOLL_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(fresh)
 }
 
-/// One volley at every socket of the processes in `folder`; how many it hit.
+/// Sends one volley to every socket of the processes in `folder`; returns how many were hit.
 fn volley(folder: &Path, random: &mut Random, held: &mut Vec<UnixStream>) -> usize {
     let mut hits = 0;
     for name in sockets_of(folder) {
@@ -151,8 +150,8 @@ fn garbage_does_no_harm_over_udp() {
     under_fire(&[("SHM", "no"), ("ADDRESS", "127.0.0.1")]);
 }
 
-/// The kernel tells an endpoint who calls. Another user's process is turned away: nothing of the endpoint's memory is
-/// passed to it, and what it writes is not read.
+/// The kernel tells an endpoint who calls. Another user's process is refused: it gets nothing of the endpoint's
+/// memory, and what it writes is not read.
 #[test]
 fn another_user_is_turned_away() {
     if !rustix::process::geteuid().is_root() {

@@ -1,4 +1,4 @@
-//! The provider against the API's documentation, by two processes that talk to each other.
+//! The provider against the API's documentation, by two processes that exchange messages.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use testbed::conformance::judge;
 
 use super::sources;
 
-/// The program; the test is left out where it cannot be built.
+/// The compiled program; the test is skipped where it cannot be built.
 pub fn program(place: &Place, folder: &str) -> Option<PathBuf> {
     place.compile_for_libfabric(&sources(folder), folder)
 }
@@ -21,11 +21,12 @@ fn conformance(settings: &[(&str, &str)], arguments: &[&str]) {
     judge(&ended.out, &ended.out);
 }
 
-/// An endpoint whose peer's last acknowledgement was lost, be it because the peer has closed, waits for it for seconds when
-/// it closes; dozens of them run past the limit of a case, which is set for four.
+/// An endpoint whose peer's last acknowledgement was lost, perhaps because the peer has closed, waits for it for seconds in
+/// its close; dozens of endpoints exceed the limit of a case, which is set for four.
 const LINGERS: [&str; 4] = ["--except", "load/many_endpoints", "--limit", "90"];
 
-/// Over queue pairs and a network nobody hears of the end of a listener that it has not reached, nor, while it sends nothing, of a peer's.
+/// Over queue pairs and a network, an endpoint learns neither of the end of a listener that it has not reached nor, without
+/// sending, of a peer's.
 const UNSEEN: [&str; 4] = ["--except", "connection/listener_closes", "--except", "connection/killed_peer"];
 
 #[test]
@@ -36,7 +37,7 @@ fn the_api_in_shared_memory() {
 #[test]
 #[ignore = "make check"]
 fn the_api_over_queue_pairs() {
-    // Dozens of endpoints take their time over them.
+    // Dozens of endpoints take longer with queue pairs.
     conformance(&[("SEMANTICS", "queue-pair")], &["--limit", "90"]);
     let shared = ("SEMANTICS", "queue-pair-shared");
     conformance(&[shared, ("SHM", "no"), ("ADDRESS", "127.0.0.1")], &[&LINGERS[..], &UNSEEN].concat());
@@ -60,7 +61,7 @@ fn the_api_over_udp() {
 #[ignore = "make check"]
 fn the_api_over_a_bad_wire() {
     let wire = "loss=1%,duplicate=1%,reorder=1%,seed=11";
-    // Opening and closing many times without a message says nothing about the wire.
+    // Opening and closing without messages says nothing about the wire.
     let without = [&LINGERS[..], &["--except", "object"]].concat();
     conformance(&[("SHM", "no"), ("ADDRESS", "127.0.0.1"), ("WIRE", wire)], &without);
 }

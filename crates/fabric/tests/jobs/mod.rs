@@ -1,5 +1,5 @@
-//! The provider under programs that are not ours to change: what the libfabric API promises, MPI under each MPI that is
-//! installed, applications, and what happens when processes die, wires fail and processes that are no peers interfere.
+//! The provider under programs of others: promises of the libfabric API, MPI under each installed MPI, applications; and
+//! deaths of processes, failing wires, and interference by processes that are no peers.
 //!
 //! One test at a time: the processes of a job spin, and two jobs on one core test the scheduler.
 

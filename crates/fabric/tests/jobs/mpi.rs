@@ -1,4 +1,4 @@
-//! MPI's rules, by a program of ours under each MPI over the provider.
+//! MPI's rules, by a program of our own under each MPI over the provider.
 
 use launch::family::Family;
 use testbed::conformance::judge;
@@ -9,7 +9,7 @@ use super::{LIMIT, sources};
 /// Cases that fail over every provider, by a mistake of the MPI itself.
 fn not_ours(mpi: &Mpi) -> &'static [&'static str] {
     match mpi.installation.family {
-        // Open MPI 4.1's pml cm takes the bytes of a persistent buffered send once, when the request is made.
+        // Open MPI 4.1's pml cm takes the bytes of a persistent buffered send only once, when the request is made.
         Family::OpenMpi => &["--except", "persistent/buffered_and_ready"],
         Family::Mpich | Family::IntelMpi => &[],
     }
@@ -26,7 +26,7 @@ fn conformance(mpi: &Mpi, ranks: u32, settings: &[(&str, &str)], port: &str, arg
     let ended = job.run(&place, LIMIT).well(mpi);
     let told = format!("{mpi}: {}", ended.told());
     judge(&ended.out, &told);
-    // Each rank's endpoint tells what carried its messages.
+    // Each rank's endpoint reports what carried its messages.
     assert!(ended.reports.endpoints.len() >= ranks as usize, "{told}");
     assert!(ended.port(port).packets_sent > 100, "{told}");
     assert!(ended.port(port).packets_received > 100, "{told}");
@@ -36,7 +36,7 @@ fn conformance(mpi: &Mpi, ranks: u32, settings: &[(&str, &str)], port: &str, arg
 
 fn in_shared_memory(mpi: &Mpi) {
     conformance(mpi, 2, &[], "shm", &[]);
-    // Orders of several senders, and ranks that are neither.
+    // Orders of several senders, and ranks that neither send nor receive.
     conformance(mpi, 3, &[], "shm", &["--only", "order"]);
 }
 

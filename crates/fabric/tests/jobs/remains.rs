@@ -1,4 +1,4 @@
-//! What is left when an endpoint closes or its process is killed: nothing.
+//! Resources left when an endpoint closes or its process is killed: none.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-/* Receives that are taken back, and requests that nobody waits for. */
+/* Cancelled receives, and requests that nobody waits for. */
 #include "conform.h"
 
 static void unmatched_receive(void) {
@@ -14,7 +14,7 @@ static void unmatched_receive(void) {
         CHECK_EQUAL(cancelled, 1);
     }
     meet(other());
-    /* What comes now is for the receive that is posted now. */
+    /* This message is for the receive that is posted now. */
     if (test.rank == 0) {
         int sent = 8;
         MPI_Send(&sent, 1, MPI_INT, 1, 6, test.comm);
@@ -94,7 +94,7 @@ static void send(void) {
             fill(bytes, (size_t)length, (unsigned)i);
             MPI_Issend(bytes, length, MPI_BYTE, 1, 1, test.comm, &request);
             MPI_Cancel(&request);
-            meet(1); /* the receiver receives what was not cancelled */
+            meet(1); /* the receiver receives messages that were not cancelled */
             MPI_Wait(&request, &status);
             MPI_Test_cancelled(&status, &cancelled);
             MPI_Send(&cancelled, 1, MPI_INT, 1, 3, test.comm);
@@ -121,7 +121,7 @@ static void send(void) {
     }
 }
 
-/* A request that is freed goes on; its end is seen in its effect. */
+/* A freed request goes on; its end shows in its effect. */
 static void freed_request(void) {
     if (apart()) return;
     static char out[16][30000], in[30000];

@@ -140,7 +140,7 @@ static void gather_and_scatter(void) {
     }
 }
 
-/* Rank r has r * 100 + 1 values for each; those for p begin with place r * 100 + p. */
+/* Rank r has r * 100 + 1 values for each rank; those for p begin with r * 100 + p. */
 static void of_differing_length(void) {
     int n = test.size, r = test.rank;
     int *counts = memory(sizeof(int) * (size_t)n), *places = memory(sizeof(int) * (size_t)n), total = 0;
@@ -219,7 +219,7 @@ static void scans(void) {
     free(wide), free(counts), free(part);
 }
 
-/* Nonblocking ones under way together, with messages between them, finished in another order. */
+/* Nonblocking collectives in progress together, with messages between them, finished in another order. */
 static void nonblocking(void) {
     enum { COUNT = 6, LENGTH = 5000 };
     static int in[COUNT][LENGTH], out[COUNT][LENGTH];
@@ -247,7 +247,7 @@ static void nonblocking(void) {
     }
 }
 
-/* Nobody leaves before the last has come. */
+/* No rank leaves before the last has come. */
 static void barrier(void) {
     for (int last = 0; last < test.size; last++) {
         double came, left, latest, earliest;

@@ -1,7 +1,7 @@
 /* Communicators made, split, joined and freed, with messages under way in several at once. */
 #include "conform.h"
 
-/* Many duplicates carry messages of the same tag; each must come out of its own. */
+/* Many duplicates carry messages of the same tag; each message must come out of its own. */
 static void duplicates(void) {
     enum { COUNT = 24 };
     MPI_Comm comms[COUNT];
@@ -37,7 +37,7 @@ static void made_and_freed(void) {
     }
 }
 
-/* Ranks are turned round: the same process has other ranks in other communicators. */
+/* Rotated ranks: a process has other ranks in other communicators. */
 static void turned_round(void) {
     MPI_Comm reversed;
     int rank;
@@ -78,7 +78,7 @@ static void between_two_groups(void) {
     CHECK_EQUAL(remote, (test.size + side) / 2);
     int rank, in = -1;
     MPI_Comm_rank(between, &rank);
-    /* The first of each side talk; a wildcard there gets the other side's. */
+    /* The first ranks of both sides exchange messages; a wildcard there gets the other side's. */
     if (rank == 0) {
         MPI_Status status;
         MPI_Sendrecv(&test.rank, 1, MPI_INT, 0, 1, &in, 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, between, &status);

@@ -38,34 +38,34 @@ void check(int holds, const char *file, int line, const char *format, ...) __att
               #expected);                                                                                              \
     } while (0)
 
-/* The case ran on this machine, but could not test what it is for. */
+/* Records that the case ran on this machine, but could not test its subject. */
 void leave_out(const char *why);
 
-/* Bytes of a message as its salt tells, so that each byte of each message can be checked. */
+/* Bytes of a message by its salt, so that each byte of each message can be checked. */
 void fill(void *bytes, size_t length, unsigned salt);
-/* Checks `length` bytes and says where the first wrong one is. */
+/* Checks `length` bytes and reports the first wrong one. */
 void check_bytes(const void *bytes, size_t length, unsigned salt, const char *file, int line);
 #define CHECK_BYTES(bytes, length, salt) check_bytes(bytes, length, salt, __FILE__, __LINE__)
 
 uint64_t draw(uint64_t *state);
 unsigned below(uint64_t *state, unsigned bound);
 
-/* Memory or the end of the program. */
+/* Allocates memory, or ends the program. */
 void *memory(size_t length);
 
-/* Waits without calling MPI. */
+/* Sleeps without calling MPI. */
 void rest(unsigned milliseconds);
 
-/* Rank 0 and rank 1 talk, the others wait for the case to end. */
+/* Rank 0 and rank 1 exchange messages, the others wait for the case to end. */
 static inline int apart(void) { return test.rank > 1; }
 static inline int other(void) { return 1 - test.rank; }
 
-/* A message without bytes either way: both have come here. */
+/* An empty message each way: both ranks have come here. */
 static inline void meet(int peer) {
     MPI_Sendrecv(NULL, 0, MPI_BYTE, peer, 0, NULL, 0, MPI_BYTE, peer, 0, test.side, MPI_STATUS_IGNORE);
 }
 
-/* Around and between the lengths at which transports change how they carry a message. */
+/* Lengths around and between those at which transports change how they carry a message. */
 extern const int LENGTHS[];
 extern const int LENGTHS_COUNT;
 

@@ -1,4 +1,4 @@
-/* Messages longer than their receive, and arguments that cannot be. */
+/* Messages longer than their receive, and invalid arguments. */
 #include "conform.h"
 
 static int class_of(int code) {
@@ -13,7 +13,7 @@ static void return_errors(int yes) {
     for (int i = 0; i < 3; i++) MPI_Comm_set_errhandler(comms[i], yes ? MPI_ERRORS_RETURN : MPI_ERRORS_ARE_FATAL);
 }
 
-/* Sent, room. */
+/* Lengths of the message and of the buffer. */
 static const int PAIRS[][2] = {{10, 5}, {1, 0}, {100, 99}, {5000, 100}, {100000, 10}, {100000, 99999}, {3000000, 1000}, {3000000, 2999999}, {4096, 0}};
 enum { PAIRS_COUNT = sizeof PAIRS / sizeof *PAIRS };
 
@@ -27,7 +27,7 @@ static void truncated(int how) {
             if (how == 0) meet(1);
             fill(bytes, (size_t)sent, (unsigned)i);
             CHECK_EQUAL(class_of(MPI_Send(bytes, sent, MPI_BYTE, 1, 1, test.comm)), MPI_SUCCESS);
-            fill(bytes, 500, 200u + (unsigned)i); /* what comes after is not disturbed */
+            fill(bytes, 500, 200u + (unsigned)i); /* later messages are not disturbed */
             MPI_Send(bytes, 500, MPI_BYTE, 1, 1, test.comm);
             meet(1);
             continue;
@@ -39,7 +39,7 @@ static void truncated(int how) {
         memset(bytes, 0x33, (size_t)room + 64);
         status.MPI_ERROR = MPI_SUCCESS;
         switch (how) {
-        case 0: /* posted before it comes */
+        case 0: /* posted before the message comes */
             MPI_Irecv(bytes, room, MPI_BYTE, 0, 1, test.comm, &request);
             meet(0);
             code = MPI_Wait(&request, &status);
@@ -48,11 +48,11 @@ static void truncated(int how) {
             rest(1);
             code = MPI_Recv(bytes, room, MPI_BYTE, 0, 1, test.comm, &status);
             break;
-        case 2: /* taken out first */
+        case 2: /* taken by a matched probe */
             MPI_Mprobe(0, 1, test.comm, &message, &status);
             code = MPI_Mrecv(bytes, room, MPI_BYTE, &message, &status);
             break;
-        default: /* told in the status */
+        default: /* truncation told in the status */
             MPI_Irecv(bytes, room, MPI_BYTE, 0, 1, test.comm, &request);
             code = MPI_Waitall(1, &request, &status);
             CHECK_EQUAL(class_of(code), MPI_ERR_IN_STATUS);
@@ -117,7 +117,7 @@ static void impossible_arguments(void) {
     CHECK_EQUAL(class_of(MPI_Send(&value, 1, MPI_INT, 0, -7, test.comm)), MPI_ERR_TAG);
 }
 
-/* The greatest tag that the MPI says it can, and the one below. */
+/* The greatest tag that the MPI offers, and the one below. */
 static void greatest_tag(void) {
     if (apart()) return;
     int *bound = NULL, found = 0;

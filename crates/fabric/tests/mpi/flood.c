@@ -57,7 +57,7 @@ static void both_ways(void) {
     free(in);
 }
 
-/* Blocking sends by all to one that looks elsewhere first. */
+/* Blocking sends of all ranks to one that first does something else. */
 static void all_to_one(void) {
     enum { EACH = 4000 };
     if (test.rank != 0) {
@@ -79,7 +79,7 @@ static void all_to_one(void) {
     }
 }
 
-/* One message is waited for while thousands of others that nobody wants yet come before it. */
+/* One message is waited for while thousands of unexpected ones come before it. */
 static void needle_behind_the_flood(void) {
     if (apart()) return;
     enum { COUNT = 12000 };

@@ -4,7 +4,7 @@
 static const int SOME[] = {0, 1, 64, 2000, 20000, 300000};
 enum { SOME_COUNT = sizeof SOME / sizeof *SOME };
 
-/* A synchronous send is not over before its receive has begun. */
+/* A synchronous send does not end before its receive has begun. */
 static void synchronous_waits(void) {
     if (apart()) return;
     char *bytes = memory(300000);
@@ -80,7 +80,7 @@ static void modes_do_not_overtake(void) {
     }
 }
 
-/* A buffered send is over at once, whoever receives when; detaching waits until the bytes are out. */
+/* A buffered send ends at once, whenever it is received; detaching waits until the bytes are sent. */
 static void buffered_is_over_at_once(void) {
     if (apart()) return;
     enum { COUNT = 10, LENGTH = 100000 };

@@ -2,7 +2,7 @@
  * communicators are worlds of their own. */
 #include "conform.h"
 
-/* Short ones must not overtake long ones that need to be asked for first. */
+/* Short messages must not overtake long ones that go by rendezvous. */
 static void lengths_do_not_overtake(void) {
     if (apart()) return;
     enum { COUNT = 200 };
@@ -12,7 +12,7 @@ static void lengths_do_not_overtake(void) {
     for (int i = 0; i < COUNT; i++) bytes[i] = memory((size_t)lengths[i % 10]);
     for (int round = 0; round < 3; round++) {
         if (test.rank == 0) {
-            if (round == 1) meet(1); /* posted before they come */
+            if (round == 1) meet(1); /* posted before the messages come */
             for (int i = 0; i < COUNT; i++) {
                 fill(bytes[i], (size_t)lengths[i % 10], (unsigned)i);
                 MPI_Isend(bytes[i], lengths[i % 10], MPI_BYTE, 1, 2, test.comm, &requests[i]);
@@ -70,7 +70,7 @@ static void any_source_keeps_each_sender_s_order(void) {
     free(next);
 }
 
-/* The receive that was posted first gets the message, be it exact or a wildcard. */
+/* The receive posted first gets the message, be it exact or a wildcard. */
 static void posted_first_matches_first(void) {
     if (apart()) return;
     static const int tags[6] = {5, 5, 5, 6, 6, 5};
@@ -112,7 +112,7 @@ static void against_a_model(void) {
         }
         int wildcards = (int)below(&state, 3), posted_first = (int)below(&state, 2);
         for (int i = 0; i < COUNT; i++) wanted[i] = tags[permutation[i]];
-        /* A wildcard anywhere may take what an exact receive needs; only the last ones are wildcards. */
+        /* A wildcard may take what an exact receive needs; only the last receives are wildcards. */
         for (int i = COUNT - wildcards * 10; i < COUNT; i++) wanted[i] = MPI_ANY_TAG;
         for (int i = 0; i < COUNT; i++) match[i] = -1;
         if (posted_first) { /* each message in turn looks for the first receive */
@@ -141,7 +141,7 @@ static void against_a_model(void) {
                 fill(out[m], (size_t)lengths[m], (unsigned)m);
                 MPI_Isend(out[m], lengths[m], MPI_BYTE, 1, tags[m], test.comm, &requests[m]);
             }
-            /* Ordered behind all of them: when this has come, the others have too. */
+            /* Ordered behind all messages: when this has come, they have too. */
             MPI_Send(NULL, 0, MPI_BYTE, 1, TAGS + 1, test.comm);
             MPI_Waitall(COUNT, requests, MPI_STATUSES_IGNORE);
         } else {
@@ -162,14 +162,14 @@ static void against_a_model(void) {
             }
         }
         meet(other());
-        state = test.seed + (uint64_t)round * 7919 + 1; /* the receiver drew more */
+        state = test.seed + (uint64_t)round * 7919 + 1; /* the receiver drew more numbers */
     }
 }
 
 static void communicators_are_apart(void) {
     if (apart()) return;
     MPI_Comm pair, third;
-    MPI_Comm_split(MPI_COMM_SELF, 0, 0, &pair); /* a communicator of one among those of two */
+    MPI_Comm_split(MPI_COMM_SELF, 0, 0, &pair); /* a communicator of one rank beside that of two */
     MPI_Comm_free(&pair);
     MPI_Group world, two;
     int members[2] = {0, 1};
@@ -195,7 +195,7 @@ static void communicators_are_apart(void) {
     MPI_Comm_free(&third);
 }
 
-/* A wildcard receive of one communicator is posted while another one's traffic passes it. */
+/* A wildcard receive of one communicator is posted while another's messages pass. */
 static void wildcard_leaves_collectives_alone(void) {
     int value = -1, sum = 0;
     MPI_Request request;

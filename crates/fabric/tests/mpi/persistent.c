@@ -1,4 +1,4 @@
-/* Requests that are started again and again. */
+/* Persistent requests, started again and again. */
 #include "conform.h"
 
 static void rounds(void) {

@@ -1,4 +1,4 @@
-/* Looking at messages before they are received, and taking one out so that nobody else can receive it. */
+/* Probes of messages before their receives, and matched probes. */
 #include "conform.h"
 
 static const int SOME[] = {0, 1, 60, 1000, 5000, 70000, 2000000};
@@ -12,7 +12,7 @@ static void probe_tells(void) {
             fill(bytes, (size_t)SOME[i], (unsigned)i);
             MPI_Send(bytes, SOME[i], MPI_BYTE, 1, 40 + i, test.comm);
         } else {
-            for (int again = 0; again < 2; again++) { /* looking takes nothing away */
+            for (int again = 0; again < 2; again++) { /* a probe takes nothing away */
                 MPI_Status status;
                 int count;
                 MPI_Probe(again ? 0 : MPI_ANY_SOURCE, again ? 40 + i : MPI_ANY_TAG, test.comm, &status);
@@ -56,7 +56,7 @@ static void iprobe_finds_and_misses(void) {
     meet(0);
 }
 
-/* A message for which a receive is posted is that receive's. */
+/* A message for which a receive is posted belongs to that receive. */
 static void probe_does_not_see_matched(void) {
     if (apart()) return;
     if (test.rank == 0) {
@@ -115,7 +115,7 @@ static void mprobe_takes(void) {
     free(bytes);
 }
 
-/* Taken messages are out of the reach of receives and probes, and may be received in any order. */
+/* Messages of matched probes match no other receive or probe, and may be received in any order. */
 static void taken_stay_taken(void) {
     if (apart()) return;
     enum { COUNT = 12 };
@@ -169,7 +169,7 @@ static void improbe_misses(void) {
     CHECK_EQUAL(status.MPI_SOURCE, MPI_PROC_NULL);
 }
 
-/* Unknown lengths from unknown senders: how many programs work. */
+/* Messages of unknown length from unknown senders, as many programs have. */
 static void serve_whoever_comes(void) {
     enum { EACH = 60 };
     static char bytes[70000];

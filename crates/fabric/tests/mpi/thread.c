@@ -90,7 +90,7 @@ static void senders_and_receivers(void) {
     if (!apart()) all_threads(stream, NULL);
 }
 
-/* Threads that take whatever comes: together they get every message once. */
+/* Threads that receive from any source: together they get every message once. */
 enum { EACH = 500 };
 static char seen[THREADS * EACH];
 
@@ -144,7 +144,7 @@ static void collectives(void) {
     for (int i = 0; i < THREADS; i++) MPI_Comm_free(&comms[i]);
 }
 
-/* One thread waits in a receive while the others work: the waiting one must not keep the library to itself. */
+/* One thread waits in a receive while others work: it must not block the library. */
 static void *wait_or_work(void *argument) {
     struct worker *me = argument;
     if (me->number == 0) {
@@ -166,7 +166,7 @@ static void one_waits_others_work(void) {
     if (!apart()) all_threads(wait_or_work, NULL);
 }
 
-/* Threads of one rank talk to each other. */
+/* Threads of one rank exchange messages. */
 static void *within(void *argument) {
     struct worker *me = argument;
     int pair = me->number ^ 1;

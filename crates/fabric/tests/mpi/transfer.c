@@ -1,4 +1,4 @@
-/* What is sent arrives: lengths, alignment, both ways at once, many under way, to oneself, between all. */
+/* Arrival of messages: lengths, alignment, both directions at once, many in flight, to oneself, between all. */
 #include "conform.h"
 
 static void every_length(void) {
@@ -29,7 +29,7 @@ static void every_length(void) {
     free(bytes);
 }
 
-/* Neither what lies before the buffer nor what lies behind it is touched. */
+/* Memory before and behind the buffer is untouched. */
 static void unaligned(void) {
     if (apart()) return;
     static const int lengths[] = {1, 5, 64, 100, 1001, 4095, 9001, 70001, 300007};
@@ -100,7 +100,7 @@ static void to_oneself(void) {
         MPI_Request requests[2];
         fill(out, length, (unsigned)i);
         memset(in, 0, length);
-        /* Posted first, then arriving first. */
+        /* First with the receive posted before, then after arrival. */
         int receive_first = i % 2;
         if (receive_first) MPI_Irecv(in, LENGTHS[i], MPI_BYTE, test.rank, i, test.comm, &requests[0]);
         MPI_Isend(out, LENGTHS[i], MPI_BYTE, test.rank, i, test.comm, &requests[1]);
@@ -218,7 +218,7 @@ static void between_all(void) {
     free(out);
 }
 
-/* A buffer may be used again as soon as the send is over, and sends of one buffer may overlap. */
+/* A buffer may be reused as soon as its send has ended, and sends of one buffer may overlap. */
 static void buffer_used_again(void) {
     if (apart()) return;
     static char bytes[20000];

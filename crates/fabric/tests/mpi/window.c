@@ -1,4 +1,4 @@
-/* One-sided communication in its three ways of synchronising. */
+/* One-sided communication with each of its three ways of synchronizing. */
 #include "conform.h"
 
 static void put_and_get_between_fences(void) {
@@ -61,7 +61,7 @@ static void accumulate(void) {
     MPI_Win_free(&window);
 }
 
-/* A counter that all take tickets from: each ticket goes out once. */
+/* A counter from which all take tickets: each ticket is taken once. */
 static void fetch_and_op(void) {
     enum { EACH = 200 };
     long *counter, tickets[EACH], one = 1;
@@ -159,7 +159,7 @@ static void exclusive_lock(void) {
     MPI_Win_free(&window);
 }
 
-/* The target computes and calls nothing while others write into it; it sees all of it after it has synchronised. */
+/* The target computes without calls while others write into its memory; after synchronizing it sees all of it. */
 static void requests_and_flush(void) {
     enum { LENGTH = 20000 };
     int *shared, n = test.size, bad = 0;

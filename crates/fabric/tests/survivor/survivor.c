@@ -56,7 +56,7 @@ static void start(const char *provider, int channel) {
     MUST(fi_av_insert(av, theirs, 1, &peer, 0, NULL) == 1 ? 0 : -FI_EINVAL);
 }
 
-/* 0, or the error of the completion. */
+/* Returns 0, or the error of the completion. */
 static int finish(void) {
     struct fi_cq_tagged_entry entry;
     for (;;) {
@@ -96,7 +96,7 @@ int main(int count, char **arguments) {
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         start(arguments[1], pair[0]);
-        for (;; turns++) { /* a length that goes at once and one that is asked for first */
+        for (;; turns++) { /* one length for an eager send, one for a rendezvous */
             size_t length = turns % 2 ? sizeof bytes : 64;
             if (operate(1, length) || operate(0, length)) _exit(3);
         }
@@ -117,7 +117,7 @@ int main(int count, char **arguments) {
         int code = 0;
         switch (what) {
         case 0: code = operate(0, sizeof bytes); break;
-        case 2: /* the first may still be taken for delivered */
+        case 2: /* the first send may still count as delivered */
             for (int i = 0; i < 200000 && code == 0; i++) code = operate(0, 64);
             break;
         default: code = operate(1, 64); break;

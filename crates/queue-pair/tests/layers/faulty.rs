@@ -1,4 +1,4 @@
-//! A port that wraps a port and does to incoming packets what a seed says.
+//! A port that wraps another and harms incoming packets by a seed.
 
 use machine::{Capabilities, Notice, PeerIndex, Port, Result, Sent};
 
@@ -38,7 +38,7 @@ impl<P> Faulty<P> {
 
 impl<P: Port> Port for Faulty<P> {
     fn capabilities(&self) -> Capabilities {
-        // A port that changes packets is tried as the reliable one it says to be.
+        // A port that only changes packets is tried as reliable.
         let reliable = self.rates.lost + self.rates.duplicated + self.rates.held == 0;
         Capabilities { reliable, ordered: reliable, ..self.inner.capabilities() }
     }
@@ -52,7 +52,7 @@ impl<P: Port> Port for Faulty<P> {
     }
 
     fn receive(&mut self, budget: usize, mut deliver: impl FnMut(PeerIndex, &[u8])) -> Result<usize> {
-        // Room for what is duplicated and for what was held back.
+        // Room for duplicated and held packets.
         let Faulty { inner, rates, random, held, only } = self;
         let mut delivered = 0;
         inner.receive(budget / 4, |peer, packet| {

@@ -1,4 +1,4 @@
-//! Both semantics behind the same few calls, so that one suite holds for both.
+//! Both semantics behind the same few calls, so that one suite serves both.
 #![allow(dead_code, reason = "each test file takes what it needs")]
 
 pub mod faulty;
@@ -19,7 +19,7 @@ pub struct Ended {
 pub trait Layer {
     fn send(&mut self, peer: PeerIndex, tag: u64, buffer: Vec<u8>, context: u64);
     fn receive(&mut self, source: Source, selector: TagSelector, buffer: Vec<u8>, context: u64);
-    /// One turn; requests that have ended go into `ended`.
+    /// Polls once; requests that have ended go into `ended`.
     fn turn(&mut self, ended: &mut Vec<Ended>);
     fn notices(&mut self);
 }
@@ -57,7 +57,7 @@ impl<P: Port> Matched<P> {
     pub fn new(port: P, peers: usize) -> Self {
         let mut engine = Engine::new();
         let mut link = LinkConfig::for_port(&port.capabilities(), 5);
-        // So that long messages wait for their receiver, as those over queue pairs do.
+        // Long messages are to wait for their receiver, as those over queue pairs do.
         link.eager_limit = machine::Bytes(2 << 10);
         for _ in 0..peers {
             engine.add_peer(link.clone());
@@ -121,7 +121,7 @@ impl<P: Port> Layer for Matched<P> {
 
 pub type Pairs<P> = Endpoint<P, Vec<u8>>;
 
-/// A hub connected to leaves by queue pairs, over ports that are wired likewise.
+/// A hub connected to leaves by queue pairs, over ports with the same wiring.
 pub fn connected<P: Port>(hub: P, leaves: Vec<P>, settings: &Settings) -> (Pairs<P>, Vec<Pairs<P>>) {
     let mut hub = Endpoint::open(hub, settings).unwrap();
     let leaves = leaves
@@ -139,7 +139,7 @@ pub fn connected<P: Port>(hub: P, leaves: Vec<P>, settings: &Settings) -> (Pairs
     (hub, leaves)
 }
 
-/// The same, connected as their first messages leave.
+/// The same ends, connected as their first messages leave.
 pub fn admitted<P: Port>(hub: P, leaves: Vec<P>, settings: &Settings) -> (Pairs<P>, Vec<Pairs<P>>) {
     let mut hub = Endpoint::open(hub, settings).unwrap();
     let leaves = leaves
