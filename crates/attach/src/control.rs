@@ -19,9 +19,9 @@ use crate::moved::Moved;
 use crate::watched::{Calls, Carried};
 
 const PREFIX: &str = "plimsoll/run/";
-/// Longest line, either way.
+/// Bytes of the longest line, either way.
 const LINE: usize = CONTROL_LINE.each.bytes().0 as usize;
-/// Longest answer: a runtime has more to say than it is asked.
+/// Bytes of the longest answer, which is longer than any request.
 const ANSWER: usize = 16 * LINE;
 /// How long a caller may take to say what it wants, and the runtime to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -36,7 +36,7 @@ const TAKEN: Duration = Duration::from_millis(100);
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Request {
-    /// What runs.
+    /// Asks which offcodes run.
     Status,
     /// Ends one offcode, or the whole runtime. Here and below an offcode is given by its instance's name, or by its package's
     /// name or GUID where that fits one alone.
@@ -47,7 +47,7 @@ pub enum Request {
     Upgrade { offcode: String, depot: PathBuf },
     /// Sets an attribute.
     Set { offcode: String, name: String, value: String },
-    /// What a map or a variable of an offcode's object holds.
+    /// Asks for the entries of a map or of a variable of an offcode's object.
     Map { offcode: String, name: String },
     /// The calls that an offcode has got, from this number on. It is watched from the first such request until there was
     /// none for [`WATCHED`]; without a number only the next one's is said.
@@ -55,15 +55,15 @@ pub enum Request {
     /// A channel in shared memory to an offcode, which knows it by `name`.
     Attach {
         offcode: String,
-        /// `None`: one that tells the callers of an offcode apart.
+        /// The channel's name at the offcode; `None` for a name that tells its callers apart.
         name: Option<String>,
-        /// Which the offcode must serve.
+        /// An interface that the offcode must serve.
         interface: Option<Guid>,
         specification: Specification,
     },
 }
 
-/// What a runtime says of itself.
+/// The state of a runtime.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Report {
     pub process: u32,
@@ -72,7 +72,7 @@ pub struct Report {
     pub offcodes: Vec<Running>,
 }
 
-/// What comes of a request.
+/// The answer to a request.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer {
@@ -80,7 +80,7 @@ pub enum Answer {
     /// Keys and values; whether there are more.
     Map(Vec<(String, String)>, bool),
     Done,
-    /// What an attribute was before it was set.
+    /// The attribute's value before it was set.
     Was(Option<String>),
     Moved(Moved),
     Calls(Calls),
@@ -94,16 +94,16 @@ pub enum Answer {
 /// A line of `plimsoll ps`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Running {
-    /// Its name: the package's unless the application gave it one.
+    /// The instance's name: the package's unless the application gave it one.
     pub instance: String,
     /// The package's name.
     pub offcode: String,
     pub version: String,
     pub site: Site,
     pub attributes: Vec<(String, String)>,
-    /// Or why it could not be had.
+    /// The evidence, or why it could not be had.
     pub evidence: std::result::Result<Evidence, String>,
-    /// What its channels carried; the first is out of band. Or why that could not be had.
+    /// What its channels carried, the out-of-band channel first; or why that could not be had.
     pub channels: std::result::Result<Vec<Carried>, String>,
 }
 
@@ -120,13 +120,13 @@ pub fn say<T: Serialize>(mut stream: &UnixStream, what: &T) -> Result<()> {
     stream.write_all(&line).map_err(broken)
 }
 
-/// One line, and nothing of what follows it; within [`PATIENCE`] as a whole.
+/// Reads one line, and nothing of what follows it, within [`PATIENCE`] as a whole.
 pub fn hear<T: serde::de::DeserializeOwned>(stream: &UnixStream) -> Result<T> {
     let line = line_within(stream, PATIENCE, LINE)?;
     serde_json::from_slice(&line).map_err(|e| unread(&line, &e))
 }
 
-/// An answer, with nothing in its words that a terminal obeys.
+/// Reads an answer, in whose text nothing is left that a terminal obeys.
 fn hear_answer(stream: &UnixStream, patience: Duration) -> Result<Answer> {
     fn clean(value: &mut Value) {
         match value {
@@ -183,15 +183,15 @@ pub fn prefix() -> String {
 /// Processes of this PID namespace that have a runtime.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// This user's.
+    /// Processes of this user.
     pub own: Vec<u32>,
-    /// For root: those of each other user.
+    /// Processes of each other user, for root alone.
     pub others: BTreeMap<u32, Vec<u32>>,
-    /// How many take no callers, so that nobody can tell whose they are.
+    /// Number of sockets that take no more callers, so that their owner is not known.
     pub busy: usize,
 }
 
-/// Who has a runtime.
+/// Finds the processes that have a runtime.
 pub fn find() -> Result<Found> {
     let prefix = prefix();
     let held = rendezvous::holders(&prefix)?;
@@ -209,7 +209,7 @@ pub fn processes() -> Result<Vec<u32>> {
     find().map(|found| found.own)
 }
 
-/// Whose runtimes are asked.
+/// Users whose runtimes are asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Whose {
     /// This user's.
@@ -253,17 +253,17 @@ impl Answer {
     }
 }
 
-/// What runs in the runtime of a process of this user.
+/// The state of the runtime in a process of this user.
 pub fn status(process: u32) -> Result<Report> {
     report(Whose::Own, process, PATIENCE)
 }
 
-/// The same, for root of any user's process.
+/// The state of the runtime in a process of any user, for root.
 pub fn look_at(process: u32) -> Result<Report> {
     report(Whose::Any, process, PATIENCE)
 }
 
-/// The same of all processes of another user, who gets a limited time for them together.
+/// The states of several runtimes of another user, within a limited time for all of them.
 pub fn look_at_all(user: u32, processes: &[u32]) -> Vec<Result<Report>> {
     let until = Instant::now() + PATIENCE;
     let mut said = Vec::new();
@@ -282,7 +282,7 @@ pub fn look_at_all(user: u32, processes: &[u32]) -> Vec<Result<Report>> {
 
 fn report(whose: Whose, process: u32, patience: Duration) -> Result<Report> {
     match ask_within(whose, process, &Request::Status, patience)?.0 {
-        // Whatever number it gives itself.
+        // The process number that a runtime states is not trusted.
         Answer::Status(report) => Ok(Report { process, ..report }),
         other => other.done().and_then(|()| Err(odd())),
     }

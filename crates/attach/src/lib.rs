@@ -48,7 +48,7 @@ pub fn application(wanted: &str) -> Result<Application> {
     if let Ok(process) = wanted.parse() {
         return control::status(process).map(|_| Application { process });
     }
-    // One that ends meanwhile is none of those that are meant.
+    // Processes that end meanwhile are left out.
     let reports: Vec<Report> = control::processes()?.into_iter().filter_map(|one| control::status(one).ok()).collect();
     let named: Vec<u32> = reports.iter().filter(|one| one.application == wanted).map(|one| one.process).collect();
     let subject = format!("application {wanted}");
@@ -130,7 +130,7 @@ impl<I: Interface + ?Sized> Client<I> {
         self.caller.call(&call(I::Proxy::default()), self.limit, std::thread::yield_now)
     }
 
-    /// For several calls at a time.
+    /// The caller behind this client, for several calls at a time.
     pub fn caller(&mut self) -> &mut Caller<Attached> {
         &mut self.caller
     }

@@ -1,21 +1,21 @@
-//! What a move of a running offcode was.
+//! The record of a move of a running offcode.
 
 use machine::{Nanoseconds, Site};
 use serde::{Deserialize, Serialize};
 
-/// What a move was, step by step.
+/// The record of a move, step by step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moved {
-    /// Those that moved together, by name with version.
+    /// The offcodes that moved together, by name with version.
     pub offcodes: Vec<String>,
     pub from: Site,
     pub to: Site,
     pub steps: Vec<(Step, Nanoseconds)>,
-    /// From the last that the old bodies did until the new ones could work.
+    /// Time from the end of the old bodies' work until the new ones could work.
     pub pause: Nanoseconds,
     /// Bytes of state.
     pub state: u64,
-    /// Messages of unreliable channels that were on their way.
+    /// Messages in flight on unreliable channels that were lost.
     pub lost: u64,
 }
 
@@ -40,7 +40,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// All, in their order.
+    /// All steps, in order.
     pub const ALL: [Step; 7] =
         [Step::Prepare, Step::Quiesce, Step::Snapshot, Step::Rebind, Step::Restore, Step::Commit, Step::Release];
 }

@@ -4,22 +4,22 @@ use machine::Nanoseconds;
 use machine::channel::Loss;
 use serde::{Deserialize, Serialize};
 
-/// What one channel carried, seen from its offcode. `None`: nobody counts that where the offcode is.
+/// Traffic of one channel, seen from its offcode. `None` where nobody counts it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Carried {
-    /// As the offcode knows the channel; empty for the one that calls come on out of band.
+    /// The channel's name at the offcode; empty for the out-of-band channel.
     pub channel: String,
-    /// Who has its other end, where the runtime has joined the two.
+    /// The party at the other end, where the runtime has joined the two.
     pub peer: Option<String>,
     /// Messages that the offcode wrote, and read.
     pub written: Option<u64>,
     pub read: Option<u64>,
-    /// Writes of the offcode for which a reliable channel had no room, and such as no channel takes.
+    /// Failed writes: a reliable channel was full, or the message was one that no channel takes.
     pub full: Option<u64>,
     pub refused: Option<u64>,
     /// Messages that wait for room to go out.
     pub waiting: u64,
-    /// Messages that were lost, by where; what nothing was lost at is not here.
+    /// Messages that were lost, by place; places without a loss are left out.
     pub lost: Vec<(Loss, u64)>,
 }
 
@@ -36,31 +36,31 @@ impl Carried {
     }
 }
 
-/// What became of a call.
+/// Outcome of a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// The result, of so many bytes.
+    /// A result of this many bytes.
     Result(u64),
     Refused(String),
-    /// Its caller wants no answer.
+    /// The caller wants no answer.
     OneWay,
 }
 
 /// A call that an offcode got while it was watched.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
-    /// From 0 on, each one more than the one before.
+    /// Consecutive number, from 0 on.
     pub number: u64,
-    /// When it came, since 1970.
+    /// Time of arrival, since 1970.
     pub time: Nanoseconds,
     pub from: String,
     /// 'Interface.method', or their numbers where the manifest has no such interface.
     pub method: String,
-    /// Of its arguments.
+    /// Bytes of the arguments.
     pub bytes: u64,
     pub outcome: Outcome,
-    /// Until its result was there; out of band with its way to the offcode and back. Absent where no answer is wanted.
+    /// Time until the result was there, out of band with both ways. `None` where no answer is wanted.
     pub took: Option<Nanoseconds>,
 }
 
@@ -68,8 +68,8 @@ pub struct Call {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Calls {
     pub calls: Vec<Call>,
-    /// The number of the next.
+    /// The number of the next call.
     pub next: u64,
-    /// What of its channels is not seen, and why.
+    /// Channels whose calls are not seen, and why.
     pub unseen: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What the host needs of a library's table.
+//! The functions of a library's table, checked to be there.
 
 use std::ffi::c_void;
 

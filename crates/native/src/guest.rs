@@ -52,36 +52,36 @@ pub const fn table<T: Offcode + Described + Default>(script: extern "C" fn(Sink<
     }
 }
 
-/// A call's message, or why it has none.
+/// A call's message, or the reason why it has none.
 pub fn scripted<R>(call: &Call<R>) -> Result<Vec<u8>, String> {
     call.message().map(<[u8]>::to_vec).map_err(|fault| fault.to_string())
 }
 
-/// Tells what `make` makes, unless it panics.
+/// Puts what `make` returns into the sink, unless it panics.
 pub fn tell_script(sink: Sink<'_>, make: impl FnOnce() -> Vec<Result<Vec<u8>, String>>) {
     tell(sink, make);
 }
 
 fn tell<V: serde::Serialize>(sink: Sink<'_>, make: impl FnOnce() -> V) {
-    // Without bytes the host says that nothing was told.
+    // Without bytes the host reports a panic.
     if let Ok(Ok(bytes)) = catch_unwind(AssertUnwindSafe(|| postcard::to_allocvec(&make()))) {
         sink.append(&bytes);
     }
 }
 
-/// An instance, with the answer to its last call.
+/// An instance, with the reply to its last call.
 struct Instance<T> {
     offcode: T,
     reply: Vec<u8>,
 }
 
-/// Runs the author's code. What it says last, and how it ends, goes to the host.
+/// Runs the author's code and catches its panics, whose message goes to the sink.
 #[inline]
 fn guarded(sink: Sink<'_>, work: impl FnOnce() -> u32) -> u32 {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
         sink.append(text.unwrap_or("without a message").as_bytes());
-        // What a panic holds may panic where it is dropped.
+        // Dropping the payload of a panic may panic again.
         std::mem::forget(panic);
         outcome::PANICKED
     })
@@ -381,7 +381,7 @@ impl Context for Outside<'_> {
         let done = self.of_maps(&mut Vec::new(), |host, context, sink| unsafe {
             (host.map_visit)(context, map.0, visited, to, sink)
         });
-        // No panic goes through the host.
+        // A panic must not unwind through the host's frames.
         if let Some(panic) = visitor.panic {
             resume_unwind(panic);
         }
@@ -389,7 +389,7 @@ impl Context for Outside<'_> {
     }
 }
 
-/// Who is shown the entries of a map.
+/// The caller's closure that is shown the entries of a map, and the panic that it ended with.
 struct Visitor<'a> {
     each: &'a mut dyn FnMut(&[u8], &[u8]) -> bool,
     panic: Option<Box<dyn Any + Send>>,
@@ -414,7 +414,7 @@ unsafe extern "C" fn visited(visitor: *mut c_void, key: Slice<'_>, value: Slice<
 }
 
 impl Outside<'_> {
-    /// What one of the host's later functions told.
+    /// Calls one of the host's service functions, and returns what it put into the sink.
     fn service(&self, ask: impl FnOnce(&HostTable, *mut c_void, Sink<'_>) -> u32) -> Result<Vec<u8>> {
         self.has(HostTable::SERVICES, "services")?;
         let mut told = Vec::new();
@@ -424,7 +424,7 @@ impl Outside<'_> {
         }
     }
 
-    /// How one of the host's functions for maps ended.
+    /// Calls one of the host's functions for maps, and returns its outcome.
     #[inline]
     fn of_maps(&self, told: &mut Vec<u8>, ask: impl FnOnce(&HostTable, *mut c_void, Sink<'_>) -> u32) -> Result<u32> {
         self.has(HostTable::MAPS, "maps")?;

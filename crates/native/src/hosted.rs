@@ -14,9 +14,9 @@ use crate::table::{Host, Sink, Slice, fault_of};
 pub(crate) struct Hosted {
     functions: &'static Functions,
     interfaces: Vec<Guid>,
-    /// Of the library; nothing where it was not made.
+    /// The library's instance; null where `new` failed.
     instance: *mut c_void,
-    /// What the library said in the last call.
+    /// Bytes that the library put into the sink in the last call.
     said: Vec<u8>,
     failure: Option<Fault>,
 }
@@ -62,7 +62,7 @@ impl Hosted {
     }
 }
 
-/// Of a library whose table has no functions for it.
+/// The fault of a library whose table has no functions for state.
 fn stateless() -> Fault {
     Fault::new("native body", "it was built without save and restore", "build it anew: plimsoll offcode build")
 }
@@ -150,7 +150,7 @@ impl Offcode for Hosted {
     }
 
     fn timer(&mut self, timer: u8, context: &mut dyn Context) {
-        // One without it has set no timer.
+        // A library without this function has set no timer.
         let Some(of_library) = self.functions.timer else { return };
         // SAFETY: as in `initialize`.
         self.enter(context, |_, instance, host, sink| unsafe { of_library(instance, host, timer.into(), sink) });

@@ -1,4 +1,4 @@
-//! What a library is held against before anything of it runs: its bytes alone are read.
+//! Checks of a library before anything of it runs: its bytes alone are read.
 
 use machine::{Fault, Result};
 use object::{Architecture, Object, ObjectKind, ObjectSection, ObjectSymbol};
@@ -36,7 +36,7 @@ pub fn inspect(bytes: &[u8], target: &str, manifest: &Manifest) -> Result<()> {
     Ok(())
 }
 
-/// What a table says of its offcode.
+/// The head of a library's table: which offcode it is for.
 pub(crate) struct Head {
     guid: Guid,
     signature: u64,

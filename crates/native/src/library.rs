@@ -18,20 +18,20 @@ use crate::hosted::Hosted;
 use crate::inspection::{TARGET, examine, inspect};
 use crate::table::{Sink, Table};
 
-/// A library that is loaded, and stays so until the process ends.
+/// A loaded library. It stays loaded until the process ends.
 #[derive(Clone, Copy)]
 pub struct Library(&'static Functions);
 
-/// What a library tells of itself.
+/// The library's account of itself.
 #[derive(Debug, Clone)]
 pub struct Told {
-    /// As its source says it.
+    /// The manifest, as its source states it.
     pub manifest: Manifest,
     /// Calls to compare bodies by, as [`offcode::Call::message`] has them.
     pub script: Vec<Vec<u8>>,
 }
 
-/// Those of this process. A library that was loaded once stays: its code may be running on any thread.
+/// Libraries loaded into this process. They are never unloaded: their code may be running on any thread.
 static LOADED: Mutex<BTreeMap<Digest, Library>> = Mutex::new(BTreeMap::new());
 
 impl Library {
@@ -60,7 +60,7 @@ impl Library {
         Ok(library)
     }
 
-    /// What makes instances. They say that they serve the manifest's interfaces.
+    /// The constructor of its instances, which state the manifest's interfaces as theirs.
     pub fn constructor(self, manifest: &Manifest) -> Constructor {
         let interfaces: Vec<Guid> = manifest.package.interfaces.iter().map(|interface| interface.guid).collect();
         Arc::new(move || Box::new(Hosted::new(self.0, interfaces.clone())))
@@ -106,7 +106,7 @@ fn link(bytes: &[u8]) -> Result<Functions> {
         .map_err(failed)?;
     let path = CString::new(format!("/proc/self/fd/{}", memory.as_raw_fd()))
         .map_err(|e| Fault::because("native body", e, "report this"))?;
-    // The linker knows libraries by their path, so that this number is not given to another file.
+    // The linker knows libraries by path, so the descriptor's number must not go to another file.
     std::mem::forget(memory);
     // SAFETY: what a library does when it is loaded is as trusted as its functions are.
     let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
@@ -134,11 +134,11 @@ fn link(bytes: &[u8]) -> Result<Functions> {
 }
 
 fn last_error() -> String {
-    // SAFETY: what it says is this thread's own, until this thread links again.
+    // SAFETY: the string is this thread's own until the thread calls the linker again.
     let text = unsafe { libc::dlerror() };
     match text.is_null() {
         true => "it does not say why".into(),
-        // SAFETY: a string of C, copied at once.
+        // SAFETY: a C string, copied at once.
         false => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
     }
 }

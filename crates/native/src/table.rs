@@ -24,13 +24,13 @@ impl<'a> Slice<'a> {
         Slice { at: bytes.as_ptr(), length: bytes.len(), lent: PhantomData }
     }
 
-    /// The callee is told how long it may read.
+    /// A slice of any lifetime: the table tells the callee how long it may read.
     #[cfg(feature = "load")]
     pub(crate) fn lent(bytes: &[u8]) -> Slice<'static> {
         Slice { at: bytes.as_ptr(), length: bytes.len(), lent: PhantomData }
     }
 
-    /// `None` where it points nowhere.
+    /// The bytes; `None` for a null pointer.
     ///
     /// # Safety
     /// It comes from the other side, which lets `length` bytes at `at` be read as long as `'a`.
@@ -65,7 +65,7 @@ impl<'a> Room<'a> {
     }
 }
 
-/// Shown an entry of a map: its own first argument, key, value; 1 to go on.
+/// Callback for an entry of a map: the callback's own argument, key, value. Returns 1 to go on.
 pub type Each = unsafe extern "C" fn(*mut c_void, Slice<'_>, Slice<'_>) -> u32;
 
 /// Where the callee puts bytes during the call, as often as it likes: they are appended.
@@ -95,22 +95,22 @@ impl<'a> Sink<'a> {
     }
 }
 
-/// What a library exports. Addresses are never 0 but of functions that a later version of the table added.
+/// The table that a library exports. A null address stands for a function that a later version added.
 #[repr(C)]
 pub struct Table {
     /// Bytes of this table where the library was built.
     pub size: u32,
     /// [`crate::VERSION`] where the library was built.
     pub version: u32,
-    /// Of the offcode.
+    /// The offcode's GUID.
     pub guid: [u8; 16],
     /// [`offcode::Described::SIGNATURE`].
     pub signature: u64,
-    /// Tells the manifest (postcard).
+    /// Puts the manifest (postcard) into the sink.
     pub manifest: Option<unsafe extern "C" fn(Sink<'_>)>,
-    /// Tells calls to compare bodies by (postcard).
+    /// Puts calls to compare bodies by (postcard) into the sink.
     pub script: Option<unsafe extern "C" fn(Sink<'_>)>,
-    /// A new instance; 0 where it panicked.
+    /// Makes an instance; null where it panicked.
     pub new: Option<unsafe extern "C" fn(Sink<'_>) -> *mut c_void>,
     /// Frees an instance.
     pub delete: Option<unsafe extern "C" fn(*mut c_void)>,
@@ -144,9 +144,9 @@ pub struct Table {
 pub type Step = unsafe extern "C" fn(*mut c_void, Host<'_>, Sink<'_>) -> u32;
 /// Takes what another body saved.
 pub type Restore = unsafe extern "C" fn(*mut c_void, Host<'_>, Slice<'_>, Sink<'_>) -> u32;
-/// A timer is due.
+/// Handles a timer that is due.
 pub type Timer = unsafe extern "C" fn(*mut c_void, Host<'_>, u32, Sink<'_>) -> u32;
-/// Something that came on a channel.
+/// Handles what came on a channel.
 pub type OnChannel = unsafe extern "C" fn(*mut c_void, Host<'_>, u32, Slice<'_>, Sink<'_>) -> u32;
 
 // SAFETY: it holds numbers and addresses of functions, which any thread may read.
@@ -173,7 +173,7 @@ pub struct HostTable {
     pub channel: unsafe extern "C" fn(*mut c_void, Slice<'_>) -> u64,
     /// Channel and message; returns [`written`].
     pub write: unsafe extern "C" fn(*mut c_void, u32, Slice<'_>) -> u32,
-    /// The value of a name, to be read until something else is called; from nowhere where there is none.
+    /// The value of a name, valid until the next call of the host; a null pointer where there is none.
     pub attribute: unsafe extern "C" fn(*mut c_void, Slice<'_>) -> Slice<'static>,
     /// A line of UTF-8.
     pub log: unsafe extern "C" fn(*mut c_void, Slice<'_>),
@@ -204,20 +204,20 @@ impl HostTable {
         self.size as usize >= end
     }
 
-    /// The end of what hosts with timers and words have.
+    /// Bytes of the table of hosts that have timers and shared words.
     pub(crate) const SERVICES: usize = std::mem::offset_of!(HostTable, open_map);
-    /// The end of what hosts with maps have.
+    /// Bytes of the table of hosts that have maps.
     pub(crate) const MAPS: usize = size_of::<HostTable>();
 }
 
-/// How a step ended, for the other side; a fault's parts go there with zero bytes between them.
+/// The outcome of a step; the parts of its fault go to the sink with zero bytes between them.
 pub(crate) fn phase(sink: Sink<'_>, result: Result<()>) -> u32 {
     let Err(fault) = result else { return outcome::DONE };
     sink.append(&[fault.subject(), fault.cause(), fault.next()].join("\0").into_bytes());
     outcome::REFUSED
 }
 
-/// The fault that the other side told.
+/// Reads a fault that [`phase`] wrote on the other side.
 pub(crate) fn fault_of(told: &[u8]) -> Fault {
     let text = String::from_utf8_lossy(told);
     let mut parts = text.splitn(3, '\0');
@@ -236,7 +236,7 @@ pub mod written {
         ALL.iter().position(|known| *known == outcome).unwrap_or(ALL.len()) as u32
     }
 
-    /// What is not known was not taken.
+    /// An unknown number counts as not taken.
     pub(crate) fn from(number: u32) -> Written {
         ALL.get(number as usize).copied().unwrap_or(Written::Refused)
     }

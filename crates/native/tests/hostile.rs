@@ -100,7 +100,7 @@ fn each_is_refused_for_what_it_is() {
     let later = built(&["-DSIZE=144", "-DFUNCTIONS=14"]);
     assert!(Library::load(&later, Digest([3; 32]), &manifest()).is_ok());
 
-    // What a file alone cannot show is seen once it is loaded.
+    // Null functions show only once the library is loaded.
     says(Library::load(&built(&["-DHOLES"]), Digest([1; 32]), &manifest()), "its table lacks a function");
     let told = Library::load(&fit, Digest([2; 32]), &manifest()).unwrap().told();
     says(told, "it panicked where it tells its manifest");

@@ -7,10 +7,10 @@ use syn::{Error, LitInt, LitStr, Path, Result, Token};
 
 use crate::guid::Guid;
 
-/// `timers`, `memory = 1`, `maps`, `MyInterface`, `"GUID"`
+/// A service asked for: `timers`, `memory = 1`, `maps`, `MyInterface`, `"GUID"`
 pub struct Asked {
     interface: Interface,
-    /// The least that will do.
+    /// The least acceptable version.
     version: u32,
 }
 
@@ -51,7 +51,7 @@ impl Parse for Asked {
 }
 
 impl Asked {
-    /// An `offcode::Service`.
+    /// The tokens of an `offcode::Service`.
     pub fn tokens(&self) -> TokenStream {
         let guid = match &self.interface {
             Interface::Known(name) => {

@@ -1,4 +1,4 @@
-//! All that is wrong with one item, so that its author sees it at once.
+//! A list of all errors of one item, so that its author sees them at once.
 
 use proc_macro2::Span;
 use syn::Error;

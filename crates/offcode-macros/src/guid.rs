@@ -19,7 +19,7 @@ impl Guid {
         }
     }
 
-    /// What to say where there is none: one that will do.
+    /// The error for a missing GUID, which proposes one.
     pub fn missing(span: Span, name: &str) -> Error {
         let one = Uuid::new_v5(&Uuid::NAMESPACE_URL, name.as_bytes());
         Error::new(

@@ -1,4 +1,4 @@
-//! What authors are told.
+//! Tests of the messages that authors are given.
 
 use proc_macro2::{TokenStream, TokenTree};
 
@@ -20,7 +20,7 @@ fn messages(tokens: TokenStream) -> Vec<String> {
     found
 }
 
-/// One message is given, and it contains `message`.
+/// Checks that one message is given, and that it contains `message`.
 #[track_caller]
 fn refuses(expanded: TokenStream, message: &str) {
     let found = messages(expanded);

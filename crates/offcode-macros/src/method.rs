@@ -6,7 +6,7 @@ use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{Attribute, Error, FnArg, GenericArgument, Pat, PathArguments, ReturnType, TraitItemFn, Type};
 
-/// How an interface's values become bytes.
+/// The encoding of an interface's values.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
     Postcard,
@@ -36,7 +36,7 @@ struct Argument {
     form: Form,
 }
 
-/// How an argument's bytes become what the method takes.
+/// How an argument is decoded into what the method takes.
 enum Form {
     /// Decoded as it is written: owned values, `&str`, `Option<&str>`.
     Plain,
@@ -55,7 +55,7 @@ enum Output {
 }
 
 impl Method {
-    /// Reads one method of the trait; `errors` gets what is wrong with it. Takes the attributes that are ours away.
+    /// Reads one method of the trait, and removes the attributes that are ours; `errors` gets what is wrong with it.
     pub fn read(function: &mut TraitItemFn, encoding: Encoding, errors: &mut Errors) -> Method {
         let mut acknowledged = None;
         function.attrs.retain(|attribute| {

@@ -61,7 +61,7 @@ struct Written {
     bodies: Option<Vec<Body>>,
     attributes: Vec<(Ident, String)>,
     state: State,
-    /// Where each argument begins.
+    /// The position of each argument.
     places: Vec<Ident>,
 }
 
@@ -121,7 +121,7 @@ impl Written {
         Ok(())
     }
 
-    /// Checks what is given against each other.
+    /// Checks the arguments against each other.
     fn complete(mut self, documentation: String) -> Result<Complete> {
         if self.implements.is_empty() {
             return Err(Error::new(Span::call_site(), "say which interfaces it serves: implements(Filter)"));
@@ -197,7 +197,7 @@ fn version(text: LitStr) -> Result<LitStr> {
     }
 }
 
-/// `OFFLOAD_PRIORITY = 200`
+/// An attribute: `OFFLOAD_PRIORITY = 200`
 struct Attributed(Ident, String);
 
 impl Parse for Attributed {
@@ -248,7 +248,7 @@ struct Own {
     state: State,
 }
 
-/// `state = saved`: the name of the manifest's variant.
+/// A kind of state: `state = saved`, by the name of the manifest's variant.
 struct State(Ident);
 
 impl Default for State {

@@ -8,7 +8,7 @@ use syn::{Error, LitInt, LitStr, Path, Result, Token, parenthesized};
 
 use crate::guid::Guid;
 
-/// `pull(reporter: Report, rate = 1000, offcode = "...", version = ">=1.2, <2", channel(...))`
+/// A peer: `pull(reporter: Report, rate = 1000, offcode = "...", version = ">=1.2, <2", channel(...))`
 pub struct Peer {
     constraint: &'static str,
     pub name: Ident,
@@ -175,7 +175,7 @@ impl Parse for ChannelOption {
 }
 
 impl Peer {
-    /// A `manifest::Requirement`.
+    /// The tokens of a `manifest::Requirement`.
     pub fn tokens(&self) -> TokenStream {
         let Peer { interface, rate, .. } = self;
         let name = self.name.to_string();

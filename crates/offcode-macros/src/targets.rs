@@ -6,7 +6,7 @@ use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::{Error, LitInt, LitStr, Result, Token, parenthesized};
 
-/// What an offcode takes at a site unless it says.
+/// Memory of an offcode at a site unless it states another.
 const MEMORY: u64 = 64 * 1024;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -51,7 +51,7 @@ impl SiteKind {
     }
 }
 
-/// `core(memory = 4096, work = 120)`
+/// A target: `core(memory = 4096, work = 120)`
 pub struct Target {
     pub kind: SiteKind,
     pub span: Span,
@@ -110,7 +110,7 @@ impl Parse for Target {
 }
 
 impl Target {
-    /// A `manifest::Target`.
+    /// The tokens of a `manifest::Target`.
     pub fn tokens(&self) -> TokenStream {
         let (site, memory) = (self.kind.tokens(), self.memory);
         let work = match self.work {
@@ -129,7 +129,7 @@ impl Target {
     }
 }
 
-/// `wasm("filter.wasm", app, core)`, `bpf("filter.o", hook = "filter", tc = "filter_packet", xdp, tc)`
+/// A body: `wasm("filter.wasm", app, core)`, `bpf("filter.o", hook = "filter", tc = "filter_packet", xdp, tc)`
 pub struct Body {
     form: Form,
     span: Span,
@@ -139,7 +139,7 @@ pub struct Body {
     sites: Vec<(SiteKind, Span)>,
 }
 
-/// In the order in which a manifest lists them.
+/// Forms of bodies, in the order in which a manifest lists them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Form {
     Native,
@@ -240,12 +240,12 @@ impl Parse for Body {
 }
 
 impl Body {
-    /// One native body for all of these.
+    /// The native body for all of these sites.
     pub fn native(sites: Vec<(SiteKind, Span)>) -> Body {
         Body { form: Form::Native, span: Span::call_site(), file: None, program: None, tc: None, sites }
     }
 
-    /// A `manifest::Body`.
+    /// The tokens of a `manifest::Body`.
     pub fn tokens(&self) -> TokenStream {
         let form = match self.form {
             Form::Native => quote!(::offcode::manifest::BodyKind::Native),

@@ -5,21 +5,21 @@
 
 use std::fmt;
 
-/// The version that a guest states in its descriptor. Since 4 it may refuse an attribute.
+/// The version that a guest states in its descriptor. Since version 4 a guest may refuse an attribute.
 pub const VERSION: u32 = 4;
 /// The oldest version that hosts take.
 pub const OLDEST: u32 = 1;
-/// The first with [`Event::Save`] and [`Event::Restore`].
+/// The first version with [`Event::Save`] and [`Event::Restore`].
 pub const WITH_STATE: u32 = 2;
-/// The first with timers and shared words ([`crate::service`]).
+/// The first version with timers and shared words ([`crate::service`]).
 pub const WITH_SERVICES: u32 = 3;
-/// The first with keyed maps ([`crate::map`]).
+/// The first version with keyed maps ([`crate::map`]).
 pub const WITH_MAPS: u32 = 4;
 
-/// Numbers of channels are below this; those that stand for a peer ([`crate::ChannelId::peer`]) are above.
+/// Bound of channel numbers: those that stand for a peer ([`crate::ChannelId::peer`]) are above.
 pub const CHANNELS: usize = 64;
 
-/// The value in the room table where no other end is left, or there is no such channel.
+/// Entry of the room table for a channel that does not exist or has lost its other end.
 pub const GONE: u32 = u32::MAX;
 
 /// The index into the room table for a channel number: the number itself, or, where it stands for a peer
@@ -38,7 +38,7 @@ pub const DESCRIBE: &str = "offcode_describe";
 /// Export that the host calls with the length of its events; it returns that of the actions.
 pub const HANDLE: &str = "offcode_handle";
 
-/// What a record starts with: 16 bytes. Its payload follows, padded to 8 bytes.
+/// The header of a record: 16 bytes. Its payload follows, padded to 8 bytes.
 ///
 /// ```text
 ///  0      2        4        8         12   16
@@ -48,7 +48,7 @@ pub const HANDLE: &str = "offcode_handle";
 pub struct Record {
     /// [`Event`] or [`Action`], by the area it is in.
     pub kind: u16,
-    /// What it means depends on the kind.
+    /// Meaning depends on the kind.
     pub detail: u16,
     /// Bytes of the payload, without padding.
     pub length: u32,
@@ -129,7 +129,7 @@ pub enum Action {
     Refuse = 4,
     /// The turn found work.
     Worked = 5,
-    /// Payload: the next bytes of the state; none where all have been said.
+    /// Payload: the next bytes of the state; empty once all have been sent.
     State = 6,
     /// Sets the timer of number id. Payload: at (u64), every (u64), as [`crate::Wake`] has them.
     Timer = 7,

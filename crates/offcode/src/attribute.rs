@@ -9,11 +9,11 @@ use machine::{Fault, Result};
 /// within one creation the larger is deployed first. Inherited by what the offcode requires, up to a Link.
 pub const OFFLOAD_PRIORITY: &str = "OFFLOAD_PRIORITY";
 
-/// Milliseconds after which an offcode that nobody has called, written to or created again counts as obsolete: the runtime
-/// stops and removes it at its next turn. Absent means never.
+/// Milliseconds after which an offcode that nobody has called, written to or created again counts as obsolete: the
+/// runtime stops and removes it when it next looks. Absent means never.
 pub const OBSOLETE_TIME: &str = "OBSOLETE_TIME";
 
-/// Whether the runtime defines an attribute of this name. Of these a starting offcode is not told.
+/// Whether the runtime defines an attribute of this name. A starting offcode is not told of these.
 pub fn is_predefined(name: &str) -> bool {
     matches!(name, OFFLOAD_PRIORITY | OBSOLETE_TIME)
 }
@@ -62,7 +62,7 @@ impl Attributes {
         Ok(())
     }
 
-    /// Gives an attribute back what [`Attributes::get`] said of it before it was set.
+    /// Restores an attribute to what [`Attributes::get`] returned before it was set.
     pub fn put_back(&mut self, name: &str, before: Option<String>) {
         match before {
             Some(value) => self.0.insert(name.to_owned(), value),

@@ -4,8 +4,8 @@ mod outgoing;
 
 pub use outgoing::{Arguments, Call, ResultOf};
 
-/// What every message of a call starts with: 16 bytes, little endian. With up to 32 bytes of arguments a call fits
-/// beside the channel's own word in one cache line.
+/// The header of every message of a call: 16 bytes, little endian. With up to 32 bytes of arguments a call fits beside
+/// the channel's own word in one cache line.
 ///
 /// ```text
 ///  0           8        10     11      12   16
@@ -26,13 +26,13 @@ pub struct Header {
     pub id: u32,
 }
 
-/// What a message of a call is.
+/// The kind of a call's message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
     /// A call that wants an answer.
     Call = 1,
-    /// A call that wants none.
+    /// A call that wants no answer.
     OneWay = 2,
     /// The answer: the result follows.
     Reply = 3,

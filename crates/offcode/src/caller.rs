@@ -9,9 +9,9 @@ use crate::channel::{Channel, Synchronization, Written};
 
 /// Polls before the clock is looked at for the first time: an answer from a near core is there by then.
 const BEFORE_CLOCK: u32 = 256;
-/// Polls between later looks.
+/// Polls between later looks at the clock.
 const BETWEEN_LOOKS: u32 = 16;
-/// Calls of one channel without an answer.
+/// Most unanswered calls of one channel.
 const MOST_PENDING: usize = 65_536;
 
 /// Sends calls over one channel and receives their results, in whichever order they come. Nothing is allocated, locked
@@ -58,7 +58,7 @@ pub struct Pending<R> {
     result: ResultOf<R>,
 }
 
-/// What the message just read meant to the call that is waited for.
+/// The meaning of the message just read for the call that is waited for.
 enum Found<R> {
     Nothing,
     Another,
@@ -147,7 +147,7 @@ impl<C: Channel> Caller<C> {
                 let cause = format!("the channel had no room for {limit}");
                 return Err(trouble(call.name(), &cause, "see with `plimsoll ps` whether the offcode still works"));
             }
-            // Answers may be what the other end cannot get rid of.
+            // The other end may be full of answers for this one.
             self.sort()?;
         }
     }
@@ -260,7 +260,7 @@ impl<C: Channel> Caller<C> {
         if pending.one_way {
             return Ok(Found::It(pending.result.read(Ok(&[]))));
         }
-        // The newest are last; a call that is waited for at once is the last.
+        // The newest are last, and mostly the newest is waited for.
         match self.unanswered.iter().rposition(|waiting| waiting.id == pending.id) {
             None => {
                 let cause = "its result was taken already, or the call went over another channel";
@@ -388,7 +388,7 @@ fn gone(name: &str) -> Fault {
     )
 }
 
-/// A time limit that costs nothing until it is needed.
+/// A time limit that reads no clock until many polls have failed.
 struct Patience {
     limit: Duration,
     polls: u32,

@@ -1,4 +1,4 @@
-//! The common interface: what the runtime needs of every offcode (HYDRA sections 1.2 and 1.2.1).
+//! The common interface: the functions of every offcode that the runtime calls (HYDRA sections 1.2 and 1.2.1).
 
 use machine::{Fault, Result};
 
@@ -56,7 +56,7 @@ pub trait Offcode: Send {
         let _ = (channel, message, context);
     }
 
-    /// Work of its own, asked for again and again by the site's loop.
+    /// Polls the offcode for work that no call or message brings; the site's loop does so again and again.
     fn turn(&mut self, context: &mut dyn Context) -> Activity {
         let _ = context;
         Activity::Idle
@@ -73,35 +73,34 @@ pub trait Offcode: Send {
         Ok(())
     }
 
-    /// What it takes along to another site; see [`crate::Lifecycle::save`].
+    /// Saves the state that goes along to another site; see [`crate::Lifecycle::save`].
     fn save(&mut self, state: &mut State, context: &mut dyn Context) -> Result<()> {
         let _ = (state, context);
         Err(Fault::new("its state", "its body does not save any", "leave it where it is"))
     }
 
-    /// In place of `start`: what a body elsewhere has saved; see [`crate::Lifecycle::restore`].
+    /// Called in place of `start` with the state that a body elsewhere has saved; see [`crate::Lifecycle::restore`].
     fn restore(&mut self, state: &State, context: &mut dyn Context) -> Result<()> {
         let _ = (state, context);
         Err(Fault::new("its state", "its body does not restore any", "leave it where it is"))
     }
 
-    /// Takes note of a channel that it had before it was restored here. Not for the author.
+    /// Takes note of a channel that the offcode had before it was restored here. Not for the author.
     fn had(&mut self, channel: ChannelId, name: &str, context: &mut dyn Context) {
         let _ = (channel, name, context);
     }
 
-    /// Writes that its author's code has seen taken and that found no room yet, in order: the site sends them.
+    /// Writes, in order, that were reported to the author's code as taken and found no room yet: the site sends them.
     fn unsent(&mut self) -> Vec<(ChannelId, Vec<u8>)> {
         Vec::new()
     }
 
-    /// Maps that it keeps in memory of its own, by their names, as of its last entry: those of a sandboxed body. Not for the
-    /// author.
+    /// Maps in a sandboxed body's own memory, by name, as of the last entry into it. Not for the author.
     fn own_maps(&self) -> Vec<(&str, Entries<'_>)> {
         Vec::new()
     }
 
-    /// Releases what was acquired. Nothing is called after it.
+    /// Releases resources. Nothing is called after it.
     fn stop(&mut self, context: &mut dyn Context) {
         let _ = context;
     }

@@ -1,4 +1,4 @@
-//! What an offcode may do while it is called. It has no other way to act.
+//! The functions that an offcode may call while it is called. It has no other way to act.
 
 use machine::{Nanoseconds, Result};
 use serde::{Deserialize, Serialize};

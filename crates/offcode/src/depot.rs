@@ -20,7 +20,7 @@ use crate::odf::{self, Problems};
 /// The manifest's file in each package.
 pub const ODF: &str = "odf.xml";
 
-/// Larger bodies are refused.
+/// Size above which bodies are refused.
 pub const LARGEST_BODY: Bytes = Bytes(64 << 20);
 
 /// A package that was read and whose bodies are there.
@@ -39,7 +39,7 @@ pub struct Depot {
     packages: Vec<Stored>,
 }
 
-/// What was found in a folder of packages, with everything that is wrong.
+/// All that was found in a folder of packages, with everything that is wrong.
 #[derive(Debug)]
 pub struct Survey {
     /// The folder that was looked at.
@@ -127,7 +127,7 @@ pub fn package(folder: &Path) -> Result<Stored, Refused> {
     Ok(stored)
 }
 
-/// The folder of a version beside another one.
+/// The name of a further version's folder.
 fn further(manifest: &Manifest) -> String {
     format!("{}-{}", manifest.package.name, manifest.package.version)
 }
@@ -157,7 +157,7 @@ impl Stored {
     fn open(&self, file: &str) -> Result<Opened> {
         let path = self.folder.join(file);
         let is_inside = path.canonicalize().and_then(|file| Ok(file.starts_with(self.folder.canonicalize()?)));
-        // What an author cannot read could else be installed, and sent to agents, by who can.
+        // Else a link to a file that only the installing user can read would be installed, and sent to agents.
         if is_inside.is_ok_and(|is_inside| !is_inside) {
             let subject = format!("body {}", path.display());
             return Err(Fault::new(subject, "it is a link out of its package", "put the file itself there"));
@@ -187,12 +187,12 @@ impl Depot {
         self.packages.iter().map(|stored| &stored.manifest)
     }
 
-    /// Ordered by their folders.
+    /// The packages, ordered by folder.
     pub fn packages(&self) -> &[Stored] {
         &self.packages
     }
 
-    /// The same depot, as far as one package of it is concerned.
+    /// The depot reduced to one package.
     pub fn only(&self, package: &Package) -> Depot {
         Depot { folder: self.folder.clone(), packages: self.exactly(package).into_iter().cloned().collect() }
     }
@@ -244,7 +244,7 @@ struct Opened {
     path: PathBuf,
 }
 
-/// Opens without waiting for a pipe's writer, and without following what is no file.
+/// Opens a regular file, without waiting for a pipe's writer.
 fn open_regular(path: &Path, what: &str, largest: Bytes) -> Result<Opened> {
     let subject = || format!("{what} {}", path.display());
     let failed = |error| Fault::because(subject(), error, "put the file there, readable");
@@ -259,7 +259,7 @@ fn open_regular(path: &Path, what: &str, largest: Bytes) -> Result<Opened> {
     File::open(path).map(|file| Opened { file, path: path.into() }).map_err(failed)
 }
 
-/// Reads to the end, but no more than was allowed when it was opened: it may have grown.
+/// Reads to the end, but no more than the size that was allowed: the file may have grown since it was opened.
 fn read_bounded(opened: Opened, what: &str, largest: Bytes) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let subject = || format!("{what} {}", opened.path.display());

@@ -8,7 +8,7 @@ pub mod postcard;
 
 use std::fmt;
 
-/// Where encoded bytes go.
+/// The destination of encoded bytes.
 pub trait Sink {
     /// Appends `bytes`.
     fn extend(&mut self, bytes: &[u8]);
@@ -32,7 +32,7 @@ impl Sink for Vec<u8> {
     }
 }
 
-/// Bytes that are not what they should be, or a value that has no bytes: why.
+/// The reason why bytes do not decode, or a value has no encoding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Malformed(pub String);
 

@@ -18,13 +18,13 @@ use crate::map::{MapId, Maps, Shape};
 use crate::service::{self, Wake};
 use crate::{Activity, Attributes, ChannelId, Context, Incoming, Offcode, Refusal, State, Written};
 
-/// Bytes of records, in each direction.
+/// Bytes of each record area.
 const AREA: usize = 128 << 10;
 
-/// Of the output area, kept free for the answer to a call.
+/// Bytes of the output area that are kept free for the answer to a call.
 const ANSWER: usize = 256;
 
-/// Of a panic's message.
+/// Bytes kept of a panic's message.
 const LAST_WORDS: usize = 512;
 
 /// Makes the exports of a module, or of a library, for an offcode that implements `Default`. It expands to nothing where the
@@ -79,7 +79,7 @@ struct Running<T> {
 static WORDS: Mutex<[u8; LAST_WORDS]> = Mutex::new([0; LAST_WORDS]);
 
 impl<T: Offcode + Default> Body<T> {
-    /// The guest's one offcode, not made yet.
+    /// The body before its offcode is made.
     #[allow(clippy::new_without_default, reason = "a static is made of it")]
     pub const fn new() -> Self {
         Body(Mutex::new(None))
@@ -121,7 +121,7 @@ impl<T: Offcode + Default> Body<T> {
     }
 }
 
-/// Addresses are 32 bits wide where this is used. Exposed, since the host writes there.
+/// The address of what the pointer points to, 32 bits wide in wasm. Exposed, since the host writes there.
 fn address<P>(pointer: *const P) -> u32 {
     pointer.expose_provenance() as u32
 }
@@ -143,20 +143,20 @@ pub struct Outside {
     area: Vec<u8>,
     end: usize,
     reply: Vec<u8>,
-    /// Of a state that goes or comes.
+    /// Encoded state that is saved or restored in parts.
     parts: Vec<u8>,
     words: Vec<Words>,
     maps: Maps,
 }
 
-/// Shared words, as of this entry.
+/// Shared words, as of this entry into the guest.
 struct Words {
     name: String,
-    /// Which of the guest's own it is.
+    /// The index among the guest's own words; `None` for those of others.
     own: Option<u32>,
-    /// How many the host was asked for.
+    /// Number of words asked of the host.
     wanted: usize,
-    /// Nothing before the host has told.
+    /// The words; empty until the host has sent them.
     values: Vec<u64>,
 }
 
@@ -242,7 +242,7 @@ impl Outside {
                 let Some((name, value)) = text.split_at_checked(u32::from_le_bytes(*length) as usize) else { return };
                 let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
                 let before = self.attributes.get(&name).map(str::to_owned);
-                // The host has checked it.
+                // The host has checked the attribute.
                 let _ = self.attributes.set(&name, &value);
                 if record.detail == 1
                     && let Err(fault) = offcode.attribute_set(&name, &value, self)
@@ -308,13 +308,13 @@ impl Outside {
         }
     }
 
-    /// Puts an action out; says whether there was room.
+    /// Appends an action to the output; false where there is no room.
     #[inline]
     fn act(&mut self, action: Action, channel: u32, payload: &[u8]) -> bool {
         self.put(action, Record { channel, ..Record::default() }, payload)
     }
 
-    /// The same for one of a service, which says what it lacks.
+    /// Appends an action of a service; the fault says that there is no room.
     fn ask(&mut self, action: Action, record: Record, payload: &[u8]) -> Result<()> {
         match self.put(action, record, payload) {
             true => Ok(()),
@@ -327,7 +327,7 @@ impl Outside {
     #[inline]
     fn put(&mut self, action: Action, record: Record, payload: &[u8]) -> bool {
         let record = Record { kind: action as u16, ..record };
-        // What is no answer leaves room for one.
+        // Other actions leave room for an answer.
         let answers = matches!(action, Action::Reply | Action::Refuse | Action::State | Action::Worked);
         let kept = if answers { 0 } else { ANSWER };
         let size = self.area.len().saturating_sub(kept);
@@ -340,7 +340,7 @@ impl Outside {
         }
     }
 
-    /// As much of the sentence as there is room for; there is always some.
+    /// Refuses with as much of the sentence as there is room for; some room always is.
     fn refuse(&mut self, why: &str) {
         let room = (self.area.len() - self.end).saturating_sub(Record::LENGTH) & !7;
         self.act(Action::Refuse, 0, &why.as_bytes()[..why.len().min(room)]);
@@ -348,7 +348,7 @@ impl Outside {
 }
 
 impl Context for Outside {
-    /// As of the entry into the sandbox.
+    /// The time of the entry into the sandbox.
     fn now(&self) -> Nanoseconds {
         self.now
     }
@@ -357,8 +357,8 @@ impl Context for Outside {
         self.names.iter().find(|(known, _)| known == name).map(|(_, channel)| *channel)
     }
 
-    /// `Taken` means that the host has it, which keeps what a reliable channel has no room for; `Full` that it would
-    /// not keep more. What an unreliable channel drops is counted there, and not known here.
+    /// `Taken`: the host has the message, and keeps it where a reliable channel has no room; `Full`: it would not keep
+    /// more. Drops of an unreliable channel are counted by the host and not known here.
     #[inline]
     fn write(&mut self, channel: ChannelId, message: &[u8]) -> Written {
         let line = abi::line(channel.0) as usize;
@@ -382,12 +382,12 @@ impl Context for Outside {
         self.attributes.get(name)
     }
 
-    /// Lost where the output area is full.
+    /// The line is lost where the output area is full.
     fn log(&mut self, line: &str) {
         self.act(Action::Log, 0, line.as_bytes());
     }
 
-    /// The host looks whether the manifest asks for timers, and ends a guest whose does not.
+    /// The host checks that the manifest asks for timers, and ends the guest if not.
     fn set_timer(&mut self, timer: u8, wake: Wake) -> Result<()> {
         service::check_timer(timer)?;
         let record = Record { id: timer.into(), ..Record::default() };
@@ -395,7 +395,7 @@ impl Context for Outside {
         self.ask(Action::Timer, record, &payload)
     }
 
-    /// The host looks whether there is memory for it, and ends a guest for which there is none.
+    /// The host checks that there is memory for the words, and ends the guest if not.
     fn share(&mut self, words: &str, count: u32) -> Result<()> {
         service::check_name(words)?;
         if let Some(own) = self.words.iter().find(|own| own.name == words) {
@@ -427,7 +427,7 @@ impl Context for Outside {
     fn load(&mut self, words: &str, at: u32, values: &mut [u64]) -> Result<bool> {
         let (wanted, known) = (at as usize + values.len(), self.words.iter().position(|known| known.name == words));
         if known.is_none_or(|known| self.words[known].own.is_none() && self.words[known].wanted < wanted) {
-            // The host has no more under this offcode's own names.
+            // The guest has all words under its own names, so the host is not asked.
             if !words.contains('/') {
                 return Ok(false);
             }
@@ -447,7 +447,7 @@ impl Context for Outside {
         Ok(true)
     }
 
-    /// In the guest's memory: the host is told where.
+    /// The map lies in the guest's memory; the host is told its address.
     fn open_map(&mut self, name: &str, shape: Shape) -> Result<MapId> {
         if let Some(there) = self.maps.opened(name, shape)? {
             return Ok(there);

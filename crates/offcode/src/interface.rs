@@ -5,7 +5,7 @@ use crate::context::Context;
 use crate::guid::Guid;
 use crate::manifest;
 
-/// What `#[interface]` makes of a trait. Implemented by the trait's object type: `<dyn Filter as Interface>::GUID`.
+/// The trait that `#[interface]` implements for the trait's object type: `<dyn Filter as Interface>::GUID`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no interface",
     label = "not marked as an interface",

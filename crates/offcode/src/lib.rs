@@ -55,12 +55,12 @@ pub use signature::signature;
 pub use state::State;
 pub use typed_map::Map;
 
-/// What the attributes' expansions name.
+/// Names that the attributes' expansions use.
 #[doc(hidden)]
 pub mod expansion {
     pub use machine::{Bytes, Nanoseconds, Result, SiteKind, XdpMode};
 
-    /// What a peer's `version` says, which the attribute has checked.
+    /// The range of a peer's `version`, which the attribute has checked.
     pub fn versions(text: &str) -> crate::manifest::VersionReq {
         text.parse().unwrap_or_else(|error| unreachable!("{text}: {error}"))
     }

@@ -46,7 +46,7 @@ pub trait Lifecycle {
         let _ = (channel, id, result, context);
     }
 
-    /// Work of its own, asked for again and again by the site's loop.
+    /// Polled by the site's loop again and again: does work that no call or message brings.
     fn turn(&mut self, context: &mut dyn Context) -> Activity {
         let _ = context;
         Activity::Idle

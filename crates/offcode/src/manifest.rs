@@ -19,9 +19,9 @@ use crate::signature;
 pub struct Manifest {
     /// The package: names, interfaces and bodies.
     pub package: Package,
-    /// The kinds of target that will do; one of them must be there.
+    /// The kinds of target that are acceptable; one of them must be there.
     pub hardware: Vec<Target>,
-    /// What must be there for the offcode to work.
+    /// The requirements of the offcode on its surroundings.
     pub software: Software,
 }
 
@@ -33,7 +33,7 @@ impl Manifest {
         manifest
     }
 
-    /// What [`crate::Described::SIGNATURE`] is of a type that implements the same.
+    /// The [`crate::Described::SIGNATURE`] of a type that implements the same interfaces.
     pub fn signature(&self) -> u64 {
         let interfaces = self.package.interfaces.iter();
         interfaces.fold(signature::UNSIGNED, |so_far, interface| {
@@ -72,7 +72,7 @@ pub struct Package {
     pub bodies: Vec<Body>,
     /// Names and values of the attributes that are set before `initialize`.
     pub attributes: Vec<(String, String)>,
-    /// What it would leave behind if it moved.
+    /// The state that a move has to take along.
     pub state: StateKind,
 }
 
@@ -82,34 +82,34 @@ impl Package {
         Version::parse(&self.version).ok()
     }
 
-    /// Whether its version is among those that are asked for.
+    /// Whether the package's version is in the range asked for.
     pub fn satisfies(&self, asked: Option<&VersionReq>) -> bool {
         asked.is_none_or(|asked| self.semantic().is_some_and(|version| asked.matches(&version)))
     }
 
-    /// Larger for the one of two versions of an offcode that is taken where both will do: a release before what precedes
-    /// one, then the newer.
+    /// Order of preference among versions of an offcode, the larger first: releases before pre-releases, then the
+    /// newer.
     pub fn preference(&self) -> Option<(bool, Version)> {
         self.semantic().map(|version| (version.pre.is_empty(), version))
     }
 
-    /// Whether both are versions of one offcode, of which it can be told which is newer.
+    /// Whether both are versions of one offcode, and it is known which is newer.
     pub fn is_another_version_of(&self, other: &Package) -> bool {
         let both = self.semantic().zip(other.semantic());
         self.guid == other.guid && self.name == other.name && both.is_some_and(|(one, other)| one != other)
     }
 }
 
-/// What an offcode has that a new one of it has not, and so how it can be moved while it runs.
+/// The kind of an offcode's state, and so how it can be moved while it runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StateKind {
-    /// Something that cannot be taken along: it stays where it was started.
+    /// State that cannot be taken along: the offcode stays where it was started.
     #[default]
     FixedPlace,
-    /// Nothing: a new one, started elsewhere, takes its place.
+    /// No state: a new instance, started elsewhere, takes its place.
     None,
-    /// What its `save` says, which its `restore` understands.
+    /// State that its `save` writes and its `restore` understands.
     Saved,
 }
 
@@ -128,18 +128,18 @@ pub struct Interface {
 /// of [`BodyKind`] is taken.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Body {
-    /// What form the code has.
+    /// The form of the code.
     pub kind: BodyKind,
     /// Name of the code's file, which lies beside the ODF; none for `native`.
     pub file: Option<String>,
-    /// Of a `native` body its shared libraries, one for each kind of machine. Without one it is linked into the program
+    /// Shared libraries of a `native` body, one for each kind of machine. Without one it is linked into the program
     /// that hosts it.
     pub libraries: Vec<Library>,
     /// The kinds of site that this body is for.
     pub sites: Vec<SiteKind>,
-    /// What the kernel runs of a `bpf` body at a driver hook; none for the others.
+    /// The program of a `bpf` body at a driver hook; none for the others.
     pub program: Option<Program>,
-    /// The function that it runs at a tc hook; none for the others.
+    /// The function of a `bpf` body at a tc hook; none for the others.
     pub tc: Option<String>,
 }
 
@@ -153,7 +153,7 @@ impl Body {
         }
     }
 
-    /// Names of the files that belong to it.
+    /// Names of the body's files.
     pub fn files(&self) -> impl Iterator<Item = &str> {
         self.file.as_deref().into_iter().chain(self.libraries.iter().map(|library| library.file.as_str()))
     }
@@ -166,7 +166,7 @@ pub struct Library {
     pub target: String,
     /// Name of the file, which lies beside the ODF.
     pub file: String,
-    /// What the file has to hold: native code is run only where it is what the author packaged.
+    /// Hash that the file must have: native code is run only where it is what the author packaged.
     pub digest: Digest,
 }
 
@@ -226,12 +226,12 @@ pub enum ProgramRole {
     Producer,
 }
 
-/// Part two: a target that will do.
+/// Part two: an acceptable target.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
     /// The kind of site.
     pub site: SiteKind,
-    /// At `xdp`, the modes that will do; empty means `native`.
+    /// Acceptable modes at `xdp`; empty means `native`.
     pub modes: Vec<XdpMode>,
     /// Memory that the offcode takes there.
     pub memory: Bytes,
@@ -239,7 +239,7 @@ pub struct Target {
     pub work: Option<Nanoseconds>,
 }
 
-/// Part three: what must be there.
+/// Part three: requirements on software.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Software {
     /// Services that the target's runtime must offer, beyond the basic ones, each in this version or a later one.
@@ -251,13 +251,13 @@ pub struct Software {
 /// A peer: another offcode, found by an interface that it implements.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Requirement {
-    /// What this offcode calls the peer.
+    /// The offcode's name for the peer.
     pub name: String,
     /// The interface that the peer implements.
     pub interface: Guid,
-    /// The one offcode that will do; without it any that implements the interface.
+    /// The only acceptable offcode; without it any that implements the interface.
     pub offcode: Option<Guid>,
-    /// The versions of it that will do; without it any.
+    /// Acceptable versions of the peer; without it any.
     pub version: Option<VersionReq>,
     /// Where the peer has to be relative to this offcode.
     pub constraint: Constraint,
@@ -269,12 +269,12 @@ pub struct Requirement {
 }
 
 impl Requirement {
-    /// Whether a package meets it.
+    /// Whether a package meets the requirement.
     pub fn is_met_by(&self, package: &Package) -> bool {
         self.could_be(package) && package.satisfies(self.version.as_ref())
     }
 
-    /// The same, whatever the package's version.
+    /// Whether a package meets the requirement but for its version.
     pub fn could_be(&self, package: &Package) -> bool {
         self.offcode.is_none_or(|guid| guid == package.guid)
             && package.interfaces.iter().any(|interface| interface.guid == self.interface)

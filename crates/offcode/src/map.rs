@@ -25,10 +25,10 @@ pub const LONGEST_VALUE: u32 = 64 << 10;
 /// Maps of one offcode.
 pub const MAPS_EACH: usize = OFFCODE_MAPS.each.count();
 
-/// What a map is opened with.
+/// The shape of a map: number of entries, sizes of key and value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
-    /// How many entries it takes.
+    /// Most entries.
     pub entries: u32,
     /// Bytes of each key.
     pub key: u32,
@@ -46,7 +46,7 @@ impl Shape {
         self.key as usize + self.value as usize
     }
 
-    /// Bytes of the piece that the entries lie in.
+    /// Bytes of the memory that the entries lie in.
     pub const fn cells(&self) -> u64 {
         HEAD as u64 + self.entries as u64 * (self.key as u64 + self.value as u64)
     }
@@ -85,17 +85,17 @@ impl Shape {
 pub struct MapId(pub u32);
 
 impl MapId {
-    /// The number of no map.
+    /// A number that no map has.
     pub const NONE: MapId = MapId(u32::MAX);
 }
 
-/// What became of an entry.
+/// The result of putting an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "a map may be full"]
 pub enum Put {
-    /// It is there, and nothing was under its key before.
+    /// The entry is there, under a key that was new.
     New,
-    /// It is there in place of the one that was.
+    /// The entry replaces the one under its key.
     Replaced,
     /// There is no room for another key, and nothing was changed.
     Full,
@@ -109,7 +109,7 @@ pub struct Entries<'a> {
 }
 
 impl<'a> Entries<'a> {
-    /// What lies in `cells`, which somebody else has written: never more than fits.
+    /// The entries in `cells`, which somebody else has written: never more than fit.
     pub fn within(shape: Shape, cells: &'a [u8]) -> Entries<'a> {
         let (head, cells) = cells.split_at_checked(HEAD).unwrap_or_default();
         let count = head.first_chunk().map_or(0, |count| u32::from_le_bytes(*count)).min(shape.entries) as usize;
@@ -117,7 +117,7 @@ impl<'a> Entries<'a> {
         Entries { shape, cells: cells[..length].chunks_exact(shape.entry().max(1)) }
     }
 
-    /// What the map was opened with.
+    /// The map's shape.
     pub fn shape(&self) -> Shape {
         self.shape
     }

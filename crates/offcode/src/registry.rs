@@ -8,26 +8,26 @@ use crate::common_interface::Offcode;
 use crate::guid::Guid;
 use crate::manifest::Manifest;
 
-/// What `#[offcode]` says about a type.
+/// The constants and the manifest that `#[offcode]` generates for a type.
 #[diagnostic::on_unimplemented(message = "`{Self}` is no offcode", note = "put #[offcode(...)] on the type")]
 pub trait Described {
     /// The offcode's identifier.
     const GUID: Guid;
     /// Identifiers of the interfaces that the type serves.
     const INTERFACES: &'static [Guid];
-    /// The interfaces with their methods, as [`crate::signature`] has them.
+    /// The [`crate::signature`] of the interfaces with their methods.
     const SIGNATURE: u64;
 
-    /// What its ODF says.
+    /// The manifest.
     fn manifest() -> Manifest;
 
-    /// Where its manifest is written, as 'src/filter.rs:12'; `None` where that is not known.
+    /// Source position of the manifest, as 'src/filter.rs:12'; `None` where that is not known.
     fn place() -> Option<&'static str> {
         None
     }
 }
 
-/// Makes a new offcode of a linked-in type.
+/// Makes an instance of a linked-in type.
 pub type Constructor = Arc<dyn Fn() -> Box<dyn Offcode> + Send + Sync>;
 
 /// Linked-in types by GUID. An offcode may have several, each for kinds of site of its own.
@@ -61,7 +61,7 @@ pub type Constructor = Arc<dyn Fn() -> Box<dyn Offcode> + Send + Sync>;
 #[derive(Clone, Default)]
 pub struct Registry {
     entries: Vec<Entry>,
-    /// The first clash; whoever uses the registry hears of it.
+    /// The first clash; every later use of the registry faults with it.
     clash: Option<(String, String)>,
 }
 
@@ -76,7 +76,7 @@ struct Entry {
 #[derive(Clone)]
 struct Native {
     type_name: &'static str,
-    /// `None`: wherever no other body is named for.
+    /// Kinds of site; `None`: every kind for which no other body is named.
     sites: Option<Vec<SiteKind>>,
     constructor: Constructor,
 }
@@ -154,12 +154,12 @@ impl Registry {
         Ok(self.checked()?.iter().map(|entry| entry.manifest.clone()).collect())
     }
 
-    /// Where the manifest of a linked-in offcode is written, as far as its type says.
+    /// Source position of a linked-in offcode's manifest, where its type states it.
     pub fn place(&self, offcode: &Guid) -> Option<&'static str> {
         self.entries.iter().find(|entry| entry.manifest.package.guid == *offcode)?.place
     }
 
-    /// What makes the offcode for a kind of site; `None` where no type was added for it.
+    /// The constructor of the offcode for a kind of site; `None` where no type was added for it.
     ///
     /// # Errors
     /// Two types that clash.

@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::guid::Guid;
 
-/// A service of a site's runtime: in a manifest the least version that will do, of a site the one that it offers.
+/// A service of a site's runtime. Its version is the least acceptable one in a manifest, and the offered one at a site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Service {
-    /// What it means.
+    /// GUID of the service's meaning.
     pub interface: Guid,
-    /// From 1; a later one has all that an earlier one has.
+    /// Version, from 1; a later one has all that an earlier one has.
     pub version: u32,
 }
 
@@ -29,13 +29,13 @@ pub const MEMORY: Service = Service::first(*b"\x1b\x1d\x01\xd6\xce\xf1\x49\xe2\x
 /// the hash maps of the object.
 pub const MAPS: Service = Service::first(*b"\x5c\x9e\x07\x3a\x2b\xd4\x41\x86\x8f\x10\xe6\x4b\x93\x77\xc5\x0d");
 
-/// Timers of one offcode; their numbers are below this.
+/// Most timers of one offcode; their numbers are below this.
 pub const TIMERS_EACH: usize = OFFCODE_TIMERS.each.count();
 
-/// Words of one offcode, all names together, beside what its target's memory admits.
+/// Most shared words of one offcode, all names together, also bounded by its target's memory.
 pub const WORDS_EACH: usize = OFFCODE_WORDS.each.count();
 
-/// Bytes of a name of words or of a map.
+/// Most bytes of a name of words or of a map.
 const LONGEST_NAME: usize = 128;
 
 impl Service {
@@ -43,18 +43,18 @@ impl Service {
         Service { interface: Guid::from_bytes(guid), version: 1 }
     }
 
-    /// What it is called, where this build knows it.
+    /// The service's name, where this build knows it.
     pub fn name(&self) -> Option<&'static str> {
         let known = [("timers", TIMERS), ("memory", MEMORY), ("maps", MAPS)];
         known.iter().find(|(_, known)| known.is(self)).map(|(name, _)| *name)
     }
 
-    /// Whether both are the same but for their versions.
+    /// Whether both are the same service, whatever the version.
     pub fn is(&self, other: &Service) -> bool {
         self.interface == other.interface
     }
 
-    /// The fault of who uses it without having asked for it.
+    /// The fault of an offcode that uses the service without having asked for it.
     pub fn not_asked(&self) -> Fault {
         let name = self.name().map_or_else(|| self.interface.to_string(), str::to_owned);
         let next =
@@ -77,7 +77,7 @@ impl fmt::Display for Service {
 pub struct Wake {
     /// The first time.
     pub at: Nanoseconds,
-    /// From one time to the next; 0: once. Times that have passed are left out, not made up for.
+    /// Period of further wake-ups; 0: none. Times that have passed are left out, not made up for.
     pub every: Nanoseconds,
 }
 
@@ -88,15 +88,15 @@ impl Default for Wake {
 }
 
 impl Wake {
-    /// Not at all: what a timer is set to that shall wake no more.
+    /// A wake-up that never comes: it turns a timer off.
     pub const NEVER: Wake = Wake::at(Nanoseconds(u64::MAX));
 
-    /// Once.
+    /// A single wake-up.
     pub const fn at(at: Nanoseconds) -> Wake {
         Wake { at, every: Nanoseconds(0) }
     }
 
-    /// And again and again.
+    /// The same with periodic wake-ups after the first.
     pub const fn every(self, period: Nanoseconds) -> Wake {
         Wake { at: self.at, every: period }
     }
@@ -132,7 +132,7 @@ pub fn check_words(name: &str, count: usize, at: u32, length: usize) -> Result<(
     Err(Fault::new(format!("words {name}"), cause, "share more, or keep to those that there are"))
 }
 
-/// The fault of who stores into words that it has not shared.
+/// The fault of an offcode that stores into words that it has not shared.
 pub fn not_shared(name: &str) -> Fault {
     Fault::new(format!("words {name}"), "this offcode has not shared them", "share them in `initialize`")
 }

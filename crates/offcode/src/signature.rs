@@ -15,7 +15,7 @@ pub(crate) const fn sign(so_far: u64, bytes: &[u8]) -> u64 {
     signature
 }
 
-/// A name ends where no name has a byte.
+/// Signs a method's name with an end mark, a byte that no name has.
 pub(crate) const fn sign_method(so_far: u64, name: &str) -> u64 {
     sign(sign(so_far, name.as_bytes()), &[0])
 }

@@ -1,5 +1,5 @@
-//! What an offcode takes along when it moves to another site, or when another version of it takes its place: a version
-//! and records.
+//! The state that an offcode takes along when it moves to another site, or when another version of it takes its place:
+//! a version and records.
 //!
 //! Every kind of body can write it. Little endian, without padding:
 //!
@@ -52,7 +52,7 @@ impl State {
         State { version, records: Vec::new() }
     }
 
-    /// What the author numbered the meaning of the records by.
+    /// The author's version of the records' meaning.
     pub fn version(&self) -> u32 {
         self.version
     }
@@ -91,7 +91,7 @@ impl State {
         self.records.iter().filter(of).map(|record| (&*record.key, &*record.value))
     }
 
-    /// Takes a table out: what the site of an offcode puts beside what its author's code has saved.
+    /// Removes a table and returns it: the site keeps such tables beside those that the author's code has saved.
     pub fn take(&mut self, name: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
         let of = |record: &mut Record| record.name == name;
         self.records.extract_if(.., of).map(|record| (record.key, record.value)).collect()
@@ -102,13 +102,13 @@ impl State {
         self.records.iter().map(|record| (&*record.name, &*record.key, &*record.value))
     }
 
-    /// The fault of who cannot restore it.
+    /// The fault of a body that cannot restore the state.
     pub fn unfit(&self, cause: impl Into<String>) -> Fault {
         let subject = format!("saved state of version {}", self.version);
         Fault::new(subject, cause.into(), "take a version of the offcode that restores it")
     }
 
-    /// Its bytes.
+    /// The encoded state.
     ///
     /// # Errors
     /// There are more than an offcode may take along.

@@ -10,7 +10,7 @@ use std::time::Instant;
 use families::{FAMILIES, Size, family};
 use placement::{Effort, solve};
 
-/// Milliseconds.
+/// Bound on the 95th percentile, in milliseconds.
 const MOST: f64 = 50.0;
 
 fn main() -> ExitCode {

@@ -43,7 +43,7 @@ pub enum Minimality {
 }
 
 impl Minimality {
-    /// The same in words, for the user.
+    /// The degree of minimality in words, for the user.
     pub fn sentence(self) -> &'static str {
         match self {
             Minimality::Smallest => "no clash of this layout has fewer parts",
@@ -63,13 +63,13 @@ impl fmt::Display for Clash {
     }
 }
 
-/// Nodes of the exact search for one question, and for all.
+/// Budgets of the exact search: nodes of one question and of all, questions, nodes of a hitting set.
 const NODES_A_QUESTION: u64 = 2_000;
 const NODES: u64 = 40_000;
 const QUESTIONS: usize = 4_000;
 const HITTING_NODES: u64 = 200_000;
 
-/// Of a checked layout that is known to have no assignment; `None` where the search here cannot confirm that.
+/// A clash of a checked layout that has no assignment; `None` where the search here cannot confirm that it has none.
 pub(crate) fn clash(layout: &Layout) -> Option<Clash> {
     let mut court = Court { layout, nodes: NODES, questions: QUESTIONS };
     let all = demands(layout);
@@ -85,7 +85,7 @@ pub(crate) fn clash(layout: &Layout) -> Option<Clash> {
     Some(Clash { parts, minimality })
 }
 
-/// All that can bind.
+/// All demands of a layout that can bind.
 pub(crate) fn demands(layout: &Layout) -> BTreeSet<Demand> {
     let ties = (0..layout.constraints.len()).map(Demand::Tie);
     let places = layout.units.iter().enumerate().flat_map(|(unit, u)| {
@@ -140,7 +140,7 @@ impl Court<'_> {
         }
     }
 
-    /// Takes away what is not needed, in chunks that halve. The flag says whether every single part was then tried.
+    /// Removes demands that are not needed, in chunks that halve. The flag: whether every single one was tried.
     fn reduce(&mut self, all: BTreeSet<Demand>) -> Option<(Vec<Demand>, bool)> {
         if !matches!(self.ask(&all), Answer::Clash) {
             return None;
@@ -297,7 +297,7 @@ fn hitting_set(sets: &[Vec<Demand>], limit: usize) -> Option<Option<Vec<Demand>>
     Some(hitting.best)
 }
 
-/// A demand as the user knows it.
+/// A demand in words, for the user.
 pub(crate) fn sentence(layout: &Layout, demand: Demand) -> String {
     let unit = |unit: UnitIndex| &layout.units[unit.0].name;
     let site = |site: SiteIndex| &layout.sites[site.0].site;

@@ -14,18 +14,18 @@ pub(crate) struct Dual<'m> {
     pub model: &'m Model,
     /// What every assignment costs at least, before capacities give their prices back.
     constant: f64,
-    /// What is left at each group and site; infinite where it cannot be. `groups x sites`.
+    /// Remaining cost of each group at each site; infinite where the group cannot be. `groups x sites`.
     pub own: Vec<f64>,
-    /// What is left at each pair beside its cost: by the site of its first and of its second group. `edges x sites`.
+    /// Cost moved to each pair, by the site of its first and of its second group. `edges x sites`.
     near: Vec<f64>,
     far: Vec<f64>,
     prices: Vec<[f64; RESOURCES]>,
-    /// What each group pays of each site's opening, `groups x sites`; empty where all sites are free. All shares of a site
-    /// together are its opening, so that no assignment pays more than it costs.
+    /// Share of each site's opening cost that each group pays, `groups x sites`; empty where all sites are free. The
+    /// shares of a site add up to its opening cost, so that no assignment pays more.
     shares: Vec<f64>,
-    /// Where each group would be by the last pass.
+    /// The site of each group after the last pass.
     pub choice: Vec<usize>,
-    /// Of the choices of the last passes, fading: the subgradient, smoothed.
+    /// Use of each site by the choices of the last passes, exponentially smoothed: the subgradient.
     usage: Vec<[f64; RESOURCES]>,
 }
 
@@ -58,7 +58,7 @@ impl<'m> Dual<'m> {
         }
     }
 
-    /// Valid after a pass.
+    /// The lower bound, valid after a pass.
     pub fn bound(&self) -> f64 {
         let mut rent = 0.0;
         for (price, room) in self.prices.iter().zip(&self.model.packing.room) {
@@ -76,7 +76,7 @@ impl<'m> Dual<'m> {
         let (groups, sites) = (model.packing.groups, model.packing.sites);
         let mut toll = vec![0.0; sites];
         let mut value = vec![0.0; sites];
-        // The bound is only known where every group has been made non-negative since the last change of prices.
+        // The bound is known only where every group has been made non-negative since the last change of prices.
         let settled = self.own.iter().all(|&own| own >= 0.0);
         let rent = self.constant - self.bound();
         for step in 0..groups {
@@ -173,7 +173,7 @@ impl<'m> Dual<'m> {
                 if room == i64::MAX || room == 0 {
                     continue;
                 }
-                // In shares of the room, so that bytes and nanoseconds weigh alike.
+                // Relative to the room, so that bytes and nanoseconds weigh alike.
                 let excess = (*usage - room as f64) / room as f64;
                 if excess > 0.0 || self.prices[site][r] > 0.0 {
                     slope[site][r] = excess;
@@ -235,7 +235,7 @@ impl<'m> Dual<'m> {
         }
     }
 
-    /// The only site that each group can still be at.
+    /// The only site that is left to the group, if it is one.
     pub fn only(&self, group: usize) -> Option<usize> {
         let sites = self.model.packing.sites;
         let mut open = (0..sites).filter(|s| self.own[group * sites + s] < f64::INFINITY);

@@ -19,7 +19,7 @@ pub struct Explanation<'a> {
 pub type Figures<'a> = &'a dyn Fn(Option<&[SiteIndex]>) -> String;
 
 impl<'a> Explanation<'a> {
-    /// With the caller's figures in place of the cost alone.
+    /// The explanation with the caller's figures in place of the cost alone.
     pub fn with(self, figures: Figures<'a>) -> Explanation<'a> {
         Explanation { figures: Some(figures), ..self }
     }

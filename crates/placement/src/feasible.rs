@@ -14,7 +14,7 @@ pub(crate) enum Verdict {
     /// A site for each group.
     Fits(Vec<usize>),
     Nothing,
-    /// The budget ended first.
+    /// The budget ended before a decision.
     Unknown,
 }
 
@@ -31,7 +31,7 @@ pub(crate) fn decide(packing: &Packing, budget: &mut u64) -> Verdict {
     }
 }
 
-/// Where no site can be overfull whatever goes there, groups do not touch each other.
+/// The verdict where no site can be overfull whatever goes there, so that groups are independent.
 fn independent(packing: &Packing) -> Option<Verdict> {
     let mut all = vec![[0; RESOURCES]; packing.sites];
     let mut at = Vec::with_capacity(packing.groups);
@@ -50,7 +50,7 @@ struct Search<'a> {
     at: Vec<usize>,
     left: Vec<Amounts>,
     open: Vec<bool>,
-    /// Interchangeable groups and sites have the same number.
+    /// Equivalence classes: interchangeable groups and sites have the same number.
     group_class: Vec<usize>,
     site_class: Vec<usize>,
     size: Vec<f64>,
@@ -166,7 +166,7 @@ impl<'a> Search<'a> {
         Some(false)
     }
 
-    /// What is left to do, up to renaming of twins; two hashes of 64 bits with different seeds.
+    /// Hash of what is left to place, up to renaming of twins: two hashes of 64 bits with different seeds.
     fn key(&self) -> u128 {
         use std::hash::{DefaultHasher, Hash, Hasher};
         let mut open: Vec<usize> =

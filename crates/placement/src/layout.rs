@@ -95,7 +95,7 @@ pub enum Tie {
     Pin(UnitIndex, SiteIndex),
 }
 
-/// What a site has a limited amount of.
+/// A resource of which a site has a limited amount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Resource {
@@ -112,7 +112,7 @@ impl Resource {
     pub const ALL: [Resource; 3] = [Resource::Load, Resource::Memory, Resource::Slots];
 }
 
-/// One thing that a layout demands: what can be broken, and what a clash is made of.
+/// One demand of a layout: it can be broken, and clashes are sets of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Demand {
     /// A constraint, by its index in [`Layout::constraints`].

@@ -12,7 +12,7 @@ pub(crate) struct Edge {
     pub backward: f64,
 }
 
-/// The same seen from one end: the group itself at s, `other` at t.
+/// An edge seen from one end: the group itself at s, `other` at t.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Arc {
     pub other: u32,
@@ -23,18 +23,18 @@ pub(crate) struct Arc {
 #[derive(Debug, Clone)]
 pub(crate) struct Model {
     pub packing: Packing,
-    /// Of groups; infinite where the group may not be. `groups x sites`.
+    /// Cost of each group at each site, `groups x sites`; infinite where the group may not be.
     pub unary: Vec<f64>,
     pub edges: Vec<Edge>,
     first: Vec<u32>,
     arcs: Vec<Arc>,
     edge_of: Vec<u32>,
-    /// Whether two groups have an arc, a bit each, `groups x groups`: of most pairs that are looked at the answer is no.
+    /// Bit matrix of the pairs of groups that have an arc, `groups x groups`: most pairs have none.
     joined: Vec<u64>,
     /// Seconds a message, `sites x sites`, and transposed.
     pub cross: Vec<f64>,
     pub cross_t: Vec<f64>,
-    /// What opening each site costs; empty where all are free.
+    /// Opening cost of each site; empty where all are free.
     pub opening: Vec<f64>,
 }
 
@@ -112,19 +112,19 @@ impl Model {
         &self.arcs[self.first[group] as usize..self.first[group + 1] as usize]
     }
 
-    /// What one group has with another.
+    /// The arc from one group to another.
     #[inline]
     pub fn arc(&self, group: usize, other: usize) -> Option<&Arc> {
         let bit = group * self.packing.groups + other;
         if self.joined[bit / 64] >> (bit % 64) & 1 == 0 {
             return None;
         }
-        // Edges are in order, and so each group's arcs are.
+        // Edges are sorted, and so are each group's arcs.
         let arcs = self.arcs(group);
         arcs.binary_search_by_key(&(other as u32), |arc| arc.other).ok().map(|at| &arcs[at])
     }
 
-    /// Of each arc of the group, its place in `edges`.
+    /// The index in `edges` of each arc of the group.
     #[inline]
     pub fn edge_indices(&self, group: usize) -> &[u32] {
         &self.edge_of[self.first[group] as usize..self.first[group + 1] as usize]

@@ -19,9 +19,9 @@ pub(crate) struct Packing {
     pub sites: usize,
     pub group_of: Vec<usize>,
     pub members: Vec<Vec<usize>>,
-    /// `groups x sites`.
+    /// Whether a group may be at a site, `groups x sites`.
     pub allowed: Vec<bool>,
-    /// `groups x sites`.
+    /// Amounts that a group takes at a site, `groups x sites`.
     pub need: Vec<Amounts>,
     pub room: Vec<Amounts>,
 }
@@ -32,7 +32,7 @@ pub(crate) fn nanoseconds(load: f64) -> i64 {
 }
 
 impl Packing {
-    /// Of the demands of `layout` for which `keep` holds. A unit takes no load where only a dropped demand forbids it.
+    /// The packing of the kept demands. A unit takes no load where only a dropped demand forbids it.
     pub fn of(layout: &Layout, keep: impl Fn(Demand) -> bool) -> Self {
         let (units, sites) = (layout.units.len(), layout.sites.len());
         let mut root: Vec<usize> = (0..units).collect();

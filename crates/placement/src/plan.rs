@@ -22,7 +22,7 @@ pub struct Plan {
     pub usage: Vec<Usage>,
 }
 
-/// Weighted seconds of core time a second.
+/// The cost of a plan, in weighted seconds of core time a second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     /// `work + crossings + opening`.
@@ -51,7 +51,7 @@ pub struct Usage {
 pub struct Rejection {
     /// The site.
     pub site: SiteIndex,
-    /// What speaks against it.
+    /// The reason against it.
     pub reason: Reason,
 }
 

@@ -54,11 +54,11 @@ impl std::fmt::Display for Proof {
     }
 }
 
-/// Relative: sums of rounded numbers do not tell closer ones apart.
+/// Relative rounding error: numbers that are closer count as equal.
 const ROUNDING: f64 = 1e-9;
 const ROOT_PASSES: usize = 400;
 const NODE_PASSES: usize = 3;
-/// Copies of the bound on the way down are kept below this.
+/// Bytes that copies of the bound on the way down may take.
 const MEMORY: usize = 512 << 20;
 
 /// A proof for `plan`, which must answer `layout`.
@@ -117,12 +117,12 @@ struct Tree<'m, 'e> {
 }
 
 impl Tree<'_, '_> {
-    /// Nothing at or above this is of interest.
+    /// Costs at or above this are of no interest.
     fn limit(&self) -> f64 {
         self.upper - ROUNDING * self.upper.abs()
     }
 
-    /// False when the effort is spent.
+    /// Counts effort; false when it is spent.
     fn spend(&mut self) -> bool {
         let cost = (self.model.packing.groups + self.model.edges.len() * self.model.packing.sites / 8) as u64;
         if self.steps < cost || self.effort.stopped() {
@@ -188,7 +188,7 @@ impl Tree<'_, '_> {
             return bound;
         }
         let Some((group, order)) = self.branch(parent) else {
-            // Every group has one site: this is an assignment.
+            // Every group has one site left: this is an assignment.
             let at: Vec<usize> = (0..self.model.packing.groups).map(|g| parent.only(g).expect("one site")).collect();
             self.offer(&at);
             return f64::INFINITY;

@@ -19,15 +19,15 @@ pub(crate) enum Found {
 const STEPS_A_NODE: u64 = 20;
 const BATCH: u64 = 256;
 const LOGS: usize = 4096;
-/// Of each annealing: its share of the steps, and its first temperature in mean changes.
+/// The annealings: share of the steps, and first temperature in mean changes.
 const RUNS: [(f64, f64); 2] = [(0.6, 0.05), (0.25, 0.03)];
-/// The last temperature of each.
+/// The last temperature of each annealing.
 const COOLED: f64 = 5e-4;
-/// A shift that is carried out takes as long as so many that are only looked at.
+/// Steps that a shift counts which is carried out; one that is only looked at counts 1.
 const SHIFT_STEPS: u64 = 3;
-/// The part of a site's opening that goes to those who chose it, a pass.
+/// The part of a site's opening cost that goes to the groups that chose it, in each pass.
 pub(crate) const SHARED: f64 = 0.1;
-/// Groups that move together, at most one more.
+/// Number of groups that move together, at most one more.
 const FLOCK: usize = 6;
 
 pub(crate) fn search(model: &Model, effort: &Effort) -> Found {
@@ -38,7 +38,7 @@ pub(crate) fn search(model: &Model, effort: &Effort) -> Found {
     if packing.groups == 0 {
         return Found::Assignment(Vec::new());
     }
-    // Free when there is a quick contradiction.
+    // Costs no effort where a contradiction shows at once.
     if let Verdict::Nothing = feasible::decide(packing, &mut 1) {
         return Found::Nothing;
     }
@@ -69,7 +69,7 @@ pub(crate) struct Search<'m, 'e> {
     best: Option<(f64, Vec<usize>)>,
     /// Sites that each group may be at.
     domains: Vec<Vec<u32>>,
-    /// Groups with a choice.
+    /// Groups that may be at more than one site.
     free: Vec<u32>,
     logs: Vec<f64>,
     flock: Vec<usize>,
@@ -110,8 +110,8 @@ impl<'m, 'e> Search<'m, 'e> {
         }
     }
 
-    /// Starts from what the lower bound points at, and leaves out the sites that it rules out. True: what is kept is the
-    /// best there is.
+    /// Starts from the sites that the lower bound points at, and leaves out those that it rules out. True: the
+    /// assignment kept is optimal.
     fn guide(&mut self) -> bool {
         let model = self.state.model;
         let (groups, sites) = (model.packing.groups, model.packing.sites);
@@ -217,7 +217,7 @@ impl<'m, 'e> Search<'m, 'e> {
         if count > 0.0 { sum / count } else { 1e-9 }
     }
 
-    /// What the effort pays for: a proposal looks at each channel of what it moves, so the more of them, the fewer.
+    /// Number of proposals that the effort pays for: each looks at every channel of what it moves.
     fn proposals(&self) -> f64 {
         let model = self.state.model;
         let channels = 2.0 * model.edges.len() as f64 / model.packing.groups as f64;
@@ -320,7 +320,7 @@ impl<'m, 'e> Search<'m, 'e> {
                 let other = arc.other as usize;
                 if self.state.at[other] != from {
                     if coins & 7 == 7 {
-                        // To where one of their neighbours is.
+                        // The new site is that of a neighbour.
                         to = self.state.at[other];
                     }
                 } else if coins & 3 != 0 && self.flock.len() < most && !self.flock.contains(&other) {
@@ -348,7 +348,7 @@ impl<'m, 'e> Search<'m, 'e> {
         2 * SHIFT_STEPS * self.flock.len() as u64
     }
 
-    /// Shifts and swaps that make it cheaper and keep what fits fitting, until there is none.
+    /// Makes shifts and swaps that lower the cost and keep every site within its room, until none is left.
     fn descend(&mut self) {
         let sites = self.state.model.packing.sites;
         let tiny = 1e-12 * (1.0 + self.state.cost.abs());
@@ -424,7 +424,7 @@ impl<'m, 'e> Search<'m, 'e> {
     }
 }
 
-/// Largest first, each where it is cheapest among the sites that hold it; where none does, where least is too much.
+/// Greedy start: the largest group first, to the cheapest site with room, else to the one that is overfull least.
 fn greedy(model: &Model) -> Vec<usize> {
     let packing = &model.packing;
     let sites = packing.sites;

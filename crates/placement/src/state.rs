@@ -7,12 +7,12 @@ use crate::packing::{Amounts, RESOURCES, add, fits, take};
 pub(crate) struct State<'m> {
     pub model: &'m Model,
     pub at: Vec<usize>,
-    /// `groups x sites`: cost of the group there, its channels to the others included. Infinite where it may not be.
+    /// Cost of a group at a site with its channels, `groups x sites`; infinite where it may not be.
     pub marginal: Vec<f64>,
     pub used: Vec<Amounts>,
-    /// Groups at each site.
+    /// Number of groups at each site.
     pub held: Vec<usize>,
-    /// How far each site is overfull, in average groups.
+    /// Excess of each site, in average groups.
     pub over: Vec<f64>,
     pub cost: f64,
     /// Sum of `over`; exactly 0 when everything fits.
@@ -53,7 +53,7 @@ impl<'m> State<'m> {
         state
     }
 
-    /// Everything from `at`, without the rounding that many changes leave.
+    /// Computes everything from `at`, without the rounding that many changes leave.
     pub fn refresh(&mut self) {
         let model = self.model;
         let sites = model.packing.sites;
@@ -97,7 +97,7 @@ impl<'m> State<'m> {
         &self.model.packing.need[group * self.model.packing.sites + site]
     }
 
-    /// Without what opening and leaving sites changes.
+    /// Change of cost by a shift, without the opening of sites.
     #[inline]
     pub fn marginal_change(&self, group: usize, to: usize) -> f64 {
         let row = group * self.model.packing.sites;
@@ -110,7 +110,7 @@ impl<'m> State<'m> {
         if self.model.opening.is_empty() { change } else { change + self.opening_change(self.at[group], to) }
     }
 
-    /// Of one group that goes from one site to another.
+    /// Change of the opening cost by a group that goes from one site to another.
     fn opening_change(&self, from: usize, to: usize) -> f64 {
         if from == to {
             return 0.0;
@@ -141,7 +141,7 @@ impl<'m> State<'m> {
         change
     }
 
-    /// Of two groups at different sites that change places.
+    /// Change of cost by two groups at different sites that change places.
     #[inline]
     pub fn swap_cost(&self, g: usize, h: usize) -> f64 {
         let (a, b) = (self.at[g], self.at[h]);

@@ -11,13 +11,13 @@ use crate::packing::{LOAD, RESOURCES, add, fits};
 use crate::plan::{Reason, Rejection};
 use crate::state::State;
 
-/// Others that may give way to one group.
+/// Most other groups that give way to one.
 const GIVE_WAY: usize = 4;
 
-/// Improves `at` where a reason would have been 'costs less', and says the rest.
+/// Improves `at` where a reason would have been 'costs less', and returns the reasons.
 pub(crate) fn reasons(layout: &Layout, model: &Model, at: &mut [usize]) -> Vec<Vec<Rejection>> {
     let mut state = State::new(model, at.to_vec());
-    // Ends, as every round but the last made it cheaper by more than rounding.
+    // The loop ends, as every round but the last lowers the cost by more than rounding.
     let tried = loop {
         let cost = state.cost;
         let tried = trials(&mut state);
@@ -83,7 +83,7 @@ fn trials(state: &mut State) -> Vec<Option<Reason>> {
             }
         }
     }
-    // What the undone moves left of rounding.
+    // Removes the rounding that undone moves leave.
     state.refresh();
     reasons
 }
@@ -113,7 +113,7 @@ fn repair(state: &mut State, group: usize, site: usize, journal: &mut Vec<(usize
         if state.over[site] == 0.0 {
             break;
         }
-        // The cheapest that makes enough room; where none does, the one that makes most.
+        // The cheapest move that makes enough room, else the one that makes most.
         let mut best: Option<((f64, f64), usize, usize)> = None;
         for other in (0..packing.groups).filter(|&g| g != group && state.at[g] == site) {
             for to in packing.domain(other).filter(|&to| to != site) {
@@ -152,7 +152,7 @@ fn repair(state: &mut State, group: usize, site: usize, journal: &mut Vec<(usize
     true
 }
 
-/// One at `site` changes places with a group elsewhere.
+/// Swaps a group at `site` with one elsewhere.
 fn exchange(state: &mut State, group: usize, site: usize, left: usize, journal: &mut Vec<(usize, usize)>) -> bool {
     let packing = &state.model.packing;
     let sites = packing.sites;
@@ -186,9 +186,9 @@ fn exchange(state: &mut State, group: usize, site: usize, left: usize, journal: 
 /// Why a site is closed to a unit whatever the others do.
 struct Blocked<'a> {
     layout: &'a Layout,
-    /// Of each unit: its Pulls and who is at their other end.
+    /// The Pulls of each unit, with the unit at their other end.
     pulls: Vec<Vec<(usize, usize)>>,
-    /// Of each unit: its Gangs and Pins.
+    /// The Gangs and Pins of each unit.
     own: Vec<Vec<usize>>,
 }
 
@@ -212,7 +212,7 @@ impl<'a> Blocked<'a> {
         Blocked { layout, pulls, own }
     }
 
-    /// What closes `site` to this very unit.
+    /// The demand that closes `site` to this very unit.
     fn demand(&self, unit: usize, site: usize) -> Option<Demand> {
         if let Place::Impossible(_) = self.layout.units[unit].places[site] {
             return Some(Demand::Impossible(UnitIndex(unit), SiteIndex(site)));

@@ -46,7 +46,7 @@ pub fn main() -> ExitCode {
         Ok(code) => code,
         Err(fault) => {
             eprintln!("{}", linux::output::under("plimsoll", &fault.to_string()));
-            // What a signal cut short ends as the signal says, whatever it broke.
+            // A command that a signal cut short ends as by the signal, whatever else failed.
             linux::signal::exit_status().map_or(ExitCode::FAILURE, ExitCode::from)
         }
     }

@@ -57,14 +57,14 @@ use crate::wanted::Wanted;
 /// Larger files are refused unread.
 pub const LARGEST: Bytes = Bytes(1 << 20);
 
-/// An application file that makes sense by itself; whether its offcodes and sites exist is known later.
+/// An application file that is consistent in itself; whether its offcodes and sites exist is known later.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AppFile {
     pub name: String,
-    /// Resolved against the file's folder.
+    /// Folders of packages, resolved against the file's folder.
     pub depots: Vec<PathBuf>,
     pub sites: Sites,
-    /// What it asks a runtime for.
+    /// The offcodes that it requires.
     pub offcodes: Vec<Wanted>,
     pub channels: Vec<NamedChannel>,
     pub agents: BTreeMap<String, Agent>,
@@ -72,11 +72,11 @@ pub struct AppFile {
     pub duration: Option<Duration>,
     /// The application ends once its offcodes were given so many calls and messages, together.
     pub count: Option<u64>,
-    /// What its plan keeps small.
+    /// The objective of its plan.
     pub objective: Objective,
 }
 
-/// Which sites may be used.
+/// The sites that may be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sites {
     /// `app`, every core that this process may use, and the agents of the file. A driver hook has to be named, since a
@@ -92,32 +92,32 @@ pub struct NamedChannel {
     pub from: Party,
     pub to: Vec<Party>,
     pub specification: Specification,
-    /// Where it is written: 'APP.toml:12:1'.
+    /// Position in the file: 'APP.toml:12:1'.
     pub place: String,
     /// Messages a second; 0: unknown.
     pub rate: u64,
 }
 
-/// Who is at an end of a channel.
+/// The party at an end of a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Party {
     Application,
-    /// Name of an instance, or package name or GUID where there is one of it.
+    /// An offcode by its instance's name, or by package name or GUID where that has one instance.
     Offcode(String),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agent {
-    /// HOST:PORT.
+    /// Address as HOST:PORT.
     pub address: String,
     /// The folder with the client's certificate, its key and the authority; `None` for the user's own.
     pub keys: Option<PathBuf>,
 }
 
-/// What a site may take, where it is not the usual.
+/// The capacity of a site, where it is not the usual one.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Capacity {
-    /// The load that the site takes, in cores.
+    /// Load that the site takes, in cores.
     pub load: Option<f64>,
     pub memory: Option<Bytes>,
     pub offcodes: Option<usize>,
@@ -191,7 +191,7 @@ impl AppFile {
         Ok(())
     }
 
-    /// The place of an [[offcode]] entry, by its instance's name or what it creates.
+    /// The index of an [[offcode]] entry, found by its instance's name or what it creates.
     fn entry(&self, wanted: &str) -> Result<usize> {
         if let Some(named) = self.offcodes.iter().position(|creation| creation.name() == wanted) {
             return Ok(named);

@@ -24,19 +24,19 @@ use crate::site::{Deployment, Evidence, Names, SiteDriver};
 use crate::switchboard::Switchboard;
 use crate::trace::Watch;
 
-/// How long a call out of band may take unless the caller says otherwise.
+/// Time limit of a call out of band unless the caller states another.
 pub const CALL_LIMIT: Duration = Duration::from_secs(5);
-/// Who makes channels without being an offcode.
+/// The name of the application where it makes channels.
 const APPLICATION: &str = "the application";
-/// Between two looks for offcodes that nobody uses any more.
+/// Time between two looks for offcodes that nobody uses any more.
 const LOOK_FOR_OBSOLETE: Duration = Duration::from_millis(5);
 
 /// A site that an offcode is to move to.
 pub struct Opened {
     pub driver: Box<dyn SiteDriver>,
-    /// Held as long as the site is open.
+    /// Keeps other threads off the site's core as long as the site is open.
     pub beside: Option<Excluded>,
-    /// What the log is told once the offcode is there.
+    /// Lines for the log once the offcode is there.
     pub notes: Vec<String>,
 }
 
@@ -57,11 +57,11 @@ pub struct Runtime {
     pub(crate) costs: Costs,
     pub(crate) objective: Objective,
     opener: Option<Opener>,
-    /// Sites that can be opened.
+    /// Sites that the opener can open.
     closed: Vec<Site>,
-    /// Sites that are gone.
+    /// Numbers of the sites that are gone.
     lost: Vec<usize>,
-    /// What is held for the sites that were opened, by their numbers.
+    /// Exclusions held for the sites that were opened, by site number.
     beside: Vec<(usize, Excluded)>,
     /// Words that offcodes of this process share.
     pub(crate) names: Names,
@@ -100,17 +100,17 @@ impl Runtime {
         })
     }
 
-    /// What crossings cost here. Without it a model is used.
+    /// Sets the costs of crossings here. Without them a model is used.
     pub fn set_costs(&mut self, costs: Costs) {
         self.costs = costs;
     }
 
-    /// What is kept small where an offcode is created without a pin.
+    /// Sets the objective for offcodes that are created without a pin.
     pub fn set_objective(&mut self, objective: Objective) {
         self.objective = objective;
     }
 
-    /// How sites are opened that no offcode was placed at, once one is to move there, and which there are.
+    /// Sets how to open sites for offcodes that move there, and which sites can be opened.
     pub fn set_opener(&mut self, opener: Opener, closed: Vec<Site>) {
         self.opener = Some(opener);
         self.closed = closed;
@@ -124,7 +124,7 @@ impl Runtime {
         sites
     }
 
-    /// The number of a site, and where it was opened for that, what is to be said of it.
+    /// The number of a site, and notes if it was opened for this.
     pub(crate) fn site_or_open(&mut self, site: &Site) -> Result<(usize, Vec<String>)> {
         if let Some(at) = self.sites.iter().position(|driver| driver.site() == site) {
             return Ok((at, Vec::new()));
@@ -202,7 +202,7 @@ impl Runtime {
         Ok(OffcodeId(self.live.len() - 1))
     }
 
-    /// Which instances meet the peers of a new one.
+    /// Records which instances meet the peers of a new one.
     pub(crate) fn meet(&mut self, offcode: OffcodeId, peers: Vec<Option<OffcodeId>>) {
         if let Some(live) = self.live_mut(offcode) {
             live.peers = peers;
@@ -222,7 +222,7 @@ impl Runtime {
         }
     }
 
-    /// Whether the offcode can have one more end of a channel where it is; what there is of the channel then.
+    /// Checks that the offcode can have one more end of a channel where it is; returns its place and the end.
     fn can_have(
         &self,
         offcode: OffcodeId,
@@ -244,7 +244,7 @@ impl Runtime {
         self.named(wanted).ok()
     }
 
-    /// The same, with the reason where there is none.
+    /// The running instance that [`Runtime::find`] finds, or the reason why there is none.
     ///
     /// # Errors
     /// No such instance runs, or the name fits several.
@@ -256,7 +256,7 @@ impl Runtime {
         })
     }
 
-    /// What a map or a variable of an offcode's object holds.
+    /// The entries of a map or of a variable of an offcode's object.
     pub fn map(&mut self, offcode: OffcodeId, name: &str) -> Result<linux::xdp::Dump> {
         let seated = self.live(offcode)?.seated;
         self.sites[seated.site].map(seated.slot, name)
@@ -272,7 +272,7 @@ impl Runtime {
         let Runtime { switchboard, sites, .. } = self;
         let result = switchboard.invoke(party, call.message()?, CALL_LIMIT, || {
             for site in sites.iter_mut() {
-                // Of one that is gone the application hears in `turn`.
+                // The application learns of a lost site in `turn`.
                 if let Err(fault) = site.turn()
                     && site.lost().is_none()
                 {
@@ -310,7 +310,7 @@ impl Runtime {
             let reader = channel.reader().map_err(outer)?;
             site.adopt(seated.slot, name, Box::new(reader)).map_err(outer)?;
         } else {
-            // To a reader elsewhere a multicast channel is one more way with two ends.
+            // To a reader elsewhere a multicast channel is one more channel with two ends.
             let specification = Specification { cast: offcode::Cast::Unicast, ..*channel.specification() };
             let mut near = site.connect(seated.slot, name, specification).map_err(outer)?;
             if seated.bridged {
@@ -326,7 +326,7 @@ impl Runtime {
         Ok(())
     }
 
-    /// Joins two running offcodes by a channel that each knows under its own name for it.
+    /// Joins two running offcodes by a channel; each gives its own name to it.
     pub fn join(
         &mut self,
         (from, our_name): (OffcodeId, &str),
@@ -372,7 +372,7 @@ impl Runtime {
         Ok(())
     }
 
-    /// Registers a dispatch handler: in each turn it gets every message that has arrived on the channel.
+    /// Registers a dispatch handler, called by [`Runtime::turn`] with every message that has arrived on the channel.
     pub fn dispatch(&mut self, channel: Pathway, handler: impl FnMut(&[u8], &mut dyn Channel) + Send + 'static) {
         self.handled.push((channel, Box::new(handler)));
     }
@@ -405,14 +405,14 @@ impl Runtime {
         Ok(())
     }
 
-    /// The process that had this end of a channel has left: its name may be used again.
+    /// Frees the name of a channel whose other process has left.
     pub fn free(&mut self, offcode: OffcodeId, name: &str) {
         if let Some(live) = self.live_mut(offcode) {
             live.ends.retain(|end| end.name != name);
         }
     }
 
-    /// Whether the offcode has this interface.
+    /// Checks that the offcode serves this interface.
     ///
     /// # Errors
     /// It has not: which it has.
@@ -439,7 +439,7 @@ impl Runtime {
         Ok(self.live(offcode)?.attributes.get(name))
     }
 
-    /// Sets an attribute, and says what it was before.
+    /// Sets an attribute, and returns its value before.
     ///
     /// # Errors
     /// The offcode or its site does not take the value; it is as it was.
@@ -457,7 +457,7 @@ impl Runtime {
         Ok(before)
     }
 
-    /// Gives the offcodes at `app` their turn, runs dispatch handlers, and removes what has become obsolete.
+    /// Polls the offcodes at `app`, runs dispatch handlers, and removes what has become obsolete.
     pub fn turn(&mut self) -> Result<Activity> {
         let mut activity = self.turn_sites()?;
         for (channel, handler) in &mut self.handled {
@@ -482,7 +482,7 @@ impl Runtime {
         if !there.all(|(_, site)| site.arm(sleep, turn)) || !handled.iter_mut().all(|(channel, _)| channel.arm(sleep)) {
             return false;
         }
-        // Whether one is used is looked at, and nobody tells: so several times within its limit.
+        // Use is polled, as nobody signals it: several times within each limit.
         let limits = live.iter().flatten().filter_map(Live::obsolete_after);
         limits.for_each(|limit| sleep.at_most((limit / 4).max(LOOK_FOR_OBSOLETE)));
         true
@@ -505,7 +505,7 @@ impl Runtime {
         Ok(activity)
     }
 
-    /// An offcode was asked for again: it is not obsolete.
+    /// Counts as a use of the offcode, which is not obsolete then.
     pub(crate) fn touch(&mut self, offcode: OffcodeId) {
         if let Some(live) = self.live_mut(offcode) {
             live.used.1 = Instant::now();
@@ -523,14 +523,14 @@ impl Runtime {
         self.sites[live.seated.site].remove(live.seated.slot).map_err(|fault| fault.within(format!("offcode {name}")))
     }
 
-    /// Calls, messages and packets that its offcodes were given, together; without those of sites that do not say.
+    /// Calls, messages and packets that the offcodes were given in total, without sites that do not count them.
     pub fn uses(&mut self) -> u64 {
         let Runtime { live, sites, .. } = self;
         let of = |live: &Live| Some(sites[live.seated.site].evidence(live.seated.slot).ok()?.uses + live.before);
         live.iter().flatten().filter_map(of).sum()
     }
 
-    /// Every running offcode, its site, what proves that it works there, and what its channels carried.
+    /// Every running offcode with its site, its evidence, and the traffic of its channels.
     pub fn status(&mut self) -> Vec<Running> {
         let mut lines = Vec::new();
         for at in 0..self.live.len() {

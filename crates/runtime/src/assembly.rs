@@ -38,11 +38,11 @@ pub struct Assembly {
     pub runtime: Runtime,
     /// The application's ends of the file's channels, by their names.
     pub channels: Vec<(String, Pathway)>,
-    /// What was done to make room, a sentence each.
+    /// Measures taken to make room, a sentence each.
     pub notes: Vec<String>,
     /// Messages that offcodes sent to the application.
     pub arrived: u64,
-    // The application's thread stays off the dedicated cores while these live.
+    // These keep the application's thread off the dedicated cores.
     _beside: Vec<Excluded>,
 }
 
@@ -58,7 +58,7 @@ pub struct Planned<'a> {
     grounds: Vec<Ground>,
     used: usize,
     notes: Vec<String>,
-    /// What its offcodes are expected to take where they are.
+    /// Expected figures of its offcodes at their places.
     pub expected: Vec<Expectation>,
 }
 
@@ -83,7 +83,7 @@ pub fn plan<'a>(file: &'a AppFile, registry: Registry, objective: &Objective, ea
     drop(build);
     let members = &drafted.closure.members;
     for (n, (member, ground)) in members.iter().zip(&plan.assignment).enumerate() {
-        // What the file does not name is required along, and gets its place in the same way.
+        // Offcodes that the file does not name are required by others, and get their places in the same way.
         let package = &member.manifest.package;
         if n >= wanted.len() {
             wanted.push(Wanted::new(package.guid.to_string()).named(&*member.name));
@@ -149,7 +149,7 @@ pub fn start(planned: Planned, protection: Protection, log: Log) -> Result<Assem
     Ok(Assembly { runtime, channels, notes, arrived: 0, _beside: beside })
 }
 
-/// What it takes to open a site of the file.
+/// Everything needed to open a site of the file.
 struct Opening {
     grounds: Vec<Ground>,
     agents: BTreeMap<String, Agent>,
@@ -214,7 +214,7 @@ impl Assembly {
         self.runtime.arm(sleep, turn) && self.channels.iter_mut().all(|(_, pathway)| pathway.arm(sleep))
     }
 
-    /// Calls, messages and packets that its offcodes were given, together.
+    /// Calls, messages and packets that its offcodes were given in total.
     pub fn uses(&mut self) -> u64 {
         self.runtime.uses()
     }
@@ -227,7 +227,7 @@ fn found(runtime: &Runtime, party: &Party) -> Result<OffcodeId> {
     runtime.named(name)
 }
 
-/// The application's end, where it has one.
+/// Makes a channel of the file. Returns the application's end, where it has one.
 fn connect(runtime: &mut Runtime, channel: &NamedChannel) -> Result<Option<Pathway>> {
     match &channel.from {
         Party::Application => {

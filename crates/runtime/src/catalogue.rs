@@ -12,18 +12,18 @@ use offcode::{Guid, Manifest, Registry};
 use crate::code::{Code, Libraries};
 use crate::possible::{Facts, Origin, Rule, Why};
 
-/// A package that a program carries in itself, with what its bodies share with the program.
+/// A package whose bodies are linked into the program and may share data with it.
 #[derive(Clone)]
 pub struct Linked {
     pub manifest: Arc<Manifest>,
-    /// Each with the kind of site that it is for.
+    /// Bodies, each with the kind of site that it is for.
     pub bodies: Vec<(SiteKind, Code)>,
 }
 
-/// What is known of bodies, by offcode, version and kind of site.
+/// Facts of bodies that were looked at, by offcode, version and kind of site.
 type Looked = HashMap<(Guid, String, SiteKind), Result<Facts, Why>>;
 
-/// Where manifests and code come from.
+/// The source of manifests and code.
 #[derive(Default)]
 pub struct Catalogue {
     registry: Registry,
@@ -45,7 +45,7 @@ impl Catalogue {
                 alike && !manifest.package.is_another_version_of(&other.package)
             });
             match clash {
-                // The package of what is linked in: its ODF is known already.
+                // A depot's package of a linked-in offcode: its ODF is known already.
                 Some(same) if same.unpackaged() == manifest.unpackaged() => {}
                 Some(other) => {
                     let words = |of: &Package| format!("{} {} ({})", of.name, of.version, of.guid);
@@ -62,7 +62,7 @@ impl Catalogue {
         Ok(Catalogue { registry, linked: Vec::new(), depots, manifests, facts: Mutex::default() })
     }
 
-    /// The packages of the program itself, and nothing else.
+    /// A catalogue of the program's own packages alone.
     pub fn linked(linked: Vec<Linked>) -> Catalogue {
         let manifests = linked.iter().map(|one| one.manifest.clone()).collect();
         Catalogue { linked, manifests, ..Catalogue::default() }
@@ -72,7 +72,7 @@ impl Catalogue {
         &self.manifests
     }
 
-    /// The manifest of a GUID or package name: of several versions the one to be preferred.
+    /// The manifest of a GUID or package name; of several versions the preferred one.
     pub fn find(&self, wanted: &str) -> Result<Arc<Manifest>, Fault> {
         let guid: Option<Guid> = wanted.parse().ok();
         let is = |m: &&Arc<Manifest>| m.package.name == wanted || Some(m.package.guid) == guid;
@@ -147,7 +147,7 @@ impl Catalogue {
         self.depots.insert(0, depot.clone());
     }
 
-    /// What is known of the body for one kind of site. Each is looked at once.
+    /// The facts of the body for one kind of site. Each body is looked at once.
     ///
     /// # Errors
     /// There is none, or it cannot run there.

@@ -11,7 +11,7 @@ use ports::channel::{Reader, Writer};
 use crate::possible;
 
 enum Near {
-    /// Nobody is attached yet.
+    /// No other end is attached yet.
     Alone,
     Unicast(Box<dyn Channel>),
     /// Readers that share memory are served by one write; each other has an end of its own.
@@ -21,7 +21,7 @@ enum Near {
     },
 }
 
-/// A reader that does not share memory with the writer, and what it has yet to get.
+/// A reader that shares no memory with the writer, and the messages that it has yet to get.
 struct Other {
     end: Box<dyn Channel>,
     behind: VecDeque<Vec<u8>>,
@@ -56,7 +56,7 @@ pub struct Pathway {
 }
 
 impl Pathway {
-    /// Step one.
+    /// Creates the channel: step one.
     ///
     /// # Errors
     /// Buffers that cannot be had.
@@ -80,7 +80,7 @@ impl Pathway {
         }
     }
 
-    /// One more reader of the shared memory of a multicast channel.
+    /// Adds a reader of the shared memory of a multicast channel.
     pub(crate) fn reader(&mut self) -> Result<Reader> {
         let Near::Multicast { shared, .. } = &mut self.near else {
             return Err(Fault::new("channel", "it is unicast", "create it as multicast"));
@@ -114,7 +114,7 @@ impl Channel for Pathway {
                 {
                     return writer.write_with(length, fill);
                 }
-                // All or nobody: who has taken a message must not get it again because another had no room.
+                // All or none: a reader that has a message must not get it again because another had no room.
                 let reliable = self.specification.delivery == Delivery::Reliable;
                 let count = self.specification.buffers.count as usize;
                 if reliable && others.iter().any(|other| other.behind.len() >= count) {
@@ -164,7 +164,7 @@ impl Channel for Pathway {
         }
     }
 
-    /// To a channel that is written only, or has no other end yet, nothing comes.
+    /// Nothing arrives on a channel that is only written, or has no other end yet.
     fn arm(&mut self, sleeper: &mut dyn Sleeper) -> bool {
         match &mut self.near {
             Near::Unicast(end) => end.arm(sleeper),

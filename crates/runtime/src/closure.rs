@@ -9,12 +9,12 @@ use offcode::{Guid, Manifest, OFFLOAD_PRIORITY};
 
 use crate::instance;
 
-/// The priority of an offcode for which none was set, here or by whoever requires it.
+/// The priority of an offcode for which none was set, here or by an offcode that requires it.
 pub const NEUTRAL: u32 = 100;
-/// Versions that are tried before the search is given up.
+/// Number of versions tried before the search is given up.
 const TRIALS: usize = 1 << 16;
 
-/// Instances that are created together: first those that were asked for, in their order.
+/// Instances that are created together; those that were asked for come first, in their order.
 #[derive(Debug, Clone, Default)]
 pub struct Closure {
     pub members: Vec<Member>,
@@ -22,25 +22,25 @@ pub struct Closure {
 
 #[derive(Debug, Clone)]
 pub struct Member {
-    /// Of the instance: the package's unless the application gave it one.
+    /// The instance's name: the package's unless the application gave it one.
     pub name: String,
     pub manifest: Arc<Manifest>,
-    /// For each peer of the manifest, in its order, the member that meets the requirement; `None`: it has ended.
+    /// The member that meets the requirement, for each peer of the manifest in its order; `None` where it has ended.
     pub peers: Vec<Option<usize>>,
-    /// Set by the application or the manifest, or else inherited: the highest of all that require it by Pull or Gang.
+    /// Priority, set or else inherited: the highest of all that require it by Pull or Gang.
     pub priority: u32,
-    /// Its place among those that stand already.
+    /// Index among the standing instances, if it is one.
     pub standing: Option<usize>,
 }
 
 impl Member {
-    /// What it requires, and the member that meets it.
+    /// The requirements, each with the member that meets it.
     pub fn requirements(&self) -> impl Iterator<Item = (&Requirement, usize)> {
         self.manifest.software.peers.iter().zip(&self.peers).filter_map(|(required, peer)| Some((required, (*peer)?)))
     }
 }
 
-/// Versions as an application asks for them.
+/// Parses a range of versions as an application states it.
 ///
 /// # Errors
 /// The text says none.
@@ -58,17 +58,17 @@ pub struct Asked {
     /// Its name; `None`: the package's.
     pub instance: Option<String>,
     pub versions: Option<VersionReq>,
-    /// Names of its peers, and of the instances that are to meet them.
+    /// Names of its peers, each with that of the instance that is to meet it.
     pub peers: Vec<(String, String)>,
     pub priority: Option<u32>,
 }
 
-/// An instance that is there already.
+/// An instance that runs already.
 #[derive(Debug, Clone)]
 pub struct Standing {
     pub name: String,
     pub manifest: Arc<Manifest>,
-    /// For each peer of its manifest the place of the one that meets it; `None`: it has ended.
+    /// The index of the standing instance that meets each peer of its manifest; `None` where it has ended.
     pub peers: Vec<Option<usize>>,
 }
 
@@ -127,10 +127,10 @@ pub fn resolve(asked: &[Asked], standing: &[Standing], known: &[Arc<Manifest>]) 
     Ok(Closure { members })
 }
 
-/// One that is there, or asked for, or required.
+/// An instance that stands, or is asked for, or is required.
 struct Instance {
     name: String,
-    /// The packages that it can be of, what is preferred first.
+    /// The packages that it can be of, the preferred one first.
     candidates: Vec<Arc<Manifest>>,
     asked: Option<usize>,
 }
@@ -144,23 +144,23 @@ impl Instance {
         self.candidates[0].package.guid
     }
 
-    /// For faults.
+    /// The instance in words, for faults.
     fn words(&self) -> String {
         let package = &self.candidates[0].package.name;
         if self.is_unnamed() { format!("offcode {package}") } else { format!("offcode {package} as {}", self.name) }
     }
 }
 
-/// Depth first, the preferred version first: what is found first is what is preferred, in the order of the members.
+/// Depth-first search, the preferred version first: the first result is the preferred one, in the order of the members.
 struct Search<'a> {
     asked: &'a [Asked],
     standing: &'a [Standing],
     known: &'a [Arc<Manifest>],
-    /// Those that stand come first, then those that are asked for: a new one is met where none of these would do.
+    /// Standing instances come first, then those asked for: a new one is added where none of these would do.
     instances: Vec<Instance>,
     declared: usize,
     members: Vec<Member>,
-    /// Of each member its instance.
+    /// The instance of each member.
     placed: Vec<usize>,
     first: Option<Fault>,
     left: usize,
@@ -209,7 +209,7 @@ impl Search<'_> {
         Ok(at)
     }
 
-    /// All known versions of an offcode, what is preferred first.
+    /// All known versions of an offcode, the preferred one first.
     fn versions(&self, offcode: Guid) -> Vec<Arc<Manifest>> {
         let mut all: Vec<_> = self.known.iter().filter(|known| known.package.guid == offcode).cloned().collect();
         all.sort_by_key(|manifest| std::cmp::Reverse(manifest.package.preference()));
@@ -221,7 +221,7 @@ impl Search<'_> {
         self.each(instance, None, &mut |search| search.roots(left))
     }
 
-    /// Places what the members require from that of number `member` on.
+    /// Places the requirements of the members from number `member` on.
     fn peers(&mut self, member: usize) -> Result<bool> {
         let Some(of) = self.members.get(member) else { return Ok(true) };
         let (manifest, peer) = (of.manifest.clone(), of.peers.len());
@@ -249,7 +249,7 @@ impl Search<'_> {
         self.each(instance, Some((member, required)), &mut |search| search.then(member, Some(next)))
     }
 
-    /// Goes on after a peer of `member` has been met.
+    /// Continues the search after a peer of `member` has been met.
     fn then(&mut self, member: usize, peer: Option<usize>) -> Result<bool> {
         let had = self.members[member].peers.len();
         self.members[member].peers.push(peer);
@@ -260,7 +260,7 @@ impl Search<'_> {
         Ok(settled)
     }
 
-    /// Makes an instance a member, in each version that will do for those that have asked so far, until the rest settles.
+    /// Makes an instance a member, in each version that its requirers so far accept, until the rest settles.
     fn each(
         &mut self,
         instance: usize,
@@ -389,7 +389,7 @@ impl Search<'_> {
         self.instances.len() - 1
     }
 
-    /// No known package meets a requirement of a member.
+    /// The fault that no known package meets a requirement of a member.
     fn nothing(&self, member: usize, required: &Requirement) -> Fault {
         let of = &self.members[member];
         let subject = format!("offcode {} {}: peer '{}'", of.name, of.manifest.package.version, required.name);
@@ -408,7 +408,7 @@ impl Search<'_> {
         }
     }
 
-    /// No version of an instance will do for all that have asked, of whom `last` is a member, or the application.
+    /// The fault that no version of an instance suits all its requirers; `last`: a member, else the application.
     fn unfit(&self, instance: usize, last: Option<(usize, &Requirement)>, asks: Option<VersionReq>) -> Fault {
         let it = &self.instances[instance];
         let mut askers = Vec::new();
@@ -439,15 +439,15 @@ impl Search<'_> {
     }
 }
 
-/// Why a requirement is not met.
+/// The reason why a requirement is not met.
 enum Unmet {
-    /// In another version the one that requires might not.
+    /// Another version of the requirer might not have this requirement.
     Version(Fault),
-    /// Only the user can say what is meant.
+    /// The choice is the user's.
     Undecided(Fault),
 }
 
-/// Which versions there are.
+/// The versions in words.
 fn available(packages: &[Arc<Manifest>]) -> String {
     let versions: Vec<&str> = packages.iter().map(|manifest| manifest.package.version.as_str()).collect();
     let odd: Vec<&str> = packages
@@ -471,7 +471,7 @@ fn own_priority(manifest: &Manifest) -> Option<u32> {
     attributes.find(|(name, _)| name == OFFLOAD_PRIORITY).and_then(|(_, value)| value.parse().ok())
 }
 
-/// Who has none of its own takes the highest of those that require it, over any number of Pulls and Gangs, until a Link.
+/// An unset priority becomes the highest of the requirers, over any number of Pulls and Gangs, until a Link.
 fn inherit(members: &mut [Member], set: &[Option<u32>]) {
     let mut settled: Vec<Option<u32>> = set.to_vec();
     loop {

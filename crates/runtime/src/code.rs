@@ -19,7 +19,7 @@ pub enum Code {
     Library(Libraries),
     /// The module's bytes.
     Wasm(Arc<[u8]>),
-    /// The same, compiled: see [`crate::site::SiteDriver::preparation`].
+    /// The same module, compiled: see [`crate::site::SiteDriver::preparation`].
     Compiled(wasm::Module),
     /// The ELF object's bytes.
     Bpf(Arc<[u8]>),
@@ -35,7 +35,7 @@ impl Code {
     }
 }
 
-/// The libraries of one offcode: that for this machine, or all for an agent, whose machine may be of another kind.
+/// The libraries of one offcode: the one for this machine, or all for an agent, whose machine may be of another kind.
 #[derive(Clone)]
 pub struct Libraries {
     manifest: Arc<Manifest>,
@@ -48,7 +48,7 @@ pub fn libraries_of(manifest: &Manifest) -> &[Library] {
     native.map_or(&[], |native| &native.libraries)
 }
 
-/// The one that this machine can load.
+/// The library that this machine can load.
 ///
 /// # Errors
 /// No library is for this machine.
@@ -66,7 +66,7 @@ pub fn library_for_this_machine(manifest: &Manifest) -> Result<&Library> {
 }
 
 impl Libraries {
-    /// `None` where the package has no libraries.
+    /// The libraries of a package; `None` where it has none.
     ///
     /// # Errors
     /// None is for this machine, where one is needed; a file that is not what the ODF says.
@@ -81,7 +81,7 @@ impl Libraries {
         Ok(Some(Libraries { manifest: manifest.clone(), files: files.collect::<Result<_>>()? }))
     }
 
-    /// A library whose bytes came another way, and have been held against its hash.
+    /// A library whose bytes came another way; the caller has compared them with its hash.
     pub fn one(manifest: Arc<Manifest>, library: Library, bytes: Arc<[u8]>) -> Libraries {
         Libraries { manifest, files: [(library, bytes)].into() }
     }
@@ -99,7 +99,7 @@ impl Libraries {
         self.files.iter().find(|(library, _)| library.digest == *digest).map(|(_, bytes)| bytes)
     }
 
-    /// Loads the one for this machine. What is loaded runs with all rights of this process, and stays until it ends.
+    /// Loads the library for this machine. It runs with all rights of this process, and stays until the process ends.
     ///
     /// # Errors
     /// None is for this machine; what the loader refuses.

@@ -23,7 +23,7 @@ use offcode::{Guid, Specification};
 use crate::application::Runtime;
 use crate::live::OffcodeId;
 
-/// Between two looks which attached processes are still there. Longer than a channel's end takes to be known as
+/// Time between two looks which attached processes are still there. Longer than it takes to see that a channel's end is
 /// abandoned, so that its name is free when the runtime says so.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -41,7 +41,7 @@ pub struct Control {
     looked: Instant,
     /// Rung with every request.
     bell: Arc<Doorbell>,
-    /// An offcode's calls are noted.
+    /// Whether the calls of an offcode are noted.
     watched: bool,
 }
 
@@ -51,7 +51,7 @@ struct Attached {
     connection: UnixStream,
     offcode: OffcodeId,
     name: String,
-    /// Since when it is known to have left.
+    /// Time at which the process was seen to have left.
     left: Option<Instant>,
 }
 
@@ -72,7 +72,7 @@ impl Attached {
 }
 
 impl Control {
-    /// Makes this process findable under its number.
+    /// Makes this process findable by its number.
     pub fn open(application: &str) -> Result<Control> {
         let meeting = Arc::new(Meeting::open(&format!("{}{}", prefix(), std::process::id()))?);
         let bell = Doorbell::new()?;
@@ -113,8 +113,8 @@ impl Control {
         sleep
     }
 
-    /// Answers what was asked since the last call, and looks who has left: now and then, and where the thread `slept`.
-    /// `true`: the runtime is to end.
+    /// Answers the requests since the last call, and looks for processes that have left: now and then, and where the
+    /// thread `slept`. `true`: the runtime is to end.
     pub fn serve(&mut self, runtime: &mut Runtime, slept: bool) -> bool {
         if slept || self.looked.elapsed() > LOOK {
             self.looked = Instant::now();
@@ -214,7 +214,7 @@ impl Control {
                 (None, Heard::Bell) => {}
                 _ => return true,
             }
-            // Where its offcode shares no memory with it the switchboard has its channel's end.
+            // The switchboard holds the end of a channel whose offcode shares no memory with the process.
             runtime.switchboard.ring();
             true
         });
@@ -230,7 +230,7 @@ impl Drop for Control {
     }
 }
 
-/// Where requests go, and the bell of whoever takes them.
+/// The queue of requests, with the bell of its consumer.
 #[derive(Clone)]
 struct Requests {
     sender: Sender<Asked>,

@@ -12,17 +12,17 @@ use offcode::{Channel, Specification};
 use ports::channel;
 use ports::probe;
 
-/// Messages timed together, so that reading the clock weighs nothing.
+/// Messages per reading of the clock, so that the reading weighs nothing.
 const BATCH: u32 = 64;
 const BATCHES: usize = 101;
-/// With its header a call of a few arguments.
+/// Bytes of a call of a few arguments, with its header.
 const MESSAGE: usize = 40;
-/// Probes between two cores, and pairs of cores.
+/// Probes of each pair of cores, and most pairs.
 const PROBES: usize = 8;
 const PAIRS: usize = 8;
 
-/// The costs that are kept for this host. Where those of offcodes are not among them they are measured now, in under a
-/// second, and kept. Also what the reader must know of them.
+/// The costs that are kept for this host, and a note for the reader. Missing costs of offcodes are measured now, in
+/// under a second, and kept.
 ///
 /// # Errors
 /// The kept costs are damaged.
@@ -64,7 +64,7 @@ pub fn measure() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// A message written to and read from a channel by one thread, in nanoseconds, batch by batch.
+/// Times of a message written to and read from a channel by one thread, in nanoseconds, batch by batch.
 fn handling() -> Result<Vec<f64>> {
     let (mut one, mut other) = channel::unicast(&Specification::default())?;
     let message = [7; MESSAGE];
@@ -82,7 +82,7 @@ fn handling() -> Result<Vec<f64>> {
     Ok(times)
 }
 
-/// The median, and all but the outermost twentieth on each side.
+/// The median, and the range without the outermost twentieth on each side.
 fn spread(mut values: Vec<f64>) -> Interval {
     values.sort_by(f64::total_cmp);
     let at = |share: f64| values[((values.len() - 1) as f64 * share).round() as usize];

@@ -17,7 +17,7 @@ use crate::possible::{End, Origin, Side};
 use crate::site::Deployment;
 use crate::wanted::Wanted;
 
-/// What is to be created, where it could go and where it shall.
+/// A decision: the offcodes to create, where they could go and where they shall.
 pub struct Decided {
     pub closure: Closure,
     pub layout: Layout,
@@ -25,8 +25,8 @@ pub struct Decided {
 }
 
 impl Runtime {
-    /// Creates an offcode and all that it needs, together or not at all. One that runs already is not created again: a
-    /// new one that needs it shares it where it is.
+    /// Creates an offcode and all that it requires, together or not at all. One that runs already is not created again:
+    /// a new one that requires it shares it where it is.
     ///
     /// # Errors
     /// Nothing meets a requirement; no layout satisfies the constraints; a step of the start failed and everything was
@@ -36,7 +36,7 @@ impl Runtime {
         created.first().copied().ok_or_else(|| Fault::new(&*wanted.offcode, "it was not created", "report this"))
     }
 
-    /// Creates several in one layout and one gang.
+    /// Creates several offcodes in one layout and one gang.
     pub fn create_offcodes(&mut self, wanted: &[Wanted]) -> Result<Vec<OffcodeId>> {
         let (ids, held): (Vec<OffcodeId>, Vec<Held>) = self.held()?.into_iter().unzip();
         let decided = self.decide_beside(wanted, &held)?;
@@ -96,7 +96,7 @@ impl Runtime {
         Ok(created)
     }
 
-    /// What layouts are priced by.
+    /// The data that layouts are priced by.
     pub(crate) fn knowledge(&self) -> Knowledge<'_> {
         Knowledge { objective: &self.objective, ..Knowledge::of(&self.costs) }
     }
@@ -117,13 +117,13 @@ impl Runtime {
         held.collect()
     }
 
-    /// Where everything would go, without creating anything.
+    /// Decides where everything would go, without creating anything.
     pub fn decide(&self, wanted: &[Wanted]) -> Result<Decided> {
         let held: Vec<Held> = self.held()?.into_iter().map(|(_, held)| held).collect();
         self.decide_beside(wanted, &held)
     }
 
-    /// What runs stays where it is.
+    /// Decides beside the running offcodes, which stay where they are.
     fn decide_beside(&self, wanted: &[Wanted], held: &[Held]) -> Result<Decided> {
         let grounds: Vec<Ground> = self.sites.iter().map(|driver| driver.ground()).collect();
         let draft = draft(&self.catalogue, &grounds, &self.knowledge(), wanted, &[], held)?;

@@ -1,4 +1,4 @@
-//! From what an application asks for to a layout: the one way, for `create_offcode` and for `plimsoll plan`.
+//! From an application's wishes to a layout: the one way, for `create_offcode` and for `plimsoll plan`.
 
 use machine::{Fault, Result, SiteKind};
 use offcode::{Attributes, Manifest, OFFLOAD_PRIORITY};
@@ -20,11 +20,11 @@ pub struct Draft {
     pub laid: Laid,
 }
 
-/// An instance that is there already.
+/// An instance that runs already.
 #[derive(Debug, Clone)]
 pub struct Held {
     pub standing: Standing,
-    /// Where it has to stay; `None`: it is to get a new place.
+    /// The ground where it has to stay; `None`: it is to get a new place.
     pub ground: Option<usize>,
     /// The ends of its channels.
     pub ends: Vec<possible::End>,
@@ -60,7 +60,7 @@ pub fn draft(
         wishes.pins.extend(held.ground.map(|ground| (member, ground)));
         wishes.held.push((member, held.ends.clone()));
     }
-    // What is asked for comes first among the members.
+    // The offcodes asked for come first among the members.
     for (member, wanted) in wanted.iter().enumerate() {
         if let Some(site) = &wanted.pin {
             let ground = grounds.iter().position(|ground| ground.site == *site).ok_or_else(|| {
@@ -115,7 +115,7 @@ pub fn draft(
     Ok(Draft { closure, laid })
 }
 
-/// What tells builds apart, for [`Knowledge::build`].
+/// The builds of members, for [`Knowledge::build`].
 pub fn build(catalogue: &Catalogue) -> impl Fn(&Member, Option<SiteKind>) -> Option<Build> + '_ {
     |member, kind| match kind {
         Some(kind) => catalogue.code(&member.manifest, kind).ok().map(|code| Build::of(member, &code)),

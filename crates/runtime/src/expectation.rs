@@ -1,5 +1,4 @@
-//! What offcodes are expected to take where they are placed, and how often they are given something: said before they
-//! start, for their sites to hold against.
+//! Expected core time and rates of offcodes at their places, stated before they start, for their sites to compare with.
 
 use machine::costs::{Interval, Item, how};
 use machine::{BodyKind, Result, Site};
@@ -12,11 +11,11 @@ use crate::ground::Ground;
 use crate::layout::{Knowledge, UNKNOWN_RATE, handling};
 use crate::measured::{Build, RATE, rate_on};
 
-/// What one offcode is expected to take.
+/// The expected figures of one offcode.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expectation {
     pub build: Build,
-    /// The same with all its bodies: how often it is given something does not depend on where it runs.
+    /// The build with all bodies: how often an offcode is given something does not depend on where it runs.
     pub whole: Build,
     pub site: Site,
     /// Core time for one call, message or packet as [`crate::site::evidence::Timed`] has it, in nanoseconds.
@@ -25,17 +24,17 @@ pub struct Expectation {
     pub ends: f64,
     /// The rest of `time`: its own work, in nanoseconds.
     pub work: Interval,
-    /// What both rest on.
+    /// The basis of both.
     pub because: String,
     /// Messages a second, by quantity.
     pub rates: Vec<(String, Interval)>,
 }
 
-/// A stated rate may be off so many times either way, and one that nothing states so many.
+/// Factor by which a stated or assumed rate may be off either way.
 const STATED: f64 = 2.0;
 const ASSUMED: f64 = 1000.0;
 
-/// One for each member of the closure, as `plan` places them.
+/// The expectation for each member of the closure, as `plan` places them.
 ///
 /// # Errors
 /// Code that cannot be read.
@@ -65,7 +64,7 @@ pub fn expect(
         if let Some(interval) = entry.value() {
             because += &format!("; a call of a {body} body takes {interval}, {}", how(&entry));
         }
-        // A packet is there already. What comes through a channel is read, and at most both ends fall to this one.
+        // A packet needs no channel. What comes through a channel is read, and at most both ends fall to this offcode.
         let (mut ends, mut given) = (0.0, 0.0);
         if body != BodyKind::Bpf {
             let crossing = |other: &Site| costs.crossing(site, other).reading.value().copied();
@@ -103,7 +102,7 @@ pub fn expect(
     Ok(all)
 }
 
-/// Of all that member `n` is given, and of each of its channels.
+/// The rates of all that member `n` is given, and of each of its channels.
 fn rates(drafted: &Draft, n: usize) -> Vec<(String, Interval)> {
     let mut all: Vec<(String, f64, bool)> = vec![(RATE.to_owned(), 0.0, true)];
     for flow in drafted.laid.flows.iter().filter(|flow| flow.to == crate::layout::FlowEnd::Member(n)) {

@@ -14,11 +14,11 @@ use crate::switchboard::{BridgeId, PartyId, Switchboard};
 /// An offcode that is to be started, and where.
 pub(crate) struct Member {
     pub deployment: Deployment,
-    /// Which of the runtime's sites.
+    /// Index of the site among the runtime's.
     pub site: usize,
     pub priority: u32,
     pub peers: Vec<Peer>,
-    /// Where its attributes are written, of those that the application sets.
+    /// Source positions of the attributes that the application sets.
     pub places: Vec<(String, String)>,
 }
 
@@ -31,18 +31,18 @@ pub(crate) enum Peer {
     Running(Seated),
 }
 
-/// Where an offcode is.
+/// The place of an offcode.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seated {
     pub site: usize,
     pub slot: Slot,
     pub party: PartyId,
-    /// It can be moved, and is where memory is not shared: what others hold of its channels are ends in memory here,
+    /// Whether the offcode can be moved and is where memory is not shared: others then hold ends in memory here,
     /// between which and the site the switchboard relays.
     pub bridged: bool,
 }
 
-/// What was bridged for whom, in the order of each one's channels.
+/// Bridges by party, in the order of each one's channels.
 pub(crate) type Bridged = Vec<(PartyId, BridgeId)>;
 
 /// A phase of the start, as faults name it.
@@ -51,7 +51,7 @@ enum Phase {
     Deploying,
     Connecting,
     Initializing,
-    /// This attribute.
+    /// Setting this attribute.
     Setting(String),
     Starting,
 }
@@ -112,7 +112,7 @@ fn attempt(
         let (member, failed) = (&members[m], |phase| move |fault| Box::new((m, phase, fault)));
         let site = &mut sites[member.site];
         let slot = site.deploy(member.deployment.clone()).map_err(failed(Phase::Deploying))?;
-        // A place in the switchboard needs the channel; until it is there the slot alone is what is rolled back.
+        // Until the switchboard has the channel, the rollback removes the slot alone.
         let fixed = member.deployment.manifest.package.state == StateKind::FixedPlace;
         let is_bridged = !fixed && !site.site().kind().maps_memory();
         let connected = site.connect(slot, "", OUT_OF_BAND).and_then(|near| match is_bridged {
@@ -179,7 +179,7 @@ fn join_peers(
     Ok(())
 }
 
-/// Joins two offcodes, wherever they are, by a channel that each knows under its own name for it.
+/// Joins two offcodes, wherever they are, by a channel; each gives its own name to it.
 pub(crate) fn join(
     sites: &mut [Box<dyn SiteDriver>],
     switchboard: &Switchboard,
@@ -197,10 +197,10 @@ pub(crate) fn join(
         }
         return Ok(Bridged::new());
     }
-    // To a reader elsewhere a multicast channel is one more way with two ends.
+    // To a reader elsewhere a multicast channel is one more channel with two ends.
     let specification = Specification { cast: Cast::Unicast, ..specification };
     let mut bridged = Bridged::new();
-    // What one side has for the other.
+    // The end that one side makes for the other.
     let mut reach = |side: Seated, name: &str, sites: &mut [Box<dyn SiteDriver>]| -> Result<Box<dyn Channel>> {
         let near = sites[side.site].connect(side.slot, name, specification)?;
         if !side.bridged {
@@ -234,7 +234,7 @@ pub(crate) fn join(
     Ok(bridged)
 }
 
-/// Takes back what was started, last first. Returns what could not be taken back.
+/// Removes the started offcodes, the last first. Returns what could not be removed.
 fn roll_back(
     order: &[usize],
     seats: &[Option<Seated>],

@@ -1,4 +1,4 @@
-//! What a site offers to a layout.
+//! The offer of a site to a layout.
 
 use linux::xdp::{MOST_STAGES, Point};
 use machine::bounds::SITE_FRAME;
@@ -9,7 +9,7 @@ use offcode::{Guid, Service};
 use placement::layout::Load;
 use serde::{Deserialize, Serialize};
 
-/// What one site offers. Known without opening it, so that a plan can be made for sites that are not up.
+/// The offer of one site. Known without opening it, so that a plan can be made for sites that are not up.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ground {
     pub site: Site,
@@ -18,19 +18,19 @@ pub struct Ground {
     pub capacity: Load,
     pub memory: Bytes,
     pub slots: usize,
-    /// What the buffers of one channel may take together, at an agent.
+    /// Most bytes of the buffers of one channel, at an agent.
     pub buffers: Bytes,
     /// Cores of this host that may do the site's work; `None`: any.
     pub cores: Option<Vec<CoreId>>,
     /// Services of the site's runtime, beyond the basic ones.
     pub environment: Vec<Service>,
-    /// At an agent the native bodies that it runs; `None`: not known.
+    /// Native bodies that an agent runs; `None`: not known.
     pub native: Option<NativeBodies>,
-    /// Why nothing can be there now: no such core, not permitted.
+    /// The reason why nothing can be there now: no such core, not permitted.
     pub closed: Option<String>,
 }
 
-/// Which native bodies an agent runs.
+/// The native bodies that an agent runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NativeBodies {
     /// Packages whose body is linked in.
@@ -40,7 +40,7 @@ pub struct NativeBodies {
 }
 
 impl Ground {
-    /// A site with the usual capacities of its kind.
+    /// The ground of a site with the usual capacities of its kind.
     pub fn of(site: Site) -> Ground {
         let (mode, slots) = match site.kind() {
             SiteKind::Xdp => (Some(XdpMode::Native), Point::Xdp(XdpMode::Native).most()),

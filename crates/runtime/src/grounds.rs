@@ -21,7 +21,7 @@ pub fn survey(app: &AppFile, machine: &Machine, usable: &[CoreId]) -> Vec<Ground
     let chosen = match &app.sites {
         Sites::Named(chosen) => chosen.clone(),
         Sites::All => {
-            // A second thread of a core takes from the first: it is a place for those who name it.
+            // A second thread of a core takes from the first, and is used only where it is named.
             let choice = Choice::among(&machine.topology, usable.iter().copied());
             let cores = choice.for_polling(machine.network_node()).into_iter().map(Site::Core);
             let agents = app.agents.keys().map(|host| Site::Agent(host.clone()));
@@ -54,7 +54,7 @@ pub fn survey(app: &AppFile, machine: &Machine, usable: &[CoreId]) -> Vec<Ground
     grounds
 }
 
-/// As the application file says it, where it does.
+/// Applies the application file's capacities of the site.
 fn limit(app: &AppFile, ground: &mut Ground) {
     let Some(capacity) = app.capacities.get(&ground.site) else { return };
     ground.capacity = capacity.load.map_or(ground.capacity, Load);
@@ -130,7 +130,7 @@ pub(crate) fn agent(agents: &BTreeMap<String, Agent>, name: &str) -> Result<Arc<
     Connection::open(name, &agent.address, agent.keys.as_deref())
 }
 
-/// Cores that run the driver's hook, where its interrupts tell them.
+/// Cores that run the driver's hook, where its interrupts tell.
 fn interrupted(name: &str, machine: &Machine) -> Option<Vec<CoreId>> {
     let interface = machine.interfaces.iter().find(|interface| interface.name == name)?;
     let cores = interface.irqs.iter().map(|irq| Some(irq.cores.as_ref()?.iter())).collect::<Option<Vec<_>>>()?;
@@ -167,7 +167,7 @@ fn not_offered(interface: &Interface, mode: XdpMode) -> Option<String> {
     let driver = interface.driver.as_deref().unwrap_or("unknown");
     match (mode, &interface.xdp) {
         (XdpMode::Native, Xdp::Generic { reason }) => Some(format!("no native mode at {}: {reason}", interface.name)),
-        // The one driver in the kernel that passes programs to its NIC.
+        // The only driver in the kernel that passes programs to its NIC.
         (XdpMode::Hardware, _) if driver != "nfp" => {
             Some(format!("no hardware mode at {}: driver {driver} does not pass programs to its NIC", interface.name))
         }

@@ -5,7 +5,7 @@ use machine::{Fault, Result};
 use offcode::Guid;
 use offcode::manifest::Package;
 
-/// The instance that is meant: by its name, or by its package's name or GUID where that fits one alone.
+/// The instance with this name, or the only one with this package name or GUID.
 ///
 /// # Errors
 /// It fits several: which.

@@ -17,13 +17,13 @@ use crate::possible::{self, BodyAt, Origin, Side, Why};
 /// Messages a second where a manifest does not say.
 pub const UNKNOWN_RATE: u64 = 1000;
 
-/// What the application adds to what the manifests say.
+/// The application's additions to the manifests.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wishes {
-    /// The user's own choices: member and ground.
+    /// The user's own choices of place: member and ground.
     pub pins: Vec<(usize, usize)>,
     pub traffic: Vec<Traffic>,
-    /// Members that run already, with the ends of channels that they have: what they need has been joined.
+    /// Members that run already, with the ends of channels that they have: their requirements are joined.
     pub held: Vec<(usize, Vec<possible::End>)>,
     /// Ends of the application's channels, by member.
     pub ends: Vec<(usize, possible::End)>,
@@ -34,13 +34,13 @@ pub struct Wishes {
 pub struct Traffic {
     pub from: FlowEnd,
     pub to: FlowEnd,
-    /// As the receiver knows the channel; `None`: calls out of band.
+    /// The channel's name at the receiver; `None`: calls out of band.
     pub channel: Option<String>,
-    /// A second; 0: unknown, taken as [`UNKNOWN_RATE`].
+    /// Messages a second; 0: unknown, taken as [`UNKNOWN_RATE`].
     pub rate: u64,
 }
 
-/// Who sends messages, or gets them.
+/// The sender or the receiver of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FlowEnd {
     /// The application's own thread, which is at `app`.
@@ -53,7 +53,7 @@ pub enum FlowEnd {
 /// the body, without the channel. At least: no work where the manifest states none, and of a sandbox the part of one call
 /// that hands over as many messages as it takes.
 pub fn handling(target: &Target, body: BodyKind, costs: &Costs) -> Interval {
-    // An author's machine is another.
+    // The author measured on another machine.
     let stated = |ns: f64| Interval { low: ns / AUTHORS, middle: ns, high: ns * AUTHORS };
     let assumed = || Interval { low: 0.0, ..known(costs.get(&Item::Work)) };
     let work = target.work.map_or_else(assumed, |work| stated(work.0 as f64));
@@ -62,16 +62,16 @@ pub fn handling(target: &Target, body: BodyKind, costs: &Costs) -> Interval {
     work.plus(Interval { low: entry.low / together, ..entry })
 }
 
-/// How many times as long, or as short, what a manifest states may take here.
+/// Factor by which the work that a manifest states may be longer or shorter here.
 const AUTHORS: f64 = 2.0;
 
-/// What the application is called among the units.
+/// The name of the application among the units.
 pub const APPLICATION: &str = "application";
 
-/// Where a demand is written, as far as that is known.
+/// Finds the source position of a demand, as far as that is known.
 pub type PlaceOf<'a> = &'a dyn Fn(&Origin) -> Option<String>;
 
-/// What prices rest on.
+/// The data that prices rest on.
 #[derive(Clone, Copy)]
 pub struct Knowledge<'a> {
     pub costs: &'a Costs,
@@ -114,7 +114,7 @@ impl<'a> Knowledge<'a> {
     }
 }
 
-/// A closure over grounds, and what its prices rest on.
+/// A closure laid out over grounds, with the basis of its prices.
 #[derive(Debug, Clone)]
 pub struct Laid {
     pub layout: Layout,
@@ -122,7 +122,7 @@ pub struct Laid {
     pub works: Vec<Vec<Option<Told>>>,
     /// Messages a second, by channel of the layout.
     pub rates: Vec<Told>,
-    /// What members and the application send each other, as it is stated.
+    /// Stated traffic between members and the application.
     pub flows: Vec<Traffic>,
 }
 
@@ -200,7 +200,7 @@ pub fn lay_out(
             demanded.met(&grounds[ground], &chosen.facts)?;
             let kind = chosen.facts.kind();
             let told = know.work(member, grounds, ground, chosen.target, kind);
-            // Live frames keep the core busy that makes them, as long as there are any to make.
+            // A producer of live frames keeps its core busy as long as there are any to make.
             let burns = kind == BodyKind::Bpf && produces(manifest);
             Ok((Load(if burns { 1.0 } else { rate * told.interval.middle * 1e-9 }), told))
         };
@@ -263,11 +263,11 @@ fn produces(manifest: &Manifest) -> bool {
     programs.into_iter().any(|program| program.role == ProgramRole::Producer)
 }
 
-/// What channels demand of one member, wherever it is.
+/// The demands of channels on one member, wherever it is.
 #[derive(Default)]
 struct Demanded {
     ends: Vec<possible::End>,
-    /// Who calls it out of band, and where that is written.
+    /// Callers out of band, with the source position of each.
     callers: Vec<(String, Origin)>,
 }
 
@@ -289,7 +289,7 @@ fn demands(closure: &Closure, wishes: &Wishes) -> Vec<Demanded> {
         for (required, to) in member.requirements() {
             let origin = Origin::of(&member.manifest, Part::Peer(required.name.clone()));
             match required.channel {
-                // Those of what runs are among its ends.
+                // The channels of a running member are among its ends.
                 Some(_) if is_held => {}
                 Some(specification) => {
                     let end =
@@ -307,7 +307,7 @@ fn demands(closure: &Closure, wishes: &Wishes) -> Vec<Demanded> {
     all
 }
 
-/// What a peer calls the channel that an instance requires to it.
+/// The peer's name for the channel that an instance requires to it.
 pub(crate) fn peers_name(from: &str, peer: &str) -> String {
     format!("{from}/{peer}")
 }

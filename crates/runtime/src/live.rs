@@ -1,4 +1,4 @@
-//! What the runtime knows of an offcode that runs.
+//! The state of a running offcode in the runtime.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub struct OffcodeId(pub(crate) usize);
 pub(crate) struct Live {
     /// The name of the instance.
     pub name: String,
-    /// Who meets each peer of its manifest.
+    /// The offcode that meets each peer of its manifest.
     pub peers: Vec<Option<OffcodeId>>,
     pub manifest: Arc<Manifest>,
     pub seated: Seated,
@@ -28,20 +28,20 @@ pub(crate) struct Live {
     pub facts: Facts,
     /// The ends of its channels.
     pub ends: Vec<End>,
-    /// What stands for its ends here since it moved to where memory is not shared, by their numbers.
+    /// Bridges that stand for its ends here since it moved to where memory is not shared, by the ends' numbers.
     pub bridges: Vec<BridgeId>,
-    /// Calls and messages that it was given where it was before.
+    /// Calls and messages that it was given at earlier places.
     pub before: u64,
-    /// Who has the other end of a channel, by the channel's name.
+    /// The party at the other end of each channel, by the channel's name.
     pub others: HashMap<String, String>,
-    /// Messages of its channels that were lost as it moved.
+    /// Messages lost in moves, by channel.
     pub lost_in_moves: HashMap<String, u64>,
-    /// Calls and messages that it had been given at the last look, and since when they are so many.
+    /// Calls and messages that it had been given at the last look, and the time since when that number stands.
     pub used: (u64, Instant),
 }
 
 impl Live {
-    /// What it requires, and who met that when it was created.
+    /// The requirements, each with the offcode that met it at creation.
     pub fn requirements(&self) -> impl Iterator<Item = (&Requirement, OffcodeId)> {
         self.manifest.software.peers.iter().zip(&self.peers).filter_map(|(required, peer)| Some((required, (*peer)?)))
     }

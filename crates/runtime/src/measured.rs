@@ -1,4 +1,4 @@
-//! What layouts are priced by beside the machine's costs: what earlier runs of the same builds measured.
+//! Measurements of earlier runs of the same builds, by which layouts are priced beside the machine's costs.
 
 use machine::costs::Interval;
 use machine::{BodyKind, Site};
@@ -10,7 +10,7 @@ use crate::catalogue::Catalogue;
 use crate::closure::Member;
 use crate::code::Code;
 
-/// A figure and how it was got.
+/// A figure with its origin.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Told {
     pub interval: Interval,
@@ -23,10 +23,10 @@ pub struct Told {
 pub struct Build {
     /// Package name.
     pub offcode: String,
-    /// What one instance takes and is given tells nothing of another, which has other peers and attributes.
+    /// Instance name: the figures of one instance say nothing of another, which has other peers and attributes.
     pub instance: String,
     pub version: String,
-    /// `None`: all of its bodies together, for what does not depend on where it runs.
+    /// The kind of body; `None`: all together, for what does not depend on where it runs.
     pub body: Option<BodyKind>,
     /// SHA-256 of its manifest and code, the first half in hexadecimal; of a linked-in body the manifest alone counts.
     pub digest: String,
@@ -35,7 +35,7 @@ pub struct Build {
 /// Looks up what earlier runs measured of a build, by a quantity in the words of this module.
 pub type Earlier<'a> = &'a dyn Fn(&Build, &str) -> Option<Told>;
 
-/// Where nothing was measured.
+/// The lookup where nothing was measured.
 pub fn nothing(_: &Build, _: &str) -> Option<Told> {
     None
 }

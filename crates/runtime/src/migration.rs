@@ -26,9 +26,9 @@ use crate::site::end::End;
 use crate::site::{self, Deployment, EndAt, Ends, Slot};
 use crate::switchboard::{BridgeId, Passed};
 
-/// How long messages under way to and from a site that shares no memory may take to arrive.
+/// Time limit for messages under way to and from a site that shares no memory.
 const DRAIN: Duration = Duration::from_secs(2);
-/// Between two looks at them.
+/// Time between two looks at these messages.
 const LOOK: Duration = Duration::from_micros(100);
 
 /// One offcode of a move.
@@ -38,17 +38,17 @@ pub(crate) struct Mover {
     deployment: Deployment,
     facts: Facts,
     slot: Option<Slot>,
-    /// Name and specification of its channels, as they were in `Prepare`.
+    /// Names and specifications of its channels as they were in `Prepare`.
     channels: Vec<(String, Specification)>,
-    /// The old site is gone with the old body.
+    /// Whether the old site is gone, with the old body.
     lost: bool,
     suspended: bool,
     state: State,
-    /// On their way from one site to the other.
+    /// Ends on their way from one site to the other.
     carried: Ends,
-    /// Where the new site shares no memory: what reaches the ends that it has.
+    /// Near ends of its channels at a new site that shares no memory.
     near: Vec<Box<dyn Channel>>,
-    /// The same of the old site, while the move may have to be taken back.
+    /// Near ends at such an old site, while the move may have to be taken back.
     behind: Vec<Box<dyn Channel>>,
     bridges: Vec<BridgeId>,
 }
@@ -61,7 +61,7 @@ pub struct Migration {
     /// A package that replaces the running version.
     upgrade: Option<Depot>,
     moved: Moved,
-    /// Of the target, where it was opened for the move.
+    /// Notes of the target site, where it was opened for the move.
     notes: Vec<String>,
     still: Option<Instant>,
     failed: Option<Fault>,
@@ -194,7 +194,7 @@ impl Migration {
         Migration { machine, movers, target, upgrade, moved, notes, still: None, failed: None }
     }
 
-    /// What is to be done next.
+    /// The next order to carry out.
     pub fn order(&self) -> Order {
         self.machine.order()
     }
@@ -218,7 +218,7 @@ impl Migration {
         self.machine.came(outcome.is_ok());
         if let Err(fault) = outcome {
             match order {
-                // What works at its new place stays there.
+                // An offcode that works at its new place stays there.
                 Order::Do(Step::Release) => (runtime.log)(&fault.to_string()),
                 _ => self.failed = self.failed.take().or(Some(fault)),
             }
@@ -306,7 +306,7 @@ fn shares(runtime: &Runtime, site: usize) -> bool {
 }
 
 impl Mover {
-    /// The new body beside the old one. Compiling takes long, and other offcodes go on meanwhile.
+    /// Makes the new body beside the old one. Compiling takes long, and other offcodes go on meanwhile.
     fn prepare(&mut self, runtime: &mut Runtime, target: usize) -> Result<()> {
         let (prepare, code) = (runtime.sites[target].preparation(), self.deployment.code.clone());
         let compiling = thread::Builder::new().name("preparation".into()).spawn(move || prepare(code));
@@ -325,7 +325,7 @@ impl Mover {
         site::begin(runtime.sites[target].as_mut(), slot, &self.deployment.attributes)?;
         if !shares(runtime, target) {
             for (name, specification) in &self.channels {
-                // To a reader elsewhere a multicast channel is one more way with two ends.
+                // To a reader elsewhere a multicast channel is one more channel with two ends.
                 let specification = Specification { cast: Cast::Unicast, ..*specification };
                 self.near.push(runtime.sites[target].connect(slot, name, specification)?);
             }
@@ -338,7 +338,7 @@ impl Mover {
         self.slot.take().map_or(Ok(()), |slot| runtime.sites[target].remove(slot))
     }
 
-    /// All that was relayed to the old site has been read there.
+    /// Waits until all that was relayed to the old site has been read there.
     fn quiesce(&mut self, runtime: &mut Runtime) -> Result<()> {
         let (bridges, seated) = (runtime.live(self.id)?.bridges.clone(), self.from);
         if bridges.is_empty() || self.lost {
@@ -362,7 +362,7 @@ impl Mover {
         Ok(())
     }
 
-    /// The old body stands still, and what it wrote has arrived here. Returns how many messages did not.
+    /// Stops the old body and waits for what it wrote. Returns how many messages did not arrive.
     fn snapshot(&mut self, runtime: &mut Runtime) -> Result<u64> {
         let seated = self.from;
         if self.lost {
@@ -458,7 +458,7 @@ impl Mover {
         Ok(())
     }
 
-    /// The offcode is at the new site from now on.
+    /// Records that the offcode is at the new site from now on.
     fn reseat(&self, runtime: &mut Runtime, target: usize) -> Result<()> {
         let Some(slot) = self.slot else { return Ok(()) };
         let old = runtime.live(self.id)?.seated;
@@ -505,7 +505,7 @@ fn pass(runtime: &Runtime, bridges: &[BridgeId], fenced: [bool; 2]) -> Result<Ve
     passed.collect::<Option<_>>().ok_or_else(|| gone("that is to move"))
 }
 
-/// Gives everything its turn until `done` says so.
+/// Polls everything until `done` says so.
 fn wait(runtime: &mut Runtime, what: &str, mut done: impl FnMut(&mut Runtime) -> Result<bool>) -> Result<()> {
     let deadline = Instant::now() + DRAIN;
     while !done(runtime)? {

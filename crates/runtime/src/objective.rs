@@ -1,5 +1,5 @@
-//! What a plan shall keep small: the user's wish, and what a second of core time, a core that burns and a message count
-//! under it.
+//! The objective of a plan: the user's wish, and the price under it of a second of core time, of a core that burns and
+//! of a message.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,9 +11,9 @@ use serde::Serialize;
 
 use crate::ground::Ground;
 
-/// What a second of another host's core counts of one here.
+/// Weight of a second of another host's core, against one here.
 const AWAY: f64 = 0.01;
-/// What host CPU counts where something else is wished for: it decides between places that are equal.
+/// Weight of host CPU under another objective: it decides between places that are equal.
 const TIE: f64 = 1e-6;
 
 /// The words, as the command line and application files have them.
@@ -68,7 +68,7 @@ impl From<Objective> for String {
 }
 
 impl Objective {
-    /// This one, and of the others one each: what a place not taken is judged by.
+    /// This objective first, then one of each other kind: a place that was not taken is judged by all.
     pub fn all(&self) -> Vec<Objective> {
         let spare = match self {
             Objective::Spare(_) => self.clone(),
@@ -78,7 +78,7 @@ impl Objective {
         std::iter::once(self.clone()).chain(others).collect()
     }
 
-    /// Writes into a layout over `grounds` what its sites and crossings count.
+    /// Writes the prices of sites and crossings under this objective into a layout over `grounds`.
     pub fn price(&self, layout: &mut Layout, grounds: &[Ground], costs: &Costs) {
         let counted: Vec<(f64, f64)> = grounds.iter().map(|ground| self.seconds(ground)).collect();
         for (candidate, &(price, opening)) in layout.sites.iter_mut().zip(&counted) {
@@ -94,8 +94,8 @@ impl Objective {
         layout.crossing_ns = all.clone().map(|one| all.clone().map(|other| crossing(one, other)).collect()).collect();
     }
 
-    /// What a second of core time at a site counts, and what it costs that the site is used at all. A core of its own
-    /// polls, so that what runs there takes nothing beyond.
+    /// The price of a second of core time at a site, and that of its use at all. A dedicated core polls, so that what
+    /// runs there takes nothing beyond.
     fn seconds(&self, ground: &Ground) -> (f64, f64) {
         let here = match ground.site.kind() {
             SiteKind::Core => (0.0, 1.0),
@@ -119,10 +119,10 @@ impl Objective {
         }
     }
 
-    /// How much more it is, in the same words.
+    /// The difference to a dearer plan, in the same words.
     pub fn more(&self, more: f64, rate: f64) -> String {
         let text = self.amount(more.abs(), rate);
-        // What the unit does not show is no difference.
+        // A difference that the unit rounds to zero is none.
         if !text.contains(|digit: char| ('1'..='9').contains(&digit)) {
             return format!("{self} the same");
         }

@@ -1,5 +1,5 @@
-//! Offcodes that nobody uses any more (`OBSOLETE_TIME`): they are stopped, those that require others first, and none that
-//! one which stays requires.
+//! Offcodes that nobody uses any more (`OBSOLETE_TIME`) are stopped, those that require others first, and none that one
+//! which stays requires.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,7 @@ impl Runtime {
         Ok(())
     }
 
-    /// Its limit, where it has not been used for that long.
+    /// The offcode's limit, where it has not been used for that long.
     fn unused_for(&mut self, id: OffcodeId) -> Result<Option<Duration>> {
         let live = self.live(id)?;
         let Some(limit) = live.obsolete_after() else { return Ok(None) };
@@ -44,8 +44,8 @@ impl Runtime {
     }
 }
 
-/// Those that can go: unused, and required only by others that go. Who requires comes before whom it requires, as far as
-/// they do not require each other.
+/// Offcodes that can go: unused, and required only by others that go. A requirer comes before what it requires, unless
+/// they require each other.
 fn obsolete(unused: &[bool], requires: &[Vec<usize>]) -> Vec<usize> {
     let mut goes = unused.to_vec();
     let mut kept: Vec<usize> = (0..goes.len()).filter(|&n| !goes[n]).collect();

@@ -22,7 +22,7 @@ use crate::ground::Ground;
 pub(crate) use facts::map_name;
 pub use facts::{Facts, Hook, Pair, Slots};
 
-/// Which rule refuses.
+/// The rule that refuses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Rule {
     /// The site itself cannot be used now.
@@ -37,13 +37,13 @@ pub enum Rule {
     Policy,
     Cast,
     Buffers,
-    /// The body has ends for so many channels only.
+    /// The body has ends for fewer channels.
     Channels,
     /// An out-of-band channel needs a body that takes calls.
     Calls,
 }
 
-/// Where a demand is written.
+/// The source of a demand.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Origin {
     /// In the manifest of this offcode in this version.
@@ -60,15 +60,15 @@ impl Origin {
     }
 }
 
-/// Why something cannot be.
+/// The reason why something cannot be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Why {
     pub rule: Rule,
-    /// Without its subject and without a full stop.
+    /// A sentence without its subject and without a full stop.
     pub sentence: String,
-    /// What to do about it.
+    /// Advice what to do about it.
     pub next: String,
-    /// Where what is refused is asked for; `None`: nobody asked for it in writing.
+    /// The source of the refused demand; `None`: nobody asked for it in writing.
     pub at: Option<Origin>,
 }
 
@@ -93,7 +93,7 @@ pub struct Chosen<'a> {
     pub facts: Facts,
 }
 
-/// What is known of an offcode's body for a kind of site.
+/// Returns the facts of an offcode's body for a kind of site.
 pub type BodyAt<'a> = &'a dyn Fn(&Manifest, SiteKind) -> Result<Facts, Why>;
 
 /// The body of `manifest` that runs at `ground`, with its target.
@@ -177,7 +177,7 @@ pub fn body<'a>(ground: &Ground, manifest: &'a Manifest, known: BodyAt) -> Resul
     Ok(Chosen { target, facts })
 }
 
-/// Why a site of this kind does not do for who asks for a service.
+/// The reason why sites of this kind lack a service that is asked for.
 fn lacking(kind: SiteKind, asked: &Service, offer: Option<&Service>) -> String {
     match offer {
         Some(offer) => format!("it needs service {asked}, and the site's runtime offers {offer}"),
@@ -188,14 +188,14 @@ fn lacking(kind: SiteKind, asked: &Service, offer: Option<&Service>) -> String {
     }
 }
 
-/// Whether an agent runs this body of a client at a driver hook of its host.
+/// Checks that an agent runs this body of a client at a driver hook of its host.
 pub(crate) fn guest(manifest: &Manifest, hook: &Hook) -> Result<(), Why> {
     let Some((sentence, next)) = &hook.no_guest else { return Ok(()) };
     let why = Why::new(Rule::Body, sentence.clone(), next.clone());
     Err(why.at(Origin::of(manifest, Part::Body(BodyKind::Bpf))))
 }
 
-/// Which end of a channel.
+/// The side of a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Side {
     /// The end that writes, where the channel is multicast.
@@ -207,16 +207,16 @@ pub enum Side {
 /// One end of a specialized channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct End {
-    /// As its offcode knows the channel.
+    /// The channel's name at its offcode.
     pub name: String,
     pub specification: Specification,
     pub side: Side,
-    /// Ends of the whole channel beside the creator's.
+    /// Number of ends of the whole channel beside the creator's.
     pub attached: usize,
     pub origin: Origin,
 }
 
-/// Whether an offcode with this body can be at `ground` and have all of these ends.
+/// Checks that an offcode with this body can be at `ground` and have all of these ends.
 ///
 /// # Errors
 /// The first that it cannot have.
@@ -278,13 +278,13 @@ fn one(ground: &Ground, facts: &Facts, end: &End) -> Result<(), Why> {
     }
 }
 
-/// Whether a channel of this kind can be at all, in memory or elsewhere.
+/// Checks that a channel of this kind can exist at all, in memory or elsewhere.
 pub fn shape(specification: &Specification) -> Result<(), Why> {
     ports::channel::check(specification)
         .map_err(|fault| Why::new(Rule::Buffers, fault.cause().to_owned(), fault.next().to_owned()))
 }
 
-/// The maps that the object of a driver hook has for it.
+/// Checks that the object of a driver hook has maps for the channel.
 pub(crate) fn at_hook(hook: &Hook, channel: &str, specification: &Specification) -> Result<Pair, Why> {
     shape(specification)?;
     let buffers = &specification.buffers;
@@ -316,7 +316,7 @@ pub(crate) fn at_hook(hook: &Hook, channel: &str, specification: &Specification)
     }
 }
 
-/// Whether the message engine can carry it to a host that takes buffers of `largest` together.
+/// Checks that the message engine can carry the channel to a host that takes buffers of `largest` together.
 pub(crate) fn to_another_host(specification: &Specification, largest: Bytes) -> Result<(), Why> {
     let buffers = &specification.buffers;
     if buffers.policy == Policy::ZeroCopy {
@@ -326,7 +326,7 @@ pub(crate) fn to_another_host(specification: &Specification, largest: Bytes) -> 
     within(specification, largest)
 }
 
-/// Whether its buffers are within `largest`, together.
+/// Checks that the channel's buffers together are within `largest`.
 pub(crate) fn within(specification: &Specification, largest: Bytes) -> Result<(), Why> {
     shape(specification)?;
     let buffers = &specification.buffers;
@@ -337,7 +337,7 @@ pub(crate) fn within(specification: &Specification, largest: Bytes) -> Result<()
     Ok(())
 }
 
-/// Whether a body can be called by a peer that has no channel of its own to it.
+/// Checks that a body can be called by a peer that has no channel of its own to it.
 pub fn called(facts: &Facts, by: &str, origin: Origin) -> Result<(), Why> {
     match facts {
         Facts::Bpf(hook) if !hook.call => {
@@ -348,16 +348,16 @@ pub fn called(facts: &Facts, by: &str, origin: Origin) -> Result<(), Why> {
     }
 }
 
-/// What carries a channel between two sites, and so how it is made.
+/// The carrier of a channel between two sites, and so how it is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Carriage {
     /// Memory that both ends map.
     Memory,
-    /// The creator's site makes it, and the other end has the near end of it: maps of a hook, the engine to a host.
+    /// The creator's site makes it and gives the near end to the other: maps of a hook, the engine to a host.
     Creators,
-    /// The same, made by the site of the one that is attached.
+    /// The same, made by the site of the attached end.
     Attacheds,
-    /// Neither maps memory here: the runtime hands on what comes from either.
+    /// Neither site maps memory here: the runtime relays between them.
     Relay,
 }
 

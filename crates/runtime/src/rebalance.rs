@@ -9,43 +9,43 @@ use machine::costs::Interval;
 
 pub use watch::Watch;
 
-/// The part of what it takes that a move has to save, at the least.
+/// Least share of an offcode's time that a move has to save.
 const GAIN: f64 = 0.1;
-/// So many windows in a row.
+/// Number of windows in a row that must agree.
 const WINDOWS: u32 = 5;
-/// A move has to save so many times what it costs, within [`HORIZON`].
+/// Least ratio of what a move saves within [`HORIZON`] to what it costs.
 const REPAID: f64 = 3.0;
 const HORIZON: Duration = Duration::from_secs(60);
-/// Time after a move in which there is no other.
+/// Time after a move without another one.
 const DWELL: Duration = Duration::from_secs(30);
-/// Longest of those, which doubles with each move that was taken back.
+/// Longest such time, which doubles with each move that was taken back.
 const LONGEST: Duration = Duration::from_secs(1920);
 
-/// What was measured, and what is expected, in one window: nanoseconds of the host's time a second, by place.
+/// Measured and expected figures of one window, in nanoseconds of the host's time a second, by place.
 #[derive(Debug, Clone, Copy)]
 pub struct Window<'a> {
-    /// Since any fixed moment.
+    /// Time since any fixed moment.
     pub now: Duration,
-    /// Where the offcode is.
+    /// The offcode's place.
     pub here: usize,
-    /// What it takes at each place at the rates of this window; `None`: it cannot be there, or its cost is not known.
+    /// Expected time at each place at this window's rates; `None`: impossible or not known.
     pub places: &'a [Option<Interval>],
-    /// What it took here, where that was measured.
+    /// Measured time here, if there is one.
     pub measured: Option<f64>,
-    /// What a move costs, in nanoseconds.
+    /// Cost of a move, in nanoseconds.
     pub of_a_move: f64,
 }
 
-/// What to do after a window.
+/// The decision after a window.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Verdict {
     Stay,
-    /// To the place of this number, where it is expected to take so much.
+    /// Move to the place of this number, where the offcode is expected to take this much.
     Move {
         to: usize,
         expected: Interval,
     },
-    /// Back to where it was: what came is worse than all that was expected.
+    /// Move back: the measured time is worse than all that was expected.
     Back {
         to: usize,
     },
@@ -54,9 +54,9 @@ pub enum Verdict {
 /// Decides for one offcode.
 #[derive(Debug, Clone)]
 pub struct Rebalancer {
-    /// The better place that was seen, and for how many windows in a row.
+    /// The better place seen last, and for how many windows in a row.
     seen: Option<(usize, u32)>,
-    /// No move before this.
+    /// Time before which no move is made.
     rests: Option<Duration>,
     dwell: Duration,
     /// The last move, as long as it has not been judged.
@@ -79,7 +79,7 @@ impl Default for Rebalancer {
 }
 
 impl Rebalancer {
-    /// What to do after this window. A move is told with [`Rebalancer::moved`].
+    /// The decision after this window. The caller reports a move by [`Rebalancer::moved`].
     pub fn look(&mut self, window: &Window) -> Verdict {
         let here = window.places.get(window.here).copied().flatten();
         if let Some(to) = self.judge(window, here) {
@@ -101,7 +101,7 @@ impl Rebalancer {
         if windows >= WINDOWS { Verdict::Move { to, expected } } else { Verdict::Stay }
     }
 
-    /// The offcode has moved as it was told.
+    /// Reports that the offcode has moved as decided.
     pub fn moved(&mut self, now: Duration, from: usize, verdict: Verdict) {
         self.seen = None;
         match verdict {
@@ -115,13 +115,13 @@ impl Rebalancer {
         self.rests = Some(now + self.dwell);
     }
 
-    /// It could not be moved: that is not tried again at once.
+    /// Reports that it could not be moved, which is not tried again at once.
     pub fn refused(&mut self, now: Duration) {
         self.seen = None;
         self.rests = Some(now + self.dwell);
     }
 
-    /// Holds what came against what was expected, and says where to go back to.
+    /// Compares the measured with the expected time, and returns the place to go back to, if any.
     fn judge(&mut self, window: &Window, here: Option<Interval>) -> Option<usize> {
         let moved = self.moved.as_mut().filter(|moved| moved.to == window.here)?;
         let (measured, expected) = (window.measured?, here?);
@@ -138,7 +138,7 @@ impl Rebalancer {
     }
 }
 
-/// The place that saves most at the least, if that is enough.
+/// The place whose least saving is largest, if that is enough.
 fn better(window: &Window, here: Interval) -> Option<(usize, Interval)> {
     let places = window.places.iter().enumerate().filter(|(place, _)| *place != window.here);
     let known = places.filter_map(|(place, takes)| Some((place, (*takes)?)));

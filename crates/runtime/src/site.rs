@@ -32,7 +32,7 @@ pub use memory::{Memory, Names};
 const SHOWN_ENTRIES: usize = 512;
 const SHOWN_BYTES: usize = 32 << 10;
 
-/// Makes of code what takes the site less time to deploy.
+/// Transforms code into a form that the site deploys in less time.
 pub type Preparation = fn(Code) -> Result<Code>;
 
 /// One offcode to deploy.
@@ -50,10 +50,10 @@ pub struct Deployment {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot(pub u32);
 
-/// Why an offcode does not begin.
+/// The reason why an offcode does not begin.
 #[derive(Debug)]
 pub struct Unfit {
-    /// The attribute that it refuses, where it is one.
+    /// The attribute that it refuses, if that is the reason.
     pub attribute: Option<String>,
     pub fault: Fault,
 }
@@ -88,12 +88,12 @@ pub fn begin(site: &mut dyn SiteDriver, slot: Slot, attributes: &Attributes) -> 
 pub trait SiteDriver: Send {
     fn site(&self) -> &Site;
 
-    /// What the site offers to a layout.
+    /// The offer of the site to a layout.
     fn ground(&self) -> Ground {
         Ground::of(self.site().clone())
     }
 
-    /// What may be done with code on any thread before it is deployed, so that the site's own goes on meanwhile.
+    /// Preparation of code that any thread may do before the deployment, so that the site's own goes on meanwhile.
     fn preparation(&self) -> Preparation {
         Ok
     }
@@ -120,7 +120,7 @@ pub trait SiteDriver: Send {
     /// Gives the offcode an endpoint that another site made. Only where offcodes can map memory of this process.
     fn adopt(&mut self, slot: Slot, name: &str, end: Box<dyn Channel>) -> Result<ChannelId>;
 
-    /// What this site is reached by, where that is one connection for several sites: these join their offcodes themselves.
+    /// Identity of the connection that several sites share, if one does: these join their offcodes themselves.
     fn connection(&self) -> Option<usize> {
         None
     }
@@ -131,7 +131,7 @@ pub trait SiteDriver: Send {
         Err(Fault::new(subject, "its ends are not joined by this site", "let the runtime join them"))
     }
 
-    /// Tells the offcode of it.
+    /// Tells the offcode of a new value.
     ///
     /// # Errors
     /// The offcode does not take the value, and has the one that it had.
@@ -153,7 +153,7 @@ pub trait SiteDriver: Send {
         Err(stays(self.site(), slot))
     }
 
-    /// Lets one go on that is suspended or was restored.
+    /// Resumes an offcode that is suspended or was restored.
     fn resume(&mut self, slot: Slot) -> Result<()> {
         Err(stays(self.site(), slot))
     }
@@ -163,7 +163,7 @@ pub trait SiteDriver: Send {
         Err(stays(self.site(), slot))
     }
 
-    /// Takes the ends of an offcode out that does not run. Only where offcodes can map memory of this process.
+    /// Takes out the ends of an offcode that does not run. Only where offcodes can map memory of this process.
     fn surrender(&mut self, slot: Slot) -> Result<Ends> {
         Err(stays(self.site(), slot))
     }
@@ -180,7 +180,7 @@ pub trait SiteDriver: Send {
         Err(Fault::new(subject, "memory there is another host's", "place the offcode on this host, or use a channel"))
     }
 
-    /// What proves that the offcode works here, counted by the site or the kernel.
+    /// The evidence of the offcode's work here, counted by the site or the kernel.
     fn evidence(&mut self, slot: Slot) -> Result<Evidence>;
 
     /// Why the site is gone for good, with what was there; its channels are abandoned and its methods fault.
@@ -188,13 +188,13 @@ pub trait SiteDriver: Send {
         None
     }
 
-    /// What a map of the offcode holds, or a variable of its object, for people.
+    /// The entries of a map of the offcode, or of a variable of its object, for people.
     fn map(&mut self, _slot: Slot, name: &str) -> Result<Dump> {
         let cause = "what offcodes here hold is not seen from outside";
         Err(Fault::new(format!("{}: {name}", self.site()), cause, "ask the offcode by a call"))
     }
 
-    /// Notes the calls that the offcode gets over channels, or no longer. `false`: they are not seen here.
+    /// Starts or ends noting the calls that the offcode gets over channels. `false`: they are not seen here.
     fn trace(&mut self, _slot: Slot, _trace: Option<Trace>) -> bool {
         false
     }
@@ -206,7 +206,7 @@ pub trait SiteDriver: Send {
         false
     }
 
-    /// The caller's thread gives the site time. Only `app` needs it; others may use it for housekeeping.
+    /// Polls the site in the caller's thread. Only `app` needs it; others may use it for housekeeping.
     fn turn(&mut self) -> Result<Activity> {
         Ok(Activity::Idle)
     }

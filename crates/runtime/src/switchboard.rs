@@ -39,7 +39,7 @@ pub struct PartyId(usize);
 
 #[derive(Clone, Copy)]
 enum Caller {
-    /// The application, whose answers lie under the number of the call.
+    /// The application, whose answers are kept under the number of the call.
     Application,
     Party {
         party: PartyId,
@@ -53,17 +53,17 @@ struct Party {
     end: Box<dyn Channel>,
     peers: HashMap<u8, PartyId>,
     waiting: VecDeque<Vec<u8>>,
-    /// Where its calls are watched: takes them.
+    /// Trace of its calls, while they are watched.
     trace: Option<Trace>,
 }
 
-/// An answer to the application: the kind, and what follows the header.
+/// An answer to the application: its kind, and the bytes after the header.
 type Answer = (Kind, Vec<u8>);
 
 #[derive(Default)]
 struct Board {
     parties: Vec<Option<Party>>,
-    /// Calls that were passed on, by the number they were given; to whom, and from whom.
+    /// Calls that were passed on, by the number given to them: callee and caller.
     open: HashMap<u32, (PartyId, Caller)>,
     answers: HashMap<u32, Answer>,
     /// Open calls that are watched.
@@ -114,7 +114,7 @@ impl Switchboard {
         Ok(Switchboard { board, stop, bell, thread: Some(thread) })
     }
 
-    /// Something came for an end of another process's, or an end was abandoned.
+    /// Wakes the thread: something came for an end of another process, or an end was abandoned.
     pub(crate) fn ring(&self) {
         self.bell.ring();
     }
@@ -128,7 +128,7 @@ impl Switchboard {
         PartyId(board.parties.len() - 1)
     }
 
-    /// What `from` calls its peer number `place` is `to`.
+    /// Makes `to` the peer number `place` of `from`.
     pub fn link(&self, from: PartyId, place: u8, to: PartyId) {
         if let Some(party) = locked(&self.board).parties[from.0].as_mut() {
             party.peers.insert(place, to);
@@ -180,7 +180,7 @@ impl Switchboard {
         })
     }
 
-    /// Whether anything is read from the peer, and from the site. `None`: there is no such bridge.
+    /// Stops or resumes reading from the peer, and from the site. `None`: there is no such bridge.
     pub(crate) fn fence(&self, id: BridgeId, fenced: [bool; 2]) -> Option<Passed> {
         self.at_bridge(id, |relay| {
             relay.fenced = fenced;
@@ -194,7 +194,7 @@ impl Switchboard {
         })
     }
 
-    /// Ends a bridge: the end that it stood for, with what has yet to go out on it, and the site's.
+    /// Ends a bridge. Returns the end that it stood for, with what has yet to go out on it, and the site's.
     pub(crate) fn take_back(&self, id: BridgeId) -> Option<(End, Box<dyn Channel>)> {
         let mut board = locked(&self.board);
         let at = board.relays.iter().position(|relay| relay.bridge.as_ref().is_some_and(|(own, _)| *own == id))?;
@@ -204,7 +204,7 @@ impl Switchboard {
         Some((end, site))
     }
 
-    /// What was lost of an offcode's channels where the switchboard hands their messages on: by channel and place.
+    /// Messages of an offcode's channels that were lost where the switchboard relays them, by channel and place.
     pub(crate) fn lost_for(&self, party: PartyId, bridges: &[BridgeId]) -> Vec<(String, Loss, u64)> {
         let board = locked(&self.board);
         let name = |relay: &Relay| match (&relay.bridge, &relay.of) {
@@ -219,7 +219,7 @@ impl Switchboard {
         board.relays.iter().filter_map(lost).flatten().collect()
     }
 
-    /// Notes the calls of an offcode, or no longer.
+    /// Starts or ends noting the calls of an offcode.
     pub(crate) fn trace(&self, party: PartyId, trace: Option<Trace>) {
         let mut board = locked(&self.board);
         let Board { parties, open, begun, .. } = &mut *board;
@@ -231,12 +231,12 @@ impl Switchboard {
         }
     }
 
-    /// Moves what can be moved.
+    /// Moves all messages that can be moved.
     pub(crate) fn turn(&self) {
         locked(&self.board).turn();
     }
 
-    /// Takes an offcode out. Who waits for it gets a refusal.
+    /// Removes an offcode. Callers that wait for it get a refusal.
     pub fn remove(&self, party: PartyId) {
         locked(&self.board).remove(party);
     }
@@ -306,7 +306,7 @@ fn outcome(kind: Kind, rest: &[u8]) -> Outcome {
     }
 }
 
-/// A board is consistent between any two of its statements, so that a panic elsewhere does not spoil it.
+/// The board, also after a panic: it is consistent between any two of its statements.
 fn locked(board: &Mutex<Board>) -> MutexGuard<'_, Board> {
     board.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -340,7 +340,7 @@ impl Board {
         Some(sleep)
     }
 
-    /// Wakes the thread, for something that no end tells it.
+    /// Wakes the thread for something that no end signals.
     fn stir(&mut self) {
         if let Some(bell) = self.asleep.take() {
             bell.ring();
@@ -396,7 +396,7 @@ impl Board {
         }
     }
 
-    /// Sends, or lets wait; `false` where too much waits already or nobody is there.
+    /// Sends a message or keeps it; `false` where too much waits already or the party is gone.
     fn send(&mut self, to: PartyId, header: &Header, rest: &[u8]) -> bool {
         let Some(Some(party)) = self.parties.get_mut(to.0) else { return false };
         let mut message = vec![0; Header::LENGTH + rest.len()];
@@ -444,7 +444,7 @@ impl Board {
         self.open.retain(|_, (_, caller)| !matches!(caller, Caller::Party { party: from, .. } if *from == party));
     }
 
-    /// What is noted of a call, where its offcode is watched.
+    /// Begins the note of a call, where its offcode is watched.
     fn begin(&self, to: PartyId, from: Caller, header: &Header, arguments: usize) -> Option<(Trace, Begun)> {
         let trace = self.parties[to.0].as_ref()?.trace.clone()?;
         let from = match from {
@@ -472,7 +472,7 @@ impl Board {
         }
     }
 
-    /// Moves what can be moved; says whether anything was.
+    /// Moves all messages that can be moved; says whether there was one.
     fn turn(&mut self) -> bool {
         let mut moved = false;
         for relay in &mut self.relays {
@@ -480,7 +480,7 @@ impl Board {
         }
         self.relays.retain_mut(|relay| !relay.is_over());
         if self.relays.iter().any(Relay::holds) {
-            // Who turns the board beside its thread goes on with something else.
+            // A caller that moves messages beside the thread does not come back for the rest.
             self.stir();
         }
         for index in 0..self.parties.len() {

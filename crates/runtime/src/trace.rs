@@ -12,7 +12,7 @@ use offcode::Manifest;
 use offcode::call::Header;
 
 const KEPT: usize = CALLS_TRACED.each.count();
-/// The longest sentence of a refusal that is kept, in characters.
+/// Longest sentence of a refusal that is kept, in characters.
 const SENTENCE: usize = 200;
 
 /// The calls of an offcode that is watched; all that note them share one.
@@ -68,7 +68,7 @@ impl Trace {
         kept.calls.push_back(Noted { number, time: Nanoseconds(time.as_nanos() as u64), begun, outcome, took });
     }
 
-    /// Those from number `from` on, of an offcode with this manifest.
+    /// Calls from number `from` on, of an offcode with this manifest.
     pub(crate) fn since(&self, from: Option<u64>, manifest: &Manifest) -> Calls {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let wanted = kept.calls.iter().filter(|call| from.is_some_and(|from| call.number >= from));

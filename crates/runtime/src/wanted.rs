@@ -11,12 +11,12 @@ pub struct Wanted {
     pub offcode: String,
     /// Name of the instance; `None`: the package's.
     pub instance: Option<String>,
-    /// The versions that will do; `None`: any.
+    /// Acceptable versions; `None`: any.
     pub version: Option<VersionReq>,
-    /// Which instance meets a peer that the manifest requires: the peer's name there, and the instance's.
+    /// Instances that meet peers: the peer's name in the manifest, and the instance's.
     pub peers: Vec<(String, String)>,
     pub attributes: Vec<(String, String)>,
-    /// Where attributes are written, by their names: 'APP.toml:9:21'. For faults.
+    /// Source positions of attributes, by their names, for faults: 'APP.toml:9:21'.
     pub places: Vec<(String, String)>,
     /// The user's own choice of place.
     pub pin: Option<Site>,
@@ -29,19 +29,19 @@ impl Wanted {
         Wanted { offcode: offcode.into(), ..Wanted::default() }
     }
 
-    /// As one instance of several.
+    /// Sets the instance's name.
     pub fn named(mut self, instance: impl Into<String>) -> Wanted {
         self.instance = Some(instance.into());
         self
     }
 
-    /// With this instance as the peer that the manifest calls `peer`.
+    /// Takes this instance as the peer that the manifest calls `peer`.
     pub fn meeting(mut self, peer: &str, instance: &str) -> Wanted {
         self.peers.push((peer.into(), instance.into()));
         self
     }
 
-    /// In one of these versions, as `>=1.2, <2`.
+    /// Restricts the versions, as `>=1.2, <2`.
     ///
     /// # Errors
     /// The text is no range of versions.
@@ -60,7 +60,7 @@ impl Wanted {
         self
     }
 
-    /// The instance's name, as far as it is told: of one without a name of its own what is to be created.
+    /// The instance's name, or else what is to be created.
     pub fn name(&self) -> &str {
         self.instance.as_ref().unwrap_or(&self.offcode)
     }

@@ -13,7 +13,7 @@ use crate::site::EndAt;
 use crate::trace::{Trace, Watch};
 
 impl Runtime {
-    /// What each channel of an offcode carried; the first is out of band.
+    /// The traffic of each channel of an offcode; the first is out of band.
     pub(crate) fn carried(&mut self, offcode: OffcodeId) -> Result<Vec<Carried>> {
         let seated = self.live(offcode)?.seated;
         let site = &mut self.sites[seated.site];
@@ -31,7 +31,7 @@ impl Runtime {
         Ok(rows.collect())
     }
 
-    /// Whom an offcode has at the other end of a channel.
+    /// Records the party at the other end of an offcode's channel.
     pub(crate) fn joined(&mut self, offcode: OffcodeId, channel: &str, with: &str) {
         if let Some(live) = self.live_mut(offcode) {
             live.others.insert(channel.into(), with.into());
@@ -56,7 +56,7 @@ impl Runtime {
         let trace = watched.trace.clone();
         self.switchboard.trace(seated.party, Some(trace.clone()));
         let site = &mut self.sites[seated.site];
-        // Each time: it may have moved.
+        // Traced again at each request: the offcode may have moved.
         let seen = site.trace(seated.slot, Some(trace.clone()));
         let unseen =
             (!seen).then(|| format!("calls over channels to {} are not seen, only those out of band", site.site()));

@@ -15,7 +15,7 @@ use crate::control::TABLE_ENTRIES;
 /// Largest packet that a capture can hold, as libpcap has it.
 const LARGEST: u32 = 262_144;
 const ETHERNET_HEADER: u32 = 14;
-/// In earlier ones the two lengths of a packet may stand the other way round.
+/// The version of the format. In earlier versions the two lengths of a packet may stand the other way round.
 const VERSION: [u16; 2] = [2, 4];
 /// Of the word with the link type: whether its highest four bits say how many half-words of check sequence end each packet.
 const CHECKED: u32 = 1 << 26;
@@ -35,7 +35,7 @@ pub struct Capture {
     pub packets: Vec<Packet>,
     /// Packets that stood in the file after later ones.
     pub out_of_order: usize,
-    /// What of the file was left out.
+    /// Parts of the file that were left out, a sentence each.
     pub notes: Vec<String>,
 }
 
@@ -104,22 +104,22 @@ fn classic(head: &[u8; 24], from: &mut dyn Read, found: &mut Found) -> Result<bo
     }
 }
 
-/// What was read of a file: time and length of its packets.
+/// The packets read of a file, by time and length.
 #[derive(Default)]
 struct Found {
     packets: Vec<(u64, u32)>,
-    /// Whether there are more than fit.
+    /// Whether the file has more packets than fit.
     more: bool,
     untimed: usize,
 }
 
 impl Found {
-    /// The place of the next packet, from 1 on.
+    /// The number of the next packet, from 1 on.
     fn place(&self) -> usize {
         self.packets.len() + 1
     }
 
-    /// Asked where there is another packet: whether it does not fit.
+    /// Whether another packet does not fit; called where there is one.
     fn is_full(&mut self) -> bool {
         self.more = self.packets.len() == TABLE_ENTRIES;
         self.more
@@ -129,7 +129,7 @@ impl Found {
         self.packets.push(packet);
     }
 
-    /// Refuses lengths of the next packet that cannot be.
+    /// Refuses impossible lengths of the next packet.
     fn check(&self, kept: u32, length: u32) -> Result<()> {
         let place = self.place();
         if kept > LARGEST || length > LARGEST {
@@ -167,7 +167,7 @@ impl Found {
     }
 }
 
-/// How much of what was to be filled the input had.
+/// How much of a buffer the input filled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Filled {
     Whole,
@@ -189,7 +189,7 @@ fn fill(from: &mut dyn Read, into: &mut [u8]) -> Result<Filled> {
     Ok(Filled::Whole)
 }
 
-/// Passes over so many bytes; says whether there were as many.
+/// Skips bytes; false where the input has fewer.
 fn skip(from: &mut dyn Read, bytes: u64) -> Result<bool> {
     let skipped = std::io::copy(&mut Read::take(&mut *from, bytes), &mut std::io::sink()).map_err(unreadable)?;
     Ok(skipped == bytes)
@@ -236,7 +236,7 @@ impl Format {
     }
 }
 
-/// What a captured packet starts with.
+/// The link type: what precedes the IP packet.
 #[derive(Clone, Copy)]
 enum Link {
     Ethernet,

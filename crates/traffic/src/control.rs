@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use linux::xdp::SharedWords;
 use machine::{Fault, Nanoseconds, Result};
 
-/// Where each word is. The test compares with the C header.
+/// Positions of the words. The test compares them with the C header.
 #[rustfmt::skip]
 pub mod word {
     pub const MODE: usize = 0;
@@ -45,7 +45,7 @@ pub mod word {
     pub const WORDS: usize = 65_792;
 }
 
-/// The most entries that a table can have; a longer schedule repeats or is refused by who makes it.
+/// Most entries of a table; a longer schedule repeats or is refused by its maker.
 pub const TABLE_ENTRIES: usize = 65_536;
 
 /// The longest frame, Ethernet header included, frame check sequence not.
@@ -92,19 +92,19 @@ impl Entry {
 /// When frames leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pacing {
-    /// Each as soon as the last has left. The clock is read for one frame in `clock_every` (a power of two); the others
-    /// carry the last reading.
+    /// As fast as possible. The clock is read for one frame in `clock_every` (a power of two); the others carry the
+    /// last reading.
     Rate { clock_every: u64 },
-    /// Each when the table says; one that leaves more than `late` after that missed its deadline. A sender that was held
-    /// up sends what is due at once, so the mean gap is kept.
+    /// By the table; a frame that leaves more than `late` after its time missed its deadline. A sender that was held up
+    /// sends what is due at once, so the mean gap is kept.
     Paced { late: Nanoseconds },
 }
 
-/// What a sender is asked to do.
+/// A sender's orders.
 #[derive(Debug, Clone)]
 pub struct Asked {
     pub pacing: Pacing,
-    /// Repeated from the start when it ends. 1 to [`TABLE_ENTRIES`].
+    /// The schedule, 1 to [`TABLE_ENTRIES`] entries, repeated when it ends.
     pub table: Vec<Entry>,
     /// An Ethernet, IPv4 or IPv6, and UDP header and the payload of the longest frame; zeros after the 16 bytes that
     /// the sender writes. IPv4 without options, no VLAN tag.
@@ -114,15 +114,15 @@ pub struct Asked {
     /// Always on with IPv6.
     pub udp_checksum: bool,
     pub frames: Option<u64>,
-    /// CLOCK_MONOTONIC; `None` starts at once.
+    /// Start by CLOCK_MONOTONIC; `None` starts at once.
     pub start: Option<Nanoseconds>,
-    /// CLOCK_MONOTONIC.
+    /// End by CLOCK_MONOTONIC.
     pub end: Option<Nanoseconds>,
-    /// When to end unless [`ControlBlock::alive`] moves it on.
+    /// End unless [`ControlBlock::alive`] moves it on.
     pub alive: Option<Nanoseconds>,
     /// At a driver hook: runs of the program that one call of the kernel asks for.
     pub runs: u32,
-    /// There: frames that leave together at full rate, 1 to 256.
+    /// At a driver hook: frames that leave together at full rate, 1 to 256.
     pub batch: u32,
 }
 
@@ -133,18 +133,18 @@ pub enum State {
     Finished,
 }
 
-/// What a sender has counted.
+/// The counters of a sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
     pub state: State,
-    /// Frames handed over. What arrived, only the receiver knows.
+    /// Frames handed over; only the receiver knows which arrived.
     pub sent: u64,
     pub bytes: u64,
     pub missed: u64,
     pub errors: u64,
-    /// The most that a frame was late.
+    /// Largest lateness of a frame.
     pub latest: Nanoseconds,
-    /// When the first and the last frame left.
+    /// Departure of the first and of the last frame.
     pub first: Nanoseconds,
     pub last: Nanoseconds,
     /// How often the body looked whether a frame was due.
@@ -177,7 +177,7 @@ impl ControlBlock {
         self.0.words()
     }
 
-    /// Writes what is asked and clears the counters. Before the sender starts, not while it runs.
+    /// Writes the orders and clears the counters. To be called while no sender runs.
     pub fn ask(&self, asked: &Asked) -> Result<()> {
         let layout = crate::stamp::Layout::of(&asked.template)?;
         let refuse = |cause: String| Err(Fault::new("traffic: schedule", cause, "change the profile"));
@@ -236,7 +236,7 @@ impl ControlBlock {
         Ok(())
     }
 
-    /// Makes the sender end at its next look.
+    /// Makes the sender end when it next looks.
     pub fn stop(&self) {
         self.words()[word::STOP].store(1, Ordering::Release);
     }
@@ -262,7 +262,7 @@ impl ControlBlock {
         self.words()[word::ALIVE_NS].store(until.0, Ordering::Relaxed);
     }
 
-    /// The template as asked.
+    /// The template of the orders.
     pub fn template(&self) -> Vec<u8> {
         let words = self.words();
         let length = words[word::LENGTH].load(Ordering::Relaxed) as usize;
@@ -306,20 +306,20 @@ impl ControlBlock {
         Sender::new(self.words())
     }
 
-    /// The sender's side, where an earlier one left off: for a body that is given time turn by turn.
+    /// The sender's side where an earlier one left off, for a body that is polled.
     pub fn resume(&self) -> Sender<'_> {
         Sender::resume(self.words())
     }
 }
 
-/// What a sender has to do now.
+/// The sender's next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing until then.
+    /// Wait until then.
     Wait { due: Nanoseconds },
     /// Send a frame of `length` bytes that carries `sequence`; then call [`Sender::sent`].
     Send { length: usize, sequence: u64 },
-    /// As much as was asked is sent, the time is over, or it was stopped.
+    /// All frames are sent, the time is over, or the sender was stopped.
     Finished,
 }
 
@@ -364,7 +364,7 @@ impl<'a> Sender<'a> {
         Sender { sent, bytes: get(word::BYTES), position, due: if due == 0 { fresh.due } else { due }, ..fresh }
     }
 
-    /// What to do at `now` (CLOCK_MONOTONIC).
+    /// The step to take at `now` (CLOCK_MONOTONIC).
     #[inline]
     pub fn step(&mut self, now: Nanoseconds) -> Step {
         self.words[word::TURNS].store(self.words[word::TURNS].load(Ordering::Relaxed) + 1, Ordering::Relaxed);

@@ -41,7 +41,7 @@ impl FromStr for MacAddress {
     }
 }
 
-/// Who sends to whom.
+/// Source and destination of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flow {
     pub source_mac: MacAddress,

@@ -1,5 +1,4 @@
-//! What keeps a stream between interfaces of hosts that others use from doing harm: all of it is decided before a frame
-//! leaves.
+//! Limits that keep a stream between interfaces that others use from doing harm, all checked before a frame leaves.
 
 use machine::{BitsPerSecond, Fault, Nanoseconds, Result};
 
@@ -7,15 +6,15 @@ use crate::frame::MacAddress;
 use crate::profile::{Profile, WIRE_OVERHEAD};
 use crate::schedule::Schedule;
 
-/// The most of the link's speed that a stream may take unless its user states a rate.
+/// Most of the link's speed that a stream may take unless its user states a rate.
 const SHARE: f64 = 0.1;
-/// The longest time that it may take.
+/// Longest time that such a stream may last.
 const LONGEST: Nanoseconds = Nanoseconds(60_000_000_000);
 
 /// An interface that the stream leaves by or arrives at.
 #[derive(Debug, Clone, PartialEq)]
 pub struct End {
-    /// As the user names it: `eth1`, `agent:HOST/xdp:eth1`.
+    /// The user's name for it: `eth1`, `agent:HOST/xdp:eth1`.
     pub name: String,
     pub up: bool,
     pub loopback: bool,
@@ -26,7 +25,7 @@ pub struct End {
     pub speed: Option<BitsPerSecond>,
     /// Bonds, bridges, VLANs and the like that send over it.
     pub carries: Vec<String>,
-    /// Whether packets for everywhere else leave by it.
+    /// Whether it carries the default route.
     pub default_route: bool,
     /// The peer of an established TCP connection whose packets leave by it.
     pub connection: Option<String>,
@@ -34,13 +33,13 @@ pub struct End {
     pub programs: Vec<String>,
 }
 
-/// What the user states.
+/// The user's statements about the stream.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stated {
     pub destination: MacAddress,
     /// Interfaces that the user names a second time, since other work depends on them.
     pub really: Vec<String>,
-    /// In place of a share of the link's speed.
+    /// Most bits a second, in place of a share of the link's speed.
     pub most: Option<BitsPerSecond>,
 }
 
@@ -49,7 +48,7 @@ pub struct Stated {
 /// # Errors
 /// Whatever is not to be sent there.
 pub fn admit(near: &End, far: &End, stated: &Stated, profile: &mut Profile) -> Result<()> {
-    // Under whichever name: an agent may be one of this host.
+    // The interfaces' names may differ: an agent may be one of this host.
     if near.name == far.name || near.address.is_some() && near.address == far.address {
         return Err(refuse(near, "frames leave by it and do not come back", "name another interface as --far"));
     }
@@ -119,7 +118,7 @@ fn check_time(profile: &mut Profile) -> Result<()> {
     Ok(())
 }
 
-/// On the wire, with all that a frame takes there.
+/// Checks the rate on the wire, with all that a frame takes there.
 fn check_rate(near: &End, most: Option<BitsPerSecond>, profile: &Profile) -> Result<()> {
     let fault = |cause: String, next: &str| Err(Fault::new("traffic: rate", cause, next));
     if !profile.is_paced() {
@@ -131,7 +130,7 @@ fn check_rate(near: &End, most: Option<BitsPerSecond>, profile: &Profile) -> Res
     };
     let schedule = Schedule::of(profile)?;
     let asked = (schedule.mean_size + WIRE_OVERHEAD as f64) * 8e9 / schedule.mean_gap;
-    // Gaps are whole nanoseconds.
+    // Tolerance, since gaps are whole nanoseconds.
     if asked > most.0 * 1.001 {
         let cause = format!("it takes {} on the wire; at most {most} may be taken", BitsPerSecond(asked));
         return fault(cause, "ask for less, or state more: --max-rate");

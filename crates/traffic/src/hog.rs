@@ -19,7 +19,7 @@ kill $!
 /// The most CPU time that a hog gets, in seconds.
 const MOST_SECONDS: u32 = 120;
 
-/// A hog, while this lives.
+/// A running hog; dropping it ends the process.
 #[derive(Debug)]
 pub struct Hog {
     core: CoreId,
@@ -27,8 +27,8 @@ pub struct Hog {
 }
 
 impl Hog {
-    /// Starts one that is pinned to `core`. Before a shield is raised there, as on a machine where others run already:
-    /// afterwards the core is out of its reach, and this is a fault.
+    /// Starts a hog pinned to `core`. To be called before a shield is raised there: afterwards the core is out of its
+    /// reach, and this is a fault.
     pub fn start(core: CoreId) -> Result<Hog> {
         let mut command = Command::new("sh");
         command.args(["-c", SCRIPT, "plimsoll-hog", &MOST_SECONDS.to_string()]);
@@ -49,12 +49,12 @@ impl Hog {
         Ok(Hog { core, shell })
     }
 
-    /// Where it was put.
+    /// The core it was started on.
     pub fn core(&self) -> CoreId {
         self.core
     }
 
-    /// Where it may run now: no longer on its core, once that is shielded by a cpuset.
+    /// Cores where it may run now: no longer its own, once that is shielded by a cpuset.
     pub fn may_run_on(&self) -> Result<CpuSet> {
         affinity::of_process(self.shell.id())
     }

@@ -21,14 +21,14 @@ use crate::wire::Wire;
 
 /// The sizes of Table 1, in bytes, here without the frame check sequence.
 pub const SIZES: [u16; 7] = [64, 80, 96, 192, 384, 768, 1514];
-/// Table 2's gap for 64 bytes.
+/// The gap of Table 2 for 64 bytes.
 pub const GAP: Nanoseconds = Nanoseconds(34_000);
 /// Hogs that a sleeper cannot outrun: at its wake-up the kernel gives it one's place, not all of theirs.
 const CROWD: usize = 4;
 const RATE_RUN: Nanoseconds = Nanoseconds(250_000_000);
 const GAP_RUN: Nanoseconds = Nanoseconds(500_000_000);
 
-/// Who is busy beside the generator.
+/// The busy neighbour of the generator, if any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Neighbour {
     Nobody,
@@ -37,13 +37,13 @@ enum Neighbour {
     OnDevice,
 }
 
-/// What is measured, and on what.
+/// A run of the paper's measurements.
 pub struct Paper<'a> {
     pub lab: &'a Arc<Lab>,
     pub flow: Flow,
     pub application: CoreId,
     pub device: CoreId,
-    /// Rounds that the ratios rest on, at most.
+    /// Most rounds that the ratios rest on.
     pub rounds: u32,
     pub log: Log,
 }
@@ -175,7 +175,7 @@ impl Paper<'_> {
         Ok(text + &judged(&targets, &all) + "\n")
     }
 
-    /// Bodies in rounds, until the targets are decided.
+    /// Measures bodies in rounds, until the targets are decided.
     fn rounds(
         &self,
         bodies: &[(&str, Place)],
@@ -243,11 +243,11 @@ impl Paper<'_> {
     }
 }
 
-/// What a run is judged by: a rate in frames a second, or the deviation of a gap in nanoseconds.
+/// The figures that a run is judged by: a rate in frames a second, or the deviation of a gap in nanoseconds.
 #[derive(Clone)]
 struct Paced {
     value: f64,
-    /// Nanoseconds.
+    /// Mean gap in nanoseconds.
     mean_gap: Option<f64>,
 }
 

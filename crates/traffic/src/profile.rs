@@ -1,4 +1,4 @@
-//! What traffic is asked for: one profile, whatever body sends it.
+//! The traffic asked for: one profile, whatever body sends it.
 
 use std::fmt;
 use std::path::Path;
@@ -14,16 +14,16 @@ use crate::frame::Flow;
 
 /// The shortest Ethernet frame, frame check sequence not counted (IEEE 802.3: 64 with it).
 pub const SHORTEST: u16 = 60;
-/// What a frame takes on the wire beyond its own bytes: preamble and start 8, check sequence 4, gap 12.
+/// Bytes that a frame takes on the wire beyond its own: preamble and start 8, check sequence 4, gap 12.
 pub const WIRE_OVERHEAD: u64 = 24;
 
-/// How fast.
+/// A rate of traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rate {
     /// Frames a second.
     Packets(f64),
-    /// Of frames without check sequence, preamble and gap, as paper 003's Table 1 counts.
+    /// Bits of frames without check sequence, preamble and gap, as paper 003's Table 1 counts.
     Bits(BitsPerSecond),
 }
 
@@ -31,9 +31,9 @@ pub enum Rate {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Timing {
-    /// Each as soon as the last has left.
+    /// No gap: each frame leaves as soon as the last has left.
     Flood,
-    /// The same gap between all.
+    /// The same gap between all frames.
     Constant(Rate),
     /// Exponential gaps. Over a link of known speed each gap is the frame's wire time and an exponential rest, so that the
     /// mean is kept and no gap is impossible.
@@ -56,15 +56,15 @@ pub enum Sizes {
     Capture(Arc<Capture>),
 }
 
-/// All that is asked.
+/// A profile of traffic.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Profile {
     pub timing: Timing,
     pub sizes: Sizes,
     pub flow: Flow,
-    /// Ends after so many frames.
+    /// Number of frames after which it ends.
     pub frames: Option<u64>,
-    /// Ends after so long.
+    /// Time after which it ends.
     pub duration: Option<Nanoseconds>,
     /// Frames handed over together; only with [`Timing::Flood`].
     pub batch: u32,
@@ -81,7 +81,7 @@ impl Profile {
         Profile { timing, sizes, flow, frames: None, duration: None, batch: 1, link: None, mtu: 1500, seed: 1 }
     }
 
-    /// Whether each frame has its time.
+    /// Whether each frame has a deadline.
     pub fn is_paced(&self) -> bool {
         self.timing != Timing::Flood
     }

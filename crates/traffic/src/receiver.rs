@@ -10,23 +10,23 @@ use runtime::site::xdp::RUN_COUNTER;
 
 use crate::offcodes::{CountingProxy, PART};
 
-/// How far late a frame may be and still be told from a duplicated one.
+/// Most numbers that a frame may be late and still be told from a duplicated one.
 pub const WINDOW_BITS: u64 = 1024;
 const HISTOGRAM_BUCKETS: usize = 1024;
 
 /// The bands around the target gap that MoonGen reports, in ns.
 pub const BANDS: [u64; 5] = [64, 128, 256, 512, 1000];
 
-/// What to look for.
+/// The stream that the receiver looks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expected {
     /// Tag of the stream: [`crate::control::Asked::tag`].
     pub tag: u16,
     /// UDP destination port.
     pub port: u16,
-    /// The mean gap that is meant; bands and deviation are taken about it.
+    /// The intended mean gap; bands and deviation are taken about it.
     pub target: Nanoseconds,
-    /// A gap of at most this belongs to a burst: the frame's time on the wire, or what is taken for it.
+    /// The largest gap within a burst: the frame's time on the wire, or an estimate of it.
     pub burst: Nanoseconds,
     /// Whether arrivals are timed: without it no clock is read and no gap known, for the highest rate.
     pub timing: bool,
@@ -35,7 +35,7 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// As attributes of the receiving offcode.
+    /// The expectation as attributes of the receiving offcode.
     pub fn attributes(&self) -> Vec<(String, String)> {
         const DROP: u64 = 1;
         const PASS: u64 = 2;
@@ -48,31 +48,31 @@ impl Expected {
             ("verdict", if self.pass { PASS } else { DROP }),
         ];
         let mut all: Vec<_> = numbers.iter().map(|(name, value)| ((*name).to_owned(), value.to_string())).collect();
-        // The kernel's own count of a run costs as much as the program takes.
+        // The kernel's counter of runs costs as much as the program.
         all.push((RUN_COUNTER.to_owned(), "off".to_owned()));
         all
     }
 }
 
-/// What has arrived until now.
+/// The arrivals counted until now.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Arrivals {
     pub received: u64,
     pub bytes: u64,
-    /// Other frames, which were passed on.
+    /// Frames of other streams, which were passed on.
     pub foreign: u64,
     /// Numbers between the lowest and the highest seen that never arrived.
     pub lost: u64,
     pub duplicated: u64,
-    /// Arrived after a frame with a higher number.
+    /// Frames that arrived after one with a higher number.
     pub reordered: u64,
-    /// More than 1024 numbers late: either of the two above.
+    /// Frames more than 1024 numbers late: reordered or duplicated, which is not known.
     pub stale: u64,
     pub lowest: u64,
     pub highest: Option<u64>,
     pub first: Nanoseconds,
     pub last: Nanoseconds,
-    /// `None` without timing, or with fewer than two arrivals.
+    /// Gaps; `None` without timing, or with fewer than two arrivals.
     pub gaps: Option<Gaps>,
     /// Receive queues that saw frames of the stream. Gaps and order are those within each.
     pub queues: u32,
@@ -88,7 +88,7 @@ pub struct Gaps {
     pub most: u64,
     /// For each of [`BANDS`] the number of gaps whose distance from the target is at most that.
     pub within: [u64; 5],
-    /// Gaps of at most the burst gap.
+    /// Gaps of at most [`Expected::burst`].
     pub bursts: u64,
     histogram: Vec<u64>,
 }
@@ -106,7 +106,7 @@ impl Arrivals {
         let mut queues = Vec::with_capacity(word::QUEUES);
         for queue in 0..word::QUEUES as u32 {
             let mut words = call(&CountingProxy.counted(queue, 0))?.to_vec();
-            // One that has seen nothing of the stream has no more to tell.
+            // A queue that has seen nothing of the stream has no further words.
             let parts = if words[word::RECEIVED] > 0 { (word::WORDS / PART) as u32 } else { 1 };
             for part in 1..parts {
                 words.extend(call(&CountingProxy.counted(queue, part))?);
@@ -178,7 +178,7 @@ impl Gaps {
         Some(Gaps {
             count,
             mean,
-            // About the mean, from squares about the target.
+            // The deviation about the mean, from squares about the target.
             deviation: (squares / count as f64 - off * off).max(0.0).sqrt(),
             least: timed().map(|words| words[word::GAP_MIN_NS]).min()?,
             most: timed().map(|words| words[word::GAP_MAX_NS]).max()?,

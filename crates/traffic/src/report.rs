@@ -1,4 +1,4 @@
-//! What was asked beside what was achieved, as papers and MoonGen report it: text for people, JSON for programs.
+//! The traffic asked for beside what was achieved, as papers and MoonGen report it: text for people, JSON for programs.
 
 use std::fmt::Write;
 
@@ -21,18 +21,18 @@ pub struct Report {
     /// `Absent` where arrivals were not timed, since no gap was asked, or fewer than two frames arrived.
     pub gaps: Reading<GapReport>,
     pub cores: Cores,
-    /// What was changed to make the run possible, and what to doubt.
+    /// Changes that made the run possible, and doubts.
     pub notes: Vec<String>,
 }
 
-/// What sent.
+/// The sender's body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Body {
     /// The site as the user named it: `app`, `core:1`, `xdp:eth0`.
     pub site: String,
-    /// What ran there, with what proves it: 'program 41, native mode, 1,000,000 runs'.
+    /// Evidence of the body: 'program 41, native mode, 1,000,000 runs'.
     pub proof: String,
-    /// What kept other work off its core; 'none' is an answer.
+    /// Protection of its core; 'none' is an answer.
     pub shield: String,
 }
 
@@ -42,15 +42,15 @@ pub struct Asked {
     pub sizes: String,
     /// Mean size in bytes, frame check sequence not counted.
     pub mean_size: f64,
-    /// Frames a second; `None` where it was to be as many as possible.
+    /// Frames a second; `None` where as many as possible were asked for.
     pub rate: Option<f64>,
-    /// The gap in ns.
+    /// Gap in ns.
     pub gap: Option<f64>,
     pub frames: Option<u64>,
     pub duration: Option<Nanoseconds>,
 }
 
-/// What the sender counted.
+/// The sender's counters.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Sent {
     pub frames: u64,
@@ -59,12 +59,12 @@ pub struct Sent {
     pub rate: Option<f64>,
     /// Frames that left more than 1 us after their time.
     pub missed_deadlines: u64,
-    /// The most that one was late.
+    /// Largest lateness of a frame.
     pub latest: Nanoseconds,
     pub errors: u64,
 }
 
-/// What the receiver counted.
+/// The receiver's counters.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Received {
     pub frames: u64,
@@ -98,7 +98,7 @@ pub struct GapReport {
     pub most: u64,
 }
 
-/// What the run cost: both cores, always.
+/// Cost of the run: both cores, always.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Cores {
     pub application: CoreLoad,
@@ -325,7 +325,7 @@ impl Received {
     }
 }
 
-/// Why arrivals have no times, and what the sender has instead.
+/// The reason why arrivals have no times, and what the sender has instead.
 fn untimed<T>(progress: &Progress, arrivals: &Arrivals) -> Reading<T> {
     let sent = match per_second(progress.sent, progress.first, progress.last) {
         Some(rate) => format!("; one frame left every {} on average", microseconds(1e9 / rate)),

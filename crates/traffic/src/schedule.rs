@@ -6,31 +6,31 @@ use crate::capture::Capture;
 use crate::control::{Asked, Entry, Pacing, TABLE_ENTRIES};
 use crate::profile::{Profile, Rate, Sizes, Timing, refuse};
 
-/// Gaps of a table whose only purpose is to carry parts of a nanosecond over.
+/// Gaps of a table that serves only to carry fractions of a nanosecond over.
 const FRACTIONS: usize = 1000;
 /// A frame that leaves this much after its time has missed its deadline.
 pub const LATE: Nanoseconds = Nanoseconds(1000);
-/// The clock is read for one frame in so many, where no gap is kept.
+/// Frames per reading of the clock, where no gap is kept.
 const CLOCK_EVERY: u64 = 16;
 /// Frames that go through a program at a driver hook before any leaves: the kernel's default, and the best found.
 const BATCH: u32 = 64;
 /// Runs of such a program at full rate that one call asks for: setting up a call costs as much as thousands of frames.
 const RUNS: u32 = 1 << 22;
-/// The longest that one run waits; as in the program.
+/// The longest wait of one run; the same in the program.
 const LONGEST_WAIT: Nanoseconds = Nanoseconds(200_000);
 
-/// What the bodies follow.
+/// The schedule that the bodies follow.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Schedule {
-    /// Repeated from the start when it ends.
+    /// Table of frames, repeated when it ends.
     pub entries: Vec<Entry>,
     /// Mean gap of the table, in ns; 0 where no gap is kept.
     pub mean_gap: f64,
     /// Mean size of the table, in bytes.
     pub mean_size: f64,
-    /// Frames that the profile ends after.
+    /// Number of frames after which the profile ends.
     pub frames: Option<u64>,
-    /// What was changed to make it possible, for the report.
+    /// Changes that made it possible, for the report.
     pub notes: Vec<String>,
 }
 
@@ -128,7 +128,7 @@ impl Random {
         z ^ z >> 31
     }
 
-    /// 0 < it <= 1.
+    /// A uniform number: above 0, at most 1.
     fn share(&mut self) -> f64 {
         ((self.next() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
@@ -184,7 +184,7 @@ fn repeats(profile: &Profile, frames: usize) -> bool {
     profile.frames.map_or(profile.duration.is_some(), |asked| asked > frames as u64)
 }
 
-/// Sizes and gaps of a capture.
+/// The sizes and gaps of a capture.
 fn replayed(profile: &Profile, capture: &Capture, notes: &mut Vec<String>) -> (Vec<u16>, Vec<f64>) {
     let shortest = profile.shortest();
     let short = capture.packets.iter().filter(|packet| packet.length < shortest.into()).count();
@@ -214,7 +214,7 @@ fn replayed(profile: &Profile, capture: &Capture, notes: &mut Vec<String>) -> (V
         let segments: Vec<u16> = segments.into_iter().map(|size| size.max(shortest)).collect();
         let busy: f64 = segments[..segments.len() - 1].iter().map(|&size| profile.wire_ns(size)).sum();
         after.extend(segments.iter().map(|&size| profile.wire_ns(size)));
-        // The next packet keeps its time, where the segments leave it.
+        // The next packet keeps its time, unless the segments take longer.
         if let Some(last) = after.last_mut() {
             *last = (gap - busy).max(if busy > 0.0 { *last } else { 0.0 });
         }
@@ -239,7 +239,7 @@ fn replayed(profile: &Profile, capture: &Capture, notes: &mut Vec<String>) -> (V
 
 /// The frames of at most `most` bytes that an interface makes of a packet, each with headers of its own.
 fn segments(length: u32, most: u32) -> Vec<u16> {
-    /// Of Ethernet, IPv4, and TCP with time stamps.
+    /// Bytes of the headers of Ethernet, IPv4, and TCP with time stamps.
     const HEADERS: u32 = 66;
     let room = most.saturating_sub(HEADERS).max(1);
     let (mut left, mut frames) = (length, Vec::new());
@@ -261,7 +261,7 @@ fn mean_gap(rate: Rate, sizes: &[u16]) -> f64 {
     }
 }
 
-/// What is left of the mean gap beside the frames' time on the wire.
+/// The mean gap without the frames' time on the wire.
 fn rest(profile: &Profile, mean: f64, sizes: &[u16]) -> Result<f64> {
     let wire = sizes.iter().map(|&size| profile.wire_ns(size)).sum::<f64>() / sizes.len() as f64;
     match mean >= wire {
@@ -285,7 +285,7 @@ fn too_fast(profile: &Profile, what: String) -> machine::Fault {
 fn poisson(profile: &Profile, mean: f64, sizes: &[u16], random: &mut Random) -> Result<Vec<f64>> {
     let rest = rest(profile, mean, sizes)?;
     let draws: Vec<f64> = sizes.iter().map(|_| -random.share().ln()).collect();
-    // A table of random gaps would miss the mean by its own luck, in every repetition.
+    // Random gaps would miss the mean by the luck of the draw, in every repetition of the table.
     let luck = draws.iter().sum::<f64>() / draws.len() as f64;
     Ok(sizes.iter().zip(draws).map(|(&size, draw)| profile.wire_ns(size) + draw / luck * rest).collect())
 }
@@ -310,7 +310,7 @@ fn bursts(profile: &Profile, mean: f64, sizes: &[u16], frames: usize, within: Op
 }
 
 fn fits_the_wire(profile: &Profile, sizes: &[u16], gaps: &[f64]) -> Result<()> {
-    // Half a nanosecond is lost to whole ones.
+    // Rounding to whole nanoseconds takes up to half of one.
     let bad = sizes.iter().zip(gaps).enumerate().find(|(_, (size, gap))| **gap + 0.5 < profile.wire_ns(**size));
     match bad {
         None => Ok(()),

@@ -30,19 +30,19 @@ use crate::report::{Body, CoreLoad, Cores, Report};
 use crate::schedule::Schedule;
 use crate::wire::Wire;
 
-/// From asking to the first frame: every body is up by then.
+/// Time from asking to the first frame: every body is up by then.
 const LEAD: Nanoseconds = Nanoseconds(20_000_000);
-/// After the last frame was sent until the receiver is read.
+/// Time from the last frame until the receiver is read.
 const SETTLE: Duration = Duration::from_millis(20);
-/// Beyond the time that a run should take.
+/// Time that a run may take beyond its expected duration.
 const OVERTIME: Duration = Duration::from_secs(30);
-/// Between two looks of a thread that does not send itself.
+/// Sleep between two looks of a thread that does not send itself.
 const REST: Duration = Duration::from_millis(1);
-/// Between two looks at what outsiders ask, and signs of life.
+/// Time between two looks at requests from outside and signs of life.
 const LOOK: Duration = Duration::from_millis(5);
-/// A guarded sender ends after so long without a sign of life.
+/// Time without a sign of life after which a guarded sender ends.
 const SILENCE: Nanoseconds = Nanoseconds(1_000_000_000);
-/// Frames that are closer than this share of the target gap count as a burst.
+/// Divisor of the target gap: frames that are closer count as a burst.
 const BURST: u64 = 10;
 
 /// Where the sender's body is.
@@ -56,12 +56,12 @@ pub enum Place {
     Xdp { core: CoreId, shield: Protection },
 }
 
-/// Everything that one run is made of.
+/// The parts of one run.
 pub struct Session<'a> {
     pub wire: Wire,
     pub profile: &'a Profile,
     pub place: Place,
-    /// The application's thread runs here.
+    /// Core of the application's thread.
     pub application: CoreId,
     /// Processes that want this core for themselves, all the time: one is preempted by whoever sleeps most of the time,
     /// several are not.
@@ -72,11 +72,11 @@ pub struct Session<'a> {
     pub log: Log,
 }
 
-/// Of the stream, so that frames of another do not count.
+/// Tag of the stream, so that frames of another do not count.
 const TAG: u16 = 0x504c;
 
 impl Session<'_> {
-    /// Runs it.
+    /// Runs the session.
     ///
     /// # Errors
     /// What the profile cannot honour, what the place cannot do, and whatever the system refuses on the way.
@@ -143,7 +143,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// When a run that does not end by itself is ended.
+    /// Time at which a run that does not end by itself is ended.
     fn deadline(&self, schedule: &Schedule) -> Instant {
         let by_count = schedule.frames.map(|frames| frames as f64 * schedule.mean_gap.max(2_000.0));
         let by_time = self.profile.duration.map(|duration| duration.0 as f64);
@@ -217,7 +217,7 @@ impl Session<'_> {
         Ok((offcodes::sender(Some(native))?, Some(block), mode))
     }
 
-    /// Both offcodes created where they shall be, the stream asked for, begun, and seen to its end.
+    /// Creates both offcodes where they shall be, starts the stream and sees it to its end.
     fn carry_out(&self, schedule: &Schedule, expected: Expected) -> Result<Sent> {
         let (package, block, mode) = self.sender()?;
         let (sites, _beside, kept) = self.sites()?;
@@ -261,7 +261,7 @@ impl Session<'_> {
                 block.alive(clock::monotonic() + SILENCE);
             }
             let stopped = control.serve(&mut runtime, false);
-            // Frames would arrive that nobody takes out.
+            // Without a receiver nobody takes the frames out that arrive.
             if runtime.find(offcodes::RECEIVER).is_none() && !stopped {
                 block.stop();
                 runtime.turn()?;
@@ -313,10 +313,10 @@ impl Session<'_> {
     }
 }
 
-/// Of one run: what keeps the application off the sender's core, and what else keeps that.
+/// The sites of a run, what keeps the application off the sender's core, and what else shields that core.
 type Sites = (Vec<Box<dyn SiteDriver>>, Option<Excluded>, Option<String>);
 
-/// What a run leaves.
+/// Results of a run.
 struct Sent {
     progress: Progress,
     arrivals: Arrivals,

@@ -15,11 +15,11 @@ use crate::receiver::{Arrivals, Expected};
 use crate::stamp;
 use crate::tally::Tally;
 
-/// Between looks whether it is to end.
+/// Time between looks whether the receiver is to end.
 const LOOK: Duration = Duration::from_millis(20);
 const LONGEST: usize = 65_536;
 
-/// Receives until it is dropped.
+/// A receiver that runs until it is dropped.
 pub struct SocketReceiver {
     shared: Arc<(Tally, AtomicBool)>,
     expected: Expected,
@@ -49,7 +49,7 @@ impl SocketReceiver {
                 let length = match socket.recv(&mut buffer) {
                     Ok(length) => length,
                     Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => continue,
-                    // A peer's refusal of something else; the socket lives on.
+                    // The error may be a peer's refusal of something else; the socket lives on.
                     Err(_) => continue,
                 };
                 match stamp::read(&buffer[..length]) {
@@ -64,7 +64,7 @@ impl SocketReceiver {
         Ok(SocketReceiver { shared, expected, thread: Some(thread) })
     }
 
-    /// Said beside every figure of this receiver.
+    /// The note beside every figure of this receiver.
     pub fn note(&self) -> &'static str {
         "received by a socket, as asked: gaps are those of a thread's reads, and what the socket has no room for is lost"
     }

@@ -1,4 +1,4 @@
-//! What changes from frame to frame: lengths, checksums, sequence number, timestamp.
+//! The fields that change from frame to frame: lengths, checksums, sequence number, timestamp.
 //!
 //! The payload starts with 16 bytes: `tag << 48 | sequence` and the time in ns, both little endian; zeros follow.
 
@@ -11,7 +11,7 @@ const ETHERNET: usize = 14;
 const UDP: usize = 8;
 const SEQUENCE_BITS: u32 = 48;
 
-/// Where the headers of a template are.
+/// Offsets of a template's headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     pub ipv6: bool,
@@ -74,7 +74,7 @@ fn sum_of_word(word: u64) -> u64 {
     (word & 0xffff) + (word >> 16 & 0xffff) + (word >> 32 & 0xffff) + (word >> 48)
 }
 
-/// RFC 1071.
+/// The Internet checksum of a sum (RFC 1071).
 fn checksum(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
@@ -82,13 +82,13 @@ fn checksum(mut sum: u64) -> u16 {
     !(sum as u16)
 }
 
-/// Writes what changes into copies of one template.
+/// Writes the changing fields into copies of one template.
 #[derive(Debug, Clone, Copy)]
 pub struct Stamp {
     layout: Layout,
     tag: u64,
     ip_sum: u64,
-    /// `None`: no UDP checksum.
+    /// Sum for the UDP checksum; `None`: no UDP checksum.
     udp_sum: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! What arrivals add up to, kept in user space: the same words and the same rules as the program at the driver hook.
+//! Counters of arrivals in user space: the same words and rules as those of the program at the driver hook.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -38,7 +38,7 @@ impl Tally {
         self.add(word::FOREIGN, 1);
     }
 
-    /// A frame of the stream has arrived.
+    /// Counts a frame of the stream.
     pub fn arrived(&self, expected: &Expected, sequence: u64, bytes: u64, now: Nanoseconds) {
         if expected.timing {
             self.time(expected, now.0);
@@ -82,7 +82,7 @@ impl Tally {
             return self.put(window, bit);
         }
         if sequence >= next {
-            // The words of the window that are entered belong to new numbers now.
+            // The words of the window that are entered are cleared for the new numbers.
             let (left, last) = ((next - 1) / 64, sequence / 64);
             for entered in (left + 1).max((last + 1).saturating_sub(WINDOW_WORDS))..=last {
                 self.put(word::WINDOW + (entered % WINDOW_WORDS) as usize, 0);
@@ -100,7 +100,7 @@ impl Tally {
     }
 }
 
-/// Exact below 32 ns, then 32 buckets an octave.
+/// The bucket of a gap: exact below 32 ns, then 32 buckets an octave.
 fn bucket_of(gap: u64) -> usize {
     let gap = gap.min((1 << 35) - 1);
     match gap {

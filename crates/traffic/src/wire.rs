@@ -1,4 +1,4 @@
-//! What a stream goes over: an interface that it leaves by, and one that it arrives at, on this host or another.
+//! The path of a stream: an interface that it leaves by, and one that it arrives at, on this host or another.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl Wire {
         Ok(match self {
             Wire::Lab(lab) => {
                 let hook = lab.inside(Host::B, || XdpSite::open(lab.interface(Host::B), mode))??;
-                // Told from one of the same name in the sender's namespace.
+                // The name differs from that of the hook in the sender's namespace.
                 Box::new(hook.named(&format!("{}@far", lab.interface(Host::B))))
             }
             Wire::Here { far, .. } => Box::new(XdpSite::open(far, mode)?),
@@ -61,7 +61,7 @@ impl End {
         Ok(End::of(name, InterfaceUsage::live(name)?))
     }
 
-    /// What its host tells of it; `name` is what the user calls it.
+    /// The end by what its host reports; `name` is the user's name for it.
     pub fn of(name: &str, usage: InterfaceUsage) -> End {
         End {
             name: name.to_owned(),

@@ -21,12 +21,12 @@ fn build() -> wasmtime::Result<Engine> {
         .memory_reservation(4 << 30)
         .memory_guard_size(32 << 20)
         .memory_may_move(false)
-        // A counter that is compared at each loop and function; fuel adds an addition to every block.
+        // Epochs compare a counter at each loop and function; fuel would add an addition to every block.
         .epoch_interruption(true)
         .max_wasm_stack(STACK)
         // Tests compile more than they run.
         .cranelift_opt_level(if cfg!(debug_assertions) { OptLevel::None } else { OptLevel::Speed })
-        // What offcodes have no use for is not there to be attacked.
+        // Features that offcodes have no use for are off, as they could be attacked.
         .wasm_memory64(false)
         .wasm_multi_memory(false)
         .wasm_relaxed_simd(false);

@@ -1,4 +1,4 @@
-//! What a module is checked for before any time is spent on compiling it.
+//! Checks of a module before any time is spent on compiling it.
 
 use machine::{Bytes, Fault, Result};
 use offcode::abi;
@@ -6,8 +6,8 @@ use wasmparser::{ExternalKind, FuncType, Parser, Payload, TypeRef};
 
 use crate::limits::Limits;
 
-/// Parameters and results of one type. A call, a block or a loop names its type in a few bytes, and takes as long to compile as
-/// that has of these.
+/// Most parameters and results of one type. A call, a block or a loop names its type in a few bytes, and takes as long
+/// to compile as that has values.
 const VALUES: usize = 32;
 
 fn guide() -> String {
@@ -67,7 +67,7 @@ struct Found {
     exported: Vec<(String, u32)>,
     memory: Option<u32>,
     initial: Bytes,
-    /// Of all functions, with their local variables as bytes.
+    /// Bytes of all functions, each local variable counted as a byte.
     code: u64,
     problem: Option<Fault>,
 }

@@ -1,4 +1,4 @@
-//! One running module: its memory, the entry into it, and what it did when it failed.
+//! One running module: its memory, the entry into it, and the reason of its failure.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use wasmtime::{AsContext, Memory, ResourceLimiter, Store, Trap, TypedFunc, Updat
 use crate::limits::Limits;
 use crate::ticker::TICK;
 
-/// Room for records in the smallest input area that a guest may have.
+/// Bytes of the smallest input area that a guest may have.
 const LEAST_INPUT: usize = abi::HEAD + 1024;
 
 pub struct Instance {
@@ -18,12 +18,12 @@ pub struct Instance {
     memory: Memory,
     input: Range<usize>,
     output: Range<usize>,
-    /// Of the interface, as its descriptor states it.
+    /// Version of the ABI, as its descriptor states it.
     pub version: u32,
     last_words: Range<usize>,
 }
 
-/// What the instance is held to, and what it ran into.
+/// The limits of the instance, and what it ran into.
 struct Bounds {
     memory: usize,
     tables: usize,
@@ -101,7 +101,7 @@ impl Instance {
         let memory = instance.get_memory(&mut store, "memory").ok_or_else(|| missing(()))?;
         let describe = instance.get_typed_func::<(), u32>(&mut store, abi::DESCRIBE).map_err(|_| missing(()))?;
         let handle = instance.get_typed_func::<u32, u32>(&mut store, abi::HANDLE).map_err(|_| missing(()))?;
-        // What tools for C and C++ emit where there is something to be set up first.
+        // Tools for C and C++ export this where there is something to be set up first.
         if let Ok(initialize) = instance.get_typed_func::<(), ()>(&mut store, "_initialize") {
             again(&mut store);
             initialize.call(&mut store, ()).map_err(|error| explain(&error, &mut store, "_initialize"))?;
@@ -154,7 +154,7 @@ impl Instance {
         Ok((Instance { store, handle, memory, input, output, version, last_words }, interfaces))
     }
 
-    /// All of its memory.
+    /// The whole memory of the guest.
     pub fn memory(&self) -> &[u8] {
         self.memory.data(&self.store)
     }
@@ -182,7 +182,7 @@ impl Instance {
     /// The area that events are written to.
     #[inline]
     pub fn input(&mut self) -> &mut [u8] {
-        // Memory never shrinks, so that what was within it stays within it.
+        // Memory never shrinks, so the checked range stays within it.
         &mut self.memory.data_mut(&mut self.store)[self.input.clone()]
     }
 
@@ -221,7 +221,7 @@ impl Instance {
     }
 }
 
-/// A new entry, with its time before it.
+/// Begins a new entry with its full time.
 #[inline]
 fn again(store: &mut Store<Bounds>) {
     store.set_epoch_deadline(1);
@@ -234,7 +234,7 @@ pub fn cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// What a guest wrote, as one line that cannot pass for another.
+/// A guest's text as one line that cannot pass for another.
 pub fn printable(text: &[u8]) -> String {
     let mut line = String::new();
     for c in String::from_utf8_lossy(text).chars() {
@@ -278,5 +278,5 @@ fn function(frame: &wasmtime::FrameInfo) -> String {
     }
 }
 
-/// How often a running guest's time is looked at, and so by how much its limit may be passed.
+/// The time between two looks at a running guest bounds by how much its limit may be passed.
 const _: () = assert!(TICK.as_millis() * 3 <= 12, "the documentation of Limits::time states 12 ms");

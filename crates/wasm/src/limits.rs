@@ -1,4 +1,4 @@
-//! What a guest may use.
+//! The limits of guests.
 
 use machine::bounds::*;
 use machine::{Bytes, Nanoseconds};
@@ -16,7 +16,7 @@ pub struct Limits {
     /// CPU time of one entry into the guest (up to 16 messages, or one of the other events). It is ended when it has used
     /// this much and at most 12 ms more. CPU time, since a thread that lost its core to another has done nothing wrong.
     pub time: Nanoseconds,
-    /// What one entry may put out.
+    /// Most bytes that one entry may put out.
     pub output: Bytes,
     /// Longest reply to a call; a longer one becomes a refusal.
     pub reply: Bytes,

@@ -20,7 +20,7 @@ impl Module {
     pub fn compile(bytes: &[u8], limits: &Limits) -> Result<Module> {
         let initial = inspect(bytes, limits)?;
         let compiled = wasmtime::Module::from_binary(engine()?, bytes).map_err(|error| {
-            // Names in it are the author's.
+            // Names in the message are the author's.
             let said: String = printable(format!("{error:#}").as_bytes()).chars().take(400).collect();
             Fault::new(
                 "wasm module",
@@ -31,7 +31,7 @@ impl Module {
         Ok(Module { compiled, limits: *limits, initial })
     }
 
-    /// What the machine code and one instance may take.
+    /// Most memory of the machine code and one instance.
     pub fn memory(&self) -> Bytes {
         let code = self.compiled.image_range();
         let tables = self.limits.table_elements * size_of::<usize>();
@@ -44,7 +44,7 @@ impl Module {
         self.initial
     }
 
-    /// The same, whose instances have `memory` at most, where that is less.
+    /// The same module, whose instances have `memory` at most, where that is less.
     pub fn within(mut self, memory: Bytes) -> Module {
         self.limits.memory = Bytes(self.limits.memory.0.min(memory.0));
         self

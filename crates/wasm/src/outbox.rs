@@ -8,7 +8,7 @@ use offcode::{ChannelId, Context, Written};
 pub struct Outbox {
     /// One entry a channel up to the highest known.
     channels: Vec<Line>,
-    /// Messages kept, over all channels.
+    /// Number of messages kept, over all channels.
     kept: usize,
     kept_bytes: usize,
     most_kept: u32,
@@ -30,7 +30,7 @@ impl Outbox {
         Outbox { channels: vec![out_of_band], kept: 0, kept_bytes: 0, most_kept: messages, most_bytes: bytes }
     }
 
-    /// Says whether the number is one that the border can carry.
+    /// Adds a channel; false where the border cannot carry its number.
     pub fn know(&mut self, channel: ChannelId) -> bool {
         if channel.as_peer().is_some() {
             return true;
@@ -59,7 +59,7 @@ impl Outbox {
         self.channels.len()
     }
 
-    /// Writes now, or keeps it behind what waits already. The output has been checked: there is room.
+    /// Writes a message, or keeps it behind those that wait. The output has been checked: there is room.
     #[inline]
     pub fn write(&mut self, channel: ChannelId, message: &[u8], context: &mut dyn Context) {
         let Some(line) = self.channels.get_mut(abi::line(channel.0) as usize) else { return };
@@ -78,7 +78,7 @@ impl Outbox {
         self.kept_bytes += message.len();
     }
 
-    /// Offers what waits again, in order; says whether something left.
+    /// Writes messages that wait, in order; true where some are left.
     #[inline]
     pub fn retry(&mut self, context: &mut dyn Context) -> bool {
         self.kept != 0 && self.retry_all(context)
@@ -101,13 +101,13 @@ impl Outbox {
         self.kept < before
     }
 
-    /// Gives up what waits, of each channel in order.
+    /// Removes the messages that wait, of each channel in order.
     pub fn take(&mut self) -> Vec<(ChannelId, Vec<u8>)> {
         (self.kept, self.kept_bytes) = (0, 0);
         self.channels.iter_mut().flat_map(|line| line.waiting.drain(..)).collect()
     }
 
-    /// Messages kept.
+    /// Number of messages kept.
     pub fn kept(&self) -> usize {
         self.kept
     }

@@ -3,7 +3,7 @@
 use offcode::ChannelId;
 use offcode::abi::{self, Action, GONE, Malformed, Records};
 
-/// What the events of one entry allow the guest to answer.
+/// Answers that the events of one entry allow the guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Allowed {
     /// A call: one reply or refusal must come.
@@ -22,7 +22,7 @@ pub struct Allowed {
     pub maps: bool,
 }
 
-/// What a checked output says beside writes and log lines.
+/// The content of a checked output beside writes and log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Said<'a> {
     pub answer: Option<Answer<'a>>,

@@ -19,7 +19,7 @@ use crate::ticker::{Presence, Ticker};
 /// Messages that are handed to the guest in one entry. An entry costs more than the handling of a small message.
 pub const BATCH: u32 = 16;
 
-/// How many entries' time all parts of a state have together: how many there are is the guest's choice.
+/// Number of entries whose time all parts of a state have together; the number of parts is the guest's choice.
 const STATE_ENTRIES: u32 = 50;
 
 /// Longest line of a guest in the log, and most lines of one entry.
@@ -51,18 +51,18 @@ pub struct Sandboxed {
     initialized: bool,
     failure: Option<Fault>,
     counted: Counted,
-    /// Makes the limit of time work for as long as this lives.
+    /// Keeps the time limit working.
     ticker: Presence,
 }
 
-/// What the host has counted of one instance.
+/// The host's counters of one instance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counted {
     /// Entries into the guest that returned.
     pub entries: u64,
-    /// Messages that it was given.
+    /// Messages given to the guest.
     pub messages: u64,
-    /// Messages that it was not given: longer than its input area, or after its failure.
+    /// Messages not given to the guest: longer than its input area, or after its failure.
     pub lost: u64,
     /// Writes carried out, or kept for lack of room outside.
     pub writes: u64,
@@ -171,7 +171,7 @@ impl Sandboxed {
         }
     }
 
-    /// Hands the guest all events that have gathered, and carries out what it answers: whether it worked, or its refusal.
+    /// Hands the guest the gathered events and carries out its answer. Returns whether it worked, or its refusal.
     #[inline]
     fn enter(
         &mut self,
@@ -294,7 +294,7 @@ impl Sandboxed {
         self.unresolved = unresolved;
     }
 
-    /// Says whether the guest now knows it by that name.
+    /// Names a channel to the guest; true where the guest now knows it by that name.
     fn name_channel(&mut self, channel: ChannelId, name: &str, detail: u16, context: &mut dyn Context) -> bool {
         let record = Record { detail, channel: channel.0, ..Record::default() };
         if !self.outbox.know(channel) {
@@ -328,7 +328,7 @@ impl Sandboxed {
         }
     }
 
-    /// A fault where the parts of a state have taken too long since then.
+    /// A fault where the parts of a state have taken too long since `since`, a CPU time.
     fn in_time(&self, what: &str, since: Duration) -> Result<()> {
         let limit = Duration::from_nanos(self.limits.time.0) * STATE_ENTRIES;
         if cpu_time().saturating_sub(since) <= limit {
@@ -456,7 +456,7 @@ impl Offcode for Sandboxed {
 
     fn attribute_set(&mut self, name: &str, value: &str, context: &mut dyn Context) -> Result<()> {
         if !self.initialized {
-            // Comes with the others, before `initialize`.
+            // An early attribute goes to the guest with the others, before `initialize`.
             return self.attributes.set(name, value);
         }
         self.flush(context);
@@ -480,7 +480,7 @@ impl Offcode for Sandboxed {
             let entered = self.enter("save", allowed, Some(&mut bytes), context);
             entered.map_err(|refusal| self.refused("save", &refusal))?;
             self.in_time("save", since)?;
-            // What is longer than it may be is not asked for to its end.
+            // A state that is too long is not read to its end.
             if bytes.len() == before || bytes.len() > OFFCODE_STATE.each.bytes().0 as usize {
                 *state = State::decode(&bytes)?;
                 return Ok(());
@@ -495,7 +495,7 @@ impl Offcode for Sandboxed {
         let room = self.instance.input().len().saturating_sub(self.filled + Record::LENGTH) & !7;
         let allowed = Allowed { refusal: true, ..Allowed::default() };
         let (mut parts, since) = (bytes.chunks(room.max(1)).peekable(), cpu_time());
-        // No channel works meanwhile.
+        // No channel works until the state is restored.
         self.initialized = false;
         while let Some(part) = parts.next() {
             let detail = u16::from(parts.peek().is_none());

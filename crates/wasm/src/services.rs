@@ -1,5 +1,5 @@
-//! What a guest uses of its site's services: timers that it sets, words that it shares, those of which it has a copy, and maps in
-//! its own memory.
+//! A guest's use of its site's services: its timers, the words that it shares or has copies of, and the maps in its own
+//! memory.
 
 use machine::Nanoseconds;
 use machine::bounds::OFFCODE_ARRAYS;
@@ -11,11 +11,11 @@ use offcode::{Context, Manifest, Shape, Wake};
 use crate::instance::printable;
 
 pub struct Services {
-    /// The manifest asks for them.
+    /// Whether the manifest asks for each service.
     pub timers: bool,
     pub memory: bool,
     pub maps: bool,
-    /// Those that it has opened.
+    /// Maps that the guest has opened.
     pub opened: Vec<Opened>,
     /// Names that the guest shares, in their order.
     own: Vec<String>,
@@ -32,12 +32,12 @@ pub struct Opened {
 /// Words that the guest has in its own memory.
 struct Copied {
     name: String,
-    /// As it has them; nothing before it was told.
+    /// The guest's values; empty before the first copy.
     values: Vec<u64>,
     count: usize,
-    /// What nobody but the guest changes is told once.
+    /// Words that only the guest changes are copied to it once.
     own: bool,
-    /// What keeps it from being told was logged.
+    /// Whether the reason why they cannot be copied was logged.
     said: bool,
 }
 
@@ -85,7 +85,7 @@ impl Services {
         }
     }
 
-    /// Where the map lies is looked at by [`Services::lie_within`].
+    /// Opens a map. [`Services::lie_within`] checks its address.
     fn open(&mut self, entries: u32, payload: &[u8]) -> Result<(), String> {
         let Some((sizes, name)) = payload.split_first_chunk::<12>() else { return Err("it has no sizes".into()) };
         let [key, value, at] =
@@ -114,7 +114,7 @@ impl Services {
         })
     }
 
-    /// From the next entry on the guest has a copy of the first `count` words of this name.
+    /// Gives the guest a copy of the first `count` words of this name from the next entry on.
     fn copy(&mut self, name: &str, count: usize, own: bool) -> Result<(), String> {
         if count > WORDS_EACH {
             return Err(format!("it asked for {count} words, and an offcode has {WORDS_EACH} at most"));
@@ -132,7 +132,7 @@ impl Services {
         Ok(())
     }
 
-    /// Puts the words that have changed into the input area, from `filled` on; where it ends then.
+    /// Puts the words that have changed into the input area, from `filled` on; returns the end.
     pub fn tell(&mut self, area: &mut [u8], mut filled: usize, context: &mut dyn Context) -> usize {
         for copy in &mut self.copies {
             if copy.own && !copy.values.is_empty() {

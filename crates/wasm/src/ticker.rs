@@ -1,5 +1,5 @@
-//! The thread that makes time pass for guests. One serves the process, and ends with the last that uses it. While no guest
-//! runs it sleeps, until one is entered.
+//! The thread that ends guests whose time is up. One serves the process, and ends with its last user. It sleeps while
+//! no guest runs.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, compiler_fence};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -15,21 +15,21 @@ pub const TICK: Duration = Duration::from_millis(4);
 
 pub struct Ticker {
     shared: Arc<Shared>,
-    /// What wakes the thread; dropped to end it.
+    /// Wakes the thread; dropped to end it.
     woken: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Default)]
 struct Shared {
-    /// The thread sleeps, or is about to: whoever enters a guest wakes it.
+    /// Whether the thread sleeps or is about to: whoever enters a guest wakes it.
     asleep: AtomicBool,
-    /// How often each guest was entered and left, together: odd while it runs.
+    /// Number of entries and exits of each guest: odd while it runs.
     guests: Mutex<Vec<Weak<AtomicU64>>>,
 }
 
 impl Shared {
-    /// How often guests were entered and left so far; `None` while one runs.
+    /// Sum of entries and exits of all guests; `None` while one runs.
     fn at_rest(&self) -> Option<u64> {
         let mut guests = self.guests.lock().unwrap_or_else(PoisonError::into_inner);
         guests.retain(|guest| guest.strong_count() > 0);
@@ -38,14 +38,14 @@ impl Shared {
     }
 }
 
-/// One guest, as the ticker knows it.
+/// A guest's registration with the ticker.
 pub struct Presence {
     count: Arc<AtomicU64>,
     ticker: Arc<Ticker>,
 }
 
 impl Presence {
-    /// The guest is entered. It costs a store and a look: what the ticker does before it sleeps makes up for the fence.
+    /// Marks the guest as entered, without a fence: the ticker has a barrier in all threads before it sleeps.
     #[inline]
     pub fn enter(&self) {
         self.count.store(self.count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -62,7 +62,7 @@ impl Presence {
 }
 
 impl Ticker {
-    /// Makes time pass for one more guest.
+    /// Registers one more guest.
     pub fn of_guest() -> Result<Presence> {
         let ticker = Ticker::shared()?;
         let count = Arc::new(AtomicU64::new(0));
@@ -120,13 +120,13 @@ fn tick(shared: &Shared, wakes: &Receiver<()>, advance: impl Fn()) {
             continue;
         }
         shared.asleep.store(true, Ordering::SeqCst);
-        // A guest that is entered from here on wakes; one that was entered before is seen.
+        // A guest that is entered from here on wakes the thread; one that was entered before is seen.
         if linux::barrier::in_all_threads() && shared.at_rest() == now {
             if wakes.recv().is_err() {
                 return;
             }
         } else if !shared.asleep.swap(false, Ordering::AcqRel) {
-            // Somebody was faster, and has sent.
+            // Another thread has cleared the flag, and sends.
             let _ = wakes.recv();
         }
     }
@@ -145,7 +145,7 @@ impl Drop for Ticker {
 /// sleeps, no tick would come when it is needed: so it runs where the process's first thread may.
 fn leave_the_creators_core() {
     if let Ok(cores) = linux::affinity::of_process(std::process::id()) {
-        // Failing leaves it where it is, where ticks come late but come.
+        // On failure it stays where it is, where ticks come late.
         let _ = linux::mask::set(0, &cores);
     }
 }

@@ -14,7 +14,7 @@ use placement::layout::{Layout, Place, Tie};
 pub struct Answer {
     pub cost: Option<f64>,
     pub bound: f64,
-    /// Processor time that it got, which on a busy machine is less than the limit.
+    /// Processor time used, which on a busy machine is less than the limit.
     pub seconds: f64,
 }
 
@@ -71,7 +71,7 @@ struct Program {
     columns: Vec<Column>,
 }
 
-/// Objective, entries by row, binary.
+/// A column: objective, entries by row, whether it is binary.
 type Column = (f64, Vec<(usize, f64)>, bool);
 
 impl Program {
@@ -115,7 +115,7 @@ fn mps(layout: &Layout) -> String {
             }
         }
     }
-    // A site is open where any unit is.
+    // A site is open where any unit is at it.
     for (site, candidate) in layout.sites.iter().enumerate().filter(|(_, candidate)| candidate.opening > 0.0) {
         program.columns.push((candidate.opening, Vec::new(), true));
         let open = program.columns.len() - 1;

@@ -50,7 +50,7 @@ pub fn meets(layout: &Layout, at: &[SiteIndex], demand: Demand) -> bool {
     }
 }
 
-/// Every assignment in turn.
+/// All assignments.
 pub fn assignments(units: usize, sites: usize) -> impl Iterator<Item = Vec<SiteIndex>> {
     (0..sites.pow(units as u32)).map(move |mut code| {
         (0..units)

@@ -145,7 +145,7 @@ fn serve(arguments: &Arguments) -> Result<ExitCode> {
     let log: Log = Arc::new(|line: &str| eprintln!("{}", under("plimsoll agent", line)));
     let origin = Instant::now();
     let offcodes = sparing(log.clone());
-    // What keeps this thread off the offcodes' core lives as long as the agent.
+    // `excluded` keeps this thread off the offcodes' cores and lives as long as the agent.
     let mut sites: Vec<Box<dyn SiteDriver>> = Vec::new();
     let mut excluded = Vec::new();
     let cores = arguments.cores.as_ref().map_or(&[][..], |cores| &cores.0);
@@ -175,7 +175,7 @@ fn serve(arguments: &Arguments) -> Result<ExitCode> {
         sites.push(Box::new(XdpSite::open(interface, *mode)?));
     }
     linux::signal::watch()?;
-    // So that one client does not use up the descriptors of all.
+    // One client must not use up the descriptors of all.
     linux::shortage::raise_descriptor_limit();
     let options = Options { listen: arguments.listen, keys, limits };
     let agent = Agent::bind(&options, built_in(), sites, move |line| log(line))?;
@@ -189,7 +189,7 @@ fn serve(arguments: &Arguments) -> Result<ExitCode> {
     let refused: Vec<String> = summary.refused.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
     let refused =
         if refused.is_empty() { "nothing refused".into() } else { format!("refused: {}", refused.join(", ")) };
-    // Who started it may have stopped reading.
+    // The reader of the output may have gone.
     let _ = writeln!(std::io::stdout(), "plimsoll agent: ended; {}; {refused}", count::of(summary.clients, "client"));
     Ok(linux::signal::exit_status_of_server().map_or(ExitCode::SUCCESS, ExitCode::from))
 }

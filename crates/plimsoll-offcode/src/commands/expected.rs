@@ -1,5 +1,5 @@
-//! What offcodes are expected to take and to be given, in the ledger before they start, and what came beside it; and what
-//! earlier runs tell a plan by it.
+//! Expected figures of offcodes, in the ledger before they start, and what came beside them; figures of earlier runs
+//! for plans.
 
 use std::collections::HashSet;
 
@@ -12,15 +12,15 @@ use runtime::expectation::Expectation;
 use runtime::measured::{Build, RATE, Told, rate_on, time_at, work_at};
 use runtime::site::Evidence;
 
-/// Of fewer timed uses the first ones, with cold caches, would tell.
+/// Least number of timed uses: of fewer, the first ones with cold caches would count too much.
 const USES: u64 = 32;
-/// Outcomes of which the next one can be told, sharper than from costs.
+/// Number of outcomes from which the next is predicted, sharper than from costs.
 const RUNS: usize = 3;
 
-/// How far off one or two runs may be.
+/// Factor by which one or two runs may be off.
 const FEW: f64 = 2.0;
 
-/// What earlier runs of an application measured, for plans.
+/// Measurements of an application's earlier runs, for plans.
 pub fn told(ledger: &Ledger, application: &str) -> impl Fn(&Build, &str) -> Option<Told> {
     move |build, quantity| {
         let outcomes = earlier(ledger, &subject(application, build), quantity);
@@ -94,7 +94,7 @@ fn predict_one(
     Ok(())
 }
 
-/// Holds what the sites timed and counted against it, of offcodes that still run. Returns a sentence for each time.
+/// Settles the predictions of running offcodes by what the sites timed and counted. Returns a sentence for each time.
 ///
 /// # Errors
 /// The ledger cannot be written.
@@ -118,7 +118,7 @@ pub fn settle(ledger: &mut Ledger, expected: &[Expectation], last: &Report) -> R
     Ok(said)
 }
 
-/// All that an offcode was given, and what of it by channel.
+/// All uses of an offcode, and their part by channel.
 fn counted(evidence: &Evidence) -> Vec<(String, u64)> {
     let channels = evidence.received.iter().map(|(channel, count)| (rate_on(channel), *count));
     std::iter::once((RATE.to_owned(), evidence.uses)).chain(channels).filter(|(_, count)| *count >= USES).collect()
@@ -129,7 +129,7 @@ fn settle_one(ledger: &mut Ledger, subject: &Subject, quantity: &str, value: f64
     ledger.settle(subject, quantity, &outcome)
 }
 
-/// What came of earlier predictions of the same, once a run.
+/// The outcomes of earlier predictions of the same subject, once a run.
 fn earlier(ledger: &Ledger, subject: &Subject, quantity: &str) -> Vec<f64> {
     let same = |of: &&Prediction| of.subject == *subject && of.quantity == quantity;
     let ids: HashSet<u64> = ledger.predictions.iter().filter(same).map(|of| of.id).collect();

@@ -116,7 +116,7 @@ impl Verdict {
     }
 }
 
-/// What an ODF says, in a line.
+/// The content of an ODF in one line.
 pub fn summary(manifest: &Manifest) -> String {
     let package = &manifest.package;
     let listed = |words: Vec<String>| if words.is_empty() { "none".to_owned() } else { words.join(", ") };

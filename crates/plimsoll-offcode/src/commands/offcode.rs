@@ -42,7 +42,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     }
 }
 
-/// `native`, as manifests spell it.
+/// Parses a kind of body, such as `native`, as manifests spell it.
 fn body_kind(word: &str) -> Result<BodyKind, String> {
     let found = BodyKind::ALL.into_iter().find(|kind| kind.to_string() == word);
     found.ok_or_else(|| "a body is native, wasm or bpf".to_owned())

@@ -56,12 +56,12 @@ pub struct Arguments {
     objective: Option<Objective>,
 }
 
-/// What `--json` prints: a plan, or why there is none.
+/// The output of `--json`: a plan, or why there is none.
 #[derive(Serialize)]
 struct Page<'a> {
     application: &'a str,
     objective: &'a Objective,
-    /// What an offcode takes for a message at each site, and how often channels carry one.
+    /// Time that an offcode takes for a message at each site, and the rate of each channel.
     works: &'a [Vec<Option<Told>>],
     rates: &'a [Told],
     layout: &'a Layout,
@@ -69,28 +69,28 @@ struct Page<'a> {
     plan: Option<&'a Plan>,
     proof: Option<&'a Proof>,
     clash: Option<&'a Clash>,
-    /// Plans where the costs lie at the ends of their intervals, as far as they differ.
+    /// Plans at the ends of the costs' intervals, as far as they differ.
     otherwise: &'a [Otherwise],
 }
 
-/// What would go elsewhere at a corner of the costs.
+/// Units that would go elsewhere at a corner of the costs.
 #[derive(Serialize)]
 struct Otherwise {
     costs: Corner,
     moved: Vec<(String, Site)>,
 }
 
-/// What a message between two sites costs, both ends together, or within one.
+/// The cost of a message between two sites, both ends together, or within one.
 #[derive(Serialize)]
 struct Price {
     between: [Site; 2],
-    /// In nanoseconds.
+    /// Cost in nanoseconds.
     ns: Reading<Interval>,
-    /// What gave it.
+    /// The origin of the figure.
     how: String,
 }
 
-/// One for each two grounds, and for each with itself.
+/// The price between each two grounds, and within each.
 fn prices(grounds: &[Ground], costs: &Costs) -> Vec<Price> {
     let pairs = grounds.iter().enumerate().flat_map(|(n, one)| grounds[n..].iter().map(move |other| (one, other)));
     let price = |(one, other): (&Ground, &Ground)| {
@@ -194,16 +194,16 @@ fn solve(layout: &Layout, prove: Option<Duration>) -> Result<(Plan, Option<Proof
     Ok((plan, Some(proof)))
 }
 
-/// A saving of less than this share moves nothing.
+/// Share of the cost that a change has to save to count.
 const WORTH: f64 = 0.01;
 
-/// What would go elsewhere where the costs lie at the ends of their intervals.
+/// Plans that differ where the costs lie at the ends of their intervals.
 fn corners(plan: &Plan, layout: &Layout, at: impl Fn(Corner) -> Result<Layout>) -> Result<Vec<Otherwise>> {
     let mut all = Vec::new();
     for costs in Corner::ALL {
         let there = at(costs)?;
         let Ok(other) = placement::solve(&there, &Effort::default()) else { continue };
-        // Of two that cost the same either may come out.
+        // Of two plans that cost the same either may come out.
         if other.cost.total >= there.cost(&plan.assignment).total * (1.0 - WORTH) {
             continue;
         }
@@ -230,7 +230,7 @@ fn elsewhere(otherwise: &[Otherwise]) -> String {
     lines + "plimsoll calibrate makes the intervals of this machine's costs narrower\n"
 }
 
-/// What goes where.
+/// The places in brief.
 fn brief(plan: &Plan, layout: &Layout) -> String {
     let mut page = String::new();
     for (unit, site) in layout.units.iter().zip(&plan.assignment) {
@@ -249,7 +249,7 @@ fn judged(objective: &Objective, laid: &Laid, grounds: &[Ground], costs: &Costs)
     objective.all().into_iter().map(priced).collect()
 }
 
-/// What a plan costs under each objective, or how another assignment differs.
+/// The cost of a plan under each objective, or the difference of another assignment.
 fn figures(judged: &[(Objective, Layout)], plan: &Plan, other: Option<&[SiteIndex]>) -> String {
     let one = |(objective, layout): &(Objective, Layout)| {
         let rate = layout.channels.iter().map(|channel| channel.rate).fold(0.0, f64::max);
@@ -262,7 +262,7 @@ fn figures(judged: &[(Objective, Layout)], plan: &Plan, other: Option<&[SiteInde
     judged.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// Which version is taken, where there are several.
+/// The chosen versions, where there are several.
 fn versions(closure: &Closure, catalogue: &Catalogue) -> String {
     let mut page = String::new();
     for member in &closure.members {
@@ -286,7 +286,7 @@ fn versions(closure: &Closure, catalogue: &Catalogue) -> String {
     page
 }
 
-/// What the costs rest on.
+/// The basis of the costs.
 fn evidence(prices: &[Price], grounds: &[Ground], app: &AppFile, costs: &Costs, laid: &Laid) -> String {
     let mut page = String::from("prices of a message, both ends together\n");
     for price in prices {

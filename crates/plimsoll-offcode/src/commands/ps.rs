@@ -58,7 +58,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     for process in found.own {
         match control::look_at(process) {
             Ok(report) => reports.push(report),
-            // One that ends must not hide the others.
+            // A runtime that ends must not hide the others.
             Err(fault) if arguments.process.is_none() => eprintln!("plimsoll: {fault}"),
             Err(fault) => return Err(fault),
         }
@@ -71,7 +71,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    // Others have no part in figures: what they say could spoil the whole file.
+    // Other users' runtimes are left out of the metrics: their answers could spoil the whole file.
     for (user, processes) in &found.others {
         for said in control::look_at_all(*user, processes) {
             match said {
@@ -98,7 +98,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Of runtimes that serve as many callers as they may.
+/// The fault of runtimes that serve as many callers as they may.
 pub(super) fn no_room(runtimes: usize) -> Fault {
     let next = "run it again; if this stays, a process is stopped, or others keep its connections: `ss -xp | grep plimsoll/run` \
                 shows who";
@@ -106,7 +106,7 @@ pub(super) fn no_room(runtimes: usize) -> Fault {
     Fault::new(subject, "no room for one more caller, so that nobody can ask what runs there", next)
 }
 
-/// Of the first runtime that has the offcode.
+/// Prints a map of the first runtime that has the offcode.
 fn map(processes: &[u32], wanted: &str) -> Result<ExitCode> {
     let Some((offcode, name)) = wanted.rsplit_once('/') else {
         return Err(Fault::new(format!("map {wanted}"), "it names no offcode", "write INSTANCE/NAME"));
@@ -123,7 +123,7 @@ fn map(processes: &[u32], wanted: &str) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the first runtime that has the offcode says, and which that is.
+/// The answer of the first runtime that has the offcode, and its process.
 fn of_first<R>(processes: &[u32], offcode: &str, ask: impl Fn(u32) -> Result<R>) -> Result<(u32, R)> {
     let mut last =
         Fault::new(format!("offcode {offcode}"), "no runtime is up", "start one with `plimsoll run APP.toml`");
@@ -136,12 +136,12 @@ fn of_first<R>(processes: &[u32], offcode: &str, ask: impl Fn(u32) -> Result<R>)
     Err(last)
 }
 
-/// An instance, with its package where that has another name.
+/// An instance's name, with its package's where that differs.
 fn named(of: &Running) -> String {
     if of.instance == of.offcode { of.offcode.clone() } else { format!("{} ({})", of.instance, of.offcode) }
 }
 
-/// One runtime, as `ps` and `run` show it.
+/// The report of one runtime, as `ps` and `run` show it.
 pub fn page(report: &Report) -> String {
     let seconds = report.running_ms as f64 / 1e3;
     let mut table = Table::new(["OFFCODE", "SITE", "WHERE", "COUNTED"]);
@@ -163,7 +163,7 @@ fn indented(table: &Table) -> String {
     table.text(output::width() - 2).lines().map(|line| format!("  {line}\n")).collect()
 }
 
-/// What the channels of one runtime carried.
+/// The table of one runtime's channels.
 fn channels(report: &Report) -> String {
     let header = ["OFFCODE", "CHANNEL", "PEER", "WRITTEN", "READ", "FULL", "REFUSED", "LOST"];
     let mut table = Table::new(header);

@@ -20,9 +20,9 @@ use runtime::site::residents::{Idle, Rest};
 use super::{expected, ps};
 use linux::output;
 
-/// Between two looks at what outsiders ask and at the limits, while there is something to do.
+/// Time between two looks at requests and limits, while there is something to do.
 const LOOK: Duration = Duration::from_millis(2);
-/// Of an application that ends with a count of uses, which sites count without a word.
+/// The same for an application that ends with a count of uses, which no site announces.
 const LOOK_AT_USES: Duration = Duration::from_millis(20);
 
 /// Starts the offcodes of an application file where its plan says, and runs them until a limit that the file sets, a
@@ -54,7 +54,7 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
-    // What a killed runtime could leave behind is only this; all else ends with its holder.
+    // This is all that a killed runtime can leave behind; all else ends with its holder.
     let removed = linux::shield::remove_remains()?;
     if removed > 0 {
         let shields = count::of(removed as u64, "shield");
@@ -65,7 +65,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     arguments.set.iter().try_for_each(|attribute| file.set(attribute))?;
     linux::signal::watch()?;
     let log: runtime::site::residents::Log = Arc::new(|line| eprintln!("plimsoll run: {line}"));
-    // A service may have no home: it runs all the same.
+    // A service user may have no home: the application runs all the same.
     let noted = |fault| eprintln!("plimsoll run: what is expected is not kept: {fault}");
     let ledger = Ledger::open().map_err(noted).ok();
     let told = ledger.as_ref().map(|ledger| expected::told(ledger, &file.name));
@@ -88,7 +88,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let came = ledger.map_or(Ok(Vec::new()), |mut ledger| expected::settle(&mut ledger, &expected, &last));
     let came: String = came.map_err(noted).unwrap_or_default().iter().map(|line| format!("  {line}\n")).collect();
     output::print(&format!("{why}; at the end:\n{}{came}", ps::page(&last)))?;
-    // First the offcodes, then the name: who waits for the name to go finds everything taken back.
+    // The offcodes go before the name: whoever waits for the name to go finds everything taken back.
     drop(assembly);
     drop(control);
     Ok(linux::signal::exit_status_of_server().map_or(ExitCode::SUCCESS, ExitCode::from))
@@ -134,7 +134,7 @@ fn keep_up(file: &AppFile, assembly: &mut Assembly, control: &mut Control, mut w
     }
 }
 
-/// Rests; whether that was a sleep, from which anything may have woken the thread, at the latest after one of `limits`.
+/// Rests. True where that was a sleep, from which anything may have woken the thread, at the latest one of `limits`.
 fn rest(rest: Rest, assembly: &mut Assembly, control: &Control, limits: [Option<Duration>; 3]) -> bool {
     let turn = match rest {
         Rest::Turn => return false,

@@ -10,7 +10,7 @@ use linux::output;
 
 use super::ps::no_room;
 
-/// How long a runtime may take to take everything back.
+/// Time limit for a runtime to take everything back.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Ends a runtime that `plimsoll run` started, or one of its offcodes.
@@ -31,7 +31,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         output::print(&format!("{offcode} was stopped in process {process}\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
-    // Done is said before everything is taken back; the name goes when it is.
+    // The answer comes before everything is taken back; the name goes after it.
     let deadline = Instant::now() + PATIENCE;
     while control::is_up(process, user) {
         if Instant::now() > deadline {
@@ -48,7 +48,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
 pub(super) fn runtime_of(process: Option<u32>) -> Result<u32> {
     let Some(process) = process else {
         let found = control::find()?;
-        // Any of those that take no callers may be the one.
+        // The runtime may be one of those that take no callers.
         return if found.own.is_empty() && found.busy > 0 {
             Err(no_room(found.busy))
         } else {

@@ -142,7 +142,7 @@ enum Where {
     Xdp,
 }
 
-/// Where frames are counted.
+/// The place where frames are counted.
 #[derive(Debug, Clone)]
 enum Far {
     Here(String),
@@ -273,7 +273,7 @@ impl Arguments {
     }
 }
 
-/// Two interfaces that were named, and what is stated of the stream between them.
+/// Two named interfaces, with statements about the stream between them.
 struct Named {
     near: End,
     far: End,
@@ -332,7 +332,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     Ok(linux::signal::exit_status().map_or(ExitCode::SUCCESS, ExitCode::from))
 }
 
-/// From one host of the lab to the other.
+/// The flow from one host of the lab to the other.
 fn flow(lab: &Lab, ipv6: bool) -> Result<Flow> {
     let mac = |host: Host| -> Result<MacAddress> {
         let path = format!("/sys/class/net/{}/address", lab.interface(host));
@@ -359,8 +359,8 @@ fn flow(lab: &Lab, ipv6: bool) -> Result<Flow> {
     })
 }
 
-/// From an interface of this host, with addresses that are set aside for measurements (RFC 2544, RFC 5180),
-/// so that no host takes the packets for its own.
+/// The flow from an interface of this host, with addresses that are set aside for measurements (RFC 2544, RFC 5180), so
+/// that no host takes the packets for its own.
 fn flow_between(near: &End, destination_mac: MacAddress, ipv6: bool) -> Result<Flow> {
     let source_mac = near.address.ok_or_else(|| {
         Fault::new(format!("interface {}", near.name), "it has no Ethernet address", "name an Ethernet interface")

@@ -12,7 +12,7 @@ use crate::code::digest;
 pub(crate) struct CodeCache {
     limit: Bytes,
     bytes: u64,
-    /// The one used last is at the back.
+    /// Bodies in order of use, the last used at the back.
     kept: VecDeque<(Hash, Arc<[u8]>)>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Upload {
 }
 
 impl Upload {
-    /// Takes the next part. The body, once it is whole and is what it was said to be.
+    /// Takes the next part. Returns the body once it is whole and has the stated hash.
     pub fn take(
         upload: &mut Option<Upload>,
         hash: Hash,

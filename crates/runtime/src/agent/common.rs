@@ -1,4 +1,4 @@
-//! What an agent has once, for all its clients.
+//! State that an agent has once, for all its clients.
 
 use std::sync::Mutex;
 

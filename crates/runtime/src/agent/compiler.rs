@@ -25,9 +25,9 @@ struct Shared {
 
 #[derive(Default)]
 struct Queue {
-    /// The clients whose jobs wait, the next one first; none is here twice.
+    /// Waiting jobs by client, the next client first; none is here twice.
     waiting: VecDeque<(u64, VecDeque<Job>)>,
-    /// Whose job is under way, unless that client has gone.
+    /// The client whose job is under way, unless it has gone.
     busy: Option<u64>,
     ended: bool,
 }
@@ -58,7 +58,7 @@ impl Shared {
 }
 
 impl Compiler {
-    /// Prepares code as the site wants it, and hands the jobs on to it as `orders`.
+    /// Starts the thread: it prepares code by `prepare`, and hands the jobs on to the site as `orders`.
     pub fn start(prepare: Preparation, common: Arc<Common>, orders: Orders) -> Result<Compiler> {
         let shared = Arc::new(Shared { queue: Mutex::default(), changed: Condvar::new() });
         let theirs = shared.clone();
@@ -75,7 +75,7 @@ impl Compiler {
         self.shared.changed.notify_one();
     }
 
-    /// A client has gone: none of its jobs reaches the site any more.
+    /// Forgets a client that has gone: none of its jobs reaches the site any more.
     pub fn forget(&self, session: u64) {
         let mut queue = self.shared.lock();
         queue.waiting.retain(|(waiting, _)| *waiting != session);
@@ -107,7 +107,7 @@ fn run(shared: &Shared, prepare: Preparation, common: &Common, orders: &Orders) 
         };
         drop(queue);
         let compiled = compile(&mut job, prepare);
-        // Under the lock, so that a client that is forgotten has nothing under way to the site.
+        // Sent under the lock, so that a forgotten client has nothing under way to the site.
         let mut queue = shared.lock();
         if queue.busy.take().is_none() {
             continue;

@@ -26,14 +26,14 @@ use super::sealed::SealedPort;
 /// Longest sleep between looks, in case the other process has ended without a word.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What both hosts must agree on, sent over TLS.
+/// Parameters that both hosts must agree on, sent over TLS.
 #[derive(Clone)]
 pub(crate) struct Agreement {
-    /// Names the engine's conversation.
+    /// Identifies the engine's conversation.
     pub session: u32,
-    /// Key of what this end sends.
+    /// Key of the packets that this end sends.
     pub outward: [u8; 32],
-    /// Key of what this end receives.
+    /// Key of the packets that this end receives.
     pub inward: [u8; 32],
 }
 
@@ -85,7 +85,7 @@ fn lock(shared: &Mutex<EngineEnd>) -> MutexGuard<'_, EngineEnd> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One end. See the module's documentation.
+/// One end of a channel. See the module's documentation.
 pub(crate) struct EngineChannel {
     shared: Arc<Mutex<EngineEnd>>,
     specification: Specification,
@@ -96,7 +96,7 @@ pub(crate) struct EngineChannel {
 }
 
 impl EngineChannel {
-    /// Lives as long as the channel's socket.
+    /// A reference that lives as long as the channel's socket.
     pub fn life(&self) -> Weak<Mutex<EngineEnd>> {
         Arc::downgrade(&self.shared)
     }
@@ -162,7 +162,7 @@ impl Channel for EngineChannel {
     }
 
     fn arm(&mut self, sleeper: &mut dyn Sleeper) -> bool {
-        // What the pump takes off the socket rings; what nobody has taken yet is seen on the socket.
+        // Packets that the pump takes ring the bell; packets that nobody has taken yet are seen on the socket.
         let calm = lock(&self.shared).arm(sleeper.bell());
         self.link.arm(sleeper);
         calm && sleeper.watch(self.wake.as_fd())
@@ -187,7 +187,7 @@ impl Drop for EngineChannel {
     fn drop(&mut self) {
         let mut end = lock(&self.shared);
         if !end.is_gone() && !self.link.is_lost() && end.say_goodbye().is_ok() {
-            // It has to arrive, and what was written before it.
+            // The farewell has to arrive, and what was written before it.
             pump::linger(&self.shared);
         }
     }

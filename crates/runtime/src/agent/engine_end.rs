@@ -18,24 +18,24 @@ use super::sealed::{Dropped, SealedPort};
 
 const PEER: PeerIndex = PeerIndex(0);
 
-/// What a message of the engine is, as its tag says.
+/// The kind of a message, in its tag.
 const PAYLOAD: u64 = 0;
-/// Eight bytes, little endian: messages read so far.
+/// A credit: eight bytes, little endian, the number of messages read so far.
 const CREDIT: u64 = 1;
-/// The sender's end is gone; nothing comes after.
+/// The farewell of the sender's end; nothing comes after it.
 const GONE: u64 = 2;
 
 /// Receives that wait in the engine. What comes beyond waits inside it, so this bounds memory and no messages.
 const POSTED: u32 = 32;
 
-/// Writes between two looks at what came back.
+/// Writes between two polls of the engine.
 const TURN_EVERY: u64 = 16;
 
 /// Whether the control connection behind a channel still lives.
 #[derive(Default)]
 pub(crate) struct Link {
     lost: AtomicBool,
-    /// Of those who sleep until it is lost, among others.
+    /// Bells of threads that sleep until it is lost, among others.
     bells: Mutex<Vec<Arc<dyn Bell>>>,
 }
 
@@ -45,7 +45,7 @@ impl Link {
         self.bells.lock().unwrap_or_else(PoisonError::into_inner).drain(..).for_each(|bell| bell.ring());
     }
 
-    /// Has its loss end the sleep that a thread is about to begin.
+    /// Ends the sleep that a thread is about to begin when the connection is lost.
     pub fn arm(&self, sleeper: &mut dyn Sleeper) -> bool {
         let (bell, mut bells) = (sleeper.bell(), self.bells.lock().unwrap_or_else(PoisonError::into_inner));
         if !bells.iter().any(|one| Arc::ptr_eq(one, &bell)) {
@@ -60,23 +60,23 @@ impl Link {
     }
 }
 
-/// What an end may take: messages either way, those that receives are posted for, and what the engine and the port keep
-/// of packets.
+/// Most memory of an end: messages either way, those that receives are posted for, and the packets that engine and port
+/// keep.
 pub(super) fn memory(specification: &Specification, link: &LinkConfig) -> Bytes {
     let buffers = &specification.buffers;
     let count = u64::from(buffers.count);
     let messages = 2 * count * (1 + ON_THE_WAY) + count.min(POSTED.into());
-    // Out of order and unacknowledged.
+    // Packets out of order, and packets not acknowledged.
     let packets = link.reliability.as_ref().map_or(0, |reliability| 2 * u64::from(reliability.window) * link.mtu.0);
     Bytes(messages.saturating_mul(buffers.size.0) + packets + link.credit_bytes.0 + UdpPort::MEMORY.0)
 }
 
 /// One end of the engine.
 pub(crate) struct EngineEnd {
-    /// Given back when nothing of the channel is left, which may be after its owner has let go of it.
+    /// Given back when nothing of the channel is left, which may be after its owner has dropped it.
     _shares: Shares,
     driver: Driver<SealedPort<UdpPort>, Vec<u8>>,
-    /// Bytes of a receive.
+    /// Bytes of a receive buffer.
     capacity: usize,
     flow: Flow,
     /// Messages that arrived, with their lengths.
@@ -84,12 +84,12 @@ pub(crate) struct EngineEnd {
     receive_spares: Vec<Vec<u8>>,
     send_spares: Vec<Vec<u8>>,
     counted: Counted,
-    /// The other end said so, or is dead.
+    /// Whether the other end has said farewell, or is dead.
     gone: bool,
     failed: Option<String>,
-    /// The owner sleeps on the socket: nobody else may take packets from it.
+    /// Whether the owner sleeps on the socket: nobody else may take packets from it then.
     waiting: bool,
-    /// Of the owner's thread, which sleeps until something happens here.
+    /// Bell of the owner's thread, which sleeps until something happens here.
     bell: Option<Arc<dyn Bell>>,
     dropped_seen: Dropped,
 }
@@ -135,7 +135,7 @@ impl EngineEnd {
         self.driver.flush()
     }
 
-    /// Moves what can move.
+    /// Polls engine and port.
     fn turn(&mut self) -> Result<()> {
         if let Some(why) = &self.failed {
             return Err(Fault::new("channel to another host", why.clone(), "make the channel anew"));
@@ -250,7 +250,7 @@ impl EngineEnd {
         self.tell(GONE, &[])
     }
 
-    /// The owner sleeps on the socket, or no longer.
+    /// Sets whether the owner sleeps on the socket.
     pub fn set_waiting(&mut self, waiting: bool) {
         self.waiting = waiting;
     }
@@ -272,7 +272,7 @@ impl EngineEnd {
         self.counted
     }
 
-    /// What the pump does: a fault is kept for the owner.
+    /// Polls for the pump: a fault is kept for the owner.
     pub fn turn_for_owner(&mut self) {
         if !self.waiting
             && self.failed.is_none()
@@ -288,12 +288,12 @@ impl EngineEnd {
         }
     }
 
-    /// Whether its owner is woken by what comes, so that nobody needs to look for it.
+    /// Whether what comes wakes its owner, so that nobody needs to look for it.
     pub fn is_watched(&self) -> bool {
         self.bell.is_some()
     }
 
-    /// When the engine has something to do by itself.
+    /// Time until the engine has something to do by itself.
     pub fn next_timeout(&self) -> Option<Duration> {
         self.driver.next_timeout()
     }
@@ -305,7 +305,7 @@ impl EngineEnd {
         Dropped { forged: dropped.forged - seen.forged, replayed: dropped.replayed - seen.replayed }
     }
 
-    /// Nothing is on its way from here.
+    /// Whether nothing is on its way from here.
     pub fn is_quiet(&self) -> bool {
         self.gone || self.failed.is_some() || self.driver.engine.is_quiet()
     }

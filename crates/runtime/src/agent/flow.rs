@@ -1,6 +1,6 @@
 //! Credits of one channel between hosts: a writer knows how many of the reader's buffers are free.
 
-/// For each buffer of the reader, messages that may be on the way.
+/// Messages that may be on the way, for each buffer of the reader.
 pub(crate) const ON_THE_WAY: u64 = 1;
 
 /// One end's view of both directions. All figures count messages since the channel was made.
@@ -10,11 +10,11 @@ pub(crate) struct Flow {
     /// writer, and a writer that has at most the buffers unread should not meet a full channel for it.
     capacity: u64,
     sent: u64,
-    /// As the peer said.
+    /// Messages read at the other end, as the peer said.
     read_there: u64,
     received: u64,
     read_here: u64,
-    /// What the peer was last told of `read_here`.
+    /// The value of `read_here` that the peer was last told.
     announced: u64,
 }
 
@@ -38,7 +38,7 @@ impl Flow {
         self.sent += 1;
     }
 
-    /// False if the peer claims to have read what was not sent, or takes back what it said.
+    /// Takes a credit. False if the peer claims to have read what was not sent, or takes back what it said.
     #[must_use]
     pub fn credit(&mut self, read: u64) -> bool {
         let fits = (self.read_there..=self.sent).contains(&read);
@@ -48,7 +48,7 @@ impl Flow {
         fits
     }
 
-    /// False if the peer sent more than it had room for.
+    /// Counts a message. False if the peer sent more than it had room for.
     #[must_use]
     pub fn received(&mut self) -> bool {
         self.received += 1;

@@ -8,7 +8,7 @@ use serde::Serialize;
 pub(crate) const LENGTH: usize = 4;
 const STEP: usize = 64 << 10;
 
-/// A frame, ready to be written.
+/// The bytes of a frame, with its length.
 pub(crate) fn encode(frame: &impl Serialize) -> Vec<u8> {
     // Types of the protocol are made of what postcard can write, and a Vec takes any length.
     let mut bytes = postcard::to_extend(frame, vec![0; LENGTH]).expect("a frame of the protocol serializes");
@@ -21,13 +21,13 @@ pub(crate) fn encode(frame: &impl Serialize) -> Vec<u8> {
 pub(crate) struct Decoder {
     limit: usize,
     head: [u8; LENGTH],
-    /// Bytes of `head` or of the body that are here.
+    /// Bytes of `head` or of the body that have arrived.
     got: usize,
     body: Vec<u8>,
     in_body: bool,
 }
 
-/// What a look at the stream gave.
+/// The result of a look at the stream.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Cut<'a> {
     Frame(&'a [u8]),
@@ -86,14 +86,14 @@ impl Decoder {
     }
 }
 
-/// `None` where it would block.
+/// Reads some bytes; `None` where it would block.
 fn read_some(stream: &mut impl Read, into: &mut [u8]) -> io::Result<Option<usize>> {
     loop {
         match stream.read(into) {
             Ok(n) => return Ok(Some(n)),
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(None),
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            // What rustls says of a peer that closed without a close_notify.
+            // The error of rustls for a peer that closed without a close_notify.
             Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(Some(0)),
             Err(e) => return Err(e),
         }

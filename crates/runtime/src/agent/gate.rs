@@ -1,5 +1,5 @@
-//! Who gets in: connections that have not authenticated yet, all on one thread, each with a deadline and none with a
-//! thread of its own.
+//! The gate of the agent: connections that have not authenticated yet, all on one thread, each with a deadline and none
+//! with a thread of its own.
 //!
 //! Two pools of bounded size keep a flood from crowding out a client: connections that have said nothing sensible, and
 //! those that have begun a handshake. Each pool gives up its own oldest member when it is full, and a real client stays
@@ -22,7 +22,7 @@ use super::wire::{Wire, classify};
 
 /// How often the gate looks at the time where that matters: somebody has not authenticated yet, or lines were left out.
 const LOOK: Duration = Duration::from_millis(100);
-/// Connections taken in before those that wait get their turn.
+/// Connections accepted before those that wait are served.
 const ACCEPTS: usize = 32;
 
 /// A connection that has not authenticated.
@@ -33,7 +33,7 @@ struct Pending {
     since: Instant,
 }
 
-/// What a look at a pending connection found.
+/// The result of a look at a pending connection.
 enum Step {
     Waits,
     /// Its greeting was understood and answered.
@@ -55,7 +55,7 @@ impl Pending {
             }
             let processed = self.tls.process_new_packets();
             answered |= self.tls.wants_write();
-            // The alert, or the answer. One that does not take it is slow, and has a deadline.
+            // Flushes the alert or the answer. A peer that does not take it is slow, and has a deadline.
             let _ = self.flush();
             if let Err(error) = processed {
                 let (reason, why) = classify(&error);
@@ -81,7 +81,7 @@ pub(crate) struct Gate {
     listener: TcpListener,
     config: Arc<ServerConfig>,
     common: Arc<Common>,
-    /// Connections of which nothing was understood yet, the oldest first.
+    /// Connections that have sent nothing sensible yet, the oldest first.
     silent: VecDeque<Pending>,
     /// Connections in their handshake.
     begun: VecDeque<Pending>,
@@ -152,7 +152,7 @@ impl Gate {
                 Ok(accepted) => accepted,
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
                 Err(e) => {
-                    // Descriptors are short: who waits for longest gives one back. Or the peer has gone again.
+                    // Descriptors are short: the oldest connection gives one back. Or the peer has gone again.
                     if let Some(oldest) = self.silent.pop_front().or_else(|| self.begun.pop_front()) {
                         self.common.journal.refused(oldest.from, Reason::Crowded, &e.to_string());
                     } else {

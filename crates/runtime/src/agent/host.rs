@@ -23,7 +23,7 @@ use crate::site::{Client, Deployment, SiteDriver, Slot};
 use crate::switchboard::Switchboard;
 
 pub(crate) enum Task {
-    /// At which of the sites; the shares are the offcode's while it is here.
+    /// The number of the site; the shares are the offcode's while it is here.
     Deploy(u32, Box<Deployment>, Shares),
     Initialize,
     Start,
@@ -52,11 +52,11 @@ pub(crate) enum Task {
     Restore(State),
     Resume,
     Ends,
-    /// Nothing any more: it was carried out.
+    /// The job has been carried out.
     Done,
 }
 
-/// One request, and where its answer goes.
+/// One request, with the destination of its answer.
 pub(crate) struct Job {
     pub session: u64,
     pub from: SocketAddr,
@@ -64,11 +64,11 @@ pub(crate) struct Job {
     pub slot: u32,
     pub task: Task,
     pub outbox: Arc<Outbox>,
-    /// What the client may use.
+    /// The client's budgets.
     pub budgets: Arc<Budgets>,
-    /// Who pays for what is deployed.
+    /// The client that pays for what is deployed.
     pub client: Client,
-    /// What the request takes while it waits.
+    /// Shares that the request holds while it waits.
     pub waiting: Shares,
 }
 
@@ -79,7 +79,7 @@ impl Job {
         {
             common.journal.refused(self.from, Reason::Limit, fault.cause());
         }
-        // Before the answer: who has it may ask again.
+        // Given back before the answer, as the client may ask again at once.
         drop(self.waiting);
         self.outbox.push(&Frame::Answer { id: self.id, outcome: outcome.map_err(|fault| (&fault).into()) });
     }
@@ -94,15 +94,15 @@ pub(crate) enum Order {
     },
 }
 
-/// Where orders go: to the thread of the sites, which may sleep.
+/// The sender of orders to the thread of the sites, which may sleep.
 #[derive(Clone)]
 pub(crate) struct Orders {
     sender: Sender<Order>,
-    // Dropped after the sender, so that the thread finds that it is gone.
+    // Dropped after the sender, so that the thread finds the sender gone.
     bell: Arc<Ringer>,
 }
 
-/// Rings when it goes.
+/// Rings when it is dropped.
 pub(crate) struct Ringer(pub Arc<Doorbell>);
 
 impl Drop for Ringer {
@@ -117,7 +117,7 @@ impl Orders {
         Ok((Orders { sender, bell: Arc::new(Ringer(Doorbell::new()?)) }, orders))
     }
 
-    /// `false`: the thread has ended.
+    /// Sends an order; `false`: the thread has ended.
     pub fn send(&self, order: Order) -> bool {
         let sent = self.sender.send(order).is_ok();
         self.bell.0.ring();
@@ -131,10 +131,10 @@ impl Orders {
 
 pub(crate) struct Host {
     sites: Vec<Box<dyn SiteDriver>>,
-    /// Whose offcode has which number, and where it is.
+    /// The offcodes by number, with client and place.
     owners: BTreeMap<u32, Owner>,
     next: u32,
-    /// Hands on what comes from driver hooks, where there are any: programs in the kernel hold no ends of channels.
+    /// Relays messages of driver hooks, where there are any: programs in the kernel hold no ends of channels.
     switchboard: Option<Switchboard>,
     common: Arc<Common>,
 }
@@ -145,7 +145,7 @@ struct Owner {
     slot: Slot,
     shares: Shares,
     client: Client,
-    /// The site counts what it takes as the client's.
+    /// Whether the site charges the client for what the offcode takes.
     charged: bool,
 }
 
@@ -223,7 +223,7 @@ impl Host {
         self.end_relays();
     }
 
-    /// No message tells the relays of an offcode at a driver hook that it has gone.
+    /// Ends the relays of an offcode at a driver hook, which no message tells that it has gone.
     fn end_relays(&self) {
         if let Some(switchboard) = &self.switchboard {
             switchboard.ring();
@@ -239,7 +239,7 @@ impl Host {
         }
     }
 
-    /// Where an offcode of the client is.
+    /// The place of an offcode of the client.
     fn owned(&self, session: u64, number: u32) -> Result<(usize, Slot)> {
         let owner = self.owners.get(&number).filter(|owner| owner.session == session);
         let none = || Fault::new(format!("slot {number}"), "this client has no offcode there", "deploy one first");
@@ -274,7 +274,7 @@ impl Host {
                 if !self.maps_memory(at) {
                     std::mem::swap(&mut one, &mut other);
                 }
-                // What a driver hook's site makes is held by the other one.
+                // An end that a driver hook's site makes is held by the other one.
                 let end = match self.maps_memory(other.0) {
                     true => {
                         let (near, far) = ports::channel::unicast(&specification)?;

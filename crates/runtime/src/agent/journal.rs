@@ -1,5 +1,5 @@
-//! What an agent says of those it turned away: one line each, and counts. A flood gets a bounded number of lines, and
-//! one that says how many were left out.
+//! The journal of refused peers: one line each, and counts. A flood gets a bounded number of lines, and one that says
+//! how many were left out.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use machine::bounds::AGENT_LOG;
 
 use crate::site::residents::Log;
 
-/// Lines in one second about refusals for one reason, and of all offcodes.
+/// Lines in one second about refusals for one reason, and about all offcodes.
 const LINES_A_SECOND: u32 = AGENT_LOG.total.count() as u32;
 
 machine::named! {
@@ -83,12 +83,12 @@ impl Journal {
         self.say(&format!("{from} refused: {reason}: {}", printable(detail)));
     }
 
-    /// Whether lines were left out that nothing was said of yet.
+    /// Whether lines were left out and their number was not logged yet.
     pub fn left_out(&self) -> bool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).left_out > 0
     }
 
-    /// Says what was left out of a second that has passed.
+    /// Logs the number of lines left out of a second that has passed.
     pub fn turn(&self) {
         self.turn_page(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
     }
@@ -132,7 +132,7 @@ pub fn sparing(log: Log) -> Log {
     })
 }
 
-/// One line, whatever a peer put into it.
+/// A peer's text as one line.
 fn printable(text: &str) -> String {
     text.chars().take(300).map(|c| if c.is_control() { '?' } else { c }).collect()
 }

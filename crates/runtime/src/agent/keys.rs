@@ -29,10 +29,10 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 const DAY: u64 = 24 * 3600;
 
-/// How long an authority signs.
+/// Days for which an authority signs.
 pub const AUTHORITY_DAYS: u64 = 365;
 
-/// How long a certificate is good; never longer than its authority.
+/// Days for which a certificate is valid; never longer than its authority.
 pub const CERTIFICATE_DAYS: u64 = 90;
 
 /// Clocks of hosts that differ by less than this still agree that a new certificate is valid.
@@ -45,13 +45,13 @@ const END_LINE: &str = "signs until day ";
 pub struct Made {
     pub directory: PathBuf,
     pub for_whom: String,
-    /// The day it ends, as 2027-02-19.
+    /// The day on which it ends, as 2027-02-19.
     pub until: String,
     /// Whether it replaced one for the same name.
     pub renewed: bool,
 }
 
-/// Where keys are looked for when no folder is named: `plimsoll` in the user's configuration folder.
+/// The default folder of keys: `plimsoll` in the user's configuration folder.
 pub fn default_directory() -> Result<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     match set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|home| home.join(".config"))) {
@@ -74,7 +74,7 @@ pub fn make(directory: &Path, hosts: &[String]) -> Result<Vec<Made>> {
     make_at(directory, hosts, SystemTime::now(), Duration::from_secs(CERTIFICATE_DAYS * DAY))
 }
 
-/// The same, as if it were `now`, with certificates good for as long as told.
+/// As [`make`] at the time `now`, with certificates valid for the days stated.
 pub fn make_at(directory: &Path, hosts: &[String], now: SystemTime, good_for: Duration) -> Result<Vec<Made>> {
     for host in hosts {
         check(host)?;
@@ -129,7 +129,7 @@ impl Role {
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
-    /// The day, counted from 1970, at whose start it ends.
+    /// The day at whose start it ends, counted from 1970.
     end_day: u64,
 }
 
@@ -158,7 +158,7 @@ impl Authority {
         Ok(Authority { issuer: Issuer::new(Authority::parameters(&key), key), pem, end_day })
     }
 
-    /// Named after its key: who meets a certificate of another authority is told so, not that a signature is wrong.
+    /// Named after its key: a peer of another authority is told so, not that a signature is wrong.
     fn parameters(key: &KeyPair) -> CertificateParams {
         let mut parameters = CertificateParams::default();
         let short: String =
@@ -182,7 +182,7 @@ impl Authority {
         Ok(Authority { issuer: Issuer::new(parameters, key), pem, end_day })
     }
 
-    /// The certificate, its key, and the day it ends.
+    /// Issues a certificate. Returns it with its key and the day on which it ends.
     fn issue(
         &self,
         role: Role,
@@ -237,7 +237,7 @@ pub(crate) fn date(day: u64) -> String {
 fn folder(path: &Path) -> Result<()> {
     let failed = |e| Fault::because(path.display().to_string(), e, "choose a folder that you may write");
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
-    // One that was there may be open to others.
+    // An existing folder may be open to others.
     fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(failed)
 }
 

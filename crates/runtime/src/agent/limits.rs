@@ -1,4 +1,4 @@
-//! What an agent grants its clients at most, from [`machine::bounds`] unless it is told otherwise.
+//! The most that an agent grants its clients, from [`machine::bounds`] unless it is told otherwise.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub struct Limits {
     pub clients: usize,
     /// Most authenticated clients from one address.
     pub clients_per_address: usize,
-    /// Connections at once that have not authenticated. Beyond it the one that least looks like a client goes.
+    /// Most connections that have not authenticated. Beyond them the least likely client is closed.
     pub pending: usize,
     /// Time to authenticate.
     pub handshake: Duration,
@@ -23,11 +23,11 @@ pub struct Limits {
     pub idle: Duration,
     /// Largest frame, checked before memory is taken for it.
     pub frame: Bytes,
-    /// Largest body.
+    /// Most bytes of a body.
     pub code: Bytes,
-    /// Bodies kept, so that a second deploy need not send them.
+    /// Bytes of bodies kept, so that a second deploy need not send them.
     pub cache: Bytes,
-    /// Offcodes at once, of all clients.
+    /// Most offcodes of all clients.
     pub offcodes: usize,
     /// Most offcodes of one client.
     pub offcodes_per_client: usize,
@@ -41,17 +41,17 @@ pub struct Limits {
     pub maps_per_client: Bytes,
     /// Percent of each core that one client's offcodes may take there together; `None`: all of it.
     pub cpu_per_client: Option<u32>,
-    /// Channels of one client at once.
+    /// Most channels of one client.
     pub channels: usize,
     /// Most channels of all clients.
     pub channels_total: usize,
-    /// Buffers of one channel, count times size.
+    /// Most bytes of the buffers of one channel, count times size.
     pub buffers: Bytes,
-    /// What all clients' channels may take.
+    /// Most memory of all clients' channels.
     pub channel_memory: Bytes,
     /// Most memory of one client's channels.
     pub channel_memory_per_client: Bytes,
-    /// Requests of one client that wait for their answer.
+    /// Most requests of one client that wait for their answer.
     pub requests: usize,
     /// Most bytes of those requests' frames.
     pub request_bytes: Bytes,
@@ -92,11 +92,11 @@ impl Default for Limits {
     }
 }
 
-/// The smallest frame that still carries a manifest of some size, and the largest that a length field should say.
+/// Bounds of the frame limit: room for a manifest of some size, and the most that a length field should state.
 const FRAMES: std::ops::RangeInclusive<u64> = 4096..=64 << 20;
 
 impl Limits {
-    /// The names that [`Limits::set`] takes, with what the numbers mean.
+    /// The names that [`Limits::set`] takes, with the meaning of their numbers.
     pub const NAMES: &[(&str, &str)] = &[
         ("clients", "authenticated clients at once"),
         ("clients-per-address", "authenticated clients from one address at once"),
@@ -123,7 +123,7 @@ impl Limits {
         ("backlog", "bytes of answers and messages that one client has not read"),
     ];
 
-    /// Sets one by its name. A fault names the names, or the values that will do.
+    /// Sets one limit by its name. A fault names the names, or the acceptable values.
     pub fn set(&mut self, name: &str, value: u64) -> Result<()> {
         let subject = || format!("limit {name}={value}");
         if value == 0 && name != "cache" {
@@ -171,10 +171,10 @@ impl Limits {
     }
 }
 
-/// What was drawn from limits, until it is dropped.
+/// Shares drawn from limits, held until they are dropped.
 pub(crate) type Shares = Vec<Share>;
 
-/// What is left of an agent's limits: for all clients, or for one of them.
+/// The rest of an agent's limits, for all clients or for one of them.
 #[derive(Debug)]
 pub(crate) struct Budgets {
     offcodes: Arc<Budget>,
@@ -188,7 +188,7 @@ pub(crate) struct Budgets {
 
 impl Budgets {
     pub fn of_all(limits: &Limits) -> Budgets {
-        // Requests have no total but that of the clients' own.
+        // Requests are bounded by client alone.
         Budgets {
             offcodes: Budget::new(limits.offcodes as u64),
             sandboxes: Budget::new(limits.sandboxes.0),
@@ -251,7 +251,7 @@ impl Budgets {
         })
     }
 
-    /// One that takes so much memory.
+    /// The shares of a channel that takes this much memory.
     pub fn channel(&self, size: Bytes) -> Result<Shares> {
         let one = self.channels.draw(1).map_err(|exhausted| match exhausted {
             Exhausted::Own => {
@@ -275,7 +275,7 @@ impl Budgets {
         Ok(vec![one, memory])
     }
 
-    /// One whose frame has so many bytes.
+    /// The shares of a request whose frame has so many bytes.
     pub fn request(&self, length: usize) -> Result<Shares> {
         let one = self.requests.draw(1).map_err(|_| {
             let cause = format!("{} requests wait for their answers", self.requests.total());

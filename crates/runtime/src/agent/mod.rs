@@ -68,7 +68,7 @@ use wire::{Outbox, Wire};
 use crate::ground::NativeBodies;
 use crate::site::{Preparation, SiteDriver};
 
-/// How an agent is started.
+/// Options of an agent.
 #[derive(Debug, Clone)]
 pub struct Options {
     pub listen: SocketAddr,
@@ -86,11 +86,11 @@ pub struct Agent {
     bell: Arc<Doorbell>,
 }
 
-/// What an agent did.
+/// Summary of an agent's run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Summary {
     pub clients: u64,
-    /// What was refused, by reason.
+    /// Number of refusals, by reason.
     pub refused: BTreeMap<Reason, u64>,
 }
 
@@ -134,7 +134,7 @@ impl Agent {
         self.listener.local_addr().map_err(|e| Fault::because("listener", e, "start the agent again"))
     }
 
-    /// Has the agent ask whether it is to stop.
+    /// A bell that makes the agent ask whether it is to stop.
     pub fn bell(&self) -> Arc<dyn Bell> {
         self.bell.clone()
     }
@@ -144,7 +144,7 @@ impl Agent {
     pub fn run(self, stop: impl Fn() -> bool) -> Result<Summary> {
         let Agent { listener, config, common, sites, bell } = self;
         let (orders, obeyed) = Orders::new()?;
-        // Its sites are threads of one host, which prepare code alike.
+        // The sites are threads of one host, which prepare code alike.
         let prepare = sites.first().map_or(Ok as Preparation, |site| site.preparation());
         let compiler = Arc::new(Compiler::start(prepare, common.clone(), orders.clone())?);
         let host = Host::new(sites, common.clone())?;
@@ -174,7 +174,7 @@ impl Agent {
     }
 }
 
-/// What one client may have here.
+/// The agent's offer to one client.
 fn survey(limits: &Limits, registry: &Registry, sites: &[Box<dyn SiteDriver>]) -> Result<Survey> {
     let machine = Machine::read(&Source::live())?;
     Ok(Survey {
@@ -257,7 +257,7 @@ impl Hall {
     }
 }
 
-/// Says why, as far as the socket takes it at once.
+/// Sends the reason, as far as the socket takes it at once.
 fn turn_away(mut wire: Wire, why: Trouble) {
     let _ = std::io::Write::write_all(&mut wire.tls.writer(), &frame::encode(&Frame::Refused(why)));
     wire.tls.send_close_notify();

@@ -1,4 +1,4 @@
-//! The out-of-band channel to another host: it rides the control connection, encrypted like all there.
+//! The out-of-band channel to another host: it travels in the control connection, encrypted like all there.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -13,7 +13,7 @@ use super::limits::Shares;
 use super::protocol::Frame;
 use super::wire::Outbox;
 
-/// Both ends of one channel, as its process knows it.
+/// State of one channel in this process.
 struct Shared {
     number: u32,
     largest: u64,
@@ -26,9 +26,9 @@ struct State {
     inbox: VecDeque<Vec<u8>>,
     flow: Flow,
     counted: Counted,
-    /// The other end, or the connection.
+    /// Whether the other end is gone, or the connection.
     gone: bool,
-    /// Of the thread that sleeps until something happens here.
+    /// Bell of the thread that sleeps until something happens here.
     bell: Option<Arc<dyn Bell>>,
 }
 
@@ -37,7 +37,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something happened: who waits for it is woken.
+    /// Wakes the threads that wait for something to happen.
     fn wake(&self, mut state: MutexGuard<'_, State>) {
         let bell = state.bell.take();
         drop(state);
@@ -96,7 +96,7 @@ impl Channels {
         Some(OutOfBand { shared, specification, _shares: shares })
     }
 
-    /// A message came. `Err`: the peer broke the rules. One for a channel that was just closed here is dropped.
+    /// Takes a message. `Err`: the peer broke the rules. One for a channel that was just closed here is dropped.
     pub fn message(&self, number: u32, payload: &[u8]) -> Result<(), String> {
         let Some(shared) = self.find(number) else { return Ok(()) };
         if payload.len() as u64 > shared.largest {
@@ -117,7 +117,7 @@ impl Channels {
         if !state.flow.credit(read) {
             return Err(format!("channel {number} got a false credit"));
         }
-        // There may be room again for what its owner has yet to write.
+        // The owner may have room again for messages that it has yet to write.
         shared.wake(state);
         Ok(())
     }
@@ -128,7 +128,7 @@ impl Channels {
         }
     }
 
-    /// The connection has ended.
+    /// Closes all channels at the end of the connection.
     pub fn close_all(&self) {
         let all: Vec<_> = self.table.lock().unwrap_or_else(PoisonError::into_inner).drain().collect();
         for shared in all.iter().filter_map(|(_, shared)| shared.upgrade()) {
@@ -137,14 +137,14 @@ impl Channels {
     }
 }
 
-/// One end.
+/// One end of a channel.
 pub(crate) struct OutOfBand {
     shared: Arc<Shared>,
     specification: Specification,
     _shares: Shares,
 }
 
-/// What may wait here to be read; what waits to be sent is the outbox's.
+/// Memory of messages that may wait here to be read; those to be sent wait in the outbox.
 pub(crate) fn memory(specification: &Specification) -> Bytes {
     let buffers = &specification.buffers;
     Bytes(buffers.size.0.saturating_mul(u64::from(buffers.count) * (1 + ON_THE_WAY)))
@@ -190,7 +190,7 @@ impl Channel for OutOfBand {
         }
         let mut payload = vec![0; length];
         fill(&mut payload);
-        // Within the lock: messages of one channel keep their order.
+        // Pushed within the lock: messages of one channel keep their order.
         if !self.shared.outbox.push(&Frame::Message { channel: self.shared.number, payload: &payload }) {
             state.gone = true;
             return Ok(Written::Gone);

@@ -1,5 +1,4 @@
-//! What an agent and its client say to each other, inside TLS: frames of a 32-bit little-endian length and a postcard
-//! body.
+//! The protocol of an agent and its client, inside TLS: frames of a 32-bit little-endian length and a postcard body.
 //!
 //! ```text
 //! client                                agent
@@ -25,7 +24,7 @@ use crate::site::{EndAt, Evidence};
 
 pub(crate) const VERSION: u16 = 5;
 
-/// Where an agent listens unless told otherwise.
+/// The default port of agents.
 pub const DEFAULT_PORT: u16 = 5311;
 
 /// SHA-256 of a body.
@@ -39,7 +38,7 @@ pub(crate) enum Frame<'a> {
     },
     Welcome {
         version: u16,
-        /// The agent's process, for whereabouts.
+        /// Process number of the agent, for whereabouts.
         process: u32,
         /// Largest frame and largest body that it takes.
         frame: u64,
@@ -60,7 +59,7 @@ pub(crate) enum Frame<'a> {
         channel: u32,
         payload: &'a [u8],
     },
-    /// Messages that were read of that channel, in all.
+    /// Total of messages read of that channel.
     Credit {
         channel: u32,
         read: u64,
@@ -77,7 +76,7 @@ pub(crate) enum Frame<'a> {
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Request<'a> {
     Deploy {
-        /// As the survey numbers the agent's sites.
+        /// Number of the site in the agent's survey.
         site: u32,
         name: String,
         manifest: Box<Manifest>,
@@ -130,16 +129,16 @@ pub(crate) enum Request<'a> {
     Ends {
         slot: u32,
     },
-    /// What the agent offers.
+    /// Asks for the agent's offer.
     Survey,
-    /// What a map of an offcode's object holds, for people.
+    /// Asks for the entries of a map of an offcode's object, for people.
     Map {
         slot: u32,
         name: String,
     },
-    /// What the interface of a driver hook is to the agent's host now.
+    /// Asks what uses the interface of a driver hook.
     InterfaceUsage {
-        /// As the survey numbers the agent's sites.
+        /// Number of the site in the agent's survey.
         site: u32,
     },
     /// Joins two offcodes of this client by a channel in the agent's memory.
@@ -149,10 +148,10 @@ pub(crate) enum Request<'a> {
     },
 }
 
-/// What an agent offers one client.
+/// An agent's offer to one client.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Survey {
-    /// Such as `aarch64`.
+    /// Architecture, such as `aarch64`.
     pub architecture: String,
     /// Online cores of the host.
     pub cores: u32,
@@ -161,23 +160,23 @@ pub struct Survey {
     /// What runs offcodes, by number: `core:3`, `app` for a thread of the agent that sleeps when idle, and driver hooks
     /// with their modes, such as `xdp:eth0:native`. The first is `agent:HOST`.
     pub sites: Vec<String>,
-    /// What the runtime of each site offers, in the same order.
+    /// Services of the runtime of each site, in the same order.
     pub services: Vec<Vec<Service>>,
-    /// Offcodes at once, and memory of its sandboxed bodies together.
+    /// Most offcodes at once, and most memory of the client's sandboxed bodies together.
     pub offcodes: u64,
     pub memory: Bytes,
-    /// Buffers of one channel, count times size.
+    /// Most bytes of the buffers of one channel, count times size.
     pub buffers: Bytes,
     pub native: NativeBodies,
-    /// Memory of the maps of its bodies at driver hooks, together.
+    /// Most memory of the maps of its bodies at driver hooks together.
     pub maps: Bytes,
     /// Percent of each core that the client's offcodes may take there together; `None`: all of it.
     pub cpu_share: Option<u32>,
-    /// Core time that they have taken since it came, without what runs at driver hooks.
+    /// Core time that these have taken since the client came, without driver hooks.
     pub core_time: Nanoseconds,
 }
 
-/// How a survey lists a site.
+/// The entry of a site in a survey.
 pub(crate) fn listed(site: &Site, mode: Option<XdpMode>) -> String {
     mode.map_or_else(|| site.to_string(), |mode| format!("{site}:{mode}"))
 }
@@ -201,23 +200,23 @@ impl Survey {
         })
     }
 
-    /// Its sites that are no driver hooks: these have to be asked for by name.
+    /// Sites that are no driver hooks; hooks have to be asked for by name.
     pub fn cores(&self) -> impl Iterator<Item = &str> {
         self.sites.iter().map(String::as_str).filter(|site| !site.starts_with("xdp:"))
     }
 }
 
-/// How the agent finds the code.
+/// The source of the code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Body {
     /// Linked into the agent under the package's GUID, else the manifest's library for the agent's machine.
     Native,
     Wasm(Hash),
-    /// For a driver hook.
+    /// The object for a driver hook, by hash.
     Bpf(Hash),
 }
 
-/// What carries a channel.
+/// The carrier of a channel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Way {
     /// This connection, under a number that the client chose.
@@ -232,9 +231,9 @@ pub(crate) enum Answer {
     Deployed {
         slot: u32,
     },
-    /// The body is not here: upload it, then ask again.
+    /// The agent lacks the body: upload it, then ask again.
     NeedsCode,
-    /// So is the library of this hash.
+    /// The agent lacks the library of this hash.
     NeedsLibrary {
         hash: Hash,
     },
@@ -243,7 +242,7 @@ pub(crate) enum Answer {
         port: u16,
     },
     Evidence(Evidence),
-    /// Encoded.
+    /// The encoded state.
     State(Vec<u8>),
     Ends(Vec<EndAt>),
     Survey(Survey),

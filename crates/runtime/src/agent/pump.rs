@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use super::engine_end::EngineEnd;
 
-/// Between two looks while something is on its way: at first, and where that stays so for many looks.
+/// Time between two looks while something is on its way: at first, and after many looks.
 const BUSY: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(16));
 const LOOKS: u32 = 200;
-/// Between two looks at a channel whose owner may be busy with something else: its peer must see a sign of life. Where the
-/// owner sleeps until something comes, its engine says when.
+/// Time between two looks at a channel whose owner may be busy: its peer must see a sign of life. Where the owner
+/// sleeps until something comes, its engine says when.
 const CALM: Duration = Duration::from_millis(100);
-/// How long a closed end goes on for what it wrote before.
+/// Time for which a closed end goes on sending what it wrote before.
 const LINGER: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
@@ -50,7 +50,7 @@ pub(super) fn linger(channel: &Arc<Mutex<EngineEnd>>) {
     ring();
 }
 
-/// Something is on its way.
+/// Wakes the thread: something is on its way.
 pub(super) fn ring() {
     if let Some(thread) = started() {
         thread.unpark();
@@ -75,7 +75,7 @@ fn run() {
                     let next = if end.is_watched() { end.next_timeout() } else { Some(CALM) };
                     calm = calm.into_iter().chain(next).min();
                 }
-                // Its owner is at it.
+                // Its owner polls it.
                 Err(TryLockError::WouldBlock) => busy = true,
                 Err(TryLockError::Poisoned(_)) => {}
             }
@@ -93,7 +93,7 @@ fn run() {
                 looks += 1;
                 continue;
             }
-            // What is due now was looked at a moment ago.
+            // Due timeouts were handled a moment ago.
             (false, Some(calm)) => thread::park_timeout(calm.max(BUSY.0)),
             (false, None) => thread::park(),
         }

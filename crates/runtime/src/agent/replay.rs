@@ -1,12 +1,12 @@
-//! Which packets of a channel came already, by their numbers.
+//! A window of packet numbers, to find packets of a channel that came already.
 
-/// Numbers in a word.
+/// Numbers per word.
 const WORD: u64 = 64;
 
-/// Words that are kept: more numbers than the engine has packets on the way.
+/// Words of the window: more numbers than the engine has packets on the way.
 const WORDS: u64 = 32;
 
-/// A ring of bits up to the highest number that came: what lies before it is too old to tell, and counts as come.
+/// A ring of bits up to the highest number that came; numbers before it are too old to tell, and count as come.
 #[derive(Default)]
 pub(crate) struct Window {
     /// The word that the highest number is in, counted from number 0.

@@ -30,9 +30,9 @@ pub(crate) struct SealedPort<P> {
 /// Packets that were dropped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Dropped {
-    /// They did not open.
+    /// Packets that did not open.
     pub forged: u64,
-    /// They had come before, or came too late to tell.
+    /// Packets that had come before, or came too late to tell.
     pub replayed: u64,
 }
 

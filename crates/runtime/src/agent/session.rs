@@ -38,19 +38,19 @@ pub(crate) struct Session {
     budgets: Arc<Budgets>,
     client: Client,
     channels: Channels,
-    /// Words that the client's offcodes share.
+    /// Shared words of the client's offcodes.
     names: Names,
     engine_channels: Vec<Weak<Mutex<EngineEnd>>>,
     link: Arc<Link>,
     upload: Option<Upload>,
     /// The last body that came whole: others' bodies may push it out of the cache before it is deployed.
     uploaded: Option<(Hash, Arc<[u8]>)>,
-    /// The state of an offcode that is to be restored, as far as it has come.
+    /// The state to be restored, as far as it has come.
     state: Vec<u8>,
     greeted: bool,
 }
 
-/// A request that is answered here, or one for the site.
+/// The result of a request: its answer, or a job for the site.
 enum Outcome {
     Answer(Answer),
     Task(u32, Task),
@@ -88,7 +88,7 @@ impl Session {
         }
     }
 
-    /// Serves the client until it goes, then clears away all that it had here.
+    /// Serves the client until it goes, then removes all that it had here.
     pub fn run(mut self, wire: Wire) {
         let begun = Instant::now();
         let common = self.common.clone();
@@ -245,7 +245,7 @@ impl Session {
         }
     }
 
-    /// What makes the native body that is linked in, of the version that is asked for.
+    /// The constructor of the linked-in native body of the version asked for.
     fn linked(&self, manifest: &Manifest) -> Result<Option<Constructor>> {
         let (registry, package) = (&self.common.registry, &manifest.package);
         let is =
@@ -254,7 +254,7 @@ impl Session {
         Ok(registry.constructor(&package.guid, SiteKind::Agent)?.filter(|_| linked))
     }
 
-    /// Looks at an object for a driver hook, and takes what its maps may take.
+    /// Checks an object for a driver hook, and draws the shares of its maps.
     fn guest(&self, deployment: &Deployment, object: &[u8]) -> Result<Share> {
         let subject = || format!("offcode {}", deployment.name);
         let refused = |why: possible::Why| why.fault(subject());
@@ -263,7 +263,7 @@ impl Session {
         self.budgets.maps(hook.memory(self.common.survey.cores.into())).map_err(|fault| fault.within(subject()))
     }
 
-    /// What the interface of one of the driver hooks is to this host now.
+    /// The use of the interface of a driver hook on this host.
     fn interface_usage(&self, site: u32) -> Result<InterfaceUsage> {
         let listed = self.common.survey.sites.get(site as usize);
         let hook = listed.and_then(|site| site.strip_prefix("xdp:")?.rsplit_once(':'));
@@ -273,7 +273,7 @@ impl Session {
         InterfaceUsage::live(interface)
     }
 
-    /// Bytes that a client has sent.
+    /// A body that a client has sent, by hash.
     fn sent(&self, hash: &Hash) -> Option<Arc<[u8]>> {
         match &self.uploaded {
             Some((uploaded, code)) if uploaded == hash => Some(code.clone()),
@@ -299,7 +299,7 @@ impl Session {
     /// Makes the agent's end of a channel that the client asked for, with the UDP port of that end: 0 out of band.
     fn agent_end(&mut self, specification: Specification, way: Way) -> Result<(Box<dyn Channel>, u16)> {
         let limits = &self.common.limits;
-        // Those that have ended count no longer.
+        // Channels that have ended count no longer.
         self.engine_channels.retain(|channel| channel.strong_count() > 0);
         match way {
             Way::OutOfBand { channel } => {
@@ -320,7 +320,7 @@ impl Session {
             Way::Engine { port, session, to_agent, to_client } => {
                 let fits = possible::to_another_host(&specification, limits.buffers);
                 fits.map_err(|why| why.fault("channel to another host"))?;
-                // Only where the client itself is: an agent sends nothing to third parties.
+                // Packets go only to the client's own address: an agent sends nothing to third parties.
                 let mut peer = self.from;
                 peer.set_port(port);
                 let agreement = Agreement { session, outward: to_client, inward: to_agent };
@@ -335,12 +335,12 @@ impl Session {
     }
 }
 
-/// Between two looks at what came on channels that was not made with their keys.
+/// Time between two looks at forged and replayed packets of channels.
 const LOOK: Duration = Duration::from_secs(1);
 /// Bytes of a message's frame beside the message.
 const FRAMING: u64 = 32;
 
-/// A few bytes of a frame may stand for many entries, each of which takes tens of bytes here.
+/// Bounds the entries: a few bytes of a frame may stand for many, each of which takes tens of bytes here.
 fn check_entries(manifest: &Manifest, attributes: usize) -> Result<()> {
     let Manifest { package, hardware, software } = manifest;
     let entries = attributes
@@ -401,7 +401,7 @@ impl Handler for Session {
 
     fn tick(&mut self) -> Result<(), (Reason, String)> {
         for channel in self.engine_channels.iter().filter_map(Weak::upgrade) {
-            // One that is busy is looked at the next time.
+            // A channel that is busy is looked at the next time.
             let dropped = channel.try_lock().map(|mut end| end.take_dropped()).unwrap_or_default();
             for (count, reason, what) in [
                 (dropped.forged, Reason::Forged, "were not made with its key"),

@@ -15,13 +15,13 @@ use super::frame::{Cut, Decoder, encode};
 use super::journal::Reason;
 use super::protocol::Frame;
 
-/// Beyond a moment that is waited for, so that it has come.
+/// Time added to a moment that is waited for, so that it has come.
 const MOMENT: Duration = Duration::from_micros(100);
 
-/// Reads from the socket in one go before others get their turn.
+/// Reads from the socket in one go before other work.
 const READS: usize = 16;
 
-/// Bytes that are encrypted before the socket gets them.
+/// Bytes encrypted before the socket gets them.
 const BATCH: usize = 256 << 10;
 
 /// Frames that wait to be sent, and the bell that wakes the thread that sends them.
@@ -40,15 +40,15 @@ struct Waiting {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Open,
-    /// What waits still leaves, then the connection ends.
+    /// The connection ends once the waiting frames have left.
     Closing,
-    /// More than the limit waited: the other side does not read.
+    /// More bytes than the limit waited: the other side does not read.
     Overflown,
     Ended,
 }
 
 impl Outbox {
-    /// At most `limit` bytes wait at once; beyond them the connection ends.
+    /// An outbox in which at most `limit` bytes wait; beyond them the connection ends.
     pub fn new(limit: usize) -> Result<Outbox> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|e| Fault::because("event descriptor", e, "raise the limit on open files (ulimit -n)"))?;
@@ -61,11 +61,11 @@ impl Outbox {
     }
 
     fn ring(&self) {
-        // A counter that is full has rung already.
+        // A full counter has rung already.
         let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
     }
 
-    /// False: the connection is no more.
+    /// Adds a frame. False: the connection is no more.
     pub fn push(&self, frame: &Frame<'_>) -> bool {
         let frame = encode(frame);
         let mut waiting = self.lock();
@@ -118,9 +118,9 @@ pub(crate) enum Ended {
     Here,
     /// The other side said that it closes.
     There,
-    /// Without a word.
+    /// The connection broke.
     Lost(String),
-    /// The other side did what it must not.
+    /// The other side broke the protocol.
     Broken(Reason, String),
 }
 
@@ -138,15 +138,15 @@ impl Ended {
     }
 }
 
-/// What a connection tells of. An error ends it.
+/// Takes the events of a connection. An error ends it.
 pub(crate) trait Handler {
-    /// `length` in bytes, as it came.
+    /// Takes a frame that was `length` bytes long.
     fn frame(&mut self, frame: Frame<'_>, length: usize) -> Result<(), (Reason, String)>;
 
-    /// How often it wants a tick; `None`: never.
+    /// Interval of ticks; `None`: no ticks.
     fn tick_every(&self) -> Option<Duration>;
 
-    /// Now and then.
+    /// Called once in each interval.
     fn tick(&mut self) -> Result<(), (Reason, String)>;
 }
 
@@ -156,7 +156,7 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    /// `stream` must not block.
+    /// A connection over `stream`, which must not block.
     pub fn new(tls: impl Into<Connection>, stream: TcpStream) -> Wire {
         let mut tls = tls.into();
         tls.set_buffer_limit(None);
@@ -182,7 +182,7 @@ impl Wire {
         let mut heard = Instant::now();
         let mut ticked = Instant::now();
         loop {
-            // What came with the end of the handshake is already here.
+            // Frames that came with the end of the handshake are already here.
             match self.deliver(decoder, handler) {
                 Ok(true) => heard = Instant::now(),
                 Ok(false) => {}
@@ -243,7 +243,7 @@ impl Wire {
         }
     }
 
-    /// Why the peer closed, if it said so before it did.
+    /// The reason why the peer closed, if it sent one before.
     fn last_words(&mut self) -> Option<Ended> {
         while self.tls.read_tls(&mut self.stream).is_ok_and(|n| n > 0) {
             if let Err(error) = self.tls.process_new_packets() {
@@ -254,7 +254,7 @@ impl Wire {
         None
     }
 
-    /// Waits for something to do, so long at most; true if the socket may have it.
+    /// Waits for something to do, at most `limit`; true if the socket may have something.
     fn rest(&self, outbox: &Outbox, limit: Duration) -> io::Result<bool> {
         let mut events = PollFlags::IN;
         events.set(PollFlags::OUT, self.tls.wants_write());
@@ -276,7 +276,7 @@ impl Wire {
     /// Gives TLS the next frames, once the ones before are with the kernel.
     fn fill(&mut self, outbox: &Outbox) -> State {
         if self.tls.wants_write() {
-            // Only once all is written is a wish to close carried out.
+            // A wish to close is carried out once all is written.
             return if outbox.lock().state == State::Overflown { State::Overflown } else { State::Open };
         }
         let mut given = 0;
@@ -284,7 +284,7 @@ impl Wire {
             match outbox.take() {
                 (Some(frame), _) if given < BATCH => {
                     given += frame.len();
-                    // Into memory without a limit: cannot fail.
+                    // Writes to memory without a limit cannot fail.
                     let _ = self.tls.writer().write_all(&frame);
                 }
                 (Some(frame), state) => {
@@ -355,7 +355,7 @@ pub(crate) fn shake(wire: &mut Wire, limit: Duration) -> Result<(), Ended> {
             Err(e) => return Err(lost(e)),
         }
         if let Err(error) = wire.tls.process_new_packets() {
-            // Our reason goes to the peer as an alert.
+            // The alert tells our reason to the peer.
             let _ = wire.tls.write_tls(&mut wire.stream);
             let (reason, why) = classify(&error);
             return Err(Ended::Broken(reason, why));
@@ -363,7 +363,7 @@ pub(crate) fn shake(wire: &mut Wire, limit: Duration) -> Result<(), Ended> {
     }
 }
 
-/// What a TLS error means here.
+/// The meaning of a TLS error here.
 pub(crate) fn classify(error: &Error) -> (Reason, String) {
     let reason = match error {
         Error::NoCertificatesPresented => Reason::NoCertificate,

@@ -17,7 +17,7 @@ use crate::site::residents::Residents;
 
 /// Passes through the site's loop that are timed together, each with as many calls as a channel gets in one.
 const PASSES: u32 = 8;
-/// Runs in the kernel that are timed together, and how often: to be timed, a program is first made known to all cores, which
+/// Runs in the kernel that are timed together, and how often: a timed program is first made known to all cores, which
 /// takes 16 ms.
 const RUNS: u32 = 10_000;
 const ROUNDS: usize = 15;
@@ -48,7 +48,7 @@ impl Lifecycle for Nothing {}
 /// [`Nothing`] for a sandbox: `idle.wat`.
 const GUEST: &[u8] = include_bytes!("idle.wasm");
 
-/// A call of a body of this kind, in nanoseconds, without what its channel takes. Where it cannot be measured, why.
+/// The time of a call of a body of this kind, in nanoseconds, without its channel; or why it cannot be measured.
 pub(super) fn entry(kind: BodyKind) -> Reading<Interval> {
     let measured = match kind {
         BodyKind::Native => resident(Code::Native(Arc::new(|| Box::<Nothing>::default()))),
@@ -65,7 +65,7 @@ pub(super) fn entry(kind: BodyKind) -> Reading<Interval> {
     measured.map_or_else(|fault| Reading::absent(fault.to_string()), Reading::Measured)
 }
 
-/// A call that the loop of a thread's offcodes takes from a channel which costs nothing.
+/// The time of a call that the loop of a thread's offcodes takes from a channel which costs nothing.
 fn resident(code: Code) -> Result<Interval> {
     let manifest = Arc::new(Nothing::manifest());
     let name = manifest.package.name.clone();
@@ -94,8 +94,8 @@ fn resident(code: Code) -> Result<Interval> {
     Ok(spread(times))
 }
 
-/// A run on a frame that came from nowhere, under the dispatcher that a site has: at least what that counts in the body, at
-/// most all that the kernel takes.
+/// The time of a run on a made-up frame, under the dispatcher that a site has: at least what that counts in the body,
+/// at most all that the kernel takes.
 fn hook(object: &[u8]) -> Result<Interval> {
     let object = Object::load("idle", object)?;
     let stage = Stage { object: &object, program: "idle", place: 0, chains: 0 };

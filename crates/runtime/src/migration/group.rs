@@ -14,7 +14,7 @@ use crate::possible;
 use crate::wanted::Wanted;
 
 impl Runtime {
-    /// Those that `offcode` is pulled to, itself first: they move together.
+    /// The offcodes that `offcode` is pulled to, itself first: they move together.
     fn pulled(&self, offcode: OffcodeId) -> Result<Vec<OffcodeId>> {
         let mut group = vec![offcode];
         let mut next = 0;
@@ -34,7 +34,7 @@ impl Runtime {
         Ok(group)
     }
 
-    /// Whether all that runs, each where it is, can be so with `moved` at the site of number `target`.
+    /// Checks that the layout of all that runs holds with `moved` at the site of number `target`.
     fn holds(&self, moved: &[OffcodeId], target: usize) -> Result<()> {
         let grounds: Vec<Ground> = self.sites.iter().map(|driver| driver.ground()).collect();
         let mut held = Vec::new();
@@ -145,7 +145,7 @@ impl Runtime {
     }
 }
 
-/// What asks for all of these, as they are.
+/// The wishes that describe the running instances as they are.
 pub(super) fn wanted(held: &[Held]) -> Vec<Wanted> {
     let wanted = |of: &Held| Wanted::new(of.standing.manifest.package.guid.to_string()).named(&*of.standing.name);
     held.iter().map(wanted).collect()

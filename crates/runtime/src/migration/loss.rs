@@ -13,7 +13,7 @@ use crate::live::{Live, OffcodeId};
 use crate::site::Deployment;
 
 impl Runtime {
-    /// The site of this number is gone.
+    /// Handles the loss of the site of this number.
     pub(crate) fn site_lost(&mut self, site: usize, why: &Fault) {
         (self.log)(&format!("{why}"));
         let there: Vec<OffcodeId> = self.at_site(site);
@@ -34,7 +34,7 @@ impl Runtime {
         self.live.iter().enumerate().filter_map(at).collect()
     }
 
-    /// Starts a new one of it where the layout has room, over the channels that the lost one had.
+    /// Starts a new instance of the offcode where the layout has room, over the channels that the lost one had.
     fn restart(&mut self, offcode: OffcodeId, lost: usize) -> Result<()> {
         let live = self.live(offcode)?;
         let (name, manifest, seated) = (live.name.clone(), live.manifest.clone(), live.seated);
@@ -77,7 +77,7 @@ impl Runtime {
         Ok(())
     }
 
-    /// It cannot go on; nor can those that are bound to it by Pull or Gang.
+    /// Stops an offcode that cannot go on, with those that are bound to it by Pull or Gang.
     fn stop_with_dependents(&mut self, offcode: OffcodeId, why: &Fault) {
         let Ok(live) = self.live(offcode) else { return };
         let name = live.name.clone();

@@ -1,20 +1,20 @@
-//! The order of a move's steps, and how it is taken back. Pure: who drives it carries out what it orders.
+//! The order of a move's steps, and how it is taken back. Pure: the caller carries out the orders.
 
 use attach::moved::Step;
 
-/// What is to be done next.
+/// The next thing to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
     Do(Step),
-    /// Also of a step that failed, which may be half done.
+    /// Undo a step, also one that failed and may be half done.
     Undo(Step),
-    /// The offcodes are at their new place.
+    /// Nothing: the offcodes are at their new place.
     Moved,
-    /// They are where they were.
+    /// Nothing: the offcodes are where they were.
     Back,
 }
 
-/// Where a move is.
+/// The state of a move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Machine {
     order: Order,
@@ -31,13 +31,13 @@ impl Machine {
         self.order
     }
 
-    /// What was ordered has come out so.
+    /// Reports the outcome of the last order.
     pub fn came(&mut self, well: bool) {
         self.order = match self.order {
             Order::Do(Step::Release) => Order::Moved,
             Order::Do(step) if well => Order::Do(after(step)),
             Order::Do(step) => Order::Undo(step),
-            // What cannot be taken back does not keep the rest from being.
+            // An undo that fails does not keep the rest from being undone.
             Order::Undo(step) => before(step).map_or(Order::Back, Order::Undo),
             done => done,
         };

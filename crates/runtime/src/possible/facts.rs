@@ -1,4 +1,4 @@
-//! What is known of a body from its code alone, without the kernel and without running it.
+//! Facts of a body that its code alone tells, without the kernel and without running it.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use offcode::odf::Part;
 use super::{Origin, Rule, Why, guest};
 use crate::code::Code;
 
-/// What is known of a body.
+/// The facts of a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Facts {
     Native,
@@ -20,12 +20,12 @@ pub enum Facts {
     Bpf(Hook),
 }
 
-/// What is known of an object for a driver hook, by the convention that [`crate::site::xdp`] states.
+/// The facts of an object for a driver hook, by the convention that [`crate::site::xdp`] states.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hook {
     /// Its maps for channels, by their names; that of the pair without one is empty.
     pub pairs: BTreeMap<String, Pair>,
-    /// It has a program that carries out calls.
+    /// Whether it has a program that carries out calls.
     pub call: bool,
     /// Why no agent runs it at a driver hook of its host, and what to do; `None`: agents do.
     pub no_guest: Option<(String, String)>,
@@ -38,13 +38,13 @@ pub struct Hook {
 pub struct Pair {
     /// Its map IN.
     pub input: Option<Slots>,
-    /// It has a map OUT.
+    /// Whether it has a map OUT.
     pub output: bool,
-    /// It has a map FRAMES, and so no other.
+    /// Whether it has a map FRAMES, and so no other.
     pub frames: bool,
 }
 
-/// What a map IN holds.
+/// The slots of a map IN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slots {
     pub count: u32,
@@ -52,7 +52,7 @@ pub struct Slots {
     pub bytes: Bytes,
 }
 
-/// The least that a slot of IN holds.
+/// Least bytes of a slot of IN.
 const LEAST: u64 = 120;
 
 impl Facts {
@@ -76,7 +76,7 @@ impl Facts {
         }
     }
 
-    /// What it takes from the start, as far as its code tells.
+    /// Memory that it takes from the start, as far as its code tells.
     pub fn memory(&self) -> Option<Bytes> {
         match self {
             Facts::Native => None,
@@ -202,12 +202,12 @@ fn slots(name: &str, map: MapOutline) -> Result<Slots, Fault> {
     Ok(Slots { count, bytes: Bytes(bytes) })
 }
 
-/// A name as C has it.
+/// A name as a C identifier.
 fn identifier(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
 }
 
-/// What a map or a program of this kind is called in an object.
+/// The name of a map or a program of this kind in an object.
 pub(crate) fn map_name(kind: &str, pair: &str) -> String {
     if pair.is_empty() { kind.to_owned() } else { format!("{kind}_{pair}") }
 }

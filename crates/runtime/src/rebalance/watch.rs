@@ -16,12 +16,12 @@ use crate::site::evidence::Timed;
 
 /// Length of a window.
 const WINDOW: Duration = Duration::from_secs(1);
-/// How far what was timed here may be from what it takes.
+/// Relative error assumed of times that were measured here.
 const TIMED: f64 = 0.1;
-/// What a move takes until one was seen, in nanoseconds.
+/// Assumed cost of a move until one was seen, in nanoseconds.
 const OF_A_MOVE: f64 = 5e6;
 
-/// Looks after the offcodes of one runtime.
+/// Rebalances the offcodes of one runtime.
 pub struct Watch {
     origin: Instant,
     window: Duration,
@@ -49,7 +49,7 @@ impl Watch {
         Watch { origin: Instant::now(), window, looked: Duration::ZERO, each: HashMap::new() }
     }
 
-    /// Until the end of the window.
+    /// Time until the end of the window.
     pub fn left(&self) -> Duration {
         self.window.saturating_sub(self.origin.elapsed() - self.looked)
     }
@@ -104,7 +104,7 @@ impl Watch {
                 Some(runtime.takes(id, of, each)?.times(rate))
             })
             .collect();
-        // What it takes to reach it is not measured: only what it does is held against what was expected of that.
+        // The way to it is not measured, so only its own work is compared with what was expected of that.
         let reach = runtime.crossing(&site).map_or(0.0, |reach| reach.middle);
         let measured = measured.map(|each| (each + reach) * rate);
         let window = Window { now, here, places: &places, measured, of_a_move: watched.of_a_move };
@@ -136,7 +136,7 @@ fn of_a_second(nanoseconds: f64) -> String {
 }
 
 impl Runtime {
-    /// Whether it can be moved, and takes no other along.
+    /// Whether the offcode can be moved, and takes no other along.
     fn is_alone(&self, offcode: OffcodeId) -> Result<bool> {
         let pulls = |live: &Live, to: Option<OffcodeId>| {
             live.requirements().any(|(of, peer)| of.constraint == Constraint::Pull && to.is_none_or(|to| to == peer))

@@ -10,16 +10,16 @@ use linux::clock::monotonic;
 use machine::Nanoseconds;
 use offcode::Activity;
 
-/// Share that a client has not used and may use later is that of this time at most.
+/// Time whose share a client may at most save for later.
 const KEPT: Duration = Duration::from_millis(100);
 /// So long a client's offcodes may look for something to do, in each round of turns, and not pay for it: a polling thread gives
 /// such turns to everybody, all the time.
 const LOOK: Duration = Duration::from_micros(10);
 
-/// For whom an offcode runs.
+/// The client for which an offcode runs.
 #[derive(Debug, Clone)]
 pub struct Client {
-    /// Tells it from others.
+    /// Number that tells clients apart.
     pub number: u64,
     /// Percent of a thread's time that its offcodes may take there together; `None`: all.
     pub share: Option<u32>,
@@ -36,24 +36,24 @@ impl Client {
         Nanoseconds(self.taken.load(Ordering::Relaxed))
     }
 
-    /// Adds what was counted elsewhere.
+    /// Adds core time that was counted elsewhere.
     pub fn took(&self, time: Nanoseconds) {
         self.taken.fetch_add(time.0, Ordering::Relaxed);
     }
 }
 
-/// What a client may take of one thread.
+/// The account of a client on one thread.
 pub(super) struct Account {
     client: Client,
     /// Nanoseconds in hand; below 0 until a turn that took more is paid for.
     credit: f64,
     looked: Instant,
-    /// What is left of [`LOOK`] in this round.
+    /// Rest of [`LOOK`] in this round.
     free: Duration,
 }
 
 impl Account {
-    /// Whoever comes has a turn at once, and no more than that.
+    /// An account without savings: the client gets a turn at once, and no more than that.
     pub fn new(client: &Client, now: Instant) -> Account {
         Account { client: client.clone(), credit: 0.0, looked: now, free: LOOK }
     }
@@ -70,7 +70,7 @@ impl Account {
         self.credit >= 0.0
     }
 
-    /// A turn, or another call of an offcode, took so long.
+    /// Charges for a turn, or for another call of an offcode.
     pub fn charge(&mut self, activity: Activity, time: Duration) {
         let free = if activity == Activity::Idle { self.free.min(time) } else { Duration::ZERO };
         self.free -= free;
@@ -83,7 +83,7 @@ impl Account {
         self.client.share.is_some()
     }
 
-    /// Nobody but this account knows the client any more.
+    /// Whether only this account knows the client still.
     pub fn is_abandoned(&self) -> bool {
         Arc::strong_count(&self.client.taken) == 1
     }

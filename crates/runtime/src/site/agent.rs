@@ -30,29 +30,29 @@ const CONNECT: Duration = Duration::from_secs(3);
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// A crowded agent may close a connection before it looks at it.
 const ATTEMPTS: u32 = 5;
-/// Between attempts, longer each time.
+/// Pause between attempts, longer each time.
 const PAUSE: Duration = Duration::from_millis(20);
-/// How long an agent may take over one request.
+/// Time limit of an agent's answer.
 const ANSWER: Duration = Duration::from_secs(30);
 /// Silence after which the agent counts as gone. It answers every ping.
 const SILENCE: Duration = Duration::from_secs(5);
 const PING: Duration = Duration::from_secs(2);
 /// Bytes of a body or a state in one request.
 const PART: usize = 64 << 10;
-/// Requests and messages that may wait to be sent.
+/// Bytes of requests and messages that may wait to be sent.
 const BACKLOG: usize = SITE_BACKLOG.each.bytes().0 as usize;
-/// Buffers of one channel, both hosts alike.
+/// Bytes of the buffers of one channel, the same on both hosts.
 const BUFFERS: Bytes = SITE_FRAME.each.bytes();
 
 type Outcome = Result<Answer, Trouble>;
 
-/// What the connection's thread and the site share.
+/// State shared by the connection's thread and the sites.
 struct Shared {
     outbox: Arc<Outbox>,
     waiting: Mutex<HashMap<u32, SyncSender<Outcome>>>,
     channels: Channels,
     link: Arc<Link>,
-    /// Why the connection ended.
+    /// The reason why the connection ended.
     lost: Mutex<Option<String>>,
 }
 
@@ -60,7 +60,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What an agent says of itself.
+/// The agent's greeting.
 #[derive(Clone, Copy)]
 struct Welcome {
     process: u32,
@@ -68,7 +68,7 @@ struct Welcome {
     code: u64,
 }
 
-/// The connection's thread: hands answers and messages to those who wait.
+/// The connection's thread: hands answers and messages to their receivers.
 struct Reader {
     shared: Arc<Shared>,
     greeting: Option<SyncSender<Result<Welcome, Trouble>>>,
@@ -89,7 +89,7 @@ impl Handler for Reader {
                 }
             }
             Frame::Answer { id, outcome } => {
-                // Who waited may have given up.
+                // The receiver may have given up.
                 if let Some(waiting) = lock(&self.shared.waiting).remove(&id) {
                     let _ = waiting.send(outcome);
                 }
@@ -113,10 +113,10 @@ impl Handler for Reader {
     }
 }
 
-/// An attempt to join an agent that failed.
+/// A failed attempt to join an agent.
 struct Failed {
     fault: Fault,
-    /// The agent may have been too crowded to look at us.
+    /// Whether the agent may have been too crowded to look at the attempt.
     transient: bool,
 }
 
@@ -148,7 +148,7 @@ pub struct Connection {
     here: SocketAddr,
     welcome: Welcome,
     shared: Arc<Shared>,
-    /// What is there, by slot: what would be lost with the agent.
+    /// Names of the deployed offcodes by slot, for the fault that the agent is gone.
     names: Mutex<BTreeMap<u32, String>>,
     next: AtomicU32,
     reader: Option<JoinHandle<Ended>>,
@@ -157,7 +157,7 @@ pub struct Connection {
 /// One of an agent's sites.
 pub struct AgentSite {
     site: Site,
-    /// As the agent numbers its own.
+    /// The site's number at the agent.
     number: u32,
     /// The mode of a driver hook.
     mode: Option<XdpMode>,
@@ -176,7 +176,7 @@ impl Connection {
         Self::reach(site.clone(), host, address, keys).map(Arc::new).map_err(|fault| fault.within(&site))
     }
 
-    /// What the agent offers.
+    /// The agent's offer.
     pub fn survey(&self) -> Result<Survey> {
         match self.ask(Request::Survey)? {
             Answer::Survey(survey) => Ok(survey),
@@ -320,7 +320,7 @@ impl Connection {
         let pushed = self.shared.outbox.push(&Frame::Request { id, request });
         if !pushed || lock(&self.shared.lost).is_some() {
             lock(&self.shared.waiting).remove(&id);
-            // The reader writes down why before it lets go of those who wait.
+            // The reader records the reason before it drops the senders of answers.
             return Err(gone());
         }
         match answer.recv_timeout(ANSWER) {
@@ -356,7 +356,7 @@ impl AgentSite {
         Connection::open(host, address, keys)?.site(None)
     }
 
-    /// Where the agent is.
+    /// The agent's address.
     pub fn address(&self) -> SocketAddr {
         self.connection.address
     }

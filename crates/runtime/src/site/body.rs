@@ -7,7 +7,7 @@ use wasm::{Limits, Module, Sandboxed};
 use super::Deployment;
 use crate::code::Code;
 
-/// Compiles what is to be compiled, and loads what is to be loaded.
+/// Compiles or loads code, where its form needs it.
 pub(super) fn compiled(code: Code) -> Result<Code> {
     match code {
         Code::Library(libraries) => libraries.load().map(Code::Native),

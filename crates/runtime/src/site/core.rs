@@ -18,18 +18,18 @@ use super::residents::{Log, Residents};
 use super::{Client, Deployment, EndAt, Ends, Evidence, Preparation, SiteDriver, Slot, Trace, body};
 use endpoint::{Placed, settle};
 
-/// How long an offcode may keep its site from answering.
+/// Time limit of a site's answer, which an offcode may keep from it.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Idle turns before a thread that shares its core lets others run.
 const TURNS_BEFORE_YIELD: u32 = 16;
-/// The same for one that knows of no rival: one that came later then waits microseconds, not time slices.
+/// The same where no rival is known: one that comes later then waits microseconds, not time slices.
 const TURNS_BEFORE_LOOKING_AWAY: u32 = 4096;
 
 type Errand = Box<dyn FnOnce(&mut Residents) + Send>;
 
 struct Shared {
     stop: AtomicBool,
-    /// An errand waits: looked at every turn, so that the queue need not be.
+    /// Whether an errand waits: read at every turn, so that the queue need not be.
     errand: AtomicBool,
     thread: AtomicI32,
 }
@@ -91,12 +91,12 @@ impl CoreSite {
         Ok((CoreSite { site, core, placed, protection, errands, shared, thread: Some(thread) }, excluded))
     }
 
-    /// What was asked and what was done about others on this core.
+    /// Measures asked for and taken about other work on this core.
     pub fn placed(&self) -> &Placed {
         &self.placed
     }
 
-    /// What keeps other work off the core, as results print it.
+    /// The protection of the core, as results print it.
     pub fn protection(&self) -> &str {
         &self.protection
     }
@@ -168,7 +168,7 @@ impl SiteDriver for CoreSite {
     }
 
     fn deploy(&mut self, mut deployment: Deployment) -> Result<Slot> {
-        // Not on the core, where other offcodes would wait for it.
+        // Compiled outside the core, where other offcodes would wait for it.
         let outer = |fault: Fault| fault.within(format!("offcode {}", deployment.name));
         deployment.code = body::compiled(deployment.code).map_err(outer)?;
         self.there(move |residents| residents.deploy(deployment))?

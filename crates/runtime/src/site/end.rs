@@ -8,7 +8,7 @@ use offcode::channel::{Buffers, Content, Counted, Loss, Policy, Synchronization}
 use offcode::{Cast, Channel, Delivery, Specification, Written};
 use serde::{Deserialize, Serialize};
 
-/// Between two looks for room for what waits.
+/// Time between two looks for room for messages that wait.
 pub(crate) const LOOK_FOR_ROOM: Duration = Duration::from_millis(10);
 
 /// The specification of every out-of-band channel.
@@ -29,7 +29,7 @@ pub(crate) struct End {
     pub unsent: VecDeque<Vec<u8>>,
     /// Calls and messages that came on it.
     pub received: u64,
-    /// Writes that no channel takes.
+    /// Writes refused, as no channel takes them.
     pub refused: u64,
 }
 
@@ -40,15 +40,15 @@ pub struct Ends(pub(crate) Vec<End>);
 /// One endpoint of an offcode, as its site sees it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndAt {
-    /// Empty for the out-of-band channel.
+    /// The channel's name; empty out of band.
     pub name: String,
     pub specification: Specification,
     pub counted: Counted,
     /// Messages that wait for room to go out.
     pub unsent: u64,
-    /// Writes that no channel takes.
+    /// Writes refused, as no channel takes them.
     pub refused: u64,
-    /// Where what it counts as dropped was lost.
+    /// The place of the losses that it counts as dropped.
     pub loses: Loss,
 }
 
@@ -67,7 +67,7 @@ impl End {
         !self.unsent.is_empty()
     }
 
-    /// Sends what waits; says whether all is out.
+    /// Sends the messages that wait; says whether all are out.
     pub fn flush(&mut self) -> bool {
         let Some(channel) = self.channel.as_mut() else { return self.unsent.is_empty() };
         while let Some(message) = self.unsent.front() {

@@ -26,7 +26,7 @@ impl Names {
 
     fn put(&self, name: &str, words: &Arc<SharedWords>) {
         let mut names = self.lock();
-        // Names of what is gone go with the next that comes.
+        // Names of words that are gone are removed with the next that comes.
         names.retain(|_, all| {
             all.retain(|words| words.strong_count() > 0);
             !all.is_empty()
@@ -34,7 +34,7 @@ impl Names {
         names.entry(name.to_owned()).or_default().push(Arc::downgrade(words));
     }
 
-    /// What an offcode of this manifest may use where its target is of this kind.
+    /// The memory that an offcode of this manifest may use at a target of this kind.
     pub fn granted(&self, manifest: &Manifest, kind: SiteKind) -> Memory {
         let (words, limited) = (manifest.software.asks(&MEMORY), manifest.software.is_limited());
         let target = manifest.hardware.iter().find(|target| target.site == kind).filter(|_| limited);
@@ -47,17 +47,17 @@ impl Names {
 #[derive(Clone, Default)]
 pub struct Memory {
     names: Names,
-    /// The manifest asks for shared words.
+    /// Whether the manifest asks for shared words.
     words: bool,
-    /// What the target states, where the manifest asks for words or maps.
+    /// The target's limit, where the manifest asks for words or maps.
     limit: Option<Bytes>,
-    /// What maps take of it.
+    /// Memory of the maps.
     maps: Bytes,
     own: Vec<(String, Arc<SharedWords>)>,
 }
 
 impl Memory {
-    /// What the offcode is held to; `None`: it asks for no service that holds it to anything.
+    /// The limit of the offcode; `None`: it asks for no service that limits it.
     pub fn limit(&self) -> Option<Bytes> {
         self.limit
     }
@@ -71,7 +71,7 @@ impl Memory {
         if self.words { Ok(()) } else { Err(MEMORY.not_asked()) }
     }
 
-    /// What maps take with one more.
+    /// The memory of all maps with one more.
     ///
     /// # Errors
     /// It would be more than the target states.
@@ -82,7 +82,7 @@ impl Memory {
         Ok(maps)
     }
 
-    /// Takes for maps what was reserved.
+    /// Sets the memory of the maps to what was reserved.
     pub fn take(&mut self, maps: Bytes) {
         self.maps = maps;
     }

@@ -1,4 +1,4 @@
-//! The offcodes that one thread runs: their channels, their turns, and what keeps one that fails from harming the rest.
+//! The offcodes that one thread runs: their channels, their turns, and what keeps a failing one from harming the rest.
 
 mod maps;
 mod seat;
@@ -24,7 +24,7 @@ use super::{Deployment, Slot};
 use crate::trace::Trace;
 use seat::{Phase, Seat};
 
-/// Takes a line that an offcode or its site has to say.
+/// Takes a line of an offcode or of its site.
 pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// The offcodes of one thread. The same set serves the application's thread, a dedicated core and an agent.
@@ -32,11 +32,11 @@ pub struct Residents {
     site: Site,
     origin: Instant,
     log: Log,
-    /// By slot, ascending; those removed leave no gap.
+    /// Seats in ascending order of slots; removed ones leave no gap.
     seats: Vec<(u32, Seat)>,
     next: u32,
     turns: u64,
-    /// What clients may take, by their numbers.
+    /// Accounts of clients, by their numbers.
     accounts: BTreeMap<u64, Account>,
 }
 
@@ -50,7 +50,7 @@ impl Residents {
         &self.site
     }
 
-    /// Turns since the start: the proof that the loop runs.
+    /// Turns since the start: the evidence that the loop runs.
     pub fn turns(&self) -> u64 {
         self.turns
     }
@@ -65,7 +65,7 @@ impl Residents {
         Ok(&mut self.seats[at].1)
     }
 
-    /// Keeps what an offcode takes to what its client may take of this thread.
+    /// Keeps an offcode to its client's share of this thread.
     pub fn charge(&mut self, slot: Slot, client: &Client) -> Result<()> {
         self.seat(slot)?.client = Some(client.number);
         self.accounts.retain(|_, account| !account.is_abandoned());
@@ -73,7 +73,7 @@ impl Residents {
         Ok(())
     }
 
-    /// Has the author's code do something between turns, which its client pays for.
+    /// Calls the author's code between turns, which its client pays for.
     fn at_seat<R>(&mut self, slot: Slot, work: impl FnOnce(&mut Seat) -> Result<R>) -> Result<R> {
         let client = self.seat(slot)?.client;
         let Some(client) = client else { return work(self.seat(slot)?) };
@@ -154,7 +154,7 @@ impl Residents {
         self.seat(slot)?.map(name)
     }
 
-    /// Notes the calls that the offcode gets over its channels, or no longer. `false`: it is not here.
+    /// Starts or ends noting the calls that the offcode gets over its channels. `false`: it is not here.
     pub fn trace(&mut self, slot: Slot, trace: Option<Trace>) -> bool {
         self.seat(slot).map(|seat| seat.trace = trace).is_ok()
     }
@@ -223,7 +223,7 @@ impl Residents {
         activity
     }
 
-    /// A turn that clients pay for.
+    /// Polls every offcode, and charges clients for it.
     fn charged_turn(&mut self) -> Activity {
         let mut activity = Activity::Idle;
         let limited = self.accounts.values().any(Account::is_limited);
@@ -257,7 +257,7 @@ pub struct Idle {
     turns: u32,
 }
 
-/// What a thread does that had nothing to do.
+/// The rest of a thread that had nothing to do.
 pub enum Rest {
     /// The next turn, without a rest.
     Turn,
@@ -271,12 +271,12 @@ impl Idle {
     /// Turns without work before the first nap.
     const TURNS: u32 = 2000;
     pub const NAP: Duration = Duration::from_micros(50);
-    /// Idle for this long it sleeps: those who write ring for it then.
+    /// Idle time after which the thread sleeps: writers ring for it then.
     const AWAKE: Duration = Duration::from_millis(4);
     /// The longest sleep of a thread whose offcodes have turns of their own.
     const TURN: Duration = Duration::from_secs(10);
 
-    /// A thread that has just had something to do.
+    /// The state of a thread that has just had something to do.
     pub fn new() -> Idle {
         Idle { since: Instant::now(), turns: 0 }
     }

@@ -74,18 +74,18 @@ pub struct XdpSite {
     deployed: u32,
 }
 
-/// What its channels share with the offcode.
+/// State shared by its channels and the offcode.
 struct Inner {
     name: String,
     object: Object,
     hook: Hook,
     /// [`offcode::Guid::short`] of each of its interfaces.
     interfaces: Vec<u64>,
-    /// Calls and messages from user space.
+    /// Calls and messages that came from user space.
     uses: AtomicU64,
     /// Set when the offcode is removed.
     gone: std::sync::atomic::AtomicBool,
-    /// What a producer sleeps on once it has finished: a program may have given it more to send.
+    /// Bell of a producer that has finished and sleeps: a program may have given it more to send.
     stirred: Option<Arc<Doorbell>>,
 }
 
@@ -119,7 +119,7 @@ struct Body {
     statistics: Option<RunStatistics>,
 }
 
-/// A channel, and the pair of maps that it has.
+/// A channel with its pair of maps.
 struct Wired {
     name: String,
     pair: String,
@@ -131,7 +131,7 @@ enum Phase {
     Deployed,
     Initialized,
     Started,
-    /// It does not run; see [`moving`].
+    /// Suspended for a move; see [`moving`].
     Suspended,
 }
 
@@ -181,7 +181,7 @@ impl XdpSite {
         self.place(slot).map(|n| &mut self.bodies[n])
     }
 
-    /// The hooks that run, in their order.
+    /// The running hooks, in their order.
     fn hooks(&self) -> Vec<&Body> {
         let mut hooks: Vec<&Body> =
             self.bodies.iter().filter(|body| matches!(body.running, Some(Running::Hook))).collect();
@@ -189,7 +189,7 @@ impl XdpSite {
         hooks
     }
 
-    /// Has the kernel run what is to run, in place of what ran.
+    /// Replaces the chain that the kernel runs by that of the running hooks.
     fn chain_up(&mut self) -> Result<()> {
         let hooks = self.hooks();
         let stage = |body: &&Body| -> (Arc<Inner>, String, usize, u32) {
@@ -208,7 +208,7 @@ impl XdpSite {
         self.chain.set(&stages)
     }
 
-    /// Lets the kernel run the program.
+    /// Begins the runs of a body: of a producer in its thread, of a hook in the chain.
     fn begin(&mut self, slot: Slot) -> Result<()> {
         let interface = self.interface.clone();
         let body = self.body_mut(slot)?;
@@ -229,7 +229,7 @@ impl XdpSite {
         }
     }
 
-    /// The kernel runs the program no more.
+    /// Ends the runs of a body.
     fn pause(&mut self, slot: Slot) -> Result<()> {
         let place = self.place(slot)?;
         if let Some(Running::Hook) = self.bodies[place].running.take() {
@@ -252,7 +252,7 @@ impl Body {
         Err(Fault::new(format!("offcode {}", self.inner.name), cause, "deploy, initialize, start; each once"))
     }
 
-    /// Runs a phase's program, if the object has it.
+    /// Runs a phase's program, if the object has one.
     fn run(&self, phase: &str) -> Result<()> {
         if !self.inner.object.has_program(phase) {
             return Ok(());
@@ -278,7 +278,7 @@ impl Drop for Body {
     }
 }
 
-/// The verdicts of [`CHAINS`], a bit each.
+/// The verdicts of [`CHAINS`], as bits.
 fn verdicts(point: Point, value: &str) -> Result<u32> {
     let all = point.verdicts();
     value.split(',').map(str::trim).filter(|word| !word.is_empty()).try_fold(0, |bits, word| {

@@ -13,13 +13,13 @@ const RELAYED: usize = 64;
 /// Two ends between which messages are handed on.
 pub(super) struct Relay {
     pub ends: [Box<dyn Channel>; 2],
-    /// Read from the end of this number, and not yet taken by the other.
+    /// Messages read from the end of this number, and not yet taken by the other.
     pub held: [VecDeque<Vec<u8>>; 2],
-    /// Nothing is read from the end of this number.
+    /// Whether reading from the end of this number is stopped.
     pub fenced: [bool; 2],
     /// The end that a moved offcode had where memory is shared; the other is its site's.
     pub bridge: Option<(BridgeId, End)>,
-    /// One whose channel it is part of, and the name that it has there.
+    /// A party whose channel the relay is part of, and the party's name for the channel.
     pub of: Option<(PartyId, String)>,
 }
 
@@ -74,14 +74,14 @@ impl Relay {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BridgeId(pub(super) u64);
 
-/// What has passed a bridge.
+/// The traffic of a bridge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Passed {
     /// Messages written to the site, and read from it.
     pub written: u64,
     pub read: u64,
-    /// Read from the peer and not written to the site yet.
+    /// Messages read from the peer and not written to the site yet.
     pub held: usize,
-    /// More has come from the site than was read.
+    /// Whether more has come from the site than was read.
     pub more: bool,
 }

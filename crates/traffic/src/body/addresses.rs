@@ -1,4 +1,4 @@
-//! Who talks to whom, as the template says: what a socket needs, whose headers the kernel writes.
+//! Addresses of a template, for a socket whose headers the kernel writes.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -23,7 +23,7 @@ pub struct FrameSender {
     begun: bool,
 }
 
-/// What belongs to one template.
+/// State that belongs to one template.
 struct Run {
     template: Vec<u8>,
     stamp: Stamp,
@@ -57,7 +57,7 @@ impl FrameSender {
 }
 
 impl Run {
-    /// One frame at its deadline.
+    /// Sends one frame at its deadline.
     fn paced(&self, socket: &mut afxdp::Sender, sender: &mut Sender<'_>) -> Result<Activity> {
         let mut now = clock::monotonic();
         let mut step = sender.step(now);
@@ -65,7 +65,7 @@ impl Run {
             if due > now + NEAR {
                 return Ok(Activity::Idle);
             }
-            // What is left of earlier frames, while there is time.
+            // Reaps earlier frames while there is time.
             socket.reap();
             now = clock::spin_until(due);
             step = sender.step(now);
@@ -79,7 +79,7 @@ impl Run {
         Ok(Activity::Worked)
     }
 
-    /// As many as a turn may have, by as few system calls as they need.
+    /// Sends as many frames as a poll may, by as few system calls as they need.
     fn fast(&self, socket: &mut afxdp::Sender, sender: &mut Sender<'_>) -> Result<Activity> {
         let mut now = clock::monotonic();
         let mut activity = Activity::Worked;

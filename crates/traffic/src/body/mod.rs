@@ -15,10 +15,10 @@ use machine::{Fault, Nanoseconds};
 pub use frames::{FrameSender, OpenFrames};
 pub use sockets::{OpenSocket, SocketSender, Transmit, Waiting};
 
-/// A deadline so near is waited for within the turn; for a later one the site gets its thread back.
+/// A deadline this near is waited for within the poll; for a later one the site gets its thread back.
 const NEAR: Nanoseconds = Nanoseconds(20_000);
 
-/// The most frames of one turn, so that the site looks at its channels now and then.
+/// Most frames of one poll, so that the site looks at its channels now and then.
 const FRAMES_A_TURN: usize = 64;
 
 fn fault(cause: impl Into<String>, next: &str) -> Fault {

@@ -16,8 +16,8 @@ use crate::stamp::{self, Layout};
 /// How the sender waits for a deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiting {
-    /// Sends, then sleeps for the gap: what is written first, and what paper 003 compares with. Each sleep is late, and
-    /// the lateness adds up.
+    /// Sleeps for the gap after each send, as a first program would: what paper 003 compares with. Each sleep is late,
+    /// and the lateness adds up.
     RelativeSleep,
     /// Sleeps until the deadline, with the least timer slack that the kernel has.
     AbsoluteSleep,
@@ -36,10 +36,10 @@ pub enum Transmit {
     Segments,
 }
 
-/// Opens the socket, bound to the first address: in the network namespace that the traffic is to leave from.
+/// Opens the socket, bound to the first address, in the network namespace that the traffic is to leave from.
 pub type OpenSocket = Arc<dyn Fn(SocketAddr) -> Result<UdpSocket> + Send + Sync>;
 
-/// A datagram cannot be longer.
+/// Most bytes of a datagram.
 const MOST_BYTES: usize = 65_000;
 
 pub struct SocketSender {
@@ -48,16 +48,16 @@ pub struct SocketSender {
     transmit: Transmit,
     open: OpenSocket,
     ready: Option<Ready>,
-    /// Relative sleep: what is still to be slept before the next frame.
+    /// Time still to be slept before the next frame, for relative sleep.
     owed: Nanoseconds,
     begun: bool,
 }
 
-/// What belongs to one template.
+/// State that belongs to one template.
 struct Ready {
     socket: UdpSocket,
     to: SocketAddr,
-    /// Bytes of the frame that the kernel writes.
+    /// Bytes of the headers that the kernel writes.
     headers: usize,
     tag: u16,
     clock_every: u64,
@@ -65,7 +65,7 @@ struct Ready {
     batch: Batch,
 }
 
-/// Payloads that the sender has counted and the kernel not yet taken.
+/// Payloads that the sender has counted and the kernel has not taken yet.
 #[derive(Default)]
 struct Batch {
     bytes: Vec<u8>,
@@ -73,7 +73,7 @@ struct Batch {
     /// How many the kernel has taken, and their bytes.
     taken: usize,
     taken_bytes: usize,
-    /// Length that the socket cuts into now.
+    /// Segment length set on the socket now.
     cut: usize,
 }
 
@@ -96,7 +96,7 @@ impl Batch {
         self.lengths.push(length);
     }
 
-    /// Hands over what waits; says whether all of it went.
+    /// Hands the waiting payloads over; false where some are left.
     fn send(&mut self, socket: &UdpSocket, transmit: Transmit) -> io::Result<bool> {
         while !self.is_empty() {
             let count = match transmit {
@@ -135,7 +135,7 @@ impl Batch {
     }
 }
 
-/// Full buffers, and a peer that refused an earlier datagram: the next try may succeed.
+/// Whether the next try may succeed: full buffers, or a peer that refused an earlier datagram.
 fn may_pass(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionRefused, Interrupted, OutOfMemory, WouldBlock};
     matches!(error.kind(), WouldBlock | ConnectionRefused | Interrupted | OutOfMemory)
@@ -166,7 +166,7 @@ impl SocketSender {
         if self.block.is_paced() && self.transmit != Transmit::SendTo {
             return Err(fault("frames that leave in batches have no gaps", "pace with sendto, or ask for a rate"));
         }
-        // The socket of an earlier run has the address.
+        // The socket of an earlier run still has the address.
         self.ready = None;
         let socket = (self.open)(from)?;
         let odd = |e: io::Error| fault(format!("the socket refuses {to}: {e}"), "check the route with `ip route get`");
@@ -188,9 +188,9 @@ impl SocketSender {
         Ok(())
     }
 
-    /// One frame at its deadline, waited for as was chosen.
+    /// Sends one frame at its deadline, waiting as chosen.
     fn paced(&mut self, sender: &mut Sender<'_>) -> io::Result<Activity> {
-        // Sleeps are cut, so that a stop is seen within this time.
+        // Longest sleep at a time, so that a stop is seen within it.
         const LONGEST: Nanoseconds = Nanoseconds(10_000_000);
         if self.owed.0 > 0 {
             let part = self.owed.min(LONGEST);
@@ -230,7 +230,7 @@ impl SocketSender {
         Ok(Activity::Worked)
     }
 
-    /// As many as a turn may have, as fast as they go.
+    /// Sends as many frames as a poll may, as fast as they go.
     fn fast(&mut self, sender: &mut Sender<'_>) -> io::Result<Activity> {
         let transmit = self.transmit;
         let ready = self.ready.as_mut().expect("prepared");

@@ -14,11 +14,11 @@ const INTERFACE: u32 = 1;
 const OLD_PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
 const PACKET: u32 = 6;
-/// Type, both lengths.
+/// Bytes of a block's type and of its two lengths.
 const AROUND: u64 = 12;
-/// What of a packet's block stands before its bytes.
+/// Bytes of a packet's block before those of the packet.
 const PACKET_HEAD: usize = 20;
-/// Options of an interface that are worth reading take less.
+/// Most bytes of an interface's options that are read.
 const MOST_OPTIONS: u64 = 1 << 16;
 /// The option with the unit of time.
 const RESOLUTION: u16 = 9;

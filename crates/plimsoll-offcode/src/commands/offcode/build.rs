@@ -33,7 +33,7 @@ pub struct Tell {
     into: PathBuf,
 }
 
-/// What a library tells of itself.
+/// A library's account of itself.
 #[derive(Serialize, Deserialize)]
 pub struct Told {
     pub manifest: Manifest,
@@ -41,11 +41,11 @@ pub struct Told {
     pub script: Vec<Vec<u8>>,
 }
 
-/// What was built.
+/// The result of a build.
 pub struct Built {
     pub package: Stored,
     pub script: Vec<Vec<u8>>,
-    /// Why bodies that were wanted are not there.
+    /// Reasons why bodies that were wanted are missing.
     pub missing: Vec<Fault>,
 }
 
@@ -59,7 +59,7 @@ impl Built {
     }
 }
 
-/// How long a library may take to tell its manifest.
+/// Time limit for a library to tell its manifest.
 const PATIENCE: Duration = Duration::from_secs(10);
 const WASM: &str = "wasm32-unknown-unknown";
 
@@ -87,7 +87,7 @@ pub fn build(arguments: &Arguments) -> Result<Built> {
     let library = cargo("native body", &["--", "--cfg", "offcode_native"])?;
     let Told { mut manifest, script } = told(&library)?;
     let folder = Path::new("target/offcode").join(&manifest.package.name);
-    // What an earlier build left is not in this package.
+    // Remains of an earlier build must not get into this package.
     let _ = fs::remove_dir_all(&folder);
     let failed = |path: &Path, e| Fault::because(path.display().to_string(), e, "free space there, or mend its rights");
     fs::create_dir_all(&folder).map_err(|e| failed(&folder, e))?;
@@ -140,7 +140,7 @@ pub fn build(arguments: &Arguments) -> Result<Built> {
     Ok(Built { package, script, missing })
 }
 
-/// Why a body is not there.
+/// The reason why a body is missing.
 enum Lacking {
     Tool(Fault),
     Mistake(Fault),
@@ -224,7 +224,7 @@ fn bpf(body: &Body, folder: &Path) -> Result<PathBuf, Lacking> {
     }
 }
 
-/// What the library tells, asked for in a process of its own with a limit of time.
+/// The library's account of itself, asked for in a process of its own with a time limit.
 fn told(library: &Path) -> Result<Told> {
     let fault = |cause: String| Fault::new(format!("native body {}", library.display()), cause, "mend the offcode");
     let failed = |e: std::io::Error| Fault::because("asking the native body for its manifest", e, "try again");

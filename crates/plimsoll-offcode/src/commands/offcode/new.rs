@@ -47,7 +47,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     fs::create_dir(folder).map_err(|e| failed(folder, e))?;
     let has = |kind| bodies.contains(&kind);
     let sites = if has(BodyKind::Bpf) { "app, core, xdp, agent" } else { "app, core, agent" };
-    // A hook alone has no other site.
+    // An offcode that only has a bpf body has no other site.
     let sites = if bodies.iter().all(|body| *body == BodyKind::Bpf) { "xdp" } else { sites };
     // Agents take modules from every client, libraries only where they were told to.
     let native = if has(BodyKind::Wasm) { "native(app, core)" } else { "native(app, core, agent)" };
@@ -88,7 +88,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Version 4: 122 random bits.
+/// A UUID of version 4: 122 random bits.
 fn random_guid() -> Result<Guid> {
     let mut bytes = [0; 16];
     let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());

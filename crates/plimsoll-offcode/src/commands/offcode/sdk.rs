@@ -9,7 +9,7 @@ use machine::{Fault, Result};
 const FOLDERS: [&str; 2] = ["share/plimsoll/sdk/crates", "crates"];
 /// This crate's folder when this program was built, whatever folder cargo built it in.
 const BUILT_FROM: &str = env!("CARGO_MANIFEST_DIR");
-/// In it, what tells it from others.
+/// The file that tells the right folder from others.
 const MARK: &str = "native/Cargo.toml";
 
 /// The folder that has the crates `offcode` and `native`.

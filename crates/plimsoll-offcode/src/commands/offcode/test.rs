@@ -31,10 +31,10 @@ pub struct Arguments {
     build: build::Arguments,
 }
 
-/// How long a body may take for one step.
+/// Time limit of a body for one step.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// `None`: refused. Bodies need not refuse in the same words.
+/// An answer; `None`: refused, in whatever words.
 type Answer = Option<Vec<u8>>;
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -94,7 +94,7 @@ fn words(answer: &Answer) -> String {
 
 /// One call of the script.
 struct Step {
-    /// `Filter.limit`.
+    /// The method's name, such as `Filter.limit`.
     name: String,
     header: Header,
     message: Vec<u8>,
@@ -119,7 +119,7 @@ impl Step {
 }
 
 enum Untested {
-    /// What it needs is not there.
+    /// Something that the test needs is missing.
     Here(Fault),
     Failed(Fault),
 }
@@ -191,7 +191,7 @@ fn app() -> Box<dyn SiteDriver> {
     Box::new(AppSite::new(Residents::new(Site::App, Instant::now(), log)))
 }
 
-/// From deployment to removal.
+/// Runs a body from deployment to removal.
 fn life(site: &mut dyn SiteDriver, deployment: &Deployment, script: &[Step]) -> Result<Vec<Answer>> {
     let slot = site.deploy(deployment.clone())?;
     let mut end = site.connect(slot, "", OUT_OF_BAND)?;

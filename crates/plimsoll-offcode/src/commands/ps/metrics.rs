@@ -1,4 +1,4 @@
-//! What runs, in the text format of Prometheus.
+//! The state of runtimes in the text format of Prometheus.
 
 use attach::control::{Report, Running};
 use attach::evidence::Evidence;
@@ -7,7 +7,7 @@ use linux::metrics::{Kind, Metrics};
 
 type Labels<'a> = Vec<(&'a str, &'a str)>;
 
-/// All figures. What is not known has no line.
+/// All figures. Unknown ones have no line.
 pub fn text(reports: &[Report]) -> String {
     let mut all = Metrics::default();
     let processes: Vec<String> = reports.iter().map(|report| report.process.to_string()).collect();

@@ -11,7 +11,7 @@ use machine::{Result, count};
 
 use super::of_first;
 
-/// Between two questions for new calls.
+/// Time between two requests for new calls.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Prints what the first runtime that has the offcode notes of its calls.

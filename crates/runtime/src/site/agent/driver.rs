@@ -1,4 +1,4 @@
-//! What an agent's site does for the runtime: each step is a request over its connection.
+//! The driver of an agent's site: each step is a request over its connection.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -204,7 +204,7 @@ impl SiteDriver for AgentSite {
         self.connection.shared.link.arm(sleep)
     }
 
-    /// Looks whether the agent is still there.
+    /// Checks that the agent is still there.
     fn turn(&mut self) -> Result<Activity> {
         if self.connection.shared.link.is_lost()
             && let Some(fault) = self.lost()

@@ -7,7 +7,7 @@ use offcode::{MapId, Shape};
 
 use super::super::{Memory, SHOWN_BYTES, SHOWN_ENTRIES};
 
-/// [`offcode::Context::open_map`], within what the offcode's target states.
+/// Opens a map ([`offcode::Context::open_map`]) within the target's memory.
 pub(super) fn open(maps: &mut Maps, memory: &mut Memory, name: &str, shape: Shape) -> Result<MapId> {
     if let Some(there) = maps.opened(name, shape)? {
         return Ok(there);
@@ -19,7 +19,7 @@ pub(super) fn open(maps: &mut Maps, memory: &mut Memory, name: &str, shape: Shap
     Ok(map)
 }
 
-/// The map of this name, which the offcode's site has or its sandbox.
+/// The map of this name, at the offcode's site or in its sandbox.
 pub(super) fn named(offcode: &str, name: &str, all: Vec<(&str, Entries<'_>)>) -> Result<Dump> {
     if let Some((_, entries)) = all.iter().find(|(known, _)| *known == name) {
         return Ok(shown(entries.clone()));
@@ -44,7 +44,7 @@ fn shown(entries: Entries<'_>) -> Dump {
     dump
 }
 
-/// What is as long as a number is shown as one.
+/// Bytes as text: as a number where they are as long as one.
 fn text(bytes: &[u8]) -> String {
     match bytes.len() {
         1 | 2 | 4 | 8 => bytes.iter().rev().fold(0u64, |number, byte| number << 8 | u64::from(*byte)).to_string(),

@@ -18,7 +18,7 @@ use super::timing::Timing;
 use super::{Log, guarded, maps, timers};
 use crate::trace::{Begun, Trace};
 
-/// Messages taken from one channel before the next gets its turn.
+/// Messages taken from one channel before the next is served.
 const BUDGET: usize = 16;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,20 +26,20 @@ pub(super) enum Phase {
     Deployed,
     Initialized,
     Started,
-    /// It is about to move, or was restored and is to go on: nothing of it runs, and what waits goes out.
+    /// The offcode is about to move, or was restored and is to go on: nothing of it runs, and what waits goes out.
     Suspended,
-    /// It panicked, and is not called any more.
+    /// The offcode panicked, and is not called any more.
     Failed(String),
 }
 
-/// What an offcode waits for without a bell.
+/// Events that an offcode waits for and no bell announces.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Untold {
-    /// It may have work of its own, of which only its turns know.
+    /// The offcode may have work of its own, which only polling it shows.
     pub turns: bool,
     /// A reader has to make room first.
     pub no_room: bool,
-    /// The next of its timers.
+    /// Time until its next timer.
     pub due: Option<Duration>,
 }
 
@@ -53,11 +53,11 @@ pub(super) struct Seat {
     pub messages: u64,
     pub worked: u64,
     pub timing: Timing,
-    /// Who pays for what it takes; `None`: nobody is asked to.
+    /// The client that pays for it, if one does.
     pub client: Option<u64>,
-    /// Turns that it did not get since its client had had its share.
+    /// Turns withheld since its client had had its share.
     pub withheld: u64,
-    /// While its calls over channels are watched; those out of band pass the switchboard, which notes them.
+    /// Trace of its calls over channels, while they are watched; the switchboard notes those out of band.
     pub trace: Option<Trace>,
 }
 
@@ -140,7 +140,7 @@ impl Seat {
         ends.map(|end| (end.name.clone(), end.received)).collect()
     }
 
-    /// Nothing of the offcode runs from here on until [`Seat::resume`], or until it is removed. Returns what it saves.
+    /// Stops all of the offcode until [`Seat::resume`] or its removal. Returns the state that it saves.
     pub fn suspend(&mut self) -> Result<State> {
         self.in_phase(Phase::Started)?;
         let mut state = State::default();
@@ -185,7 +185,7 @@ impl Seat {
         Ok(())
     }
 
-    /// Wake-ups so far, of one that asks for timers.
+    /// Wake-ups so far, of an offcode that asks for timers.
     pub fn woken(&self) -> Option<u64> {
         self.around.timers.as_ref().map(|timers| timers.woken)
     }
@@ -194,7 +194,7 @@ impl Seat {
         self.around.memory.shared(&self.around.name, words)
     }
 
-    /// What one of its maps holds.
+    /// The entries of one of its maps.
     pub fn map(&self, name: &str) -> Result<Dump> {
         let of_site = self.around.maps.iter().flat_map(|maps| maps.tables());
         let mut all = self.offcode.own_maps();
@@ -212,7 +212,7 @@ impl Seat {
         self.around.ends().collect()
     }
 
-    /// Gives up the endpoints of one that does not run.
+    /// Gives up the ends of an offcode that does not run.
     pub fn surrender(&mut self) -> Result<Ends> {
         if self.phase == Phase::Started {
             self.in_phase(Phase::Suspended)?;
@@ -221,7 +221,7 @@ impl Seat {
         Ok(Ends(std::mem::take(&mut self.around.ends)))
     }
 
-    /// Takes over what another seat gave up.
+    /// Takes over the ends that another seat gave up.
     pub fn receive(&mut self, ends: Ends) {
         self.around.ends = ends.0;
         self.around.may_write = self.phase == Phase::Suspended;
@@ -243,7 +243,7 @@ impl Seat {
         self.phase = Phase::Deployed;
     }
 
-    /// Runs the offcode's code; one that panics is not called again, and the others go on.
+    /// Runs the offcode's code; an offcode that panics is not called again, and the others go on.
     fn attempt<R>(&mut self, work: impl FnOnce(&mut dyn Offcode, &mut Surroundings) -> R) -> Option<R> {
         let Seat { offcode, around, .. } = self;
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(offcode.as_mut(), around)));
@@ -325,7 +325,7 @@ impl Seat {
         }
     }
 
-    /// Who calls what has failed is told so; else it would wait.
+    /// Refuses calls of a failed offcode; else their callers would wait.
     #[cold]
     fn refuse(&mut self) -> Activity {
         let mut worked = false;

@@ -1,4 +1,4 @@
-//! What an offcode sees of its site: the context of its calls.
+//! The context of an offcode's calls: its view of the site.
 
 use std::time::{Duration, Instant};
 
@@ -23,14 +23,14 @@ pub(super) struct Surroundings {
     pub ends: Vec<End>,
     /// Names of the peers that are reached out of band, by their place in the manifest.
     peers: Vec<Option<String>>,
-    /// From `start` on.
+    /// True from `start` on.
     pub may_write: bool,
-    /// Where the manifest asks for them.
+    /// Timers, where the manifest asks for them.
     pub timers: Option<Timers>,
     pub memory: Memory,
-    /// Where the manifest asks for them; those of a sandboxed body are in its own memory.
+    /// Maps, where the manifest asks for them; those of a sandboxed body are in its own memory.
     pub maps: Option<Maps>,
-    /// In this turn a write found no room.
+    /// Whether a write of this turn found no room.
     pub no_room: bool,
     origin: Instant,
     pub log: Log,
@@ -64,7 +64,7 @@ impl Surroundings {
         if let Some(at) = self.ends.iter().skip(1).position(|end| end.name == name) {
             let old = &mut self.ends[1 + at];
             if old.channel.as_ref().is_some_and(|channel| channel.is_abandoned()) {
-                // Nobody has its other end any more: what is attached under its name takes its place.
+                // The old end is abandoned: what is attached under its name takes its place.
                 *old = end;
                 return Ok(ChannelId(1 + at as u32));
             }
@@ -103,7 +103,7 @@ impl Surroundings {
         Some(Duration::from_nanos(next.0.saturating_sub(self.now().0)))
     }
 
-    /// What it has, where all of it is there.
+    /// Its ends, but for one that is being read from.
     pub fn ends(&self) -> impl Iterator<Item = EndAt> {
         self.ends.iter().filter_map(|end| {
             let channel = end.channel.as_ref()?;
@@ -113,7 +113,7 @@ impl Surroundings {
         })
     }
 
-    /// Lets a message wait behind those that wait already.
+    /// Queues a message behind those that wait already.
     pub fn defer(&mut self, channel: ChannelId, message: &[u8]) {
         let (id, message) = match channel.as_peer() {
             Some(place) => match self.routed(place, message) {
@@ -127,7 +127,7 @@ impl Surroundings {
         }
     }
 
-    /// A call out of band that carries whom it is for in its own header.
+    /// A call out of band with the place of its peer in its header.
     fn routed(&mut self, place: u8, message: &[u8]) -> Option<Vec<u8>> {
         let Some((mut header, rest)) = Header::read(message) else {
             (self.log)(&format!("{}: only calls go out of band; a message needs a channel of its own", self.name));
@@ -181,7 +181,7 @@ impl Context for Surroundings {
             end.unsent.push_back(message.to_vec());
             return Written::Taken;
         };
-        // Nothing overtakes what waits.
+        // Messages that wait are not overtaken.
         if !end.unsent.is_empty() {
             if end.flush() {
                 return self.write(channel, message);

@@ -4,12 +4,12 @@ use machine::Nanoseconds;
 use offcode::service::TIMERS_EACH;
 use offcode::{State, Wake};
 
-/// The table of a state that they travel in; authors see none of it.
+/// The table of a state that timers travel in, which authors do not see.
 const TABLE: &str = "site/timers";
 
 pub(super) struct Timers {
     set: [Wake; TIMERS_EACH],
-    /// Nothing is due before.
+    /// Time before which no timer is due.
     pub next: Nanoseconds,
     /// Wake-ups so far.
     pub woken: u64,
@@ -30,7 +30,7 @@ impl Timers {
         self.next = self.set.iter().map(|wake| wake.at).min().unwrap_or(Wake::NEVER.at);
     }
 
-    /// Whether this one is due, which then waits for its next time.
+    /// Whether this timer is due; if so, it is set to its next time.
     pub fn take(&mut self, timer: u8, now: Nanoseconds) -> bool {
         let wake = &mut self.set[usize::from(timer)];
         if wake.at > now || *wake == Wake::NEVER {
@@ -48,7 +48,7 @@ impl Timers {
         true
     }
 
-    /// Clocks of two sites are not the same: what goes along is the time that is left.
+    /// Saves the time that is left, as clocks of two sites differ.
     pub fn save(&self, state: &mut State, now: Nanoseconds) {
         for (timer, wake) in self.set.iter().enumerate().filter(|(_, wake)| **wake != Wake::NEVER) {
             let left = [wake.at.0.saturating_sub(now.0), wake.every.0];
@@ -69,7 +69,7 @@ impl Timers {
     }
 }
 
-/// The timers of a state for a body that has none.
+/// Removes the timers from a state, for a body that has none.
 pub(in crate::site) fn taken_out(state: &mut State) -> Vec<(Vec<u8>, Vec<u8>)> {
     state.take(TABLE)
 }

@@ -1,4 +1,4 @@
-//! What an offcode's calls and messages take, timed now and then: reading the clock costs as much as a small offcode does.
+//! Timing of an offcode's calls and messages, by samples: reading the clock costs as much as a small offcode does.
 
 use std::time::{Duration, Instant};
 
@@ -6,16 +6,16 @@ use machine::Nanoseconds;
 
 use super::super::evidence::Timed;
 
-/// Of so many batches one is timed.
+/// Number of batches of which one is timed.
 const EVERY: u64 = 16;
 
 pub(super) struct Timing {
     batches: u64,
     time: Duration,
     uses: u64,
-    /// The batch before was timed, and what it left is done in the turn that comes.
+    /// Whether the last batch was timed, whose rest is done in the coming turn.
     follows: bool,
-    /// What reading the clock takes by itself.
+    /// Time that reading the clock takes by itself.
     clock: Duration,
 }
 
@@ -25,14 +25,14 @@ impl Timing {
         Timing { batches: 0, time: Duration::ZERO, uses: 0, follows: false, clock }
     }
 
-    /// Before a batch is served.
+    /// To be called before a batch is served.
     #[inline]
     pub fn batch(&mut self) -> Option<Instant> {
         self.batches += 1;
         self.batches.is_multiple_of(EVERY).then(Instant::now)
     }
 
-    /// Before a turn.
+    /// To be called before a turn.
     #[inline]
     pub fn turn(&mut self) -> Option<Instant> {
         self.follows.then(Instant::now)

@@ -14,7 +14,7 @@ use offcode::{Channel, Refusal, Specification, Written};
 use super::Inner;
 use crate::possible::{Pair, map_name};
 
-/// Of `struct offcode_call`: interface, method, reserved, length; then the bytes.
+/// Bytes of `struct offcode_call`: interface, method, reserved, length; the arguments follow.
 const CALL_HEADER: usize = 16;
 const CALL_BYTES: usize = 1024;
 
@@ -90,7 +90,7 @@ impl Channel for Calls {
         self.counted.written += 1;
         let answer = match header.kind {
             Kind::Call | Kind::OneWay => self.carry_out(header, arguments),
-            // It makes no calls, so nothing answers it.
+            // The body makes no calls, so nothing is an answer to it.
             Kind::Reply | Kind::Refused => return Ok(Written::Taken),
         };
         if header.kind == Kind::Call {
@@ -125,7 +125,7 @@ impl Channel for Calls {
         self.poll()
     }
 
-    /// Nothing comes but by a write here.
+    /// Messages come only by a write here.
     fn arm(&mut self, _sleeper: &mut dyn Sleeper) -> bool {
         self.answers.is_empty()
     }
@@ -154,7 +154,7 @@ pub(super) struct Messages {
     specification: Specification,
     input: Option<SharedWords>,
     output: Option<RingReader>,
-    /// The program that is run after each message.
+    /// The program that runs after each message.
     handler: Option<String>,
     counted: Counted,
 }
@@ -194,7 +194,7 @@ impl Channel for Messages {
         }
         let (head, slots) = (input.value(0), input.entries() - 1);
         let written = head[WRITTEN].load(Ordering::Relaxed);
-        // The program may write both.
+        // The program may write both counters.
         if written.wrapping_sub(head[READ].load(Ordering::Acquire)) >= u64::from(self.specification.buffers.count) {
             return Ok(match self.specification.delivery {
                 Delivery::Reliable => {
@@ -242,7 +242,7 @@ impl Channel for Messages {
             std::thread::sleep(std::time::Duration::from_nanos(limit.0));
             return Ok(false);
         };
-        // The kernel does not wake for an offcode that is removed: look now and then.
+        // The kernel does not wake the reader for an offcode that is removed: look now and then.
         const LOOK: u64 = 5_000_000;
         let mut left = limit.0;
         loop {

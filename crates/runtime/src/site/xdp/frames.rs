@@ -97,7 +97,7 @@ impl Channel for Frames {
 
     fn wait(&mut self, limit: Nanoseconds) -> Result<bool> {
         may_wait(&self.specification)?;
-        // The kernel does not wake for an offcode that is removed: look now and then.
+        // The kernel does not wake the reader for an offcode that is removed: look now and then.
         const LOOK: u64 = 5_000_000;
         let mut left = limit.0;
         while !self.poll()? && left > 0 && !self.is_abandoned() {

@@ -21,7 +21,7 @@ pub(super) fn is_no_state(array: &str) -> bool {
 }
 
 impl Body {
-    /// Of one that the kernel runs no more.
+    /// The state of a body that the kernel runs no more.
     pub(super) fn suspend(&mut self) -> Result<State> {
         self.phase = Phase::Suspended;
         xdp::grace()?;

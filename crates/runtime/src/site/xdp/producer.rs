@@ -27,19 +27,19 @@ const LONGEST: usize = 1536;
 /// Attributes of a producer: the core that runs it, and what keeps other work off that.
 pub const CORE: &str = "CORE";
 pub const SHIELD: &str = "SHIELD";
-/// In what proves that a producer works: what follows keeps other work off its core.
+/// Separates, in a producer's whereabouts, what keeps other work off its core.
 pub const KEPT_BY: &str = ", its core kept by ";
 
 /// Runs a call asks for where the producer does not say: many, since setting up a call costs as much as thousands of runs; fewer where each may wait.
 const RUNS: u32 = 1 << 18;
 const RUNS_ONE_BY_ONE: u32 = 1 << 10;
-/// A call that nothing ends but a signal.
+/// Runs of a call that only a signal ends.
 const MOST_RUNS: u64 = 1 << 26;
 /// Between looks whether a finished producer has more to send, where what gave it that is no call, message or attribute:
 /// at first, and where nothing comes.
 const REST: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(1));
 
-/// Where a producer runs.
+/// The core of a producer, and its protection.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Protected {
     core: Option<CoreId>,
@@ -65,9 +65,9 @@ impl Protected {
 
 pub(super) struct Producer {
     shared: Arc<Shared>,
-    /// Ends its sleep.
+    /// Bell that ends its sleep.
     bell: Arc<Doorbell>,
-    /// The core and what keeps it.
+    /// The core and its protection, in words.
     place: String,
     thread: Option<JoinHandle<Result<()>>>,
 }
