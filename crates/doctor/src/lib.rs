@@ -1,5 +1,6 @@
 //! The checks of `plimsoll doctor`: what of a machine can be used, and what each missing thing costs.
-//! | What can be tried without leaving a trace (a lab, the BPF programs, a copy between processes) is tried; the rest is read. An
+//!
+//! What can be tried without leaving a trace (a lab, the BPF programs, a copy between processes) is tried; the rest is read. An
 //! archived machine is judged by its archive alone.
 #![forbid(unsafe_code)]
 

@@ -21,7 +21,8 @@ pub struct Programs {
 
 impl Programs {
     /// The PATH of this process, and its own program.
-    /// | # Errors
+    ///
+    /// # Errors
     /// The system does not tell where this program's own file is.
     pub fn of_this_process() -> Result<Programs> {
         let command = machine::here::program()?;

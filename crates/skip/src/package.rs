@@ -39,7 +39,8 @@ pub fn providing(what: &str) -> Option<(Package, Vec<&'static str>)> {
 }
 
 /// The path of a command, in a folder of PATH or one for administrators.
-/// | # Errors
+///
+/// # Errors
 /// A sentence with the package to install.
 pub fn command(name: &str) -> Result<PathBuf, String> {
     let path = env::var_os("PATH").unwrap_or_default();
@@ -48,7 +49,8 @@ pub fn command(name: &str) -> Result<PathBuf, String> {
 }
 
 /// The path of a file, such as a header, that must exist.
-/// | # Errors
+///
+/// # Errors
 /// A sentence with the package to install.
 pub fn file(path: &str) -> Result<PathBuf, String> {
     found(path, |path| Some(PathBuf::from(path)).filter(|path| path.exists()))
