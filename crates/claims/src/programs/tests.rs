@@ -35,7 +35,7 @@ fn small_buffers() -> Profile {
     Profile { library: MESSAGE / 2, socket: 64 * 1024, ..profile }
 }
 
-/// How long, of the run, the one is blocked in `doing` while the other computes.
+/// The share of the run in which `rank` is blocked in `doing` while the other computes.
 fn blocked_while_other_computes(stays: &[Stay], rank: u32, doing: Doing) -> f64 {
     let of = |rank: u32, doing: Doing| {
         stays.iter().filter(move |stay| stay.rank == rank && stay.doing == doing).map(|stay| (stay.from, stay.to))
@@ -74,7 +74,7 @@ fn they_do_not_with_infinite_buffers_or_a_thread() {
     }
 }
 
-/// No stay runs backwards, and no rank computes faster than its core.
+/// No stay ends before it begins, and no rank computes faster than its core.
 #[test]
 fn stays_cover_the_run() {
     let rows = Calibration::of_papers();
