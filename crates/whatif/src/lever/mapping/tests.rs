@@ -110,7 +110,7 @@ fn what_stays_where_it_was_changes_nothing() {
     assert!(program.mapper().unwrap().time(as_recorded.swapped(1, 2).unwrap()).unwrap() > 1.0);
 }
 
-/// All in step: a message of each step and two trips of the sum, each shorter by what a trip between hosts takes more.
+/// In step: each message and the two trips of the sum are shorter by the difference of trips between and within hosts.
 #[test]
 fn partners_on_one_host_save_the_difference_of_their_trips() {
     let steps = 20;
