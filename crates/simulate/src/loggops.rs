@@ -515,7 +515,7 @@ impl<'p> Engine<'p> {
         self.order = known.len() as u32;
         self.events = events.into();
         for rank in 0..self.waiting.len() as u32 {
-            // The order of a rank whose event is being handled is set with that.
+            // Where it is 0, the rank's event is being handled, and its next one follows that.
             if self.wakes[rank as usize] != 0 {
                 self.wake(rank);
             }

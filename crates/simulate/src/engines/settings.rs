@@ -93,7 +93,7 @@ impl Settings {
     }
 }
 
-/// The most packets of a row's messages; larger messages tell no more of bytes.
+/// Packets, or eager limits, of the largest size that costs of bytes are solved from; smaller sizes tell too little of bytes.
 const PACKETS: u64 = 16;
 
 impl Carrier {
