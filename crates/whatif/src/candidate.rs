@@ -33,8 +33,8 @@ pub struct Recorded<'a> {
 }
 
 impl Recorded<'_> {
-    /// What carried its messages: what its command says of `plimsoll mpirun`, else the MPI's own usual transport; or `named`,
-    /// a carrier or a placement.
+    /// The carriers of its messages: those that its command names for `plimsoll mpirun`, else the MPI's usual transport; or
+    /// `named`, a carrier or a placement.
     ///
     /// # Errors
     /// Its costs were never measured.
@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(open.carried_by(&ways), "vader, one host, Open MPI 4.1.4");
         let schedule = Recorded { library: "", ..of };
         assert_eq!(schedule.carried_by(&ways), open.carried_by(&ways));
-        // Its own are taken where they are known, and are not sought under the name of another's transport.
+        // Costs of its own are used if they are known, and are not looked up under the name of another MPI's transport.
         let own = Way { carrier: "ucx".into(), mpi: "MPICH 4.0.2".into(), placement: SiteKind::App, network: None };
         let row = Row {
             item: Item::HalfTrip(own.clone()),

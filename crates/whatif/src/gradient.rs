@@ -80,7 +80,7 @@ struct Walk<'g, F> {
     residual: F,
     /// Results of exits that were visited.
     known: HashMap<CallId, Gradients>,
-    /// Of gatherings in which all wait for all: the last entry, ps, and the exits that determine it.
+    /// For gatherings in which all wait for all: the last entry, ps, and the constraints that make it so late.
     gathered: HashMap<u32, (i64, Vec<Tight>)>,
 }
 

@@ -221,7 +221,7 @@ fn scales(graph: &Graph, before: &Prices, costs: &Prices, own: &Prices, follows:
     graph.classes.iter().map(of_class).collect()
 }
 
-/// What becomes of the residuals of a class.
+/// The change of a class's residuals under a lever.
 ///
 /// A residual has three parts. As much of it as the modelled cost itself is most likely an error of that cost: it follows it nearly
 /// wholly in most draws. What all calls of the class have beyond that follows what carries messages and how fast cores are, by a part

@@ -58,7 +58,7 @@ impl AddAssign for Counts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Spot {
     pub rank: u32,
-    /// Of [`crate::graph::Calls::site`].
+    /// The site, as in [`crate::graph::Calls::site`].
     pub site: u32,
     pub function: FunctionId,
     /// The size class ([`crate::graph::Class`]).

@@ -249,7 +249,7 @@ mod tests {
                 "{interval:?}"
             );
         };
-        // What no cost explains grows as the trip does, or not; here it did not.
+        // The residual may grow as the trip does, or not; here it did not.
         let [least, most] = [200.0, 600.0].map(|extra| 3_000.0 + extra);
         let same = held(&apart(500), &mapping).unwrap();
         near(same.predicted, 1.0, (500.0 + most) / (500.0 + least));

@@ -28,7 +28,7 @@ pub use page::render as page;
 pub use predict::{Expected, expect};
 
 machine::named! {
-    /// What is delayed.
+    /// The kind of work that is delayed.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum Factor ("factor") {
@@ -38,7 +38,7 @@ machine::named! {
         Receive = "receive",
         /// The sender's work for a byte.
         Byte = "byte",
-        /// What the program does between its calls.
+        /// Computing between the program's calls.
         Compute = "compute",
     }
 }

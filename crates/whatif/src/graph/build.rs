@@ -50,7 +50,7 @@ use super::builder::{Adding, Builder};
 use super::{Graph, Kind, MOST, NO_SITE, Reach, Step};
 
 impl Graph {
-    /// The graph of one MPI_COMM_WORLD, a place in [`Timeline::worlds`], from when its ranks left MPI_Init to when they enter
+    /// The graph of one MPI_COMM_WORLD, an index in [`Timeline::worlds`], from when its ranks left MPI_Init to when they enter
     /// MPI_Finalize. Where there are several, a note names it.
     ///
     /// # Errors

@@ -189,7 +189,7 @@ fn a_mapping_is_read_from_where_another_recording_has_its_ranks() {
     assert_eq!((like(&[0, 0, 1, 1]), like(&[1, 1, 0, 0]), like(&[0, 0, 1])), (None, None, None));
 }
 
-/// What no cost explains of a call follows the trips of those calls that a mapping changes, and of no others.
+/// Residuals are scaled by the trips of calls that a mapping changes, and by no others.
 #[test]
 fn only_calls_that_a_mapping_changes_are_scaled() {
     let costs = costs(0.0);
