@@ -53,7 +53,7 @@ pub struct Scaling {
     pub cores: Interval,
     /// By gain of onload in per cent, the cells a core below which it is at least that.
     pub cells: Vec<(f64, Interval)>,
-    /// The same law with messages by surface instead: cells to a third, negative where no such law meets both rows.
+    /// The cells of the same law with messages by surface: cells to a third, negative where no such law meets both rows.
     pub by_surface: Interval,
 }
 
