@@ -98,7 +98,7 @@ fn a_rendezvous_takes_three_ways() {
 
 #[test]
 fn pieces_of_a_message_overlap() {
-    // Of 16 pieces all pass the slowest stage one after the other, and one passes each other stage alone.
+    // The slowest stage handles all 16 pieces; each other stage adds the time of one.
     let (pieces, unit) = (16u64, 1000u64);
     let profile = Profile { unit, send: cost(0.0, 0.5), receive: cost(0.0, 2.0), ..plain(Place::Softirq) };
     let finished = run(PingPong { bytes: pieces * unit, rounds: 1 }, &cluster(2, 1, profile));

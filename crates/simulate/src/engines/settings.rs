@@ -31,7 +31,7 @@ pub struct Work {
     pub fetched: Reading<f64>,
 }
 
-/// What carries packets.
+/// The carrier of packets.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Carrier {
     /// The link as the engine takes it: largest packet, remote read or not, credit, window and timers. Conversations are
