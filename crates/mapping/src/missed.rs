@@ -1,4 +1,4 @@
-//! What a replay misses of ranks that move, measured on simulated programs, and an interval that contains it.
+//! The error of replays for ranks that move, measured on simulated programs, and an interval that contains it.
 //!
 //! Draws cover what is not known of the costs; that the replay knows no pieces of a message they do not. What it misses grows
 //! with what the draws leave open and with the share of the run in calls:

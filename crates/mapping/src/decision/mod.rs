@@ -29,7 +29,7 @@ use settings::{HOUR, LONGEST_BAR};
 use trial::Trial;
 pub use trial::{Measure, Verdict};
 
-/// What the daemon is to do, each with its evidence.
+/// An action for the daemon, with its evidence.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {

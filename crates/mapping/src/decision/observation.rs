@@ -1,4 +1,4 @@
-//! What a job's ranks and the cores of its hosts did in one window of time.
+//! An observation of a job's ranks and of the cores of its hosts in one window of time.
 
 use machine::{CoreId, CpuSet, Nanoseconds};
 use serde::{Deserialize, Serialize};

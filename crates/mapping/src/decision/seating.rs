@@ -1,4 +1,4 @@
-//! What the job's time would be with its ranks on other cores, by what one window saw of them.
+//! Estimates of a job's time with its ranks on other cores, from the observation of one window.
 //!
 //! A rank that does not wait sets the pace (paper 002, section 6.1): its busy time lasts as much longer or shorter as the
 //! core that it gets can do less or more. Partners on cores of unequal capability fall out of phase (section 6.2), which
