@@ -1,4 +1,4 @@
-//! What `plimsoll whatif` changes of a program, and what it is told of a recorded one.
+//! Options for levers of `plimsoll whatif`, and for facts that a recording does not hold.
 
 use machine::{Bytes, Costs, Fault, Result};
 use profile::profile::ranges;

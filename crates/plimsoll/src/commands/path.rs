@@ -9,7 +9,7 @@ use launch::allocation::{self, Allocation};
 use machine::{Fault, Result};
 use rounds::point::Path;
 
-/// What `--path` names.
+/// The other end of a path, as `--path` names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ends {
     Path(Path),
