@@ -248,7 +248,7 @@ impl Findings {
     }
 }
 
-/// The slope of each round in which all three arms ran on equally near cores, by least squares within the round.
+/// The slope of each round in which all three arms ran on equally near cores at one clock, by least squares within the round.
 fn slopes_of_rounds(kind: usize, arms: [&Series<Shown>; 3]) -> Vec<f64> {
     let beside = |arm: usize, round: u32| arms[arm].blocks.iter().find(move |taken| taken.round == round);
     let of = |zero: &Taken<Shown>| {
