@@ -74,7 +74,7 @@ struct Job {
     running: bool,
 }
 
-/// Pieces as (order, slot, part), sorted by the first.
+/// Pieces as (key, slot, part), sorted by key.
 type Queue = Vec<(u32, u32, Part)>;
 
 fn put(queue: &mut Queue, entry: (u32, u32, Part)) {
