@@ -1,4 +1,4 @@
-//! What offload gains of an application's runtime (paper 000, IV.B).
+//! Offload's gain in an application's run time (paper 000, IV.B).
 //!
 //! MILC is scaled with the nodes. Its gain is seconds saved over seconds run; on N nodes
 //! ```text
@@ -28,7 +28,7 @@ const DILATION: Unknown = Unknown {
 /// Of 8 faces of a 4-D block, 2 cross where one dimension is cut, 4 where two are.
 const TWO_OVER_FOUR_NODES: f64 = 2.0 / 4.0;
 
-/// A gain of three runs over three, off by the runs' own spread.
+/// The gain between means of three runs each, with the spread of the runs.
 fn gain(rows: &Calibration, name: &str, spread: Spread, draw: &mut Draw) -> Result<f64> {
     Ok(draw.within(rows.range(name)?) + draw.normal(spread.of_difference()))
 }
@@ -37,7 +37,7 @@ fn collect<T>(sweep: Sweep, of: impl FnMut(&mut Draw) -> Result<T>) -> Result<Ve
     swept(sweep.closed, of).into_iter().collect()
 }
 
-/// As if no gain were there.
+/// The prediction of the null: no gain, only the runs' spread.
 fn none(rows: &Calibration, sweep: Sweep) -> Result<Statement> {
     let draws = collect(sweep, |draw| Spread::fit(rows, draw).map(|spread| draw.normal(spread.of_difference())))?;
     Ok(interval(draws).into())
@@ -88,7 +88,7 @@ fn milc(rows: &Calibration, sweep: Sweep, clock: &str, slow: bool) -> Result<Pre
     ))
 }
 
-/// Another program's gain is MILC's times the ratio of what `share` says of them.
+/// LULESH's gain: MILC's times the ratio of their shares.
 fn lulesh(rows: &Calibration, sweep: Sweep) -> Result<Prediction> {
     let scaled = |share: &dyn Fn(&mut Draw, &str) -> Result<f64>| {
         collect(sweep, |draw| {

@@ -1,4 +1,4 @@
-//! What the place of a process costs, where the kernel's protocol work is bound to one core (paper 002, section 5).
+//! The cost of a process's place where the kernel's protocol work is bound to one core (paper 002, section 5).
 //!
 //! Per bit, the interrupt core does s (softirq) and the process does a: a_near on the interrupt core's socket, a_far elsewhere.
 //! ```text
@@ -23,7 +23,7 @@ pub struct CoreCosts {
 }
 
 impl CoreCosts {
-    /// Of the three bandwidths in B1, as one of their two solutions.
+    /// The costs that give the three bandwidths in B1, as one of the two solutions.
     pub fn fit(rows: &Calibration, draw: &mut Draw) -> Result<CoreCosts> {
         let mut cost = |name| Ok(1.0 / draw.within(rows.range(name)?));
         let (both, larger): (f64, f64) = (cost("tcp/bandwidth/interrupt")?, cost("tcp/bandwidth/same-socket")?);
@@ -33,12 +33,12 @@ impl CoreCosts {
         Ok(CoreCosts { softirq, near, far })
     }
 
-    /// Time a bit of a stream: interrupt core, same socket, other socket.
+    /// Time per bit of a stream on the interrupt core, the same socket, the other socket.
     pub fn stream(&self) -> [f64; 3] {
         [self.softirq + self.near, self.softirq.max(self.near), self.softirq.max(self.far)]
     }
 
-    /// Time a bit of a message that is waited for, where nothing overlaps and another core has to be told.
+    /// Time per bit of a message that is waited for, where nothing overlaps and another core has to be notified.
     pub fn waited_for(&self, handover: f64) -> [f64; 3] {
         [self.softirq + self.near, self.softirq + self.near + handover, self.softirq + self.far + handover]
     }
@@ -71,7 +71,7 @@ const HANDOVER: Unknown = Unknown {
 
 const CLASSES: [&str; 3] = ["interrupt core", "same socket", "other socket"];
 
-/// From the shortest time to the longest.
+/// The three places in words, from the shortest time to the longest.
 fn order(times: [f64; 3]) -> String {
     let mut at = [0, 1, 2];
     at.sort_by(|one, other| times[*one].total_cmp(&times[*other]));

@@ -1,4 +1,4 @@
-//! What is not known, swept: a low-discrepancy sequence, so that a prediction is the same in every run.
+//! Sweeps of unknown parameters: a low-discrepancy sequence, so that a prediction is the same in every run.
 
 use machine::Result;
 use machine::costs::Interval;
@@ -11,7 +11,7 @@ pub struct Unknown {
     pub name: &'static str,
     pub low: f64,
     pub high: f64,
-    /// Swept evenly in its logarithm.
+    /// Whether the sweep is even in the logarithm.
     pub log: bool,
     pub unit: &'static str,
     pub why: &'static str,
@@ -23,13 +23,13 @@ pub struct Draw {
     coordinate: usize,
 }
 
-/// The coordinates are multiples of the square roots of these, of which no sum with whole factors is whole.
+/// Primes whose square roots' multiples are the coordinates: no sum of these roots with integer factors is an integer.
 const PRIMES: [f64; 24] = [
     2., 3., 5., 7., 11., 13., 17., 19., 23., 29., 31., 37., 41., 43., 47., 53., 59., 61., 67., 71., 73., 79., 83., 89.,
 ];
 
 impl Draw {
-    /// Evenly in (0, 1).
+    /// A value evenly distributed in (0, 1).
     pub fn unit(&mut self) -> f64 {
         let root = PRIMES[self.coordinate].sqrt();
         self.coordinate += 1;
@@ -47,19 +47,19 @@ impl Draw {
         }
     }
 
-    /// Normal with mean 0 (Box and Muller).
+    /// A normally distributed value with mean 0 (Box and Muller).
     pub fn normal(&mut self, deviation: f64) -> f64 {
         let (one, other) = (self.unit().max(1e-12), self.unit());
         deviation * (-2.0 * one.ln()).sqrt() * (std::f64::consts::TAU * other).cos()
     }
 }
 
-/// How finely a prediction sweeps.
+/// The number of draws of a prediction.
 #[derive(Debug, Clone, Copy)]
 pub struct Sweep {
     /// Draws of closed forms.
     pub closed: usize,
-    /// Draws of replays of programs.
+    /// Draws of simulated programs.
     pub replays: usize,
 }
 

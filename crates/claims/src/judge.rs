@@ -1,4 +1,4 @@
-//! Predictions held against the rows that only judge.
+//! Predictions scored against the check rows.
 
 use machine::costs::Interval;
 use machine::{Fault, Result};
@@ -7,13 +7,13 @@ use serde::Serialize;
 use super::rows::{Checks, Contradiction, Published, Row};
 use super::statement::{Null, Prediction, Statement};
 
-/// Of an interval of 95 %: a miss of one unit counts 2 / 0.05 times as much as a unit of width.
+/// Weight of a miss in the interval score of a 95 % interval: one unit of miss counts 2 / 0.05 times one unit of width.
 const MISS: f64 = 2.0 / 0.05;
 
-/// From this share of the draws on a prediction in words is one.
+/// The least share of the draws at which words count as predicted.
 const SURELY: f64 = 0.95;
 
-/// Scores that differ by less than this share are alike.
+/// Relative difference below which scores count as equal.
 const ALIKE: f64 = 0.02;
 
 /// A statement held against what was published.
@@ -27,7 +27,7 @@ pub struct Scored {
     pub score: f64,
 }
 
-/// Model against the best null.
+/// The comparison of the model with the best null.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Against {
@@ -46,21 +46,21 @@ pub struct Judged {
     pub conditions: String,
     pub wording: String,
     pub published: Published,
-    /// Whoever chose the model's form knew the row.
+    /// Whether the model's form was chosen with knowledge of the row.
     pub seen: bool,
-    /// The model's form alone makes it come out.
+    /// Whether the model's form alone makes the prediction come true.
     pub constructed: bool,
     pub prediction: Prediction,
     /// `None`: no model.
     pub scored: Option<Scored>,
     pub nulls: Vec<(Null, Scored)>,
-    /// Against the null with the best score.
+    /// The comparison with the null of the best score.
     pub against: Option<Against>,
-    /// Why it misses, why there is no model, or what else to know.
+    /// The reason for a miss or a missing model, or another remark.
     pub note: String,
 }
 
-/// All figures of all check rows, and where the papers contradict themselves.
+/// All figures of all check rows, and the papers' contradictions.
 #[derive(Debug, Clone, Serialize)]
 pub struct Judgement {
     pub judged: Vec<Judged>,
@@ -126,7 +126,7 @@ fn of(row: &Row, published: &Published, prediction: &Prediction) -> Judged {
     }
 }
 
-/// A statement of another kind than the published one misses it.
+/// The score of a statement; one of another kind than the published one misses.
 fn score(says: &Statement, published: &Published) -> Scored {
     match (says, published) {
         (Statement::Number(Interval { middle, low, high }), Published::Number { value, within, .. }) => {

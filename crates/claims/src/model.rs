@@ -6,12 +6,12 @@ use super::draws::{Unknown, interval};
 use super::rows::Range;
 use super::statement::{Null, Parameter, Prediction, Statement};
 
-/// What predictions of one form have in common.
+/// The common parts of predictions of one form.
 #[derive(Debug, Clone)]
 pub struct Model {
     pub equation: &'static str,
     pub parameters: Vec<Parameter>,
-    /// Rows of `calibration.toml`.
+    /// Names of the rows of `calibration.toml` that the model reads.
     pub rows: &'static [&'static str],
 }
 
@@ -28,7 +28,7 @@ impl Model {
     }
 }
 
-/// A parameter that rows fix, with its values over the draws.
+/// A parameter that is fitted to rows, with its values over the draws.
 pub fn fitted(name: &str, values: Vec<f64>, unit: &str, from: &str) -> Parameter {
     let Interval { low, high, .. } = interval(values);
     Parameter { name: name.into(), range: Range { low, high }, unit: unit.into(), from: from.into(), fitted: true }

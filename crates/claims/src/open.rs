@@ -1,4 +1,4 @@
-//! What the papers leave open, as far as closed forms answer it. Modelled, not measured.
+//! Questions that the papers leave open, as far as closed forms answer them. Modelled, not measured.
 
 use machine::Result;
 use machine::costs::Interval;
@@ -8,7 +8,7 @@ use super::draws::{Sweep, interval, swept};
 use super::rows::Calibration;
 use super::stream::{FULL, Offload, Onload};
 
-/// Dilations f0 / f: the clocks of paper 000, then cores slower than it could set.
+/// Dilations f0 / f: the clocks of paper 000, then slower ones than it could set.
 pub const DILATIONS: [f64; 8] = [1.0, FULL / 3.4, FULL / 2.9, FULL / 2.4, FULL / 1.9, FULL / 1.4, 4.0, 8.0];
 
 /// Cores that share the protocol's work.
@@ -18,9 +18,9 @@ pub const CORES: [u32; 5] = [1, 2, 3, 4, 8];
 #[derive(Debug, Clone, Serialize)]
 pub struct BreakEven {
     pub dilation: f64,
-    /// Onload's bandwidth over offload's by number of cores ([`CORES`]); alike at full clock on one core.
+    /// Onload's bandwidth over offload's by number of cores ([`CORES`]); equal at full clock on one core.
     pub ratio: Vec<Interval>,
-    /// Cores' worth of protocol work at which the two are alike.
+    /// Cores' worth of protocol work at which both have the same bandwidth.
     pub cores: Interval,
 }
 
@@ -44,16 +44,16 @@ pub fn break_even(rows: &Calibration, sweep: Sweep) -> Result<Vec<BreakEven>> {
 /// From which size a node-wide engine stops scaling (papers 000 and 004).
 #[derive(Debug, Clone, Serialize)]
 pub struct Scaling {
-    /// Cells' worth of computing that a core's messages of one step take on the core, and in the node's one engine.
+    /// Cells' worth of computing that a core's messages of one step take: on the core, and in the node's one engine.
     pub on_core: Interval,
     pub in_engine: Interval,
-    /// The latter over the former: how much faster onload can be at most.
+    /// `in_engine` over `on_core`: the limit of onload's speedup.
     pub ratio: Interval,
     /// Cores of such a node up to which the engine keeps up with them at full clock; times the dilation at others.
     pub cores: Interval,
     /// By gain of onload in per cent, the cells a core below which it is at least that.
     pub cells: Vec<(f64, Interval)>,
-    /// The same law with messages by surface instead: cells to a third, negative where no such law meets both rows.
+    /// The cells of the same law with messages by surface: cells to a third, negative where no such law meets both rows.
     pub by_surface: Interval,
 }
 

@@ -39,9 +39,9 @@ pub struct Power {
 #[derive(Debug, Clone, Copy)]
 pub struct Phase {
     pub seconds: f64,
-    /// Of full clock.
+    /// The clock over full clock.
     pub clock: f64,
-    /// The share of it that the core is busy.
+    /// The share of the phase in which the core is busy.
     pub busy: f64,
 }
 
@@ -56,19 +56,19 @@ impl Power {
         run.iter().map(|phase| phase.seconds * self.at(phase.clock, phase.busy)).sum()
     }
 
-    /// Through a saving, as a share, at `clock` of full clock.
+    /// The law that gives this saving, as a share, at `clock` of full clock.
     fn through(saving: f64, clock: f64, exponent: f64) -> Power {
         Power { dynamic: saving / (1.0 - clock.powf(exponent)), exponent }
     }
 }
 
-/// Onload's and offload's watts (A5, A7), with one exponent.
+/// Onload's and offload's laws (A5, A7), with one exponent.
 pub fn fit(rows: &Calibration, draw: &mut Draw) -> Result<[Power; 2]> {
     let clock: f64 = 2.9 / FULL;
     let mut saving = |name| Ok(-draw.within(rows.range(name)?) / 100.0);
     let (onload, offload): (f64, f64) = (saving("onload/power/2.9")?, saving("offload/power/2.9")?);
     let least = onload.max(offload);
-    // The exponent from which the larger saving needs no more than all watts.
+    // The least exponent at which the larger saving is no more than all watts.
     let low = EXPONENT.low.max((1.0 - least).ln() / clock.ln());
     let exponent = draw.of(&Unknown { low, ..EXPONENT });
     Ok([onload, offload].map(|saving| Power::through(saving, clock, exponent)))
@@ -81,9 +81,9 @@ pub struct Trade {
     pub clock: f64,
     pub saved: Interval,
     pub lost: Interval,
-    /// Over that at full clock.
+    /// Energy of a byte over that at full clock.
     pub energy: Interval,
-    /// The clock where what is saved exceeds what is lost by most.
+    /// Whether the clock is the one where the saving exceeds the loss by most.
     pub knee: bool,
 }
 

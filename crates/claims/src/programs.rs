@@ -39,7 +39,7 @@ const LAMMPS: [Mapping; 4] = [
     [[2, 0, 4, 6], [1, 3, 5, 7]],
     [[0, 2, 4, 6], [1, 3, 5, 7]],
     [[0, 4, 2, 6], [7, 3, 5, 1]],
-    // Garbled in print; by the rule of pairs, as A' of Table 1.
+    // Misprinted; corrected by the rule of pairs, as A' of Table 1.
     [[6, 4, 2, 0], [7, 3, 5, 1]],
 ];
 
@@ -47,7 +47,7 @@ const RANKS: usize = 8;
 const STEPS: u32 = 12;
 /// Steps before times are counted.
 const SKIPPED: usize = 4;
-/// Bytes.
+/// Bytes of a piece.
 const UNIT: u64 = 16 * 1024;
 
 const fn unknown(name: &'static str, low: f64, high: f64, unit: &'static str, why: &'static str) -> Unknown {
@@ -71,7 +71,7 @@ const IDLE: Unknown = Unknown {
     why: "the imbalance is printed nowhere but in what judges",
 };
 
-/// Bytes: 6.2.
+/// Bytes of a message (6.2).
 const MESSAGE: u64 = 256 * 1024;
 /// Pulses of a ring of eight, for coordinates and for forces.
 const PULSES: u32 = 4;
@@ -99,7 +99,7 @@ fn cluster(seats: Vec<Seat>, profile: &Profile) -> Cluster {
     Cluster { hosts: hosts(), link, profile: profile.clone(), seats, slice: u64::MAX, clocked: 1.0 }
 }
 
-/// Each coordinate of a profile in a fixed order.
+/// The costs of a draw. Coordinates of the draw are taken in a fixed order.
 fn profile(rows: &Calibration, draw: &mut Draw) -> Result<Profile> {
     let costs = CoreCosts::fit(rows, draw)?;
     let (send, acknowledge, loopback) = (draw.of(&SEND), draw.of(&ACKNOWLEDGE), draw.of(&LOOPBACK));
@@ -136,7 +136,7 @@ fn lammps(compute: f64) -> Lammps {
     Lammps { steps: STEPS, computing: nanoseconds(compute), bytes: MESSAGE }
 }
 
-/// Messages are whole pieces.
+/// The program, with `bytes` rounded to whole pieces.
 fn gromacs(compute: f64, bytes: u64, idle: f64) -> Gromacs {
     let bytes = bytes.next_multiple_of(UNIT);
     Gromacs { steps: STEPS, computing: nanoseconds(compute), bytes, pulses: PULSES, idle }
@@ -152,7 +152,7 @@ fn stays(program: impl Phases, cluster: &Cluster) -> Result<Vec<Stay>> {
     Ok(stays)
 }
 
-/// Where each rank's time went from its computing number `skipped` on.
+/// The split of each rank's time, from its computing number `skipped` on.
 fn splits(mapping: &Mapping, program: impl Phases, profile: &Profile, skipped: usize) -> Result<Vec<Split>> {
     let (mut splits, mut computed) = (vec![Split::default(); RANKS], [0; RANKS]);
     for Stay { rank, doing, from, to } in stays(program, &cluster(seats(mapping), profile))? {

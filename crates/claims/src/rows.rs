@@ -1,4 +1,4 @@
-//! The papers' figures as data: `calibration.toml` for who predicts, `checks.toml` for who judges.
+//! The papers' figures as data: `calibration.toml` for models, `checks.toml` for the judge.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use machine::{Fault, Result};
 use serde::{Deserialize, Serialize};
 
 machine::named! {
-    /// What a row may be used for.
+    /// The permitted use of a row.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
     #[serde(rename_all = "lowercase")]
     pub enum Use {
@@ -14,7 +14,7 @@ machine::named! {
         Calibrate = "calibrate",
         /// Describes a program.
         Input = "input",
-        /// Stands beside; it may be read, and is judged by nothing.
+        /// Comes with the others for comparison; models may read it, and it judges nothing.
         Reference = "reference",
         /// Only judges.
         Check = "check",
@@ -25,7 +25,7 @@ machine::named! {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Published {
-    /// A number and what its print can mean.
+    /// A number and the interval that its printed form allows.
     Number {
         value: f64,
         within: [f64; 2],
@@ -55,19 +55,19 @@ pub struct Row {
     pub conditions: String,
     /// The paper's own words.
     pub wording: String,
-    /// Whether a model's form was chosen by someone who knew this row.
+    /// Whether a model's form was chosen with knowledge of this row.
     #[serde(default)]
     pub seen: bool,
-    /// Whether a model's form alone makes it come out.
+    /// Whether a model's form alone makes the prediction come true.
     #[serde(default)]
     pub constructed: bool,
     #[serde(default)]
     pub note: String,
-    /// Figures by the name of their quantity, which is how predictions and checks meet.
+    /// Figures by the name of their quantity, which predictions and checks share.
     pub values: BTreeMap<String, Published>,
 }
 
-/// Where a paper contradicts itself.
+/// A contradiction within a paper.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Contradiction {
@@ -100,7 +100,7 @@ fn read(text: &str, of: &str) -> Result<File> {
     Ok(file)
 }
 
-/// The rows that a prediction may read; there is no way to put a check row in.
+/// The rows that models may read; check rows are refused.
 #[derive(Debug, Clone)]
 pub struct Calibration {
     rows: Vec<Row>,
@@ -148,7 +148,7 @@ impl Calibration {
     }
 }
 
-/// What judges, with the papers' contradictions.
+/// The check rows, with the papers' contradictions.
 #[derive(Debug, Clone)]
 pub struct Checks {
     pub rows: Vec<Row>,

@@ -1,4 +1,4 @@
-//! What predictions say, and with what.
+//! Predictions: statements, with parameters and null models.
 
 use std::collections::BTreeMap;
 
@@ -7,18 +7,18 @@ use serde::{Deserialize, Serialize};
 
 use super::rows::Range;
 
-/// What is predicted.
+/// A predicted value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Statement {
     /// The median and the central 95 % of the draws.
     Number(Interval),
-    /// A sign, an order or a shape: how often the draws say each, as shares that sum to 1.
+    /// A sign, an order or a shape: the share of the draws for each, which sum to 1.
     Words(BTreeMap<String, f64>),
 }
 
 impl Statement {
-    /// What each draw said.
+    /// The statement of draws that each gave a word.
     pub fn said(words: impl IntoIterator<Item = String>) -> Statement {
         let mut counts: BTreeMap<String, f64> = BTreeMap::new();
         words.into_iter().for_each(|word| *counts.entry(word).or_default() += 1.0);
@@ -27,7 +27,7 @@ impl Statement {
         Statement::Words(counts)
     }
 
-    /// One thing, surely.
+    /// One word, with certainty.
     pub fn always(word: &str) -> Statement {
         Statement::said([word.to_owned()])
     }
@@ -56,7 +56,7 @@ pub struct Parameter {
     pub fitted: bool,
 }
 
-/// What a simple rule would have said: the published neighbours interpolated, or nothing assumed.
+/// The statement of a simple rule: the published neighbours interpolated, or no effect.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Null {
     pub rule: String,
@@ -66,11 +66,11 @@ pub struct Null {
 /// One quantity predicted, or why it is not.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Prediction {
-    /// The name by which a check row finds it.
+    /// The name that a check row has for it.
     pub quantity: String,
     /// `None`: no model.
     pub says: Option<Statement>,
-    /// The model's equation in words or symbols; without a model, why there is none.
+    /// The model's equation in words or symbols; without a model, the reason.
     pub model: String,
     pub parameters: Vec<Parameter>,
     /// The calibrate, input and reference rows that it reads.
@@ -79,7 +79,7 @@ pub struct Prediction {
 }
 
 impl Prediction {
-    /// A quantity that nothing here can tell.
+    /// A quantity without a model.
     pub fn none(quantity: &str, why: &str) -> Prediction {
         Prediction {
             quantity: quantity.into(),
@@ -91,7 +91,7 @@ impl Prediction {
         }
     }
 
-    /// Fitted parameters and swept ones.
+    /// The numbers of fitted parameters and of swept ones.
     pub fn counted(&self) -> (usize, usize) {
         let fitted = self.parameters.iter().filter(|parameter| parameter.fitted).count();
         (fitted, self.parameters.len() - fitted)

@@ -15,10 +15,10 @@ use super::model::{Model, fitted};
 use super::rows::Calibration;
 use super::statement::{Prediction, Statement};
 
-/// GHz: full clock of paper 000's processor.
+/// Full clock of paper 000's processor, GHz.
 pub const FULL: f64 = 3.8;
 
-/// GHz: the clocks of paper 000, III.B.
+/// Clocks of paper 000, III.B, in GHz.
 pub const CLOCKS: [f64; 6] = [1.4, 1.9, 2.4, 2.9, 3.4, 3.8];
 
 /// Onload: `t(x) = serial + max(wire, core x)`.
@@ -30,7 +30,7 @@ pub struct Onload {
 }
 
 impl Onload {
-    /// Through the two published losses (A5, A6), with `t(1) = 1`: three parameters, two rows and the scale.
+    /// Fits the two published losses (A5, A6), with `t(1) = 1`: three parameters, two rows and the scale.
     pub fn fit(rows: &Calibration, draw: &mut Draw) -> Result<Onload> {
         let [near, far] = [time(rows, "onload/bandwidth/2.9", draw)?, time(rows, "onload/bandwidth/1.9", draw)?];
         let core = (far - near) / (FULL / 1.9 - FULL / 2.9);
@@ -38,22 +38,22 @@ impl Onload {
         Ok(Onload { serial, wire: 1.0 - serial, core })
     }
 
-    /// Time a byte at `x` = f0 / f.
+    /// Time per byte at `x` = f0 / f.
     pub fn time(&self, x: f64) -> f64 {
         self.shared(x, 1.0)
     }
 
-    /// Time a byte where `cores` share the protocol's work, each a part of the peers.
+    /// Time per byte where `cores` share the protocol's work, each for a part of the peers.
     pub fn shared(&self, x: f64, cores: f64) -> f64 {
         self.serial + self.wire.max(self.core * x / cores)
     }
 
-    /// GHz below which the core is the bottleneck.
+    /// The clock below which the core is the bottleneck, GHz.
     pub fn knee(&self) -> f64 {
         FULL * self.core / self.wire
     }
 
-    /// Both directions at once over one direction: the link has two ways, the core is one.
+    /// The time of both directions at once over that of one: the link is duplex, the core is one.
     pub fn both_ways(&self, x: f64) -> f64 {
         2.0 * self.time(x) / (self.serial + self.wire.max(2.0 * self.core * x))
     }
@@ -66,23 +66,23 @@ pub struct Offload {
 }
 
 impl Offload {
-    /// Through the published loss at 2.9 GHz (A7).
+    /// Fits the published loss at 2.9 GHz (A7).
     pub fn fit(rows: &Calibration, draw: &mut Draw) -> Result<Offload> {
         Ok(Offload { host: (time(rows, "offload/bandwidth/2.9", draw)? - 1.0) / (FULL / 2.9 - 1.0) })
     }
 
-    /// Time a byte at `x` = f0 / f.
+    /// Time per byte at `x` = f0 / f.
     pub fn time(&self, x: f64) -> f64 {
         1.0 + self.host * (x - 1.0)
     }
 }
 
-/// Time a byte for a loss of bandwidth in per cent.
+/// Time per byte for a loss of bandwidth in percent.
 fn time(rows: &Calibration, loss: &str, draw: &mut Draw) -> Result<f64> {
     Ok(1.0 / (1.0 + draw.within(rows.range(loss)?) / 100.0))
 }
 
-/// The change of bandwidth in per cent.
+/// The change of bandwidth in percent.
 pub fn change(time: f64) -> f64 {
     100.0 * (1.0 / time - 1.0)
 }
@@ -123,7 +123,7 @@ pub fn predict(rows: &Calibration, sweep: Sweep) -> Result<Vec<Prediction>> {
     let both_ways =
         Model { equation: "2 t(x) / (s + max(w, 2 k x)): the link has two ways, the core is one", ..onload.clone() };
 
-    // At 1 MiB a byte's time is all there is: what is left of the clock's effect there is that of the stream.
+    // At 1 MiB the time per byte decides: the remaining effect of the clock there is that of the stream.
     let spread =
         both.iter().map(|(_, off)| if off.time(FULL / 1.4) < 1.05 { "converges" } else { "stays apart" }.to_owned());
     let converges =
@@ -165,7 +165,7 @@ pub fn predict(rows: &Calibration, sweep: Sweep) -> Result<Vec<Prediction>> {
     ])
 }
 
-/// GHz below which the core is the bottleneck of onload's stream.
+/// The clock below which the core is the bottleneck of onload's stream, GHz.
 ///
 /// # Errors
 /// A figure that no row has.

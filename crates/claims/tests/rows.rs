@@ -1,4 +1,4 @@
-//! What judges cannot reach what predicts, and what feeds predictions does.
+//! Check rows cannot reach the models, and each row that feeds models does.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,14 +7,14 @@ use claims::judge::{checks, judge};
 use claims::rows::{Checks, Published, Row, Use};
 use claims::{Calibration, Sweep, predict};
 
-/// Few draws: dependence shows in any of them.
+/// Few draws: any of them shows a dependence.
 const COARSE: Sweep = Sweep { closed: 8, replays: 1 };
 
 fn predicted(rows: &Calibration) -> String {
     serde_json::to_string(&predict(rows, COARSE).unwrap()).unwrap()
 }
 
-/// Every figure changed so far that it cannot be overlooked.
+/// The row with every figure changed so much that a dependence shows.
 fn changed(row: &Row, factor: f64) -> Row {
     let mut row = row.clone();
     for value in row.values.values_mut() {
@@ -62,7 +62,7 @@ fn a_calibration_cannot_hold_a_check_row() {
     assert!(Calibration::parse(include_str!("../src/checks.toml")).is_err());
 }
 
-/// Otherwise the first test could not see a dependence either.
+/// Without this, the first test might not see a dependence.
 #[test]
 fn each_calibrate_row_moves_a_prediction() {
     let rows = Calibration::of_papers();
@@ -89,7 +89,7 @@ fn every_row_of_the_papers_is_there_once() {
     assert_eq!(ids, all);
 }
 
-/// Arithmetic that the contradictions speak of.
+/// The arithmetic of the papers' contradictions.
 #[test]
 fn the_contradictions_are_there() {
     let rows = Calibration::of_papers();
@@ -123,7 +123,7 @@ fn collect(folder: &Path, into: &mut Vec<PathBuf>) {
     }
 }
 
-/// Nothing that ships names a row that only judges, or its file, but the judge.
+/// No source but the judge names a check row, or their file.
 #[test]
 fn nothing_but_the_judge_knows_a_check_row() {
     let mut paths = Vec::new();

@@ -6,7 +6,7 @@ use claims::Calibration;
 use simulate::cluster::profile::Card;
 use simulate::file::Simulation;
 
-/// A5 and A7: watts at 2.9 of 3.8 GHz, in per cent less than at full clock.
+/// A5 and A7: the loss of watts at 2.9 of 3.8 GHz, in percent.
 #[test]
 fn watts_fall_as_the_papers_calibrate_rows_say() {
     let rows = Calibration::of_papers();

@@ -27,9 +27,9 @@ const RANKS: u32 = 64;
 const WINDOWS: u32 = 20;
 /// A job that takes longer is ended.
 const LIMIT: Duration = Duration::from_secs(180);
-/// Gaps that are shorter are reads of the clock.
+/// Shorter gaps are mere reads of the clock, ns.
 const GAP: u64 = 500;
-/// A rank pays for a move until so long after it, ns.
+/// The time after a move in which gaps are charged to it, ns.
 const AFTERWARDS: u64 = 200_000;
 
 struct Rank(Child);
@@ -48,7 +48,7 @@ fn start(role: &str, rank: u32, cores: &CpuSet) -> Result<Rank, Box<dyn Error>> 
     Ok(Rank(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?))
 }
 
-/// Reads the clock until its input ends, and prints each gap: when it ended, and how long it was.
+/// Reads the clock until its input ends, and prints each gap: its end and its length.
 fn spin() -> Result<(), Box<dyn Error>> {
     for _ in 0..3 {
         std::thread::spawn(|| std::thread::sleep(Duration::from_secs(3600)));
@@ -127,7 +127,7 @@ fn watching() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What a daemon takes that watches this job, in percent, from the window in which all of its ranks are rated.
+/// The daemon's share of a core while it watches this job, in percent, from the window in which all of the job's ranks are rated.
 fn share_of_a_core(folder: &Path, only: Job) -> Result<f64, Box<dyn Error>> {
     let window = Duration::from_secs(1);
     let settings = Settings {
@@ -158,8 +158,8 @@ fn share_of_a_core(folder: &Path, only: Job) -> Result<f64, Box<dyn Error>> {
     Ok(used.0 as f64 / passed.0 as f64 * 100.0)
 }
 
-/// Ranks that sleep, and exchange with their neighbours and with all until a moment that the first of them names. They ask
-/// whether it is there and sleep, so that more of them than cores take little.
+/// Ranks that sleep, and exchange with their neighbours and with all until a moment that rank 0 names. They poll for messages and
+/// sleep, so that more ranks than cores take little time.
 const EXCHANGE: &str = r#"
 #include <mpi.h>
 #include <stdlib.h>
@@ -201,9 +201,9 @@ fn watching_profiled() -> Result<(), Box<dyn Error>> {
     let ranks = folder.join(record::folder::RANKS);
     std::thread::scope(|scope| {
         let job = scope.spawn(|| {
-            // Longer than what is measured, from when the last rank began.
+            // The program runs longer than the measurement, counted from the beginning of its last rank.
             let recording = Recording::under(&mpi, RANKS as usize, &program).arguments(&["45"]).cores();
-            // Ranks that begin together wait for each other; beside others they are not to spin.
+            // Ranks that begin together wait for each other, and beside others must not spin.
             let recording = recording.env("OMPI_MCA_mpi_yield_when_idle", "1");
             recording.run(&place, "profile", LIMIT).well("the ranks");
         });

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use linux::accounting::own_thread_time;
 use machine::Nanoseconds;
 
-/// For so long nothing more is read of a user who made the daemon wait in vain.
+/// Time for which nothing more is read for a user whose file did not answer in time.
 const LEFT: Duration = Duration::from_secs(600);
 
 pub struct Beside {
     patience: Duration,
-    /// By user: the thread that was waited for in vain, and when.
+    /// By user: the thread that did not answer in time, and since when.
     late: BTreeMap<u32, (JoinHandle<()>, Instant)>,
-    /// Processor time of the threads that came back.
+    /// Processor time of the threads that ended.
     pub used: Nanoseconds,
 }
 
@@ -25,7 +25,7 @@ impl Beside {
         Beside { patience, late: BTreeMap::new(), used: Nanoseconds(0) }
     }
 
-    /// What `read` gives. `None`: it takes too long, or something else of this user did.
+    /// The result of `read`. `None`: it takes too long, or an earlier read for this user did.
     pub fn read<T: Send + 'static>(&mut self, user: u32, read: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         self.late.retain(|_, (thread, since)| !thread.is_finished() || since.elapsed() < LEFT);
         if self.late.contains_key(&user) {

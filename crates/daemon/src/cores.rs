@@ -10,7 +10,7 @@ use machine::{CoreId, CpuSet, Nanoseconds, Result};
 pub struct Cores {
     sensor: CoresSensor,
     topology: &'static Topology,
-    /// Idle time since they came on line, when it was read.
+    /// Idle time of each core since it came on line, and when it was read.
     before: Option<(Nanoseconds, BTreeMap<CoreId, u64>)>,
     busy: BTreeMap<CoreId, f64>,
 }
@@ -51,7 +51,7 @@ impl Cores {
         self.topology.cpus.iter().find(|cpu| cpu.id == core)?.node
     }
 
-    /// The node of all these cores.
+    /// The NUMA node that all these cores are on.
     pub fn node_of(&self, cores: &CpuSet) -> Option<u32> {
         let node = self.node(cores.first()?)?;
         cores.iter().all(|core| self.node(core) == Some(node)).then_some(node)

@@ -1,4 +1,4 @@
-//! A line of the daemon's log.
+//! The entries of the daemon's log.
 
 use std::fmt;
 
@@ -20,24 +20,24 @@ pub struct Decision {
 #[serde(rename_all = "snake_case")]
 pub enum What {
     Decided(Action),
-    /// It was decided and not done.
+    /// An action that was decided and not carried out.
     Refused {
         step: Vec<Change>,
         reason: String,
     },
     Restored(Restored),
-    /// What is left alone, or cannot be seen.
+    /// A remark on a job or rank that is left alone or cannot be seen.
     Noted(String),
 }
 
-/// What was put back.
+/// A process whose affinities were restored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Restored {
     pub process: Process,
     pub cores: CpuSet,
-    /// Threads that were put back.
+    /// Threads that were restored.
     pub threads: usize,
-    /// Threads that others had moved since, and that were left there.
+    /// Threads that were left alone, since others had moved them meanwhile.
     pub left: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What a user may put where the daemon reads: nobody waits for it, and no word of it is told.
+//! Hostile files of users in places where the daemon reads: it never waits for them, and repeats no word of them.
 
 use std::cell::RefCell;
 use std::fs::{self, File};
@@ -20,7 +20,7 @@ use crate::process::Environment;
 use crate::watched::Host;
 use crate::{Daemon, Decision, Settings};
 
-/// In a file that the job's user may not read.
+/// The content of a file that the job's user may not read.
 const SECRET: &str = "root's own words";
 
 /// The lines of a daemon's log.
@@ -109,7 +109,7 @@ fn a_job_that_cannot_be_read_is_left_and_noted_once() {
         fs::create_dir(&folder).unwrap();
         spoil(&folder.join(JOB));
         let mut child = Command::new("sleep").arg("600").env(variable::FOLDER, &folder).spawn().unwrap();
-        // Until it is the program, with its own environment.
+        // The child has its own environment once it has executed its program.
         while Environment::of(child.id()).and_then(|of| of.get(variable::FOLDER)).is_none() {
             std::thread::sleep(Duration::from_millis(1));
         }

@@ -19,17 +19,17 @@ use crate::process::{self, Environment};
 /// Where launchers write a process's rank: Open MPI 4 and 5, MPICH's and Intel's Hydra, Slurm.
 const RANKS: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
 
-/// Bytes of a launcher's name of a job; what has a longer one is no job.
+/// The most bytes of a launcher's name of a job; a process with a longer one is taken for none of a job.
 const NAME: usize = 256;
 
-/// An MPI program of which only the kernel tells something: ranks by number.
+/// The ranks, by number, of an MPI program of which only the kernel tells something.
 pub type Plain = BTreeMap<u32, Process>;
 
-/// What runs here; of jobs with a profile the ranks are in that.
+/// The jobs of this host; those with a profile have their ranks there.
 pub type Found = BTreeMap<Job, Plain>;
 
-/// Every profile that is written on this host, by the process number of its `plimsoll profile`, with its folder and user: what
-/// that started has the folder in its environment, and the folder's job names the profiler.
+/// Every profile that is written on this host: the process number of its `plimsoll profile`, its folder and user. A process of
+/// the program has the folder in its environment, and the folder's job names the profiler.
 pub fn profiled() -> Vec<(u32, PathBuf, u32)> {
     let mut found: Vec<(u32, PathBuf, u32)> = Vec::new();
     for pid in process::all() {
@@ -43,7 +43,7 @@ pub fn profiled() -> Vec<(u32, PathBuf, u32)> {
     found
 }
 
-/// The process that has the profile of a user written; `None` where it is over.
+/// The `plimsoll profile` process of a user's profile; `None` where it has ended.
 fn profiler(folder: &Path, user: u32) -> Option<u32> {
     let text = Run::text(&Folder::open(folder, Some(user)).ok()?).ok()?;
     Run::parse(&text).ok().filter(|job| job.ended.is_none() && is_there(job.pid)).map(|job| job.pid)
@@ -60,7 +60,7 @@ pub struct Job {
 pub enum Name {
     /// The folder of its profile.
     Profile(PathBuf),
-    /// The launcher's.
+    /// The launcher's name of the job.
     Launcher(String),
 }
 
@@ -78,7 +78,7 @@ impl fmt::Display for Job {
 }
 
 impl Job {
-    /// The job that a user means: by the folder of its profile, or by the number of its `plimsoll profile` or of a rank.
+    /// The job of a word: the folder of its profile, or the process number of its `plimsoll profile` or of a rank.
     ///
     /// # Errors
     /// There is none that this user may see.
@@ -96,14 +96,14 @@ impl Job {
         job.ok_or_else(|| Fault::new(word.display().to_string(), "no job is known by it that this user may see", next))
     }
 
-    /// The job of a folder, as its ranks name it: its user is who wrote what says that it is one.
+    /// The job of a profile's folder, as its ranks name it; its user is the owner of the file that describes it.
     fn written(folder: &Path) -> io::Result<Job> {
         let folder = folder.canonicalize()?;
         let user = Folder::open(&folder, None)?.file(JOB, u64::MAX)?.metadata()?.uid();
         Ok(Job { user, name: Name::Profile(folder) })
     }
 
-    /// The job of a process, and which of its ranks it is, where its environment says that.
+    /// The job of a process, and its rank, where the process's environment tells them.
     fn of(pid: u32) -> Option<(Job, Option<u32>)> {
         let environment = Environment::of(pid)?;
         let rank = RANKS.into_iter().find_map(|name| environment.get(name)?.parse().ok());
@@ -115,14 +115,14 @@ impl Job {
     }
 }
 
-/// Searches for jobs, again and again.
+/// Repeated searches for jobs.
 #[derive(Debug, Default)]
 pub struct Search {
-    /// In how many searches a process was seen that is no rank.
+    /// By process that is no rank: the number of searches in which it was seen.
     others: BTreeMap<u32, u32>,
 }
 
-/// A process that was no rank in so many searches becomes none: its launcher may have been about to start one.
+/// Searches after which a process is no longer looked at as a rank; before, its launcher may be about to start one in it.
 const ENOUGH: u32 = 2;
 
 impl Search {
@@ -140,12 +140,12 @@ impl Search {
     }
 }
 
-/// Adds a process to its job; `None` where it is of none.
+/// Adds a process to its job; `None` where it is of no job.
 fn look(pid: u32, found: &mut Found) -> Option<()> {
     let process = process::identify(pid)?;
     let (job, rank) = Job::of(pid)?;
     if !process::is_there(process) {
-        // What was read may be of two.
+        // The process number may have been reused while it was read.
         return None;
     }
     let is_profiled = matches!(job.name, Name::Profile(_));
@@ -161,7 +161,7 @@ fn look(pid: u32, found: &mut Found) -> Option<()> {
     Some(())
 }
 
-/// What the ranks of one job have in common.
+/// The name that the ranks of one job have in common.
 fn name(environment: &Environment, pid: u32) -> Option<String> {
     if let Some(namespace) = environment.get("PMIX_NAMESPACE") {
         return Some(format!("mpirun {namespace}")).filter(|name| name.len() <= NAME);
@@ -169,7 +169,7 @@ fn name(environment: &Environment, pid: u32) -> Option<String> {
     if let (Some(job), Some(step)) = (environment.get("SLURM_JOB_ID"), environment.get("SLURM_STEP_ID")) {
         return Some(format!("Slurm step {job}.{step}")).filter(|name| name.len() <= NAME);
     }
-    // Hydra names its job nowhere: its ranks of a host have one parent.
+    // Hydra has no name for its job: its ranks of a host have one parent.
     parent(pid).map(|parent| format!("ranks of process {parent}"))
 }
 
@@ -186,7 +186,7 @@ mod tests {
 
     use super::*;
 
-    /// `sleep`, ended with its test.
+    /// A `sleep` process, ended with its test.
     struct Sleep(Child);
 
     impl Drop for Sleep {
@@ -205,7 +205,7 @@ mod tests {
         command.arg("600").uid(user).gid(user).current_dir("/").env_remove(variable::FOLDER);
         command.env("PMIX_NAMESPACE", namespace).env("OMPI_COMM_WORLD_RANK", "0");
         let sleep = Sleep(command.spawn().ok()?);
-        // Until it is the program, with its own environment.
+        // The child has its own environment once it has executed its program.
         while Job::of(sleep.0.id()).is_none() {
             fs::File::open(format!("/proc/{}/environ", sleep.0.id())).ok()?;
             std::thread::sleep(std::time::Duration::from_millis(1));
@@ -221,7 +221,7 @@ mod tests {
         let namespace = format!("test-{}", std::process::id());
         let home = tempfile::tempdir().unwrap();
         fs::set_permissions(home.path(), fs::Permissions::from_mode(0o755)).unwrap();
-        // Who may run a program and not read it hides its process: the folder of that in `/proc` is root's.
+        // A program that may be executed but not read hides its process: root owns the folder of that in `/proc`.
         let hidden = home.path().join("sleep");
         skip::copy_program("/bin/sleep".as_ref(), &hidden);
         fs::set_permissions(&hidden, fs::Permissions::from_mode(0o711)).unwrap();

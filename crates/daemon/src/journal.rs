@@ -21,7 +21,7 @@ pub const NAME: &str = "journal.jsonl";
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Line {
-    /// What tells this start of the host from others.
+    /// The identity of this boot.
     boot: String,
     #[serde(flatten)]
     process: Process,
@@ -29,7 +29,7 @@ struct Line {
     new: CpuSet,
 }
 
-/// What one process had, and what the daemon gave it.
+/// The original mask of a process, and the mask that the daemon gave it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Kept {
     old: CpuSet,
@@ -41,7 +41,7 @@ pub struct Journal {
     log: Log,
     boot: String,
     kept: BTreeMap<Process, Kept>,
-    /// What is wrong with the log, until it is told.
+    /// Damage of the log, until it is reported.
     damage: Option<String>,
 }
 
@@ -59,9 +59,9 @@ impl Journal {
         Ok(journal)
     }
 
-    /// To be called before `process` is moved from `old` to `new`.
+    /// Writes down a change; to be called before `process` is moved from `old` to `new`.
     pub fn note(&mut self, process: Process, old: &CpuSet, new: &CpuSet) -> Result<()> {
-        // What it had before the first change is what it gets back.
+        // The mask before the first change is the one to restore.
         let kept = self.kept.get(&process);
         let old = kept.map_or(old, |kept| &kept.old).clone();
         if *new == old || kept.is_some_and(|kept| kept.given.contains(new)) {
@@ -77,18 +77,19 @@ impl Journal {
         self.kept.entry(process).or_insert(Kept { old, given: vec![] }).given.push(new);
     }
 
-    /// Processes that are not as they were.
+    /// Processes whose masks are changed.
     pub fn processes(&self) -> Vec<Process> {
         self.kept.keys().copied().collect()
     }
 
-    /// Puts processes back, whatever fails, and says what came of it. What cannot be put back stays noted, unless it has ended.
+    /// Restores processes, whatever fails, and returns what came of it. A process that cannot be restored stays noted,
+    /// unless it has ended.
     pub fn restore(&mut self, processes: &[Process]) -> Vec<What> {
         let mut said: Vec<What> = self.damage.take().map(What::Noted).into_iter().collect();
         for process in processes {
             let Some(Kept { old, given }) = self.kept.get(process) else { continue };
             match mover::put_back(*process, |mask| given.contains(mask), old) {
-                // It was moved back before.
+                // The process was moved back before.
                 Ok((0, 0)) => {}
                 Ok((threads, left)) => {
                     said.push(What::Restored(Restored { process: *process, cores: old.clone(), threads, left }));
@@ -107,7 +108,7 @@ impl Journal {
         said
     }
 
-    /// Leaves out what was put back. Where the disk has no space for that, it stays in.
+    /// Removes restored processes from the file. Where the disk has no space for that, they stay in it.
     fn shorten(&mut self) -> io::Result<()> {
         if self.kept.is_empty() {
             return self.log.clear();
@@ -169,7 +170,7 @@ mod tests {
         let Some([one, two]) = two_cores() else { return };
         let [odd, damaged, other] = [Sleeper::start(), Sleeper::start(), Sleeper::start()];
         let mut journal = Journal::open(disk.path(), "boot").unwrap();
-        // No machine has this core.
+        // A core that no machine has.
         journal.note(odd.process, &"20000".parse().unwrap(), &one).unwrap();
         journal.note(damaged.process, &damaged.before, &one).unwrap();
         journal.note(other.process, &other.before, &two).unwrap();

@@ -1,7 +1,7 @@
 //! Watches the jobs of this host and moves their ranks to other cores, by the decisions of [`mapping::decision`].
 //!
-//! What it changes is written down before (`journal`), and put back when the job or the daemon ends, or when the next
-//! daemon starts.
+//! Changes are written down before they are made (`journal`), and undone when the job or the daemon ends, or when the next daemon
+//! starts.
 #![forbid(unsafe_code)]
 
 mod beside;
@@ -44,26 +44,26 @@ use journal::Journal;
 pub use state::{Counts, JobStatus, RankStatus, Shown, State, Status, folder};
 use watched::{Host, LATE, Watched};
 
-/// How a daemon works.
+/// Options of a daemon.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Time of one observation.
     pub window: Duration,
-    /// Decide, and move nobody.
+    /// Decide, but move nothing.
     pub dry_run: bool,
-    /// This job alone; else all that this user may see.
+    /// The only job to watch; else all that this user may see.
     pub only: Option<Job>,
-    /// Every observation goes there, a line of JSON each.
+    /// File to which each observation is added, as a line of JSON.
     pub record: Option<PathBuf>,
-    /// Figures for Prometheus go there after each window.
+    /// File of figures for Prometheus, rewritten after each window.
     pub metrics: Option<PathBuf>,
     pub deciding: deciding::Settings,
 }
 
-/// Windows from one search for jobs and one look at all threads to the next, as long as a window is a second.
+/// Time from one search for jobs and look at all threads to the next.
 const SEARCH: Duration = Duration::from_secs(5);
 
-/// The daemon waits no longer for a job's files.
+/// The most time that the daemon waits for a job's files.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A daemon with what it watches. Dropping it puts every process back that it moved.
@@ -76,31 +76,31 @@ pub struct Daemon {
     jobs: Vec<Watched>,
     record: Option<File>,
     search: jobs::Search,
-    /// Jobs that cannot be watched, of which was told.
+    /// Jobs that cannot be watched, already reported.
     left: BTreeSet<Job>,
-    /// What is kept of profiles, of all and by user.
+    /// Memory budgets for profiles: of all together and by user.
     memory: (Arc<Budget>, BTreeMap<u32, Arc<Budget>>),
     beside: Beside,
     searched: Option<Nanoseconds>,
     began: (Nanoseconds, u64),
     counts: Counts,
-    /// Called with each decision.
+    /// Callback for each decision.
     told: Box<dyn FnMut(&Decision)>,
 }
 
 impl Daemon {
-    /// Takes the folder, and puts back what a killed daemon left there.
+    /// Takes the folder, and restores what a killed daemon left changed.
     pub fn start(folder: &Path, settings: Settings, told: impl FnMut(&Decision) + 'static) -> Result<Daemon> {
         let host = Host::here();
         let state = State::take(folder)?;
         let mut journal = Journal::open(folder, &host.boot)?;
-        // Before anything else, which may fail.
+        // Restores first: the rest may fail.
         let restored = journal.restore(&journal.processes());
         let record = settings.record.as_ref().map(|path| {
             let file = File::options().append(true).create(true).open(path);
             file.map_err(|e| Fault::unwritable(path.display().to_string(), e, "name another file with --record"))
         });
-        // Files of profiles are held open.
+        // Files of profiles stay open.
         let limit = getrlimit(Resource::Nofile);
         let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
         let mut daemon = Daemon {
@@ -127,7 +127,7 @@ impl Daemon {
     /// Ends a window: looks, decides and acts.
     ///
     /// # Errors
-    /// It cannot go on, as on a full disk, and is to be dropped.
+    /// The daemon cannot continue, as on a full disk, and is to be dropped.
     pub fn turn(&mut self) -> Result<()> {
         let search = self.searched.is_none_or(|then| clock::monotonic().0 - then.0 >= SEARCH.as_nanos() as u64);
         if search {
@@ -162,7 +162,7 @@ impl Daemon {
         self.settings.metrics.as_ref().map_or(Ok(()), |path| replace(path, &metrics::text(&status)))
     }
 
-    /// Jobs that came since.
+    /// Begins to watch the jobs that are new.
     fn find_jobs(&mut self) -> Result<()> {
         let found = match &self.settings.only {
             Some(job @ Job { name: Name::Profile(_), .. }) => Found::from([(job.clone(), Plain::new())]),
@@ -193,7 +193,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// A job that came; `None` where it is over.
+    /// Begins to watch a job; `None` where it is over.
     ///
     /// # Errors
     /// It cannot be watched.
@@ -253,10 +253,10 @@ impl Daemon {
         Ok(())
     }
 
-    /// All of a step or nothing; why not, in words.
+    /// Carries out all of a step or nothing; the inner error is the reason, in words.
     ///
     /// # Errors
-    /// It cannot be written down.
+    /// The change cannot be written to the journal.
     fn apply(&mut self, place: usize, step: &[Change]) -> Result<std::result::Result<(), String>> {
         if self.settings.dry_run && !step.is_empty() {
             return Ok(Err("this is a dry run".into()));
@@ -275,7 +275,7 @@ impl Daemon {
         Ok(Ok(()))
     }
 
-    /// A job is over: what is left of it is put back.
+    /// Restores the processes of a job that is over.
     fn end(&mut self, place: usize) -> Result<()> {
         let job = self.jobs.remove(place);
         let of_others: Vec<Process> = self.jobs.iter().flat_map(Watched::processes).collect();
@@ -290,7 +290,7 @@ impl Daemon {
         self.tell_restored(job, restored)
     }
 
-    /// All of it, also where it cannot be kept in the log.
+    /// Reports all restored processes, even where the log cannot keep them.
     fn tell_restored(&mut self, job: &str, restored: Vec<What>) -> Result<()> {
         let mut told = Ok(());
         for what in restored {
@@ -329,7 +329,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // What cannot be put back stays in the journal for the next daemon.
+        // Processes that cannot be restored stay in the journal for the next daemon.
         let _ = self.restore(&self.journal.processes(), "this daemon ends");
         let status = Status { jobs: vec![], ..self.status() };
         let _ = self.state.show(&status);
@@ -348,7 +348,7 @@ mod tests {
     use crate::jobs::Name;
     use crate::testing::{Sleeper, two_cores};
 
-    /// No process names it.
+    /// A job that no process names.
     fn job() -> Job {
         Job { user: 0, name: Name::Launcher("none".into()) }
     }
@@ -388,7 +388,7 @@ mod tests {
         assert!(full.next().starts_with("free space there"), "{full}");
         assert!(daemon.apply(0, &step(&ranks[2], &two)).is_err());
         assert_eq!(ranks[2].seat(), ranks[2].before);
-        // What was moved may go back, which takes no space.
+        // Moving a process back takes no disk space.
         assert_eq!(daemon.apply(0, &step(&ranks[0], &ranks[0].before)).unwrap(), Ok(()));
         assert_eq!(daemon.apply(0, &step(&ranks[0], &one)).unwrap(), Ok(()));
         assert!(!are_back());
@@ -402,7 +402,7 @@ mod tests {
             rank.settle(&one);
         }
         disk.fill(0);
-        // Whether it can go on or not.
+        // Dropped whether or not it could start.
         let _started = start(disk.path());
         assert!(are_back());
     }

@@ -1,4 +1,4 @@
-//! Moves a process: every thread of it, also those that begin meanwhile.
+//! Moves processes: every thread, also those that begin meanwhile.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -18,7 +18,7 @@ fn ended(process: Process) -> Fault {
     Fault::new(subject(process), "it has ended", "nothing is to be done").of_kind(FaultKind::Closed)
 }
 
-/// What a thread that ended meanwhile answers is no answer.
+/// `None` for the error of a thread that has ended meanwhile.
 fn of_living<T>(answer: io::Result<T>) -> io::Result<Option<T>> {
     match answer {
         Err(error) if Errno::from_io_error(&error) == Some(Errno::SRCH) => Ok(None),
@@ -26,7 +26,7 @@ fn of_living<T>(answer: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// Looks at all threads of a process, in each of which there was a new one; a program that goes on so is left.
+/// The most looks at the threads of a process, each of which finds a new one, before the program is left alone.
 const LOOKS: usize = 100;
 
 /// Calls `each` for every thread, until a look at all of them shows no new one: a thread inherits its mask from the one
@@ -47,7 +47,7 @@ fn with_each_thread(process: Process, mut each: impl FnMut(i32) -> Result<()>) -
     Err(Fault::new(subject(process), cause, "leave a program alone that does so").of_kind(FaultKind::Limit))
 }
 
-/// The cores that all of its threads may run on; `None` where they differ, which only the program itself can have made so.
+/// The mask that all threads of a process have; `None` where they differ, which only the program itself can have made so.
 pub fn seat(process: Process) -> Result<Option<CpuSet>> {
     let mut seats = BTreeSet::new();
     with_each_thread(process, |thread| {
@@ -63,16 +63,16 @@ fn refused(process: Process, error: io::Error) -> Fault {
     Fault::because(subject(process), error, "run the daemon as the job's user, or with CAP_SYS_NICE")
 }
 
-/// Lets all threads of a process that may run on `from` run on `to` instead. Where one cannot, all go back.
+/// Changes the mask of all threads of a process from `from` to `to`. Where that fails for one, all go back.
 ///
 /// # Errors
-/// It has ended; a thread has another mask than `from`; the kernel refuses, or gives less than `to`.
+/// The process has ended; a thread has another mask than `from`; the kernel refuses, or gives less than `to`.
 pub fn settle(process: Process, from: &CpuSet, to: &CpuSet) -> Result<()> {
     let mut given = BTreeSet::from([to.clone()]);
     let settled = with_each_thread(process, |thread| {
         match of_living(mask::get(thread)).map_err(|e| refused(process, e))? {
             Some(mask) if mask == *from => {}
-            // Made by one that was moved, or gone.
+            // A thread that was created by one already moved.
             Some(mask) if mask == *to => return Ok(()),
             None => return Ok(()),
             Some(mask) => {
@@ -96,14 +96,14 @@ pub fn settle(process: Process, from: &CpuSet, to: &CpuSet) -> Result<()> {
     settled
 }
 
-/// Puts threads whose mask is `ours` back on `before`, all that can be, and leaves others: somebody else changed those since.
-/// Returns how many there are of each.
+/// Restores `before` for each thread whose mask is `ours`, as far as possible; others were changed by somebody else since, and
+/// are left. Returns how many threads there are of each.
 pub fn put_back(process: Process, ours: impl Fn(&CpuSet) -> bool, before: &CpuSet) -> Result<(usize, usize)> {
     let (mut back, mut left, mut failed) = (0, 0, None);
     with_each_thread(process, |thread| {
         match of_living(mask::get(thread)) {
             Ok(Some(mask)) if mask == *before => {}
-            // Of a cpuset that shrank meanwhile the kernel gives what is left.
+            // The kernel gives what is left of a cpuset that shrank meanwhile.
             Ok(Some(mask)) if ours(&mask) => match of_living(mask::set(thread, before)) {
                 Ok(put) => back += usize::from(put.is_some()),
                 Err(error) => failed = Some(error),
@@ -127,7 +127,7 @@ mod tests {
     fn a_process_that_makes_threads_without_end_is_given_up() {
         let own = process::identify(std::process::id()).unwrap();
         let (mut held, mut newest) = (vec![], None);
-        // As soon as its last thread is looked at it makes another.
+        // A process that always has a new thread after the last look.
         let given_up = with_each_thread(own, |thread| {
             if newest.is_none_or(|newest| newest == thread) {
                 let (tell, told) = mpsc::channel();

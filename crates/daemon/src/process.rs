@@ -11,22 +11,22 @@ use mapping::decision::Process;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-/// The process that has this number now; `None` where there is none, or only one to be waited for.
+/// The process that has this number now; `None` where there is none, or only a zombie.
 pub fn identify(pid: u32) -> Option<Process> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in parentheses, may hold blanks and parentheses: the state, the third field, is behind it.
+    // The name, in parentheses, may hold blanks and parentheses; the state, the third field, follows it.
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     let is_over = matches!(fields.next()?, "Z" | "X");
     let started = fields.nth(18)?.parse().ok()?;
     (!is_over).then_some(Process { pid, started })
 }
 
-/// Whether it is still there: its number may be another's.
+/// Whether the process still exists: another may have its number.
 pub fn is_there(process: Process) -> bool {
     identify(process.pid) == Some(process)
 }
 
-/// A process that is followed: whether it is still there takes no look into `/proc`.
+/// A process that is followed: a descriptor tells without a look into `/proc` whether it still exists.
 #[derive(Debug)]
 pub struct Held {
     process: Process,
@@ -38,7 +38,7 @@ impl Held {
     pub fn new(process: Process) -> Held {
         let open = |pid| pidfd_open(pid, PidfdFlags::empty()).ok();
         let descriptor = i32::try_from(process.pid).ok().and_then(Pid::from_raw).and_then(open);
-        // Its number may be another's since it was identified.
+        // The number may have been reused since it was identified.
         Held { process, descriptor: descriptor.filter(|_| is_there(process)) }
     }
 
@@ -55,8 +55,8 @@ pub fn threads(process: Process) -> Vec<i32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Whose it is: the folder in `/proc` of one that hides its memory would be root's. `None` where it has ended, or has rights
-/// of several users.
+/// The user of a process. The owner of its folder in `/proc` would be root where it hides its memory. `None` where it has ended,
+/// or has rights of several users.
 pub fn user(pid: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
@@ -71,7 +71,7 @@ pub fn all() -> impl Iterator<Item = u32> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// What a process was started with; `None` where this user may not see it.
+/// The environment that a process was started with; `None` where this user may not see it.
 pub struct Environment(Vec<u8>);
 
 impl Environment {
@@ -92,23 +92,23 @@ impl Environment {
     }
 }
 
-/// What a process has used: processor time, and time that it was runnable while others had its cores.
+/// Processor time of a process, and time that it was runnable while others had its cores.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Used {
     pub cpu: Nanoseconds,
-    /// `None` where the kernel does not count it.
+    /// `None` where the kernel does not count this time.
     pub denied: Option<Nanoseconds>,
 }
 
 impl Used {
-    /// `None` once it has ended. The time denied takes a file for each thread, so it is read where it is `wanted`.
+    /// `None` once the process has ended. The denied time takes a file for each thread, so it is read only if `wanted`.
     pub fn of(process: Process, wanted: bool) -> Option<Used> {
         let denied = || threads(process).into_iter().map(|thread| denied(process, thread)).sum::<Option<u64>>();
         Some(Used { cpu: process_time(process.pid)?, denied: wanted.then(denied).flatten().map(Nanoseconds) })
     }
 }
 
-/// `schedstat`: time on a core, time waiting for one, turns. Without statistics all are 0, also for who has run.
+/// `schedstat`: time on a core, time waiting for one, time slices. Without statistics all are 0, also for a thread that has run.
 fn denied(process: Process, thread: i32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{}/task/{thread}/schedstat", process.pid)).ok()?;
     let mut numbers = text.split_ascii_whitespace().map(|word| word.parse::<u64>().ok());

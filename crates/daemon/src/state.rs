@@ -17,14 +17,14 @@ use crate::decision::Decision;
 const LOCK: &str = "daemon.lock";
 const STATUS: &str = "status.json";
 const DECISIONS: &str = "decisions.jsonl";
-/// The decisions before those, kept until there are as many again.
+/// The file of earlier decisions, replaced when the present one is full.
 const EARLIER: &str = "decisions.earlier.jsonl";
-/// Bytes of decisions in one file.
+/// The most bytes of decisions in one file.
 const MOST: u64 = 1 << 20;
-/// Who only reads holds the lock for a moment.
+/// The most time to wait for the lock: a reader holds it for a moment.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// The folder where nothing else was named: that of systemd's unit, of the session, or of the host for root.
+/// The usual folder: that of systemd's unit, of the session, or of the host for root.
 pub fn folder() -> Result<PathBuf> {
     let named = |name: &str| std::env::var_os(name).filter(|folder| !folder.is_empty()).map(PathBuf::from);
     if let Some(folder) = named("RUNTIME_DIRECTORY") {
@@ -41,7 +41,7 @@ pub fn folder() -> Result<PathBuf> {
 /// The folder, held by this daemon.
 pub struct State {
     folder: PathBuf,
-    /// From the first one on.
+    /// The log, once there is a decision.
     decisions: Option<Log>,
     _lock: Lock,
 }
@@ -53,7 +53,7 @@ impl State {
         let fault = |e| Fault::unwritable(folder.display().to_string(), e, "name another folder with --state");
         fs::DirBuilder::new().recursive(true).mode(0o755).create(folder).map_err(fault)?;
         let found = fs::metadata(folder).map_err(fault)?;
-        // What the journal says is done to processes.
+        // The daemon acts on what the journal says, so nobody else may write it.
         if found.uid() != rustix::process::geteuid().as_raw() || found.mode() & 0o022 != 0 {
             return Err(Fault::new(
                 folder.display().to_string(),
@@ -101,7 +101,7 @@ impl State {
     }
 }
 
-/// What a daemon does, as of its last window.
+/// The state of a daemon after its last window.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     pub pid: u32,
@@ -117,7 +117,7 @@ pub struct Status {
     pub jobs: Vec<JobStatus>,
 }
 
-/// Since the daemon started.
+/// Counts since the daemon started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     pub windows: u64,
@@ -125,7 +125,7 @@ pub struct Counts {
     pub moves: u64,
     pub confirmed: u64,
     pub undone: u64,
-    /// Steps that the kernel or a program did not let happen.
+    /// Steps that the kernel or a program refused.
     pub refused: u64,
     /// Processes that were put back.
     pub restored: u64,
@@ -134,7 +134,7 @@ pub struct Counts {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct JobStatus {
     pub name: String,
-    /// What the daemon sees it by.
+    /// The source of the observations.
     pub sees: String,
     pub ranks: Vec<RankStatus>,
     pub notes: Vec<String>,
@@ -148,13 +148,13 @@ pub struct RankStatus {
     pub cores: String,
     pub mpi: Option<f64>,
     pub wait: Option<f64>,
-    /// What others take of its cores.
+    /// The share of its cores that others take.
     pub taken: Option<f64>,
-    /// Why it is left alone.
+    /// The reason why it is left alone.
     pub held: Option<String>,
 }
 
-/// The state of a folder, for who only reads.
+/// The state of a folder, for readers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Shown {
     /// Whether a daemon has the folder now.
@@ -165,11 +165,11 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// The last `most` decisions are read. A folder that is not there is one that no daemon has.
+    /// Reads a folder with its last `most` decisions. A folder that does not exist belongs to no daemon.
     pub fn read(folder: &Path, most: usize) -> Result<Shown> {
         let next = "start one with plimsoll daemon, or name its folder with --state";
         let fault = |e| Fault::because(folder.display().to_string(), e, next);
-        // It is held while a daemon lives.
+        // A living daemon holds the lock.
         let running = match is_held(&folder.join(LOCK)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
             held => held.map_err(fault)?,

@@ -1,4 +1,4 @@
-//! Processes that tests move.
+//! Processes for tests to move.
 
 use std::process::{Child, Command};
 
@@ -8,11 +8,11 @@ use mapping::decision::Process;
 
 use crate::{mover, process};
 
-/// A process that does nothing, until its test ends.
+/// A process that sleeps until its test ends.
 pub struct Sleeper {
     child: Child,
     pub process: Process,
-    /// Where it may run at first.
+    /// The cores that it may run on at first.
     pub before: CpuSet,
 }
 

@@ -1,4 +1,4 @@
-//! One job that is watched: what each window saw of it, as the decider wants it.
+//! A watched job: an observation for the decider from each window.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -23,13 +23,13 @@ const SPINS: f64 = 0.02;
 /// Why a rank of another host is left alone; a daemon there may move it.
 const ELSEWHERE: &str = "it is on another host";
 
-/// What a job has to say that is kept to be shown.
+/// The number of a job's notes that are kept to be shown.
 const NOTES: usize = 100;
-/// Cores of other hosts that are remembered of it.
+/// The number of cores of other hosts that are remembered for a job.
 const OTHERS: usize = 16384;
 
 enum By {
-    /// Without a watch once it could not be read in time.
+    /// `watch` is `None` once the profile could not be read in time.
     Profile {
         watch: Option<Box<Watch>>,
         last: Option<Box<Look>>,
@@ -40,37 +40,37 @@ enum By {
 /// A rank's process on this host.
 struct Tracked {
     process: Held,
-    /// Where the daemon last knew it to be.
+    /// The daemon's last knowledge of its mask.
     seat: CpuSet,
     allowed: CpuSet,
-    /// Of the seat that it came with: its memory is there.
+    /// The NUMA node of its first seat, where its memory is.
     node: Option<u32>,
     held: Option<String>,
     before: Option<(Nanoseconds, Used)>,
-    /// Shares of the last window: of one core, of the time.
+    /// In the last window: the share of one core that it used, and shares of time.
     cpu: Option<f64>,
     denied: Option<f64>,
     rested: Option<f64>,
 }
 
 pub struct Watched {
-    /// What it is known by from one search for jobs to the next.
+    /// The identity of the job from one search for jobs to the next.
     pub job: Job,
-    /// The same, as it is shown.
+    /// The job in words.
     pub name: String,
     by: By,
     pub decider: Decider,
     /// Ranks of this host, by process.
     tracked: BTreeMap<Process, Tracked>,
     plain: Plain,
-    /// Cores of other hosts on which ranks were.
+    /// Cores of other hosts where ranks of the job were seen.
     elsewhere: BTreeSet<(String, CoreId)>,
     pub last: Observation,
     notes: Vec<String>,
 }
 
 impl Watched {
-    /// `watch`: of its profile, where it has one.
+    /// `watch` is that of the job's profile, where it has one.
     pub fn new(job: Job, watch: Option<Watch>, decider: Decider) -> Watched {
         let by = match watch {
             Some(watch) => By::Profile { watch: Some(Box::new(watch)), last: None },
@@ -81,7 +81,7 @@ impl Watched {
         Watched { job, name, by, decider, tracked, plain, elsewhere, last, notes }
     }
 
-    /// The ranks that a search found of a job without a profile.
+    /// Sets the ranks that a search found, for a job without a profile.
     pub fn found(&mut self, ranks: Plain) {
         self.plain = ranks;
     }
@@ -97,7 +97,7 @@ impl Watched {
         }
     }
 
-    /// The processes of this host that it follows.
+    /// The processes of this host that are followed.
     pub fn processes(&self) -> impl Iterator<Item = Process> {
         self.tracked.keys().copied()
     }
@@ -108,26 +108,26 @@ impl Watched {
         !self.last.ranks.iter().any(first)
     }
 
-    /// Where its ranks of this host are.
+    /// The seats of the job's ranks on this host.
     pub fn seats(&self) -> impl Iterator<Item = &CpuSet> {
         self.tracked.values().map(|tracked| &tracked.seat)
     }
 
-    /// The daemon put a process there.
+    /// Notes that the daemon moved a process.
     pub fn moved(&mut self, process: Process, to: &CpuSet) {
         if let Some(tracked) = self.tracked.get_mut(&process) {
             tracked.seat = to.clone();
         }
     }
 
-    /// Why a rank is left alone from now on, the first time.
+    /// Leaves a rank alone from now on; the remark, the first time.
     fn hold(&mut self, process: Process, why: String) -> Option<String> {
         let tracked = self.tracked.get_mut(&process).filter(|tracked| tracked.held.is_none())?;
         tracked.held = Some(why.clone());
         Some(format!("process {} is left alone: {why}", process.pid))
     }
 
-    /// Ends a window. `thorough`: threads are looked at too, and whether control groups changed. Returns what is new to say.
+    /// Ends a window. With `thorough`, also looks at the masks of threads and the control groups. Returns the new remarks.
     pub fn look(
         &mut self,
         here: &Host,
@@ -180,7 +180,7 @@ impl Watched {
     ) -> Vec<RankSeen> {
         let is_alive =
             |state: &RankState| matches!(state, RankState::Starting | RankState::Computing | RankState::Inside { .. });
-        // The world that others were spawned from, as long as it is there; of programs in turn the one that runs.
+        // The first living MPI_COMM_WORLD: others were spawned from it, or those before it are over.
         let world = look.ranks.iter().find(|now| is_alive(&now.state)).map_or(0, |now| now.world);
         // Programs whose calls carry no messages are measured by their calls. Calls that only ask would count for more.
         let by_messages = look.ranks.iter().any(|rank| rank.messages.is_some_and(|messages| messages > 0.0));
@@ -217,14 +217,14 @@ impl Watched {
         ranks
     }
 
-    /// The process of this number, as one that is followed already where it is.
+    /// The process of this number: the one that is already followed, or a new one.
     fn identify(&self, pid: u32) -> Option<Process> {
         let known = Process { pid, started: 0 }..=Process { pid, started: u64::MAX };
         let mut known = self.tracked.range(known).filter(|(_, tracked)| tracked.process.is_there());
         known.next().map(|(process, _)| *process).or_else(|| process::identify(pid))
     }
 
-    /// Whether a process that a profile names is one that writes it: whoever may write a profile may name any number in it.
+    /// Whether a process that a profile names writes that profile: whoever may write a profile may name any process in it.
     fn is_its_own(&self, process: Process) -> bool {
         let Name::Profile(folder) = &self.job.name else { return false };
         let named = Environment::of(process.pid).and_then(|environment| environment.get(variable::FOLDER));
@@ -382,7 +382,7 @@ impl Watched {
     }
 }
 
-/// Why a job is not watched, or no more.
+/// The reason why a job is not watched, or no longer.
 pub const LATE: &str = "its profile takes too long to be read";
 
 /// This host, as profiles name it.
@@ -436,7 +436,7 @@ mod tests {
         for (folder, is_its_own) in [(&ours, true), (&theirs, false)] {
             let mut child = Command::new("sleep").arg("600").env(variable::FOLDER, folder).spawn().unwrap();
             let process = process::identify(child.id()).unwrap();
-            // Until it is the program, with its own environment.
+            // The child has its own environment once it has executed its program.
             while Environment::of(process.pid).and_then(|of| of.get(variable::FOLDER)).is_none() {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }

@@ -34,12 +34,12 @@ fn two_cores() -> Option<[CoreId; 2]> {
 }
 
 fn record(mpi: &Mpi, place: &Place, program: &Path) -> Recordings {
-    // Ranks that are killed leave their memory behind, which goes with the place.
+    // Killed ranks leave their shared memory behind, which is removed with the place.
     let memory = "OMPI_MCA_btl_vader_backing_directory";
     Recording::under(mpi, 2, program).cores().env(memory, place.path()).run(place, "profile", LIMIT)
 }
 
-/// The ranks that write this profile, once they are through MPI_Init and each alone on its core.
+/// The ranks that write this profile, once they have left MPI_Init and each is alone on its core.
 fn bound(folder: &Path, cores: [CoreId; 2]) -> [Process; 2] {
     let rank = |pid: u32| {
         let environment = Environment::of(pid)?;
@@ -76,7 +76,7 @@ fn settings(folder: &Path, window: Duration, deciding: decision::Settings) -> Se
     Settings { window, dry_run: false, only, record: None, metrics: None, deciding }
 }
 
-/// Ends the ranks when it goes, also where the test fails.
+/// Ends the ranks when dropped, also where the test fails.
 struct Stop<'a>(&'a Place);
 
 impl Drop for Stop<'_> {
@@ -85,7 +85,7 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// What a daemon decided so far; notes are left out.
+/// The decisions of a daemon so far, without notes.
 #[derive(Clone, Default)]
 struct Log(Rc<RefCell<Vec<Action>>>);
 
@@ -100,7 +100,7 @@ impl Log {
         Daemon::start(state, settings, note).unwrap()
     }
 
-    /// Lets the daemon go on until it decides something like that.
+    /// Runs the daemon until it makes a decision of this kind.
     fn until(&self, daemon: &mut Daemon, window: Duration, is_wanted: fn(&Action) -> bool) -> Action {
         let deadline = Instant::now() + LIMIT;
         let known = self.0.borrow().len();
@@ -115,13 +115,13 @@ impl Log {
     }
 }
 
-/// Its processes have the highest priority: other processes on the two cores would decide what helps.
+/// The ranks have the highest priority: otherwise other processes on the two cores would decide what helps.
 #[test]
 fn a_move_that_helps_stays_and_one_that_does_not_is_taken_back() {
     let Some(cores) = two_cores() else { return };
     let Some(mpi) = Mpi::system(Family::OpenMpi) else { return };
     let place = Place::new();
-    // Of this thread, and of all that it starts.
+    // The priority of this thread, and of all that it starts.
     if setpriority_process(None, -20).is_err() {
         return skip::test("root puts the ranks before other processes, by their priority");
     }
@@ -162,7 +162,7 @@ fn a_move_that_helps_stays_and_one_that_does_not_is_taken_back() {
         let [one, two]: [CpuSet; 2] = cores.map(|core| [core].into_iter().collect());
         assert_eq!(changed, BTreeMap::from([(0, two), (1, one)]), "{reason}");
         assert_ne!(moved, before);
-        // What it counted on is no longer so: the move did harm.
+        // The plan changes, so that the move does harm.
         plant(true);
         let undone = log.until(&mut daemon, window, is_judged);
         println!("then: {}", undone.reason());
@@ -170,7 +170,7 @@ fn a_move_that_helps_stays_and_one_that_does_not_is_taken_back() {
 
         plant(false);
         let verdict = loop {
-            // What the windows of the change between the two promise may be wrong, and is taken back.
+            // The windows of the change may promise a wrong move, which is then taken back.
             log.until(&mut daemon, window, is_move);
             let verdict = log.until(&mut daemon, window, is_judged);
             println!("then: {}", verdict.reason());

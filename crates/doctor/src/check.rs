@@ -10,9 +10,9 @@ machine::named! {
     pub enum State {
         Yes = "yes",
         No = "no",
-        /// It is there, but not for this user.
+        /// The thing is there, but not for this user.
         NotPermitted = "not permitted",
-        /// It can be told neither by reading nor by trying.
+        /// Neither reading nor trying tells the state.
         Unknown = "unknown",
     }
 }
@@ -24,15 +24,15 @@ pub struct Check {
     pub state: State,
     /// What was found, or why it cannot be used.
     pub found: String,
-    /// What can be done with it.
+    /// The use of the thing.
     pub gives: String,
-    /// What is lost without it.
+    /// The loss without it.
     pub cost: String,
-    /// What to do about it; `None` where it can be used.
+    /// The next step; `None` where the thing can be used.
     pub next: Option<String>,
 }
 
-/// What a thing is good for: with it, and without it.
+/// The use of a thing, and the loss without it.
 pub struct Worth {
     pub name: &'static str,
     pub gives: &'static str,
@@ -70,7 +70,7 @@ impl Worth {
         self.check(state, availability.explanation(), availability.next().map(String::from))
     }
 
-    /// The answer of a check that a fault tells.
+    /// The check's answer for a fault.
     pub fn failed(&self, fault: &Fault) -> Check {
         self.no(fault.cause(), fault.next())
     }

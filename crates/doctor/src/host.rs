@@ -53,7 +53,7 @@ pub fn checks(source: &Source, machine: &Machine) -> Vec<Check> {
     checks
 }
 
-/// Where the group of this process, or one above it, may use less CPU time than its cores have.
+/// Whether a control group limits this process to less CPU time than its cores have.
 fn quota(source: &Source, cores: usize) -> Option<Check> {
     let quota = Quota::tightest(source).filter(|quota| quota.is_short_of(cores, cores))?;
     let next = "measure without the quota (docker run without --cpus, cpu.max of the group), or on as few cores as it is worth";
@@ -69,7 +69,7 @@ fn dedicated_core(machine: &Machine) -> Check {
         0 | 1 => DEDICATED.no(format!("this process has one core, {usable}"), next),
         _ => {
             let threads = if threads > cores { format!(" of {threads} threads") } else { String::new() };
-            // An application's and an engine's for each of two ends.
+            // An application's core and an engine's, at each of two ends.
             let few = if cores < 4 { "; a study needs 4 to judge it" } else { "" };
             DEDICATED.yes(format!(
                 "{cores} cores{threads}, {} of them for ranks{few}{}",
@@ -80,7 +80,7 @@ fn dedicated_core(machine: &Machine) -> Check {
     }
 }
 
-/// Which of several nodes an engine should be on that serves ranks on other hosts too.
+/// The NUMA node where an engine should be that serves ranks on other hosts too.
 fn near_network(machine: &Machine) -> String {
     let nodes = machine.topology.nodes.iter().filter(|node| !node.cpus.is_empty()).count();
     let node = machine.network_node().filter(|_| nodes > 1);
@@ -91,7 +91,7 @@ fn near_network(machine: &Machine) -> String {
     }
 }
 
-/// The best that any interface offers; loopback, which has no driver, last.
+/// The best state that any interface offers; loopback, which has no driver, comes last.
 fn at_interfaces(worth: &Worth, kind: &str, features: &[Feature]) -> Check {
     let mut candidates: Vec<(&str, &Availability)> = features
         .iter()
@@ -125,7 +125,7 @@ fn steering(host: &Steering, controls: &[Feature]) -> Check {
     }
 }
 
-/// Why nothing can be steered, where this user may set neither RPS nor interrupts of any interface.
+/// The reason why nothing can be steered, where this user may set neither RPS nor interrupts of any interface.
 fn closed(controls: &[Feature]) -> Option<&Availability> {
     let steers = |feature: &&Feature| feature.name.starts_with("rps:") || feature.name.starts_with("irq:");
     let all = || controls.iter().filter(steers).map(|feature| &feature.availability);

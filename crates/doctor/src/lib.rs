@@ -1,7 +1,7 @@
-//! What of a machine can be used, and what each missing thing costs: the checks of `plimsoll doctor`.
+//! The checks of `plimsoll doctor`: what of a machine can be used, and what each missing thing costs.
 //!
-//! What the kernel lets one try without a trace is tried (a lab, the BPF programs, a copy between processes); the rest is
-//! read. Of an archived machine only what it archived is judged.
+//! What can be tried without leaving a trace (a lab, the BPF programs, a copy between processes) is tried; the rest is read. An
+//! archived machine is judged by its archive alone.
 #![forbid(unsafe_code)]
 
 mod check;
@@ -21,7 +21,7 @@ use serde::Serialize;
 /// All checks of a machine, by subject.
 #[derive(Debug, Clone, Serialize)]
 pub struct Checkup {
-    /// Processor, cores and kernel.
+    /// Processor, cores and kernel, in words.
     pub machine: String,
     pub sections: Vec<Section>,
 }

@@ -1,4 +1,4 @@
-//! The MPIs that PATH has: the transports of each, and what plimsoll does with it; and the batch system.
+//! Checks of the MPIs in PATH, with the transports of each, and of the batch system.
 
 use launch::family::Family;
 use launch::installation::{self, Installation};
@@ -67,7 +67,7 @@ fn found(installation: &Installation, transports: Option<&[Transport]>) -> Check
     }
 }
 
-/// Whether `plimsoll mpirun` can have the engine carry its messages.
+/// Whether `plimsoll mpirun` can have the engine carry the MPI's messages.
 fn carried(installation: &Installation, transports: Option<&[Transport]>) -> Check {
     const WORTH: Worth = Worth {
         name: "  over the engine",
@@ -115,7 +115,7 @@ fn slurm(programs: &Programs) -> Check {
     }
 }
 
-/// The launcher of Open MPI in PATH, which the study's outside reference is started by.
+/// Whether PATH has the launcher of Open MPI, the study's outside reference.
 pub fn has_open_mpi(programs: &Programs) -> bool {
     Installation::all_in(&programs.folders).iter().any(|installation| installation.family == Family::OpenMpi)
 }

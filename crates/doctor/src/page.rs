@@ -9,7 +9,7 @@ const NAME: usize = 18;
 const WORD: usize = 14;
 
 impl Checkup {
-    /// The page, in so many columns.
+    /// The page in `width` columns.
     pub fn page(&self, width: usize) -> String {
         let mut page = folded("", &self.machine, 0, width);
         for Section { title, checks } in &self.sections {

@@ -1,4 +1,4 @@
-//! The parts of plimsoll that lie around the command.
+//! Checks of plimsoll's own files that are installed beside the command.
 
 use std::path::{Path, PathBuf};
 

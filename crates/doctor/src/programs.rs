@@ -1,4 +1,4 @@
-//! Where programs are looked for, and what they say when they are asked.
+//! Search and queries of programs.
 
 use std::env;
 use std::io::ErrorKind;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use linux::answer;
 use machine::Result;
 
-/// Some programs ask a server that may not answer.
+/// The most time for an answer; some programs ask a server that may not answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The folders of PATH, and the command that the parts of plimsoll lie around.
@@ -20,7 +20,7 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// The programs that this process sees.
+    /// The PATH of this process, and its own program.
     ///
     /// # Errors
     /// The system does not tell where this program's own file is.
@@ -30,22 +30,22 @@ impl Programs {
         Ok(Programs { folders, command })
     }
 
-    /// The first of that name.
+    /// The first program of that name in PATH.
     pub fn find(&self, name: &str) -> Option<PathBuf> {
         self.folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file())
     }
 }
 
-/// What a program said.
+/// The answer of a program.
 pub enum Answer {
     Said(String),
-    /// It ended with a failure, or did not start.
+    /// The program failed, or did not start.
     Failed,
-    /// It was ended after this time.
+    /// The program was killed after this time.
     Silent(Duration),
 }
 
-/// Runs a program that says little and reads nothing.
+/// Runs a program that prints little and reads no input.
 pub fn ask(program: &Path, arguments: &[&str]) -> Answer {
     match answer::of(Command::new(program).args(arguments), PATIENCE) {
         Err(error) if error.kind() == ErrorKind::TimedOut => Answer::Silent(PATIENCE),

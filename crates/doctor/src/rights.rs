@@ -1,4 +1,4 @@
-//! What this user may do.
+//! Checks of what this user is permitted to do.
 
 use linux::accounting::SoftirqSensor;
 use linux::lab::{Lab, Options};
@@ -33,7 +33,7 @@ const SINGLE_COPY: Worth = Worth {
 };
 const LIMITS: Worth = Worth { name: "limits", gives: "AF_XDP, many ranks", cost: "no AF_XDP socket can be opened" };
 
-/// What an AF_XDP socket wants locked at least, as `machine` judges it.
+/// The least locked memory for an AF_XDP socket, as `machine` judges it.
 const FRAMES: Bytes = Bytes(16 << 20);
 
 pub fn checks(source: &Source, machine: &Machine) -> Vec<Check> {

@@ -1,4 +1,4 @@
-//! Programs of others that plimsoll runs.
+//! Checks of programs of others that plimsoll runs.
 
 use crate::check::{Check, Worth};
 use crate::mpi;

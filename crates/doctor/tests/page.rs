@@ -40,7 +40,7 @@ impl Folder {
         Programs { folders: vec![self.0.path().to_owned()], command: self.0.path().join("plimsoll") }
     }
 
-    /// What was found in the folder, on an archived machine.
+    /// The findings for the programs of the folder, on an archived machine.
     fn page(&self) -> String {
         let archive = Source::open(&machines().next().unwrap()).unwrap();
         let mut checkup = examine(&archive, Some(&self.programs())).unwrap();

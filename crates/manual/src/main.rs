@@ -12,7 +12,7 @@ use clap::Command;
 use clap_complete::{Shell, generate_to};
 use machine::{Fault, Result};
 
-/// What users type.
+/// The name that users type.
 const NAME: &str = "plimsoll";
 
 fn main() -> ExitCode {
@@ -47,11 +47,11 @@ fn write(folder: &Path) -> Result<()> {
     })
 }
 
-/// Both programs as the one that users call, without the commands that plimsoll itself calls: completions would offer them.
+/// Both programs as one command, without the commands that plimsoll itself calls, which completions would offer.
 fn command() -> Command {
     let (own, offcodes) = (plimsoll::command(), plimsoll_offcode::command());
     let shown = own.get_subcommands().chain(offcodes.get_subcommands()).filter(|one| !one.is_hide_set()).cloned();
-    // Each program counts its own from 0.
+    // Each program numbers its own commands from 0.
     let shown: Vec<Command> = shown.enumerate().map(|(place, one)| one.display_order(place)).collect();
     let about = own.get_about().cloned().unwrap_or_default();
     Command::new(NAME).about(about).version(env!("CARGO_PKG_VERSION")).disable_help_subcommand(true).subcommands(shown)

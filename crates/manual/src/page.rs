@@ -1,4 +1,4 @@
-//! Manual pages: what clap_mangen makes of a command's definition, and the sections that follow.
+//! Manual pages: clap_mangen's rendering of a command's definition, and further sections.
 
 use std::fs;
 use std::io;
@@ -27,16 +27,16 @@ pub fn write(command: &Command, folder: &Path) -> io::Result<()> {
     if command.get_subcommands().any(|below| !below.is_hide_set()) {
         man.render_subcommands_section(&mut page)?;
     }
-    // Helps name pages as the source has them.
+    // Helps name pages by their paths in the source.
     let mut page = String::from_utf8_lossy(&page).replace("docs/", "share/doc/plimsoll/docs/").into_bytes();
     further(command).to_writer(&mut page)?;
     fs::write(folder.join(man.get_filename()), page)
 }
 
-/// The sections that no definition has.
+/// The sections that a command's definition does not have.
 fn further(command: &Command) -> Roff {
     let mut roff = Roff::new();
-    // Of a command below another the tables name the one above.
+    // The tables name the top-level command of a subcommand.
     let whole = command.get_bin_name().unwrap_or_default();
     let mut words = whole.split(' ').skip(1);
     let name = words.next().unwrap_or_default();
@@ -70,7 +70,7 @@ fn further(command: &Command) -> Roff {
     roff
 }
 
-/// Lines as they are.
+/// Lines without filling.
 fn lines(roff: &mut Roff, lines: &[&str]) {
     roff.control("nf", []);
     for line in lines {

@@ -1,6 +1,6 @@
 //! What a manual page says beyond the definitions of its command: examples, files, variables, and the document to read on.
 
-/// A file or a variable, what it is, and the commands whose pages have it.
+/// A file or a variable, its purpose, and the commands whose pages list it.
 pub struct Entry {
     pub name: &'static str,
     pub what: &'static str,
@@ -11,7 +11,7 @@ const fn entry(name: &'static str, what: &'static str, commands: &'static [&'sta
     Entry { name, what, commands }
 }
 
-/// Command lines of commands whose help ends without examples.
+/// Examples for commands whose help has none.
 pub const EXAMPLES: &[(&str, &[&str])] = &[
     ("study", &["plimsoll study", "plimsoll study --show"]),
     ("campaign", &["plimsoll campaign plan clocks.toml", "plimsoll campaign run clocks.toml"]),
@@ -44,9 +44,9 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
     ("lab", &["plimsoll lab up", "plimsoll lab exec a -- ip address", "plimsoll lab down"]),
 ];
 
-/// Commands that go by what messages cost on this machine.
+/// Commands that use the costs of messages on this machine.
 const COSTED: &[&str] = &["calibrate", "report", "whatif", "map", "mpirun", "plan", "run", "tune"];
-/// Commands that store predictions, or show them.
+/// Commands that store or show predictions.
 const PREDICTING: &[&str] = &["ledger", "whatif", "map", "try", "tune", "mpirun", "run"];
 /// Commands that know carriers besides the engine.
 const CARRYING: &[&str] = &["mpirun", "bench", "try", "tune"];
@@ -109,12 +109,12 @@ pub const DOCUMENTS: &[(&str, &[&str])] = &[
     ("performance.md", &["traffic"]),
 ];
 
-/// The values of a table that belong to a command.
+/// The values of a table for a command.
 pub fn of<'a>(table: &'a [Entry], command: &str) -> Vec<&'a Entry> {
     table.iter().filter(|entry| entry.commands.contains(&command)).collect()
 }
 
-/// The command lines of a help's end, and what else is there.
+/// The command lines at the end of a help, and its other lines.
 pub fn parted(after: &str) -> (Vec<&str>, Vec<&str>) {
     let (mut examples, mut others) = (Vec::new(), Vec::new());
     let mut within = false;

@@ -1,4 +1,4 @@
-//! What `scripts/build` says where the machine is in its way.
+//! Messages of `scripts/build` where the machine lacks something.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/build");
 
-/// Fails, and what was said.
+/// Runs a command that must fail; returns its messages.
 fn refused(command: &mut Command) -> String {
     let Output { status, stderr, .. } = command.output().unwrap();
     let said = String::from_utf8(stderr).unwrap();
@@ -17,7 +17,7 @@ fn refused(command: &mut Command) -> String {
 #[test]
 fn a_registry_that_cannot_be_reached_is_named_with_the_ways_around_it() {
     let home = tempfile::tempdir().unwrap();
-    // Nobody listens at port 1.
+    // No server listens at port 1.
     let settings = "[net]\nretry = 0\n[source.crates-io]\nreplace-with = \"none\"\n\
                     [source.none]\nregistry = \"sparse+http://127.0.0.1:1/\"\n";
     fs::write(home.path().join("config.toml"), settings).unwrap();

@@ -1,5 +1,5 @@
-//! What the documents name is there: commands and options in the definitions that the programs parse by, paths of code in
-//! the sources. Nothing is run.
+//! Names in the documents exist: commands and options in the definitions that the programs parse by, paths of code in the
+//! sources. Nothing is run.
 
 use std::ffi::OsString;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Arg, Command};
 
-/// Lines that begin like a command and are what one prints.
+/// Lines that begin like a command but are output.
 const PRINTED: [&str; 2] = ["plimsoll carried it", "plimsoll did NOT carry it"];
 
 pub(crate) fn root() -> PathBuf {
@@ -36,15 +36,15 @@ pub(crate) fn commands() -> Vec<Command> {
     vec![built(plimsoll::command()), built(plimsoll_offcode::command())]
 }
 
-/// The code spans of a line.
+/// The code spans of a line, without their backquotes.
 fn spans(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
 }
 
-/// What stands for a command: from `plimsoll` on, without a shell's prompt, comments, or prose in a second column.
+/// The command in a code span or line: from `plimsoll` on, without a shell's prompt, comments, or prose in a second column.
 pub(crate) fn as_command(code: &str) -> Option<&str> {
     let code = code.trim().trim_start_matches("$ ").trim_start_matches("sudo ");
-    // A drawing of what uses what is no command.
+    // A drawing of dependencies is no command.
     let is_it = code == "plimsoll" || (code.starts_with("plimsoll ") && !code.starts_with("plimsoll -> "));
     if !is_it || PRINTED.iter().any(|printed| code.starts_with(printed)) {
         return None;
@@ -68,15 +68,15 @@ fn takes_next(option: &Arg) -> bool {
     option.get_action().takes_values() && !option.is_require_equals_set()
 }
 
-/// The program that has the arguments of the command of this name.
+/// The program that defines the arguments of the command of this name.
 pub(crate) fn program<'a>(commands: &'a [Command], name: &str) -> Option<&'a Command> {
     commands.iter().find(|program| {
-        // Commands that one program only passes on have no arguments there.
+        // A command that one program only passes on has no arguments there.
         program.find_subcommand(name).is_some_and(|one| one.get_arguments().all(|argument| argument.get_id() != "rest"))
     })
 }
 
-/// The command that `code` means, or what of it nobody knows.
+/// The command that `code` names, or the word that is unknown.
 fn resolve<'a>(commands: &'a [Command], code: &str) -> Result<&'a Command, String> {
     let typed = code.split_whitespace().map(|word| OsString::from(word.trim_matches(['[', ']', ',', '.'])));
     let whole = plimsoll::whole(typed.collect());
@@ -106,14 +106,14 @@ fn resolve<'a>(commands: &'a [Command], code: &str) -> Result<&'a Command, Strin
             if positional.is_empty() {
                 return Err(format!("{} has no command {word}", command.get_name()));
             }
-            // What follows belongs to the program that the command starts.
+            // Further words belong to the program that the command starts.
             if positional.iter().any(|argument| argument.is_trailing_var_arg_set()) {
                 break;
             }
             behind_positional = true;
             None
         };
-        // Where a document only names the option there is no value.
+        // A document may name the option alone, without a value.
         if option.is_some() && words.peek().is_some_and(|value| !value.starts_with('-')) {
             words.next();
         }
@@ -121,7 +121,7 @@ fn resolve<'a>(commands: &'a [Command], code: &str) -> Result<&'a Command, Strin
     Ok(command)
 }
 
-/// What a document's lines and code blocks hold that nobody knows.
+/// The unknown commands and options in a document's lines and code blocks.
 pub(crate) fn unknown(commands: &[Command], text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut in_block = false;
@@ -139,7 +139,7 @@ pub(crate) fn unknown(commands: &[Command], text: &str) -> Vec<String> {
                 match as_command(span).map(|code| resolve(commands, code)) {
                     Some(Ok(command)) => last = Some(command),
                     Some(Err(what)) => said(what),
-                    // An option by itself is of the command that was named before it.
+                    // An option by itself belongs to the command that was named before it.
                     None => {
                         let long = span.strip_prefix("--").map(|rest| rest.split([' ', '=']).next().unwrap_or(rest));
                         if let (Some(command), Some(long)) = (last, long.filter(|long| !long.is_empty()))
@@ -212,7 +212,7 @@ fn declares(source: &str, name: &str) -> bool {
         })
 }
 
-/// What of `crate::path::Item` is not in the sources.
+/// The part of a path like `crate::path::Item` that is not in the sources.
 fn missing(path: &str) -> Option<String> {
     let mut segments = path.split("::");
     let name = segments.next().unwrap_or_default();
@@ -235,7 +235,7 @@ fn missing(path: &str) -> Option<String> {
 #[test]
 fn code_that_documents_name_is_there() {
     let mut wrong = Vec::new();
-    // The tests that the threat model names are looked for by a test of `machine`.
+    // A test of `machine` looks for the tests that the threat model names.
     for (name, text) in documents().into_iter().filter(|(name, _)| name != "docs/threat-model.md") {
         for (number, line) in text.lines().enumerate() {
             let is_path = |span: &&str| {
@@ -243,7 +243,7 @@ fn code_that_documents_name_is_there() {
                     && span.starts_with(|c: char| c.is_ascii_lowercase())
                     && span.chars().all(|c| c.is_ascii_alphanumeric() || "_-:".contains(c))
             };
-            // Of other projects: crates that are not ours.
+            // Crates of other projects are left out.
             let ours = |span: &&str| {
                 let first = span.split("::").next().unwrap_or_default();
                 name == "ARCHITECTURE.md" || root().join("crates").join(first.replace('_', "-")).exists()

@@ -16,10 +16,10 @@ const EXCEPTIONS: [(&str, &str); 6] = [
     ("set", "an application has several instances, whose names stand before an attribute's"),
 ];
 
-/// Of an option or a short letter: each meaning, with the commands that give it.
+/// Each meaning of an option or short letter, with the commands that give it.
 type Meanings = BTreeMap<String, BTreeMap<String, Vec<String>>>;
 
-/// What an option takes, and what reads it.
+/// The values of an option and their parser.
 fn meaning(option: &Arg) -> String {
     if !option.get_action().takes_values() {
         return "a flag".to_owned();
@@ -48,7 +48,7 @@ fn walk(command: &Command, path: &str, longs: &mut Meanings, shorts: &mut Meanin
     shown.for_each(|below| walk(below, &path, longs, shorts));
 }
 
-/// Those with several meanings, as a page.
+/// The options with several meanings, as a page.
 fn several(meanings: &Meanings) -> BTreeMap<&str, String> {
     let page = |of: &BTreeMap<String, Vec<String>>| {
         of.iter().map(|(meaning, paths)| format!("  {meaning}: {}\n", paths.join(", "))).collect::<String>()

@@ -25,7 +25,7 @@ fn prose(text: &str) -> Vec<(usize, &str)> {
     found
 }
 
-/// Targets of links and images, each with the number of its line. What stands in code is none.
+/// Targets of links and images outside code, each with the number of its line.
 fn targets(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (number, line) in prose(text) {
@@ -49,7 +49,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
     headings.map(|(_, line)| anchor(line)).collect()
 }
 
-/// Where `path` leads from a file of this name, from the root.
+/// The path that `path`, in the file `from`, leads to, from the root.
 fn joined(from: &str, path: &str) -> String {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();
@@ -65,7 +65,7 @@ fn joined(from: &str, path: &str) -> String {
     parts.join("/")
 }
 
-/// Why a link of the document `from` leads nowhere.
+/// The reason why a link of the document `from` is broken.
 fn dead(documents: &[(String, String)], from: &str, target: &str) -> Option<String> {
     if target.contains("://") {
         return None;
@@ -136,7 +136,7 @@ fn the_book_has_every_page_once() {
     assert_eq!(listed, pages);
 }
 
-/// `docs/NAME.md` in every file below a folder, with the file.
+/// Each `docs/NAME.md` in the files below a folder, with the file.
 fn named(folder: &Path, found: &mut Vec<(String, String)>) {
     for entry in fs::read_dir(folder).unwrap().flatten() {
         let path = entry.path();
@@ -145,7 +145,7 @@ fn named(folder: &Path, found: &mut Vec<(String, String)>) {
         } else if let Ok(text) = fs::read_to_string(&path) {
             for rest in text.split("docs/").skip(1) {
                 let name: String = rest.chars().take_while(|c| of_a_name(*c)).collect();
-                // A sentence may end behind the name.
+                // A name may end a sentence.
                 let name = name.trim_end_matches('.');
                 if name.ends_with(".md") {
                     found.push((path.display().to_string(), format!("docs/{name}")));
@@ -155,7 +155,7 @@ fn named(folder: &Path, found: &mut Vec<(String, String)>) {
     }
 }
 
-/// Lines of a source that tell users of a page under the source's name for it. Helps are: a manual page mends them.
+/// Lines of a source that tell users the source's name for a page. Helps may: a manual page replaces those.
 fn told(source: &str) -> Vec<&str> {
     let lines = source.lines().filter(|line| !line.trim_start().starts_with("//"));
     let pages = lines.filter(|line| line.split("docs/").skip(1).any(|rest| rest.contains(".md")));
@@ -166,7 +166,7 @@ fn told(source: &str) -> Vec<&str> {
 fn messages_name_pages_as_an_installation_has_them() {
     let mut wrong = Vec::new();
     for entry in fs::read_dir(root().join("crates")).unwrap().flatten() {
-        // What judges tests is never installed; and the crate that has the names.
+        // Crates for tests are never installed, and `manual` has the names itself.
         if ["testbed", "manual", "skip"].iter().any(|name| entry.path().ends_with(name)) {
             continue;
         }
@@ -191,7 +191,7 @@ fn pages_that_sources_name_are_there() {
         named(&root().join(folder), &mut found);
     }
     assert!(found.len() > 20, "{} pages are named", found.len());
-    // This file's own examples.
+    // This file has examples of its own.
     let others = found.iter().filter(|(file, _)| !file.ends_with("manual/tests/links.rs"));
     let wrong: Vec<String> =
         others.filter(|(_, page)| !root().join(page).exists()).map(|(file, page)| format!("{file}: {page}")).collect();

@@ -1,4 +1,4 @@
-//! The package: made from what was built, installed by dpkg where nothing else is but what it depends on, run, removed.
+//! The package: built, installed by dpkg where only its dependencies are, run, removed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ fn script(name: &str) -> Command {
     Command::new(Path::new(ROOT).join("scripts").join(name))
 }
 
-/// All files below, relative.
+/// All files below a folder, as relative paths.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -67,13 +67,13 @@ fn what_is_installed_finds_its_parts_and_is_removed_whole() {
     for part in ["libplimsoll-fi.so", "libplimsoll_profile.so", "plimsoll-offcode"] {
         assert!(section.contains(part), "{part}: {section}");
     }
-    // The source is not above this prefix: what is simulated is what was installed.
+    // The source is not above this prefix, so the simulated file is the installed one.
     let simulated = run(plimsoll(&prefix).args(["whatif", "simulate", "lammps-a"]).current_dir(place.path()));
     assert!(simulated.starts_with("lammps"), "{simulated}");
     assert!(prefix.join("share/plimsoll/testbeds/eddy-psm.toml").is_file());
     let planned = run(plimsoll(&prefix).args(["campaign", "plan", "paper-000-simulated"]).current_dir(place.path()));
     assert!(planned.contains("nothing is left to run") || planned.contains("runs to come"), "{planned}");
-    // A fault names the page that is installed.
+    // A fault names the installed page.
     let guide = prefix.join("share/doc/plimsoll/docs/whatif.md");
     let refused = plimsoll(&prefix).args(["whatif", "simulate", "nowhere"]).output().unwrap();
     let said = String::from_utf8_lossy(&refused.stderr);
@@ -132,7 +132,7 @@ fn what_cannot_be_installed_is_told_with_the_next_step_and_leaves_nothing() {
     assert!(!prefix.exists());
 }
 
-/// What dpkg needs of a system, and what is looked at in it: packages that this one depends on, and no other file.
+/// Files that dpkg needs of a system, and packages that this one depends on, in an otherwise empty root.
 const CLEAN_ROOT: &str = r#"
 set -eu
 package=$1 root=$2
@@ -159,7 +159,7 @@ for name in $all; do cp /var/lib/dpkg/info/"$name".list /var/lib/dpkg/info/"$nam
 dpkg --root="$root" --install "$package"
 "#;
 
-/// Runs in the clean root, in a mount namespace that ends with it.
+/// Script that runs in the clean root, in a mount namespace that ends with it.
 const INSIDE: &str = r#"
 set -eu
 root=$1
@@ -168,7 +168,7 @@ for folder in proc sys dev; do mount --rbind /$folder "$root/$folder"; done
 exec chroot "$root" /usr/bin/plimsoll "$@"
 "#;
 
-/// Whether there is all that makes a package and a clean root.
+/// Whether the tools for a package and a clean root are there.
 fn can_pack() -> bool {
     if !rustix::process::geteuid().is_root() {
         skip::test("a clean root needs root");

@@ -1,4 +1,4 @@
-//! Every manual page has its further sections, and the tables behind them name what there is.
+//! Every manual page has its further sections, and the names in the tables behind them exist.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -88,7 +88,7 @@ fn the_tables_name_commands_documents_and_variables_that_there_are() {
     }
 }
 
-/// All sources of all crates but this one.
+/// Reads all sources of all crates but this one.
 fn read(folder: &Path, into: &mut String) {
     for entry in fs::read_dir(folder).unwrap().flatten() {
         let path = entry.path();

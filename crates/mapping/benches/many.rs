@@ -1,4 +1,4 @@
-//! What a mapping of many ranks takes beside a long timeline: 256 ranks on 256 cores of 8 hosts, a million calls.
+//! The processor time of a mapping of many ranks with a long timeline: 256 ranks on 256 cores of 8 hosts, a million calls.
 //!
 //! `cargo bench -p mapping --bench many -- [CALLS]`
 
@@ -18,7 +18,7 @@ use whatif::model::Ways;
 const HOSTS: u32 = 8;
 const CORES: u32 = 32;
 const RANKS: u32 = HOSTS * CORES;
-/// Softirqs of the first core of each host, and what its last rank computes over the others.
+/// The share of the first core of each host that softirqs take, and the load of its last rank over that of the others.
 const SOFTIRQS: f64 = 0.25;
 const IDLE: f64 = 0.5;
 /// Nanoseconds of a step on a core of its own.
@@ -58,7 +58,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// What the process has used of cores: of a machine that others use too, the figure to compare.
+/// Processor time of the process, which other work on the machine changes less than wall time.
 fn processor_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux has it");
     let after_name = stat.rsplit(')').next().unwrap_or_default();

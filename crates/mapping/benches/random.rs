@@ -9,7 +9,7 @@ use mapping::missed::{BETWEEN_HOSTS, BETWEEN_PACKAGES, Missed, QUANTILES};
 use mapping::proving::{Proof, prove};
 use whatif::answer::in_parallel;
 
-/// The first seed of the programs that nothing is judged by.
+/// The first seed of the programs for `--calibrate`, by which nothing is judged.
 const CALIBRATED: u64 = 10_000;
 
 fn main() -> machine::Result<()> {
@@ -44,12 +44,12 @@ fn share(part: usize, of: usize) -> String {
     format!("{part} of {of} ({:.1} %)", 100.0 * part as f64 / of.max(1) as f64)
 }
 
-/// How programs came out by a rule.
+/// Prints how the advice for programs came out under a rule.
 fn advised(rule: &str, proofs: &[Proof], of: impl Fn(&Proof) -> (Advice, Interval)) {
     let moved = |proof: &Proof| of(proof).0 == Advice::Move;
     let followed = |proof: &Proof| if moved(proof) { proof.found } else { 1.0 };
     let count = |that: &dyn Fn(&&Proof) -> bool| proofs.iter().filter(that).count();
-    // In logarithms, of all programs together.
+    // The geometric mean over all programs.
     let gain = |time: &dyn Fn(&Proof) -> f64| -proofs.iter().map(|proof| time(proof).ln()).sum::<f64>();
     let expected = |proof: &Proof| (of(proof).1.low..=of(proof).1.high).contains(&proof.found);
     let (moves, keeps) = (count(&|proof| moved(proof)), count(&|proof| of(proof).0 == Advice::Keep));
@@ -73,7 +73,7 @@ fn advised(rule: &str, proofs: &[Proof], of: impl Fn(&Proof) -> (Advice, Interva
     );
 }
 
-/// Quantiles of what was missed of mappings that promise a gain.
+/// Prints quantiles of what replays missed, for mappings that promise a gain.
 fn calibrated(what: &str, proofs: &[Proof], held: Missed) {
     let promises = proofs.iter().filter(|proof| proof.drawn.0 != Advice::Keep);
     let of = promises.filter_map(|proof| proof.missed.filter(|(_, kind)| *kind == held));
@@ -82,7 +82,7 @@ fn calibrated(what: &str, proofs: &[Proof], held: Missed) {
     if missed.is_empty() {
         return println!("{what}: none");
     }
-    // Of so many and one more, whose place among them nobody knows.
+    // Ranks of a quantile among one value more than there are, as of a prediction interval.
     let place = |quantile: f64| (missed.len() + 1) as f64 * quantile;
     let [low, high] = [place(QUANTILES[0]).floor(), place(QUANTILES[1]).ceil()]
         .map(|place| missed[(place as usize).clamp(1, missed.len()) - 1]);

@@ -1,4 +1,4 @@
-//! What a replay misses of ranks that move, measured on simulated programs, and an interval that contains it.
+//! The error of replays for ranks that move, measured on simulated programs, and an interval that contains it.
 //!
 //! Draws cover what is not known of the costs; that the replay knows no pieces of a message they do not. What it misses grows
 //! with what the draws leave open and with the share of the run in calls:
@@ -13,29 +13,29 @@ use machine::costs::Interval;
 
 use crate::problem::{ALIKE, Problem, Spot};
 
-/// Of the share of the run in calls, what adds to a scale.
+/// The weight of the share of the run in calls in a scale.
 const OF_CALLS: f64 = 0.1;
 
 /// The quantiles that [`Missed`] holds: a promise that is not kept costs more than a gain that was not promised.
 pub const QUANTILES: [f64; 2] = [0.05, 0.99];
 
-/// What is missed at least and at most.
+/// The least and the most that replays missed, over the scale.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Missed {
-    /// Where mappings came out better.
+    /// The least: mappings that came out better than the replay.
     pub low: f64,
-    /// Where they came out worse.
+    /// The most: mappings that came out worse.
     pub high: f64,
 }
 
-/// Of ranks that move between packages, or to and from cores that receive.
+/// For ranks that move between packages, or to and from cores that receive.
 pub const BETWEEN_PACKAGES: Missed = Missed { low: -0.37, high: 0.99 };
 
-/// Of ranks that move between hosts.
+/// For ranks that move between hosts.
 pub const BETWEEN_HOSTS: Missed = Missed { low: -0.49, high: 6.67 };
 
 impl Missed {
-    /// That of a mapping. `None`: only computing changes, and no simulated program says anything of it.
+    /// The miss to expect of a mapping. `None`: only computing changes, of which no simulated program tells anything.
     pub fn of(problem: &Problem, seats: &[u32]) -> Option<Missed> {
         let moved = || problem.seats.iter().zip(seats).map(|(from, to)| (problem.spot(*from), problem.spot(*to)));
         let receives = |(from, to): (&Spot, &Spot)| from.far != to.far || (from.softirq - to.softirq).abs() > ALIKE;
@@ -46,7 +46,7 @@ impl Missed {
         }
     }
 
-    /// The interval of the draws with what is missed.
+    /// The interval of the draws, widened by the expected miss.
     pub fn with(self, drawn: Interval, in_calls: f64) -> Interval {
         let scale = scale(&drawn, in_calls);
         let at = |missed: f64| drawn.middle * (missed * scale).exp();
@@ -54,7 +54,7 @@ impl Missed {
     }
 }
 
-/// What of a time is expected to be missed, in logarithms.
+/// The scale of a miss, a logarithm.
 pub fn scale(drawn: &Interval, in_calls: f64) -> f64 {
     (drawn.high / drawn.low.max(f64::MIN_POSITIVE)).ln() + OF_CALLS * in_calls
 }

@@ -1,4 +1,4 @@
-//! What is known of a job and its cores as far as a mapping depends on it, and the time of a mapping by estimate.
+//! The facts about a job and its cores that a mapping depends on, and the estimated time of a mapping.
 //!
 //! The rules of paper 002 (sections 6.1 and 6.2) as formulas, in shares of the recorded run:
 //! ```text
@@ -12,13 +12,13 @@
 
 use machine::CoreId;
 
-/// Cores of a host whose dilations differ by less do the same for a rank.
+/// Cores of a host whose dilations differ by less are of one class.
 pub const ALIKE: f64 = 0.02;
 
-/// Messages of so many bytes in the mean tie the pace of two hosts' ranks to each other (paper 002 has 256 KiB).
+/// Mean bytes of messages that tie the pace of two hosts' ranks to each other, at least (paper 002 has 256 KiB).
 pub const LARGE: f64 = 65_536.0;
 
-/// What a rank has of any core at least: where others take all of one, it still gets its turns.
+/// The least share of any core that a rank gets: where other work takes all of one, the scheduler still runs the rank.
 pub const LEAST: f64 = 0.01;
 
 /// A core where a rank can be.
@@ -30,9 +30,9 @@ pub struct Spot {
     pub core: CoreId,
     /// Share of its time that softirqs of the network take.
     pub softirq: f64,
-    /// Share that others than ranks and softirqs leave, times its clock over that of the fastest core.
+    /// Share that is left by others than ranks and softirqs, times its clock over that of the fastest core.
     pub free: f64,
-    /// It is in another package than the cores that do most of its host's softirqs.
+    /// Whether it is in another package than the cores that do most of its host's softirqs.
     pub far: bool,
 }
 
@@ -43,16 +43,16 @@ impl Spot {
     }
 }
 
-/// What a rank does, in shares of the recorded run.
+/// A rank's work, in shares of the recorded run.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Load {
     /// Computing, as it would be on a core of its own.
     pub computing: f64,
-    /// All else that is not waiting.
+    /// All else but waiting.
     pub fixed: f64,
 }
 
-/// What two ranks send to each other.
+/// The messages between two ranks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Talk {
     /// The lower rank.
@@ -65,29 +65,29 @@ pub struct Talk {
     pub mean: f64,
 }
 
-/// What a mapping is searched for.
+/// A job and its cores, for which a mapping is searched.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Problem {
     /// Names of the hosts.
     pub hosts: Vec<String>,
     /// Cores where ranks can be.
     pub spots: Vec<Spot>,
-    /// By rank.
+    /// By rank: its work.
     pub ranks: Vec<Load>,
     /// By rank: the share of its time outside MPI that it was blocked or stopped, which passes as fast on any core. Empty: none was.
     pub blocked: Vec<f64>,
     /// Pairs of ranks that send to each other.
     pub talks: Vec<Talk>,
-    /// By rank: its place in `spots`, each taken once.
+    /// By rank: the place of its recorded spot in `spots`, each taken once.
     pub seats: Vec<u32>,
-    /// By place of one spot times their number plus that of another of its host: 0 the same core, 1 the farthest. Empty: not
-    /// known.
+    /// Distance of two spots of a host, by the place of one times the number of spots plus that of the other: 0 the same core,
+    /// 1 the farthest. Empty: not known.
     pub distances: Vec<f32>,
     /// Whether ranks may change their hosts.
     pub across: bool,
 }
 
-/// What a mapping would give, by the formulas of this module.
+/// The time and distances of a mapping, by the formulas of this module.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Estimate {
     /// Time of the slowest rank.
@@ -100,12 +100,12 @@ pub struct Estimate {
     pub far: f64,
 }
 
-/// How much a search cares for each part of an [`Estimate`].
+/// The weights of a search for the parts of an [`Estimate`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Aim {
-    /// Of `mean`.
+    /// The weight of `mean`.
     pub mean: f64,
-    /// Of `unequal`.
+    /// The weight of `unequal`.
     pub unequal: f64,
 }
 
@@ -115,8 +115,8 @@ impl Problem {
         &self.spots[place as usize]
     }
 
-    /// What a rank does outside MPI in a time at the spot `to` over what it did at `from`: less than the cores differ where it was
-    /// blocked.
+    /// The work of a rank outside MPI in a time at the spot `to` over that at `from`: the cores' ratio, less the time
+    /// in which it was blocked.
     pub fn faster(&self, rank: usize, from: u32, to: u32) -> f64 {
         let capability = self.spot(to).free / self.spot(from).free;
         match self.blocked.get(rank) {
@@ -159,7 +159,7 @@ impl Problem {
         }
     }
 
-    /// By spot: its class. Spots of one class are on one host and do the same for a rank.
+    /// By spot: its class. Spots of one class are on one host and of like dilation.
     pub fn classes(&self) -> Vec<u32> {
         let mut order: Vec<usize> = (0..self.spots.len()).collect();
         let key = |spot: &Spot| (2 * spot.host + u32::from(spot.far), spot.dilation());

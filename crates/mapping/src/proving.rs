@@ -1,4 +1,4 @@
-//! The mapper held to simulated programs whose best mapping is known: it sees what a profile would tell, and its advice is simulated.
+//! The mapper on simulated programs whose best mapping is known: it gets what a profile would tell, and its advice is simulated.
 
 use machine::Result;
 use machine::costs::Interval;
@@ -14,36 +14,36 @@ use crate::recorded::{Replays, softirqs};
 use crate::search::search;
 use crate::simulated::Simulated;
 
-/// How an advice came out. Times are over that of the mapping that was found.
+/// The outcome of an advice. Times are over that of the given mapping, under which the profile is made.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Proof {
-    /// What was mapped.
+    /// The name of the program.
     pub name: String,
-    /// Nothing takes part of a core, and all ranks compute alike.
+    /// Whether nothing takes part of a core, and all ranks compute alike.
     pub balanced: bool,
-    /// What was advised.
+    /// The advice.
     pub advice: Advice,
-    /// What was expected of the mapping that was found.
+    /// The interval expected of the mapping that was found.
     pub expected: Interval,
-    /// That by the draws alone, and what would have been advised by it.
+    /// The interval by the draws alone, and the advice that would follow from it.
     pub drawn: (Advice, Interval),
-    /// What was missed of the draws' middle, over its scale, and what was expected to be; `None`: there is no other mapping, or
-    /// only computing changes with it.
+    /// The miss of the draws' middle over its scale, and the expected miss; `None`: there is no other mapping, or only computing
+    /// changes with it.
     pub missed: Option<(f64, Missed)>,
-    /// What that mapping takes.
+    /// The simulated time of the mapping that was found.
     pub found: f64,
-    /// What the best of all takes.
+    /// The simulated time of the best of all mappings.
     pub best: f64,
 }
 
 impl Proof {
-    /// What who follows the advice gets.
+    /// The simulated time for a user who follows the advice.
     pub fn followed(&self) -> f64 {
         if self.advice == Advice::Move { self.found } else { 1.0 }
     }
 }
 
-/// That of the program of a seed. `across`: ranks may change their hosts.
+/// Proves the advice for the program of a seed. `across`: ranks may change their hosts.
 ///
 /// # Errors
 /// A defect of the simulator.

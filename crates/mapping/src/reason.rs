@@ -11,37 +11,37 @@ pub struct Move {
     pub from: u32,
     /// The spot that it gets.
     pub to: u32,
-    /// Which of the rules moves it.
+    /// The rule that moves the rank.
     pub reason: Reason,
 }
 
 /// The rules of paper 002, and those that follow from an exchange.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Reason {
-    /// (a) It gets more of a core, as shares of one: it has little slack.
+    /// (a) The rank gets more of a core, in shares of one core: it has little slack.
     Relieved {
-        /// What ranks can have of the core that it leaves.
+        /// The share of the core it leaves that ranks can have.
         from: f64,
-        /// Of the one that it gets.
+        /// The same share of the core that it gets.
         to: f64,
-        /// Share of the run that it computes.
+        /// The share of the run in which the rank computes.
         computing: f64,
     },
-    /// (a) It waits for so much of the run, and has the time for a core that leaves less to it.
+    /// (a) The rank waits for much of the run, so it can have a core that leaves less to ranks.
     Slack {
-        /// Share of the run.
+        /// The share of the run in which the rank waits.
         waiting: f64,
-        /// What ranks can have of the core that it gets.
+        /// The share of the core it gets that ranks can have.
         to: f64,
     },
-    /// (b) It has a core as capable as the one of a partner on another host.
+    /// (b) The rank gets a core as capable as that of a partner on another host.
     Paired {
         /// The partner.
         partner: u32,
         /// Mean bytes of their messages.
         mean: f64,
     },
-    /// (c) It is nearer to a partner.
+    /// (c) The rank gets nearer to a partner.
     Near {
         /// The partner.
         partner: u32,

@@ -16,10 +16,10 @@ use crate::search::Judge;
 /// Calls that a search replays, all mappings together.
 const REPLAYED_CALLS: usize = 10_000_000;
 
-/// Mappings that a search judges, at least and at most.
+/// The least and the most mappings that a search judges.
 const JUDGED: std::ops::RangeInclusive<usize> = 8..=4096;
 
-/// Of a core that nobody has: its sibling is busy for more of the time, so that it is no core of its own.
+/// The share of busy time of its sibling thread from which on a free core is left out, since it is no core of its own.
 const SHARED: f64 = 0.5;
 
 /// One MPI_COMM_WORLD of a profile.
@@ -29,19 +29,19 @@ pub struct Recorded<'a> {
     pub graph: &'a Graph,
     /// Its figures, cores among them.
     pub summary: &'a Summary,
-    /// Which of the worlds.
+    /// The number of the MPI_COMM_WORLD.
     pub world: usize,
-    /// What ranks can have of the cores.
+    /// The shares of the cores that ranks can have.
     pub capability: &'a [CoreCapability],
     /// Whether ranks may change their hosts.
     pub across: bool,
 }
 
 impl Recorded<'_> {
-    /// What is known of the job. `distance` of two cores of a host: 0 the same core, 1 the farthest; `None`: not known.
+    /// The mapping problem of the job. `distance` of two cores of a host: 0 the same core, 1 the farthest; `None`: not known.
     ///
     /// # Errors
-    /// Where ranks were, or what others take of their cores, is not known; two ranks share a core.
+    /// It is not known where ranks were or what others take of their cores, or two ranks share a core.
     pub fn problem(&self, distance: impl Fn(&str, CoreId, CoreId) -> Option<f32>) -> Result<Problem> {
         let ranks = self.ranks()?;
         let hosts = self.hosts(&ranks)?;
@@ -94,7 +94,7 @@ impl Recorded<'_> {
         Ok(problem)
     }
 
-    /// By rank.
+    /// The summaries of the world's ranks, by rank.
     fn ranks(&self) -> Result<Vec<&RankSummary>> {
         let of = |rank: u32| self.summary.ranks.iter().find(|of| of.world == self.world && of.rank == rank);
         let all = (0..self.graph.hosts.len() as u32).map(|rank| {
@@ -169,7 +169,7 @@ fn spot(host: u32, of: &CoreCapability) -> std::result::Result<Spot, String> {
         Reading::Measured(taken) | Reading::Modelled(taken) => *taken,
         Reading::Absent { reason } | Reading::NotPermitted { reason, .. } => return Err(reason.clone()),
     };
-    // What is not known of softirqs apart is in `taken`.
+    // Where softirqs were not counted apart, they are in `taken`.
     let softirq = of.softirq.value().copied().unwrap_or(0.0).clamp(0.0, taken);
     let clock = of.clock.value().copied().unwrap_or(1.0);
     // (1 - taken) x clock = free x (1 - softirq)
@@ -177,10 +177,10 @@ fn spot(host: u32, of: &CoreCapability) -> std::result::Result<Spot, String> {
     Ok(Spot { host, core: of.core, softirq, free: free.max(LEAST), far: false })
 }
 
-/// Beyond this distance a core is in another package.
+/// The distance beyond which two cores are in different packages.
 const PACKAGE: f32 = 0.9;
 
-/// Finds out which spots are in another package than the core that does most of the host's softirqs.
+/// Marks the spots that are in another package than the core that does most of the host's softirqs.
 fn far(problem: &mut Problem, distance: impl Fn(&str, CoreId, CoreId) -> Option<f32>) {
     for host in 0..problem.hosts.len() as u32 {
         let of_host = problem.spots.iter().filter(|spot| spot.host == host && spot.softirq > ALIKE);
@@ -197,22 +197,22 @@ fn far(problem: &mut Problem, distance: impl Fn(&str, CoreId, CoreId) -> Option<
 fn load(rank: &RankSummary, run: f64, dilation: f64) -> Load {
     let threads = f64::from(rank.threads.max(1));
     let share = |seconds: f64| (seconds / threads / run).clamp(0.0, 1.0);
-    // A rank of which it is not known how long it waits has no slack to give.
+    // A rank whose waiting time is not known has no slack.
     let waits = rank.split.wait.value().copied().unwrap_or(0.0);
     let still = blocked(&rank.outside, rank.compute) * rank.compute;
     Load { computing: share(rank.computing()) / dilation, fixed: share((rank.mpi - waits).max(0.0) + still) }
 }
 
-/// The share of a rank's time outside MPI, so many seconds, that it was blocked or stopped.
+/// The share of a rank's time outside MPI, `compute` seconds, in which it was blocked or stopped.
 fn blocked(outside: &Outside, compute: f64) -> f64 {
     let part = |reading: &Reading<f64>| reading.value().copied().unwrap_or(0.0);
     ratio(part(&outside.blocked) + part(&outside.stopped), compute).clamp(0.0, 1.0)
 }
 
-/// Of ranks that are blocked for so much of the run it is said.
+/// The least share of the run in which a rank is blocked that is reported.
 const WORTH_SAYING: f64 = 0.05;
 
-/// What ranks were doing for much of the run that no core changes, a sentence each.
+/// Sentences on what kept ranks for much of the run and does not depend on the core.
 pub fn stalls(summary: &Summary) -> Vec<String> {
     let of = |rank: &RankSummary| {
         let (seconds, stall) = rank.outside.stall()?;
@@ -236,7 +236,7 @@ fn distances(problem: &Problem, distance: impl Fn(&str, CoreId, CoreId) -> Optio
         false => Some(1.0),
     };
     let all: Option<Vec<f32>> = spots.iter().flat_map(|one| spots.iter().map(move |other| of(one, other))).collect();
-    // One distance between all is none.
+    // Equal distances between all cores tell nothing.
     all.filter(|all| {
         let apart = all.iter().enumerate().filter(|(at, _)| at / spots.len() != at % spots.len());
         let apart: BTreeSet<u32> = apart.map(|(_, distance)| distance.to_bits()).collect();
@@ -245,7 +245,7 @@ fn distances(problem: &Problem, distance: impl Fn(&str, CoreId, CoreId) -> Optio
     .unwrap_or_default()
 }
 
-/// The softirqs of a run of so many ns, for its replay; `None`: there were none.
+/// The softirqs of a run of `run` ns, for its replay; `None`: there were none.
 pub fn softirqs(problem: &Problem, run: f64) -> Option<Softirqs> {
     let softirq = |spot: u32| problem.spots[spot as usize].softirq;
     let hosts = of_hosts(problem, softirq).into_iter().map(|share| share * run).collect();
@@ -254,20 +254,20 @@ pub fn softirqs(problem: &Problem, run: f64) -> Option<Softirqs> {
         .filter(|of| of.hosts.iter().any(|ns| *ns > 0.0))
 }
 
-/// By rank: whether its spot is far; empty: none is.
+/// By rank: whether its spot is far; empty: no spot is.
 fn is_far(problem: &Problem, seats: &[u32]) -> Vec<bool> {
     let none = problem.spots.iter().all(|spot| !spot.far);
     if none { Vec::new() } else { seats.iter().map(|spot| problem.spots[*spot as usize].far).collect() }
 }
 
-/// By host: what spots have together.
+/// By host: the sum over its spots.
 fn of_hosts(problem: &Problem, softirq: impl Fn(u32) -> f64) -> Vec<f64> {
     let mut hosts = vec![0.0; problem.hosts.len()];
     (0u32..).zip(&problem.spots).for_each(|(spot, at)| hosts[at.host as usize] += softirq(spot));
     hosts
 }
 
-/// By rank: what its spot has of its host's.
+/// By rank: the share of its host's softirqs that its spot does.
 fn shares(problem: &Problem, seats: &[u32], softirq: impl Fn(u32) -> f64) -> Vec<f64> {
     let hosts = of_hosts(problem, &softirq);
     let share = |spot: &u32| {
@@ -290,7 +290,7 @@ pub struct Replays<'p> {
 }
 
 impl<'p> Replays<'p> {
-    /// `program` is of `graph`, which took `seconds`.
+    /// Replays of `program`, which is of `graph` and took `seconds`.
     ///
     /// # Errors
     /// A cost was never measured here.
@@ -327,7 +327,7 @@ impl<'p> Replays<'p> {
         })
     }
 
-    /// The lever of interrupts that go to other cores while the ranks stay: `softirq` is the share of a spot that they take then.
+    /// The lever of softirqs that move to other cores while the ranks stay: `softirq` is the share of each spot that they take.
     pub fn steering(&self, softirq: &[f64]) -> Mapping {
         self.lever(&self.problem.seats, |spot| softirq[spot as usize])
     }
@@ -351,7 +351,7 @@ impl<'p> Replays<'p> {
         }
     }
 
-    /// The time under a lever of [`Replays::mapping`] or [`Replays::steering`], over that of the run.
+    /// The time under a lever of [`Replays::mapping`] or [`Replays::steering`] over that of the run.
     ///
     /// # Errors
     /// A cost was never measured here.
@@ -374,7 +374,7 @@ impl Judge for Replays<'_> {
 mod tests {
     use super::*;
 
-    /// A rank that sleeps for all of its time outside MPI is no faster on a core of its own, and one that computes is.
+    /// Time that a rank sleeps outside MPI does not depend on its core; time that it computes does.
     #[test]
     fn only_what_is_on_a_core_depends_on_it() {
         let at = |core, free| Spot { host: 0, core: CoreId(core), softirq: 0.0, free, far: false };

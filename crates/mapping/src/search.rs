@@ -13,13 +13,13 @@ use crate::problem::{Aim, Problem};
 
 /// Decides between mappings.
 pub trait Judge: Sync {
-    /// The time under a mapping over the recorded one: by rank, its spot.
+    /// The time under a mapping (by rank, its spot) over the recorded one.
     ///
     /// # Errors
-    /// It cannot be told.
+    /// The time cannot be told.
     fn time(&self, seats: &[u32]) -> Result<f64>;
 
-    /// How many mappings it can be asked about.
+    /// The number of mappings that the judge can be asked about.
     fn affordable(&self) -> usize;
 }
 
@@ -28,25 +28,25 @@ pub trait Judge: Sync {
 pub struct Found {
     /// By rank: its spot.
     pub seats: Vec<u32>,
-    /// The time over the recorded one, by the judge.
+    /// The judge's time of the mapping over the recorded one.
     pub time: f64,
     /// Mappings that were judged.
     pub judged: usize,
-    /// Whether these were all that differ.
+    /// Whether all mappings that differ were judged.
     pub all: bool,
 }
 
-/// What proposals care for: the slowest rank alone, with rule (b) as well, and rule (b) before all.
+/// Weights of the estimates by which mappings are proposed: the slowest rank alone, also rule (b), and rule (b) first.
 const AIMS: [Aim; 3] =
     [Aim { mean: 0.01, unequal: 0.0 }, Aim { mean: 0.01, unequal: 0.3 }, Aim { mean: 0.01, unequal: 10.0 }];
 
-/// A change that gains less is none.
+/// The least gain that counts, as a share.
 const LEAST: f64 = 1e-3;
 
-/// Passes of exchanges by estimate.
+/// The most passes of exchanges by estimate.
 const PASSES: usize = 8;
 
-/// Of more ranks only so many, those with most time, are exchanged with all others.
+/// The number of ranks, those with most time, that are exchanged with all others where there are more.
 const SLOWEST: usize = 128;
 
 /// Searches `problem`.
@@ -55,7 +55,7 @@ const SLOWEST: usize = 128;
 /// The errors of the judge.
 pub fn search(problem: &Problem, judge: &dyn Judge) -> Result<Found> {
     let classes = problem.classes();
-    // The recorded one takes what it takes.
+    // The time of the recorded mapping over itself.
     let known = BTreeMap::from([(problem.seats.clone(), 1.0)]);
     let mut bench = Bench { problem, judge, classes: &classes, known, left: judge.affordable().saturating_sub(1) };
     let all = bench.all(bench.left);
@@ -81,7 +81,7 @@ struct Bench<'p> {
 }
 
 impl Bench<'_> {
-    /// Judges those that are new, as far as can be afforded.
+    /// Judges the mappings that are new, as far as can be afforded.
     fn judge(&mut self, asked: Vec<Vec<u32>>) -> Result<()> {
         let new: BTreeSet<Vec<u32>> = asked.into_iter().filter(|seats| !self.known.contains_key(seats)).collect();
         let new: Vec<Vec<u32>> = new.into_iter().take(self.left).collect();
@@ -103,7 +103,7 @@ impl Bench<'_> {
         best.unwrap_or(recorded).0.clone()
     }
 
-    /// One mapping of each that differ, if there are no more than `most`.
+    /// One mapping of each class of equal ones, if there are no more than `most`.
     fn all(&self, most: usize) -> Option<Vec<Vec<u32>>> {
         let mut room: BTreeMap<u32, usize> = BTreeMap::new();
         self.classes.iter().for_each(|class| *room.entry(*class).or_default() += 1);
@@ -144,7 +144,7 @@ impl Bench<'_> {
         true
     }
 
-    /// What the estimate makes of the recorded mapping by exchanges.
+    /// The recorded mapping, improved by exchanges as the estimate judges them.
     fn proposed(&self, aim: Aim) -> Vec<u32> {
         let mut trying = Trying::of(self.problem, self.problem.seats.clone());
         for _ in 0..PASSES {
@@ -159,7 +159,7 @@ impl Bench<'_> {
         )
     }
 
-    /// Exchanges around the best, the slowest ranks first, until none is better or nothing more can be afforded.
+    /// Exchanges ranks around the best mapping, the slowest ranks first, until no exchange is better or none can be afforded.
     fn climb(&mut self) -> Result<()> {
         let batch = cores();
         loop {
@@ -182,7 +182,7 @@ impl Bench<'_> {
         }
     }
 
-    /// The best without moves that it does not need.
+    /// The best mapping without its needless moves.
     fn without_needless(&mut self) -> Result<Vec<u32>> {
         let mut best = self.best();
         let mut rank = 0;
@@ -208,11 +208,10 @@ impl Bench<'_> {
     }
 }
 
-/// In place of the maximum over ranks a norm with this exponent: where several ranks are slowest, one of them that gets faster is
-/// a step too.
+/// Exponent of the norm in place of the maximum over ranks: where several ranks are slowest, the gain of one of them counts too.
 const NORM: i32 = 32;
 
-/// A step by estimate is smaller than this only by rounding.
+/// The least step by estimate; smaller ones are rounding.
 const STEP: f64 = 1e-6;
 
 /// A mapping with the times of its ranks.
@@ -220,10 +219,10 @@ struct Trying<'p> {
     problem: &'p Problem,
     seats: Vec<u32>,
     times: Vec<f64>,
-    /// Sum of the times, and of their powers of [`NORM`].
+    /// The sum of the times, and of their powers of [`NORM`].
     sum: f64,
     powers: f64,
-    /// By rank: its pairs.
+    /// By rank: the pairs that it is in.
     talks: Vec<Vec<u32>>,
     free: Vec<u32>,
 }
@@ -250,7 +249,7 @@ impl<'p> Trying<'p> {
         ranks
     }
 
-    /// Does each exchange that is better, once through. Whether there was one.
+    /// Makes each exchange that is better, in one pass. Whether there was one.
     fn pass(&mut self, aim: Aim, classes: &[u32]) -> bool {
         let mut better = false;
         let all = self.slowest();
@@ -275,7 +274,7 @@ impl<'p> Trying<'p> {
         better
     }
 
-    /// Seats ranks so if that is better.
+    /// Makes the moves if the mapping is then better.
     fn exchange(&mut self, aim: Aim, moves: &[(usize, u32)]) -> bool {
         let before = self.figure(aim, moves);
         let old: Vec<(usize, u32)> = moves.iter().map(|(rank, _)| (*rank, self.seats[*rank])).collect();
@@ -297,7 +296,7 @@ impl<'p> Trying<'p> {
         }
     }
 
-    /// The estimate, of pairs only those of the ranks that move.
+    /// The estimate, with only those pairs that the moved ranks are in.
     fn figure(&self, aim: Aim, moves: &[(usize, u32)]) -> f64 {
         let slowest = self.powers.max(0.0).powf(1.0 / f64::from(NORM));
         let mean = self.sum / self.times.len().max(1) as f64;
@@ -311,7 +310,7 @@ impl<'p> Trying<'p> {
         slowest + aim.mean * mean + aim.unequal * pairs
     }
 
-    /// The mappings that differ by one exchange, those of the slowest ranks first.
+    /// The mappings that differ by one exchange from the best, those of the slowest ranks first.
     fn around(&self, classes: &[u32]) -> Vec<Vec<u32>> {
         let all = self.slowest();
         let mut around = Vec::new();
@@ -337,12 +336,12 @@ impl<'p> Trying<'p> {
     }
 }
 
-/// Spots of these classes by rank: a rank keeps its own where its class has not changed.
+/// Spots of these classes by rank: a rank whose class has not changed keeps its spot.
 fn seated(problem: &Problem, classes: &[u32], of_rank: &[u32]) -> Vec<u32> {
     let keeps = |rank: usize| classes[problem.seats[rank] as usize] == of_rank[rank];
     let mut taken = vec![false; problem.spots.len()];
     (0..of_rank.len()).filter(|rank| keeps(*rank)).for_each(|rank| taken[problem.seats[rank] as usize] = true);
-    // Spots that ranks leave come before those that nobody had.
+    // Spots that ranks leave come before those that no rank had.
     let had: BTreeSet<u32> = problem.seats.iter().copied().collect();
     let mut free: Vec<u32> = (0..problem.spots.len() as u32).filter(|spot| !taken[*spot as usize]).collect();
     free.sort_by_key(|spot| !had.contains(spot));
@@ -362,7 +361,7 @@ fn seated(problem: &Problem, classes: &[u32], of_rank: &[u32]) -> Vec<u32> {
 /// Distances of partners have to shrink by this share of what they are before ranks of one class change places for them.
 const NEARER: f64 = 0.1;
 
-/// Ranks of one class where talkative partners are near (c), if that makes a difference.
+/// Exchanges ranks of one class so that talkative partners are near (c), if that makes a difference.
 fn settled(problem: &Problem, classes: &[u32], seats: Vec<u32>) -> Vec<u32> {
     if problem.distances.is_empty() {
         return seats;

@@ -1,4 +1,4 @@
-//! A simulated cluster as a problem, with its simulation as the judge: what a mapping does without a machine to try it on.
+//! A simulated cluster as a problem, with its simulation as the judge: mappings are evaluated without a real machine.
 
 use std::collections::BTreeMap;
 
@@ -13,18 +13,18 @@ use crate::search::Judge;
 /// Messages that a search simulates, all mappings together.
 const SIMULATED_MESSAGES: u64 = 4_000_000;
 
-/// A program on a cluster. `start` gives it from its beginning.
+/// A program on a cluster. `start` returns the program from its beginning.
 pub struct Simulated<'p> {
     cluster: Cluster,
     start: Box<dyn Fn() -> Box<dyn Program + 'p> + Sync + 'p>,
-    /// As the cluster has it.
+    /// The result under the cluster's own mapping.
     finished: Finished,
     sent: BTreeMap<(u32, u32), (u64, u64)>,
     seats: Vec<Seat>,
 }
 
 impl<'p> Simulated<'p> {
-    /// Runs it as `cluster` has its ranks.
+    /// Runs the program with the ranks where `cluster` has them.
     ///
     /// # Errors
     /// As [`simulate`].
@@ -45,7 +45,7 @@ impl<'p> Simulated<'p> {
         Ok(Simulated { cluster, start: Box::new(start), finished, sent, seats })
     }
 
-    /// What is known of it.
+    /// The mapping problem of the program.
     pub fn problem(&self, across: bool) -> Problem {
         let Simulated { cluster, finished, .. } = self;
         let total = finished.total().max(1) as f64;
@@ -85,17 +85,17 @@ impl<'p> Simulated<'p> {
         }
     }
 
-    /// How it came out as the cluster has it.
+    /// The result under the cluster's own mapping.
     pub fn finished(&self) -> &Finished {
         &self.finished
     }
 
-    /// The cluster with its ranks so.
+    /// The cluster with its ranks on these spots.
     pub fn cluster(&self, seats: &[u32]) -> Cluster {
         Cluster { seats: seats.iter().map(|spot| self.seats[*spot as usize]).collect(), ..self.cluster.clone() }
     }
 
-    /// Runs it with its ranks so.
+    /// Runs the program with its ranks on these spots.
     ///
     /// # Errors
     /// As [`simulate`].
@@ -114,7 +114,7 @@ impl Judge for Simulated<'_> {
     }
 }
 
-/// A program whose messages are counted, by pair of ranks: how many, and bytes.
+/// A wrapper that counts a program's messages by pair of ranks: how many, and bytes.
 struct Counted<'p> {
     program: Box<dyn Program + 'p>,
     sent: BTreeMap<(u32, u32), (u64, u64)>,

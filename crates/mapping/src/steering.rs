@@ -14,13 +14,13 @@ pub struct Steering {
     pub host: u32,
     /// The spots that have them.
     pub from: Vec<u32>,
-    /// The spot that gets them.
+    /// The spot that gets the softirqs.
     pub to: u32,
-    /// By spot: the share that softirqs take then.
+    /// By spot: the share of its time that softirqs take afterwards.
     pub softirqs: Vec<f64>,
 }
 
-/// Cores of a host that are tried.
+/// The number of cores of a host that are tried.
 const TRIED: usize = 3;
 
 /// The best steering of each host that softirqs burden, with the time under it over the recorded one by `judge`; hosts where none
@@ -43,7 +43,7 @@ pub fn steerings(
     Ok(found)
 }
 
-/// Cores that nobody has first, then those of the ranks with most slack.
+/// Candidate cores: those without a rank first, then those of the ranks with most slack.
 fn tried(problem: &Problem, host: u32) -> Vec<Steering> {
     let of_host = || (0u32..).zip(&problem.spots).filter(|(_, spot)| spot.host == host);
     let burdened = of_host().filter(|(_, spot)| spot.softirq > ALIKE);

@@ -1,4 +1,5 @@
-//! Recorded runs, decided again: `plimsoll daemon --record` wrote the observations. `BLESS=1` takes what is decided now.
+//! Recorded runs whose decisions are made again: `plimsoll daemon --record` wrote the observations. `BLESS=1` accepts the
+//! present decisions.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What a bench measured, as a page of text.
+//! The results of a bench as a page of text.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -70,7 +70,7 @@ pub fn measure_of(metric: Metric) -> &'static str {
     }
 }
 
-/// Rounds that the points have had, of those asked for at most.
+/// The rounds that the points have had, of at most `asked`.
 pub fn rounds_done(measured: &[Measured], asked: u32) -> String {
     let done = || measured.iter().map(|point| point.samples.len());
     let (least, most) = (done().min().unwrap_or(0), done().max().unwrap_or(0));
@@ -192,7 +192,7 @@ fn cores_at_work(measured: &[Measured]) -> Vec<String> {
     lines
 }
 
-/// What the reader must know beside the figures, each once.
+/// Remarks on the figures, each once.
 pub fn notes(measured: &[Measured]) -> Vec<String> {
     let mut notes = Vec::new();
     let of = |point: &Measured| {

@@ -1,4 +1,4 @@
-//! What ranks can have of each core, as a page of text.
+//! The shares of cores that ranks can have, as a page of text.
 
 use chart::number;
 use machine::capability::CapabilityMap;

@@ -36,7 +36,7 @@ fn clipped(text: &str, width: usize) -> String {
     }
 }
 
-/// What was published, with the first word of its unit.
+/// The published figure, with the first word of its unit.
 fn published(of: &Published) -> String {
     match of {
         Published::Number { value, within: [low, high], unit, .. } => {
@@ -50,7 +50,7 @@ fn published(of: &Published) -> String {
     }
 }
 
-/// A number with its interval, or the share of draws that say what was published.
+/// A number with its interval, or the share of draws for the published word.
 fn says(statement: &Statement, of: &Published) -> String {
     match (statement, of) {
         (Statement::Number(of), _) => interval(*of),
@@ -159,7 +159,7 @@ fn summary(judgement: &Judgement, width: usize) -> String {
     )
 }
 
-/// One row: what it says, what was predicted by what, and how that scored.
+/// One row: its wording, the predictions with their models, and the scores.
 ///
 /// # Errors
 /// No row has this name.

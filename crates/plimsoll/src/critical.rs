@@ -12,7 +12,7 @@ use whatif::graph::{Graph, NO_SITE, Reach};
 use whatif::model::{Draw, Prices, Ways};
 use whatif::path::{self, Path};
 
-/// Puts it among the figures of a profile, by `costs` where those of what carried its messages are among them.
+/// Adds the critical path to a profile's figures, with `costs` if they include those of the messages' carrier.
 ///
 /// # Errors
 /// The timeline contradicts itself.
@@ -59,7 +59,7 @@ pub fn put(summary: &mut Summary, timeline: &Timeline, costs: &Costs) -> Result<
     Ok(())
 }
 
-/// What a profile tells of how its messages were carried, and whether that was between hosts.
+/// The recorded command of a profile as far as it tells the carrier, and whether messages went between hosts.
 pub fn recorded<'s>(summary: &'s Summary, graph: &Graph) -> (Recorded<'s>, bool) {
     let between = graph.kinds.iter().any(|kind| kind.reach == Reach::Between);
     let library = summary.job.libraries.first().map_or("", String::as_str);
@@ -103,7 +103,7 @@ impl<'s> Names<'s> {
     }
 }
 
-/// What is on a path by call site, what takes the longest first.
+/// The call sites on a path, the longest time first.
 pub fn lines(path: &Path) -> Vec<(path::Spot, path::OnPath)> {
     let line = |spot: &path::Spot| path::Spot { rank: 0, bits: 0, ..*spot };
     let mut lines: Vec<_> = path.by(line).into_iter().collect();

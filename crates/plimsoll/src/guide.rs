@@ -1,4 +1,4 @@
-//! What `plimsoll` says of itself: alone, what to do first here; with --help, all commands in the order of the story.
+//! The pages of `plimsoll`: alone, the first steps here; with --help, all commands grouped by purpose.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::Command;
 use machine::text::folded;
 
-/// What one does, with the commands for it.
+/// Purposes, each with its commands.
 const STORY: [(&str, &[&str]); 9] = [
     ("All at once", &["tune"]),
     ("Measure", &["study", "campaign", "calibrate", "bench", "serve", "profile", "power", "top"]),
@@ -16,14 +16,14 @@ const STORY: [(&str, &[&str]); 9] = [
     ("Offcodes", &["plan", "run", "ps", "stop", "set", "migrate", "upgrade", "offcode", "odf", "agent", "traffic"]),
     ("This machine", &["doctor", "machine", "lab"]),
     ("The papers", &["claims"]),
-    // Started by other commands, and not listed.
+    // Commands that only other commands start; not listed.
     ("Inner", &["peer", "profile-sampler", "seat", "host-agent", "steering-keeper", "clock-keeper"]),
 ];
 
 /// The last line of the page.
 const HELP: &str = "`plimsoll help COMMAND` tells more of one.";
 
-/// `command` with its subcommands listed by what one does with them.
+/// `command` with its subcommands listed by purpose.
 pub fn told(command: Command) -> Command {
     let width = linux::output::width().min(100);
     let mut listed = String::new();
@@ -47,7 +47,7 @@ pub fn related(name: &str) -> Vec<&'static str> {
     group.iter().copied().filter(|one| *one != name).collect()
 }
 
-/// What to do first here.
+/// The first steps on this machine.
 pub fn first() -> String {
     let study = match Path::new(".plimsoll/study.sqlite").exists() {
         true => ("plimsoll study --show", "the study of this folder again: where, for which message sizes"),

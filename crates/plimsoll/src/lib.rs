@@ -1,6 +1,6 @@
 //! The `plimsoll` command: arguments and rendering, one file a subcommand.
 //!
-//! What deals with offcodes is a program of its own, which brings the wasm compiler and TLS: `offcodes` starts it.
+//! Offcodes have a program of their own, with the wasm compiler and TLS: `offcodes` starts it.
 #![forbid(unsafe_code)]
 
 mod bench_page;
@@ -75,22 +75,22 @@ enum Command {
     ClockKeeper(commands::clock_keeper::Arguments),
 }
 
-/// The commands of this program, with their arguments, without those of the offcodes.
+/// The commands of this program with their arguments, without those for offcodes.
 pub fn command() -> clap::Command {
     Cli::command()
 }
 
-/// The same as users see them, with those of the offcodes.
+/// All commands that users see, with those for offcodes.
 fn program() -> clap::Command {
     guide::told(offcodes::beside(command()))
 }
 
-/// `words` of a command line as they are read, the program's name first, such as `help X`, which is `X --help`.
+/// `words` of a command line, the program's name first, in their full form: `help X` is `X --help`.
 pub fn whole(words: Vec<OsString>) -> Vec<OsString> {
     spelling::whole(&command(), words)
 }
 
-/// The commands beside this one in the list of `plimsoll --help`.
+/// The commands in the same group of `plimsoll --help` as this one.
 pub fn related(name: &str) -> Vec<&'static str> {
     guide::related(name)
 }
@@ -114,13 +114,13 @@ pub fn main() -> ExitCode {
         Ok(code) => code,
         Err(fault) => {
             eprintln!("{}", linux::output::under("plimsoll", &fault.to_string()));
-            // What a signal cut short ends as the signal says, whatever it broke.
+            // A command that a signal ended has that signal's exit status, even if it failed.
             linux::signal::exit_status().map_or(ExitCode::FAILURE, ExitCode::from)
         }
     }
 }
 
-/// Runs the command that these words are, the program's name first.
+/// Runs the command of these words, the program's name first.
 fn run_words(words: impl Iterator<Item = String>) -> Result<ExitCode> {
     let mut program = program();
     let words = spelling::whole(&program, words.map(OsString::from).collect());
@@ -129,7 +129,7 @@ fn run_words(words: impl Iterator<Item = String>) -> Result<ExitCode> {
     run(&matches, &words)
 }
 
-/// `matches` are what `words` were read as.
+/// Runs a parsed command; `matches` are those of `words`.
 fn run(matches: &clap::ArgMatches, words: &[OsString]) -> Result<ExitCode> {
     if let Some((name, _)) = matches.subcommand()
         && offcodes::has(name)
@@ -137,7 +137,7 @@ fn run(matches: &clap::ArgMatches, words: &[OsString]) -> Result<ExitCode> {
         return Err(offcodes::become_it(words));
     }
     let command = Cli::from_arg_matches(matches).unwrap_or_else(|error| error.exit()).command;
-    // They run commands of the user's, of which nothing is to be left.
+    // These run commands of the user's, and leave nothing of them behind.
     if matches!(
         command,
         Command::Study(_)

@@ -14,7 +14,7 @@ const WORD: usize = 13;
 
 /// The page: what the machine is, its interfaces, then every site, port, control and sensor.
 ///
-/// Neighbours that say the same share a line.
+/// Adjacent rows of the same text share a line.
 pub fn page(machine: &Machine, width: usize) -> String {
     let mut out = String::new();
     for (name, value) in machine.facts().iter().filter(|(name, _)| !MORE_BELOW.contains(&name.as_str())) {
@@ -46,7 +46,7 @@ pub fn page(machine: &Machine, width: usize) -> String {
     out
 }
 
-/// Facts for a report that this page shows in its own sections.
+/// Facts that this page shows in sections of their own.
 const MORE_BELOW: [&str; 4] = ["clock", "counters", "energy", "network"];
 
 fn heading(out: &mut String, title: &str) {
@@ -58,7 +58,7 @@ fn heading(out: &mut String, title: &str) {
 /// `  name  word  text`, the text wrapped under itself.
 fn row(out: &mut String, name: &str, word: Option<&str>, text: &str, width: usize) {
     let head = match word {
-        // A name that would push its column aside stands on a line of its own.
+        // A name too long for its column has a line of its own.
         Some(word) if name.chars().count() > NAME => {
             *out += &folded("  ", name, 2, width);
             format!("  {:NAME$} {word:<WORD$} ", "")
@@ -86,7 +86,7 @@ fn describe(interface: &Interface) -> String {
     parts.join(", ")
 }
 
-/// Features that say the same, merged under one name, in the order of the first.
+/// Features of the same text, merged under one name, in the order of the first.
 fn grouped(features: &[Feature]) -> Vec<(String, &Feature)> {
     let mut groups: Vec<Vec<&Feature>> = Vec::new();
     for feature in features {

@@ -1,4 +1,4 @@
-//! What `plimsoll map` prints.
+//! The pages of `plimsoll map`.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use mapping::reason::{Move, Reason};
 use mapping::search::Found;
 use serde_json::{Value, json};
 
-/// Interrupts of a host on another of its cores, while the ranks stay.
+/// Interrupts of a host moved to another of its cores, while the ranks stay.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Steered {
     pub host: String,
@@ -23,9 +23,9 @@ pub struct Steered {
 
 #[derive(Debug)]
 pub struct Page<'a> {
-    /// What was mapped, in words.
+    /// The program and its mapping, in words.
     pub subject: &'a str,
-    /// How mappings were judged: `replayed`, `simulated`.
+    /// How mappings were judged: `replayed` or `simulated`.
     pub judged: &'a str,
     pub problem: &'a Problem,
     pub found: &'a Found,
@@ -35,7 +35,7 @@ pub struct Page<'a> {
     pub notes: &'a [String],
 }
 
-/// Ranks and cores that have a line each.
+/// The most ranks, and cores, with a line each.
 const MOST: usize = 64;
 
 impl Page<'_> {

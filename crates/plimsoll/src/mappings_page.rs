@@ -71,7 +71,7 @@ fn splits(under: &Under) -> Table {
     table
 }
 
-/// Who computes, who waits and who sends most of its time.
+/// Ranks that compute, wait and send for most of their time.
 fn mechanism(mapped: &Mapped) -> String {
     let most = |verb: &str, of: fn(&Shares) -> f64| {
         let mut ranks: Vec<usize> = (0..mapped.ranks.len()).collect();

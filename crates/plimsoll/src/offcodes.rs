@@ -1,4 +1,4 @@
-//! The commands that another program, `plimsoll-offcode`, carries out, as git and cargo delegate theirs.
+//! The commands that another program, `plimsoll-offcode`, carries out, as with the subcommands of git and cargo.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -34,7 +34,7 @@ pub fn has(name: &str) -> bool {
     COMMANDS.iter().any(|(command, _)| *command == name)
 }
 
-/// Replaces this process by that program, which gets these words, the program's name first. Returns only where that fails.
+/// Replaces this process by that program, with `words`, the program's name first. Returns only where that fails.
 pub fn become_it(words: &[OsString]) -> Fault {
     let found = machine::here::program().and_then(|command| Companion::Offcodes.find(&command));
     match found {

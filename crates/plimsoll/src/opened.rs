@@ -15,21 +15,21 @@ use whatif::graph::{Graph, Reach};
 
 use crate::critical::{self, Names};
 
-/// The graph, and what is known of its job.
+/// A graph, with the facts known of its job.
 pub struct Opened {
     pub folder: String,
     pub graph: Graph,
     /// Time of the whole job; `None`: not known.
     pub seconds: Option<f64>,
-    /// `None` of a schedule.
+    /// The profile's summary; `None` for a schedule.
     pub summary: Option<Summary>,
-    /// Which MPI_COMM_WORLD of the profile the graph is of.
+    /// The MPI_COMM_WORLD of the graph, by number.
     pub world: usize,
     places: Places,
 }
 
 /// # Errors
-/// It cannot be read, or is no schedule.
+/// The file cannot be read, or is no schedule.
 pub fn read_schedule(file: &Path) -> Result<goal::Schedule> {
     let name = file.display().to_string();
     let text = std::fs::read(file)
@@ -37,7 +37,7 @@ pub fn read_schedule(file: &Path) -> Result<goal::Schedule> {
     goal::read(&text).map_err(|fault| fault.within(name))
 }
 
-/// Refuses a schedule whose messages nothing measured can carry, before it is read.
+/// Refuses a schedule before it is read, if no measured costs can carry its messages.
 ///
 /// # Errors
 /// No such cost is known.
@@ -45,7 +45,7 @@ pub fn priced_schedule(costs: &Costs, named: Option<&str>) -> Result<()> {
     priced(Recorded { command: &[], library: "", between: false }, costs, named, true)
 }
 
-/// `apart`: its messages may also be between hosts.
+/// `apart`: messages may also go between hosts.
 fn priced(recorded: Recorded, costs: &Costs, named: Option<&str>, apart: bool) -> Result<()> {
     let ways = |between| Recorded { between, ..recorded }.ways(costs, named).map(drop);
     match ways(apart) {
@@ -93,7 +93,7 @@ impl Opened {
     }
 
     /// # Errors
-    /// It cannot be read, or its operations require each other.
+    /// The file cannot be read, or its operations require each other.
     pub fn schedule(file: &Path, per_host: Option<u32>) -> Result<Opened> {
         let folder = file.display().to_string();
         let graph = Graph::of_schedule(&read_schedule(file)?, per_host.unwrap_or(u32::MAX));
@@ -120,7 +120,7 @@ impl Opened {
 mod tests {
     use super::*;
 
-    /// Its timeline is damaged, as would be said of one that was read.
+    /// The damaged timeline would cause a fault if it were read.
     #[test]
     fn without_costs_no_timeline_is_read() {
         let place = tempfile::tempdir().unwrap();

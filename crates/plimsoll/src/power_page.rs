@@ -1,4 +1,4 @@
-//! Sensors of power and what they told, as a page of text and as JSON.
+//! Sensors of power and their readings, as a page of text and as JSON.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use machine::text::Table;
 use machine::{Fault, Joules, Nanoseconds, Reading, Result};
 use serde::Serialize;
 
-/// Every sensor with what it covers, then what is missing with the next step.
+/// Every sensor with its coverage, then missing ones with the next step.
 pub fn listing(listing: &Listing, width: usize) -> String {
     let row = |sensor: &Sensor| {
         let tells = if sensor.is_counter() { "energy" } else { "power" };
@@ -71,7 +71,7 @@ fn text(value: &impl Serialize) -> Result<String> {
     Ok(text.map_err(|e| Fault::because("the sensors as JSON", e, "report it"))? + "\n")
 }
 
-/// What each sensor told of a command that took `elapsed`.
+/// The readings of each sensor for a command that took `elapsed`.
 pub fn page(
     drawn: &[Drawn],
     parts: &Reading<Joules>,

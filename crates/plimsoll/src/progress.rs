@@ -1,4 +1,5 @@
-//! How far a study, a campaign or a trial is, on a terminal and in a line now and then elsewhere; and that a command works, on a terminal.
+//! Progress of a study, a campaign or a trial: a bar on a terminal, occasional lines elsewhere; and of a command, on a
+//! terminal alone.
 
 use std::io::IsTerminal;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -9,14 +10,14 @@ use experiment::observer::{Observer, Progress};
 use indicatif::{ProgressBar, ProgressStyle};
 use machine::Nanoseconds;
 
-/// Between two lines of a study, where no terminal shows a bar.
+/// Time between two lines of a study's progress, where no terminal shows a bar.
 const LINE: Duration = Duration::from_secs(10);
 
-/// Shows on standard error how far something is that is measured.
+/// Shows the progress of measurements on standard error.
 pub struct Display {
-    /// On a terminal.
+    /// The bar, on a terminal.
     bar: Option<ProgressBar>,
-    /// Elsewhere: time between two lines, where there are to be any, and when the last was.
+    /// Elsewhere: time between two lines, if there are any, and the time of the last one.
     every: Option<Duration>,
     last: Option<Instant>,
 }
@@ -30,7 +31,7 @@ impl Display {
         Display { bar: std::io::stderr().is_terminal().then(bar), every: Some(LINE), last: None }
     }
 
-    /// A line on a terminal, one now and then elsewhere where `every` is given.
+    /// A spinner on a terminal; elsewhere a line each time `every` has passed, if that is given.
     pub fn spinning(every: Option<Duration>) -> Display {
         let bar = std::io::stderr().is_terminal().then(ProgressBar::new_spinner);
         Display { bar, every, last: Some(Instant::now()) }
@@ -72,10 +73,10 @@ impl Observer for Display {
     }
 }
 
-/// What takes no longer is not announced.
+/// The time after which a command's work is shown.
 const SOON: Duration = Duration::from_secs(2);
 
-/// Shows on a terminal, once it takes long, what a command does and since when; until it is dropped.
+/// Shows on a terminal, once it takes long, a command's present work and its start; until it is dropped.
 pub struct Working {
     said: Option<Sender<String>>,
     shower: Option<JoinHandle<()>>,
@@ -91,10 +92,10 @@ impl Working {
         Working { said: Some(said), shower: Some(thread::spawn(move || show(what, &heard))) }
     }
 
-    /// What it does now; where no terminal shows it, a line.
+    /// Sets the present work; prints it as a line where no terminal shows it.
     pub fn say(&self, what: &str) {
         match &self.said {
-            // Who shows it ends no sooner than this.
+            // The thread that shows it ends no sooner than this.
             Some(said) => _ = said.send(what.to_owned()),
             None => eprintln!("plimsoll: {what}"),
         }

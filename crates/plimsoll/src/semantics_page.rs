@@ -1,4 +1,4 @@
-//! What a comparison of semantics gave, as a page of text.
+//! The result of a comparison of semantics as a page of text.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use rounds::nearness;
 use rounds::statistics::median_interval;
 use semantics::{Carrier, Footprint, Outcome, Quantity, Semantics, Used};
 
-/// What an idle peer of the engine may take at most, at [`MANY`] peers.
+/// The most memory of an idle peer of the engine, at [`MANY`] peers.
 const IDLE_MOST: Bytes = Bytes(4 << 10);
 const MANY: u32 = 1000;
 
@@ -100,11 +100,11 @@ fn in_words(quantity: Quantity, value: f64) -> String {
     }
 }
 
-/// Empty where it was not measured.
+/// The table of a quantity; empty where it was not measured.
 fn quantities(outcome: &Outcome, semantics: &[Semantics], quantity: Quantity) -> Table {
     let mut header: Vec<String> = vec!["peers".into(), "order".into()];
     header.extend(semantics.iter().map(|one| one.to_string()));
-    // How much better the first is than each of the others.
+    // The factor by which the first is better than each of the others.
     header.extend(semantics.iter().skip(1).map(|other| format!("{} over {other}", semantics[0])));
     let figures = 2..header.len();
     let mut table = Table::new(header).right([0]).right(figures);
@@ -137,7 +137,7 @@ fn reading(reading: &Reading<Bytes>) -> String {
     }
 }
 
-/// Exact below 10 KiB, since a limit of 4 KiB is looked at.
+/// Exact below 10 KiB, since the limit of 4 KiB is compared.
 fn whole(bytes: Bytes) -> String {
     if bytes.0 < 10 << 10 { format!("{} B", bytes.0) } else { figure::digits(bytes.0 as f64 / 1024.0) + " KiB" }
 }
@@ -197,7 +197,7 @@ fn notes(outcome: &Outcome) -> Vec<String> {
     let blocks = outcome.cells.iter().flat_map(|cell| &cell.measured).flat_map(|of| &of.series.blocks);
     let probes = blocks.flat_map(|taken| taken.probes).flatten().map(|probe| (outcome.cores, probe));
     notes.extend(nearness::said(probes).into_iter().map(|said| format!("probe beside each block: {said}")));
-    // One word a semantics and number of peers would be a page; the widest says it.
+    // Notes on one semantics share a line.
     let mut last: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for note in &outcome.notes {
         if let Some((whose, what)) = note.split_once(": ") {

@@ -1,4 +1,4 @@
-//! The words of a command line: what short forms stand for, and what is meant where a word is unknown.
+//! The words of a command line: short forms in full, and suggestions for unknown words.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -7,11 +7,10 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgMatches, Command, Error};
 use machine::spelling::nearest;
 
-/// A command, and the one of its subcommands that is left out before a folder or an option.
+/// A command, and the subcommand that may be omitted before a folder or an option.
 const USUAL: (&str, &str) = ("whatif", "replay");
 
-/// A command, a word behind it that it does not know, and the command that is meant. A word that is the name of a subcommand,
-/// such as `bench --mpi`, needs no line here.
+/// A command, an unknown word behind it, and the command to suggest. Subcommands' names, as in `bench --mpi`, need no line here.
 const MEANT: [(&str, &str, &str); 8] = [
     ("bench", "--sweep-cores", "bench cores"),
     ("whatif", "--goal", "whatif schedule"),
@@ -23,11 +22,11 @@ const MEANT: [(&str, &str, &str); 8] = [
     ("study", "submit", "campaign submit"),
 ];
 
-/// How an argument is called behind which a program and its words stand.
+/// Names of arguments that are a program and its words.
 const PROGRAMS: [&str; 2] = ["COMMAND", "PROGRAM"];
 
-/// `words` in full, the program's name first: `help X` is `X --help`, `whatif DIR` is `whatif replay DIR`, and `-np 4` is
-/// `-n 4`.
+/// `words` in their full form, the program's name first: `help X` is `X --help`, `whatif DIR` is `whatif replay DIR`, and `-np 4`
+/// is `-n 4`.
 pub fn whole(program: &Command, mut words: Vec<OsString>) -> Vec<OsString> {
     if words.get(1).is_some_and(|word| word == "help") {
         words.remove(1);
@@ -51,7 +50,7 @@ pub fn whole(program: &Command, mut words: Vec<OsString>) -> Vec<OsString> {
     words
 }
 
-/// Puts `-n` in the place of `-np`, as launchers call it, among a command's own options.
+/// Replaces `-np`, the spelling of launchers, by `-n` among a command's own options.
 fn with_ranks(program: &Command, words: &mut [OsString]) {
     let (mut command, mut at) = (program, 1);
     while let Some(below) = words.get(at).and_then(|word| command.find_subcommand(word)) {
@@ -72,7 +71,7 @@ fn with_ranks(program: &Command, words: &mut [OsString]) {
     }
 }
 
-/// How many of the words behind this option are its values.
+/// The number of words behind this option that are its values.
 fn values_behind(command: &Command, option: &str) -> usize {
     let is_it = |of: &&Arg| match option.strip_prefix("--") {
         Some(long) => of.get_long_and_visible_aliases().is_some_and(|longs| longs.contains(&long)),
@@ -82,7 +81,7 @@ fn values_behind(command: &Command, option: &str) -> usize {
     of.map_or(0, |of| of.get_num_args().map_or(1, |count| count.min_values()))
 }
 
-/// Why `matches` are refused: a program's name is expected where a word begins with `-`. It is an option, and misspelt.
+/// The error for a misspelt option in the place of a program's name.
 pub fn misplaced(program: &Command, matches: &ArgMatches) -> Option<Error> {
     let (mut command, mut matches) = (program, matches);
     while let Some((name, below)) = matches.subcommand() {
@@ -108,7 +107,7 @@ pub fn misplaced(program: &Command, matches: &ArgMatches) -> Option<Error> {
     Some(Error::raw(ErrorKind::UnknownArgument, words))
 }
 
-/// `error`, with the command that is meant where an unknown word is one, or is an option of one.
+/// `error` with a suggestion, where an unknown word is a command or an option of one.
 pub fn meant(program: &Command, words: &[OsString], error: Error) -> Error {
     let unknown = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(unknown)) if error.kind() == ErrorKind::UnknownArgument => unknown.clone(),
@@ -166,7 +165,7 @@ mod tests {
         }
     }
 
-    /// What clap itself says of the line, and what is said instead.
+    /// The replacement of a line of clap's message.
     fn said(line: &str) -> String {
         let mut program = crate::program();
         let words = whole(&program, words(line));

@@ -1,4 +1,4 @@
-//! Where receive work goes, as a page of text.
+//! The steering of receive work as a page of text.
 
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
@@ -6,10 +6,10 @@ use std::fmt::{Display, Write};
 use machine::steering::{InterfaceSteering, Line};
 use machine::{CoreId, CpuSet, Reading, Steering};
 
-/// Lines of an interface that are named one by one.
+/// Interrupt lines of an interface that are named one by one, at most.
 const MOST_LINES: usize = 4;
 
-/// The page: each interface with what steers it and what would undo a change, then the next step.
+/// The page: each interface with its steering and what would undo a change, then the next step.
 pub fn page(host: &Steering, rss_entries: &BTreeMap<String, Reading<usize>>) -> String {
     let mut page = String::new();
     for of in &host.interfaces {
@@ -84,7 +84,7 @@ fn work(of: &InterfaceSteering) -> String {
     }
 }
 
-/// The lines that announce received packets, each with its name where they are few.
+/// The interrupt lines for received packets, each with its name if they are few.
 fn lines(of: &InterfaceSteering) -> String {
     let lines = of.receive_lines();
     let on = |line: &Line| line.effective.value().or(line.asked.value()).cloned();
@@ -103,7 +103,7 @@ fn lines(of: &InterfaceSteering) -> String {
     format!("{numbers} on {}", cores((!all.is_empty()).then(|| all.iter().flat_map(CpuSet::iter).collect())))
 }
 
-/// What all queues say together, or why none says anything.
+/// The common value of all queues, or the reason why none has one.
 fn over<Q, T: Clone>(queues: &[Q], reading: impl Fn(&Q) -> &Reading<T>, all: impl Fn(&[T]) -> String) -> String {
     let values: Vec<T> = queues.iter().filter_map(|queue| reading(queue).value().cloned()).collect();
     match (values.is_empty(), queues.first()) {

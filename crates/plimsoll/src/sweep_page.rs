@@ -13,7 +13,7 @@ use rounds::statistics::median_interval;
 
 use crate::bench_page::{Measured, measure_of, notes, quantity, rounds_done};
 
-/// The page of a sweep that was to have `rounds`: a table for each stack and size, in `width` columns.
+/// The page of a sweep of `rounds`: a table for each stack and size, in `width` columns.
 pub fn page(measured: &[Measured], rounds: u32, width: usize) -> String {
     let mut page = String::new();
     let mut missing = BTreeSet::new();

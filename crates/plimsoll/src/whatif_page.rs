@@ -1,4 +1,4 @@
-//! What `plimsoll whatif` prints.
+//! The pages of `plimsoll whatif`.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use whatif::work::Work;
 
 use crate::critical::{Names, lines};
 
-/// One thing that is asked.
+/// A question: one lever.
 #[derive(Debug)]
 pub struct Question {
     pub words: String,
@@ -33,7 +33,7 @@ pub struct Question {
 pub struct Asked {
     pub question: Question,
     pub answer: Answer,
-    /// Why it cannot be run here.
+    /// The reason why it cannot be run here.
     pub refused: Option<String>,
 }
 
@@ -41,7 +41,7 @@ pub struct Asked {
 pub struct Page<'a> {
     pub folder: &'a str,
     pub graph: &'a Graph,
-    /// What carried its messages.
+    /// The carrier of its messages.
     pub carried: &'a str,
     pub check: &'a Check,
     pub asked: &'a [Asked],
@@ -51,13 +51,13 @@ pub struct Page<'a> {
     pub notes: &'a [String],
 }
 
-/// Lines of the source that are shown.
+/// Source lines that are shown at most.
 const LINES: usize = 10;
 
-/// Ranks that are named.
+/// Ranks that are named at most.
 const RANKS: usize = 4;
 
-/// Beyond this share of the critical path that no model explains, small changes mean little.
+/// The share of the critical path without a model beyond which small changes mean little.
 const MUCH: f64 = 0.3;
 
 impl Page<'_> {
@@ -134,7 +134,7 @@ impl Page<'_> {
         text
     }
 
-    /// The lines of the source with most of the path.
+    /// The source lines with most of the path.
     fn lines(&self, width: usize) -> String {
         let (whole, lines) = (self.check.path.parts.total(), lines(&self.check.path));
         let header = ["By source line", "of the path", "computing before", "trips", "calls"];
@@ -271,7 +271,7 @@ pub fn shares(parts: &Parts) -> String {
     shown.join(", ")
 }
 
-/// `rank 0 75 %, rank 1 25 %`: of what is computed on the path; `None`: one rank computes all of it.
+/// `rank 0 75 %, rank 1 25 %`: shares of the computing on the path; `None`: one rank computes all of it.
 fn computing(path: &Path) -> Option<String> {
     let by_rank = path.by(|spot| spot.rank).into_iter().map(|(rank, of)| (rank, of.computing));
     let mut ranks: Vec<(u32, i64)> = by_rank.filter(|(_, time)| *time > 0).collect();
@@ -290,7 +290,7 @@ fn computing(path: &Path) -> Option<String> {
     Some(shown.join(", "))
 }
 
-/// Trips on the path, and what latency costs: where several paths are equally long, another time for more than for less.
+/// Trips on the path, and the effect of latency: where several paths are equally long, that of more differs from that of less.
 fn counts(counts: &Counts, slope: &Gradient) -> String {
     let trips = count::of(counts.trips, "trip");
     let [right, left] = [slope.right.trips, slope.left.trips].map(|trips| nanoseconds(trips as f64));
@@ -314,7 +314,7 @@ fn tolerance(of: &Tolerance) -> String {
     }
 }
 
-/// The ranks that may compute the least longer, and the one that may the longest.
+/// The ranks with the least slack in computing, and the one with the most.
 fn slack(of: &[Slack]) -> String {
     let mut of: Vec<&Slack> = of.iter().collect();
     of.sort_by(|one, other| {
@@ -332,7 +332,7 @@ fn slack(of: &[Slack]) -> String {
     format!("for 1 % more time computing may take longer by: {}{loose}", tight.join(", "))
 }
 
-/// `0.83x (0.71 .. 0.95)`: of the recorded time.
+/// `0.83x (0.71 .. 0.95)`: a time over the recorded one.
 pub fn than(time: &Interval) -> String {
     let Interval { low, middle, high } = time;
     let says = if (0.9995..1.0005).contains(low) && (0.9995..1.0005).contains(high) {
@@ -361,7 +361,7 @@ mod tests {
 
     use super::*;
 
-    /// Whatever noise is in the calls of the path beside it.
+    /// Computing in a planted ratio, with noise in the calls of the path.
     #[test]
     fn a_planted_ratio_of_computing_is_shown() {
         let path = |times: &[i64]| {

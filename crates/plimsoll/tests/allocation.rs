@@ -35,7 +35,7 @@ impl Job {
         job
     }
 
-    /// A command of the batch system.
+    /// Adds a command of the batch system.
     fn add(&self, name: &str, script: &str) {
         let path = self.folder.path().join(name);
         skip::program(&path, &format!("#!/bin/sh\n{script}"));
@@ -69,7 +69,7 @@ exec unshare --mount --propagation private sh -c 'mount --bind boot /proc/sys/ke
         Job::of("srun", then, batch.map(|(name, value)| (name, value.to_owned())))
     }
 
-    /// Node `host` is where the script starts what it is told.
+    /// A job of `nodes`, whose `srun` starts commands on this host.
     fn starting(nodes: &str) -> Job {
         Job::of_slurm(nodes, "shift 7\necho $$ > process\nexec \"$@\"\n")
     }
@@ -95,7 +95,7 @@ exec unshare --mount --propagation private sh -c 'mount --bind boot /proc/sys/ke
         fs::read_to_string(self.folder.path().join(file)).ok()
     }
 
-    /// Waits for the end of what the script started.
+    /// Waits until what the script started has ended.
     fn assert_ended(&self) {
         let process = Pid::from_raw(self.read("process").unwrap().trim().parse().unwrap()).unwrap();
         let until = Instant::now() + SOON;
@@ -110,7 +110,7 @@ fn here(folder: &TempDir) -> String {
     folder.path().to_str().unwrap().to_owned()
 }
 
-/// Nobody waits for what a killed process leaves, where the first process of the namespace does not.
+/// Whether a process is a zombie: in a namespace whose first process reaps none, killed processes remain as such.
 fn is_zombie(process: Pid) -> bool {
     let status = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).unwrap_or_default();
     status.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z'))
@@ -155,7 +155,7 @@ fn the_capability_of_all_nodes_is_one_map_and_a_node_without_answer_has_its_reas
     let (out, said) = texts(&output);
     assert!(output.status.success(), "{said}");
     let map: CapabilityMap = serde_json::from_str(&out).unwrap();
-    // The other node is this host too, and tells the same cores.
+    // The other node is this host too, and reports the same cores.
     let once = map.cores.len() / 2;
     let cores = |of: &[CoreCapability]| of.iter().map(|core| core.core).collect::<Vec<_>>();
     assert!(once > 0 && cores(&map.cores[..once]) == cores(&map.cores[once..]), "{out}");
@@ -327,7 +327,7 @@ fn an_mpi_of_one_host_does_not_spread_over_the_nodes() {
     }
     let job = Job::starting("here,localhost");
     let mut bench = job.command(&[&RANKS[..], &["--hosts", "one"]].concat());
-    // What Open MPI reads of a job.
+    // Variables by which Open MPI recognises a job.
     bench.envs([("SLURM_JOBID", "17"), ("SLURM_NODELIST", "here,localhost"), ("SLURM_TASKS_PER_NODE", "1(x2)")]);
     let (out, said) = texts(&bench.output().unwrap());
     let measured = out.lines().any(|line| line.trim_start().starts_with("vader") && !line.contains("not measured"));

@@ -1,4 +1,4 @@
-//! `plimsoll bench` against real peers: what it prints, what it refuses, and what is left when a process is killed.
+//! `plimsoll bench` against real peers: output, refusals, and what remains when a process is killed.
 
 use std::fs;
 use std::io::Read;
@@ -60,7 +60,7 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// A bench at work, in a process group of its own, which a test can signal as a terminal does. Ends with this value.
+/// A running bench in a process group of its own, which a test can signal as a terminal does; killed when dropped.
 struct Running(Child);
 
 impl Running {
@@ -77,7 +77,7 @@ impl Running {
         kill_process_group(Pid::from_child(&self.0), signal).unwrap();
     }
 
-    /// How it ended and what it wrote.
+    /// Waits for its end: exit status, standard output and standard error.
     fn end(&mut self) -> (ExitStatus, String, String) {
         let status = until("the end of the bench", || self.0.try_wait().unwrap());
         let (mut out, mut err) = (String::new(), String::new());
@@ -94,7 +94,7 @@ impl Drop for Running {
     }
 }
 
-/// A bench that would go on for minutes, and its peer, which is at work.
+/// A bench that would run for minutes, and its working peer.
 fn long_bench() -> (Running, u32) {
     let bench = Running::start(&mut bench(&["--sizes", "8", "--rounds", "10000"]));
     let peer = until("a peer", || children(bench.0.id()).first().copied());
@@ -141,7 +141,7 @@ fn the_core_of_the_peers_engine_is_part_of_the_point() {
         text
     };
     assert!(point(&["--peer-engine", "0"]).contains("\"peer_engine\": 0"));
-    // Chosen where it is not named, and then told as well.
+    // The core is chosen where none is named, and reported.
     assert!(point(&[]).contains("\"peer_engine\": "));
 }
 
@@ -200,7 +200,7 @@ fn a_killed_bench_takes_its_peer_along() {
 fn a_signal_ends_the_bench_and_what_was_measured_is_shown() {
     for signal in [Signal::INT, Signal::TERM] {
         let (mut bench, peer) = long_bench();
-        // As Ctrl-C at a terminal: the peer gets it too.
+        // Like Ctrl-C at a terminal, the signal reaches the peer too.
         bench.signal(signal);
         let (status, out, said) = bench.end();
         assert_eq!(status.code(), Some(128 + signal.as_raw()), "{said}");
@@ -212,7 +212,7 @@ fn a_signal_ends_the_bench_and_what_was_measured_is_shown() {
     }
 }
 
-/// Whoever has its working folder in `folder` or below.
+/// Processes whose working folder is `folder` or below.
 fn at_work(folder: &str) -> Vec<u32> {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());

@@ -1,4 +1,7 @@
-//! `plimsoll campaign plan | run | show | merge` as users run them: with real commands, kills, signals and a full disk.
+//! `plimsoll campaign plan
+//! run
+//! show
+//! merge` with real commands, kills, signals and a full disk.
 
 use crate::{rehearsal, started};
 use std::collections::BTreeSet;
@@ -26,7 +29,7 @@ fn results(store: &Path) -> Results {
     Store::read(store).unwrap().results().unwrap()
 }
 
-/// The runs of a store by what names them, with what they gave.
+/// The runs of a store by name, with their results.
 fn named(results: &Results) -> BTreeSet<String> {
     let name = |run: &experiment::campaign::results::Run| {
         format!("{:?} {} {:?}", results.points[run.point as usize], run.started.0, run.values)
@@ -62,7 +65,7 @@ fn a_file_is_planned_run_shown_and_then_done() {
     let found = results(&place.path().join(".plimsoll/two.runs.sqlite"));
     assert!(found.runs.iter().all(|run| run.values[1] == Some(42.0) && run.values[0].unwrap() > 0.01));
     let lines = |name: &str| fs::read_to_string(place.path().join(name)).unwrap().lines().count();
-    // One more each calibrated, and those in which a core's clock changed.
+    // One more run each calibrated, and so did runs in which a core's clock changed.
     let begun = lines("begun");
     assert!(begun >= 13 && begun == lines("ended"));
     let (code, _, errors) = attempt(place.path(), &["run", "two.toml"]);
@@ -112,7 +115,7 @@ fn what_fails_is_told_with_its_cause_and_is_in_no_mean() {
     assert_eq!(results(&place.path().join(".plimsoll/f.runs.sqlite")).runs.len(), 5);
 }
 
-/// Clocks are set around each run and restored after it; what cannot be set is said before anything runs.
+/// Clocks are set around each run and restored after it; a clock that cannot be set is reported before any run.
 #[test]
 fn an_axis_of_clocks_is_set_around_each_run_and_restored() {
     let (place, tree) = (tempfile::tempdir().unwrap(), rehearsal::tree("intel_pstate"));
@@ -191,7 +194,7 @@ fn two_hundred_kills_lose_no_finished_run_and_store_none_twice() {
         if !store.exists() || fs::metadata(&store).unwrap().len() == 0 {
             continue;
         }
-        // A process that ends while a commit is written leaves a log that the next one reads.
+        // A process killed during a commit leaves a log that the next one reads.
         let Ok(opened) = Store::read(&store) else { continue };
         let now = named(&opened.results().unwrap());
         assert!(before.is_subset(&now), "after {kills} kills: {:?} are gone", before.difference(&now));
@@ -201,7 +204,7 @@ fn two_hundred_kills_lose_no_finished_run_and_store_none_twice() {
     let executed = fs::read_to_string(place.path().join("runs")).unwrap_or_default().lines().count();
     assert!(stored > 0 && executed >= stored && executed - stored <= kills, "{executed} ran, {stored} are stored");
     let (mut code, mut said, mut errors) = attempt(place.path(), &start);
-    // Where other work changes the clock under nearly all runs, points are left for that alone.
+    // Where other work changes the clock under nearly all runs, only those points are left.
     let since_last = Instant::now();
     while code == 4 && since_last.elapsed() < LIMIT {
         let again: Vec<&str> = start.iter().copied().chain(["--retry"]).collect();
@@ -254,7 +257,7 @@ fn a_full_disk_ends_the_study_and_keeps_what_was_finished() {
         command = \"true {n}\"\n";
     fs::write(place.path().join("d.toml"), text).unwrap();
     fs::create_dir(place.path().join("small")).unwrap();
-    // What is mounted goes with its namespace.
+    // The mount goes with its namespace.
     let script = "mount -t tmpfs -o size=256k none small || exit 77; \"$0\" campaign run d.toml --store small/d.sqlite; \
         code=$?; cp -r small saved; exit $code";
     let mut shell = Command::new("unshare");
@@ -310,7 +313,7 @@ fn watts_and_joules_are_of_each_run_and_a_sensor_that_stops_costs_it() {
         let [Some(time), Some(watts), Some(joules)] = run.values[..] else { panic!("{run:?}") };
         assert!((watts - 75.0).abs() < 1e-6 && joules >= 75.0 * 0.4 && joules < 75.0 * (time + 5.0), "{run:?}");
     }
-    // It is there when the study starts, and stops a moment later.
+    // The command exists when the study starts, and stops a moment later.
     let stops = "echo x >> n; test $(wc -l < n) -lt 12 && echo 75";
     fs::write(place.path().join("s.toml"), text(stops)).unwrap();
     let (code, said, errors) = attempt(place.path(), &["run", "s.toml"]);

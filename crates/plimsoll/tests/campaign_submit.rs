@@ -41,9 +41,9 @@ impl<'a> Study<'a> {
     fn plimsoll(&self, words: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
         command.args(["campaign"]).args(words).current_dir(&self.folder).stdin(Stdio::null());
-        // What a lost node leaves goes with the folder.
+        // Remains of a lost node are deleted with the folder.
         command.env("XDG_STATE_HOME", &self.folder).env("TMPDIR", &self.folder);
-        // What a user's environment may say of other jobs changes nothing of these.
+        // A user's variables for other jobs must not matter.
         command.envs([("SQUEUE_STATES", "COMPLETED"), ("SBATCH_ARRAY_INX", "90-99"), ("SBATCH_OUTPUT", "/dev/null")]);
         self.cluster.enter(&mut command).output().unwrap()
     }
@@ -70,7 +70,7 @@ impl<'a> Study<'a> {
         record.array_of(chunk).unwrap()
     }
 
-    /// Waits until the runs that ended are such.
+    /// Waits until the runs that ended satisfy `is`.
     fn until(&self, what: &str, is: impl Fn(&[String]) -> bool) {
         let until = Instant::now() + LONG;
         while !is(&self.ran()) {
@@ -97,7 +97,7 @@ impl<'a> Study<'a> {
         Store::read(&store).unwrap_or_else(|fault| panic!("{fault}{}", self.told())).results().unwrap()
     }
 
-    /// What the tasks and the daemons said.
+    /// The output of the tasks and the daemons.
     fn told(&self) -> String {
         let logs = fs::read_dir(self.chunks()).into_iter().flatten().flatten().map(|entry| entry.path());
         let logs = logs.filter(|path| path.extension().is_some_and(|of| of == "log"));
@@ -149,7 +149,7 @@ fn a_lost_node_costs_no_finished_point() {
     // In the middle: the second node has finished something, and is to do more.
     study.until("a run on n2", |ran| ran.iter().any(|line| line.ends_with(" n2")));
     cluster.lose_second();
-    // Slurm starts the node's task again by itself, after two minutes unless it is told otherwise.
+    // Slurm restarts the node's task by itself, after two minutes unless it is told otherwise.
     for task in ["1_0", "1_1", "1_2"] {
         cluster.said("scontrol", &["update", &format!("jobid={task}"), "starttime=now"]);
     }
@@ -190,10 +190,10 @@ fn only_what_is_not_finished_is_submitted_again() {
     let before = study.ran();
     let again = study.submit(&["--run-time", "1s"]);
     let line = |start: &str| again.lines().find(|line| line.starts_with(start)).unwrap_or_default().to_owned();
-    // Slurm says either, as the second signal comes before or after the first has ended it.
+    // Slurm reports either, depending on whether the second signal comes before the first has ended the task.
     let ended = ["to come: cancelled, on n", "to come: exit status 137, on n"];
     assert!(ended.iter().any(|ended| line("chunk 0: ").contains(ended)), "{again}{}", study.told());
-    // Of a task that never began Slurm keeps nothing.
+    // Slurm keeps nothing of a task that never began.
     assert!(line("chunk 3: ").contains("2 runs to come: "), "{again}{}", study.told());
     assert!(again.contains("chunk 1: finished") && again.contains("chunk 2: finished"), "{again}{}", study.told());
     assert!(again.contains("chunks 0\n") && again.contains("chunks 3\n"), "{again}{}", study.told());

@@ -1,4 +1,4 @@
-//! `plimsoll whatif delay` as users run it. They take Debian's Open MPI.
+//! `plimsoll whatif delay`. Needs Debian's Open MPI.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use launch::family::Family;
 use testbed::Mpi;
 
-/// Two ranks pass a message back and forth, so many times.
+/// Two ranks pass a message back and forth a given number of times.
 const PROGRAM: &str = r#"
 #include <mpi.h>
 #include <stdlib.h>
@@ -70,7 +70,7 @@ fn slopes_of_a_program_come_with_their_null_and_leave_nothing() {
     assert!(output.status.success(), "{output:?}");
     assert!(said(&output).contains("in 5 of 6 the program is delayed on purpose"), "{output:?}");
     let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    // Of rounds between which the cores moved nothing is known, which is said.
+    // Nothing is known where the cores moved between all rounds, which is reported.
     let is_said = found["notes"].to_string().contains("not held against none");
     assert!(found["null"]["samples"].as_u64() >= Some(2) || (found["null"].is_null() && is_said), "{found}");
     for (nth, factor) in ["send", "receive"].into_iter().enumerate() {

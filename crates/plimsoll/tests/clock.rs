@@ -1,4 +1,4 @@
-//! `plimsoll clock` as its users run it: on a copy of /sys, whose limits show what was set and what came back.
+//! `plimsoll clock` on a copy of /sys, whose files show what was set and restored.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -24,7 +24,7 @@ fn plimsoll(tree: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Starts `script` under 1.9 GHz, and returns once it runs.
+/// Starts `script` under 1.9 GHz, and returns once the script runs.
 fn start(tree: &Path, script: &str) -> Child {
     let mut command = plimsoll(tree, &["1.9GHz", "--", "sh", "-c"]);
     command.arg(format!("echo ready; {script}")).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -116,7 +116,7 @@ fn killed_at_any_moment_no_clock_is_left_changed() {
         }
         let _ = child.kill();
         child.wait().unwrap();
-        // Whoever comes next: the keeper, or this one, which waits for a keeper at work.
+        // Whichever is first restores: the keeper, or this command, which waits for a keeper at work.
         let output = plimsoll(tree.path(), &[]).output().unwrap();
         assert!(output.status.success(), "{}", said(&output));
         wait_until(&format!("kill {kill} of seed {seed} is restored"), || limits(tree.path()) == BEFORE);

@@ -7,7 +7,7 @@ use machine::costs::{Interval, Item, Row, Way, store};
 use machine::{Bytes, Nanoseconds, Reading, SiteKind};
 use testbed::Mpi;
 
-/// Keeps them in the folder of a user's state.
+/// Writes the costs into the folder of a user's state.
 pub fn keep(state: &Path, mpi: &Mpi) {
     let taken = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
     let of = |(carrier, least): (&str, f64)| {

@@ -1,4 +1,4 @@
-//! `plimsoll daemon` beside real processes: what it moves is where it was afterwards, however the daemon ends.
+//! `plimsoll daemon` beside real processes: however the daemon ends, moved processes get their masks back.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -18,12 +18,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use testbed::applications::{self, LIMIT, MELT, installed};
 use testbed::{Mpi, Place};
 
-/// Daemons that are killed; `PLIMSOLL_KILLS` asks for more or fewer.
+/// The number of daemons that are killed; `PLIMSOLL_KILLS` overrides it.
 const KILLS: u64 = 200;
-/// Moves during LAMMPS.
+/// The number of moves during LAMMPS.
 const MOVES: usize = 1000;
 
-/// What marks this test's own processes.
+/// Environment variable that marks this test's own processes.
 const MARK: &str = "PLIMSOLL_TEST_RANK";
 
 fn plimsoll(arguments: &[&str]) -> Command {
@@ -42,7 +42,7 @@ impl Drop for Owned {
     }
 }
 
-/// No test: the process of a rank, of several threads, one of which works for some of the time.
+/// Not a test: the process of a rank, with several threads, one of which works for some of the time.
 #[test]
 fn a_rank() {
     let Ok(busy) = std::env::var(MARK) else { return };
@@ -59,7 +59,7 @@ fn a_rank() {
             std::thread::sleep(Duration::from_millis(10).saturating_sub(busy));
         }
     });
-    // Its end is that of who started it.
+    // Ends when its parent closes the pipe.
     let _ = std::io::stdin().read(&mut [0]);
     std::process::exit(0);
 }
@@ -76,7 +76,7 @@ fn rank(job: &str, rank: u32, core: CoreId, busy: u32) -> Owned {
     Owned(child)
 }
 
-/// Two cores, or the test is left out.
+/// Two cores; with fewer, the test is left out.
 fn two_cores() -> Option<(CoreId, CoreId)> {
     match affinity::allowed().unwrap()[..] {
         [a, b, ..] => Some((a, b)),
@@ -87,11 +87,11 @@ fn two_cores() -> Option<(CoreId, CoreId)> {
     }
 }
 
-/// A job that others burden: its rank 0 has work and shares its core, its rank 1 has none.
+/// A job with a burdened core: its rank 0 has work and shares its core, its rank 1 has none.
 struct Burdened {
     ranks: [Owned; 2],
     _hog: Owned,
-    /// The core without a burden, when this began, and how long the core had idled by then.
+    /// The core without a burden, with the time of the start and the core's idle time by then.
     free: (CoreId, Instant, f64),
     _turn: skip::Turn,
 }
@@ -112,7 +112,7 @@ pub fn is_taken(core: CoreId) -> bool {
     taken
 }
 
-/// Seconds that a core has idled.
+/// Idle time of a core, s.
 fn idled(core: CoreId) -> f64 {
     let text = fs::read_to_string("/proc/stat").unwrap();
     let name = format!("cpu{} ", core.0);
@@ -128,7 +128,7 @@ impl Burdened {
         let ranks = [rank(&job, 0, one, 1), rank(&job, 1, two, 0)];
         let burdened =
             Burdened { _hog: rank("", 0, one, 10), ranks, free: (two, Instant::now(), idled(two)), _turn: turn };
-        // Until all of their threads are there.
+        // Waits until all threads of the ranks exist.
         let deadline = Instant::now() + LIMIT;
         while burdened.processes().iter().any(|process| process::threads(*process).len() < 6) {
             assert!(Instant::now() < deadline, "the ranks do not start");
@@ -156,7 +156,7 @@ impl Burdened {
         self.processes().into_iter().flat_map(masks).collect()
     }
 
-    /// How to name it to the daemon.
+    /// The job's name for the daemon's option.
     fn word(&self) -> String {
         self.ranks[0].0.id().to_string()
     }
@@ -166,7 +166,7 @@ fn masks(process: Process) -> BTreeMap<i32, CpuSet> {
     process::threads(process).into_iter().filter_map(|thread| Some((thread, mask::get(thread).ok()?))).collect()
 }
 
-/// Words that make a daemon decide at once, as often as it may.
+/// Options that make a daemon decide at once, as often as possible.
 const HASTY: [&str; 8] = ["--window", "0.05", "--steady", "1", "--least-gain", "0", "--moves-an-hour", "100000"];
 
 fn decisions(state: &Path) -> Vec<What> {
@@ -185,7 +185,7 @@ fn a_killed_daemon_leaves_nothing_that_a_start_does_not_put_back() {
     for nth in 0..kills {
         let arguments = [&["daemon", &word, "--state", state_word][..], &HASTY].concat();
         let mut daemon = plimsoll(&arguments).stderr(Stdio::null()).spawn().unwrap();
-        // From before the first window to after several moves; now and then as soon as somebody was moved.
+        // From before the first window until after several moves; sometimes as soon as a rank was moved.
         std::thread::sleep(Duration::from_millis(20 + nth * 37 % 150));
         let deadline = Instant::now() + LIMIT;
         while nth % 50 == 0 && job.masks() == before {
@@ -200,7 +200,7 @@ fn a_killed_daemon_leaves_nothing_that_a_start_does_not_put_back() {
         daemon.kill().unwrap();
         assert!(!daemon.wait().unwrap().success());
         left += usize::from(job.masks() != before);
-        // What every start does first, without a process of its own.
+        // The first step of every start, without a process of its own.
         drop(Daemon::start(&state, idle(), |_| {}).unwrap());
         assert_eq!(job.masks(), before, "after kill {nth}");
     }
@@ -208,7 +208,7 @@ fn a_killed_daemon_leaves_nothing_that_a_start_does_not_put_back() {
     println!("{kills} daemons were killed, {left} of them while ranks were elsewhere");
 }
 
-/// A daemon for no job.
+/// Settings of a daemon that watches no job.
 fn idle() -> Settings {
     Settings {
         window: Duration::from_secs(1),
@@ -263,7 +263,7 @@ fn a_dry_run_and_a_program_that_pins_itself_move_nobody() {
         errors(&output)
     };
     let deadline = Instant::now() + LIMIT;
-    // A machine that is as busy everywhere may take a while to have a reason for a move.
+    // On an evenly busy machine it may take a while until there is a reason for a move.
     while !run(&["--dry-run"]).contains("this is a dry run") {
         if job.is_crowded() {
             return;
@@ -272,7 +272,7 @@ fn a_dry_run_and_a_program_that_pins_itself_move_nobody() {
     }
     assert_eq!(job.masks(), before);
 
-    // One thread of each rank goes elsewhere.
+    // One thread of each rank gets another mask.
     let all: CpuSet = affinity::allowed().unwrap().into_iter().collect();
     for process in job.processes() {
         mask::set(*process::threads(process).last().unwrap(), &all).unwrap();
@@ -377,7 +377,7 @@ fn a_profiled_job_is_watched_told_of_and_left_as_it_was() {
     assert!(windows.len() > 4 && windows.last().unwrap().ranks.len() == 2, "{record}");
 }
 
-/// A `plimsoll profile`, asked to end.
+/// A `plimsoll profile` that is asked to end when dropped.
 struct Ended(Child);
 
 impl Drop for Ended {
@@ -392,7 +392,7 @@ impl Drop for Ended {
     }
 }
 
-/// The processes of two ranks that write this profile, once they are in MPI.
+/// The processes of two ranks that write this profile, once they have left MPI_Init.
 fn ranks_of(folder: &Path) -> Vec<Process> {
     let is_there = |pid: u32| {
         let environment = Environment::of(pid)?;
@@ -404,7 +404,7 @@ fn ranks_of(folder: &Path) -> Vec<Process> {
         let ranks: Vec<Process> = process::all().filter_map(is_there).collect();
         let files = fs::read_dir(folder.join(record::folder::RANKS)).into_iter().flatten().count();
         if ranks.len() == 2 && files >= 2 {
-            // Threads of MPI_Init are there by then.
+            // The threads that MPI_Init starts exist by then.
             std::thread::sleep(Duration::from_secs(1));
             return ranks;
         }
@@ -413,7 +413,7 @@ fn ranks_of(folder: &Path) -> Vec<Process> {
     }
 }
 
-/// What is kept of profiles, and as much again for what is read of them at once and for the rest.
+/// The memory limit holds the budget of profiles, as much again for reads in progress, and the rest.
 #[test]
 fn the_daemons_units_bound_its_memory() {
     for name in ["plimsoll-daemon", "plimsoll-daemon-user"] {
@@ -441,7 +441,7 @@ fn systemd_takes_the_units() {
         let mut verify = Command::new(&analyze);
         verify.args([scope, "--man=no", "verify"]).arg(&unit).env("XDG_RUNTIME_DIR", home.path());
         let output = verify.output().unwrap();
-        // It also complains of other units of this host.
+        // systemd-analyze also complains about other units of this host.
         let ours: Vec<String> = errors(&output).lines().filter(|line| line.contains(name)).map(str::to_owned).collect();
         assert!(ours.is_empty(), "{ours:#?}");
     }
@@ -497,7 +497,7 @@ fn moves_during_lammps_leave_its_results_as_they_are() {
                 for rank in &ranks {
                     seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                     let to = &choices[(seed >> 33) as usize % choices.len()];
-                    // It may have ended, or be making threads.
+                    // The rank may have ended, or be creating threads.
                     if let Ok(Some(from)) = mover::seat(*rank) {
                         moved += usize::from(mover::settle(*rank, &from, to).is_ok());
                     }

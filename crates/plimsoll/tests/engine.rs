@@ -29,7 +29,7 @@ fn the_api_with_the_engine_on_a_core_of_its_own() {
         std::thread::sleep(Duration::from_millis(20));
     }
     let mut command = place.libfabric(program, &[("PLACEMENT", &Site::Core(core).to_string())]);
-    // Floods are left to processes with a core each.
+    // Load tests need a core for each process.
     command.args(["plimsoll", "--except", "load"]);
     let ended = place.run(&mut command, Duration::from_secs(300)).well("conformance");
     judge(&ended.out, &ended.out);

@@ -10,7 +10,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// A lab of this test alone, taken down even if the test fails.
+/// A lab of this test alone, removed even if the test fails.
 struct Lab(String);
 
 impl Lab {

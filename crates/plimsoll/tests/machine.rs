@@ -120,7 +120,7 @@ fn the_capability_of_cores_is_of_this_host_and_of_a_time_that_passes() {
         assert!(core.taken.value().is_some() && 0.0 <= low && low <= high && high <= 1.0, "{core:?}");
     }
     assert_eq!(all.cores.len(), job.cores.len());
-    // Somebody spins all the while.
+    // Another process spins all the while.
     assert!(all.cores.iter().any(|core| *core.taken.value().unwrap() > 0.25), "{all:?}");
     let printed = printed(&page);
     assert!(printed.lines().any(|line| line.contains("for ranks")) && printed.contains("over 0.2 s"), "{printed}");

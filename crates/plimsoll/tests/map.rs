@@ -1,4 +1,4 @@
-//! `plimsoll map` as users run it: the papers' testbeds, and a program of Open MPI that is recorded, mapped and read back.
+//! `plimsoll map` on the papers' testbeds, and on a program of Open MPI that is recorded, mapped and verified.
 
 use crate::daemon::is_taken;
 use crate::{costs, golden};
@@ -11,7 +11,7 @@ use serde_json::Value;
 use testbed::Mpi;
 use testbed::unequal::{Hog, UNEQUAL};
 
-/// Rank 0 computes, and rank 1 waits for it: also where the machine is crowded.
+/// Rank 0 computes, and rank 1 waits for it, also on a crowded machine.
 const UNEVEN: &str = r#"
 #include <mpi.h>
 static char out[1024], in[1024];
@@ -85,7 +85,7 @@ fn a_recorded_program_is_mapped_and_its_launch_line_read_back() {
     let (code, _, errors) = plimsoll(place, &["map", "run"]);
     assert!(code != 0 && errors.contains("plimsoll calibrate"), "{errors}");
     costs::keep(place, &mpi);
-    // What others take is said, so that the load of this machine decides nothing.
+    // The shares of other work are given, so that the load of this machine decides nothing.
     let shares = |own: f64, other: f64| {
         let (_, said, _) = plimsoll(place, &["report", "run", "--json"]);
         let all: Value = serde_json::from_str(&said).unwrap();
@@ -107,7 +107,7 @@ fn a_recorded_program_is_mapped_and_its_launch_line_read_back() {
     let mut tries = 0;
     let (burdened, moved) = loop {
         let burdened = shares(0.5, 1.0);
-        // It may also be too short for its ranks to be seen where they are.
+        // The run may also be too short to sample the ranks' places.
         let (code, said, errors) = ask(&burdened, &["--json"]);
         assert!(code == 0 || errors.contains("most of the time"), "{errors}");
         let moved: Value = serde_json::from_str(&said).unwrap_or_default();
@@ -152,7 +152,7 @@ fn a_mapping_is_proposed_tried_and_held_against_what_was_expected() {
     let place = tempfile::tempdir().unwrap();
     let (place, program) = (place.path(), program.to_str().unwrap());
     costs::keep(place, &mpi);
-    // Where Open MPI puts the rank that computes.
+    // The core where Open MPI puts the rank that computes.
     let hog = Hog::on(cores[0]);
     let profile = ["profile", "--trace", "-o", "run", "--", "mpirun", "-n", "2", "--bind-to", "core", program, "50"];
     let (code, _, errors) = plimsoll(place, &profile);

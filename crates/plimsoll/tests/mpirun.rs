@@ -1,4 +1,4 @@
-//! MPI programs as users start them. They take Debian's Open MPI, and root for the lab.
+//! MPI programs under `plimsoll mpirun`. Needs Debian's Open MPI, and root for the lab.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -15,7 +15,7 @@ use testbed::Mpi;
 
 const LIMIT: Duration = Duration::from_secs(400);
 
-/// Ranks that swap messages in a ring and then do as their argument says.
+/// Ranks that swap messages in a ring and then act by their argument.
 const PROGRAM: &str = r#"
 #include <mpi.h>
 #include <stdio.h>
@@ -62,7 +62,7 @@ fn plimsoll(arguments: &[&str]) -> Command {
     command
 }
 
-/// A command that is ended with the test.
+/// A command that is killed when the test ends.
 struct Started(Child);
 
 impl Started {
@@ -101,7 +101,7 @@ fn run(command: &mut Command) -> (Option<i32>, String, String) {
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
-/// Packets that arrived over ports whose name starts so, from the file of `--json`.
+/// Packets that arrived over ports with this prefix, from the file of `--json`.
 fn packets(report: &Path, port: &str) -> u64 {
     let report: Value = serde_json::from_str(&fs::read_to_string(report).unwrap()).unwrap();
     let endpoints = report["endpoints"].as_array().unwrap();
@@ -204,7 +204,7 @@ fn the_exit_code_is_the_programs_and_quiet_is_quiet() {
     assert!(!said.contains("plimsoll carried it"), "{said}");
 }
 
-/// `| head` has gone when the summary comes.
+/// The reader of a pipe, as in `| head`, has ended before the summary is printed.
 #[test]
 fn the_exit_code_is_the_programs_where_nobody_reads_the_summary() {
     let Some(program) = program() else { return };
@@ -238,7 +238,7 @@ fn two_hosts_are_made_and_the_network_carries() {
     assert_eq!(code, Some(0), "{summary}");
     let on = |host: &str| said.lines().filter(|line| line.ends_with(&format!(" on {host}"))).count();
     assert_eq!((on("plimsoll-a"), on("plimsoll-b")), (2, 1), "{said}");
-    // Of the ring's three ways one stays on host a.
+    // One of the ring's three links stays on host a.
     assert!(packets(&report, "udp") >= 200 && packets(&report, "shm") >= 100, "{summary}");
 }
 
@@ -247,7 +247,7 @@ fn sleeping(arguments: &[&str], program: &Path) -> (Started, Vec<PathBuf>) {
     let mut command = plimsoll(arguments);
     let mut started = Started(command.arg("--").arg(program).arg("sleep").spawn().unwrap());
     let stdout = started.0.stdout.take().unwrap();
-    // Both ranks are there once they have said so.
+    // Both ranks run once they have printed a line.
     let mut lines = BufReader::new(stdout).lines();
     for _ in 0..2 {
         let line = lines.next().unwrap().unwrap();

@@ -1,5 +1,4 @@
-//! `plimsoll profile` as users run it, and its samples in a lab. They take Debian's Open MPI, and root for
-//! the lab.
+//! `plimsoll profile`, and its samples in a lab. Needs Debian's Open MPI, and root for the lab.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +23,7 @@ use testbed::Mpi;
 
 const LIMIT: Duration = Duration::from_secs(100);
 
-/// Ranks swap 64 KiB in a ring, so many times; rank r stays on core r where that is asked for, and one may end by a signal.
+/// Ranks swap 64 KiB in a ring a given number of times; with an option rank r stays on core r, or one ends by a signal.
 const PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <mpi.h>
@@ -68,7 +67,7 @@ fn program() -> Option<&'static Path> {
     }))
 }
 
-/// `plimsoll profile` in `place`; ended with the test.
+/// `plimsoll profile` in `place`, killed when the test ends.
 fn profile(place: &Path, words: &[&str]) -> Output {
     let mut command = Command::new("timeout");
     command.args(["-k", "5", &LIMIT.as_secs().to_string(), env!("CARGO_BIN_EXE_plimsoll"), "profile"]);
@@ -223,12 +222,12 @@ fn protocol_work_is_met_by_the_rank_on_its_core() {
         account.looks,
         100.0 * account.share()
     );
-    // Other tests' traffic is on both cores; what core 1 did for this lab's 3000 messages of 64 KiB is there in any case.
+    // Traffic of other tests is on both cores; core 1 handled at least this lab's 3000 messages of 64 KiB.
     assert!(received(1) > 3000.0, "{}", received(1));
     assert!(core(0).wait_share.value().is_some() && core(1).wait_share.value().is_some());
-    // Before they pinned themselves, in MPI_Init, the ranks may have been anywhere.
+    // The ranks pin themselves after MPI_Init; before, they may have been anywhere.
     assert!(core(0).ranks.contains(&0) && core(1).ranks.contains(&1), "{:?}, {:?}", core(0).ranks, core(1).ranks);
-    // Both hosts of the lab are this one, and every core is in the samples once.
+    // Both hosts of the lab are this machine, and every core is in the samples once.
     let capability = |number| summary.capability.iter().find(|of| of.core == CoreId(number)).unwrap();
     for of in [capability(0), capability(1)] {
         let (low, high) = of.range();
@@ -236,7 +235,7 @@ fn protocol_work_is_met_by_the_rank_on_its_core() {
     }
     let softirq = |number| capability(number).softirq.value().copied();
     eprintln!("of core 0 {:?}, of core 1 {:?}", capability(0), capability(1));
-    // A sender's core hands over what it sends in softirqs too, and others use both: which core has more is for the samples to say.
+    // A sender's core also sends from softirqs, and other tests use both cores: only the samples tell which core has more.
     let timed = |number| {
         let (rx, tx) = (&core(number).softirq_rx_seconds, &core(number).softirq_tx_seconds);
         rx.value().zip(tx.value()).map(|(rx, tx)| rx + tx)
@@ -252,8 +251,8 @@ fn protocol_work_is_met_by_the_rank_on_its_core() {
         else {
             return skip::part(format_args!("the times of softirqs: {:?}", rank.softirq));
         };
-        // The core's time is that of all samples, the rank's of those in which it was there, or on the other core before it
-        // pinned itself; others use the cores before and after, and all the while.
+        // The core's time is that of all samples; the rank's is that of samples in which it was there, or on the other core
+        // before it pinned itself. Other tests use the cores before, after and meanwhile.
         let whole = rx + tx;
         all += whole;
         assert!(0.05 * whole < met, "met {met} s of the {whole} s of core {}", core.core);
@@ -262,7 +261,7 @@ fn protocol_work_is_met_by_the_rank_on_its_core() {
     assert!(most <= 1.01 * all, "met {most} s of the {all} s of both cores");
 }
 
-/// Another start of a host is another host: its first rank starts a sampler there, which ends with the ranks.
+/// A second launch on a host counts as another host: its first rank starts a sampler, which ends with the ranks.
 #[test]
 fn the_first_rank_of_another_host_starts_its_sampler() {
     let Some(program) = program() else { return };
@@ -284,7 +283,7 @@ fn the_first_rank_of_another_host_starts_its_sampler() {
     let hosts = place.path().join("p").join(folder::HOSTS);
     let marked =
         || fs::read_dir(&hosts).unwrap().flatten().any(|e| e.file_name().to_string_lossy().starts_with("00000000"));
-    // It waits for ranks that may follow, then takes its mark away.
+    // The sampler waits for further ranks, then removes its mark.
     while marked() {
         assert!(Instant::now() < until, "the sampler did not end");
         std::thread::sleep(Duration::from_millis(50));

@@ -1,5 +1,5 @@
-//! docs/recipes.md, line by line, as its reader runs it, each recipe in a folder of its own. The recipe of offcodes is run by
-//! the tests of `plimsoll-offcode`.
+//! docs/recipes.md, run line by line, each recipe in a folder of its own. The tests of `plimsoll-offcode` run the recipe of
+//! offcodes.
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
@@ -26,7 +26,7 @@ const LEFT_OUT: [(&str, &str); 3] = [
     ("plimsoll map run --run", "a trial of ten minutes where cores differ; `map` runs it"),
 ];
 
-/// Lines that are run with less time than they take by themselves.
+/// Lines that are run with shorter times.
 const SHORTER: [(&str, &str); 5] = [
     (
         "plimsoll try --budget 1m -n 4 --vary carrier=vader,ucx,plimsoll -- ./prog",
@@ -44,7 +44,7 @@ const SHORTER: [(&str, &str); 5] = [
     ("plimsoll tune -- mpirun -n 4 ./prog", "plimsoll tune --budget 20s -- mpirun -n 4 ./prog"),
 ];
 
-/// A machine with fewer cores than a recipe has ranks is to run them all the same, under Open MPI 4 and 5.
+/// Variables by which Open MPI 4 and 5 run more ranks than the machine has cores.
 const OVERSUBSCRIBED: &str = "OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe";
 
 const PROGRAM: &str = r#"
@@ -78,7 +78,7 @@ fn lines(need: &str) -> Vec<&'static str> {
     boxes.filter(|line| line.starts_with("plimsoll ")).collect()
 }
 
-/// What a line is to say.
+/// Texts that the output of a line must contain.
 fn expected(line: &str) -> &'static [&'static str] {
     let words: Vec<&str> = line.split_whitespace().skip(1).collect();
     match words[..] {
@@ -96,7 +96,7 @@ fn expected(line: &str) -> &'static [&'static str] {
     }
 }
 
-/// Whether a line may end with this.
+/// Whether a line may end with this status and output.
 fn may_end(line: &str, code: i32, said: &str) -> bool {
     // A trial may end undecided in the time that it has, and a machine may have no sensor of power.
     let undecided = (line.starts_with("plimsoll try ") || line.starts_with("plimsoll tune ")) && code == 3;
@@ -104,7 +104,7 @@ fn may_end(line: &str, code: i32, said: &str) -> bool {
     code == 0 || undecided || unsensed
 }
 
-/// Until it has said that it watches; then Ctrl-C ends it. The daemon of root has its folder in /run.
+/// Runs until the command reports that it watches; then sends Ctrl-C. The daemon of root has its folder in /run.
 fn watch(line: &str, place: &Path) {
     let line = match geteuid().is_root() {
         true => format!("exec unshare -m sh -c 'mount -t tmpfs none /run && exec {line}'"),

@@ -1,5 +1,5 @@
-//! Launch lines, proven by where their ranks say that they are, under every MPI that is here. `srun` is played by a script
-//! that does with taskset what it is told; Slurm itself is no part of these tests.
+//! Launch lines, proven by the places that their ranks report, under every MPI of this machine. A script stands in for
+//! `srun`, and binds ranks by taskset; Slurm itself is no part of these tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use testbed::Mpi;
 
 const PLIMSOLL: &str = env!("CARGO_BIN_EXE_plimsoll");
 
-/// Two cores to sit on; the test is left out where there is one.
+/// Two cores; with one, the test is left out.
 fn two_cores() -> Option<[u32; 2]> {
     let all: Vec<u32> = linux::affinity::reachable().unwrap().iter().map(|core| core.0).collect();
     if let [one, other, ..] = all[..] {
@@ -40,7 +40,7 @@ fn verify(words: &[String], seats: &Seats) -> Result<Seats> {
     seats::verify(&line, seats, Path::new(PLIMSOLL), seats::PATIENCE)
 }
 
-/// The command as a user of this MPI has it, with an option that the seats make void.
+/// The command as a user of this MPI types it, with an option that the seats override.
 fn recorded(mpi: &Mpi, ranks: usize) -> Vec<String> {
     let variables = mpi.environment().into_iter();
     let mut words = vec!["env".to_owned()];
@@ -59,7 +59,7 @@ fn ranks_are_where_the_line_has_them_under_every_mpi() {
     for mpi in Mpi::all().into_iter().filter(|mpi| !mpi.standard) {
         for cores in [
             &[&[other][..], &[one]][..],
-            // Several on a core, and one that may take either.
+            // Several ranks on a core, and one that may run on either.
             &[&[other], &[one], &[other], &[one, other]],
         ] {
             let seats = seats(cores);
@@ -89,7 +89,7 @@ fn a_core_that_hwloc_counts_otherwise_is_the_kernels() {
     let Some(mpi) = Mpi::system(Family::OpenMpi) else { return };
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("topology.xml").to_str().unwrap().to_owned();
-    // Cores 2 and 3 are not there; the second that hwloc counts is core 2.
+    // Cores 2 and 3 are missing; the second core that hwloc counts is core 2.
     let mut export = Command::new(lstopo);
     export.env("HWLOC_SYNTHETIC", "package:2 core:2 pu:1(indexes=0,2,1,3)").args(["--of", "xml", &file]);
     assert!(export.output().unwrap().status.success());
@@ -110,7 +110,7 @@ fn plimsoll_mpirun_takes_seats_too() {
         let seats = seats(&[&[other], &[one], &[one, other]]);
         let line = SeatedCommand::new(&words, &seats, folder.path()).unwrap();
         assert_eq!(seats::verify(&line, &seats, Path::new(PLIMSOLL), seats::PATIENCE).unwrap(), seats, "{mpi}");
-        // And the program itself, which the trial did not start.
+        // The program itself, which the trial did not start.
         let output = line.command().output().unwrap();
         let (out, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         assert!(output.status.success(), "{mpi}: {out}{errors}");
@@ -174,7 +174,7 @@ fn seats_that_do_not_fit_a_run_are_refused() {
     }
 }
 
-/// Says its rank and its cores.
+/// Prints its rank and its cores.
 const PROGRAM: &str = r#"
 #define _GNU_SOURCE
 #include <mpi.h>
@@ -201,7 +201,7 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// `srun` of two nodes, or one: it starts the ranks here, each under the name of its node.
+/// `srun` for one or two nodes: starts the ranks here, each with the name of its node.
 const SRUN: &str = r#"#!/bin/sh
 while [ $# -gt 0 ]; do
     case $1 in

@@ -1,4 +1,4 @@
-//! `plimsoll serve` against clients that mean harm, are broken, or ask for too much.
+//! `plimsoll serve` against clients that are malicious, broken, or ask for too much.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -114,7 +114,7 @@ impl Drop for Server {
     }
 }
 
-/// What needs no key.
+/// A request that needs no key.
 fn plain(stack: Stack) -> Prepare {
     Prepare { stack, placement: Site::App, core: None, address: None, interface: None, dilation: None, polite: true }
 }
@@ -141,7 +141,7 @@ fn path_of(key: &NamedTempFile) -> &str {
     key.path().to_str().unwrap()
 }
 
-/// Everything the server says until it closes the connection.
+/// The server's output until it closes the connection.
 fn last_words(mut stream: TcpStream) -> String {
     let mut said = String::new();
     // A reset, where the server left what was sent unread, is an end as well.
@@ -188,7 +188,7 @@ fn networks_are_at_the_interfaces_that_lead_to_the_other_host() {
         lab.enter(host, command.args(arguments)).unwrap();
         command
     };
-    // At every address, so that the called one says which interface it is.
+    // The server listens at every address; the called one tells the interface.
     let key = key(WORD);
     let key = path_of(&key);
     let serve = ["serve", "--listen", "[::]:0", "--key", key, "--allow", "hooks"];
@@ -219,7 +219,7 @@ fn networks_are_at_the_interfaces_that_lead_to_the_other_host() {
     let (text, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && text.contains(&format!("to {path},")), "{text}{said}");
 
-    // Of a loopback interface the driver has no frames to give, and a path without a driver has no such network.
+    // The loopback driver has no frames to give, and a path without a driver has no such network.
     let refused = |path: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
         command.args(["study", "--budget", "5", "--network", "afxdp", "--path"]).args(path).current_dir(folder.path());
@@ -293,7 +293,7 @@ fn a_flood_behind_a_line_takes_no_memory() {
     let job = Job { pattern: Pattern::Stream, size: 8, messages: 1000, receiver: Receiver::Reads, verify: false };
     connection.send(&Request::Run { jobs: vec![job] }, SOON).unwrap();
     assert!(matches!(connection.receive(SOON).unwrap(), Reply::Started));
-    // In the middle of a block, when the server only looks whether its client is still there.
+    // In the middle of a block the server only checks whether its client is still there.
     let before = server.most_memory();
     stream.set_nonblocking(false).unwrap();
     stream.write_all(b"\n").unwrap();
@@ -325,7 +325,7 @@ fn half_open_and_slow_clients_lose_their_seats() {
     let silent = server.stream();
     let mut slow = server.stream();
     let started = Instant::now();
-    // One byte now and then never makes a greeting; the time allowed is for the whole of it.
+    // Single bytes never complete a greeting; its time limit is for the whole.
     while started.elapsed() < SOON && slow.write_all(b" ").is_ok() {
         std::thread::sleep(Duration::from_millis(100));
     }
@@ -517,7 +517,7 @@ fn a_server_of_one_bench_refuses_all_others_and_ends_with_it() {
         assert!(Instant::now() < until, "it goes on without its owner");
         std::thread::sleep(Duration::from_millis(10));
     }
-    // Where nobody holds a server, there is none to hold.
+    // A server without an owner cannot be held.
     let server = Server::start();
     let mut connection = server.connection();
     connection.send(&Request::Hold, SOON).unwrap();

@@ -1,4 +1,4 @@
-//! `plimsoll whatif simulate` as its users run it: every testbed of the papers, and what is refused.
+//! `plimsoll whatif simulate`: every testbed of the papers, and the refusals.
 
 use crate::golden;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 fn simulate(file: &Path, more: &[&str]) -> Output {
     let plimsoll = env!("CARGO_BIN_EXE_plimsoll");
     let mut command = Command::new(plimsoll);
-    // Nothing was ever calibrated there.
+    // A folder of state without any calibration.
     command.env("XDG_STATE_HOME", env!("CARGO_TARGET_TMPDIR")).env_remove("PLIMSOLL_COSTS");
     command.args(["whatif", "simulate"]).arg(file).args(more).output().expect("plimsoll starts")
 }
@@ -71,7 +71,7 @@ fn json_has_a_unit_in_each_name_and_the_parts_add_up() {
     }
 }
 
-/// What keeps the testbeds of paper 004 below its 366 %, as docs/whatif.md says.
+/// The reasons that keep the testbeds of paper 004 below its 366 %, as docs/whatif.md lists them.
 #[test]
 fn onload_gains_what_the_law_says_where_every_message_crosses_and_nothing_waits() {
     let folder = tempfile::tempdir().unwrap();
@@ -109,7 +109,7 @@ fn a_machine_is_described_as_plimsoll_describes_it() {
     assert_eq!(all["hosts"][0]["cores"].as_array().unwrap().len(), 64);
 }
 
-/// What the testbed of that name says once `changes` are made.
+/// The message for the testbed of that name after `changes`.
 fn refused(testbed: &str, changes: &[(&str, &str)]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let mut text = std::fs::read_to_string(testbeds().join(testbed)).unwrap();

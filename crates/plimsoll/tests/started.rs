@@ -1,4 +1,4 @@
-//! Commands of plimsoll, started in a folder as outside of any batch job.
+//! Commands of plimsoll, started in a folder without the variables of a batch job.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -12,7 +12,7 @@ pub fn command(subcommand: &str, place: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Its exit status, -1 where a signal ended it, and what it printed.
+/// The exit status, -1 for a signal, and both outputs.
 pub fn ended(command: &mut Command) -> (i32, String, String) {
     let Output { status, stdout, stderr } = command.output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();

@@ -1,4 +1,4 @@
-//! `plimsoll steer` as its users run it: on an interface of a lab, whose end takes every trace with it.
+//! `plimsoll steer` on an interface of a lab, whose end leaves no trace.
 
 use crate::golden;
 use std::fs;
@@ -27,7 +27,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// A lab, and the last two cores: work is steered to the first of them from the other.
+/// A lab, and the last two cores: work is steered from the second to the first.
 fn lab() -> Option<(Lab, CoreId, CoreId)> {
     let cores = linux::affinity::allowed().unwrap();
     let [.., elsewhere, core] = cores[..] else {
@@ -44,7 +44,7 @@ fn lab() -> Option<(Lab, CoreId, CoreId)> {
     }
 }
 
-/// The cores of host b's mask.
+/// The cores in host b's mask.
 fn steered(lab: &Lab) -> Vec<CoreId> {
     lab.status().unwrap().hosts[1].protocol_cores.clone()
 }
@@ -185,7 +185,7 @@ fn an_irqbalance_is_noticed() {
     let output = plimsoll(&["--json"]).output().unwrap();
     drop(daemon.stdin.take());
     let read: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    // A machine may have one of its own.
+    // A machine may run its own irqbalance.
     let found = read["irqbalance"]["measured"].as_u64();
     assert!(found.is_some_and(|process| process <= u64::from(daemon.id())), "{found:?}, not {}", daemon.id());
     daemon.wait().unwrap();

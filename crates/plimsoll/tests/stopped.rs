@@ -1,4 +1,4 @@
-//! A rank that is stopped again and again: the verdict names it before it speaks of any placement.
+//! A rank that is stopped repeatedly: the verdict names it before any placement.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,7 +49,7 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// The process of rank 1 once it is through MPI_Init.
+/// The process of rank 1 once it has left MPI_Init.
 fn second_rank(profile: &Path) -> Option<Pid> {
     let files = std::fs::read_dir(profile.join(folder::RANKS)).ok()?.flatten();
     let headers = files.filter_map(|file| Live::open(&file.path()).ok()??.header().ok());
@@ -57,7 +57,7 @@ fn second_rank(profile: &Path) -> Option<Pid> {
     Pid::from_raw(ranks.next()?.pid as i32)
 }
 
-/// Stops rank 1 three quarters of the time, until it is gone or `over`. The period is none of the sampler's.
+/// Stops rank 1 for three quarters of the time, until it has ended or `over` is set. The period differs from the sampler's.
 fn keep_stopping(profile: &Path, over: &AtomicBool) {
     let is_over = || over.load(Ordering::Relaxed);
     let process = loop {
@@ -81,13 +81,13 @@ fn recorded(place: &Place, change: impl FnOnce(Recording) -> Recording) -> Optio
     let over = AtomicBool::new(false);
     Some(std::thread::scope(|scope| {
         scope.spawn(|| keep_stopping(&place.path().join("profile"), &over));
-        // Also where it panics, after which the scope waits for the other thread.
+        // Set also after a panic, since the scope waits for the other thread.
         let _over = Over(&over);
         recording.run(place, "profile", LIMIT).well(&mpi)
     }))
 }
 
-/// Says so when it goes.
+/// Sets the flag when dropped.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -96,7 +96,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// What holds with a timeline and without one.
+/// Checks that hold with a timeline and without one.
 fn names_the_stopped_rank(recordings: &Recordings) -> Summary {
     let summary = Summary::of(&Profile::open(&recordings.folder).unwrap());
     let verdict = summary.verdict.as_ref().unwrap();
@@ -110,7 +110,7 @@ fn names_the_stopped_rank(recordings: &Recordings) -> Summary {
     let html = page::render(&summary);
     assert!(html.contains("was stopped for") && html.find("was stopped for") < html.find("Would it gain?"), "{html}");
 
-    // Most of what it was stopped for is neither its work nor that of its calls.
+    // Most of the stopped time is neither the rank's work nor that of its calls.
     let rank = &summary.ranks[1];
     let stopped = *rank.stopped.value().unwrap();
     assert!(rank.off_core().unwrap() > 0.4 * stopped, "{rank:?}");
@@ -139,7 +139,7 @@ fn with_a_timeline_it_is_named_with_what_it_caused() {
     let Some(recordings) = recorded(&place, |recording| recording.trace(64 << 20)) else { return };
     let summary = names_the_stopped_rank(&recordings);
     let verdict = summary.verdict.as_ref().unwrap();
-    // Where other work took the ranks' cores, the sentence names that in its place.
+    // Where other work took the ranks' cores, the sentence may name that instead.
     let told = verdict.sentence.contains("kept the others waiting for ") || verdict.hindrances.len() > 1;
     assert!(told, "{}", verdict.sentence);
     let [zero, one] = &summary.ranks[..] else { panic!("{:?}", summary.ranks) };

@@ -1,4 +1,4 @@
-//! `plimsoll study`: what shows a study changes nothing, and Ctrl-C leaves one that goes on.
+//! `plimsoll study`: showing a study changes nothing, and a study that Ctrl-C ended can continue.
 
 use std::fs;
 use std::path::Path;
@@ -105,7 +105,7 @@ fn what_shows_a_study_measures_nothing_and_changes_nothing() {
     let shown = text(&study(place.path(), &["--store", "study.sqlite", "--show"]).stdout);
     assert!(shown.contains("2023-11-14") && !shown.contains("Report:"), "{shown}");
 
-    // A page is written where one is named, an earlier study is shown where it is asked for.
+    // A page is written where one is named, and an earlier study can be shown.
     let output = study(place.path(), &["--store", "study.sqlite", "--show", "--study", "2", "--html", "2.html"]);
     let shown = text(&output.stdout);
     assert!(shown.contains("2027-01-15") && shown.contains("Report:"), "{shown}");

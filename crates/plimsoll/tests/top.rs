@@ -1,4 +1,4 @@
-//! `plimsoll top` beside a job whose one rank waits for a message that does not come.
+//! `plimsoll top` on a job, one rank of which waits for a message that does not come.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ impl Drop for Job {
     }
 }
 
-/// The job, once both of its ranks are where they stay.
+/// The job, once both ranks are in their final state.
 fn start() -> Option<Job> {
     let home = tempfile::tempdir().unwrap();
     let program = Mpi::system(Family::OpenMpi)?.compile_text(PROGRAM, &home.path().join("hang"));
@@ -116,7 +116,7 @@ fn who_waits_is_seen_while_the_job_runs_and_after_it() {
     assert!(said.contains("last state") && said.contains("killed"), "{said}");
 }
 
-/// Ends the job, and copies its folder before that goes with it.
+/// Ends the job after copying its folder, which is deleted with it.
 fn end(mut job: Job, copy: &Path) {
     kill_process(Pid::from_raw(job.profiler.id() as i32).unwrap(), Signal::TERM).unwrap();
     let deadline = Instant::now() + LIMIT;

@@ -1,4 +1,4 @@
-//! `plimsoll try` as users run it: with real commands.
+//! `plimsoll try` with real commands.
 
 use std::fs;
 use std::path::Path;
@@ -36,7 +36,7 @@ fn the_slower_of_two_is_told_and_fails_where_it_is_to() {
     let (code, said, _) = attempt(place.path(), &["--", "sleep", "0.2", "--", "sleep", "0.05"]);
     assert_eq!(code, 0, "{said}");
     assert!(said.contains("\n  sleep 0.05\n"), "the line to run: {said}");
-    // What was settled is not gone on with.
+    // A trial that was settled is not continued.
     let (_, _, errors) = attempt(place.path(), &["--", "sleep", "0.2", "--", "sleep", "0.05"]);
     assert!(!errors.contains("Going on"), "{errors}");
 }
@@ -80,7 +80,7 @@ fn a_named_file_is_the_input_of_each_run() {
     assert!(fs::read_to_string(place.path().join("try.html")).unwrap().contains("<dt>Standard input</dt>"));
 }
 
-/// What a run reports decides, the same each time: no comparison takes more than the fewest rounds.
+/// The metric is a figure that a run reports, the same each time: no comparison takes more than the fewest rounds.
 const REPORTED: [&str; 2] = ["--metric", "took ([0-9]+)"];
 
 #[test]
@@ -238,7 +238,7 @@ fn a_faster_wrong_answer_is_refused() {
 #[ignore = "make check"]
 fn a_daemon_that_cleared_its_environment_ends_with_its_run() {
     let place = tempfile::tempdir().unwrap();
-    // Its own length tells these processes from all others.
+    // The length of the sleep tells these processes from all others.
     let length = format!("600.5{}", std::process::id());
     let script = format!("env -i sleep {length} >/dev/null 2>&1 & sleep 0.05");
     let (_, said, errors) =
@@ -254,7 +254,7 @@ fn a_daemon_that_cleared_its_environment_ends_with_its_run() {
 #[ignore = "make check"]
 fn a_killed_trial_leaves_nothing_running_and_goes_on() {
     let place = tempfile::tempdir().unwrap();
-    // Its own length tells these processes from all others.
+    // The length of the sleep tells these processes from all others.
     let length = format!("0.3{}", std::process::id());
     let (a, b) = (format!("echo a >> runs; sleep {length}"), format!("echo b >> runs; sleep {length}1"));
     let arguments = ["--margin", "50", "--", "sh", "-c", &a, "--", "sh", "-c", &b];
@@ -330,7 +330,7 @@ fn what_cannot_be_tried_is_refused_with_the_next_step() {
     assert!(!place.path().join("try.html").exists());
 }
 
-/// Ranks that swap messages, and how long that took.
+/// Ranks that swap messages, and print the time of that.
 const PROGRAM: &str = r#"
 #include <mpi.h>
 #include <stdio.h>
@@ -379,7 +379,7 @@ fn carriers_of_an_mpi_program_are_varied_and_proven() {
     assert!(!said.contains("left out"), "{said}");
 }
 
-/// A program that prints no time, of which delays predicted what it takes over the other carrier.
+/// Predictions by delays of a program that prints no time are settled by the time between MPI_Init and MPI_Finalize.
 #[test]
 #[ignore = "make check"]
 fn time_between_init_and_finalize_settles_what_delays_predicted() {

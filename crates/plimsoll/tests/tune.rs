@@ -1,4 +1,4 @@
-//! `plimsoll tune` as users run it, on programs of which it is known what makes them faster.
+//! `plimsoll tune` on programs for which the faster setting is known.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -116,7 +116,7 @@ fn a_program_over_tcp_gains_from_shared_memory() {
     assert!(said.contains("What limits it today: "), "{said}");
     let (_, shown, _) = place.tune(&["--show"], &[]);
     assert!(said.starts_with(&shown), "{shown}");
-    // One of two would be a run of less than a second, which the ledger has no prediction of.
+    // A candidate's run of less than a second gets no prediction in the ledger.
     let ledger = Ledger::at(&ledger::file(&place.folder.path().join("plimsoll"))).unwrap();
     assert_eq!(ledger.predictions.len(), ledger.outcomes.len());
 }
@@ -145,7 +145,7 @@ fn an_eager_limit_is_found_where_messages_wait_for_their_receivers() {
     let Some(place) = place() else { return };
     let command = ["mpirun", "-n", "2", "--mca", "pml", "ob1", "--mca", "btl", "self,tcp", "PLANTED", "late", "60"];
     let (code, said, errors) = place.tune(&["--budget", "90s"], &command);
-    // UCX sends such messages at once by itself, and may be as fast.
+    // UCX sends such messages eagerly by itself, and may be as fast.
     let row = said.lines().find(|line| line.starts_with(" eager limit 256 KiB "));
     let predicted =
         row.and_then(|row| row["  eager limit 256 KiB".len()..].split('x').next()?.trim().parse::<f64>().ok());

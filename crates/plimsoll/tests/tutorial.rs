@@ -1,4 +1,4 @@
-//! docs/tutorial.md, line by line, as its reader runs it.
+//! docs/tutorial.md, run line by line.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use testbed::Mpi;
 
 const TUTORIAL: &str = include_str!("../../../docs/tutorial.md");
 
-/// The lines of its boxes of commands.
+/// The lines of the tutorial's command boxes.
 fn commands() -> Vec<&'static str> {
     let boxes = TUTORIAL.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
     boxes.flat_map(str::lines).collect()
@@ -28,7 +28,7 @@ pub(crate) fn shell(line: &str, place: &Path) -> Command {
     command
 }
 
-/// What `line` ended with, and all that it said.
+/// The exit status and the output of `line`.
 pub(crate) fn run(line: &str, place: &Path) -> (i32, String) {
     let Output { status, stdout, stderr } = shell(line, place).output().unwrap();
     let text = [stdout, stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
@@ -81,7 +81,7 @@ fn every_line_works_and_the_story_ends_in_the_ledger() {
         for expected in expected.iter().filter(|_| !undecided) {
             assert!(said.contains(expected), "{line} did not say '{expected}':\n{said}");
         }
-        // Where start and end of the job are most of it, nothing is expected of its time.
+        // No prediction is made for a job that is mostly its start and end.
         expects &= !said.contains("Nothing is kept in the ledger");
     }
     let state = place.path().join("state/plimsoll");
@@ -109,7 +109,7 @@ fn auto_refuses_what_it_cannot_use() {
     };
     refused(format!("plimsoll mpirun --profile x -n 2 -- {program}"), &["only --placement auto reads a profile"]);
     refused(format!("plimsoll mpirun --placement auto --profile nowhere -n 2 -- {program}"), &["nowhere", "Next:"]);
-    // Damaged costs are named, not taken for none.
+    // Damaged costs are reported, not treated as missing.
     let state = place.path().join("state/plimsoll");
     fs::create_dir_all(&state).unwrap();
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
@@ -132,7 +132,7 @@ fn without_costs_or_counts_the_default_runs_and_says_so() {
     assert!(code == 0 && said.contains("app: nothing is known of this program yet"), "{said}");
     let (code, said) = run(line, place.path());
     assert!(code == 0 && said.contains("plimsoll: app (") && said.contains("run plimsoll calibrate"), "{said}");
-    // A run that cannot be recorded is run all the same, and that it was not recorded is said.
+    // A run that cannot be recorded still runs, with a report of that.
     let (code, said) = run(&format!("XDG_STATE_HOME=/proc/none {line}"), place.path());
     assert!(code == 0 && said.contains("set XDG_STATE_HOME to a folder that can be written"), "{said}");
     let (code, said) = run(&format!("env -u HOME -u XDG_STATE_HOME {line}"), place.path());

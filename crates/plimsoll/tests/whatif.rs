@@ -1,4 +1,4 @@
-//! `plimsoll whatif` as users run it: programs of Open MPI, recorded and replayed.
+//! `plimsoll whatif` on programs of Open MPI, recorded and replayed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,8 +18,8 @@ use whatif::model::{Price, Prices, Progress};
 use whatif::replay::{Conditions, PS, Residuals, replay};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// All that a replay has to follow: blocking and nonblocking, eager and rendezvous, from anywhere, persistent, asking in vain,
-/// collective operations with and without a root, one that does not block.
+/// All kinds of calls that a replay follows: blocking and nonblocking, eager and rendezvous, from any source, persistent,
+/// unsuccessful tests, collective operations with and without a root, a nonblocking one.
 const PROGRAM: &str = r#"
 #include <mpi.h>
 #include <stdlib.h>
@@ -66,7 +66,7 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// Two ranks compute in turn. Rank 0 sends twice: the first message is waited for, the second is there long before.
+/// Two ranks compute in turn. Rank 0 sends twice: the receiver waits for the first message; the second comes early.
 const TURNS: &str = r#"
 #include <mpi.h>
 static void compute(void) { for (volatile int k = 0; k < 400000; k++) { } }
@@ -114,7 +114,7 @@ fn plimsoll(place: &Path, words: &[&str]) -> (i32, String, String) {
     (output.status.code().unwrap_or(-1), text(&output.stdout), text(&output.stderr))
 }
 
-/// Costs of three carriers, as `plimsoll calibrate` would keep them.
+/// Writes costs of three carriers, as `plimsoll calibrate` would.
 fn keep_costs(place: &Path) {
     let mpi = Mpi::system(Family::OpenMpi).unwrap().installation.to_string();
     let way =
@@ -151,7 +151,7 @@ fn a_recorded_program_comes_back() {
     let (place, program) = (place.path(), program.to_str().unwrap());
     let (code, _, errors) = plimsoll(place, &["profile", "--trace", "-o", "run", "--", "mpirun", "-n", "2", program]);
     assert_eq!(code, 0, "{errors}");
-    // Without costs it says what to do.
+    // Without costs the next step is named.
     let (code, _, errors) = plimsoll(place, &["whatif", "run"]);
     assert!(
         code != 0 && errors.contains("no cost of this machine") && errors.contains("plimsoll calibrate"),
@@ -168,11 +168,11 @@ fn a_recorded_program_comes_back() {
     let asked = all["asked"].as_array().unwrap();
     let time = |what: &str| asked.iter().find(|of| of["what"] == what).unwrap()["time"]["middle"].as_f64().unwrap();
     let (tcp, ucx, half) = (time("carried by tcp"), time("carried by ucx"), time("half the latency"));
-    // A receive from any sender may take another one's message.
+    // A receive from any source may match another message.
     assert!(tcp > ucx && half < 1.01, "tcp {tcp}, ucx {ucx}, half the latency {half}\n{said}");
-    // Every call is followed but those that ask in vain.
+    // All calls are modelled but unsuccessful tests.
     assert!(!said.contains("not modelled"), "{said}");
-    // Held against itself: all its calls are known, and its own time is what it took.
+    // Predicted from itself: all its calls are known, and the time is its own.
     let (code, said, errors) = plimsoll(place, &["whatif", "against", "run", "run", "--latency", "x1", "--json"]);
     assert_eq!(code, 0, "{errors}");
     let itself: Value = serde_json::from_str(&said).unwrap();
@@ -180,16 +180,16 @@ fn a_recorded_program_comes_back() {
     assert_eq!((&itself["recorded_ns"], itself["carried"][0] == itself["carried"][1]), (&all["recorded_ns"], true));
     let (code, said, _) = plimsoll(place, &["whatif", "against", "run", "run", "--carried", "tcp"]);
     assert!(code == 0 && said.contains("Predicted") && said.contains("carried by tcp"), "{said}");
-    // The same run as one at half the clock: nothing of its computing followed that.
+    // The same recording as one at half the clock: no part of its computing followed that.
     let (code, said, errors) = plimsoll(place, &["whatif", "run", "--clock", "0.8", "--recorded-at", "0.5=run"]);
     assert!(code == 0 && said.contains("of the computing 0 % follow the clock (0 .. 0 %)"), "{said} {errors}");
     let (code, said, _) = plimsoll(place, &["whatif", "run", "--best", "1"]);
     assert!(code == 0 && said.contains(&format!("plimsoll try -- mpirun -n 2 {program} -- plimsoll mpirun")), "{said}");
-    // Of a job that is mostly its start and end nothing is kept; on a crowded machine it is not.
+    // No prediction is kept for a job that is mostly its start and end, as it may be on a crowded machine.
     let kept = fs::read_dir(place.join("plimsoll")).unwrap().flatten();
     let kept = kept.filter(|entry| entry.file_name().to_string_lossy().starts_with("ledger")).count() > 0;
     assert_eq!(said.contains("Nothing is kept in the ledger"), !kept, "{said}");
-    // Where it cannot be kept, the answer stands.
+    // If the ledger cannot be written, the answer stands.
     let ledger = experiment::ledger::file(&place.join("plimsoll"));
     _ = fs::remove_file(&ledger);
     fs::create_dir(&ledger).unwrap();
@@ -207,7 +207,7 @@ fn a_recorded_program_comes_back() {
     let held = asked(&["--buffer", "16", "--recorded-buffer", "64"]);
     assert!(held["what"] == "buffer of 16 B" && held["time"]["low"].as_f64().unwrap() > 0.0, "{held}");
     let slower = asked(&["--rank-capability", "0=0.5,1=0.5"]);
-    // However much of the time a crowded machine has the ranks wait.
+    // However long a crowded machine keeps the ranks waiting.
     assert!(slower["time"]["low"].as_f64().unwrap() > 1.0, "{slower}");
     let refused = |words: &[&str], expected: &str| {
         let (code, _, errors) = plimsoll(place, &[&["whatif", "run"], words].concat());
@@ -226,7 +226,7 @@ fn a_recorded_program_comes_back() {
         serde_json::from_str::<Value>(&said).unwrap()["total_ns"].as_u64().unwrap()
     };
     assert!(simulated("L=100000") > simulated("L=100"));
-    // And by the machine's costs, as a graph of its own.
+    // Under the machine's costs it becomes a graph of its own.
     let (code, said, errors) = plimsoll(place, &["whatif", "schedule", "run.goal", "--carried", "vader", "--json"]);
     assert_eq!(code, 0, "{errors}");
     let replayed: Value = serde_json::from_str(&said).unwrap();
@@ -298,7 +298,7 @@ fn an_exported_schedule_replays_as_its_recording() {
         let conditions = conditions(&graph, price);
         replay(&graph, &conditions, Residuals::None).unwrap().total
     });
-    // A schedule does not say that one rank left MPI_Init later; no more than by that can they differ.
+    // A schedule does not tell that one rank left MPI_Init later; that is all by which they can differ.
     assert!((total[0] - total[1]).abs() <= apart, "{total:?} {apart}");
 }
 
@@ -317,7 +317,7 @@ fn the_critical_path_names_the_line_that_is_waited_for() {
     let line = |mark: &str| TURNS.lines().position(|line| line.contains(mark)).unwrap() as u64 + 1;
     let [awaited, early, answer] = ["/* awaited */", "/* early */", "/* answer */"].map(line);
 
-    // Without costs the path is there; what messages take belongs to who waits for them.
+    // Without costs there is a path, on which the time of messages counts for the call that waits.
     let report = || serde_json::from_str::<Summary>(&run(&["report", "run", "--json"])).unwrap();
     let on_path = |summary: &Summary, line: u64| {
         let is_there = |site: &&SiteSummary| site.frames.first().and_then(|frame| frame.line) == Some(line as u32);
@@ -327,11 +327,11 @@ fn the_critical_path_names_the_line_that_is_waited_for() {
     let critical = summary.critical.as_ref().unwrap();
     assert_eq!((critical.costs.as_deref(), critical.elsewhere), (None, 0.0));
     let [first, second, third] = [awaited, early, answer].map(|line| on_path(&summary, line));
-    // A rank may now and then lose its core in between.
+    // A rank may lose its core occasionally.
     assert!(first.trips >= 80 && third.trips >= 80 && second.trips <= 20, "{first:?} {second:?} {third:?}");
     let parts: f64 =
         summary.sites.iter().filter_map(|site| site.critical.as_ref()).map(|of| of.seconds + of.compute).sum();
-    // What a rank left MPI_Init later than the first belongs to no line.
+    // The delay of a rank that left MPI_Init later than the first belongs to no line.
     assert!(parts > 0.0 && parts <= critical.seconds * 1.001, "{parts} of {critical:?}");
     run(&["report", "run"]);
     let page = fs::read_to_string(place.join("run/report.html")).unwrap();
@@ -350,7 +350,7 @@ fn the_critical_path_names_the_line_that_is_waited_for() {
     assert!(trips(awaited) >= 80 && trips(answer) >= 80 && trips(early) <= 20, "{all:#}");
     let ranks: Vec<u64> = list("ranks").iter().map(|of| of["trips"].as_u64().unwrap()).collect();
     assert!(ranks.len() == 2 && ranks.iter().all(|trips| *trips >= 80), "{ranks:?}");
-    // Each computes half of the time: twice as much longer, as all of it takes.
+    // Each rank computes half of the time: its computing may grow by twice the share of the whole.
     let slack = all["slack"].as_array().unwrap();
     assert_eq!(slack.len(), 2);
     assert!(slack.iter().all(|of| of["longer"].as_f64().is_some_and(|longer| longer >= 0.0099)), "{slack:?}");
@@ -359,7 +359,7 @@ fn the_critical_path_names_the_line_that_is_waited_for() {
     assert!(said.contains("Slack           for 1 % more time"), "{said}");
 }
 
-/// The same program on one host and on two, which are one after the other what is predicted.
+/// The same program on one host and on two; each recording is predicted from the other.
 #[test]
 #[ignore = "make check"]
 fn a_recording_on_other_hosts_is_predicted_by_its_mapping() {

@@ -1,4 +1,4 @@
-//! Pages of text as their readers have them: as wide as asked, and plain where no terminal shows them.
+//! Pages of text: as wide as requested, and plain where no terminal shows them.
 
 use std::process::Command;
 
@@ -10,7 +10,7 @@ const PAGES: [&[&str]; 4] = [
     &["calibrate", "--show"],
 ];
 
-/// Whatever a command says, with so many columns asked for; its state is empty.
+/// The output of a command with this many columns requested; its state is empty.
 fn said(arguments: &[&str], columns: usize) -> String {
     let state = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));

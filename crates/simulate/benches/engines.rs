@@ -42,7 +42,7 @@ fn halo(ranks: u32, bytes: u64, steps: u32) -> Halo {
 
 const PER_HOST: [u32; 5] = [2, 4, 8, 16, 32];
 const STEPS: u32 = 10;
-/// Placement `core` scales as long as a step takes no more than this times what it takes with the fewest ranks a host.
+/// The greatest time of a step, over that with the fewest ranks a host, with which placement `core` counts as scaling.
 const SCALES: f64 = 1.25;
 
 fn scaling(costs: &Costs) -> Result<()> {
@@ -99,8 +99,8 @@ impl Phases for Stream {
     }
 }
 
-/// Beside what was measured. Sizes from which the costs were solved are in it: the smallest, the largest of one packet, and
-/// the largest of 16.
+/// Predictions beside measured rows. Sizes from which the costs were solved are among them: the smallest, the largest of
+/// one packet, and the largest of 16.
 fn measured(costs: &Costs) -> Result<()> {
     let cell = |predicted: f64, measured: Interval| {
         let fits = if (measured.low..=measured.high).contains(&predicted) { "inside" } else { "outside" };
@@ -120,12 +120,12 @@ fn measured(costs: &Costs) -> Result<()> {
         for row in costs.rows().iter().filter(|row| row.item == Item::HalfTrip(way.clone())) {
             let (Some(size), Some(trip)) = (row.size, row.cost.value()) else { continue };
             let rounds = 20;
-            // So many that the network's window has grown.
+            // Enough windows for the network's window to have grown.
             let windows = ((1 << 18) / size.0.max(1)).clamp(2, 60) as u32;
             let outcome = simulate(&mut Lazy::of(PingPong { bytes: size.0, rounds }), &settings)?;
             let half = outcome.ranks[0] as f64 / f64::from(2 * rounds) / 1e3;
             let stream = |windows| simulate(&mut Lazy::of(Stream { bytes: size.0, windows }), &settings);
-            // Twice as many less these.
+            // The difference between twice as many windows and these.
             let (few, many) = (stream(windows)?.total(), stream(2 * windows)?.total());
             let each = (many - few) as f64 / (f64::from(windows) * WINDOW as f64) / 1e3;
             let row = costs.rows().iter().find(|row| row.item == Item::Message(way.clone()) && row.size == Some(size));

@@ -1,8 +1,8 @@
-//! How fast programs are simulated, and in what memory: `cargo bench -p simulate --bench programs -- ...`
+//! Speed and memory of simulated programs: `cargo bench -p simulate --bench programs -- ...`
 //!
 //! ```text
 //! (nothing)                     a 4-D halo of 8, 64, 1,000 and 8,000 ranks, the last step's sum over all included, under LogGOPS,
-//!                               then on hosts of 8 cores, by each profile
+//! then on hosts of 8 cores, by each profile
 //! FILE [L=..,o=..,g=..,G=..]    a GOAL schedule: when its ranks end
 //! --write RANKS STEPS           that halo as GOAL, for LogGOPSim
 //! ```
@@ -43,7 +43,7 @@ fn hosts(ranks: u32, profile: &str) -> Result<Cluster> {
     })
 }
 
-/// Seconds that this thread was on a core.
+/// Processor time of this thread, s.
 fn on_core() -> Result<f64> {
     let path = "/proc/thread-self/schedstat";
     let text = std::fs::read_to_string(path).map_err(|error| Fault::because(path, error, "mount /proc"))?;

@@ -47,44 +47,44 @@ pub type Time = u64;
 pub struct Core {
     pub id: CoreId,
     pub package: u32,
-    /// f0/f: how much longer its work takes than at full clock.
+    /// f0/f: the factor by which its work takes longer than at full clock.
     pub dilation: f64,
 }
 
-/// A machine of a cluster.
+/// A host of a cluster.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Host {
     pub name: String,
     pub cores: Vec<Core>,
-    /// By their place in `cores`: which takes the interrupts, and which are engines.
+    /// Indices in `cores`: the core that takes the interrupts, and those that are engines'.
     pub interrupts: usize,
     pub engines: Vec<usize>,
 }
 
-/// What joins the hosts: one link each, through a switch that is never full.
+/// The network of the hosts: one link each, through a switch that is never full.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Link {
-    /// From the last byte's sending to its arrival.
+    /// Time from sending the last byte to its arrival.
     pub latency: Time,
-    /// ns a byte, of each direction; 0: no bound.
+    /// Time per byte in each direction, ns; 0: no bound.
     pub byte: f64,
 }
 
-/// Where a rank is: a host, and a core by its place in that.
+/// The place of a rank: its host, and the index of its core there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seat {
     pub host: usize,
     pub core: usize,
 }
 
-/// Machines, what joins them, the protocol, and which rank is where.
+/// The hosts, their network, the protocol, and the seats of the ranks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cluster {
     pub hosts: Vec<Host>,
     pub link: Link,
     pub profile: Profile,
     pub seats: Vec<Seat>,
-    /// How long a rank keeps its core where others want it.
+    /// The time slice of a rank whose core other ranks want.
     pub slice: Time,
     /// The share of computing that follows the clock: from 0, bound by memory, to 1.
     pub clocked: f64,
@@ -92,7 +92,7 @@ pub struct Cluster {
 
 impl Cluster {
     /// # Errors
-    /// A rank on a core that is not there or is an engine's, no engine where the protocol needs one, as many seats as ranks.
+    /// A rank on a core that does not exist or is an engine's, no engine where the protocol needs one, a wrong number of seats.
     pub fn check(&self, ranks: u32) -> Result<()> {
         if self.seats.len() != ranks as usize {
             let cause = format!("it has {ranks} ranks, and the mapping {}", self.seats.len());
@@ -130,7 +130,7 @@ impl Cluster {
     }
 }
 
-/// What a rank is doing.
+/// An activity of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Doing {
     Computing,
@@ -139,7 +139,7 @@ pub enum Doing {
     Waiting,
 }
 
-/// A rank's stay at what it is doing.
+/// A period in which a rank does one thing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stay {
     pub rank: u32,
@@ -148,7 +148,7 @@ pub struct Stay {
     pub to: Time,
 }
 
-/// What an observer of a run is told.
+/// An event for the observer of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
     Stay(Stay),
@@ -159,7 +159,7 @@ pub enum Seen {
     },
 }
 
-/// Where a rank's time went.
+/// The split of a rank's time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Split {
     pub computing: Time,
@@ -177,14 +177,14 @@ impl Split {
     }
 }
 
-/// What kept a core busy.
+/// The split of a core's busy time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Busy {
     /// Computing of its ranks.
     pub computing: Time,
     /// Messages that its ranks moved themselves.
     pub messages: Time,
-    /// Interrupt work, or an engine's.
+    /// Work for interrupts, or of an engine.
     pub protocol: Time,
 }
 
@@ -194,27 +194,27 @@ impl Busy {
     }
 }
 
-/// How a program came out.
+/// The result of a simulation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finished {
-    /// When each rank ended.
+    /// By rank: the time of its end.
     pub ranks: Vec<Time>,
     pub splits: Vec<Split>,
     /// By host and core.
     pub cores: Vec<Vec<Busy>>,
-    /// Of each host's device.
+    /// Busy time of each host's device.
     pub devices: Vec<Time>,
-    /// Work that was asked for, of cores and devices alike: as much as they were busy.
+    /// All work that was requested of cores and devices: the sum of their busy times.
     pub charged: Time,
     pub messages: u64,
     pub sent: u64,
     pub received: u64,
-    /// Bytes held at most for ranks and messages on their way.
+    /// The most bytes held for ranks and messages on their way.
     pub memory: usize,
 }
 
 impl Finished {
-    /// When the last rank ended.
+    /// The end of the last rank.
     pub fn total(&self) -> Time {
         self.ranks.iter().copied().max().unwrap_or(0)
     }

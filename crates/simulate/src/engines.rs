@@ -56,18 +56,18 @@ pub use settings::{Carrier, Placement, Settings, Work};
 use super::Program;
 use super::cluster::Split;
 
-/// How a program came out. Times in picoseconds.
+/// The result of a simulation. Times in picoseconds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// When the last operation of each rank was over.
+    /// By rank: the end of its last operation.
     pub ranks: Vec<u64>,
-    /// Where the time of each rank went until then: computing, else in a send that is not over, else waiting.
+    /// By rank: the split of its time until then; a send that is not over counts before waiting, computing before both.
     pub splits: Vec<Split>,
-    /// What was charged to the ranks' cores: core by core of rank 0, then of rank 1. Without waiting.
+    /// Time charged to the ranks' cores, without waiting: core by core of rank 0, then of rank 1.
     pub busy: Vec<u64>,
-    /// What was charged to the engine's core of each host; none at `app`.
+    /// Time charged to the engine's core of each host; none at `app`.
     pub engines: Vec<u64>,
-    /// The part of `busy` that was computing.
+    /// Computing, a part of `busy`.
     pub computing: u64,
     pub messages: u64,
     pub sent: u64,
@@ -84,13 +84,13 @@ pub struct Outcome {
     pub copied: u64,
     /// Bytes read out of peers' memory.
     pub fetched: u64,
-    /// Cache lines from ranks to engines' cores and back.
+    /// Transfers of cache lines from ranks to engines' cores and back.
     pub handovers: u64,
-    /// Bytes that went with them.
+    /// Bytes inlined in these transfers.
     pub inlined: u64,
-    /// What the engine of each rank counted.
+    /// The counters of each rank's engine.
     pub counters: Vec<Counters>,
-    /// What ranks, engines and their peers hold, without what is in progress: see [`Outcome::IDLE_RANK`].
+    /// Bytes that ranks, engines and their peers hold, without operations in progress: see [`Outcome::IDLE_RANK`].
     pub memory: usize,
 }
 
@@ -100,17 +100,17 @@ impl Outcome {
     /// Bytes of a rank's peer, the engine's part included.
     pub const PEER: usize = size_of::<world::Peer>() + Engine::<message::Message>::BYTES_PER_PEER;
 
-    /// When the last rank ended.
+    /// The end of the last rank.
     pub fn total(&self) -> u64 {
         self.ranks.iter().copied().max().unwrap_or(0)
     }
 
-    /// The sum of what the engines counted: `outcome.count(|counters| counters.retransmitted)`.
+    /// The sum of a counter over the engines: `outcome.count(|counters| counters.retransmitted)`.
     pub fn count(&self, which: impl Fn(&Counters) -> u64) -> u64 {
         self.counters.iter().map(which).sum()
     }
 
-    /// How much of the time the busiest engine core was busy.
+    /// The share of time in which the busiest engine core was busy.
     pub fn load(&self) -> f64 {
         self.engines.iter().copied().max().unwrap_or(0) as f64 / self.total().max(1) as f64
     }

@@ -35,7 +35,7 @@ struct File {
     program: Program,
 }
 
-/// Machines of one kind.
+/// Hosts of one kind.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct MachineOf {
@@ -44,19 +44,19 @@ struct MachineOf {
     count: usize,
     /// What `plimsoll machine --json` printed, from the folder of this file.
     description: Option<String>,
-    /// Cores by socket, where there is no description.
+    /// Cores by socket, if there is no description.
     sockets: Option<Vec<Vec<u32>>>,
     full_clock_ghz: f64,
-    /// Full clock, where it is not said.
+    /// Full clock, if `description` has none.
     clock_ghz: Option<f64>,
-    /// Those whose clock is another.
+    /// Clocks of single cores, where they differ.
     #[serde(default)]
     clock_ghz_of_core: BTreeMap<String, f64>,
-    /// The core that takes interrupts: the first, where it is not said.
+    /// The core that takes interrupts [default: the first].
     interrupts: Option<u32>,
     #[serde(default)]
     engines: Vec<u32>,
-    /// At full clock and use.
+    /// Watts at full clock and use.
     watts: Option<f64>,
 }
 
@@ -69,7 +69,7 @@ fn one() -> usize {
 struct LinkOf {
     latency_us: f64,
     gigabits_a_second: f64,
-    /// The part of the packets that is lost, and what decides which.
+    /// The share of packets that is lost, and the seed of the losses.
     loss: Option<f64>,
     seed: Option<u64>,
 }
@@ -81,7 +81,7 @@ struct Protocol {
     place: Option<PlaceOf>,
     progress: Option<ProgressOf>,
     waiting: Option<WaitingOf>,
-    /// What carries plimsoll's packets between hosts.
+    /// The network that carries plimsoll's packets between hosts.
     network: Option<String>,
     #[serde(default)]
     constants: BTreeMap<String, ConstantOf>,
@@ -121,9 +121,9 @@ enum WaitingOf {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Mapping {
-    /// Of each host, the rank on each core in turn, as the papers' tables have them; -1: none.
+    /// By host: the rank on each core, as the papers' tables have them; -1: none.
     table: Option<Vec<Vec<i64>>>,
-    /// So many ranks a host, on its cores in turn, engines left out.
+    /// The number of ranks on each host, on its cores in order, engines left out.
     ranks_a_host: Option<usize>,
     slice_ms: Option<f64>,
 }
@@ -158,29 +158,29 @@ enum Runs {
     Schedule(Box<Schedule>),
 }
 
-/// What a file says, ready to run.
+/// A file's simulation, ready to run.
 pub struct Simulation {
     pub cluster: Cluster,
-    /// Of each host; `None`: the file does not name them of all machines.
+    /// Watts by host; `None`: the file does not give them for all hosts.
     pub watts: Option<Vec<Watts>>,
-    /// As the file names it.
+    /// The program's name in the file.
     pub program: String,
     runs: Runs,
-    /// Where plimsoll's own engine runs in the place of constants.
+    /// The settings of plimsoll's own engine, if it runs in place of a protocol of constants.
     engines: Option<Settings>,
 }
 
-/// A run with what it took of energy.
+/// The result of a run, with its energy.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
     pub finished: Finished,
-    /// Of each host, where watts are known.
+    /// Joules by host, if watts are known.
     pub joules: Option<Vec<Joules>>,
-    /// What plimsoll's own engines did, where they ran.
+    /// The result of plimsoll's own engines, if they ran.
     pub engines: Option<engines::Outcome>,
 }
 
-/// The page that says how a file is written.
+/// The path of the page that describes such files.
 fn guide() -> String {
     machine::page("docs/whatif.md")
 }
@@ -193,22 +193,22 @@ fn has_keys() -> String {
     format!("{} has each part and program with its keys", guide())
 }
 
-/// Cores of all machines at most, and ranks of all hosts.
+/// The most cores of all hosts, and ranks of all of them.
 const MOST: usize = 1 << 20;
 
-/// In GHz.
+/// The permitted clocks, GHz.
 const CLOCKS: RangeInclusive<f64> = 0.001..=1000.0;
 
-/// A file that a file names is refused unread beyond this.
+/// The largest file that is read for another file.
 const LARGEST: Bytes = Bytes(1 << 30);
 
-/// Phases of a rank at most: they are counted in 32 bits.
+/// The most phases of a rank, which are counted in 32 bits.
 const MOST_PHASES: u64 = 1 << 31;
 
-/// Those of a step around its messages: computing, borders, and the sum over all ranks there can be.
+/// Phases of a step beside its messages: computing, borders, and the sum over the most ranks there can be.
 const AROUND: u64 = 36;
 
-/// A number from 0 to `bound`, which no NaN is.
+/// Checks that a number is from 0 to `bound`, which NaN is not.
 fn within(value: f64, name: &str, bound: f64) -> Result<f64> {
     match (0.0..=bound).contains(&value) {
         true => Ok(value),
@@ -216,7 +216,7 @@ fn within(value: f64, name: &str, bound: f64) -> Result<f64> {
     }
 }
 
-/// Whole nanoseconds of the microseconds at a key.
+/// Whole nanoseconds from the microseconds at a key.
 fn ns(us: f64, name: &str) -> Result<u64> {
     Ok((within(us, name, 1e12)? * 1000.0) as u64)
 }
@@ -307,7 +307,7 @@ impl Simulation {
     }
 
     /// # Errors
-    /// As [`simulate`]; it takes no time, of which no rate can be told.
+    /// As [`simulate`]; a run that takes no time, which has no rate.
     pub fn run(self) -> Result<(Cluster, Outcome)> {
         let (finished, engines) = over(&mut *self.start(), &self.cluster, self.engines.as_ref())?;
         if finished.total() == 0 {
@@ -334,7 +334,8 @@ fn read(path: &Path, next: &str) -> Result<String> {
     std::fs::read_to_string(path).map_err(|e| Fault::because(path.display().to_string(), e, next))
 }
 
-/// The same of a file that another names, whoever wrote that: no device, which has no end, and no pipe without a writer.
+/// Reads a file that another file names, whoever wrote that: devices, which have no end, and pipes, which may have no writer, are
+/// refused.
 fn read_named(path: &Path, next: &str) -> Result<String> {
     let refused = |cause: String| Err(Fault::new(path.display().to_string(), cause, next));
     match std::fs::metadata(path) {
@@ -482,7 +483,7 @@ impl Mapping {
 }
 
 impl Kind {
-    /// Refuses what would go through more phases than can be counted.
+    /// Refuses programs with more phases than can be counted.
     fn check(&self) -> Result<()> {
         let (steps, each) = match *self {
             Kind::PingPong { rounds, .. } => (rounds, 2),

@@ -23,26 +23,26 @@ pub mod running;
 #[cfg(test)]
 mod tests;
 
-/// What ranks do, handed out as it becomes free: only what is in progress needs memory.
+/// A program that hands out operations as they become free: only those in progress need memory.
 pub trait Program {
     fn ranks(&self) -> u32;
 
-    /// How many cpus and network interfaces each rank has.
+    /// The number of cpus and of network interfaces of each rank.
     fn places(&self) -> (usize, usize) {
         (1, 1)
     }
 
-    /// Appends what `rank` begins with.
+    /// Appends the first operations of `rank`.
     fn begin(&mut self, rank: u32, free: &mut Vec<Operation>);
 
-    /// An operation of `rank` has started: appends what waited only for this.
+    /// Reports that an operation of `rank` has started; appends those that waited only for this.
     fn started(&mut self, rank: u32, number: u32, free: &mut Vec<Operation>);
 
-    /// An operation of `rank` is over: appends what waited only for this.
+    /// Reports that an operation of `rank` is over; appends those that waited only for this.
     fn over(&mut self, rank: u32, number: u32, free: &mut Vec<Operation>);
 
-    /// Whether a send is over when the network has all of it, as of `MPI_Isend` and its wait, and not already when the library
-    /// has a copy, as of `MPI_Send`. Where nothing is copied both are one.
+    /// Whether a send is over only when the network has all of it, as with `MPI_Isend` and its wait, or already when the
+    /// library has a copy, as with `MPI_Send`. Where nothing is copied both are the same.
     fn waits_for_network(&self) -> bool {
         false
     }

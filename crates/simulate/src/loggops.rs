@@ -30,20 +30,20 @@ use super::{ANY, Kind, Operation, Program};
 pub struct Parameters {
     /// L: from the end of the sender's overhead to the first byte at the receiver.
     pub latency: u64,
-    /// o: what a message takes of the cpu at either end.
+    /// o: time of the cpu for a message at either end.
     pub overhead: u64,
     /// g: between messages of a network interface.
     pub gap: u64,
     /// G: between bytes of a message.
     pub gap_per_byte: u64,
-    /// O: what a byte takes of the cpu.
+    /// O: time of the cpu for a byte.
     pub overhead_per_byte: u64,
     /// S: the largest message whose send waits for no receive.
     pub eager: u64,
 }
 
 impl Default for Parameters {
-    /// Those of LogGOPSim.
+    /// LogGOPSim's defaults.
     fn default() -> Self {
         let (latency, overhead, gap) = (2500, 1500, 1000);
         Parameters { latency, overhead, gap, gap_per_byte: 6, overhead_per_byte: 0, eager: 65_535 }
@@ -53,7 +53,7 @@ impl Default for Parameters {
 impl FromStr for Parameters {
     type Err = Fault;
 
-    /// `L=2500,o=1500,g=1000,G=6,O=0,S=65535`; what is not named is as in [`Parameters::default`].
+    /// Parses `L=2500,o=1500,g=1000,G=6,O=0,S=65535`; missing parameters have the values of [`Parameters::default`].
     fn from_str(text: &str) -> Result<Self> {
         let mut parameters = Parameters::default();
         for part in text.split(',').filter(|part| !part.is_empty()) {
@@ -75,36 +75,36 @@ impl FromStr for Parameters {
     }
 }
 
-/// How a program came out.
+/// The result of a simulation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finished {
     /// When the last cpu of each rank became free, in ns.
     pub ranks: Vec<u64>,
-    /// What was charged to each cpu, in ns: cpu by cpu of rank 0, then of rank 1.
+    /// Time charged to each cpu, in ns: cpu by cpu of rank 0, then of rank 1.
     pub busy: Vec<u64>,
     pub messages: u64,
     pub sent: u64,
     /// Bytes that met a receive: as many as were sent.
     pub received: u64,
-    /// What the run held in memory at most for ranks and operations in progress, in bytes, without the program's own.
+    /// The most bytes held for ranks and operations in progress, without the program's own.
     pub memory: usize,
 }
 
 impl Finished {
-    /// When the last rank ended, in ns.
+    /// The end of the last rank, in ns.
     pub fn total(&self) -> u64 {
         self.ranks.iter().copied().max().unwrap_or(0)
     }
 }
 
-/// What a slot in use holds: an operation, or a message on its way or unexpected.
+/// The content of a slot in use: an operation, or a message on its way or unexpected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Operation(Kind),
     Message,
 }
 
-/// An operation from when it is free to when it is over. A send becomes its message, at the other rank.
+/// An operation from when it is free until it is over. A send becomes its message, of the other rank.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     amount: u64,
@@ -112,7 +112,7 @@ struct Slot {
     peer: u32,
     tag: u32,
     number: u32,
-    /// In a list of slots.
+    /// The next slot of its list.
     next: u32,
     cpu: u16,
     nic: u8,
@@ -121,7 +121,7 @@ struct Slot {
 
 const NONE: u32 = u32::MAX;
 
-/// Slots in the order in which they came.
+/// A list of slots in the order in which they came.
 #[derive(Debug, Clone, Copy)]
 struct List {
     head: u32,
@@ -140,7 +140,7 @@ impl List {
         self.tail = slot;
     }
 
-    /// Takes out the first that `which` says.
+    /// Removes the first slot that satisfies `which`.
     fn take(&mut self, slots: &mut [Slot], which: impl Fn(&Slot) -> bool) -> Option<u32> {
         let (mut before, mut at) = (NONE, self.head);
         while at != NONE && !which(&slots[at as usize]) {
@@ -161,15 +161,15 @@ impl List {
     }
 }
 
-/// Nanosecond, order and what: a slot, or [`WAKE`] and a rank. Sorts by them.
+/// An event that sorts by nanosecond, order and object: a slot, or [`WAKE`] and a rank.
 fn event(time: u64, order: u32, what: u32) -> u128 {
     u128::from(time) << 64 | u128::from(order) << 32 | u128::from(what)
 }
 
-/// Marks the event of the first that waits at a rank.
+/// Marks the event of the first operation or message that waits at a rank.
 const WAKE: u32 = 1 << 31;
 
-/// What waits at a rank for a cpu or an interface; only the first of them is among the events.
+/// An operation or message that waits at a rank for a cpu or an interface; only the first has an event.
 #[derive(Debug, Clone, Copy)]
 struct Waiting {
     order: u32,
@@ -179,7 +179,7 @@ struct Waiting {
     state: State,
 }
 
-/// The cpus and interfaces of all ranks: when each is free. These times never go back.
+/// When the cpus and interfaces of all ranks are free; these times never decrease.
 struct Places {
     cpus: usize,
     nics: usize,
@@ -197,7 +197,7 @@ impl Places {
         rank as usize * self.nics + nic as usize
     }
 
-    /// When that can begin.
+    /// The earliest time at which the operation or message can begin.
     fn possible(&self, rank: u32, state: State, cpu: u16, nic: u8) -> u64 {
         let cpu = self.cpu[self.of_cpu(rank, cpu)];
         match state {
@@ -207,7 +207,7 @@ impl Places {
         }
     }
 
-    /// Which of those that wait is first, and its event.
+    /// The index of the first of those that wait, and its event.
     fn first(&self, rank: u32, waiting: &[Waiting]) -> Option<(usize, u128)> {
         let events = waiting
             .iter()
@@ -221,18 +221,18 @@ struct Engine<'p> {
     program: &'p mut dyn Program,
     parameters: Parameters,
     events: BinaryHeap<Reverse<u128>>,
-    /// Of the next event.
+    /// The order of the next event.
     order: u32,
     slots: Vec<Slot>,
-    /// The first of the free slots, which are a stack.
+    /// The top of the stack of free slots.
     unused: u32,
     places: Places,
-    /// Of each rank. `wakes` is no later than the first of `waiting`; an event of a rank that is not in it is an old one.
+    /// By rank. `wakes` is no later than the first of `waiting`; an event of a rank that is not in it is an old one.
     waiting: Vec<Vec<Waiting>>,
     wakes: Vec<u128>,
     posted: Vec<List>,
     unexpected: Vec<List>,
-    /// What became free at the rank of the event and at the other one.
+    /// Operations that became free at the rank of the event and at the other one.
     free: [Vec<Operation>; 2],
     busy: Vec<u64>,
     messages: u64,
@@ -298,8 +298,8 @@ impl<'p> Engine<'p> {
         self.finished()
     }
 
-    /// Takes the first event whose cpu and interface are free. Where it was the first that waited at a rank, the rank's
-    /// next is to be found.
+    /// Takes the first event whose cpu and interface are free. If it was the first that waited at a rank, the next one
+    /// there must be found.
     fn next(&mut self) -> Option<(u64, u32)> {
         loop {
             let mut first = self.events.peek_mut()?;
@@ -335,7 +335,7 @@ impl<'p> Engine<'p> {
         }
     }
 
-    /// Puts the first that waits at a rank among the events.
+    /// Adds an event for the first that waits at a rank.
     fn wake(&mut self, rank: u32) {
         let first = self.places.first(rank, &self.waiting[rank as usize]);
         self.wakes[rank as usize] = first.map_or(u128::MAX, |(_, event)| event);
@@ -410,7 +410,7 @@ impl<'p> Engine<'p> {
         }
     }
 
-    /// A message and its receive: both are over. `last` is the one that came last.
+    /// Ends a message and its receive, of which `last` came last.
     fn meet(&mut self, time: u64, message: u32, receive: u32, last: u32) -> Result<()> {
         let Slot { amount, peer: sender, number: send, .. } = self.slots[message as usize];
         let Slot { rank, number, .. } = self.slots[receive as usize];
@@ -432,7 +432,7 @@ impl<'p> Engine<'p> {
         self.release(higher.0, higher.1)
     }
 
-    /// What became free at `rank` takes its place among the events.
+    /// Adds events for operations that became free at `rank`.
     fn release(&mut self, which: usize, rank: u32) -> Result<()> {
         let mut free = std::mem::take(&mut self.free[which]);
         free.sort_by_key(|operation| operation.kind);
@@ -482,7 +482,7 @@ impl<'p> Engine<'p> {
         Ok(())
     }
 
-    /// The place of what becomes free next among all that is due at the same time.
+    /// The order of the next operation to become free, among all events of the same time.
     fn order(&mut self, time: u64) -> Result<u32> {
         if time == u64::MAX {
             let cause = "it takes longer than 64 bits of nanoseconds hold, 584 years";
@@ -497,7 +497,7 @@ impl<'p> Engine<'p> {
         Ok(self.order - 1)
     }
 
-    /// Gives what waits new numbers from 0 on, in the same order.
+    /// Renumbers all events from 0 on, in the same order.
     fn renumber(&mut self) {
         let mut events = std::mem::take(&mut self.events).into_vec();
         events.retain(|Reverse(key)| *key as u32 & WAKE == 0);
@@ -515,7 +515,7 @@ impl<'p> Engine<'p> {
         self.order = known.len() as u32;
         self.events = events.into();
         for rank in 0..self.waiting.len() as u32 {
-            // That of a rank whose event is in hand follows it.
+            // Where it is 0, the rank's event is being handled, and its next one follows that.
             if self.wakes[rank as usize] != 0 {
                 self.wake(rank);
             }

@@ -1,4 +1,4 @@
-//! Programs by rule, for any number of ranks: nothing of them is stored but where each rank is.
+//! Programs defined by rules, for any number of ranks; only each rank's progress is stored.
 
 use std::io::{self, Write};
 
@@ -23,7 +23,7 @@ pub trait Phases {
     /// Appends the operations of phase `number` of `rank`, at least one. `false`: the program was over before.
     fn phase(&self, rank: u32, number: u32, operations: &mut Vec<Operation>) -> bool;
 
-    /// As of [`Program::waits_for_network`].
+    /// The answer of [`Program::waits_for_network`].
     fn waits_for_network(&self) -> bool {
         false
     }
@@ -43,11 +43,11 @@ impl<P: Phases + ?Sized> Phases for &P {
     }
 }
 
-/// Hands out phases as they become free; 8 bytes a rank.
+/// A program that hands out phases as they become free; 8 bytes a rank.
 #[derive(Debug, Clone)]
 pub struct Lazy<P> {
     phases: P,
-    /// Of each rank: the phase after this one, and how many of its operations are not over.
+    /// By rank: its next phase, and how many operations of the present one are not over.
     ranks: Vec<(u32, u32)>,
 }
 
@@ -145,7 +145,7 @@ impl Phases for PingPong {
     }
 }
 
-/// A message that goes from rank to rank, `messages` times, one behind the other.
+/// A message that goes from rank to rank; `messages` of them follow each other.
 #[derive(Debug, Clone, Copy)]
 pub struct Pipeline {
     pub ranks: u32,
@@ -203,9 +203,10 @@ pub struct Halo {
     /// Ranks of each dimension.
     pub extents: Vec<u32>,
     pub steps: u32,
-    /// Of a border.
+    /// Bytes of a border.
     pub bytes: u64,
-    /// Nanoseconds of a step, and how much longer some ranks compute in some steps: evenly distributed, by `seed`.
+    /// Computing of a step in nanoseconds, and the most by which some ranks compute longer in some steps: evenly
+    /// distributed, by `seed`.
     pub computing: u64,
     pub uneven: u64,
     pub seed: u64,
@@ -263,7 +264,7 @@ impl Halo {
         }
     }
 
-    /// How many phases the sum has for a rank.
+    /// The number of phases of the sum for a rank.
     fn rounds(&self, rank: u32) -> u32 {
         let ranks = self.ranks();
         let doubling = ranks.ilog2();

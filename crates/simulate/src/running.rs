@@ -4,10 +4,10 @@ use whatif::goal::{Operation, Schedule};
 
 use super::Program;
 
-/// What of a schedule has run.
+/// The progress of a schedule.
 pub struct Running<'s> {
     schedule: &'s Schedule,
-    /// By operation, what it still waits for.
+    /// By operation: the number of requirements that are not met.
     requires: Vec<u32>,
 }
 

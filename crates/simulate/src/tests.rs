@@ -1,4 +1,4 @@
-//! Closed forms, conservation, and LogGOPSim itself beside us.
+//! Closed forms, conservation, and comparisons with LogGOPSim itself.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -31,7 +31,7 @@ fn halo(ranks: u32, dimensions: usize) -> Halo {
     Halo { extents, steps: 3, bytes: 4096, computing: 20_000, uneven: 5_000, seed: 7, sum: true }
 }
 
-/// What a message of `bytes` takes of the receiving cpu.
+/// The time that a message of `bytes` takes of the receiving cpu.
 fn receiving(p: &Parameters, bytes: u64) -> u64 {
     p.overhead + (bytes - 1) * p.gap_per_byte.max(p.overhead_per_byte)
 }
@@ -51,7 +51,7 @@ fn ping_pong_takes_its_closed_form() {
 #[test]
 fn a_pipeline_takes_its_closed_form() {
     let (bytes, messages) = (100, 50);
-    // Two ranks: the slowest of sender, receiver and their interfaces decides.
+    // With two ranks, the slowest of sender, receiver and their interfaces decides.
     for text in ["L=900,o=40,g=10,G=2,O=0", "L=900,o=40,g=500,G=2,O=0", "L=900,o=40,g=10,G=2,O=7"] {
         let p = parameters(text);
         let more = bytes - 1;
@@ -61,7 +61,7 @@ fn a_pipeline_takes_its_closed_form() {
         let finished = lazily(Pipeline { ranks: 2, bytes, messages: messages as u32 }, &p);
         assert_eq!(finished.ranks[1], p.overhead + p.latency + (messages - 1) * slowest + receiving, "{text}");
     }
-    // Three: the middle one receives and sends all, and is never idle.
+    // With three, the middle one receives and sends all messages, and is never idle.
     let p = parameters("L=900,o=40,g=10,G=2,O=7");
     let (sending, receiving) = (p.overhead + 99 * 7, receiving(&p, bytes));
     let finished = lazily(Pipeline { ranks: 3, bytes, messages: messages as u32 }, &p);
@@ -190,17 +190,17 @@ fn extents_are_near_to_each_other() {
     assert_eq!(Halo::extents(8000, 4), [10, 10, 10, 8]);
 }
 
-/// From, to, bytes, cpus, what each end requires, and whether it is received from anywhere.
+/// Sender, receiver, bytes, cpus, what each end requires, and whether it is received from any rank.
 type Message = (u32, u32, u64, [u8; 2], [(u8, u8); 2], bool);
 
-/// A schedule without a circle: messages one after the other, each end after some of what its rank has had before.
+/// A schedule without a cycle: messages one after the other, each end after some earlier operation of its rank.
 #[derive(Debug, Clone)]
 pub(super) struct Random {
     ranks: u32,
     messages: Vec<Message>,
 }
 
-/// Where `selves`, ranks may send to themselves.
+/// With `selves`, ranks may send to themselves.
 pub(super) fn random(cpus: u8, selves: bool) -> impl Strategy<Value = Random> {
     (2u32..7).prop_flat_map(move |ranks| {
         let bytes = prop_oneof![1u64..300, 60_000u64..70_000];
@@ -287,7 +287,7 @@ proptest! {
     }
 }
 
-/// Where txt2bin and LogGOPSim are, as `PLIMSOLL_LOGGOPSIM` says.
+/// The times of LogGOPSim; `tools` is the folder of txt2bin and LogGOPSim, from `PLIMSOLL_LOGGOPSIM`.
 fn theirs(tools: &std::path::Path, text: &str, p: &Parameters) -> HashMap<usize, u64> {
     let folder = tempfile::tempdir().unwrap();
     let (source, binary) = (folder.path().join("a.goal"), folder.path().join("a.bin"));
@@ -308,7 +308,7 @@ fn theirs(tools: &std::path::Path, text: &str, p: &Parameters) -> HashMap<usize,
     said.lines().filter_map(host).collect()
 }
 
-/// Rank by rank, to the nanosecond. At most 16 ranks: of more, LogGOPSim prints the last alone.
+/// Equal finishing times rank by rank, to the nanosecond. At most 16 ranks: of more, LogGOPSim prints the last alone.
 #[test]
 fn finishing_times_are_those_of_loggopsim() {
     let Some(tools) = std::env::var_os("PLIMSOLL_LOGGOPSIM").map(PathBuf::from) else {
@@ -323,7 +323,7 @@ fn finishing_times_are_those_of_loggopsim() {
                 let ours: HashMap<usize, u64> = ours.ranks.into_iter().enumerate().collect();
                 assert_eq!(ours, theirs, "{p:?}\n{text}");
             }
-            // It prints no times where messages are left.
+            // LogGOPSim prints no times where messages are left.
             Err(fault) => assert!(theirs.is_empty(), "{fault}\n{text}"),
         }
     };

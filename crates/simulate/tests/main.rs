@@ -1,4 +1,4 @@
-//! What is exported of recorded programs, and what the simulator reads, are the same.
+//! Exported schedules of recorded programs equal what the simulator reads.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,10 +15,10 @@ use timeline::Timeline;
 use whatif::goal::read;
 use whatif::graph::Graph;
 
-/// Ticks are nanoseconds here.
+/// The time of the start; ticks are nanoseconds here.
 const STARTED: u64 = 1_000_000_000;
 
-/// What all ranks do next: compute, and then swap with both neighbours of a ring, or a collective operation.
+/// The next action of all ranks: compute and then swap with both neighbours of a ring, or a collective operation.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Ring { bytes: u64, tag: i32, computing: u64 },

@@ -8,13 +8,13 @@ use std::process::{self, Command};
 
 use crate::{again, is_again, passed, test, test_name, tool};
 
-/// Set in a process that has a disk: where.
+/// Environment variable that names the folder of the disk, in a process that has one.
 const DISK: &str = "PLIMSOLL_TEST_DISK";
 
-/// Set there too: its size, as mount(8) takes it.
+/// Environment variable with the disk's size, as mount(8) takes it.
 const SIZE: &str = "PLIMSOLL_TEST_DISK_SIZE";
 
-/// The disk goes with the process's mount namespace.
+/// Command that mounts the disk, which goes with the process's mount namespace.
 const SCRIPT: &str = r#"mount -t tmpfs -o "size=$PLIMSOLL_TEST_DISK_SIZE,mode=700" none "$PLIMSOLL_TEST_DISK" || exit 77
 exec "$@""#;
 
@@ -22,13 +22,13 @@ exec "$@""#;
 pub struct Disk(PathBuf);
 
 impl Disk {
-    /// One of 16 KiB.
+    /// A disk of 16 KiB.
     pub fn small() -> Option<Disk> {
         Disk::of("16k")
     }
 
-    /// Runs the test that asks once more in a process that has a disk of so many bytes, as mount(8) takes them, fails with it,
-    /// and says `None`; there it says which.
+    /// Runs the calling test once more in a process that has a disk of `size`, as mount(8) takes it, fails with it, and returns
+    /// `None`; in that process, returns the disk.
     pub fn of(size: &str) -> Option<Disk> {
         if is_again() {
             return env::var_os(DISK).map(|folder| Disk(folder.into()));
@@ -56,7 +56,7 @@ impl Disk {
         &self.0
     }
 
-    /// Takes all of its space but so many bytes, of whole pages.
+    /// Fills the disk until `left` bytes are free, in whole pages.
     pub fn fill(&self, left: u64) {
         let mut filler = File::create(self.0.join("filler")).expect("an empty file takes no space");
         while filler.write_all(&[0; 4096]).is_ok() {}
@@ -64,7 +64,7 @@ impl Disk {
         filler.set_len(length - left).expect("a file that shrinks takes no space");
     }
 
-    /// Gives its space back.
+    /// Frees the space that [`Disk::fill`] took.
     pub fn free(&self) {
         let _ = fs::remove_file(self.0.join("filler"));
     }

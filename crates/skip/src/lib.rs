@@ -21,26 +21,26 @@ use rustix::process::{
 };
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
-/// Names the file in which skips are noted.
+/// Environment variable that names the file in which skips are noted.
 pub const FILE: &str = "PLIMSOLL_SKIPS";
 
-/// The whole test is left out; return after it.
+/// Notes that the whole test is left out; the caller returns after it.
 pub fn test(reason: impl Display) {
     record("test", &reason.to_string());
 }
 
-/// A part of the test is left out, and the rest of it runs.
+/// Notes that a part of the test is left out; the rest of it runs.
 pub fn part(reason: impl Display) {
     record("part", &reason.to_string());
 }
 
-/// Makes `path` a program of this text. A child writes the file: a concurrent fork would inherit a descriptor that this process
+/// Writes an executable file of this text. A child writes it: a concurrent fork would inherit a descriptor that this process
 /// has open for writing, and `exec` would then fail with 'Text file busy'.
 pub fn program(path: &Path, text: &str) {
     write_by("cat > \"$0\" && chmod 755 \"$0\"", path, text);
 }
 
-/// A copy of the program `of`.
+/// Copies the program `of` to `path`.
 pub fn copy_program(of: &Path, path: &Path) {
     write_by("read -r of; cp \"$of\" \"$0\"", path, &format!("{}\n", of.display()));
 }
@@ -51,17 +51,18 @@ fn write_by(script: &str, path: &Path, text: &str) {
     assert!(shell.wait().unwrap().success(), "{}", path.display());
 }
 
-/// A command that a line of `scripts/packages` provides. Where it is missing, the test is left out.
+/// The path of a command that `scripts/packages` lists. Where the command is missing, the test is left out.
 pub fn tool(name: &str) -> Option<PathBuf> {
     package::command(name).map_err(test).ok()
 }
 
-/// A test that takes the machine for itself, such as a job whose processes spin; one at a time, of all programs of this build.
+/// The exclusive use of the machine for one test, such as of a job whose processes spin; one test has it at a time, among all
+/// programs of this build.
 #[derive(Debug)]
 pub struct Turn {
-    /// Closing it ends the turn, also where the process is killed.
+    /// The lock file; closing it ends the turn, also where the process is killed.
     _file: File,
-    /// The thread's niceness, if it was changed.
+    /// The thread's niceness before it was changed.
     was: Option<i32>,
 }
 
@@ -74,7 +75,7 @@ impl Drop for Turn {
 }
 
 impl Turn {
-    /// Where this user may, the calling thread and what it starts go before all other work of the machine, for tests that
+    /// Raises the priority of the calling thread and of what it starts above all other work, where this user may, for tests that
     /// look at how processes share their cores.
     pub fn before_all(mut self) -> Turn {
         self.was = getpriority_process(None).ok();
@@ -92,11 +93,11 @@ pub fn turn() -> Turn {
     Turn { _file: file, was: None }
 }
 
-/// Set in a process that was started for one test: which.
+/// Environment variable with the name of the test that a process was started for.
 const ALONE: &str = "PLIMSOLL_TEST_ALONE";
 
-/// For a test that counts what its process holds: runs the test once more in a process where no other runs, fails with it, and
-/// says `false`; there it says `true`.
+/// For a test that counts what its process holds: runs the test once more in a process of its own, fails with it, and returns
+/// `false`; in that process, returns `true`.
 pub fn alone() -> bool {
     let own = env::current_exe().expect("a process has a program");
     is_again() || {
@@ -105,19 +106,19 @@ pub fn alone() -> bool {
     }
 }
 
-/// Whether this process was started for the test that asks.
+/// Whether this process was started for the calling test.
 fn is_again() -> bool {
     env::var(ALONE).is_ok_and(|alone| alone == test_name())
 }
 
-/// Runs the test that asks once more: `command` is this program, or ends with it.
+/// Runs the calling test once more: `command` is this program, or ends with it.
 fn again(mut command: Command) -> Output {
     let test = test_name();
     command.args(["--exact", &test, "--include-ignored", "--nocapture", "--test-threads=2"]).env(ALONE, &test);
     command.stdin(Stdio::null()).output().expect("a program starts again")
 }
 
-/// Fails where the test has.
+/// Panics if the test failed in the other process.
 fn passed(output: Output) {
     let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
     assert!(output.status.success() && said.contains("1 passed"), "{said}");
@@ -126,8 +127,8 @@ fn passed(output: Output) {
 /// Another user of this host: `nobody`.
 pub const OTHER_USER: u32 = 65_534;
 
-/// What `act` gives on a thread of [`OTHER_USER`], whose sockets and open files stay that user's. Only root can play
-/// others; where this is not root, the test is left out.
+/// Runs `act` on a thread of [`OTHER_USER`], whose sockets and open files stay that user's. Only root can change users; without
+/// root, the test is left out.
 pub fn another_user<R: Send>(act: impl FnOnce() -> R + Send) -> Option<R> {
     if !geteuid().is_root() {
         test("needs root, to play another user");
@@ -138,7 +139,7 @@ pub fn another_user<R: Send>(act: impl FnOnce() -> R + Send) -> Option<R> {
         set_thread_groups(&[])?;
         set_thread_res_gid(group, group, group)?;
         set_thread_res_uid(user, user, user)?;
-        // The kernel closes the memory of a process with a thread that changes its user; the others stay as they were.
+        // The kernel makes a process undumpable, which closes its /proc files, when one of its threads changes its user.
         set_dumpable_behavior(DumpableBehavior::Dumpable)
     };
     thread::scope(|scope| {
@@ -168,12 +169,12 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Cargo tells it to what it runs.
+/// The name of the package, which cargo tells what it runs.
 fn package_name() -> String {
     env::var("CARGO_PKG_NAME").unwrap_or_else(|_| program_name())
 }
 
-/// libtest names a test's thread after the test. What runs elsewhere, such as a bench, goes by its program's name.
+/// The name of the test, after which libtest names its thread. A bench has none: its program's name stands in.
 fn test_name() -> String {
     match thread::current().name() {
         Some(name) if name != "main" => name.to_owned(),
@@ -181,7 +182,7 @@ fn test_name() -> String {
     }
 }
 
-/// Without the hash that cargo appends.
+/// The program's name without the hash that cargo appends.
 fn program_name() -> String {
     let program = env::current_exe().unwrap_or_default();
     let stem = program.file_stem().unwrap_or_default().to_string_lossy();

@@ -9,16 +9,16 @@ const LIST: &str = include_str!("../../../scripts/packages");
 #[derive(Debug, Clone, Copy)]
 pub struct Package {
     pub name: &'static str,
-    /// Each with its alternatives: names of commands, or absolute paths.
+    /// Commands and absolute paths that the package provides, each with its alternatives.
     pub provides: &'static str,
     /// `required`, `study` or `test`.
     pub need: &'static str,
-    /// What is lost without it.
+    /// What plimsoll loses without the package.
     pub loss: &'static str,
 }
 
 impl Package {
-    /// What it is wanted for, each as a list of alternatives.
+    /// The commands and files that the package is wanted for, each as a list of alternatives.
     pub fn wanted(&self) -> impl Iterator<Item = Vec<&'static str>> {
         self.provides.split(' ').map(|word| word.split('|').collect())
     }
@@ -38,7 +38,7 @@ pub fn providing(what: &str) -> Option<(Package, Vec<&'static str>)> {
     all().find_map(|package| Some((package, package.wanted().find(|names| names.contains(&what))?)))
 }
 
-/// Where a command is, in a folder of PATH or one for administrators.
+/// The path of a command, in a folder of PATH or one for administrators.
 ///
 /// # Errors
 /// A sentence with the package to install.
@@ -48,7 +48,7 @@ pub fn command(name: &str) -> Result<PathBuf, String> {
     found(name, |name| folders.iter().map(|folder| folder.join(name)).find(|file| file.is_file()))
 }
 
-/// Whether a file is there, such as a header.
+/// The path of a file, such as a header, that must exist.
 ///
 /// # Errors
 /// A sentence with the package to install.

@@ -1,4 +1,4 @@
-//! What sources call, against the packages that `scripts/packages` has for it, and the other way round.
+//! Commands that sources call, against the packages that `scripts/packages` lists for them, and the reverse.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use skip::package;
 
-/// What comes with Rust, which rustup installs.
+/// Commands that come with Rust.
 const OF_RUST: [&str; 2] = ["cargo", "rustc"];
 
-/// How a source names what it calls: a literal follows.
+/// Texts before the literal that names a command.
 const CALLS: [&str; 5] =
     ["Command::new(\"", "skip::tool(\"", "package::command(\"", "package::file(\"", "installed(\""];
 
@@ -43,7 +43,7 @@ fn called(source: &str) -> Vec<&str> {
     literals.filter(plain).map(|name| name.strip_prefix("/bin/").unwrap_or(name)).collect()
 }
 
-/// As a word of its own.
+/// Whether `name` stands in the text as a whole word.
 fn is_named(text: &str, name: &str) -> bool {
     let inside = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
     text.match_indices(name)

@@ -1,4 +1,4 @@
-//! What a run came to, printed at its end.
+//! The account of a run, printed at its end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,7 +8,7 @@ use crate::record::{Record, target};
 /// Skips that a strict run takes: `crate::test` and the reason as patterns, and why, by tabs.
 const ALLOWED: &str = include_str!("../../../scripts/skips-allowed");
 
-/// How many of the slowest tests the account has.
+/// The number of slowest tests in the account.
 const SLOWEST: usize = 30;
 
 /// A test, or a part of one, that was left out.
@@ -19,7 +19,7 @@ struct Skip {
     whole: bool,
 }
 
-/// Prints it; whether all is well.
+/// Prints the account; whether all is well.
 pub fn print(record: &Record) -> Result<bool, String> {
     let parts = record.parts();
     println!("\npart              wall s    CPU s");
@@ -72,13 +72,13 @@ fn by_reason(skips: &BTreeSet<Skip>) -> String {
     text
 }
 
-/// Whether a line of `list` takes it.
+/// Whether a line of `list` allows the skip.
 fn allowed(skip: &Skip, list: &str) -> bool {
     let lines = list.lines().filter(|line| !line.starts_with('#')).map(|line| line.split('\t').collect::<Vec<_>>());
     lines.filter(|line| line.len() == 3).any(|line| matches(&skip.test, line[0]) && matches(&skip.reason, line[1]))
 }
 
-/// A `*` stands for anything.
+/// Whether `text` matches a pattern in which `*` stands for anything.
 fn matches(text: &str, pattern: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else { return text == pattern };
     let Some(text) = text.strip_prefix(start) else { return false };

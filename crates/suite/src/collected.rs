@@ -12,7 +12,7 @@ use std::time::Duration;
 
 pub const MODE: &str = "collect";
 
-/// A program that runs longer hangs: it is ended, and fails.
+/// The most time of a program; one that runs longer hangs, and is killed and counted as failed.
 pub const LIMIT: Duration = Duration::from_secs(1800);
 
 #[derive(Debug)]
@@ -20,14 +20,14 @@ pub struct Program {
     pub package: String,
     /// `main` for a crate's integration tests, else the name of its library or program.
     pub name: String,
-    /// The name of its file, which no other has.
+    /// The file's name, which is unique.
     pub file: String,
     folder: PathBuf,
     environment: Vec<(OsString, OsString)>,
     words: Vec<OsString>,
 }
 
-/// Writes down a program and its words, which follow the folder of notes.
+/// Writes down a program and its words; `words` begin with the folder of notes.
 pub fn note(words: &[OsString]) -> ExitCode {
     let mut text = Vec::new();
     let mut field = |value: &OsStr| text.extend(value.as_bytes().iter().chain(&[0]));
@@ -48,7 +48,7 @@ pub fn note(words: &[OsString]) -> ExitCode {
     }
 }
 
-/// What was noted in `folder`.
+/// Reads the programs that were noted in `folder`.
 pub fn read(folder: &Path) -> Result<Vec<Program>, String> {
     let entries = fs::read_dir(folder).map_err(|e| e.to_string())?.flatten();
     entries
@@ -72,7 +72,7 @@ fn parse(text: &[u8]) -> Option<Program> {
 }
 
 impl Program {
-    /// Starts it with libtest's `arguments`: by the command `under`, where that has words.
+    /// A command that starts the program with libtest's `arguments`, prefixed by the words of `under`.
     pub fn command(&self, under: &[OsString], arguments: &[&str]) -> Command {
         // `times` writes the processor time of the program and of all that it waited for into $TIMES.
         let mut command = Command::new("sh");

@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// A part of another run leaves times and account to that.
+/// Runs a part and prints the account; a part of another run leaves that to the other.
 fn with_account(part: &str, run: impl FnOnce(&Record) -> Result<bool, String>) -> Result<ExitCode, String> {
     let record = Record::open()?;
     let well = if record.is_of_another() {
@@ -67,7 +67,7 @@ fn parts(record: &Record, make: &OsString, parts: &[OsString]) -> Result<bool, S
 fn command(record: &Record, words: &[OsString]) -> Result<bool, String> {
     let output = record.scratch("output");
     let mut command = Command::new("sh");
-    // A pipe's status is that of `tee`.
+    // The status of a pipeline is that of its last command, `tee`; so it is written to a file.
     command.args(["-c", r#"o=$1; shift; { "$@"; echo $? >"$o.status"; } | tee "$o"; exit "$(cat "$o.status")""#, "sh"]);
     let well = well(command.arg(&output).args(words).envs(record.environment("command")))?;
     let results = Results::of(&String::from_utf8_lossy(&fs::read(&output).map_err(|e| e.to_string())?));

@@ -32,19 +32,19 @@ const COMPUTING: [&str; 13] = [
     "whatif",
 ];
 
-/// libtest's own times of tests are an option that is not stable.
+/// Options that have libtest report its own times of tests; not stable.
 const TIMES: [&str; 3] = ["-Z", "unstable-options", "--report-time"];
 
-/// What a program of libtest said of its tests.
+/// Results that a libtest program printed.
 #[derive(Debug, Default)]
 pub struct Results {
     pub passed: u32,
     pub failed: u32,
-    /// In the other tier.
+    /// Tests that were ignored: those of the other tier.
     pub ignored: u32,
-    /// Seconds and name.
+    /// Seconds and name of each test.
     pub times: Vec<(f64, String)>,
-    /// A program that a signal ends has no result.
+    /// Programs with a result; one that a signal ended has none.
     pub programs: u32,
 }
 
@@ -70,18 +70,18 @@ impl Results {
     }
 }
 
-/// What came of a program.
+/// The outcome of a program.
 struct Ended {
     results: Results,
     well: bool,
     said: String,
-    /// Tests that had not ended when it was.
+    /// Tests that had not ended when the program had.
     hung: Vec<String>,
     wall: f64,
     processor: f64,
 }
 
-/// `words` are options, then the words of a `cargo test`.
+/// Runs test programs: `words` are options, then the words of a `cargo test`. `false` where something failed.
 pub fn run(record: &Record, words: &[OsString]) -> Result<bool, String> {
     let (mut under, mut arguments, mut rest) = (Vec::new(), Vec::new(), words);
     loop {
@@ -97,7 +97,7 @@ pub fn run(record: &Record, words: &[OsString]) -> Result<bool, String> {
     let timer = Timer::start();
     let Some(mut programs) = collect(record, rest)? else { return Ok(false) };
     println!("built in {:.0} s ({:.0} s of processor time)", timer.wall(), timer.processor());
-    // What takes longest starts first: the command's integration tests, then others', then unit tests.
+    // The longest programs start first: the command's integration tests, then others', then unit tests.
     programs.sort_by_key(|program| (program.name != "main", program.package != "plimsoll", program.package.clone()));
     let (computing, working): (Vec<_>, Vec<_>) = programs.into_iter().partition(|p| COMPUTING.contains(&&*p.package));
     let [computing, working] = [computing, working].map(|programs| Mutex::new(programs.into_iter()));
@@ -121,7 +121,7 @@ pub fn run(record: &Record, words: &[OsString]) -> Result<bool, String> {
     Ok(all_well.into_inner().unwrap())
 }
 
-/// Builds them and has cargo say how it would start each; `None` where it does not build.
+/// Builds the programs and has cargo tell how it would start each; `None` where the build fails.
 fn collect(record: &Record, words: &[OsString]) -> Result<Option<Vec<Program>>, String> {
     let notes = record.scratch("programs");
     fs::create_dir_all(&notes).map_err(|error| format!("{}: {error}", notes.display()))?;
@@ -135,7 +135,7 @@ fn collect(record: &Record, words: &[OsString]) -> Result<Option<Vec<Program>>, 
 fn one(record: &Record, program: &Program, under: &[OsString], arguments: &[&str]) -> Ended {
     let [output, times] = ["output", "times"].map(|kind| record.scratch(&format!("{}.{kind}", program.file)));
     let began = Instant::now();
-    // Work that fills what the others leave of the cores.
+    // Computing programs run at low priority, in the time that the others leave.
     let under = match COMPUTING.contains(&&*program.package) {
         true => &[&["nice".into(), "-n".into(), "10".into()], under].concat()[..],
         false => under,
@@ -158,7 +158,7 @@ fn one(record: &Record, program: &Program, under: &[OsString], arguments: &[&str
     Ended { results, well, said, hung, wall: began.elapsed().as_secs_f64(), processor }
 }
 
-/// `0m1.23s 0m0.45s` in the second line, which is that of children.
+/// Processor seconds from the output of `times`: the second line, `0m1.23s 0m0.45s`, is that of children.
 fn processor(times: &str) -> f64 {
     let one = |text: &str| {
         let (minutes, seconds) = text.trim_end_matches('s').split_once('m')?;
@@ -176,7 +176,7 @@ fn not_ended(program: &Program, under: &[OsString], arguments: &[&str], said: &s
     all.filter(|name| !ended.contains(name)).map(str::to_owned).collect()
 }
 
-/// Prints and notes what came of a program; whether all is well.
+/// Prints and notes the outcome of a program; whether all is well.
 fn tell(record: &Record, program: &Program, ended: &Ended) -> bool {
     let Ended { results, well, said, hung, wall, processor } = ended;
     let name = format!("{} {}", program.package, program.name);
@@ -186,7 +186,7 @@ fn tell(record: &Record, program: &Program, ended: &Ended) -> bool {
         println!("{state} {name:40} {:4} passed {wall:7.1} s {processor:7.1} s of processor time", results.passed);
     }
     if !well {
-        // What passed needs no lines.
+        // Lines of tests that passed are left out.
         let lines = said.lines().filter(|line| !(line.starts_with("test ") && line.contains(" ... ok")));
         lines.for_each(|line| println!("    {line}"));
     }

@@ -1,4 +1,4 @@
-//! What a run leaves for its account: a folder that parts in processes of their own write to.
+//! The record of a run: a folder to which its parts, in processes of their own, write.
 
 use std::env;
 use std::ffi::OsString;
@@ -7,29 +7,29 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// Names the folder of a run that this one is a part of.
+/// Environment variable with the folder of the run that this process is a part of.
 const FOLDER: &str = "PLIMSOLL_RECORD";
 
-/// Names the file in which `crates/skip` notes what is left out.
+/// Environment variable with the file in which `crates/skip` notes skips.
 const SKIPS: &str = "PLIMSOLL_SKIPS";
 
-/// Names the part of that run.
+/// Environment variable with this part's name in that run.
 const PART: &str = "PLIMSOLL_PART";
 
 pub struct Record {
     folder: PathBuf,
-    /// The part of another run that this one is.
+    /// The name of this part where it belongs to another run.
     part_of_another: Option<String>,
 }
 
-/// What came of a part.
+/// The outcome of a part.
 #[derive(Debug)]
 pub struct Part {
     pub name: String,
     pub wall: f64,
     pub processor: f64,
     pub passed: u32,
-    /// A part that fails without a failed test has one.
+    /// Failed tests; a part that fails without a failed test counts one.
     pub failed: u32,
 }
 
@@ -38,7 +38,7 @@ impl Record {
         if let (Some(folder), Ok(part)) = (env::var_os(FOLDER), env::var(PART)) {
             return Ok(Record { folder: folder.into(), part_of_another: Some(part) });
         }
-        // Parts and tests work in other folders.
+        // An absolute path, since parts and tests work in other folders.
         let target = env::current_dir().map_err(|error| error.to_string())?.join(target());
         let folder = target.join(format!("suite-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
@@ -55,12 +55,12 @@ impl Record {
         self.part_of_another.is_some()
     }
 
-    /// What tests note their skips by, and parts in processes of their own all else.
+    /// Environment variables by which tests note their skips and parts of the run everything else.
     pub fn environment(&self, part: &str) -> [(&'static str, OsString); 3] {
         [(FOLDER, self.folder.clone().into()), (PART, part.into()), (SKIPS, self.folder.join("skips").into())]
     }
 
-    /// A file or folder of this process's own.
+    /// The path of a file or folder of this process's own.
     pub fn scratch(&self, name: &str) -> PathBuf {
         self.folder.join(format!("{}-{name}", std::process::id()))
     }
@@ -72,7 +72,7 @@ impl Record {
         noted.unwrap_or_else(|error| panic!("{}: {error}", self.folder.display()));
     }
 
-    /// Fields of a list's lines.
+    /// The fields of each line of a list.
     pub fn lines(&self, list: &str) -> Vec<Vec<String>> {
         let text = fs::read_to_string(self.folder.join(list)).unwrap_or_default();
         text.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect()
@@ -89,7 +89,7 @@ impl Record {
         Ok(())
     }
 
-    /// Notes what a program's tests came to, for the part that it belongs to.
+    /// Notes how many of a program's tests passed and failed, for its part.
     pub fn results(&self, part: &str, passed: u32, failed: u32) {
         let part = self.part_of_another.as_deref().unwrap_or(part);
         self.note("results", &format!("{part}\t{passed}\t{failed}"));
@@ -118,12 +118,12 @@ impl Drop for Record {
     }
 }
 
-/// Where cargo builds.
+/// The folder in which cargo builds.
 pub fn target() -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from)
 }
 
-/// Wall time since its start, and processor time of what this process waited for since then.
+/// Wall time since the start, and processor time of the children that this process has waited for since.
 pub struct Timer {
     began: Instant,
     used: f64,
@@ -143,7 +143,7 @@ impl Timer {
     }
 }
 
-/// proc(5): user and system time of children, in hundredths of a second.
+/// Processor seconds of waited-for children: the fields cutime and cstime of proc(5), in ticks of 10 ms.
 fn waited_for() -> f64 {
     let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = text.rsplit(") ").next().unwrap_or_default().split(' ').collect();

@@ -9,7 +9,7 @@ use launch::family::Family;
 use crate::mpi::Mpi;
 use crate::place::{Outcome, Place};
 
-/// Time for a run of one of them.
+/// The most time for a run of an application.
 pub const LIMIT: Duration = Duration::from_secs(120);
 
 /// A program and its MPI; the test is left out where one is missing.
@@ -18,7 +18,7 @@ pub fn installed(program: &str) -> Option<(Mpi, PathBuf)> {
     Some((Mpi::system(Family::OpenMpi)?, program))
 }
 
-/// Atoms in a Lennard-Jones liquid that melts.
+/// LAMMPS input: atoms in a Lennard-Jones liquid that melts.
 pub const MELT: &str = "units lj
 atom_style atomic
 lattice fcc 0.8442
@@ -37,7 +37,7 @@ thermo_modify format float %20.15g
 run 200
 ";
 
-/// Charged molecules of three atoms with long-range forces, so that transforms go between all ranks.
+/// LAMMPS input: charged molecules of three atoms with long-range forces, whose transforms send between all ranks.
 pub const WATER: &str = "units real
 atom_style full
 region box block 0 12.4 0 12.4 0 12.4
@@ -96,7 +96,7 @@ Angles
 1 1 2 1 3
 ";
 
-/// Arguments by which LAMMPS runs `input`.
+/// Arguments that have LAMMPS run `input`.
 pub fn lammps(place: &Place, input: &str) -> Vec<String> {
     let [script, molecule] = ["in.study", "water.txt"].map(|name| place.path().join(name));
     fs::write(&script, input).unwrap();
@@ -128,7 +128,7 @@ gen-temp = 300
 gen-seed = 17
 ";
 
-/// A run of GROMACS that is prepared in a test's folder.
+/// A GROMACS run that is prepared in a test's folder.
 pub struct Gromacs<'a> {
     place: &'a Place,
     mpi: &'a Mpi,
@@ -158,7 +158,7 @@ impl<'a> Gromacs<'a> {
         gromacs
     }
 
-    /// Arguments of a run that leaves files named `name`.
+    /// Arguments of a run whose output files are named `name`.
     pub fn arguments(&self, name: &str) -> Vec<String> {
         let file = |name: &str| self.place.path().join(name).to_str().unwrap().to_owned();
         let mut words = ["-quiet", "-nobackup", "mdrun", "-s"].map(str::to_owned).to_vec();

@@ -1,4 +1,4 @@
-//! Programs that tests compile, kept beside the tests' own by what they are made of: compiler, flags and sources.
+//! Programs that tests compile, kept beside the tests' own binaries under a hash of compiler, flags and sources.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fs;
@@ -6,20 +6,20 @@ use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What a program is made of.
+/// The inputs of a compilation.
 pub struct Unit<'a> {
     pub compiler: &'a Path,
     pub flags: &'a [&'a str],
     pub sources: &'a [PathBuf],
     pub into: &'a str,
-    /// Come after the sources.
+    /// Flags that follow the sources.
     pub extra: &'a [&'a str],
-    /// Where the compiler works: `extra` may name what lies there.
+    /// The compiler's working folder; `extra` may name files in it.
     pub folder: &'a Path,
 }
 
 impl Unit<'_> {
-    /// All files beside a source count, since it may include any.
+    /// Hash of the inputs. All files beside a source count, since it may include any.
     fn key(&self) -> u64 {
         let mut key = DefaultHasher::new();
         let compiler = self.compiler.canonicalize().unwrap_or_else(|_| self.compiler.to_owned());
@@ -38,13 +38,13 @@ impl Unit<'_> {
     }
 }
 
-/// The compiled program; fails with what the compiler said.
+/// The path of the compiled program; panics with the compiler's messages.
 pub fn kept(unit: &Unit) -> PathBuf {
     let folder = crate::command().with_file_name("programs").join(format!("{:016x}", unit.key()));
     let program = folder.join(unit.into);
     if !program.exists() {
         fs::create_dir_all(&folder).unwrap();
-        // Under its name only when it is whole.
+        // Renamed to its final name when it is complete.
         let partial = folder.join(format!("{}.{}", unit.into, std::process::id()));
         let mut command = Command::new(unit.compiler);
         command.current_dir(unit.folder).args(unit.flags).args(unit.sources).arg("-o").arg(&partial).args(unit.extra);

@@ -3,7 +3,7 @@
 
 const DOCUMENTED: &str = include_str!("../../../docs/fabric.md");
 
-/// What users are told that the provider does not serve.
+/// The lines of `docs/fabric.md` that tell users what the provider does not serve.
 fn not_served() -> Vec<String> {
     let paragraph = DOCUMENTED.split("\n\n").find(|paragraph| paragraph.starts_with("Not served, with "));
     let (_, list) = paragraph.and_then(|paragraph| paragraph.split_once(": ")).expect("docs/fabric.md has the list");

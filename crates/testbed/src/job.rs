@@ -27,7 +27,7 @@ pub enum Carrier<'a> {
     Other(&'a str),
 }
 
-/// What is to be run.
+/// A job to run.
 #[derive(Debug, Clone)]
 pub struct Job<'a> {
     pub mpi: &'a Mpi,
@@ -40,14 +40,14 @@ pub struct Job<'a> {
 /// How a job ended, what it wrote, and what its ranks reported.
 #[derive(Debug)]
 pub struct Ended {
-    /// `None` when it ran past its limit.
+    /// `None` when the job ran past its limit.
     pub status: Option<ExitStatus>,
     pub out: String,
     pub errors: String,
     pub reports: Reports,
 }
 
-/// A job that runs in a folder of its own, and ends with this.
+/// A running job, in a folder of its own; it ends when this is dropped.
 pub struct Started(Running);
 
 impl<'a> Job<'a> {
@@ -60,9 +60,9 @@ impl<'a> Job<'a> {
         self
     }
 
-    /// Starts it. What MPI keeps in files of its own goes into `place`.
+    /// Starts the job. MPI's session files go into `place`.
     pub fn start(&self, place: &Place) -> Started {
-        // One core a rank: libraries in programs start a thread a core otherwise.
+        // One thread a rank: some libraries would otherwise start a thread for each core.
         let mut variables: Variables = vec![("OMP_NUM_THREADS".to_owned(), "1".into())];
         variables.push(("TMPDIR".to_owned(), place.path().into()));
         let started = match self.carrier {
@@ -120,17 +120,17 @@ impl<'a> Job<'a> {
 }
 
 impl Started {
-    /// The folder that its processes work in.
+    /// The job's working folder.
     pub fn folder(&self) -> &Path {
         self.0.folder()
     }
 
-    /// What it has written so far.
+    /// The output so far.
     pub fn said(&self) -> String {
         self.0.said()
     }
 
-    /// Looks until what it has written satisfies `enough`; fails when it ends first or takes longer than the limit.
+    /// Waits until the output satisfies `enough`; panics when the job ends first or takes longer than the limit.
     pub fn wait_for_output(&mut self, limit: Duration, enough: impl Fn(&str) -> bool) -> String {
         let deadline = Instant::now() + limit;
         loop {
@@ -148,7 +148,7 @@ impl Started {
         self.0.wait(limit, None::<&OwnedFd>, |_| Ok(())).ok()
     }
 
-    /// Waits for its end, and ends what is left of it after `limit`.
+    /// Waits for the job to end, and kills it after `limit`.
     pub fn finish(mut self, limit: Duration) -> Ended {
         let status = self.wait(limit);
         let kept = self.0.finish_kept();
@@ -161,18 +161,18 @@ impl Ended {
         self.status.is_some_and(|status| status.success())
     }
 
-    /// Fails with what it wrote unless it ended well.
+    /// Panics with the output unless the job succeeded.
     pub fn well(self, of: impl std::fmt::Display) -> Ended {
         assert!(self.succeeded(), "{of}: {}", self.told());
         self
     }
 
-    /// All that is known of it.
+    /// All that is known of the job, for a panic's message.
     pub fn told(&self) -> String {
         format!("{:?}\n{}{}\n{:?}", self.status, self.out, self.errors, self.reports.sums())
     }
 
-    /// What a port carried, over all ranks.
+    /// The counters of a port, over all ranks.
     pub fn port(&self, name: &str) -> Port {
         self.reports.sums().remove(name).unwrap_or_default()
     }

@@ -20,9 +20,9 @@ const PREFIXES: &str = "PLIMSOLL_MPI_PREFIXES";
 #[derive(Debug, Clone)]
 pub struct Mpi {
     pub installation: Installation,
-    /// For C.
+    /// The C compiler wrapper.
     pub compiler: PathBuf,
-    /// Programs are built for the binary interface that MPI 5 standardises.
+    /// Whether programs are built for the binary interface that MPI 5 standardises.
     pub standard: bool,
     prefix: Option<PathBuf>,
 }
@@ -56,17 +56,17 @@ impl Mpi {
         }
     }
 
-    /// One of the system's; the test is left out where it is missing.
+    /// An MPI of the system; the test is left out where it is missing.
     pub fn system(family: Family) -> Option<Mpi> {
         Mpi::found(family).map_err(skip::test).ok()
     }
 
-    /// One of the system's that the provider can carry; the test is left out where there is none.
+    /// An MPI of the system that the provider can carry; the test is left out where there is none.
     pub fn carried(family: Family) -> Option<Mpi> {
         Mpi::found(family).and_then(Mpi::with_libfabric).map_err(skip::test).ok()
     }
 
-    /// Those in the folders that `PLIMSOLL_MPI_PREFIXES` names, or why one is left out.
+    /// The MPIs in the folders that `PLIMSOLL_MPI_PREFIXES` names, or why one is left out.
     fn elsewhere() -> Vec<Result<Mpi, String>> {
         match std::env::var_os(PREFIXES) {
             Some(prefixes) => std::env::split_paths(&prefixes).map(|prefix| Mpi::at(&prefix)).collect(),
@@ -89,7 +89,7 @@ impl Mpi {
         all
     }
 
-    /// All that are here, each with both of its binary interfaces; the parts of the test under others are left out.
+    /// All MPIs of this machine, each with both of its binary interfaces; a skip is noted for each that is missing.
     pub fn all() -> Vec<Mpi> {
         let found = [Family::OpenMpi, Family::Mpich].map(Mpi::found);
         Mpi::those(found.into_iter().chain(Mpi::elsewhere()).flat_map(|found| match found {
@@ -102,7 +102,7 @@ impl Mpi {
         }))
     }
 
-    /// All that the provider can carry.
+    /// All MPIs that the provider can carry.
     pub fn all_carried() -> Vec<Mpi> {
         let found = [Family::OpenMpi, Family::Mpich].map(Mpi::found);
         Mpi::those(found.into_iter().chain(Mpi::elsewhere()).map(|found| found.and_then(Mpi::with_libfabric)))
@@ -117,12 +117,12 @@ impl Mpi {
         self.installation.family == Family::OpenMpi
     }
 
-    /// What a user says to choose it for a program that is linked with it.
+    /// The value of `--mpi` that chooses this MPI for a program that is linked with it.
     pub fn choice(&self) -> Choice {
         self.prefix.clone().map_or(Choice::OfProgram, Choice::Prefix)
     }
 
-    /// Its compiler of Fortran; the part of the test is left out where it has none.
+    /// The Fortran compiler wrapper; where there is none, a part of the test is left out.
     pub fn fortran(&self) -> Option<PathBuf> {
         let name = self.compiler.file_name()?.to_str()?.replace("mpicc", "mpifort");
         let compiler = Some(self.compiler.with_file_name(name)).filter(|path| path.is_file() && !self.standard);
@@ -135,16 +135,16 @@ impl Mpi {
         }
     }
 
-    /// Compiles C sources into a program named `into`; fails with what the compiler said.
+    /// Compiles C sources into a program named `into`; panics with the compiler's messages.
     pub fn compile(&self, place: &Place, sources: &[PathBuf], into: &str) -> PathBuf {
         place.compile(&self.compiler, sources, into, &[])
     }
 
-    /// Compiles a program whose source is `text`, in C, with its lines.
+    /// Compiles a C program whose source is `text`.
     pub fn compile_text(&self, text: &str, program: &Path) -> PathBuf {
         let folder = program.parent().expect("a file is in a folder");
         let source = program.with_extension("c");
-        // Another test may build or run the same: each file comes whole.
+        // Another test may build or run the same program, so the file is renamed into place when it is complete.
         let new = program.with_extension(format!("{}-{:?}", std::process::id(), std::thread::current().id()));
         fs::create_dir_all(folder)
             .and_then(|()| fs::write(&new, text))
@@ -156,7 +156,7 @@ impl Mpi {
         program.to_owned()
     }
 
-    /// The words by which a user starts `ranks` of a program.
+    /// The command line by which a user starts `ranks` of a program.
     pub fn words(&self, ranks: usize, program: impl AsRef<OsStr>) -> Vec<OsString> {
         let mut words: Vec<OsString> = vec![self.installation.launcher.clone().into(), "-n".into()];
         words.push(ranks.to_string().into());
@@ -167,7 +167,7 @@ impl Mpi {
         words
     }
 
-    /// What a user's shell has set for it.
+    /// The environment variables that a user's shell sets for this MPI.
     pub fn environment(&self) -> Variables {
         let mut all: Variables = Vec::new();
         if self.is_open_mpi() {

@@ -15,9 +15,9 @@ use tempfile::TempDir;
 
 use crate::compiled;
 
-/// Everything that runs in it is ended when it is dropped, or when the test's process ends in whatever way.
+/// The folder of a test. All processes that run in it are killed when it is dropped, or when the test's process ends in any way.
 pub struct Place {
-    // In this order: the warden looks into the folder until it is gone.
+    // The order of the fields matters: the warden watches the folder until it is gone.
     _warden: Warden,
     folder: TempDir,
     _turn: skip::Turn,
@@ -26,7 +26,7 @@ pub struct Place {
 /// How a process ended, with what it wrote.
 #[derive(Debug)]
 pub struct Outcome {
-    /// `None` when it ran past its limit.
+    /// `None` when the process ran past its limit.
     pub status: Option<ExitStatus>,
     pub out: String,
     pub errors: String,
@@ -39,17 +39,18 @@ pub struct Running {
 }
 
 impl Place {
-    /// Waits until no other test has one: the processes of a job spin, and two jobs on one core test the scheduler.
+    /// Makes a folder, and waits until no other test has one: the processes of a job spin, and two jobs on one core test the
+    /// scheduler.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Place {
         let turn = skip::turn();
-        // Without our name, which tests look for in what is written to standard error.
+        // The name does not contain plimsoll's, which tests look for on standard error.
         let folder = tempfile::Builder::new().prefix("job-test-").tempdir().unwrap();
         let warden = Warden::over_folder(folder.path()).unwrap();
         Place { _warden: warden, folder, _turn: turn }
     }
 
-    /// The same, whose jobs go before other work: see [`skip::Turn::before_all`].
+    /// The same folder, with the priority of [`skip::Turn::before_all`].
     pub fn before_all(self) -> Place {
         Place { _turn: self._turn.before_all(), ..self }
     }
@@ -63,14 +64,14 @@ impl Place {
         provider::find(&crate::command(), self.path()).unwrap_or_else(|fault| panic!("{fault}"))
     }
 
-    /// A command that works here.
+    /// A command whose working folder is this one.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
         command.current_dir(self.path()).env("TMPDIR", self.path());
         command
     }
 
-    /// A program that is linked with libfabric and opens the provider by name, with settings of the provider.
+    /// A command for a program that is linked with libfabric and opens the provider by name, with settings of the provider.
     pub fn libfabric(&self, program: impl AsRef<OsStr>, settings: &[(&str, &str)]) -> Command {
         let mut command = self.command(program);
         for (key, _) in std::env::vars_os().filter(|(key, _)| key.to_string_lossy().starts_with("FI_")) {
@@ -81,7 +82,7 @@ impl Place {
         command
     }
 
-    /// Gives `command` files of this folder for its standard streams.
+    /// Redirects the standard streams of `command` to files of this folder.
     pub(crate) fn redirect(&self, command: &mut Command) -> [PathBuf; 2] {
         static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let number = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
@@ -104,11 +105,11 @@ impl Place {
         self.start(command).finish(limit)
     }
 
-    /// A program, named `into`, of `sources`, compiled where no test has done so before; fails with what the compiler said.
+    /// Compiles `sources` into a program named `into`, unless an earlier test has done so; panics with the compiler's messages.
     pub fn compile(&self, compiler: &Path, sources: &[PathBuf], into: &str, extra: &[&str]) -> PathBuf {
         let mut flags = vec!["-O1", "-g"];
         if sources.iter().all(|source| source.extension() == Some(OsStr::new("c"))) {
-            // Some MPIs declare arrays of no size, and MPI_STATUSES_IGNORE such that gcc takes it for an array.
+            // Some MPIs declare arrays of no size, and an MPI_STATUSES_IGNORE that gcc takes for an array.
             flags.extend(["-Wall", "-Wextra", "-Wno-stringop-overflow", "-Wno-stringop-overread"]);
             flags.extend(["-D_GNU_SOURCE", "-pthread"]);
         }
@@ -119,7 +120,7 @@ impl Place {
         program
     }
 
-    /// The same for programs of libfabric's interface; the test is left out where there are no headers of it.
+    /// Compiles a program of libfabric's interface; without libfabric's headers the test is left out.
     pub fn compile_for_libfabric(&self, sources: &[PathBuf], into: &str) -> Option<PathBuf> {
         let compiler = skip::tool("cc")?;
         skip::package::file("/usr/include/rdma/fabric.h").map_err(skip::test).ok()?;
@@ -136,7 +137,7 @@ impl Running {
         self.child.id()
     }
 
-    /// Waits for its end; ends it after `limit`.
+    /// Waits for the process to end; kills it after `limit`.
     pub fn finish(mut self, limit: Duration) -> Outcome {
         let deadline = Instant::now() + limit;
         let mut status = self.child.try_wait().unwrap();
@@ -145,7 +146,7 @@ impl Running {
             status = self.child.try_wait().unwrap();
         }
         if status.is_none() {
-            // A launcher that is asked to end takes its ranks along; the place's warden ends those that it left.
+            // A launcher that gets SIGTERM ends its ranks; the place's warden kills those that it left.
             let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
             sleep(Duration::from_millis(500));
             let _ = self.child.kill();
@@ -161,7 +162,7 @@ impl Outcome {
         self.status.is_some_and(|status| status.success())
     }
 
-    /// Fails with what it wrote unless it ended well.
+    /// Panics with the output unless the process succeeded.
     pub fn well(self, of: impl std::fmt::Display) -> Outcome {
         assert!(self.succeeded(), "{of}: {:?}\n{}{}", self.status, self.out, self.errors);
         self

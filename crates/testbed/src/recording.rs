@@ -21,7 +21,7 @@ pub fn library() -> PathBuf {
     preload::library(&crate::command()).unwrap_or_else(|fault| panic!("{fault}"))
 }
 
-/// A command to profile. It works in the test's folder.
+/// A command to profile, run in the test's folder.
 #[derive(Debug, Clone)]
 pub struct Recording {
     words: Vec<OsString>,
@@ -39,7 +39,7 @@ pub struct Recording {
 pub struct Recordings {
     pub outcome: Outcome,
     pub folder: PathBuf,
-    /// What `plimsoll profile` says at the end; empty where the command ran past its limit.
+    /// The account that `plimsoll profile` prints at the end; empty where the command ran past its limit.
     pub account: String,
 }
 
@@ -57,7 +57,7 @@ impl Recording {
         }
     }
 
-    /// `ranks` of a program under `mpi`.
+    /// A recording of `ranks` of a program under `mpi`.
     pub fn under(mpi: &Mpi, ranks: usize, program: impl AsRef<OsStr>) -> Recording {
         Recording { environment: mpi.environment(), ..Recording::new(mpi.words(ranks, program)) }
     }
@@ -83,7 +83,7 @@ impl Recording {
         Recording { cores: true, power: vec![source], ..self }
     }
 
-    /// Delays it on purpose; an earlier profile says which rank is on which host, where that matters.
+    /// Delays the program on purpose; an earlier profile tells the hosts of the ranks, where that matters.
     pub fn perturb(self, what: &str, hosts_of: Option<&Path>) -> Recording {
         let perturbation = what.parse().unwrap_or_else(|fault| panic!("{fault}"));
         Recording { perturbation: Some(perturbation), hosts_of: hosts_of.map(Path::to_owned), ..self }
@@ -94,7 +94,7 @@ impl Recording {
         Recording { memory: Some(bytes), ..self }
     }
 
-    /// Puts another command before this one, which it runs.
+    /// Prefixes the command with another one, which runs it.
     pub fn within<S: AsRef<OsStr>>(mut self, words: &[S]) -> Recording {
         self.words.splice(0..0, words.iter().map(|word| word.as_ref().to_owned()));
         self
@@ -105,7 +105,7 @@ impl Recording {
         self
     }
 
-    /// Runs it with its profile in the folder `name` of the place.
+    /// Runs the command with its profile in the folder `name` of the place.
     pub fn run(&self, place: &Place, name: &str, limit: Duration) -> Recordings {
         let request = Request {
             folder: Some(place.path().join(name)),
@@ -131,7 +131,7 @@ impl Recording {
         Recordings { outcome, folder, account: ended.unwrap_or_default() }
     }
 
-    /// Runs it without a profile, as a user would.
+    /// Runs the command without a profile, as a user would.
     pub fn run_plainly(&self, place: &Place, limit: Duration) -> Outcome {
         let mut command = place.command(&self.words[0]);
         command.args(&self.words[1..]).envs(self.environment.iter().map(|(name, value)| (name, value)));
@@ -140,14 +140,14 @@ impl Recording {
 }
 
 impl Recordings {
-    /// Fails with what it wrote unless it ended well, and unless the library had nothing to say.
+    /// Panics with the output unless the command succeeded and the library printed nothing.
     pub fn well(self, of: impl std::fmt::Display) -> Recordings {
         let outcome = self.outcome.well(&of);
         assert!(!outcome.errors.contains("plimsoll"), "{of}: {}", outcome.errors);
         Recordings { outcome, ..self }
     }
 
-    /// The tables of all ranks, in their order. All of them must be readable.
+    /// The tables of all ranks in rank order, all of which must be readable.
     pub fn ranks(&self) -> Vec<Rank> {
         ranks(&self.folder.join(folder::RANKS))
     }
@@ -162,7 +162,7 @@ pub fn ranks(folder: &Path) -> Vec<Rank> {
         .map(|path| Rank::open(&path).unwrap_or_else(|fault| panic!("{fault}")))
         .collect();
     ranks.sort_by_key(|rank| (rank.header.rank, rank.header.pid));
-    // However it ended, a rank leaves tables that agree with themselves.
+    // However a rank ended, its tables must be consistent.
     let doubted: Vec<_> = ranks.iter().filter_map(|rank| Some((rank.header.pid, rank.doubt.as_ref()?))).collect();
     assert!(doubted.is_empty(), "{doubted:?}");
     ranks

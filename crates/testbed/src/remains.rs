@@ -5,10 +5,10 @@ use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Longer than any test's job runs.
+/// Longer than the job of any test.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// What there was at one moment.
+/// The files, sockets and namespaces that existed at one moment.
 pub struct Remains(BTreeSet<String>);
 
 fn named() -> BTreeSet<String> {
@@ -29,7 +29,7 @@ impl Remains {
         Remains(named())
     }
 
-    /// Fails where something new stays: what other jobs on this machine have goes with them.
+    /// Panics where something new stays; waits for what other jobs on this machine have.
     pub fn none_since(&self) {
         let deadline = Instant::now() + PATIENCE;
         let mut left: BTreeSet<String> = named().difference(&self.0).cloned().collect();

@@ -1,5 +1,5 @@
-//! A Slurm of its own for one test: the controller and one node on host a of a lab, another node on host b, all with munge. What
-//! they are is real; only the nodes' cores are those of one machine.
+//! A Slurm cluster for one test: the controller and one node on host a of a lab, another node on host b, all with munge. All
+//! daemons are real; only the nodes' cores are those of one machine.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -12,12 +12,12 @@ use linux::lab::{Host, Lab, Options};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// So long a daemon may take to come up, and a node to be seen.
+/// The most time for a daemon to come up, and for a node to be seen.
 const SOON: Duration = Duration::from_secs(60);
 
-/// A cluster of two nodes, `n1` and `n2`, which ends with it.
+/// A cluster of two nodes, `n1` and `n2`, which ends when it is dropped.
 pub struct Cluster {
-    /// In this order: no daemon outlives the lab, and the folder is theirs.
+    /// The order matters: daemons are dropped before the lab, and the folder last.
     munge: Child,
     controller: Child,
     nodes: [Child; 2],
@@ -25,13 +25,13 @@ pub struct Cluster {
     folder: TempDir,
 }
 
-/// What nodes are called.
+/// The nodes' names.
 pub const NODES: [&str; 2] = ["n1", "n2"];
 
 const HOSTS: [Host; 2] = [Host::A, Host::B];
 
 impl Cluster {
-    /// Starts one. `None`, and the skip is noted, where this machine has no Slurm, or its user is not root.
+    /// Starts a cluster. Without Slurm or root on this machine, notes a skip and returns `None`.
     pub fn start() -> Option<Cluster> {
         if !rustix::process::geteuid().is_root() {
             skip::test("two nodes of Slurm need root");
@@ -44,7 +44,7 @@ impl Cluster {
         }
         let lab = Lab::owned(&Options::default()).unwrap_or_else(|fault| panic!("{fault}"));
         let folder = tempfile::Builder::new().prefix("slurm-test-").tempdir().unwrap();
-        // Its daemons are not all of one user.
+        // Daemons of several users read the folder.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let of_munge = keys(folder.path());
         for name in ["state", "n1", "n2"] {
@@ -61,7 +61,7 @@ impl Cluster {
             ("log-file", "log"),
             ("seed-file", "seed"),
         ];
-        // Its own user, in the lab, which root alone enters.
+        // munge runs as a user of its own, in the lab, which only root can enter.
         let (user, group) = (format!("--reuid={}", of_munge.0), format!("--regid={}", of_munge.1));
         let mut munge = Command::new(setpriv);
         munge.args([&user, &group, "--clear-groups"]).arg(munged).args(["--foreground", "--num-threads=2"]);
@@ -75,12 +75,12 @@ impl Cluster {
         Some(cluster)
     }
 
-    /// Where its files are, and those of a test may be: both nodes see it.
+    /// The folder of the cluster's files and of the test's, which both nodes see.
     pub fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Makes a command run where users of the cluster log in.
+    /// Makes a command run in the network namespace where users of the cluster log in.
     pub fn enter<'c>(&self, command: &'c mut Command) -> &'c mut Command {
         command.env("SLURM_CONF", self.path().join("slurm.conf"));
         for name in ["SLURM_JOB_ID", "PBS_JOBID"] {
@@ -89,14 +89,14 @@ impl Cluster {
         self.lab.enter(Host::A, command).unwrap_or_else(|fault| panic!("{fault}"))
     }
 
-    /// What a command of Slurm prints.
+    /// The output of a Slurm command.
     pub fn said(&self, name: &str, words: &[&str]) -> String {
         let program = skip::package::command(name).unwrap();
         let output = self.enter(Command::new(program).args(words).stdin(Stdio::null())).output().unwrap();
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
     }
 
-    /// Of each node, in words of `scontrol`, lower case.
+    /// The state of each node in words of `scontrol`, lower case.
     pub fn states(&self) -> [String; 2] {
         NODES.map(|node| {
             let text = self.said("scontrol", &["--oneliner", "show", "node", node]);
@@ -105,7 +105,7 @@ impl Cluster {
         })
     }
 
-    /// Node `n2` dies: its daemon and all that it started, at once, and the controller hears of it.
+    /// Kills node `n2`, its daemon and all that it started, at once, and has the controller notice.
     pub fn lose_second(&self) {
         let processes = self.processes(Host::B);
         for signal in [Signal::STOP, Signal::KILL] {
@@ -119,7 +119,7 @@ impl Cluster {
         status.hosts[host as usize].processes.clone()
     }
 
-    /// What the daemons said, for a test that failed.
+    /// The daemons' logs, for the message of a failed test.
     pub fn logs(&self) -> String {
         let file = |name: &str| fs::read_to_string(self.path().join(name)).unwrap_or_default();
         ["controller.log", "n1.log", "n2.log"].map(|name| format!("--- {name}\n{}", file(name))).concat()
@@ -145,7 +145,7 @@ fn kill(process: u32, signal: Signal) {
     }
 }
 
-/// Makes the folder of munge with a key, which belongs to its own user where there is one: that user and group.
+/// Makes munge's folder with a key, owned by munge's user where there is one; returns that user and group.
 fn keys(folder: &Path) -> (u32, u32) {
     let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let of = users.lines().find_map(|line| line.strip_prefix("munge:")).map(|line| line.split(':').skip(1));
@@ -164,7 +164,7 @@ fn keys(folder: &Path) -> (u32, u32) {
     of
 }
 
-/// No accounting database, and no cgroups: it leaves nothing on the machine.
+/// Writes Slurm's configuration, without an accounting database and cgroups, so that nothing is left on the machine.
 fn configuration(folder: &Path, lab: &Lab) -> String {
     let place = folder.display();
     let [a, b] = HOSTS.map(|host| lab.address(host));
@@ -215,7 +215,7 @@ fn daemon(lab: &Lab, host: Host, folder: &Path, command: &mut Command) -> Child 
     command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"))
 }
 
-/// Looks until something is there.
+/// Calls `look` until it finds something, for at most `limit`.
 pub fn within<T>(limit: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let until = Instant::now() + limit;
     loop {

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 /// message. It makes as many steps as its first argument says; without one it goes on until there is a file `stop`.
 pub const UNEQUAL: &str = include_str!("unequal.c");
 
-/// A process that takes what it gets of a core, until this goes or the process that started it ends.
+/// A process that spins, until this is dropped or the process that started it ends.
 pub struct Hog(Child);
 
 const BUSY: &str = "while kill -0 $PPID; do n=0; while [ $n -lt 100000 ]; do n=$((n+1)); done; done";
@@ -23,7 +23,7 @@ impl Hog {
         Hog(command.spawn().unwrap())
     }
 
-    /// Stops it, or lets it go on.
+    /// Stops the process or lets it continue.
     pub fn is_to_go_on(&self, goes_on: bool) {
         kill_process(Pid::from_child(&self.0), if goes_on { Signal::CONT } else { Signal::STOP }).unwrap();
     }

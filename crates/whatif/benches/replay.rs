@@ -1,4 +1,4 @@
-//! How fast a recorded program is replayed, and what memory it takes: `cargo bench -p whatif --bench replay -- [CALLS]`.
+//! The time and memory of replays of a recorded program: `cargo bench -p whatif --bench replay -- [CALLS]`.
 //!
 //! The program is a ring of 64 ranks on 8 hosts that swap borders with both neighbours and sum a number every tenth step; its
 //! lengths are uneven, so that ranks wait for each other.
@@ -68,7 +68,7 @@ fn main() {
     mappings(10);
 }
 
-/// Mappings a second, of a program of so many steps.
+/// Mappings evaluated per second, for a program of `steps` steps.
 fn mappings(steps: u32) {
     let way = |network: Option<&str>| Way {
         carrier: "tcp".into(),
@@ -107,7 +107,7 @@ fn ring(steps: u32) -> Graph {
     let mut builder = Builder::new(hosts, 2 * RANKS * steps);
     let left = |rank: u32| (rank + RANKS - 1) % RANKS;
     let right = |rank: u32| (rank + 1) % RANKS;
-    // To the right and to the left of each rank in each step.
+    // Numbers of a rank's messages of a step to the left and to the right.
     let number = |step: u32, rank: u32, to_left: bool| 2 * (step * RANKS + rank) + u32::from(to_left);
     let reach = |one: u32, other: u32| if one / 8 == other / 8 { Reach::Host } else { Reach::Between };
     for step in 0..steps {

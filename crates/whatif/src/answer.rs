@@ -1,4 +1,4 @@
-//! Answers: what a lever changes, as an interval over what is not known, with what the answer rests on.
+//! Answers: the effect of a lever as an interval over the unknown costs, with its evidence.
 //!
 //! Each draw takes every uncertain cost from its interval, once for all messages; learns the residuals that make the recorded
 //! run come back; and replays with the lever pulled. The time before is the measured one in each, so that the difference stays
@@ -32,27 +32,27 @@ pub use rounds::parallel::in_parallel;
 pub use slack::Slack;
 pub use walk::walk;
 
-/// Draws that are made: fewer, where calls are many.
+/// The number of draws: fewer for more calls.
 const DRAWS: std::ops::RangeInclusive<usize> = 8..=64;
 const DRAWS_TIMES_CALLS: usize = 20_000_000;
 
-/// Draws that leave no more of the time in calls unexplained than the best one and this share fit the recording: it measures
-/// the costs of what carried it.
+/// A draw fits the recording if it leaves at most this share of the time in calls more unexplained than the best one does: the
+/// recording measures the costs of its carrier.
 const FITS: f64 = 0.05;
 
-/// At least so many are taken, those that fit best.
+/// The least number of draws that are taken, those that fit best.
 const FEWEST: usize = 8;
 
-/// A model that misses the time in calls by as much contradicts the recording.
+/// The miss, as a share of the time in calls, from which on a model contradicts the recording.
 const CONTRADICTS: f64 = 1.0;
 
-/// Each four times as far as the last: from 1 ns to 4 s and more.
+/// Steps of a search, each four times the last: from 1 ns to 4 s and more.
 const STEPS: usize = 17;
 
-/// What work for messages takes in another package, at most: all of it waits for the other cache.
+/// The greatest factor of work for messages in another package, where all of it waits for the other cache.
 const FARTHEST: f64 = 4.0;
 
-/// How far draws go from what fits best to what they are by chance.
+/// The share of the way from the best fit to random places at which draws lie.
 const ASTRAY: f64 = 0.5;
 
 /// Passes of a fit, and values that are tried of each figure.
@@ -66,17 +66,17 @@ const SEED: u64 = 0x0051_1A11_0000_0007;
 pub struct Program<'a> {
     graph: &'a Graph,
     costs: &'a Costs,
-    /// What carried its messages when it was recorded.
+    /// The carriers of the recorded messages.
     ways: Ways,
     buffer: Buffer,
     softirqs: Option<Softirqs>,
-    /// What fits the recording, most likely first.
+    /// Draws that fit the recording, the most likely first.
     draws: Vec<(Draw, Unknown)>,
-    /// Whether what was measured of the costs contradicts the recording.
+    /// Whether the measured costs contradict the recording.
     pub contradicted: bool,
 }
 
-/// What a replay of what was recorded says of the model.
+/// Checks of the model by a replay of the recording.
 #[derive(Debug, Clone)]
 pub struct Check {
     /// The recorded time, ns; of a schedule the replayed one.
@@ -86,13 +86,14 @@ pub struct Check {
     /// The replay with residuals of their class, over the recorded time.
     pub of_classes: f64,
     pub path: Path,
-    /// What the time changes by where messages cost a little more, or less.
+    /// Derivatives of the time by messages' costs.
     pub gradients: Gradients,
-    /// Calls that were over before the one was entered that began what they waited for, by the recorded clocks, and the most, ps.
+    /// Calls that ended, by the recorded clocks, before the call was entered that began what they waited for: number, and
+    /// the most, ps.
     pub backwards: (u64, i64),
 }
 
-/// What came of a lever.
+/// The answer to a lever.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
     /// The time after the change over that before, both without what recording took.
@@ -100,19 +101,19 @@ pub struct Answer {
     /// The critical path after it, all costs in the middle of their intervals.
     pub path: Path,
     pub draws: usize,
-    /// What time would be more, all costs in the middle, if engines' cores and links served in the recorded order; contained
-    /// in `time`. `None`: nothing queues.
+    /// The increase of `time`, all costs in the middle, if engines' cores and links served in the recorded order; contained in
+    /// `time`. `None`: nothing queues.
     pub order: Option<f64>,
-    /// What is done for messages before and after, all costs in the middle.
+    /// Work for messages before and after, all costs in the middle.
     pub work: [Work; 2],
 }
 
-/// How much more latency a trip could have for this much more time.
+/// The increase of a trip's latency that slows the program by a given share.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tolerance {
     /// 0.01 for 1 %.
     pub more: f64,
-    /// Nanoseconds; `None`: no latency whatever makes it so slow.
+    /// Nanoseconds; `None`: no latency slows it as much.
     pub latency: Option<f64>,
 }
 
@@ -123,7 +124,7 @@ impl<'a> Program<'a> {
         Program::over(graph, costs, ways, Buffer::Unlimited)
     }
 
-    /// One whose connections took in no more than `buffer` when it was recorded.
+    /// A program whose connections had this `buffer` when it was recorded.
     ///
     /// # Errors
     /// The errors of [`Program::new`].
@@ -131,7 +132,7 @@ impl<'a> Program<'a> {
         Program::beside(graph, costs, ways, buffer, None)
     }
 
-    /// One beside which softirqs were sampled on its cores.
+    /// A program with softirqs that were sampled on its cores.
     ///
     /// # Errors
     /// The errors of [`Program::new`].
@@ -168,7 +169,7 @@ impl<'a> Program<'a> {
         Ok(program)
     }
 
-    /// As recorded; what softirqs took of the gaps is still in them.
+    /// The recorded conditions; gaps still contain the softirqs.
     fn conditions(&self, (draw, unknown): &(Draw, Unknown)) -> Result<Conditions> {
         let conditions = self.conditions_of(self.graph, draw)?;
         let receive = |softirqs| Receive::of(self.graph, &conditions.prices, softirqs, unknown.places);
@@ -181,7 +182,7 @@ impl<'a> Program<'a> {
         Ok(Conditions { buffer: self.buffer, ..Conditions::of(graph, prices, self.ways.progress()) })
     }
 
-    /// The residuals under `conditions`, which then know what softirqs took of the gaps.
+    /// Learns the residuals under `conditions`, which then hold the softirqs in the gaps.
     fn learn_in(&self, conditions: &mut Conditions) -> Result<(Vec<i64>, Replayed)> {
         let (residuals, mut learned) = self.learn(conditions)?;
         if let Some(receive) = &mut conditions.receive {
@@ -253,14 +254,14 @@ impl<'a> Program<'a> {
         Ok(middles.into_iter().enumerate().map(answer).collect())
     }
 
-    /// The program that a lever leaves, with its ranks where it puts them.
+    /// The graph with the lever's mapping.
     fn graph_of(&self, lever: &Lever) -> Cow<'a, Graph> {
         let moved = lever.mapping.as_ref().filter(|mapping| mapping.hosts != self.graph.hosts);
         moved.map_or(Cow::Borrowed(self.graph), |mapping| Cow::Owned(mapping.of(self.graph)))
     }
 
-    /// Conditions after a lever, and by class what becomes of residuals. `graph` is what its mapping leaves of the `recorded` one, whose
-    /// conditions are those before.
+    /// Conditions under a lever, and the scale of residuals by class. `graph` is the mapped one; `recorded` has the
+    /// conditions before.
     fn pull(
         &self,
         lever: &Lever,
@@ -268,7 +269,7 @@ impl<'a> Program<'a> {
         graph: &Graph,
         (draw, unknown): &(Draw, Unknown),
     ) -> Result<(Conditions, Vec<Scale>)> {
-        // Prices are those of hosts: ranks on other cores of their hosts have the recorded ones.
+        // Prices depend on hosts: ranks on other cores of their hosts have the recorded ones.
         let moved = lever.mapping.as_ref().is_some_and(|mapping| mapping.hosts != recorded.0.hosts);
         let mut mapped = moved.then(|| self.conditions_of(graph, draw)).transpose()?;
         if let Some(mapped) = &mut mapped {
@@ -284,7 +285,7 @@ impl<'a> Program<'a> {
         Ok((after, scale))
     }
 
-    /// Evaluates mappings one after the other, all costs in the middle of their intervals.
+    /// An evaluator of mappings, all costs in the middle of their intervals.
     ///
     /// # Errors
     /// A cost was never measured here.
@@ -299,7 +300,7 @@ impl<'a> Program<'a> {
         inside / (inside + gaps).max(1.0)
     }
 
-    /// How much more latency a trip could have for so much more time, each of `more`.
+    /// The tolerances for each of `more`, shares of the time.
     ///
     /// # Errors
     /// The errors of [`Program::ask`].
@@ -320,14 +321,14 @@ impl<'a> Program<'a> {
     }
 }
 
-/// Of an answer, what all costs in the middle of their intervals give.
+/// The results of an answer with all costs in the middle of their intervals.
 struct Middle {
     path: Path,
     work: [Work; 2],
     order: Option<f64>,
 }
 
-/// A program in one draw, from which levers are pulled.
+/// A program in one draw, with its residuals, to which levers are applied.
 #[derive(Debug)]
 struct Base<'p> {
     program: &'p Program<'p>,
@@ -337,9 +338,9 @@ struct Base<'p> {
     residuals: Vec<i64>,
     /// By class: the usual residual, ps.
     typical: Vec<f64>,
-    /// When messages began to move in the recorded run, ps.
+    /// By message: when it began to move in the recorded run, ps.
     began: Vec<i64>,
-    /// The time as it is, without what recording took, ps.
+    /// The present time of the program, without the overhead of recording, ps.
     now: i64,
 }
 
@@ -359,7 +360,7 @@ impl<'p> Base<'p> {
         Ok(Base { program, draw: *draw, unknown: *unknown, conditions, residuals, typical, began, now })
     }
 
-    /// Conditions and residuals under a lever; `graph` is the program that it leaves.
+    /// Conditions and residuals under a lever, whose graph is `graph`.
     fn under(&self, lever: &Lever, graph: &Graph) -> Result<(Conditions, Cow<'_, [i64]>)> {
         let recorded = (self.program.graph, &self.conditions);
         let (after, scale) = self.program.pull(lever, recorded, graph, &(self.draw, self.unknown))?;
@@ -383,7 +384,7 @@ impl<'p> Base<'p> {
         Ok(self.over(&timed(graph, &after, Residuals::Own(&residuals))?))
     }
 
-    /// The same, with the path that it comes from.
+    /// The same time, with the critical path and the rest of a [`Middle`].
     fn middle(&self, lever: &Lever, graph: &Graph) -> Result<(f64, Middle)> {
         let (after, residuals) = self.under(lever, graph)?;
         let replayed = replay(graph, &after, Residuals::Own(&residuals))?;
@@ -392,20 +393,20 @@ impl<'p> Base<'p> {
         Ok((self.over(&replayed), Middle { path: critical(graph, &after, &replayed), work, order }))
     }
 
-    /// What the time would be more in the recorded order of service; `None`: nothing queues, or that order cannot be kept.
+    /// The increase of the time in the recorded order of service; `None`: nothing queues, or that order is impossible.
     fn in_order(&self, graph: &Graph, after: &Conditions, residuals: &[i64], free: &Replayed) -> Option<f64> {
         let order = Order::of(graph, &self.began, after)?;
         let kept = replay_in(Some(order), graph, after, Residuals::Own(residuals)).ok()?;
         Some(self.over(&kept) - self.over(free))
     }
 
-    /// The time of a replay over that of the program as it is.
+    /// The time of a replay over the program's present time.
     fn over(&self, replayed: &Replayed) -> f64 {
         replayed.total as f64 / self.now.max(1) as f64
     }
 }
 
-/// A program that was learned once, for many mappings.
+/// A program whose residuals were learned once, for many mappings.
 #[derive(Debug)]
 pub struct Mapper<'p> {
     base: Base<'p>,
@@ -423,11 +424,11 @@ impl Mapper<'_> {
     }
 }
 
-/// Where a time that is convex and that `at` gives with its slope reaches `recorded` and `more` of it (0.01 for 1 %); `None`:
-/// nowhere. `step`: where to look first.
+/// The place where a convex time, which `at` gives with its slope, exceeds `recorded` by the share `more`; `None`: nowhere.
+/// `step`: the first place to look at.
 fn reach(recorded: f64, more: f64, mut step: f64, at: impl Fn(f64) -> Result<(f64, f64)>) -> Result<Option<f64>> {
     let wanted = recorded * (1.0 + more);
-    // From a point beyond, Newton's steps come back without passing the mark.
+    // From a point beyond, Newton's steps converge without passing the mark.
     let mut place = 0.0;
     let (mut time, mut slope) = at(place)?;
     for _ in 0..STEPS {
@@ -451,7 +452,7 @@ fn reach(recorded: f64, more: f64, mut step: f64, at: impl Fn(f64) -> Result<(f6
     Ok(Some(place))
 }
 
-/// The places that fit a recording best, one figure after the other.
+/// The places that fit a recording best, found one figure after the other.
 fn fitted(from: Places, misfit: impl Fn(Places) -> Result<f64> + Sync) -> Result<Places> {
     let mut best = (misfit(from)?, from);
     for _ in 0..PASSES {
@@ -469,14 +470,14 @@ fn fitted(from: Places, misfit: impl Fn(Places) -> Result<f64> + Sync) -> Result
     Ok(best.1)
 }
 
-/// What holds 95 % of the draws.
+/// The interval that contains 95 % of the draws.
 fn interval(mut drawn: Vec<f64>) -> Interval {
     drawn.sort_by(f64::total_cmp);
     let quantile = |part: f64| drawn[((drawn.len() - 1) as f64 * part).round() as usize];
     Interval { low: quantile(0.025), middle: quantile(0.5), high: quantile(0.975) }
 }
 
-/// The first has everything in its middle.
+/// The draw of a number; number 0 has everything in its middle.
 fn drawn(number: u64) -> (Draw, Unknown) {
     if number == 0 {
         return (
@@ -486,7 +487,7 @@ fn drawn(number: u64) -> (Draw, Unknown) {
                 follows_clock: 0.5,
                 residual_follows: 0.5,
                 softirqs_inside: 0.5,
-                // As it was sampled.
+                // The capability as it was sampled.
                 capability_stays: (1.0 - SAMPLED.0) / (SAMPLED.1 - SAMPLED.0),
                 residual_stays: 1.0,
                 places: Places { after: 0.5, far: FARTHEST.sqrt(), measured: 0.0, exposed: 0.5 },

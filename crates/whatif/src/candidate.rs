@@ -1,17 +1,17 @@
-//! What carried the messages of a recorded command, what else could, and the command that has it so.
+//! Carriers of a recorded command's messages, and the commands that would use another.
 
 use machine::costs::{ENGINE, Way};
 use machine::{Bytes, Costs, Fault, Result, SiteKind};
 
 use crate::model::Ways;
 
-/// Something else that can carry a program's messages.
+/// An alternative carrier of a program's messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
-    /// `core:3`, `app, udp`, `carrier ucx`.
+    /// Name such as `core:3`, `app, udp`, `carrier ucx`.
     pub name: String,
     pub ways: Ways,
-    /// Options of `plimsoll mpirun` that have it so.
+    /// Options of `plimsoll mpirun` that choose it.
     pub options: Vec<String>,
 }
 
@@ -22,19 +22,19 @@ impl Candidate {
     }
 }
 
-/// The words of a recorded command, by what they are to its messages.
+/// A recorded command, as far as it concerns its messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Recorded<'a> {
     pub command: &'a [String],
-    /// What the MPI library calls itself.
+    /// The MPI library's name for itself.
     pub library: &'a str,
     /// Whether its ranks were on several hosts.
     pub between: bool,
 }
 
 impl Recorded<'_> {
-    /// What carried its messages: what its command says of `plimsoll mpirun`, else the MPI's own usual transport; or `named`,
-    /// a carrier or a placement.
+    /// The carriers of its messages: those that its command names for `plimsoll mpirun`, else the MPI's usual transport; or
+    /// `named`, a carrier or a placement.
     ///
     /// # Errors
     /// Its costs were never measured.
@@ -77,7 +77,7 @@ impl Recorded<'_> {
         self.library.starts_with(family) && self.library.contains(version)
     }
 
-    /// What carried its messages, in words: not what costs are of, where those of its MPI were never measured.
+    /// The carrier in words: not that of the costs, where those of the program's MPI were never measured.
     pub fn carried_by(&self, ways: &Ways) -> String {
         let way = if self.between { &ways.between } else { &ways.within };
         match self.library.lines().next() {
@@ -89,7 +89,7 @@ impl Recorded<'_> {
         }
     }
 
-    /// What the command sets of Open MPI by `--mca NAME VALUE`; empty: nothing.
+    /// The value of an Open MPI parameter that the command sets by `--mca NAME VALUE`; empty: it sets none.
     fn set(&self, parameter: &str) -> &str {
         let mut words = self.command.windows(3);
         let found = words.find(|words| matches!(words[0].as_str(), "--mca" | "-mca") && words[1] == parameter);
@@ -101,7 +101,7 @@ impl Recorded<'_> {
         self.set(&format!("btl_{carrier}_eager_limit")).parse().ok().map(Bytes)
     }
 
-    /// Of the MPI's own mpirun: of Open MPI's by what `--mca` chooses, of others what their costs are of.
+    /// The carrier under the MPI's own mpirun: for Open MPI by `--mca`, for others the one with known costs.
     fn of_mpirun<'w>(&'w self, between: bool, ways: &[&'w Way]) -> &'w str {
         let is_own = |way: &&&Way| self.is_of_mpi(way) && way.carrier != ENGINE && way.network.is_some() == between;
         let of_others = ways.iter().find(is_own).filter(|_| !self.library.starts_with("Open MPI"));
@@ -116,7 +116,7 @@ impl Recorded<'_> {
         }
     }
 
-    /// What carried messages between hosts, or within one.
+    /// The carrier of messages between hosts, or within one.
     fn carried(&self, between: bool, ways: &[&Way]) -> String {
         let plimsoll = self
             .command
@@ -145,8 +145,7 @@ impl Recorded<'_> {
         }
     }
 
-    /// All that could carry the program instead of `ways`, as far as its costs are known here. `core` is where an engine of its
-    /// own would be; without one there is none.
+    /// All other carriers than `ways` whose costs are known here. `core` is the core for an engine; without one, none is offered.
     pub fn others(&self, costs: &Costs, ways: &Ways, core: Option<u32>) -> Vec<Candidate> {
         let here = if self.between { &ways.between } else { &ways.within };
         let fits = |way: &&Way| way.mpi == here.mpi && way.network.is_some() == self.between && *way != here;
@@ -183,7 +182,7 @@ impl Recorded<'_> {
         self.command.iter().any(|word| word == "--lab")
     }
 
-    /// Why `candidate` cannot be run as the program was.
+    /// The reason why `candidate` cannot be run in place of the recorded command.
     pub fn refused(&self, candidate: &Candidate) -> Option<String> {
         let way = &candidate.ways.between;
         let kind = way.network.as_deref().filter(|network| way.carrier == ENGINE && *network != "udp");
@@ -194,8 +193,8 @@ impl Recorded<'_> {
         }
     }
 
-    /// The same program under other options of `plimsoll mpirun`. `program` is its place among the words. There is no `--`
-    /// before it, which `plimsoll try` has between commands.
+    /// The command under other options of `plimsoll mpirun`. `program` is the program's index among the words. There is no
+    /// `--` before it, which `plimsoll try` has between commands.
     pub fn under(&self, options: &[String], ranks: u32, program: usize) -> Vec<String> {
         let mut words: Vec<String> = ["plimsoll", "mpirun", "-n", &ranks.to_string()].map(str::to_owned).to_vec();
         words.extend_from_slice(options);
@@ -293,7 +292,7 @@ mod tests {
         assert_eq!(open.carried_by(&ways), "vader, one host, Open MPI 4.1.4");
         let schedule = Recorded { library: "", ..of };
         assert_eq!(schedule.carried_by(&ways), open.carried_by(&ways));
-        // Its own are taken where they are known, and are not sought under the name of another's transport.
+        // Costs of its own are used if they are known, and are not looked up under the name of another MPI's transport.
         let own = Way { carrier: "ucx".into(), mpi: "MPICH 4.0.2".into(), placement: SiteKind::App, network: None };
         let row = Row {
             item: Item::HalfTrip(own.clone()),

@@ -11,17 +11,17 @@ use machine::{Fault, Result};
 
 use crate::graph::Graph;
 
-/// Clocks that differ by less tell nothing over what computing varies by.
+/// The least difference of clocks that tells more than the variation of computing.
 const NEAR: f64 = 0.02;
 
-/// A share further outside of 0 to 1 is no noise: something else changed.
+/// The excess of a share over 0 to 1 that noise can explain; with more, something else changed.
 const OUTSIDE: f64 = 0.25;
 
-/// Threads that compute less than this share of the one that computes most tell little.
+/// Threads that compute less than this share of the longest computing are left out.
 const LITTLE: f64 = 0.05;
 
-/// The share that follows the clock: in the middle that of all computing, from the least to the most of a thread in a recording.
-/// `others` are recordings of the program with their clock over that of `graph`.
+/// The share that follows the clock: its middle is that of all computing, its ends are the least and the most of a thread
+/// in a recording. `others` are recordings of the program with their clock over that of `graph`.
 ///
 /// # Errors
 /// Not as many ranks and threads, clocks that hardly differ, a share that no clock explains.
@@ -70,7 +70,7 @@ pub fn follows(graph: &Graph, others: &[(f64, &Graph)]) -> Result<Interval> {
     Ok(Interval { low, middle: all.clamp(0.0, 1.0), high })
 }
 
-/// What each thread computes, without what recording took, ns.
+/// The computing of each thread without the overhead of recording, ns.
 fn computing(graph: &Graph) -> Vec<f64> {
     let of = |lane: &crate::graph::Lane| {
         let gaps = (lane.first..lane.end).map(|call| (graph.calls.gap.get(call) - lane.recording).max(0));
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use crate::graph::{Adding, Builder};
 
-    /// Threads that compute so many ns in two gaps, of which recording took 10 each.
+    /// Threads with these ns of computing in two gaps, each with 10 ns of recording.
     fn computes(threads: &[i64]) -> Graph {
         let mut builder = Builder::new((0..threads.len() as u32).collect(), 0);
         for (rank, ns) in threads.iter().enumerate() {

@@ -19,7 +19,7 @@ use machine::fault::{Fault, Result};
 /// Matches any rank, or any tag.
 pub const ANY: u32 = u32::MAX;
 
-/// What an operation does. In the order in which those that become free at the same moment begin.
+/// The kinds of operations, in the order in which those begin that become free at the same moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     Send,
@@ -36,7 +36,7 @@ pub struct Operation {
     /// The other rank; 0 where it computes.
     pub peer: u32,
     pub tag: u32,
-    /// By which the program knows it.
+    /// The program's number of the operation.
     pub number: u32,
     pub cpu: u16,
     pub nic: u8,
@@ -51,17 +51,17 @@ pub struct Schedule {
     amounts: Vec<u64>,
     peers: Vec<u32>,
     tags: Vec<u32>,
-    /// By their place among the numbers that the text has.
+    /// Indices among the cpu numbers in the text.
     cpus: Vec<u16>,
     nics: Vec<u8>,
-    /// How many requirements each has.
+    /// The number of requirements of each operation.
     requires: Vec<u32>,
-    /// What requires that an operation has started, and what that it is over.
+    /// Operations that wait for the start of an operation, and for its end.
     on_start: Edges,
     on_end: Edges,
 }
 
-/// For each operation those that wait for it, in the order in which the text has them.
+/// By operation: those that wait for it, in the order of the text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Edges {
     first: Vec<u32>,
@@ -69,7 +69,7 @@ struct Edges {
 }
 
 impl Edges {
-    /// Adds those of the operations from the last known one to `end`.
+    /// Adds the edges of operations from the last known one to `end`.
     fn add(&mut self, end: usize, edges: &mut [(u32, u32)]) {
         edges.sort_by_key(|(from, _)| *from);
         let mut edges = edges.iter().peekable();
@@ -103,22 +103,22 @@ impl Schedule {
         self.kinds.iter().filter(|kind| **kind == Kind::Send).count() as u64
     }
 
-    /// Those of a rank.
+    /// The operations of a rank.
     pub fn of(&self, rank: u32) -> impl Iterator<Item = Operation> {
         (self.first[rank as usize]..self.first[rank as usize + 1]).map(|number| self.operation(number))
     }
 
-    /// What requires that an operation is over, by number.
+    /// Operations that wait for the end of an operation, by number.
     pub fn after_end(&self, number: u32) -> &[u32] {
         self.on_end.of(number)
     }
 
-    /// What requires that it has started.
+    /// Operations that wait for the start of an operation.
     pub fn after_start(&self, number: u32) -> &[u32] {
         self.on_start.of(number)
     }
 
-    /// How many requirements each operation has, by number.
+    /// The number of requirements of each operation, by number.
     pub fn requirements(&self) -> &[u32] {
         &self.requires
     }
@@ -157,7 +157,7 @@ impl Schedule {
         self.requires.push(0);
     }
 
-    /// The same with its ranks in order; `ranks` are those that stand here.
+    /// The schedule with its ranks in order; `ranks` is their order in the text.
     fn in_order(self, ranks: &[u32]) -> Schedule {
         let mut blocks: Vec<usize> = (0..ranks.len()).collect();
         blocks.sort_by_key(|block| ranks[*block]);
@@ -196,7 +196,7 @@ fn picked<T: Copy>(all: &[T], which: &[u32]) -> Vec<T> {
     which.iter().map(|at| all[*at as usize]).collect()
 }
 
-/// Numbers of cpus or network interfaces, which may be any, and how many others came before each.
+/// Numbers of cpus or network interfaces, which may be any, in the order of their appearance.
 #[derive(Default)]
 struct Numbers(BTreeMap<u32, u16>);
 
@@ -210,8 +210,8 @@ impl Numbers {
         Some(next)
     }
 
-    /// By what came before it, the place of each in the order of numbers. A message is worked on by the cpu that has its
-    /// sender's number, so that all ranks have one order.
+    /// By order of appearance: the index of each in numeric order. The cpu with the sender's number works on a message, so
+    /// all ranks share one order.
     fn places(&self) -> Vec<u16> {
         let mut places = vec![0; self.0.len()];
         self.0.values().enumerate().for_each(|(place, came)| places[usize::from(*came)] = place as u16);
@@ -222,7 +222,7 @@ impl Numbers {
 /// Reads a schedule.
 ///
 /// # Errors
-/// Says line and column of the first mistake.
+/// The first mistake, with line and column.
 pub fn read(text: &[u8]) -> Result<Schedule> {
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     Reader { text, at: 0, cpus: Numbers::default(), nics: Numbers::default() }.schedule()
@@ -246,15 +246,14 @@ struct Reader<'t> {
     nics: Numbers,
 }
 
-/// What a line asks of two labels, and where they stand: the first's operation waits for the second's, until that is over or
-/// has started.
+/// A requirement between two labels with their positions: the first operation waits for the second to end, or to start.
 struct Requirement<'t> {
     own: (&'t [u8], usize),
     other: (&'t [u8], usize),
     over: bool,
 }
 
-/// Cpus and network interfaces of all ranks together: what a simulation has room for.
+/// The most cpus and network interfaces of all ranks together: a simulation's room.
 const PLACES: u64 = 1 << 27;
 
 const OPERATIONS: &str = "write an operation: send, recv or calc, as in 'l1: send 8b to 1 tag 0'";
@@ -267,7 +266,7 @@ impl<'t> Reader<'t> {
         Fault::new(format!("the schedule, line {line}, column {column}"), cause, next)
     }
 
-    /// Passes over blanks and comments, not over ends of lines.
+    /// Skips blanks and comments, but not ends of lines.
     fn blanks(&mut self) -> Result<()> {
         while let [first, rest @ ..] = &self.text[self.at..] {
             match (first, rest.first()) {
@@ -315,7 +314,7 @@ impl<'t> Reader<'t> {
         Ok((token, start))
     }
 
-    /// The next token that is no end of a line.
+    /// The next token other than the end of a line.
     fn token_of_a_line(&mut self) -> Result<(Token<'t>, usize)> {
         loop {
             match self.token()? {
@@ -514,7 +513,7 @@ impl<'t> Reader<'t> {
         Ok(())
     }
 
-    /// Takes `-1`, where it is next.
+    /// Consumes `-1`, where it is next.
     fn any(&mut self) -> Result<bool> {
         self.blanks()?;
         let any = self.text[self.at..].starts_with(b"-1");

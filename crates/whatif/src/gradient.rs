@@ -1,4 +1,4 @@
-//! What the time of a replay changes by where a cost changes a little: its right and its left derivative, exactly.
+//! The right and the left derivative of a replay's time by each cost, exactly.
 //!
 //! The time is the largest of sums of costs, so it is convex and piecewise linear in them. Where several critical paths are
 //! equally long, more of a cost makes the one longest that has most of it, and less of it leaves the one that has least. Both
@@ -26,7 +26,7 @@ pub struct Gradient {
 }
 
 impl Gradient {
-    /// Whether more of a cost makes another difference than less of it.
+    /// Whether the right derivative differs from the left.
     pub fn is_kink(&self) -> bool {
         self.right != self.left
     }
@@ -49,14 +49,14 @@ impl Gradient {
     }
 }
 
-/// Within hosts, and between them.
+/// Gradients within hosts, and between them.
 pub type Gradients = [Gradient; 2];
 
-/// Something that an exit is tight with: the exit before the beginning (`None`: the lane's own beginning), and what the costs
-/// since then count.
+/// A constraint that an exit is tight with: the exit before the beginning (`None`: the lane's own beginning), and the
+/// counts of costs since then.
 type Tight = (Option<CallId>, [Counts; 2]);
 
-/// The derivatives of `replayed.total`. `residual` of each call, ps, as it was replayed.
+/// The derivatives of `replayed.total`, with the replay's `residual` of each call, ps.
 pub fn gradients(
     graph: &Graph,
     conditions: &Conditions,
@@ -78,9 +78,9 @@ struct Walk<'g, F> {
     conditions: &'g Conditions,
     replayed: &'g Replayed,
     residual: F,
-    /// Of the exits that were looked at.
+    /// Results of exits that were visited.
     known: HashMap<CallId, Gradients>,
-    /// Of gatherings in which all are waited for: the last entry, ps, and since which exits it is so late.
+    /// For gatherings in which all wait for all: the last entry, ps, and the constraints that make it so late.
     gathered: HashMap<u32, (i64, Vec<Tight>)>,
 }
 
@@ -111,7 +111,7 @@ impl<F: Fn(CallId) -> i64> Walk<'_, F> {
         self.known[&call]
     }
 
-    /// All that the exit of a call is tight with.
+    /// All constraints that the exit of a call is tight with.
     fn tight(&mut self, call: CallId) -> Vec<Tight> {
         let graph = self.graph;
         let (entered, residual) = (self.entered(call), (self.residual)(call));
@@ -130,7 +130,7 @@ impl<F: Fn(CallId) -> i64> Walk<'_, F> {
                 Step::Leave(member) => self.leave(member),
                 Step::Send(_) | Step::Post(_) | Step::Enter(_) => continue,
             };
-            // What waited in the queue of an engine's core is over later than its trip says.
+            // A message that queued for an engine's core is over later than its trip says.
             if self.replayed.causes[call as usize].step() == Some(place) {
                 wait.over = wait.over.max(self.replayed.exits[call as usize] - residual);
             }
@@ -158,24 +158,24 @@ impl<F: Fn(CallId) -> i64> Walk<'_, F> {
         entry(self.graph, self.conditions, self.replayed, self.graph.lane(call), call)
     }
 
-    /// `None` before the first call of a lane.
+    /// The exit before a call of its lane; `None` before the first call.
     fn exit_before(&self, call: CallId) -> Option<CallId> {
         let lane = self.graph.lanes[self.graph.lane(call)];
         (call > lane.first).then(|| call - 1)
     }
 
-    /// The own work of a call before one of its steps, or all of it, and the ends of messages that it is for.
+    /// The own work of a call before one of its steps, or all of it, and the counts of message ends that the work is for.
     fn before(&self, call: CallId, step: Option<Step>) -> (i64, [Counts; 2]) {
         before(self.graph, self.conditions, call, step)
     }
 
-    /// When a call comes to one of its steps, and since which exit.
+    /// The instant of a step of a call, with its tight constraint.
     fn at(&self, call: CallId, step: Step) -> (i64, Tight) {
         let (work, counts) = self.before(call, Some(step));
         (self.entered(call) + work, (self.exit_before(call), counts))
     }
 
-    /// When a call was entered, and since which exit.
+    /// The entry of a call, with its tight constraint.
     fn entry(&self, call: CallId) -> (i64, Tight) {
         (self.entered(call), (self.exit_before(call), NOTHING))
     }
@@ -228,14 +228,14 @@ impl<F: Fn(CallId) -> i64> Walk<'_, F> {
     }
 }
 
-/// Something that an exit waits for.
+/// An event that an exit waits for.
 struct Wait {
     over: i64,
-    /// From beginning to end.
+    /// Counts from the beginning to the end of the event.
     counts: [Counts; 2],
-    /// What the beginning is tight with.
+    /// The constraints that the beginning is tight with.
     sources: Vec<Tight>,
-    /// What an exit that waits for it cannot come before, and what that is tight with.
+    /// The lower bound of an exit that waits for the event, with its tight constraints.
     floor: (i64, Vec<Tight>),
 }
 
@@ -245,7 +245,7 @@ fn sum(mut one: [Counts; 2], other: [Counts; 2]) -> [Counts; 2] {
     one
 }
 
-/// The last of some instants, and all that are as late.
+/// The latest of some instants, with all constraints of those that are as late.
 fn latest(all: impl Iterator<Item = (i64, Tight)>) -> (i64, Vec<Tight>) {
     let mut last = (i64::MIN, Vec::new());
     for (at, tight) in all {

@@ -18,13 +18,13 @@ use timeline::Collective;
 pub use builder::called;
 pub use builder::{Adding, Builder};
 
-/// Place of a call in [`Graph::calls`].
+/// Index of a call in [`Graph::calls`].
 pub type CallId = u32;
 
-/// In place of a call that is not there.
+/// The index of a call that is not there.
 pub const NO_CALL: CallId = u32::MAX;
 
-/// In place of a call site that is not known.
+/// The index of a call site that is not known.
 pub const NO_SITE: u32 = u32::MAX;
 
 /// A recorded program. A clone shares its calls.
@@ -38,15 +38,15 @@ pub struct Graph {
     pub gatherings: Vec<Gathering>,
     /// The call by which each member entered, gathering by gathering.
     pub members: Arc<Vec<CallId>>,
-    /// What messages and gatherings differ by, once each.
+    /// The distinct kinds of messages and gatherings.
     pub kinds: Vec<Kind>,
-    /// What calls differ by, once each.
+    /// The distinct classes of calls.
     pub classes: Vec<Class>,
     /// Hosts of the ranks, by rank.
     pub hosts: Vec<u32>,
-    /// Nobody recorded it: calls have no measured length.
+    /// Whether it is of a schedule, whose calls have no measured length.
     pub scheduled: bool,
-    /// What is missing or uncertain, and why.
+    /// Remarks on missing or uncertain parts.
     pub notes: Vec<String>,
 }
 
@@ -56,9 +56,9 @@ pub struct Lane {
     pub rank: u32,
     pub first: CallId,
     pub end: CallId,
-    /// When it begins to compute, ns: its rank had left MPI_Init.
+    /// The beginning of the lane, ns: its rank left MPI_Init.
     pub begun: i64,
-    /// What recording took of each gap, ns.
+    /// Overhead of recording in each gap, ns.
     pub recording: i64,
 }
 
@@ -69,15 +69,15 @@ pub struct Calls {
     pub gap: Lengths,
     /// From entry to exit as measured, ns.
     pub inside: Lengths,
-    /// Places in [`Graph::classes`].
+    /// Indices in [`Graph::classes`].
     pub class: Vec<u32>,
-    /// Where each was made, among the recorded places ([`timeline::Timeline::places`]); or [`NO_SITE`].
+    /// Indices of the call sites ([`timeline::Timeline::places`]), or [`NO_SITE`].
     pub site: Vec<u32>,
-    /// Where the items of each call begin; one more than there are calls.
+    /// Index of each call's first item; one more than there are calls.
     first: Vec<u32>,
 }
 
-/// Nanoseconds in 4 bytes each; what lasts 4.29 s and more is kept apart.
+/// Nanoseconds in 4 bytes each; lengths of 4.29 s and more are kept apart.
 #[derive(Debug, Clone, Default)]
 pub struct Lengths {
     short: Vec<u32>,
@@ -113,7 +113,7 @@ impl Lengths {
     }
 }
 
-/// What a call does, with the place of the message or of the member.
+/// A step of a call, with the index of the message or of the member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// Begins to send a message.
@@ -122,7 +122,7 @@ pub enum Step {
     Post(u32),
     /// Enters a gathering as the member.
     Enter(u32),
-    /// Waits until a message's sender is done with it.
+    /// Waits until the sender may reuse the message's buffer.
     Sent(u32),
     /// Waits until a message is received.
     Received(u32),
@@ -136,7 +136,7 @@ struct Item(u32);
 
 const PLACE_BITS: u32 = 29;
 
-/// Messages, and members of gatherings, that a graph can have.
+/// The most messages, and members of gatherings, in a graph.
 pub const MOST: u32 = 1 << PLACE_BITS;
 
 impl From<Step> for Item {
@@ -167,28 +167,28 @@ impl From<Item> for Step {
     }
 }
 
-/// A message, of which both ends are there.
+/// A message with both ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message {
     /// The call that began to send it.
     pub sender: CallId,
     /// The call that posted its receive.
     pub receiver: CallId,
-    /// Place in [`Graph::kinds`].
+    /// Index in [`Graph::kinds`].
     pub kind: u32,
 }
 
 /// One collective operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Gathering {
-    /// Its members are these places of [`Graph::members`].
+    /// Index in [`Graph::members`] of the first member.
     pub first: u32,
     pub members: u32,
-    /// Who waits for whom.
+    /// The rule of who waits for whom.
     pub who: Collective,
     /// The member that is its root, counted from 0.
     pub root: u32,
-    /// Place in [`Graph::kinds`].
+    /// Index in [`Graph::kinds`].
     pub kind: u32,
 }
 
@@ -199,20 +199,20 @@ pub enum Reach {
     Between,
 }
 
-/// What the cost of a message or a gathering depends on.
+/// The attributes of a message or a gathering that determine its cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Kind {
     pub bytes: u64,
-    /// Of a gathering: the farthest of its members.
+    /// The reach; of a gathering that of its farthest members.
     pub reach: Reach,
-    /// Messages one after the other: 1, or the rounds of a collective operation's usual algorithm.
+    /// Consecutive messages: 1, or the rounds of a collective operation's usual algorithm.
     pub trips: u16,
 }
 
-/// What only orders lanes: it takes no time.
+/// The kind of gatherings that only order lanes and take no time.
 const ORDER: Kind = Kind { bytes: 0, reach: Reach::Host, trips: 0 };
 
-/// Calls that the model treats alike: what it leaves unexplained of them has one mean.
+/// A class of calls that the model treats alike: their residuals have one mean.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Class {
     pub function: FunctionId,
@@ -221,17 +221,17 @@ pub struct Class {
     pub reach: Reach,
     /// Messages and gatherings that it completes, at most 3.
     pub completes: u8,
-    /// Nothing of it is modelled: it takes what was measured.
+    /// Whether none of it is modelled, so that it takes the measured time.
     pub opaque: bool,
 }
 
 impl Graph {
-    /// What a call does, in order: what it begins before what it completes.
+    /// The steps of a call: those that begin something before those that complete something.
     pub fn steps(&self, call: CallId) -> impl Iterator<Item = Step> + '_ {
         self.steps_from(call, 0).map(|(_, step)| step)
     }
 
-    /// The same after `skip` of them, each with its place among the steps of all calls.
+    /// The steps after the first `skip`, each with its index among the steps of all calls.
     pub(crate) fn steps_from(&self, call: CallId, skip: u32) -> impl Iterator<Item = (u32, Step)> + '_ {
         let (first, end) = (self.calls.first[call as usize] + skip, self.calls.first[call as usize + 1]);
         (first..end).map(|place| (place, self.items[place as usize].into()))
@@ -249,7 +249,7 @@ impl Graph {
         self.classes[self.calls.class[call as usize] as usize]
     }
 
-    /// The farthest of what a call begins and completes.
+    /// The farthest reach of what a call begins and completes.
     pub fn reach(&self, call: CallId) -> Reach {
         let kind = |step| match step {
             Step::Send(message) | Step::Post(message) | Step::Sent(message) | Step::Received(message) => {
@@ -260,7 +260,7 @@ impl Graph {
         self.steps(call).map(|step| self.kinds[kind(step) as usize].reach).max().unwrap_or(Reach::Host)
     }
 
-    /// The gathering of a member's place.
+    /// The gathering of a member.
     pub fn gathering(&self, member: u32) -> u32 {
         self.gatherings.partition_point(|gathering| gathering.first <= member) as u32 - 1
     }

@@ -1,4 +1,4 @@
-//! What can be asked: other ways for the messages, another wire, another clock, other places for the ranks.
+//! Levers: changes of a program's messages, network, clock or mapping under which it is replayed.
 
 pub mod mapping;
 
@@ -12,31 +12,31 @@ use crate::model::{Draw, Price, Prices, Progress, Ways};
 use crate::replay::{Buffer, Conditions, Places, lanes};
 pub use mapping::Mapping;
 
-/// A change of what a run takes place under.
+/// A change of the conditions of a run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Lever {
-    /// What carries the messages instead.
+    /// The carriers of the messages afterwards.
     pub ways: Option<Ways>,
-    /// Of each trip between hosts, or within the host where there is one.
+    /// Change of the latency of each trip between hosts, or within the host where there is one.
     pub latency: Option<Change>,
-    /// What a byte takes over what it takes now: 0.5 for twice the bandwidth.
+    /// The time per byte over the present one: 0.5 for twice the bandwidth.
     pub per_byte: Option<f64>,
-    /// The clock of the cores over what it is now.
+    /// The clock of the cores over the present one.
     pub clock: Option<f64>,
-    /// The share of the computing that follows the clock, where it was measured ([`crate::clock`]); else from none to all.
+    /// The share of the computing that follows the clock, where it was measured ([`crate::clock`]); else 0 to 1.
     pub follows_clock: Option<Interval>,
-    /// Messages up to this size are sent at once, whoever receives.
+    /// The size up to which messages are sent at once, before a receive is posted.
     pub eager: Option<Bytes>,
     pub progress: Option<Progress>,
-    /// What a connection takes in before it is taken out.
+    /// The buffer of each connection.
     pub buffer: Option<Buffer>,
     pub mapping: Option<Mapping>,
 }
 
-/// What is changed of a latency.
+/// The change of a latency.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Change {
-    /// Nanoseconds more; less where negative.
+    /// Nanoseconds added; subtracted where negative.
     By(f64),
     Times(f64),
 }
@@ -71,22 +71,22 @@ impl std::str::FromStr for Change {
     }
 }
 
-/// What is not known of a lever, in one draw.
+/// The unknown figures of a lever, in one draw.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Unknown {
     /// Where the costs of other ways lie in their intervals.
     pub costs: Draw,
-    /// The share of the computing that follows the clock, what does not wait for memory; its place in what was measured of it.
+    /// The share of the computing that follows the clock; of the measured interval, if there is one, this is the place.
     pub follows_clock: f64,
     /// The part of the residuals that changes as the modelled costs do.
     pub residual_follows: f64,
-    /// The part of the softirqs of a rank's core that fell into its computing, and not into its calls.
+    /// The share of the softirqs of a rank's core that fell into its computing, not into its calls.
     pub softirqs_inside: f64,
-    /// How much of the difference between capabilities stays: a place in [`Mapping::stays`].
+    /// A place in [`Mapping::stays`].
     pub capability_stays: f64,
-    /// The residuals of ranks on other cores over what they were: they may be the core's.
+    /// The residuals of ranks on other cores over the recorded ones: the residuals may depend on the core.
     pub residual_stays: f64,
-    /// Of messages' work on cores that receive, and far from them.
+    /// Unknown figures of messages' work on cores that receive, and far from them.
     pub places: Places,
 }
 
@@ -119,7 +119,7 @@ impl Lever {
                 price.rendezvous = kind.bytes > eager.0;
             }
         }
-        // What is added to a wire is no error of what was measured: nothing of a residual follows it.
+        // The change of a latency by a sum is no error of a measured cost, so no residual follows it.
         let times = self.latency.filter(|change| matches!(change, Change::Times(_)));
         let carried = std::mem::take(&mut after.prices);
         let [own, costs] = [(None, None), (times, self.per_byte)]
@@ -145,7 +145,7 @@ impl Lever {
         Ok((after, residuals))
     }
 
-    /// `prices` under a latency, what a byte takes over now, and the clock.
+    /// The prices after changes of the latency, the time per byte and the clock.
     fn priced(
         &self,
         graph: &Graph,
@@ -175,7 +175,7 @@ impl Lever {
                     trip -= (trip - smallest).max(0.0) * (1.0 - factor);
                     price.link = (price.link as f64 * factor).round() as i64;
                 }
-                // A trip is no shorter than the work in it.
+                // A trip is at least as long as the work in it.
                 price.trip = (trip.round() as i64).max(price.send + price.receive);
             }
             if let Some(clock) = self.clock {
@@ -190,7 +190,7 @@ impl Lever {
         prices
     }
 
-    /// Of the smallest message of a reach, ps: what of a trip is latency.
+    /// The latency of a reach, ps: the trip of its smallest message.
     fn latency_of(&self, graph: &Graph, prices: &Prices, reach: Reach) -> f64 {
         let of_reach = graph.kinds.iter().zip(&prices.kinds).filter(|(kind, _)| kind.reach == reach && kind.trips > 0);
         let trips = of_reach.map(|(kind, price)| price.trip as f64 / f64::from(kind.trips));
@@ -198,15 +198,15 @@ impl Lever {
     }
 }
 
-/// What becomes of residuals by class, where prices are `costs` in place of `before`; `own` are those without the wire's levers.
+/// The scale of residuals by class, where prices `costs` replace `before`; `own` are the new ones without the wire's levers.
 fn scales(graph: &Graph, before: &Prices, costs: &Prices, own: &Prices, follows: f64) -> Vec<Scale> {
     let of_class = |class: &Class| {
         let bits = |kind: &Kind| (u64::BITS - kind.bytes.leading_zeros()) as u8;
-        // What only orders lanes costs nothing.
+        // Kinds that only order lanes cost nothing.
         let like = |kind: &Kind| kind.reach == class.reach && bits(kind) == class.bits && kind.trips > 0;
         let mean = |of: &Prices| -> f64 {
             let kinds = graph.kinds.iter().zip(&of.kinds).filter(|(kind, _)| like(kind));
-            // A call that completes nothing has its own work only.
+            // A call that completes nothing has only its own work.
             let cost = |price: &Price| if class.completes == 0 { price.send } else { price.trip };
             let costs: Vec<f64> = kinds.map(|(_, price)| cost(price) as f64).collect();
             costs.iter().sum::<f64>() / costs.len().max(1) as f64
@@ -221,7 +221,7 @@ fn scales(graph: &Graph, before: &Prices, costs: &Prices, own: &Prices, follows:
     graph.classes.iter().map(of_class).collect()
 }
 
-/// What becomes of the residuals of a class.
+/// The change of a class's residuals under a lever.
 ///
 /// A residual has three parts. As much of it as the modelled cost itself is most likely an error of that cost: it follows it nearly
 /// wholly in most draws. What all calls of the class have beyond that follows what carries messages and how fast cores are, by a part
@@ -229,11 +229,11 @@ fn scales(graph: &Graph, before: &Prices, costs: &Prices, own: &Prices, follows:
 /// was lost, an interrupt), and stays whatever messages cost.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Scale {
-    /// The modelled cost after over that before.
+    /// The modelled cost after the change over that before.
     pub ratio: f64,
-    /// The same without a change of the wire.
+    /// The same ratio without a change of the wire.
     pub beyond: f64,
-    /// That before, ps.
+    /// The modelled cost before the change, ps.
     pub modelled: f64,
     /// [`Unknown::residual_follows`]
     pub follows: f64,
@@ -242,12 +242,12 @@ pub struct Scale {
 impl Scale {
     const SAME: Scale = Scale { ratio: 1.0, beyond: 1.0, modelled: 0.0, follows: 0.0 };
 
-    /// Whether nothing becomes of them.
+    /// Whether the residuals stay.
     pub(crate) fn is_same(&self) -> bool {
         self.ratio == 1.0 && self.beyond == 1.0
     }
 
-    /// A residual of a class in which `typical` is the usual one, ps.
+    /// The changed residual of a call in whose class `typical` is the usual one, ps.
     pub fn of(&self, residual: f64, typical: f64) -> f64 {
         let cost = residual.clamp(-self.modelled, self.modelled);
         let common = residual.clamp(typical.min(-self.modelled), typical.max(self.modelled)) - cost;
@@ -257,7 +257,7 @@ impl Scale {
             + changed(common, self.beyond, self.follows)
     }
 
-    /// The same after the modelled cost had changed by `ratio` before.
+    /// This scale after a change that multiplied the modelled cost by `ratio`.
     pub(crate) fn after(self, ratio: f64) -> Scale {
         Scale {
             ratio: self.ratio * ratio,

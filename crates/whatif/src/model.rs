@@ -15,17 +15,17 @@ use machine::{Bytes, Costs, Fault, Result, SiteKind};
 
 use crate::graph::{Graph, Kind, Reach};
 
-/// What a message, or a gathering, of a kind costs, ps.
+/// The cost of a message, or a gathering, of a kind, ps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Price {
     pub send: i64,
     pub receive: i64,
     pub trip: i64,
-    /// Work of the engine's core at each end; 0: there is none.
+    /// Work of the engine's core at each end; 0: there is no engine.
     pub engine: i64,
-    /// What it occupies of a link that the ranks of a host share; 0: of none.
+    /// Time that it occupies a link which the ranks of a host share; 0: none.
     pub link: i64,
-    /// Not before its receive is posted.
+    /// Whether it moves only once its receive is posted.
     pub rendezvous: bool,
 }
 
@@ -35,24 +35,24 @@ pub struct Prices {
     pub kinds: Vec<Price>,
 }
 
-/// Who moves a message whose both halves have begun.
+/// The party that moves a message whose both halves have begun.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Progress {
     /// The threads in their calls: a rendezvous goes on when the thread that began first is in a call.
     #[default]
     Calls,
-    /// A thread, a core or a device of its own, at any time.
+    /// A thread, core or device of its own, at any time.
     Always,
 }
 
-/// How messages travel: within a host and between hosts.
+/// Carriers of messages within a host and between hosts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ways {
     pub within: Way,
     pub between: Way,
-    /// The ranks of a host share its link, which passes bytes as slowly as one stream does.
+    /// Whether the ranks of a host share its link, which passes bytes as slowly as one stream does.
     pub shared_links: bool,
-    /// Up to how many bytes they are sent at once, whoever receives; `None`: as what carries them does by default.
+    /// The size up to which messages are sent at once, before a receive is posted; `None`: the carrier's default.
     pub eager: Option<Bytes>,
 }
 
@@ -70,7 +70,7 @@ impl Ways {
     }
 }
 
-/// Where in its interval each cost lies, from -1, its least, over 0, its middle, to 1.
+/// The place of each cost in its interval, from -1, its least, over 0, its middle, to 1.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Draw {
     /// The place of trips, within a host and between hosts.
@@ -79,7 +79,7 @@ pub struct Draw {
     pub work: [f64; 2],
 }
 
-/// Up to how many bytes a carrier sends at once, whoever receives, within a host and between hosts: the defaults of Open MPI
+/// Default eager limits in bytes, within a host and between hosts: the defaults of Open MPI
 /// 4 and 5 (`btl_vader_eager_limit`, `btl_sm_eager_limit`, `btl_tcp_eager_limit`), of plimsoll's engine, and of UCX (its
 /// threshold is measured at its start; 8 KiB is usual).
 const EAGER: [(&str, u64, u64); 5] = [
@@ -90,7 +90,7 @@ const EAGER: [(&str, u64, u64); 5] = [
     (ENGINE, 8 << 10, 256 << 10),
 ];
 
-/// The limit of a carrier that is none of these, in bytes.
+/// The eager limit of other carriers, in bytes.
 const EAGER_OF_OTHERS: u64 = 16 << 10;
 
 fn eager(way: &Way, reach: Reach) -> u64 {

@@ -1,4 +1,4 @@
-//! The critical path: back from the last exit along what was waited for. Its parts add up to the time of the replay.
+//! The critical path: from the last exit back to the event that each exit waited for. Its parts add up to the time of the replay.
 
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
@@ -8,17 +8,17 @@ use crate::replay::{Conditions, PS, Replayed};
 use record::functions::FunctionId;
 use timeline::Collective;
 
-/// Where the time of the critical path goes, ps.
+/// The parts of the critical path's time, ps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Parts {
-    /// Outside of calls.
+    /// Time outside of calls.
     pub computing: i64,
-    /// Calls' own work that is modelled, and messages on their way.
+    /// Modelled work of calls, and messages on their way.
     pub work: i64,
     pub messages: i64,
-    /// Calls that are taken as they were measured.
+    /// Calls that are taken as measured.
     pub opaque: i64,
-    /// In calls, beyond what the model says; and what the model says too much.
+    /// Time in calls beyond the model, or less where the model has too much.
     pub unexplained: i64,
     pub overexplained: i64,
 }
@@ -35,7 +35,7 @@ impl Parts {
     }
 }
 
-/// Messages on the critical path: what time changes by for a change of their cost.
+/// Counts of messages on the critical path: derivatives of its time by costs.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Counts {
     /// Trips one after the other: d time / d latency.
@@ -54,27 +54,27 @@ impl AddAssign for Counts {
     }
 }
 
-/// What calls on the path are told apart by.
+/// The key of calls on the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Spot {
     pub rank: u32,
-    /// Of [`crate::graph::Calls::site`].
+    /// The site, as in [`crate::graph::Calls::site`].
     pub site: u32,
     pub function: FunctionId,
-    /// Of the size ([`crate::graph::Class`]).
+    /// The size class ([`crate::graph::Class`]).
     pub bits: u8,
 }
 
-/// What of the path belongs to calls.
+/// The part of the path that belongs to calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct OnPath {
-    /// Calls that it leads through.
+    /// The number of calls on the path.
     pub calls: u64,
-    /// Computing before them, ps.
+    /// Computing before the calls, ps.
     pub computing: i64,
-    /// In them, and of messages that they send while these are on their way, ps.
+    /// Time in the calls, and of messages that they send while these are on their way, ps.
     pub time: i64,
-    /// Of messages and collective operations that begin with them, and of their own work: d time / d costs here.
+    /// Counts of the calls' own work and of messages and collective operations that begin with them: d time / d costs here.
     pub counts: Counts,
 }
 
@@ -91,13 +91,13 @@ impl AddAssign for OnPath {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Path {
     pub parts: Parts,
-    /// Within hosts, and between them.
+    /// Counts within hosts, and between them.
     pub counts: [Counts; 2],
     pub spots: BTreeMap<Spot, OnPath>,
 }
 
 impl Path {
-    /// What belongs to the calls that `key` does not tell apart.
+    /// Sums over the calls with equal `key`.
     pub fn by<K: Ord>(&self, key: impl Fn(&Spot) -> K) -> BTreeMap<K, OnPath> {
         let mut sums: BTreeMap<K, OnPath> = BTreeMap::new();
         self.spots.iter().for_each(|(spot, of)| *sums.entry(key(spot)).or_default() += *of);
@@ -110,14 +110,14 @@ pub fn critical(graph: &Graph, conditions: &Conditions, replayed: &Replayed) -> 
     let mut path = Path::default();
     let mut lane = replayed.last;
     let Some(mut call) = graph.lanes.get(lane).and_then(|lane| lane.end.checked_sub(1)) else { return path };
-    // The instant that is looked at: an exit first, then the beginning of what was waited for.
+    // The instant walked back to: an exit first, then the beginning of what it waited for.
     let mut at = replayed.exits[call as usize];
     loop {
         let entered = entry(graph, conditions, replayed, lane, call);
         let (begun, source) = begin(graph, conditions, replayed, call, entered);
         let awaited = source.map_or(call, |(other, _)| other);
         path.exit(graph, conditions, replayed, (call, awaited), at - begun);
-        // In the call that began it: the work before it there.
+        // In the call that began it, the work before that step.
         let (other, other_entered) = match source {
             Some((other, ends)) => {
                 lane = graph.lane(other);
@@ -134,7 +134,7 @@ pub fn critical(graph: &Graph, conditions: &Conditions, replayed: &Replayed) -> 
         path.parts.computing += begins;
         *path.at(graph, other) += OnPath { computing: begins, time: begun - other_entered, ..OnPath::default() };
         if other == first {
-            // What the first lane was before this one.
+            // The time before this lane began, spent in the first one.
             path.parts.opaque += gap - begins;
             return path;
         }
@@ -147,7 +147,7 @@ fn first_gap(graph: &Graph, conditions: &Conditions, replayed: &Replayed, lane: 
     gap(graph, conditions, replayed, lane, graph.lanes[lane].first)
 }
 
-/// Computing before a call, with what softirqs took of it.
+/// Computing before a call, with the softirqs in it.
 fn gap(graph: &Graph, conditions: &Conditions, replayed: &Replayed, lane: usize, call: CallId) -> i64 {
     conditions.gap(graph, lane, call) + replayed.taken.get(call as usize).copied().unwrap_or(0)
 }
@@ -161,8 +161,8 @@ pub(crate) fn entry(graph: &Graph, conditions: &Conditions, replayed: &Replayed,
     replayed.exits[call as usize - 1] + gap
 }
 
-/// When what the exit of `call` waited for began, and the call that began it, with what it worked for before; `None`: the call
-/// itself, at its entry.
+/// The beginning of what the exit of `call` waited for, with the call that began it and that call's work before; `None`: the exit
+/// waited for the call itself, at its entry.
 fn begin(
     graph: &Graph,
     conditions: &Conditions,
@@ -191,7 +191,7 @@ fn begin(
             let awaited = match gathering.who {
                 Collective::FromRoot => root,
                 Collective::ToRoot if member != root => member,
-                // A prefix waits for the last of those before it, which need not be the last of all.
+                // A prefix operation waits for the last of the members before it, which need not be the last of all.
                 Collective::Prefix => latest(graph, conditions, replayed, gathering.first..=member),
                 _ => replayed.latest_member[number as usize],
             };
@@ -217,8 +217,8 @@ fn latest(graph: &Graph, conditions: &Conditions, replayed: &Replayed, members: 
     members.max_by_key(entered).unwrap_or(first)
 }
 
-/// The own work of a call before one of its steps, or all of it, and the ends of messages that it is for; none, where it has
-/// not that step.
+/// The own work of a call before one of its steps, or all of it, and the ends of messages that the work is for; nothing, where it
+/// has not that step.
 pub(crate) fn before(graph: &Graph, conditions: &Conditions, call: CallId, step: Option<Step>) -> (i64, [Counts; 2]) {
     let (mut work, mut counts) = (0, NOTHING);
     if step.is_some_and(|step| graph.steps(call).all(|one| one != step)) {
@@ -236,7 +236,7 @@ pub(crate) fn before(graph: &Graph, conditions: &Conditions, call: CallId, step:
 
 pub(crate) const NOTHING: [Counts; 2] = [Counts { trips: 0, bytes: 0, ends: 0 }; 2];
 
-/// What a message or a gathering counts on its way.
+/// Counts of a message or a gathering on its way.
 pub(crate) fn trip(graph: &Graph, kind: u32) -> [Counts; 2] {
     let Kind { trips, bytes, .. } = graph.kinds[kind as usize];
     let trips = u64::from(trips);
@@ -260,7 +260,7 @@ impl Path {
         self.spots.entry(spot).or_default()
     }
 
-    /// What `call` has on the path, within hosts and between them.
+    /// Adds counts to those of `call`, within hosts and between them.
     fn count(&mut self, graph: &Graph, call: CallId, counts: [Counts; 2]) {
         let [within, between] = counts;
         self.counts[0] += within;
@@ -270,7 +270,7 @@ impl Path {
         here.counts += between;
     }
 
-    /// An exit that took `length` from when the awaited call began what it waited for.
+    /// Adds an exit that came `length` after the awaited call began what it waited for.
     fn exit(
         &mut self,
         graph: &Graph,
@@ -330,13 +330,13 @@ impl Path {
         self.leave(length - modelled);
     }
 
-    /// A message or a gathering that `call` began; the time of its trips.
+    /// Adds a message or a gathering that `call` began, for the time of its trips.
     fn trip(&mut self, graph: &Graph, call: CallId, kind: u32, time: i64) -> i64 {
         self.count(graph, call, trip(graph, kind));
         self.message(graph, call, time)
     }
 
-    /// Time of a message that `call` began.
+    /// Adds the time of a message that `call` began.
     fn message(&mut self, graph: &Graph, call: CallId, time: i64) -> i64 {
         self.at(graph, call).time += time;
         self.parts.messages += time;

@@ -45,40 +45,40 @@ use servers::Servers;
 /// Picoseconds in a nanosecond.
 pub const PS: i64 = 1000;
 
-/// What of a call the model leaves unexplained.
+/// The unexplained part of calls.
 #[derive(Debug)]
 pub enum Residuals<'r> {
-    /// Taken from the recorded times, ps, by call.
+    /// Residuals to learn from the recorded times, ps, by call.
     Learn(&'r mut Vec<i64>),
-    /// By call.
+    /// Residuals by call.
     Own(&'r [i64]),
-    /// By class of calls.
+    /// Residuals by class of calls.
     Class(&'r [i64]),
     None,
 }
 
-/// What of a replay stays the same from one to the next, for all calls of a rank.
+/// The conditions of a replay.
 #[derive(Debug, Clone)]
 pub struct Conditions {
     pub prices: Prices,
-    /// By lane: what computing takes over what was recorded.
+    /// By lane: the factor of its computing over the recorded one.
     pub computing: Vec<f64>,
     pub progress: Progress,
-    /// Without what recording took: as the program runs by itself.
+    /// Whether the overhead of recording is left out: the program as it runs by itself.
     pub unrecorded: bool,
     pub buffer: Buffer,
-    /// What softirqs take of cores while messages come; `None`: what they took is in the gaps and calls.
+    /// Receive work; `None`: softirqs are contained in gaps and calls.
     pub receive: Option<Receive>,
 }
 
 impl Conditions {
-    /// As recorded, under `prices`; buffers are unlimited.
+    /// The recorded conditions under `prices`, with unlimited buffers.
     pub fn of(graph: &Graph, prices: Prices, progress: Progress) -> Conditions {
         let computing = vec![1.0; graph.lanes.len()];
         Conditions { prices, computing, progress, unrecorded: false, buffer: Buffer::default(), receive: None }
     }
 
-    /// What a lane computes before a call, ps.
+    /// The computing of a lane before a call, ps.
     pub(crate) fn gap(&self, graph: &Graph, lane: usize, call: CallId) -> i64 {
         let recording = if self.unrecorded { graph.lanes[lane].recording } else { 0 };
         let taken = self.receive.as_ref().and_then(|receive| receive.taken.get(call as usize)).copied().unwrap_or(0);
@@ -88,7 +88,7 @@ impl Conditions {
     }
 }
 
-/// What an exit waited for last.
+/// The last cause that an exit waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cause(u32);
 
@@ -96,7 +96,7 @@ impl Cause {
     /// The call's own work.
     const OWN: Cause = Cause(u32::MAX);
 
-    /// The step that waited, by its place among the steps of all calls; `None`: own work.
+    /// The step that waited, by its index among the steps of all calls; `None`: own work.
     pub(crate) fn step(self) -> Option<u32> {
         (self != Cause::OWN).then_some(self.0)
     }
@@ -105,30 +105,31 @@ impl Cause {
 /// A replay that has ended.
 #[derive(Debug)]
 pub struct Replayed {
-    /// From the first instant to the last, ps.
+    /// Time from the first instant to the last, ps.
     pub total: i64,
     /// The lane that ended last.
     pub last: usize,
-    /// When each call is left, ps from the first instant; empty, as are `causes` and `movers`, where it was only [`timed`].
+    /// By call: its exit, ps from the first instant; empty, like `causes` and `movers`, for a replay by [`timed`].
     pub exits: Vec<i64>,
     pub(crate) causes: Vec<Cause>,
-    /// By message: the call by whose beginning, or whose step, it began to move.
+    /// By message: the call by whose entry or step it began to move.
     pub(crate) movers: Vec<CallId>,
-    /// What was done for messages.
+    /// Work for messages.
     pub work: Work,
-    /// By message: when it was over for its receiver; a low number where it never was.
+    /// By message: its end for the receiver; a low number where it never ended.
     pub(crate) over: Vec<i64>,
     /// Messages that had to wait for room.
     pub(crate) held: HashMap<u32, Held>,
     pub(crate) latest_member: Vec<u32>,
-    /// By call: what softirqs took of the gap before it, ps; empty: nothing is known of them.
+    /// By call: softirqs in the gap before it, ps; empty: none are known.
     pub(crate) taken: Vec<i64>,
-    /// Exits that lie before the call was entered that began what they waited for, by the recorded clocks, and the most, ps.
+    /// Exits that lie, by the recorded clocks, before the entry of the call that began what they waited for: number, and
+    /// the most, ps.
     pub backwards: (u64, i64),
 }
 
 const UNKNOWN: i64 = i64::MIN;
-/// Below this an instant is a lane that waits for it.
+/// The limit below which an instant stands for a waiting lane.
 const WAITS: i64 = i64::MIN / 2;
 
 fn waiting(lane: u32) -> i64 {
@@ -142,29 +143,30 @@ fn waiter(instant: i64) -> Option<u32> {
 #[derive(Debug, Clone, Copy)]
 struct Cursor {
     call: CallId,
-    /// When it left the call before.
+    /// The exit of the previous call.
     left: i64,
     entered: i64,
-    /// Whether the call has been entered, and how many of its steps are done.
+    /// Whether the call has been entered, and the number of its steps that are done.
     inside: bool,
     done: u32,
-    /// The exit so far, and what it waited for.
+    /// The exit so far, and its cause.
     latest: i64,
     cause: Cause,
-    /// What the exit may not come before, and whose beginning follows that.
+    /// The lower bound of the exit, and the cause of that.
     floor: i64,
     floor_cause: Cause,
-    /// On a core that receives: the call's own work, when what it waited for is taken out, and when the last work for that began.
+    /// On a core that receives: the call's own work, the time when the message it waited for is taken out, and when the
+    /// last work for that began.
     own: i64,
     until: i64,
     since: i64,
-    /// The lane that waits for the same message or gathering.
+    /// The next lane that waits for the same message or gathering.
     next: u32,
 }
 
 const NO_LANE: u32 = u32::MAX;
 
-/// Ranks that a fault names.
+/// The most ranks that a fault names.
 const NAMED: usize = 4;
 
 struct Replay<'g, 'r> {
@@ -172,18 +174,18 @@ struct Replay<'g, 'r> {
     conditions: &'g Conditions,
     residuals: Residuals<'r>,
     cursors: Vec<Cursor>,
-    /// Lanes by when they go on; behind their numbers, messages by when they reach their receiver's host, and behind these
-    /// what comes next of a parcel.
+    /// Lanes by the time at which they continue; behind their numbers, messages by the time at which they reach their
+    /// receiver's host; behind these, the stages of parcels.
     ready: BinaryHeap<Reverse<(i64, u32)>>,
-    /// Lanes that were woken: before all that is ready, and seldom more than one.
+    /// Lanes that were woken, which come before all that is ready; seldom more than one.
     woken: BinaryHeap<Reverse<(i64, u32)>>,
-    /// By message: its first half, with the last entry of both, and when it is over for the receiver; or the lane that waits.
+    /// By message: its first half, the later entry of both, and its end for the receiver; or the lane that waits.
     half: Vec<Begun>,
     over: Vec<i64>,
     movers: Vec<CallId>,
-    /// By place of [`Graph::members`]: when the member entered.
+    /// By member: when it entered.
     entered: Vec<Begun>,
-    /// By gathering: members that came, who came last, lanes that wait.
+    /// By gathering: the number of members that came, the last of them, lanes that wait.
     came: Vec<u32>,
     latest_member: Vec<u32>,
     waiting: Vec<u32>,
@@ -196,15 +198,15 @@ struct Replay<'g, 'r> {
     backwards: (u64, i64),
 }
 
-/// Replays `graph`. Instants count from that when the first lane begins.
+/// Replays `graph`. Instants count from the beginning of the first lane.
 ///
 /// # Errors
-/// Calls that wait for each other for ever, which only clocks or halves of messages that do not fit can make so.
+/// Calls wait for each other for ever, which only clocks or incompatible halves of messages can cause.
 pub fn replay(graph: &Graph, conditions: &Conditions, residuals: Residuals) -> Result<Replayed> {
     replay_in(None, graph, conditions, residuals)
 }
 
-/// The same where only the time is asked for: without what paths are made of.
+/// Replays for the time alone, without the data of paths.
 ///
 /// # Errors
 /// The errors of [`replay`].
@@ -212,10 +214,10 @@ pub fn timed(graph: &Graph, conditions: &Conditions, residuals: Residuals) -> Re
     Replay::of(None, false, graph, conditions, residuals).run()
 }
 
-/// The same, where servers keep an order.
+/// Replays with an imposed order of the servers.
 ///
 /// # Errors
-/// The errors of [`replay`], and an order that this program cannot have.
+/// The errors of [`replay`], and an order that is impossible for this program.
 pub fn replay_in(
     order: Option<Order>,
     graph: &Graph,
@@ -305,7 +307,7 @@ impl<'g, 'r> Replay<'g, 'r> {
             if !self.goes_on(place) {
                 continue;
             }
-            // A lane goes on by itself for as long as no other is before it.
+            // A lane continues by itself while no other event is earlier.
             while let Some(exit) = self.advance(place, now) {
                 left -= 1;
                 let cursor = &mut self.cursors[place];
@@ -346,12 +348,12 @@ impl<'g, 'r> Replay<'g, 'r> {
         })
     }
 
-    /// What comes next, and when.
+    /// The next event and its time.
     fn next(&mut self) -> Option<Reverse<(i64, u32)>> {
         if self.woken.peek() > self.ready.peek() { self.woken.pop() } else { self.ready.pop() }
     }
 
-    /// `left` calls that wait for each other: where the first of them are.
+    /// The fault of `left` calls that wait for each other, with the first of them.
     fn stuck(&self, left: usize) -> Fault {
         let graph = self.graph;
         let waits = graph
@@ -373,13 +375,13 @@ impl<'g, 'r> Replay<'g, 'r> {
         Fault::new("the replay", cause, next)
     }
 
-    /// Whether a lane that comes up does so for something: on a core that receives it may come too early.
+    /// Whether a scheduled lane may continue; on a core that receives it may be too early.
     fn goes_on(&mut self, place: usize) -> bool {
         let Cursor { call, inside, .. } = self.cursors[place];
         inside || !self.is_burdened(place) || self.has_computed(place, call)
     }
 
-    /// Brings the lane's call as far as it comes; its exit, or `None` where it waits, or comes again.
+    /// Advances the lane's call as far as possible; its exit, or `None` where it waits or is scheduled again.
     fn advance(&mut self, place: usize, now: i64) -> Option<i64> {
         let graph = self.graph;
         let Cursor { call, entered, inside, .. } = self.cursors[place];
@@ -393,7 +395,7 @@ impl<'g, 'r> Replay<'g, 'r> {
                 Step::Send(_) | Step::Post(_) | Step::Enter(_) => continue,
                 Step::Sent(message) if !self.price(message).rendezvous => match self.room(place, message) {
                     Room::Had => continue,
-                    // In what call of the receiver it was made is the model's alone.
+                    // The receiver's call in which room was made is known to the model alone.
                     Room::Came(until) => Some((until, entered)),
                     Room::Waits => None,
                 },
@@ -427,7 +429,7 @@ impl<'g, 'r> Replay<'g, 'r> {
             }
         }
         if burdened {
-            // All its steps are done, whenever it comes again.
+            // All its steps are done, however often it is scheduled again.
             self.cursors[place].done = graph.first_step(call + 1) - first;
             if !self.leaves(place, now) {
                 return None;
@@ -436,7 +438,7 @@ impl<'g, 'r> Replay<'g, 'r> {
         Some(self.exit(place))
     }
 
-    /// Begins what the call begins, and wakes who waits for it.
+    /// Begins what the call begins, and wakes lanes that wait for it.
     fn enter(&mut self, place: usize, call: CallId, entered: i64) {
         let graph = self.graph;
         let class = graph.class(call);
@@ -467,12 +469,12 @@ impl<'g, 'r> Replay<'g, 'r> {
         (cursor.until, cursor.since) = if class.opaque { (now, now) } else { (entered, entered) };
     }
 
-    /// The event of a message, or behind these of a parcel.
+    /// Schedules the event of a message, or, behind these numbers, of a parcel.
     fn later(&mut self, event: usize, at: i64) {
         self.ready.push(Reverse((at, (self.cursors.len() + event) as u32)));
     }
 
-    /// Wakes a lane and those that wait for the same.
+    /// Wakes a lane, and those that wait for the same message or gathering.
     fn wake_all(&mut self, mut lane: u32) {
         while lane != NO_LANE {
             let next = self.cursors[lane as usize].next;
@@ -485,7 +487,7 @@ impl<'g, 'r> Replay<'g, 'r> {
         self.woken.push(Reverse((self.cursors[lane as usize].entered, lane)));
     }
 
-    /// Leaves the call of a lane: its exit.
+    /// Ends the call of a lane; returns its exit.
     fn exit(&mut self, place: usize) -> i64 {
         let Cursor { call, entered, latest, cause, floor, floor_cause, .. } = self.cursors[place];
         let at = call as usize;

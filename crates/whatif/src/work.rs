@@ -4,7 +4,7 @@
 use crate::graph::{Graph, Step};
 use crate::model::Prices;
 
-/// What all messages take, ps.
+/// The work for all messages, ps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Work {
     /// Work of ranks in calls, for messages from one rank to another.
@@ -16,7 +16,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// What `prices` say of all that is sent and received.
+    /// The work for all messages of a graph under `prices`.
     pub fn of(graph: &Graph, prices: &Prices) -> Work {
         let mut work = Work::default();
         let price = |message: u32| prices.kinds[graph.messages[message as usize].kind as usize];
@@ -49,7 +49,7 @@ mod tests {
     use crate::model::{Draw, Progress, Ways};
     use crate::replay::{Buffer, Conditions};
 
-    /// The engine in the application and on a core of its own, of which messages were measured to cost the same.
+    /// The engine in the application and on a core of its own, with messages of equal measured cost.
     #[test]
     fn what_a_placement_takes_from_the_ranks_comes_to_the_engines() {
         let way = |placement, network: Option<&str>| Way {
@@ -98,7 +98,7 @@ mod tests {
             let (after, _) = lever.pull(&graph, &costs, &before, &Unknown::default()).unwrap();
             let (before, after) = (Work::of(&graph, &before.prices), Work::of(&graph, &after.prices));
             assert_eq!(before, Work { ranks: 1_800_000, ..Work::default() });
-            // Within a host one core has both ends: what a message of a stream takes it is the work of both.
+            // Within a host one core has both ends: the time per message of a stream is the work of both.
             let moved = if reach == Reach::Host { 900_000 } else { 1_800_000 };
             assert_eq!(after, Work { ranks: 2 * 2 * 30_000, engines: moved, links: 0 });
         }

@@ -1,4 +1,4 @@
-//! Figures 7, 8, 11 and 12 of paper 002: where ranks' time goes under each mapping, and what a mapping gains.
+//! Figures 7, 8, 11 and 12 of paper 002: the split of ranks' time under each mapping, and the gain of a mapping.
 
 use machine::Result;
 use machine::costs::Interval;
@@ -16,7 +16,7 @@ use crate::rows::Calibration;
 
 const NAMES: [&str; 4] = ["A", "A'", "B", "B'"];
 
-/// Partners that run out of phase take longer by more than this; what takes part of a core alone does not.
+/// The slowdown above which partners run out of phase; a core that is taken in part does not cause as much.
 pub const FAR: f64 = 1.5;
 
 /// Shares of a rank's time, per cent, the mean of all draws.
@@ -36,17 +36,17 @@ pub struct Mapped {
     pub ranks: Vec<Shares>,
 }
 
-/// What a time is before a mapping changes over what it is after.
+/// The time before a mapping changes over the time after it.
 #[derive(Debug, Clone, Serialize)]
 pub struct Gain {
     pub from: &'static str,
     pub to: &'static str,
     pub times: Interval,
-    /// Draws in which it is more than [`FAR`].
+    /// Draws in which the gain is more than [`FAR`].
     pub far: usize,
 }
 
-/// One protocol.
+/// The figures under one protocol.
 #[derive(Debug, Clone, Serialize)]
 pub struct Under {
     pub mappings: Vec<Mapped>,
@@ -55,20 +55,20 @@ pub struct Under {
     pub deviation: Interval,
 }
 
-/// One of the two programs.
+/// The figures of one of the two programs.
 #[derive(Debug, Clone, Serialize)]
 pub struct Application {
     pub name: &'static str,
     pub figures: &'static str,
-    /// Which time is compared between mappings.
+    /// The time that is compared between mappings.
     pub compared: &'static str,
     pub draws: usize,
     pub tcp: Under,
-    /// As TCP, but for a device that does what the interrupt core does, and memory that is as near to each core: as iWARP has it.
+    /// Like TCP, but a device does the work of the interrupt core, and memory is equally near to all cores, as with iWARP.
     pub device: Under,
 }
 
-/// Where each rank's time went, by mapping.
+/// The split of each rank's time, by mapping.
 type Run = Vec<Vec<Split>>;
 
 /// # Errors
@@ -96,7 +96,7 @@ pub fn figures(rows: &Calibration, sweep: Sweep) -> Result<Vec<Application>> {
     ])
 }
 
-/// Over TCP, and over a device.
+/// The figures over TCP, and over a device.
 fn both(mappings: &[Mapping], program: impl Phases + Copy, tcp: &Profile, skipped: usize) -> Result<(Run, Run)> {
     let device = Profile { place: Place::Device, acknowledge: Cost::default(), far: [1.0; 2], ..tcp.clone() };
     let run =

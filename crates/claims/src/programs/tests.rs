@@ -27,7 +27,7 @@ fn partners(profile: &Profile) -> Vec<Stay> {
     stays(Partners, &cluster(seats, profile)).unwrap()
 }
 
-/// Of B1's two solutions the one that makes the interrupt core slow, with less room than a message needs.
+/// The solution of B1 with a slow interrupt core, and with less room than a message needs.
 fn small_buffers() -> Profile {
     let rows = Calibration::of_papers();
     let profiles = draws::swept(16, |draw| profile(&rows, draw).unwrap());
@@ -35,7 +35,7 @@ fn small_buffers() -> Profile {
     Profile { library: MESSAGE / 2, socket: 64 * 1024, ..profile }
 }
 
-/// How long, of the run, the one is blocked in `doing` while the other computes.
+/// The share of the run in which `rank` is blocked in `doing` while the other computes.
 fn blocked_while_other_computes(stays: &[Stay], rank: u32, doing: Doing) -> f64 {
     let of = |rank: u32, doing: Doing| {
         stays.iter().filter(move |stay| stay.rank == rank && stay.doing == doing).map(|stay| (stay.from, stay.to))
@@ -74,7 +74,7 @@ fn they_do_not_with_infinite_buffers_or_a_thread() {
     }
 }
 
-/// No stay runs backwards, and no rank computes faster than its core.
+/// No stay ends before it begins, and no rank computes faster than its core.
 #[test]
 fn stays_cover_the_run() {
     let rows = Calibration::of_papers();
@@ -112,7 +112,7 @@ fn a_stream_has_the_bandwidth_that_its_costs_were_fitted_to() {
     }
 }
 
-/// What stops a rank on the interrupt core is what mappings differ by: a device takes it away.
+/// Mappings differ by what delays a rank on the interrupt core; with a device they differ less.
 #[test]
 fn figures_have_all_of_a_ranks_time_and_a_device_levels_mappings() {
     let all = figures::figures(&Calibration::of_papers(), Sweep { closed: 1, replays: 4 }).unwrap();

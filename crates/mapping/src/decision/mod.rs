@@ -29,40 +29,40 @@ use settings::{HOUR, LONGEST_BAR};
 use trial::Trial;
 pub use trial::{Measure, Verdict};
 
-/// What the daemon is to do, each with its evidence.
+/// An action for the daemon, with its evidence.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
     /// Put ranks elsewhere: one to free cores, or two into each other's place.
     Move {
-        /// Carried out together or not at all.
+        /// The changes, carried out together or not at all.
         step: Step,
         /// The share of the job's time that the whole proposal should save: the least and the most of the windows.
         gain: (f64, f64),
-        /// What was seen.
+        /// The evidence, in words.
         reason: String,
     },
-    /// Take back what did not help.
+    /// Take back a move that did not help.
     Undo {
-        /// Carried out together.
+        /// The changes, carried out together.
         step: Step,
-        /// What was seen.
+        /// The evidence, in words.
         reason: String,
     },
-    /// The moves before stay.
+    /// Keep the moves that were made.
     Confirm {
-        /// What was seen.
+        /// The evidence, in words.
         reason: String,
     },
-    /// Nothing is moved.
+    /// Move nothing.
     Keep {
-        /// Why nothing is moved.
+        /// The reason why nothing is moved.
         reason: String,
     },
 }
 
 impl Action {
-    /// What was seen.
+    /// The action's reason, in words.
     pub fn reason(&self) -> &str {
         match self {
             Action::Move { reason, .. }
@@ -75,12 +75,12 @@ impl Action {
 
 enum Phase {
     Watching,
-    /// Windows still to come without a proposal.
+    /// Windows that must still pass before the next proposal.
     Cooling(usize),
     Trying(Trial),
 }
 
-/// Why nothing is moved, so that the same reason is told once.
+/// Why nothing is moved; kept so that the same reason is told once.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Idle {
     NothingHelps,
@@ -89,15 +89,15 @@ enum Idle {
     Spent,
 }
 
-/// Decides for one job.
+/// The state of the decisions for one job.
 pub struct Decider {
     settings: Settings,
-    /// The last windows, all alike.
+    /// The latest windows, all alike.
     history: VecDeque<Observation>,
     phase: Phase,
-    /// Until when, and how often before.
+    /// Moves that are barred: until when, and how often before.
     barred: BTreeMap<Key, (Nanoseconds, u32)>,
-    /// When moves were made within the last hour.
+    /// Times of the moves within the last hour.
     moves: VecDeque<Nanoseconds>,
     told: Option<Idle>,
 }
@@ -109,7 +109,7 @@ impl Decider {
         Decider { settings, history, phase: Phase::Watching, barred, moves, told: None }
     }
 
-    /// What to do after this window.
+    /// The actions after this window.
     pub fn observe(&mut self, seen: &Observation) -> Vec<Action> {
         if self.history.back().is_some_and(|before| !before.is_alike(seen)) {
             self.history.clear();
@@ -130,7 +130,7 @@ impl Decider {
         }
     }
 
-    /// The caller could not carry the last move out, or does not want it: what to do instead.
+    /// The actions where the caller could not carry out the last move, or does not want it.
     pub fn refused(&mut self, seen: &Observation, step: &[Change]) -> Vec<Action> {
         self.bar(seen.time, step);
         let Phase::Trying(mut trial) = std::mem::replace(&mut self.phase, Phase::Watching) else { return vec![] };
@@ -236,7 +236,7 @@ impl Verdict {
     }
 }
 
-/// What a rank does, and what its seat lacks, as far as it is known.
+/// A sentence on what a rank does and what its seat lacks, as far as it is known.
 fn told(seating: &Seating, rank: &RankSeen) -> String {
     let taken = seating.capability(&rank.host, &rank.cores).map(|capability| 1.0 - capability);
     let computing = rank.mpi.map(|mpi| 1.0 - mpi);

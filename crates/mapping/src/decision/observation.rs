@@ -1,4 +1,4 @@
-//! What a job's ranks and the cores of its hosts did in one window of time.
+//! An observation of a job's ranks and of the cores of its hosts in one window of time.
 
 use machine::{CoreId, CpuSet, Nanoseconds};
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ pub struct Observation {
     pub cores: Vec<CoreSeen>,
 }
 
-/// A process as no other of its host: numbers are used again, at other times.
+/// The identity of a process on its host: process numbers are used again, but with other start times.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Process {
     /// Its number.
@@ -34,11 +34,11 @@ pub struct RankSeen {
     pub process: Process,
     /// Its seat: the cores that its threads may run on.
     pub cores: CpuSet,
-    /// Where its control group lets it be.
+    /// The cores that its control group allows.
     pub allowed: CpuSet,
-    /// The NUMA node that its memory is on, which it is not taken off.
+    /// The NUMA node of its memory, from which it is not moved.
     pub node: Option<u32>,
-    /// Why it is left alone: its program pinned it, it is on a host that the caller does not reach, and the like.
+    /// The reason why it is left alone: its program pinned it, it is on a host that the caller does not reach, and the like.
     pub held: Option<String>,
     /// Share of the time in MPI; the rest is computing, but for `blocked`.
     pub mpi: Option<f64>,
@@ -47,9 +47,9 @@ pub struct RankSeen {
     /// Share of the time that it was blocked outside MPI, which passes as fast on any core.
     #[serde(default)]
     pub blocked: Option<f64>,
-    /// Share of the time that it could have run while others had its core.
+    /// Share of the time that it was runnable while others had its core.
     pub denied: Option<f64>,
-    /// What it got done a second: messages or calls.
+    /// Its progress: messages or calls a second.
     pub progress: Option<f64>,
     /// The rank of another host with which it exchanges most, where their messages are large.
     pub partner: Option<u32>,
@@ -64,14 +64,14 @@ pub struct CoreSeen {
     pub core: CoreId,
     /// Its NUMA node.
     pub node: Option<u32>,
-    /// Share of the time that the job's ranks could not have.
+    /// Share of the time that others than the job's ranks used.
     pub taken: Option<f64>,
     /// Whether ranks of another job are on it.
     pub occupied: bool,
 }
 
 impl Observation {
-    /// Whether nobody came, went or moved between the two. Where ranks are that are left alone does not matter.
+    /// Whether no rank came, went or moved between the two windows. Places of ranks that are left alone do not matter.
     pub(super) fn is_alike(&self, other: &Observation) -> bool {
         let rank = |a: &RankSeen, b: &RankSeen| {
             let same = (a.rank, a.process, &a.held) == (b.rank, b.process, &b.held);
@@ -84,7 +84,7 @@ impl Observation {
             && self.cores.iter().zip(&other.cores).all(|(a, b)| core(a, b))
     }
 
-    /// The means of windows that are alike; what one of them does not know is not known.
+    /// The means of windows that are alike; a figure that is unknown in one of them is unknown.
     pub(super) fn mean<'a>(windows: impl ExactSizeIterator<Item = &'a Observation> + Clone) -> Option<Observation> {
         let count = windows.len() as f64;
         let mut mean = windows.clone().last()?.clone();

@@ -31,24 +31,24 @@ pub struct Change {
 }
 
 impl Change {
-    /// What takes it back.
+    /// The change that takes this one back.
     pub fn reverse(&self) -> Change {
         Change { from: self.to.clone(), to: self.from.clone(), ..self.clone() }
     }
 }
 
-/// What is carried out together: a rank that goes to free cores, or two that change places.
+/// Changes that are carried out together: a rank that goes to free cores, or two that change places.
 pub type Step = Vec<Change>;
 
 /// Steps that belong together, one a host and window.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Proposal {
     pub steps: Vec<Step>,
-    /// The seats when all of it is done, by place of rank.
+    /// The seats after all steps, by place of rank.
     pub seats: Vec<CpuSet>,
 }
 
-/// What a move is known by, whichever way it goes: the two ranks, or the rank and its free cores.
+/// The identity of a move, in either direction: the two ranks, or the rank and its free cores.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
     Ranks(u32, u32),
@@ -91,7 +91,7 @@ pub fn propose(seen: &Observation, most: usize, is_barred: &dyn Fn(&Key) -> bool
     best.map(|(_, proposal)| proposal)
 }
 
-/// Whose seat is its own, on one NUMA node and for the daemon to change.
+/// By rank: whether its seat is its own, is on one NUMA node, and may be changed by the daemon.
 fn movable(seen: &Observation) -> Vec<bool> {
     let shares = |a: &RankSeen| {
         let meets = |b: &&RankSeen| a.host == b.host && !a.cores.intersection(&b.cores).is_empty();
@@ -109,7 +109,7 @@ impl Search<'_> {
             let free = self.free(place, seats).map(|to| vec![(place, to)]);
             let swaps = (0..seats.len()).filter(|other| self.may_swap(place, *other, seats));
             let swaps = swaps.map(|other| vec![(place, seats[other].clone()), (other, seats[place].clone())]);
-            // Nobody has to give way for a free core: it comes first, and another must be better to be taken.
+            // A move to a free core displaces no rank, so it comes first, and a swap must be better to be taken.
             for moves in free.into_iter().chain(swaps) {
                 let mut next = seats.to_vec();
                 moves.iter().for_each(|(place, to)| next[*place] = to.clone());
@@ -124,7 +124,7 @@ impl Search<'_> {
         best.map(|(_, step, next)| (step, next))
     }
 
-    /// The rank that sets the pace, and those whose partners have other cores.
+    /// The rank that sets the pace, and the ranks whose partners' cores are unlike theirs.
     fn candidates(&self, seats: &[CpuSet]) -> BTreeSet<usize> {
         let busy = |place: &usize| self.seating.busy(*place, &seats[*place]).unwrap_or(0.0);
         let slowest = (0..seats.len()).max_by(|a, b| busy(a).total_cmp(&busy(b)));
@@ -144,7 +144,7 @@ impl Search<'_> {
             && self.may_have(b, &seats[a])
     }
 
-    /// Whether its control group and its memory let it be there.
+    /// Whether the rank's control group and memory allow the seat.
     fn may_have(&self, place: usize, seat: &CpuSet) -> bool {
         let rank = &self.seen.ranks[place];
         let near = |core: CoreId| rank.node.is_none() || self.node(&rank.host, core) == rank.node;
@@ -155,7 +155,7 @@ impl Search<'_> {
         self.seen.cores.iter().find(|seen| seen.host == host && seen.core == core)?.node
     }
 
-    /// The least burdened cores that nobody has, as many as the rank has.
+    /// The least burdened cores without a rank, as many as the rank has.
     fn free(&self, place: usize, seats: &[CpuSet]) -> Option<CpuSet> {
         let rank = &self.seen.ranks[place];
         let is_free = |core: CoreId| {

@@ -1,4 +1,4 @@
-//! What the job's time would be with its ranks on other cores, by what one window saw of them.
+//! Estimates of a job's time with its ranks on other cores, from the observation of one window.
 //!
 //! A rank that does not wait sets the pace (paper 002, section 6.1): its busy time lasts as much longer or shorter as the
 //! core that it gets can do less or more. Partners on cores of unequal capability fall out of phase (section 6.2), which
@@ -10,18 +10,18 @@ use machine::{CoreId, CpuSet};
 
 use super::observation::{Observation, RankSeen};
 
-/// The least that a core is believed to have left for ranks, so that ratios stay finite.
+/// The least that a core is taken to have left for ranks, so that ratios stay finite.
 const LEAST_CAPABILITY: f64 = 0.01;
-/// Makes the mean over ranks follow the slowest of them, and yet fall when one of two that are equally slow is relieved.
+/// Exponent of a mean over ranks that follows the slowest of them, and yet falls when one of two equally slow ones is relieved.
 const TOWARDS_SLOWEST: i32 = 16;
-/// Partners whose cores differ by less match.
+/// Cores of partners whose capabilities differ by less match.
 pub const MATCH: f64 = 0.1;
 
-/// One window, as what seats are worth.
+/// The estimates of one window for ranks on any seats.
 pub struct Seating<'a> {
     seen: &'a Observation,
     capability: HashMap<(&'a str, CoreId), f64>,
-    /// Places of partners, by place.
+    /// By place: the place of the rank's partner.
     partners: Vec<Option<usize>>,
 }
 
@@ -38,14 +38,14 @@ impl<'a> Seating<'a> {
         Seating { seen, capability: capability.collect(), partners: seen.ranks.iter().map(partner).collect() }
     }
 
-    /// What a rank can have of these cores: their mean. `None` where one of them is not known.
+    /// The mean capability of these cores. `None` where that of one of them is not known.
     pub fn capability(&self, host: &str, seat: &CpuSet) -> Option<f64> {
         let of = |core| self.capability.get(&(host, core)).copied();
         seat.iter().map(of).sum::<Option<f64>>().filter(|_| !seat.is_empty()).map(|sum| sum / seat.len() as f64)
     }
 
-    /// Share of the window that a rank would not wait. A rank of whose waiting nothing is known does not wait. What it is blocked it
-    /// is on any core.
+    /// The share of the window in which a rank would not wait. A rank whose waiting is not known is taken not to wait. Time that it
+    /// is blocked is the same on any core.
     pub fn busy(&self, place: usize, seat: &CpuSet) -> Option<f64> {
         let rank = &self.seen.ranks[place];
         let busy = 1.0 - rank.wait.unwrap_or(0.0);
@@ -59,7 +59,7 @@ impl<'a> Seating<'a> {
         }
     }
 
-    /// How unlike the cores of a rank and of its partner are.
+    /// The difference in capability between the cores of a rank and of its partner.
     pub fn mismatch(&self, place: usize, seats: &[CpuSet]) -> Option<f64> {
         let partner = self.partners[place]?;
         let of = |place: usize| self.capability(&self.seen.ranks[place].host, &seats[place]);
@@ -74,7 +74,7 @@ impl<'a> Seating<'a> {
         Some(slowest + self.out_of_phase(seats))
     }
 
-    /// The same as a search can descend it.
+    /// Like [`Seating::time`], but a smooth mean over ranks, which a search can descend.
     pub fn potential(&self, seats: &[CpuSet]) -> Option<f64> {
         let powers = (0..seats.len()).map(|place| Some(self.busy(place, &seats[place])?.powi(TOWARDS_SLOWEST)));
         let mean = powers.sum::<Option<f64>>()? / seats.len().max(1) as f64;

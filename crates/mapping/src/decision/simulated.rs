@@ -14,9 +14,9 @@ pub struct Rank {
 
 pub struct Job {
     pub ranks: Vec<Rank>,
-    /// By host and core, what others take.
+    /// By host and core: the share that other work takes.
     pub cores: Vec<(&'static str, u32, f64)>,
-    /// What an iteration takes longer for a rank on a core that no observation shows.
+    /// The factor by which an iteration is longer for a rank on a core, which no observation shows.
     pub hidden: fn(usize, u32) -> f64,
     /// Half the width of the noise of every share and rate.
     pub noise: f64,
@@ -25,7 +25,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// `mapping`: ranks by core, four cores a host. Others take `taken` of the first core of each.
+    /// A job of `mapping`, ranks by core with four cores a host; other work takes `taken` of the first core of each host.
     pub fn of(mapping: [[u32; 4]; 2], work: [f64; 8], taken: f64) -> Job {
         let seat = |rank: u32| {
             let place = mapping.iter().flatten().position(|there| *there == rank).unwrap();
@@ -120,7 +120,7 @@ impl Job {
         }
     }
 
-    /// What was decided in so many windows, each carried out at once.
+    /// The actions of `windows` windows, each carried out at once.
     pub fn run(&mut self, decider: &mut Decider, windows: usize) -> Vec<Action> {
         let mut all = Vec::new();
         for _ in 0..windows {

@@ -10,7 +10,7 @@ use super::*;
 /// Paper 002, Table 1: mapping A of GROMACS, whose ranks 6 and 7 wait more than 40 % of the time.
 const GROMACS_A: [[u32; 4]; 2] = [[0, 4, 2, 6], [7, 3, 5, 1]];
 const GROMACS: [f64; 8] = [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.55, 0.55];
-/// What protocol processing takes of core 0.
+/// The share of core 0 that protocol processing takes.
 const TAKEN: f64 = 0.4;
 
 fn decider() -> Decider {

@@ -7,18 +7,18 @@ use serde::{Deserialize, Serialize};
 use super::observation::{Observation, Process};
 use super::proposal::{Change, Step};
 
-/// What says how well a job does.
+/// The figure by which a job is judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
-    /// What all ranks get done a second.
+    /// Messages or calls a second, over all ranks.
     Progress,
-    /// The time in which no rank waits for others to leave its core: all that scheduling data tell.
+    /// The share of time in which ranks are not denied their cores: all that scheduling data tell.
     Undenied,
 }
 
 impl Measure {
-    /// More is better.
+    /// The value in a window; more is better.
     fn of(self, seen: &Observation) -> Option<f64> {
         let ranks = seen.ranks.iter();
         match self {
@@ -27,7 +27,7 @@ impl Measure {
         }
     }
 
-    /// The best that all windows have, with what they say.
+    /// The best measure that all windows have, with its values.
     fn best<'a>(windows: impl Iterator<Item = &'a Observation> + Clone) -> Option<(Measure, Vec<f64>)> {
         [Measure::Progress, Measure::Undenied].into_iter().find_map(|measure| {
             let values: Vec<f64> = windows.clone().map(|window| measure.of(window)).collect::<Option<_>>()?;
@@ -42,31 +42,31 @@ pub struct Trial {
     pub measure: Measure,
     before: Vec<f64>,
     after: Vec<f64>,
-    /// Windows that say nothing yet.
+    /// Windows that are still to settle, and are not judged.
     settling: usize,
-    /// In their order; those of a host wait for each other.
+    /// Steps to come, in order; those of one host wait for each other.
     pub pending: Vec<Step>,
     pub done: Vec<Step>,
-    /// What it promised, and by which evidence.
+    /// The promised gain; `reason` has the evidence.
     pub gain: (f64, f64),
     pub reason: String,
 }
 
-/// What came of it.
+/// The outcome of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// What was compared.
+    /// The measure that was compared.
     pub measure: Measure,
     /// The median before.
     pub before: f64,
     /// The median after.
     pub after: f64,
-    /// Of all pairs of a window before and one after, the share in which the later is better.
+    /// The share of pairs of a window before and one after in which the later is better.
     pub better: f64,
 }
 
 impl Trial {
-    /// `None` where nothing would tell whether it helps.
+    /// A trial of a proposal; `None` where no measure would tell whether it helps.
     pub fn of<'a>(
         steps: Vec<Step>,
         before: impl Iterator<Item = &'a Observation> + Clone,
@@ -77,7 +77,7 @@ impl Trial {
         Some(Trial { measure, before, after: vec![], settling, pending: steps, done: vec![], gain, reason })
     }
 
-    /// What to do in this window: the next step of each host.
+    /// The steps of this window: the next one of each host.
     pub fn next(&mut self) -> Vec<Step> {
         let mut hosts: Vec<String> = Vec::new();
         let (now, later) = std::mem::take(&mut self.pending).into_iter().partition(|step: &Step| {
@@ -91,7 +91,7 @@ impl Trial {
         now
     }
 
-    /// All that it did, to be taken back: from the seats that its ranks have to those that they had.
+    /// All changes that were made, reversed: from the seats that the ranks have to those that they had.
     pub fn reverse(&self) -> Step {
         let mut seats: BTreeMap<Process, Change> = BTreeMap::new();
         for change in self.done.iter().flatten() {
@@ -100,7 +100,7 @@ impl Trial {
         seats.into_values().filter(|change| change.from != change.to).map(|change| change.reverse()).collect()
     }
 
-    /// Whether its ranks are where it put them, and may go where it still wants them.
+    /// Whether the trial's ranks are where it put them, and may go where its pending steps want them.
     pub fn is_as_left(&self, seen: &Observation) -> bool {
         let rank = |change: &Change| seen.ranks.iter().find(|rank| rank.process == change.process);
         let is_there = |change: &Change| rank(change).is_some_and(|rank| rank.cores == change.from);
@@ -115,13 +115,13 @@ impl Trial {
         back.iter().all(|change| is_there(change) && may_go(change)) && self.pending.iter().flatten().all(may_go)
     }
 
-    /// Takes a window in; the verdict once there are enough.
+    /// Adds a window; returns the verdict once there are enough.
     pub fn judge(&mut self, seen: &Observation, judged: usize) -> Option<Verdict> {
         if self.settling > 0 {
             self.settling -= 1;
             return None;
         }
-        // A window in which nothing is known of a rank did nothing.
+        // The progress of a window counts as 0 where that of a rank is not known.
         self.after.push(self.measure.of(seen).unwrap_or(0.0));
         (self.after.len() >= judged).then(|| Verdict {
             measure: self.measure,
@@ -139,7 +139,7 @@ fn median(values: &[f64]) -> f64 {
     if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
 }
 
-/// Of all pairs the share in which the later is more, equal ones as halves: one wild window moves it little.
+/// The share of pairs in which the later value is more, equal ones as halves: one outlier changes it little.
 fn superiority(before: &[f64], after: &[f64]) -> f64 {
     let pairs = before.iter().flat_map(|before| after.iter().map(move |after| (before, after)));
     let wins: f64 = pairs

@@ -37,7 +37,7 @@ fn problem(softirqs: [&[f64]; 2], computing: &[f64]) -> Problem {
     }
 }
 
-/// Judges by a formula, and counts what it is asked.
+/// A judge that uses the estimate, and counts the mappings that it is asked about.
 struct ByEstimate<'p>(&'p Problem, AtomicUsize, usize);
 
 impl Judge for ByEstimate<'_> {

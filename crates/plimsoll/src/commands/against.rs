@@ -75,15 +75,15 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is printed of a prediction that came out.
+/// The page of a prediction and the recorded outcome.
 #[derive(Debug)]
 pub struct Page<'a> {
     pub folder: &'a str,
     pub other: &'a Path,
-    /// What carried each.
+    /// The carriers of both.
     pub carried: [String; 2],
     pub against: &'a Against,
-    /// Of the other.
+    /// The names in the other profile.
     pub names: &'a Names<'a>,
     pub notes: &'a [String],
 }

@@ -41,14 +41,14 @@ fn mpi(text: &str) -> Result<Choice> {
     text.parse()
 }
 
-/// Blocks of each carrier.
+/// The number of blocks of each carrier.
 const ROUNDS: u32 = 5;
 
-/// Probes of each pair of cores, and pairs.
+/// The number of probes of each pair of cores, and of pairs.
 const PROBES: usize = 12;
 const PAIRS: usize = 8;
 
-/// What the costs say that they came from.
+/// The source that the costs name.
 const SOURCE: &str = "plimsoll calibrate";
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
@@ -66,7 +66,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     Ok(super::exit_code())
 }
 
-/// False where a signal cut it short: then nothing of it is kept.
+/// Returns false where a signal ended it early: then nothing is kept.
 fn measure(arguments: &Arguments) -> Result<bool> {
     linux::signal::watch()?;
     let begun = Instant::now();
@@ -129,7 +129,7 @@ fn measure(arguments: &Arguments) -> Result<bool> {
     Ok(true)
 }
 
-/// Whether others use the cores, which makes what is measured wide and slow.
+/// A remark if others use the cores, which makes the measurements wide and slow.
 fn others() -> Option<String> {
     let running = || -> Option<f64> {
         let text = std::fs::read_to_string("/proc/loadavg").ok()?;
@@ -147,10 +147,10 @@ fn others() -> Option<String> {
     (mean > 0.3).then(|| words.to_owned())
 }
 
-/// Looks at what else runs.
+/// The number of looks at other work.
 const LOOKS: usize = 10;
 
-/// One way between two cores, over pairs of them; `None` on one core.
+/// Latency one way between two cores, over pairs of them; `None` on one core.
 fn handover() -> Result<Option<Interval>> {
     let cores = linux::affinity::allowed()?;
     let Some((first, others)) = cores.split_first() else { return Ok(None) };
@@ -160,7 +160,7 @@ fn handover() -> Result<Option<Interval>> {
         let probed = (0..PROBES).filter_map(|_| probe(*first, *other));
         values.extend(probed);
     }
-    // Near and far pairs are no sample of one distribution: the ends hold them all.
+    // Near and far pairs are no sample of one distribution: the interval contains the values of both.
     let predicted = predictive_interval(&values);
     let (least, most) =
         values.iter().fold((f64::MAX, 0.0_f64), |(low, high), value| (low.min(*value), high.max(*value)));
@@ -171,7 +171,7 @@ fn probe(one: CoreId, other: CoreId) -> Option<f64> {
     ports::probe::between(one, other).ok().map(Probe::nanoseconds)
 }
 
-/// What the program of the offcodes measures: channels and bodies.
+/// Measurements by the program of the offcodes: channels and bodies.
 fn offcodes(command: &Path) -> Result<Vec<Row>> {
     let program = Companion::Offcodes.find(command)?;
     let subject = || "costs of offcodes";
@@ -186,7 +186,7 @@ fn offcodes(command: &Path) -> Result<Vec<Row>> {
     serde_json::from_slice(&output.stdout).map_err(|e| Fault::because(subject(), e, "build both programs anew: `make`"))
 }
 
-/// How old and how complete the costs are.
+/// Age and completeness of the costs.
 fn state(rows: &[Row], now: Nanoseconds) -> String {
     let taken = || rows.iter().map(|row| row.taken.0).filter(|taken| *taken > 0);
     let (Some(oldest), Some(newest)) = (taken().min(), taken().max()) else {

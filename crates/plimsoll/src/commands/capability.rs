@@ -17,11 +17,11 @@ use machine::{Fault, Nanoseconds, Result, Source};
 use super::outputs::{self, Json};
 use crate::capability_page;
 
-/// How often it is looked where the job's threads are, as long as that takes no more than a part of the time.
+/// Interval of looks at the job's threads, as long as they take no more than a part of the time.
 const GLANCE: Duration = Duration::from_millis(20);
 const PART: u32 = 100;
 
-/// For the batch system to start it on a node, beside the time that it looks.
+/// Time for the batch system to start the command on a node, beside the time of looking.
 const ANSWERS: Duration = Duration::from_secs(60);
 
 /// Says what share of each core ranks can have; inside a batch system's job, of all its nodes
@@ -123,7 +123,7 @@ impl Arguments {
         Ok(CapabilityMap::join(own.transpose()?.into_iter().chain(others)))
     }
 
-    /// What a node is asked for.
+    /// The words of the command on a node.
     fn on_a_node(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> =
             ["machine", "capability", "--here", "--json", "--for"].map(OsString::from).to_vec();
@@ -135,7 +135,7 @@ impl Arguments {
     }
 }
 
-/// The map in what a node printed; batch systems print too.
+/// Parses the map in a node's output, to which batch systems may add lines.
 fn read(host: &str, text: &str) -> Result<CapabilityMap> {
     let json = text.find('{').zip(text.rfind('}')).and_then(|(from, to)| text.get(from..=to)).unwrap_or_default();
     let next = "have the same plimsoll on all nodes";

@@ -84,7 +84,7 @@ fn set(root: &Path, request: Request, held: bool, words: &[OsString]) -> Result<
     let mut keeper = Command::new(plimsoll);
     keeper.arg("clock-keeper");
     say(&restore_remains(root)?);
-    // Signals are kept from here on, before any thread or child is there.
+    // Signals are blocked from here on, before there is any thread or child.
     let relay = Relay::open()?;
     let set = ClockSet::below(root, &request, keeper)?;
     say(&[format!("clock {} by cpufreq", request.clock)]);
@@ -137,15 +137,15 @@ fn run_command(relay: Relay, mut command: Command) -> Result<ExitCode> {
     Ok(ExitCode::from(exit_code(relay.wait(&mut child)?)))
 }
 
-/// What is shown of a core.
+/// The clocks of a core.
 #[derive(Serialize)]
 struct Core {
     core: u32,
-    /// Under load, by timed additions.
+    /// The clock under load, by timed additions.
     effective: Reading<Hertz>,
-    /// What cpufreq says.
+    /// The clock that cpufreq reports.
     told: Reading<Hertz>,
-    /// While the additions ran, by APERF and MPERF.
+    /// The clock during the additions, by APERF and MPERF.
     counted: Reading<Hertz>,
 }
 
@@ -215,7 +215,7 @@ fn page(shown: &Shown) -> String {
         page += &format!("  {}\n", both.join(", "));
     }
     page += "\nclocks by core, under load\n";
-    // Neighbours that say the same of what is absent say it once.
+    // Adjacent cores with the same reason for a missing value show it once.
     let mut last = String::new();
     for core in &shown.cores {
         let value = |reading: &Reading<Hertz>| reading.value().map_or("absent".to_owned(), Hertz::to_string);

@@ -62,12 +62,12 @@ const EXAMPLES: &str = "Examples:
   plimsoll whatif delay send,receive -- mpirun -n 2 ./program
   plimsoll whatif delay send --predict afxdp,udp -- plimsoll mpirun --lab --network afxdp:lab0 -n 2 ./program";
 
-/// By which what runs leave behind is found and ended, should this process be killed.
+/// An environment variable by which processes of runs are found and ended, should this process be killed.
 const MARK: &str = "PLIMSOLL_WHATIF";
 
 const SEED: u64 = 0x0051_1A11_0000_0007;
 
-/// A run takes so many times as long as the first before it is ended, and no less than a minute.
+/// The limit of a run's time over that of the first one; at least a minute.
 const PATIENCE: u32 = 10;
 
 fn pair(text: &str) -> Result<(String, String)> {
@@ -135,7 +135,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     Ok(super::exit_code())
 }
 
-/// The trial that settles what is expected: of the same program, with the other options of `plimsoll mpirun` that it had.
+/// The trial that settles the expectation: the same program, with its other options of `plimsoll mpirun`.
 fn settled_by(command: &[String], from: &str, to: &str) -> String {
     let (launcher, program) = trial::launcher(command);
     let ours = launcher.iter().position(|word| word == "mpirun").is_some_and(|at| at > 0);
@@ -151,7 +151,7 @@ fn settled_by(command: &[String], from: &str, to: &str) -> String {
             "--network" => {
                 axis = "network";
                 let network = value();
-                // The name of an interface comes with one of them alone.
+                // The interface is named for one of them alone.
                 let of = |name: &String| network.split(':').next() == Some(name);
                 values.iter_mut().filter(|name| of(name)).for_each(|name| name.clone_from(&network));
             }
@@ -169,10 +169,10 @@ fn settled_by(command: &[String], from: &str, to: &str) -> String {
 /// Rounds in which both carriers are measured.
 const CARRIER_ROUNDS: u32 = 16;
 
-/// Sizes that are measured, those of most messages.
+/// The number of sizes that are measured, those of most messages.
 const SIZES: usize = 8;
 
-/// What half a round trip over `to` takes more than over `from`, by size, both measured in the same rounds.
+/// The increase of half a round trip over `to` compared to `from`, by size, both measured in the same rounds.
 fn dearer(from: &str, to: &str, first: &Shown, hosts: usize, own: &Path) -> Result<Vec<(Bytes, Estimate)>> {
     let mut sizes = first.sizes.clone();
     sizes.sort_by_key(|(_, messages)| std::cmp::Reverse(*messages));
@@ -215,7 +215,7 @@ struct Runs<'a> {
     place: TempDir,
     _warden: Warden,
     cores: Vec<CoreId>,
-    /// Of the first run.
+    /// The number of hosts of the first run.
     hosts: usize,
     design: Option<&'a Design>,
     began: Instant,
@@ -244,7 +244,7 @@ impl<'a> Runs<'a> {
         })
     }
 
-    /// The run that counts, and how long it took from start to end.
+    /// The first run, and its duration from start to end.
     fn first(&mut self, what: &Perturbation) -> Result<(Shown, Duration)> {
         let began = Instant::now();
         let profile = self.profiled(Some(what))?;
@@ -255,7 +255,7 @@ impl<'a> Runs<'a> {
         Ok((Shown::of(&profile)?, took))
     }
 
-    /// A spin of a rank that shares its core delays the others too.
+    /// Refuses ranks that share a core: the spin of one would delay the others too.
     fn fits(&self, profile: &Profile) -> Result<()> {
         let mut ranks = BTreeMap::<_, usize>::new();
         profile.ranks.iter().for_each(|rank| *ranks.entry(rank.header.boot).or_default() += 1);

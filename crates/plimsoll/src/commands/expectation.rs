@@ -1,4 +1,4 @@
-//! What is expected of a whole job after a replay of a part of it, and how the ledger names that.
+//! Expectations for a whole job from a replay of a part of it, and their names in the ledger.
 
 use experiment::ledger::{Kind, Prediction, Subject};
 use machine::costs::Interval;
@@ -6,17 +6,17 @@ use machine::costs::Interval;
 /// Note where measured costs contradict a recording.
 pub const CONTRADICTED: &str = "calls were over sooner than the costs say: plimsoll calibrate, and profile again";
 
-/// Most time of a job's start and end, over the time of what is replayed: beyond it they say more than the replay does.
+/// The most time of a job's start and end over that of the replayed part: beyond it, the replay tells too little of the job.
 pub const MOST_OUTSIDE: f64 = 4.0;
 
-/// The time of a whole job over today's, where what is replayed takes `time` of today's. `outside`: the time of its start and end
-/// over that, which may become so much of itself, at least and at most.
+/// The time of a whole job over today's, where the replayed part takes `time` of today's. `outside`: start and end over
+/// that part; they may change by the factors `becomes`, at least and at most.
 pub fn of_job(time: &Interval, outside: f64, becomes: (f64, f64)) -> Interval {
     let of_job = |time: f64, factor: f64| (time + outside * factor) / (1.0 + outside);
     Interval { low: of_job(time.low, becomes.0), middle: of_job(time.middle, 1.0), high: of_job(time.high, becomes.1) }
 }
 
-/// What the ledger keeps of a command that is expected to take `expected` of the time of `now`.
+/// The ledger's prediction for a command that is expected to take `expected` of the time of `now`.
 pub fn expectation(folder: &str, command: &str, now: &str, expected: Interval) -> Prediction {
     Prediction {
         id: 0,
@@ -31,12 +31,12 @@ pub fn expectation(folder: &str, command: &str, now: &str, expected: Interval) -
     }
 }
 
-/// The run that commands are held against, as the ledger names it.
+/// The ledger's name of the run that commands are compared with.
 pub fn subject(now: &str) -> Subject {
     Subject { words: now.to_owned(), digest: String::new() }
 }
 
-/// How the ledger names the time of a command over that of another; `plimsoll try` looks for it.
+/// The ledger's name of the time of a command over another's; `plimsoll try` looks for it.
 pub fn over(command: &str, now: &str) -> String {
     format!("time of `{command}` over `{now}`")
 }

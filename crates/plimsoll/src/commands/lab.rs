@@ -118,13 +118,13 @@ fn execute(exec: Exec) -> Result<ExitCode> {
     let name = &exec.name.name;
     let lab = Lab::find(name)?
         .ok_or_else(|| Fault::new(format!("lab {name}"), "it is down", "bring it up with `plimsoll lab up`"))?;
-    // Whether the host can be entered at all is settled first: what fails afterwards is the command's own fault.
+    // Entering the host is tried first: later failures are the command's own.
     lab.inside(exec.host, || ())?;
     let mut command = Command::new(&exec.command[0]);
     command.args(&exec.command[1..]);
     let error = lab.enter(exec.host, &mut command)?.exec();
     eprintln!("plimsoll: {}: {error}. Next: check its name and its permissions", exec.command[0].display());
-    // As shells have it.
+    // The exit statuses of shells.
     Ok(ExitCode::from(if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 }))
 }
 

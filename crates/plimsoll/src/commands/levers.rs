@@ -1,4 +1,4 @@
-//! What `plimsoll whatif` changes of a program, and what it is told of a recorded one.
+//! Options for levers of `plimsoll whatif`, and for facts that a recording does not hold.
 
 use machine::{Bytes, Costs, Fault, Result};
 use profile::profile::ranges;
@@ -37,7 +37,7 @@ pub enum Rule {
 }
 
 impl Changes {
-    /// All but what carries the messages and where ranks are.
+    /// The lever, without the carrier and the mapping.
     pub fn lever(&self) -> Lever {
         let progress = self.progress.map(|rule| match rule {
             Rule::Calls => Progress::Calls,
@@ -94,12 +94,12 @@ impl Recording {
         Ok(ways)
     }
 
-    /// `changes` and what is changed of the recorded run's connections.
+    /// The lever of `changes`, with changes of the connections.
     pub fn lever(&self, changes: &Changes) -> Lever {
         Lever { buffer: self.buffer, ..changes.lever() }
     }
 
-    /// Where the ranks are put; else where they are in `other`, which is judged.
+    /// The mapping that the options give, else that of `other`, a recording to predict.
     pub fn mapping(
         &self,
         graph: &Graph,

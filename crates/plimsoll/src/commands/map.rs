@@ -140,7 +140,7 @@ fn recorded(path: &Path, arguments: &Arguments) -> Result<ExitCode> {
     if arguments.run { proposed.run(&opened.folder) } else { Ok(ExitCode::SUCCESS) }
 }
 
-/// What a recording does not say, and whether ranks may change their hosts.
+/// Facts that a recording does not hold, and whether ranks may change their hosts.
 #[derive(Default)]
 pub struct Asked<'a> {
     recorded: Option<&'a str>,
@@ -149,13 +149,13 @@ pub struct Asked<'a> {
     across: bool,
 }
 
-/// What the search found for a recorded program.
+/// The result of the search for a recorded program.
 pub struct Judged {
     subject: String,
     problem: Problem,
     found: Found,
     moves: Vec<Move>,
-    /// With the found mapping, over the recorded one.
+    /// The time with the found mapping over the recorded one.
     pub time: Interval,
     steered: Vec<Steered>,
     notes: Vec<String>,
@@ -163,7 +163,7 @@ pub struct Judged {
 
 impl Judged {
     /// # Errors
-    /// What was opened is no profile, or a cost was never measured here.
+    /// `opened` is no profile, or a cost was never measured here.
     pub fn of(opened: &Opened, known: &Known, asked: &Asked) -> Result<Judged> {
         let Opened { graph, folder, world, .. } = opened;
         let next = "name a folder that plimsoll profile --trace made";
@@ -226,7 +226,7 @@ impl Judged {
         }
     }
 
-    /// The launch line that has the mapping. Its files are written into the profile's folder at `path`.
+    /// The launch line with the mapping. Its files are written into the profile's folder at `path`.
     ///
     /// # Errors
     /// The launcher cannot place ranks so, or the files cannot be written.
@@ -235,7 +235,7 @@ impl Judged {
     }
 }
 
-/// What was asked and is not done where the mapping is kept.
+/// The options that have no effect, since the mapping is kept.
 fn left_undone(verify: bool, run: bool) -> Option<String> {
     let what = match (verify, run) {
         (false, false) => return None,
@@ -246,12 +246,12 @@ fn left_undone(verify: bool, run: bool) -> Option<String> {
     Some(format!("Nothing is {what}: the mapping is kept, and there is no other launch line."))
 }
 
-/// The launch line of a mapping, beside today's.
+/// The launch line with a mapping, and today's.
 pub struct Proposed {
     now: Vec<String>,
     pub line: SeatedCommand,
     seats: Seats,
-    /// Of the whole job over today's; `None`: its start and end are most of it.
+    /// The time of the whole job over today's; `None`: its start and end are most of it.
     expected: Option<Interval>,
 }
 
@@ -273,7 +273,7 @@ impl Proposed {
         Ok(Proposed { now, line, seats, expected })
     }
 
-    /// Starts the line with a program that reads back where it is: how many ranks are where they are to be.
+    /// Starts the line with a program that reports its ranks' places; the result as a sentence.
     ///
     /// # Errors
     /// One is elsewhere, or the line starts nothing.
@@ -284,7 +284,7 @@ impl Proposed {
     }
 
     fn words(&self, path: &Path) -> String {
-        // The command is that of the profile, whoever made it.
+        // The command comes from the profile, which any user may have made.
         let mut text = format!("\nRun it so:\n  {}\n", printable(&self.line.to_string()));
         if !self.line.replaced.is_empty() {
             text += &format!("It replaces {}\n", printable(&self.line.replaced.join(", ")));
@@ -295,7 +295,7 @@ impl Proposed {
         )
     }
 
-    /// Both in turn, until it can be told which is faster.
+    /// Runs both commands in turn, until it is clear which is faster.
     fn run(self, folder: &str) -> Result<ExitCode> {
         let mut words = self.line.words;
         if !self.line.variables.is_empty() {
@@ -315,7 +315,7 @@ impl Proposed {
     }
 }
 
-/// What was sampled of the cores, but for what the user says.
+/// The sampled capabilities, with the user's in their place.
 fn said(sampled: &[CoreCapability], said: &[(String, u32, f64)]) -> Result<Vec<CoreCapability>> {
     let mut cores = sampled.to_vec();
     for (host, core, share) in said {
@@ -347,7 +347,7 @@ fn said(sampled: &[CoreCapability], said: &[(String, u32, f64)]) -> Result<Vec<C
     Ok(cores)
 }
 
-/// Of two cores of a host, as far as it is this one: 0 the same, 1 the farthest.
+/// Distance of two cores of a host, if it is this one: 0 the same, 1 the farthest.
 fn distance() -> Result<impl Fn(&str, CoreId, CoreId) -> Option<f32>> {
     let topology = Machine::read(&Source::live())?.topology;
     let here = launch::this_host();

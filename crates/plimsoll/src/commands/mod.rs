@@ -46,7 +46,7 @@ pub mod r#try;
 pub mod tune;
 pub mod whatif;
 
-/// What of a command's answer went to the ledger: where it cannot be kept, a note says so, and the answer stands.
+/// The result of a write to the ledger. Where it fails, a note says so, and the command's answer stands.
 fn kept<T: Default>(kept: Result<T>) -> T {
     kept.unwrap_or_else(|fault| {
         eprintln!("note: not in the ledger: {fault}");
@@ -54,7 +54,7 @@ fn kept<T: Default>(kept: Result<T>) -> T {
     })
 }
 
-/// Says that a signal cut it short, and that `finished` is kept in the store.
+/// Reports that a signal ended the command early, and that `finished` is kept in the store.
 fn interrupted(finished: &str, store: &Path) -> ExitCode {
     eprintln!("Interrupted; {finished} in {}. Run the same command to go on.", store.display());
     exit_code()

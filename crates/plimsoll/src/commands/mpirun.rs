@@ -158,7 +158,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
             super::kept(auto::subject(&request, &target).and_then(|subject| chosen.predict(ledger, &subject)));
         }
     }
-    // What came is also held against an earlier prediction of a run that was not left to auto.
+    // The outcome is also compared with an earlier prediction, for a run that was not left to auto.
     let subject = auto::subject(&request, &target);
     let ended = session::run(&request, target)?;
     let settled = match (ledger, subject) {

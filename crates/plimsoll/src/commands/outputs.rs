@@ -1,4 +1,4 @@
-//! The options by which an answer becomes a file for a program: spelt alike in all commands.
+//! The output options that all commands share.
 
 use linux::output::{self, Destination};
 use machine::{Fault, Result};
@@ -13,17 +13,17 @@ pub struct Json {
 }
 
 impl Json {
-    /// Whether standard output is for a program.
+    /// Whether standard output has data for a program, not the page.
     pub fn is_printed(&self) -> bool {
         self.json == Some(Destination::Stdout)
     }
 
-    /// Writes what was `found` where that is asked for, and shows the page, unless standard output is for a program.
+    /// Writes `found` where it was asked for, and shows the page, unless standard output has the data.
     pub fn tell(&self, found: impl FnOnce() -> Result<String>, page: impl FnOnce() -> Result<()>) -> Result<()> {
         tell(self.json.as_ref(), found, page)
     }
 
-    /// An answer to standard output, as text or as JSON.
+    /// Prints an answer to standard output, as text or as JSON.
     pub fn print(&self, terminal: impl FnOnce() -> String, answer: impl FnOnce() -> Value) -> Result<()> {
         self.tell(|| json(&answer()), || output::page(&terminal()))
     }
@@ -38,7 +38,7 @@ pub struct Csv {
 }
 
 impl Csv {
-    /// Writes what was `found` where that is asked for, and shows the page, unless standard output is for a program.
+    /// Writes `found` where it was asked for, and shows the page, unless standard output has the data.
     pub fn tell(&self, found: impl FnOnce() -> Result<String>, page: impl FnOnce() -> Result<()>) -> Result<()> {
         tell(self.csv.as_ref(), found, page)
     }
@@ -55,7 +55,7 @@ fn tell(
     if to == Some(&Destination::Stdout) { Ok(()) } else { page() }
 }
 
-/// `of`, as its reader's programs take it.
+/// `of` as JSON for readers' programs.
 pub fn json(of: &impl serde::Serialize) -> Result<String> {
     let text = serde_json::to_string_pretty(of);
     Ok(text.map_err(|error| Fault::because("output", error, "report this as a defect"))? + "\n")

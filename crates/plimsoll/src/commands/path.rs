@@ -9,7 +9,7 @@ use launch::allocation::{self, Allocation};
 use machine::{Fault, Result};
 use rounds::point::Path;
 
-/// What `--path` names.
+/// The other end of a path, as `--path` names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ends {
     Path(Path),
@@ -37,7 +37,7 @@ impl FromStr for Ends {
 /// The key in `file`, for the server that `asked` names.
 ///
 /// # Errors
-/// It cannot be had, or no server is named.
+/// The key cannot be read, or no server is named.
 pub fn key(file: Option<&FilePath>, asked: Option<&Ends>) -> Result<Option<Key>> {
     let Some(file) = file else { return Ok(None) };
     match asked {

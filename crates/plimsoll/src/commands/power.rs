@@ -82,7 +82,7 @@ fn list(arguments: &Arguments) -> Result<ExitCode> {
         None => machine::Source::live(),
     };
     let mut listing = Listing::of(&source);
-    // A source that is named is tried: its sensor stands in the list, or the reason is the answer.
+    // A named source must open: its sensor is listed, or the fault is the answer.
     let named = (!arguments.from.is_empty()).then(|| Meter::open(&arguments.from)).transpose()?;
     let of_meter = named.iter().flat_map(Meter::sensors);
     let known: Vec<_> = of_meter.filter(|sensor| !listing.sensors.contains(sensor)).collect();
@@ -161,7 +161,7 @@ fn unwritten(error: io::Error) -> Fault {
     Fault::unwritable("samples", error, "name another file: --csv=FILE")
 }
 
-/// Every sample: nanoseconds of CLOCK_MONOTONIC, sensor, value, unit, and why it has none.
+/// A file of all samples: nanoseconds of CLOCK_MONOTONIC, sensor, value, unit, and the reason for a missing value.
 struct Samples {
     file: BufWriter<Box<dyn Write>>,
     sensors: Vec<machine::power::Sensor>,
@@ -178,7 +178,7 @@ impl Samples {
         Ok(Samples { file, sensors: meter.sensors() })
     }
 
-    /// Returns how many there are.
+    /// Writes the readings; returns their number.
     fn add(&mut self, looks: Vec<(usize, Look)>) -> Result<usize> {
         let count = looks.len();
         for (place, look) in looks {

@@ -60,10 +60,10 @@ fn at(text: &str) -> Result<(f64, PathBuf)> {
     Ok((factor(clock)?, folder.into()))
 }
 
-/// More time, of which it is told how much latency makes it.
+/// Shares of more time for which the latency is computed.
 const TOLERANCES: [f64; 3] = [0.01, 0.02, 0.05];
 
-/// More time, of which it is told how much longer each rank may compute for it.
+/// The share of more time for which each rank's slack is computed.
 const SLACK: f64 = 0.01;
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -75,11 +75,11 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     answer(&opened, &known, &Request { named, carried, changes, at, recording, best: *best, json })
 }
 
-/// What is replayed, and under which changes.
+/// A replay to make, with its changes.
 pub struct Request<'a> {
-    /// What carried the messages, where that is said.
+    /// The carrier of the recorded messages, if it is given.
     pub named: Option<&'a str>,
-    /// What is to carry them instead.
+    /// The carrier to replace it.
     pub carried: Option<&'a str>,
     pub changes: &'a Changes,
     /// Recordings at other clocks.
@@ -89,7 +89,7 @@ pub struct Request<'a> {
     pub json: &'a Json,
 }
 
-/// Replays what was opened, and prints what it says.
+/// Replays the program, and prints the answers.
 pub fn answer(opened: &Opened, known: &Known, request: &Request) -> Result<ExitCode> {
     let Request { changes, recording, .. } = *request;
     let working = Working::on("replaying what was recorded");
@@ -146,7 +146,7 @@ pub fn answer(opened: &Opened, known: &Known, request: &Request) -> Result<ExitC
     drop(working);
     request.json.print(|| page.terminal(output::width()), || page.json())?;
     if let Some(number) = request.best {
-        // Starting and ending the job is in what a trial times, and stays as it is.
+        // A trial times the whole job, whose start and end stay the same.
         let whole = opened.seconds.map_or(check.recorded, |seconds| seconds * 1e9);
         let outside = (whole / check.recorded - 1.0).max(0.0);
         let best = Best { recorded: &recorded, ranks, outside, folder };
@@ -155,7 +155,7 @@ pub fn answer(opened: &Opened, known: &Known, request: &Request) -> Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is asked; without anything that is, what one would ask first.
+/// The questions asked; without any, the usual first ones.
 fn questions(request: &Request, mut lever: Lever, candidates: &[Candidate]) -> Result<Vec<Question>> {
     let Request { carried, changes, recording, .. } = *request;
     let Changes { latency, bandwidth, clock, eager, .. } = changes;
@@ -207,18 +207,18 @@ fn questions(request: &Request, mut lever: Lever, candidates: &[Candidate]) -> R
     Ok(vec![Question { words: words.join(", "), lever, candidate }])
 }
 
-/// Commands to run, and what is expected of them.
+/// The best commands, with their expectations.
 struct Best<'a> {
     recorded: &'a Recorded<'a>,
     ranks: u32,
-    /// Time of the job outside of what is replayed, its start and end, over that.
+    /// The job's time outside of the replayed part, its start and end, over that part's.
     outside: f64,
     folder: &'a str,
 }
 
 impl Best<'_> {
-    /// The commands of those expected to be fastest, and what `plimsoll try` is to be given. What is expected of each goes to
-    /// the ledger, where the trial's outcome will stand beside it.
+    /// The commands expected to be fastest, and the arguments for `plimsoll try`. Each expectation goes to the ledger,
+    /// which the trial settles.
     fn of(&self, number: usize, asked: &[Asked]) -> Result<String> {
         let at = self.program()?;
         let able = asked.iter().filter(|asked| asked.refused.is_none());
@@ -232,7 +232,7 @@ impl Best<'_> {
         let (mut text, mut trial) = (String::new(), format!("plimsoll try -- {now}"));
         for (candidate, time) in able.into_iter().take(number) {
             let command = whatif_page::shell(&self.recorded.under(&candidate.options, self.ranks, at));
-            // Start and end may take half as long under another carrier, or twice.
+            // Start and end of the job may take half to twice as long under another carrier.
             let expected = of_job(&time, self.outside, (0.5, 2.0));
             text += &format!("{command}\n    {} for the whole job\n", whatif_page::than(&expected));
             trial += &format!(" -- {command}");

@@ -105,7 +105,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The tables, and the page.
+/// Prints the tables, and writes the page.
 fn shown(summary: &Summary, arguments: &Arguments) -> Result<()> {
     let colour = output::colour(&std::io::stdout());
     let screen = Screen { width: output::width(), colour, sites: arguments.call_sites };
@@ -118,7 +118,7 @@ fn shown(summary: &Summary, arguments: &Arguments) -> Result<()> {
         Err(e) => {
             let fault =
                 Fault::unwritable(file.display().to_string(), e, "name a file that can be written with --html FILE");
-            // Who may read a profile need not be allowed to write there; the tables are all the same.
+            // A reader of a profile may lack the right to write there; the tables are shown all the same.
             if asked {
                 return Err(fault);
             }
@@ -128,7 +128,7 @@ fn shown(summary: &Summary, arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// By the costs of the host that ran its first rank, with the critical path where there is a timeline.
+/// The summary, by the costs of the host of rank 0, with the critical path if there is a timeline.
 fn judged(profile: &Profile) -> Result<Summary> {
     let Some(rank) = profile.ranks.first() else { return Ok(Summary::of(profile)) };
     let Known { costs, unseen, .. } = store::of_host(&rank.host())?;
@@ -141,7 +141,7 @@ fn judged(profile: &Profile) -> Result<Summary> {
     Ok(summary)
 }
 
-/// What is left out is said on standard error.
+/// Writes an export; omissions are reported on standard error.
 fn export(folder: &Path, format: Export, world: usize, output: Option<&Path>) -> Result<ExitCode> {
     if output.is_none() {
         output::not_to_a_terminal("an export", "--output FILE")?;
@@ -168,7 +168,7 @@ fn export(folder: &Path, format: Export, world: usize, output: Option<&Path>) ->
     };
     match written.and_then(|notes| to.flush().map(|()| notes)) {
         Ok(notes) => notes.iter().for_each(|note| eprintln!("note: {}", printable(note))),
-        // Who reads, as `head` does, has enough.
+        // A reader such as `head` that closes the pipe has enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe && output.is_none() => {}
         Err(error) => return Err(said(error)),
     }

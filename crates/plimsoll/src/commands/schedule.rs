@@ -1,4 +1,4 @@
-//! `plimsoll whatif schedule`: a schedule that nobody need have recorded, under LogGOPS, over the engine itself, or replayed.
+//! `plimsoll whatif schedule`: a schedule, recorded or not, under LogGOPS, over the engine itself, or replayed.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -108,7 +108,7 @@ fn page(name: &str, schedule: &goal::Schedule, finished: &Finished) -> String {
     )
 }
 
-/// What the engines counted, by its name in JSON.
+/// Counters of the engines, by their names in JSON.
 pub fn counters(outcome: &Outcome) -> [(&'static str, u64); 5] {
     [
         ("packets", outcome.count(|counters| counters.packets_sent)),

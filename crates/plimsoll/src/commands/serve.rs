@@ -54,7 +54,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     println!("plimsoll serve: listening on {}", server.address()?);
     linux::signal::watch()?;
     server.run(linux::signal::interrupted, |line| eprintln!("{}", under("plimsoll serve", line)))?;
-    // Who started it may have stopped reading.
+    // The parent may have stopped reading.
     let _ = writeln!(std::io::stdout(), "plimsoll serve: ended");
     Ok(linux::signal::exit_status_of_server().map_or(ExitCode::SUCCESS, ExitCode::from))
 }

@@ -1,24 +1,24 @@
-//! Files that come with this program and are found by name: testbeds, ready studies.
+//! Files that are installed with this program and found by name: testbeds, ready studies.
 
 use std::path::{Path, PathBuf};
 
 use machine::{Fault, Result};
 
-/// For a build whose target folder is not in its source.
+/// The source folder, for a build whose target folder is not in it.
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// Files of one kind.
 pub struct Shipped {
-    /// Where they are installed, and in the source of a build.
+    /// Folders of the files, installed and in the source.
     pub folders: [&'static str; 2],
-    /// `testbed`.
+    /// The noun for such a file, like `testbed`.
     pub noun: &'static str,
-    /// The page that says how such a file is written.
+    /// The page that describes such files.
     pub page: &'static str,
 }
 
 impl Shipped {
-    /// Of a word that names no file: the file of that name, from where they are installed or in the source of a build.
+    /// The file for a name, in the installed folder or in the source of a build.
     ///
     /// # Errors
     /// There is none.
@@ -43,7 +43,7 @@ impl Shipped {
         Err(Fault::new(word.display().to_string(), cause, next))
     }
 
-    /// All of them, by name.
+    /// All files, by name.
     pub fn all(&self) -> Result<Vec<PathBuf>> {
         let own = machine::here::program()?;
         // PREFIX/bin/plimsoll, or target/release/plimsoll, or a test's target/debug/deps/plimsoll.

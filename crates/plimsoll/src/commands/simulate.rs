@@ -40,7 +40,7 @@ fn place(cluster: &Cluster) -> &'static str {
     if cluster.profile.place == Place::Engine { "a core of their host" } else { "their ranks" }
 }
 
-/// Of a word that names no file: the testbed of that name.
+/// The testbed of a name, for a word that names no file.
 pub fn testbed(file: &Path) -> Result<PathBuf> {
     TESTBEDS.file(file)
 }
@@ -64,7 +64,7 @@ fn seconds(finished: &Finished) -> f64 {
     finished.total() as f64 * 1e-12
 }
 
-/// Ranks, cores and hosts of which each has its line; of more, the first.
+/// The most ranks, cores and hosts with a line each: the first ones.
 const MOST: usize = 16;
 
 fn more(of: usize, noun: &str) -> String {

@@ -65,7 +65,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     }
 }
 
-/// What is shown: with the device's tables, which no file tells.
+/// The steering with the devices' tables, which no file of /sys tells.
 #[derive(Serialize)]
 struct Shown {
     #[serde(flatten)]
@@ -119,7 +119,7 @@ fn steer(request: &Request, words: &[OsString]) -> Result<ExitCode> {
     let mut keeper = Command::new(plimsoll);
     keeper.arg("steering-keeper");
     say(&restore_remains()?);
-    // Signals are kept from here on, before any thread or child is there.
+    // Signals are blocked from here on, before there is any thread or child.
     let relay = Relay::open()?;
     let steered = Steered::begin(request, keeper)?;
     let by = steered.means().map_or_else(String::new, |means| format!(" by {means}"));

@@ -90,10 +90,10 @@ pub struct Arguments {
     study: Option<i64>,
 }
 
-/// Times for measuring that a study takes, in seconds.
+/// The permitted budgets, in seconds.
 const BUDGETS: std::ops::RangeInclusive<u64> = 1..=86_400;
 
-/// The report's file where a study ends and none was named.
+/// The default file of the report at the end of a study.
 const PAGE: &str = "report.html";
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
@@ -137,7 +137,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         return Ok(super::interrupted(&blocks, &arguments.store));
     }
     store.finish(&mut study, here::now())?;
-    // Neither is what the study is for: where there is no room for them, it still shows what it found.
+    // Both are extra: if there is no space for them, the study still shows its result.
     if let Err(fault) = refine(&store, &study) {
         eprintln!("note: costs and ledger are as before: {fault}");
     }
@@ -153,10 +153,10 @@ fn engine_network(text: &str) -> Result<StackAt> {
     })
 }
 
-/// The design without the networks that cannot be had, and why they cannot.
+/// The design without unavailable networks, and the reasons.
 ///
 /// # Errors
-/// One cannot be had that was `named`.
+/// A network is unavailable that was `named`.
 fn with_networks(mut design: Design, bench: &mut Bench, named: bool) -> Result<(Design, Vec<String>)> {
     let (mut left_out, mut remarks) = (Vec::new(), Vec::new());
     for network in &design.grounds.networks {
@@ -179,7 +179,7 @@ fn with_networks(mut design: Design, bench: &mut Bench, named: bool) -> Result<(
     Ok((design, remarks))
 }
 
-/// What the study can use here, and what the reader should know about it.
+/// The cores and paths for the study, and remarks for the reader.
 fn grounds(
     arguments: &Arguments,
     machine: &Machine,
@@ -205,7 +205,7 @@ fn grounds(
             cores
         }
     };
-    // A hypervisor moves its guest's cores to where the guest cannot see.
+    // A hypervisor moves its guest's cores invisibly to the guest.
     let distance = match (machine.processor.hypervisor.is_some(), cores.as_slice()) {
         (false, [one, other, ..]) => Some(machine.topology.distance(*one, *other)),
         _ => None,
@@ -257,7 +257,7 @@ fn grounds(
     Ok((grounds, remarks))
 }
 
-/// What was asked for, or less where the job around this process ends before.
+/// The budget: `asked`, or less where the batch job ends before.
 fn budget(asked: Nanoseconds, remarks: &mut Vec<String>) -> Result<Nanoseconds> {
     let seconds = asked.0 / 1_000_000_000;
     if !BUDGETS.contains(&seconds) {
@@ -273,7 +273,7 @@ fn budget(asked: Nanoseconds, remarks: &mut Vec<String>) -> Result<Nanoseconds> 
     Ok(asked)
 }
 
-/// Where named cores are threads of one: what runs on the one slows the other.
+/// A remark where named cores are threads of one core, which slow each other.
 fn siblings(cores: &[CoreId], machine: &Machine) -> Option<String> {
     let pairs = cores.iter().enumerate().flat_map(|(at, one)| cores[..at].iter().map(move |other| (other, one)));
     let mut beside = pairs.filter(|(one, other)| machine.topology.distance(**one, **other) == Distance::Core);
@@ -281,9 +281,9 @@ fn siblings(cores: &[CoreId], machine: &Machine) -> Option<String> {
     Some(format!("{one} and {other} are threads of one core: what runs on the one slows the other"))
 }
 
-/// Goes on with an unfinished study of this design on this boot of this machine, or begins one.
+/// Continues an unfinished study of this design on this boot of this machine, or begins one.
 fn open(store: &mut Store, design: &Design, arguments: &Arguments, machine: &Machine) -> Result<Study> {
-    // Another boot may be another machine: other memory, other neighbours on the host.
+    // Another boot may be on another machine, or have other neighbours on the host.
     let host = here::boot().unwrap_or_else(|| "unknown boot".into());
     if !arguments.fresh
         && let Some(study) = store.unfinished(design, &host)?
@@ -298,7 +298,7 @@ fn open(store: &mut Store, design: &Design, arguments: &Arguments, machine: &Mac
     store.begin(&Beginning { design, seed: now.0, host: &host, version: env!("CARGO_PKG_VERSION"), facts: &facts, now })
 }
 
-/// Leaves what was measured to those who decide, and holds the answers against those of earlier studies.
+/// Gives the measurements to the commands that decide by them, and compares the answers with those of earlier studies.
 fn refine(store: &Store, study: &Study) -> Result<()> {
     let findings = experiment::analysis::findings(study, &store.contents(study)?);
     let source = format!("plimsoll study {}", study.id);
@@ -309,7 +309,7 @@ fn refine(store: &Store, study: &Study) -> Result<()> {
     refine::hold(&mut Ledger::open()?, &findings, &source, here::now())
 }
 
-/// Writes the page, where there is to be one, and prints the verdict.
+/// Writes the page, if one is wanted, and prints the verdict.
 fn report(store: &Store, study: &Study, page: Option<&FilePath>, reasons: bool) -> Result<()> {
     let findings = experiment::analysis::findings(study, &store.contents(study)?);
     if let Some(page) = page {
@@ -323,7 +323,7 @@ fn report(store: &Store, study: &Study, page: Option<&FilePath>, reasons: bool) 
     output::print(&terminal::render(&findings, screen, path.as_deref()))
 }
 
-/// The study to read, and its store. Others that the store holds are named on standard error.
+/// The study to read, and its store. The store's other studies are named on standard error.
 fn stored(arguments: &Arguments) -> Result<(Store, Study)> {
     let store = Store::read(&arguments.store)?;
     let study = store.chosen(arguments.study)?;
@@ -341,7 +341,7 @@ fn stored(arguments: &Arguments) -> Result<(Store, Study)> {
     Ok((store, study))
 }
 
-/// So many are named.
+/// The most other studies that are named.
 const OTHERS: usize = 5;
 
 fn write_samples(arguments: &Arguments, to: &Destination, format: Format) -> Result<ExitCode> {

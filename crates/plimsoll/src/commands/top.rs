@@ -67,12 +67,12 @@ pub(super) fn here() -> Here<'static> {
     }
 }
 
-/// Until the reader has seen enough. The last state of a job that ends stays.
+/// Shows the job until the reader quits. The last state of a job that ends stays.
 fn attend(mut watch: Watch, here: &Here, interval: Duration) -> Result<ExitCode> {
     let mut screen = Screen::take()?;
     let colour = output::colour(&std::io::stdout());
     let (mut sort, mut scroll) = (Sort::Rank, 0_usize);
-    // A first look after a short while: rates soon.
+    // A short first interval, so that rates appear soon.
     let mut due = Instant::now() + interval.min(Duration::from_millis(250));
     let mut look = watch.look(here);
     loop {
@@ -82,7 +82,7 @@ fn attend(mut watch: Watch, here: &Here, interval: Duration) -> Result<ExitCode>
         let page = rows / 2;
         match screen.key(due.saturating_duration_since(Instant::now()))? {
             Some(Key::Letter('q' | 'Q')) => return Ok(ExitCode::SUCCESS),
-            // What the signal of the key would have made of it.
+            // The exit status that the key's signal would have caused.
             Some(Key::Interrupt) => return Ok(ExitCode::from(130)),
             Some(Key::Letter('s')) => sort = sort.next(),
             Some(Key::Up | Key::Letter('k')) => scroll = scroll.saturating_sub(1),
@@ -100,7 +100,7 @@ fn attend(mut watch: Watch, here: &Here, interval: Duration) -> Result<ExitCode>
             due = Instant::now() + interval;
             if !is_over(&look) {
                 let next = watch.look(here);
-                // What it did last says more than that it does nothing now.
+                // The last activity tells more than the end state.
                 look = match is_over(&next) {
                     true => ended(look, next),
                     false => next,
@@ -125,7 +125,7 @@ fn ended(last: Look, end: Look) -> Look {
     Look { job: end.job, ranks, ..last }
 }
 
-/// A profile's folder, and whose files are read in it; `None` where the user named it.
+/// A profile's folder, and the user whose files are read in it; `None` where the user named the folder.
 type Named = (PathBuf, Option<u32>);
 
 fn folder(job: Option<PathBuf>) -> Result<Named> {

@@ -1,10 +1,10 @@
-//! Golden outputs: files that hold what a command printed when someone last looked and agreed.
+//! Golden outputs: files with the approved output of commands.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// Compares `actual` with the file `golden`; with `BLESS=1` in the environment, writes it there instead.
+/// Compares `actual` with the file `golden`; with `BLESS=1` in the environment, writes the file instead.
 pub fn check(golden: &Path, actual: &str) {
     if std::env::var_os("BLESS").is_some_and(|bless| bless == "1") {
         fs::write(golden, actual).unwrap_or_else(|error| panic!("{}: {error}", golden.display()));

@@ -1,4 +1,4 @@
-//! A copy of /sys with clocks, which no core obeys: what was set and what came back shows in its files.
+//! A copy of /sys with clocks, which no core obeys: its files show what was set and restored.
 
 use std::fs;
 use std::path::Path;

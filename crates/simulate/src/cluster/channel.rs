@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-/// What of a message moves.
+/// The part of a message that moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
     Data,
-    /// Asks whether the receive is there.
+    /// Request that asks whether the receive is there.
     Request,
-    /// Says that it is.
+    /// Clearance to send.
     Clear,
 }
 
@@ -26,9 +26,9 @@ pub struct Message {
     /// The operations that send it and receive it.
     pub send: u32,
     pub receive: u32,
-    /// When it came to be, among all.
+    /// Its place in the order in which all messages came to be.
     pub order: u32,
-    /// Waits for its receive.
+    /// Whether it waits for its receive.
     pub rendezvous: bool,
     pub send_is_over: bool,
 }
@@ -40,7 +40,7 @@ impl Message {
     }
 }
 
-/// Messages in use and the places of those that were.
+/// Messages in use, and free slots.
 #[derive(Debug, Default)]
 pub struct Messages {
     slots: Vec<Message>,
@@ -87,13 +87,13 @@ impl std::ops::IndexMut<u32> for Messages {
 /// Bytes in the buffers of a connection one way.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Buffers {
-    /// Copied and not handed.
+    /// Bytes copied into the library's buffer and not handed to the socket.
     pub library: u64,
-    /// Handed, and not known to be taken.
+    /// Bytes handed to the socket and not known to be taken.
     pub socket: u64,
 }
 
-/// Those that hold anything, by sender and receiver.
+/// Buffers that hold anything, by sender and receiver.
 #[derive(Debug, Default)]
 pub struct Connections {
     held: BTreeMap<(u32, u32), Buffers>,
@@ -115,7 +115,7 @@ impl Connections {
     }
 
     pub fn memory(&self) -> usize {
-        // The nodes of such a tree are at least half full.
+        // Nodes of a B-tree are at least half full.
         2 * self.most * size_of::<((u32, u32), Buffers)>()
     }
 }

@@ -1,4 +1,4 @@
-//! What messages cost between a cluster's ranks, as `plimsoll calibrate` measures it on machines: by ping-pongs and streams.
+//! Costs of messages between a cluster's ranks, measured as `plimsoll calibrate` does on machines: by ping-pongs and streams.
 
 use machine::costs::{Interval, Item, Row, Way};
 use machine::fault::Result;
@@ -10,12 +10,12 @@ use super::super::programs::{Lazy, Phases, PingPong, Stream};
 use super::profile::Place;
 use super::{Cluster, Host, Seat, simulate};
 
-/// What a replay of a run on a cluster needs to know of its messages.
+/// Costs and buffer of a cluster's messages, for a replay.
 #[derive(Debug, Clone)]
 pub struct Carried {
     pub costs: Costs,
     pub ways: Ways,
-    /// What a connection takes in before its receiver takes it out.
+    /// The buffer of a connection.
     pub buffer: Buffer,
 }
 

@@ -1,4 +1,4 @@
-//! The events: what ranks do next, and what becomes of the pieces that they hand out.
+//! The events: the next operations of ranks, and the stages of the pieces that they hand out.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -32,7 +32,7 @@ struct Piece {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// A rank's piece of work ended, unless its version is an old one, or interrupts have made it later.
+    /// The end of a rank's piece of work, unless its version is outdated, or interrupts have delayed it.
     Done {
         rank: u32,
         version: u32,
@@ -65,7 +65,7 @@ enum Work {
     Take(u32, Part),
 }
 
-/// A rank's piece of work: on its core, or waiting for that.
+/// A rank's present work, running on its core or waiting for it.
 #[derive(Debug, Clone, Copy)]
 struct Job {
     work: Work,
@@ -74,7 +74,7 @@ struct Job {
     running: bool,
 }
 
-/// Sorted by their first.
+/// Pieces as (key, slot, part), sorted by key.
 type Queue = Vec<(u32, u32, Part)>;
 
 fn put(queue: &mut Queue, entry: (u32, u32, Part)) {
@@ -87,9 +87,9 @@ struct Rank {
     seat: Seat,
     /// Operations that are free and not over.
     open: u32,
-    /// Number, picoseconds, order.
+    /// Computations: number, picoseconds, order.
     computes: VecDeque<(u32, Time, u32)>,
-    /// Sends that are not wholly copied, or handed where nothing copies.
+    /// Sends that are not wholly copied, or not wholly handed where nothing copies.
     posting: VecDeque<u32>,
     sending: Queue,
     arrived: Queue,
@@ -114,7 +114,7 @@ pub(super) struct Engine<'a> {
     hosts: Vec<Resources>,
     messages: Messages,
     connections: Connections,
-    /// Operations that are over, and ranks that may have something to do.
+    /// Operations that are over; then the ranks that may have work.
     over: VecDeque<(u32, u32)>,
     wakes: VecDeque<u32>,
     in_order: InOrder,
@@ -123,7 +123,7 @@ pub(super) struct Engine<'a> {
     sent_messages: u64,
     sent: u64,
     received: u64,
-    /// Sends are over when all of them is handed.
+    /// Whether sends are over only when all of them is handed.
     unbuffered: bool,
     bounded: bool,
     memory: usize,
@@ -205,7 +205,7 @@ impl<'a> Engine<'a> {
         self.order
     }
 
-    /// Hands what is over to the program, and has ranks go on, until nothing more happens at this moment.
+    /// Tells the program about operations that are over, and has ranks continue, until nothing more happens at this time.
     fn settle(&mut self) {
         loop {
             if let Some((rank, number)) = self.over.pop_front() {
@@ -228,7 +228,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Takes up the operations in `free`.
+    /// Adds the operations in `free` to a rank.
     fn release(&mut self, rank: u32) {
         let mut free = std::mem::take(&mut self.free);
         free.sort_by_key(|operation| operation.kind);
@@ -278,7 +278,7 @@ impl<'a> Engine<'a> {
                 Kind::Receive => self.post(rank, Half { peer, tag, which: number }),
             }
         }
-        // What waited only for receives to start.
+        // Operations that waited only for receives to start.
         let more = std::mem::replace(&mut self.free, free);
         if !more.is_empty() {
             self.free.extend(more);
@@ -295,7 +295,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// A message whose first half waited for the other.
+    /// A message meets its receive, one of which had waited.
     fn meet(&mut self, slot: u32, receive: u32) {
         let Message { from, to, rendezvous, bytes, .. } = self.messages[slot];
         if !rendezvous {
@@ -323,7 +323,7 @@ impl<'a> Engine<'a> {
         self.ranks[one as usize].seat.host == self.ranks[other as usize].seat.host
     }
 
-    /// Has a rank do what it can, if its core is free for it.
+    /// Has a rank do its next work, if its core is free for it.
     fn advance(&mut self, rank: u32) {
         let of = &self.ranks[rank as usize];
         if let Some(job) = of.job {
@@ -344,7 +344,7 @@ impl<'a> Engine<'a> {
         self.return_from_sends(rank);
         let of = &self.ranks[rank as usize];
         let next = of.job.map(|job| job.work).or_else(|| self.select(of));
-        // Of work that was over when it began there may be some left.
+        // Work without duration may be left.
         let ended = of.open == 0 && (self.cluster.profile.progress != Progress::Between || of.job.is_none());
         let doing = match next {
             Some(Work::Compute) => Some(Doing::Computing),
@@ -360,7 +360,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Sends whose library has a copy of all, while the sockets have no room for more of it, return.
+    /// Returns from sends that the library has copied entirely, while the sockets have no room for more.
     fn return_from_sends(&mut self, rank: u32) {
         if self.cluster.profile.copy.is_free() {
             return;
@@ -397,7 +397,7 @@ impl<'a> Engine<'a> {
             self.begins(rank, what);
         }
         if self.cluster.profile.progress == Progress::Between && resumed.is_none() {
-            // Over when it begins: what it frees waits for the core anyway, sends first.
+            // Work that is over when it begins: operations that it frees wait for the core anyway, sends first.
             self.worked(rank, what);
         }
         if !self.free.is_empty() && (self.cluster.profile.progress != Progress::Between || self.over.is_empty()) {
@@ -405,7 +405,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Tells the program where this is the first of an operation.
+    /// Tells the program that an operation begins, if this is its first work.
     fn begins(&mut self, rank: u32, what: Work) {
         let number = match what {
             Work::Compute => self.ranks[rank as usize].computes.front().map(|(number, ..)| *number),
@@ -436,7 +436,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// What follows from a rank's piece of work.
+    /// The consequences of a rank's finished work.
     fn worked(&mut self, rank: u32, what: Work) {
         self.wakes.push_back(rank);
         let unit = self.cluster.profile.unit;

@@ -2,7 +2,7 @@
 
 use super::super::ANY;
 
-/// What waits for its other half: a posted receive by its number, or a message by its slot.
+/// A half that waits for the other: a posted receive, by its number, or a message, by its slot.
 #[derive(Debug, Clone, Copy)]
 pub struct Half {
     pub peer: u32,
@@ -17,7 +17,7 @@ impl Half {
     }
 }
 
-/// Those of a rank, in the order in which they came.
+/// The unmatched halves of a rank, in the order in which they came.
 #[derive(Debug, Clone, Default)]
 pub struct Matching {
     pub posted: Vec<Half>,
@@ -25,12 +25,12 @@ pub struct Matching {
 }
 
 impl Matching {
-    /// A receive: the message that it meets, or it waits.
+    /// Matches a receive with a message, or queues it.
     pub fn post(&mut self, receive: Half) -> Option<u32> {
         meet(receive, &mut self.unexpected, &mut self.posted)
     }
 
-    /// A message: the receive that it meets, or it waits.
+    /// Matches a message with a receive, or queues it.
     pub fn arrive(&mut self, message: Half) -> Option<u32> {
         meet(message, &mut self.posted, &mut self.unexpected)
     }

@@ -18,7 +18,7 @@ pub struct Watts {
 }
 
 impl Watts {
-    /// With the profile's dynamic share and exponent.
+    /// The law with the profile's dynamic share and exponent.
     pub fn of(full: f64, profile: &Profile) -> Watts {
         let get = |name| profile.constants.iter().find(|of| of.name == name).and_then(|of| of.value.value().copied());
         let (dynamic, exponent) = (get("watts.dynamic").unwrap_or(0.0), get("watts.exponent").unwrap_or(1.0));
@@ -26,15 +26,15 @@ impl Watts {
     }
 }
 
-/// Joules of a host, by what takes them.
+/// Joules of a host by consumer.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Joules {
-    /// Whatever it does.
+    /// Joules that it takes whatever it does.
     pub fixed: f64,
     pub computing: f64,
     pub messages: f64,
     pub protocol: f64,
-    /// Cores that wait and do not sleep.
+    /// Joules of cores that wait without sleeping.
     pub spinning: f64,
 }
 
@@ -44,7 +44,7 @@ impl Joules {
     }
 }
 
-/// Of each host, by its watts.
+/// By host: its joules, from its watts.
 pub fn joules(cluster: &Cluster, finished: &Finished, watts: &[Watts]) -> Vec<Joules> {
     let seconds = |time: Time| time as f64 * 1e-12;
     let total = finished.total();

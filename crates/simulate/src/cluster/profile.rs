@@ -1,4 +1,4 @@
-//! What a message costs where: a protocol as a table of constants, each with its origin.
+//! The costs of a message by place: a protocol as a table of constants, each with its origin.
 //!
 //! The constants are named, so that a file can put measured ones in the place of modelled ones.
 
@@ -22,20 +22,20 @@ pub struct Constant {
     pub source: String,
 }
 
-/// When messages whose rank computes move on.
+/// When messages of a computing rank make progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// Not at all: ranks move messages in their calls.
+    /// Never: ranks move messages only in their calls.
     Calls,
     /// At once: a thread of the rank interrupts its computing.
     Thread,
     /// As soon as the core is free, in the order in which work came to be, as LogGOPS has it.
     Between,
-    /// Without the rank, where a message waited for its receive; others when the rank calls.
+    /// Without the rank for a message that waited for its receive; for others in calls of the rank.
     Device,
 }
 
-/// Who does the protocol's work, beyond what the rank keeps.
+/// The place of the protocol's work, beyond the rank's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     Rank,
@@ -47,19 +47,19 @@ pub enum Place {
     Device,
 }
 
-/// What a rank does that waits for a message.
+/// The behaviour of a rank that waits for a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiting {
     Spin,
     Sleep,
 }
 
-/// `message + bytes x (byte x f0/f + fixed)`, the message's part by f0/f too. In ns and ns a byte.
+/// `message + bytes x (byte x f0/f + fixed)`, the message's part times f0/f too; ns and ns a byte.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Cost {
     pub message: f64,
     pub byte: f64,
-    /// Of memory, which no core's clock changes.
+    /// Time for memory, which no core's clock changes.
     pub fixed: f64,
 }
 
@@ -80,37 +80,37 @@ pub struct Profile {
     pub unit: u64,
     /// The largest message whose send waits for no receive.
     pub eager: u64,
-    /// Bytes that the library buffers of a connection's sends, and the sockets of both ends.
+    /// Bytes that the library buffers for a connection's sends, and that the sockets of both ends hold.
     pub library: u64,
     pub socket: u64,
-    /// The rank's own: into the library's buffer, out of it, into the program's memory.
+    /// Work of the rank itself: into the library's buffer, out of it, into the program's memory.
     pub copy: Cost,
     pub hand: Cost,
     pub take: Cost,
-    /// The protocol's, where `place` says.
+    /// Work of the protocol, at `place`.
     pub send: Cost,
     pub receive: Cost,
-    /// Of the sender's interrupt core, for each piece that the receiver took.
+    /// Work of the sender's interrupt core, for each piece that the receiver took.
     pub acknowledge: Cost,
-    /// Of the sending rank in the place of `send` and `receive`, between ranks of one host.
+    /// Work of the sending rank in place of `send` and `receive`, between ranks of one host.
     pub inside: Cost,
-    /// What `hand` and `take` cost where the rank is on another socket than the interrupt core or its engine, over what they
-    /// cost on the same.
+    /// The factor of `hand` and `take` where the rank is on another socket than the interrupt core or its engine.
     pub far: [f64; 2],
-    /// Within a host, ns.
+    /// Latency within a host, ns.
     pub inside_latency: f64,
-    /// Pieces are moved by the number of the other rank, as polls of sockets have it; else as they came.
+    /// Whether pieces are moved in the order of the other ranks' numbers, as polls of sockets do; else in the order in
+    /// which they came.
     pub by_peer: bool,
     pub constants: Vec<Constant>,
 }
 
-/// Values and their sources in the place of a profile's, by name.
+/// Values and their sources that replace a profile's, by name.
 pub type Given = BTreeMap<String, (Reading<f64>, String)>;
 
 /// A row of a profile's table: name, value, unit, source.
 type Row = (&'static str, f64, &'static str, &'static str);
 
-/// Every name, with its unit.
+/// The names of all constants, with their units.
 const NAMES: [(&str, &str); 30] = [
     ("unit", "B"),
     ("eager", "B"),
@@ -144,7 +144,7 @@ const NAMES: [(&str, &str); 30] = [
     ("watts.exponent", ""),
 ];
 
-/// Which of paper 000's adapters the watts of a protocol's hosts follow.
+/// The adapter of paper 000 whose watts a protocol's hosts follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Card {
     Onload,
@@ -173,11 +173,11 @@ impl Card {
     }
 }
 
-/// The profiles of constants that there are.
+/// The names of the profiles of constants.
 pub const PROFILES: [&str; 4] = [mpich_tcp::NAME, verbs::NAME, psm::NAME, loggops::NAME];
 
 impl Profile {
-    /// The profile of that name, with `replaced` in the place of its constants.
+    /// The profile of that name, with `replaced` in place of its constants.
     ///
     /// # Errors
     /// No such profile, no such constant, a value that is no number of at least 0.
@@ -204,7 +204,7 @@ impl Profile {
         Ok(Profile::of(name, shape, constants))
     }
 
-    /// Puts what is given in the place of what is there.
+    /// Replaces constants by those that are given.
     pub fn replace(constants: &mut Vec<Constant>, names: &[(&'static str, &'static str)], given: &Given) -> Result<()> {
         for (name, (value, source)) in given {
             let subject = format!("constant {name}");
@@ -228,7 +228,7 @@ impl Profile {
             let part = |part: &str| get(&format!("{name}.{part}")).unwrap_or(0.0);
             Cost { message: part("message"), byte: part("byte"), fixed: part("fixed") }
         };
-        // What is not in the table is without a bound.
+        // A constant that is not in the table has no bound.
         let bytes = |name: &str| get(name).map_or(u64::MAX, |bytes| bytes as u64);
         let (place, progress, waiting, by_peer) = shape;
         Profile {

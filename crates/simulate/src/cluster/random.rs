@@ -1,4 +1,4 @@
-//! Programs and clusters by chance, small enough to try all mappings: what a mapper is held to.
+//! Random programs and clusters, small enough to try all mappings: tests for a mapper.
 
 use std::collections::BTreeMap;
 
@@ -11,40 +11,40 @@ use super::profile::{Cost, Place, Profile};
 use super::recording::{Recording, record};
 use super::{Cluster, Core, Host, Link, Seat, Time, simulate};
 
-/// A program on two hosts, with the mapping that it is found under.
+/// A program on two hosts, with the mapping under which it is recorded.
 #[derive(Debug, Clone)]
 pub struct Case {
-    /// Pattern, ranks, size and place.
+    /// Pattern, number of ranks, size and place.
     pub name: String,
     pub program: Repeated,
     pub cluster: Cluster,
-    /// Nothing takes part of a core, all ranks compute alike, and no mapping is better.
+    /// Whether nothing takes part of a core, all ranks compute alike, and no mapping is better.
     pub balanced: bool,
 }
 
-/// Who exchanges with whom in a step.
+/// The pairs of ranks that exchange messages in a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pattern {
-    /// Each with one: `MPI_Send`, then `MPI_Recv`.
+    /// With one other rank: `MPI_Send`, then `MPI_Recv`.
     Pairs,
-    /// Each with those at doubling distances, both ways in turn, as LAMMPS does ([`super::super::programs::Lammps`]).
+    /// With the ranks at doubling distances, both ways in turn, as LAMMPS does ([`super::super::programs::Lammps`]).
     Cube,
-    /// Round a ring, as GROMACS does ([`super::super::programs::Gromacs`]).
+    /// With the next rank of a ring, as GROMACS does ([`super::super::programs::Gromacs`]).
     Ring,
-    /// Borders with the neighbours on a line or a plane, all at once.
+    /// With the neighbours on a line or a plane, all at once.
     Halo,
 }
 
 const PATTERNS: [Pattern; 4] = [Pattern::Pairs, Pattern::Cube, Pattern::Ring, Pattern::Halo];
 
-/// Cases of which one is balanced.
+/// One in this number of cases is balanced.
 const ONE_OF: usize = 5;
 
 const STEPS: u32 = 8;
 const PULSES: usize = 2;
 
 impl Case {
-    /// That of a seed: two hosts of two to four cores, a rank on each.
+    /// The case of a seed: two hosts of two to four cores, a rank on each.
     ///
     /// # Errors
     /// As [`simulate`].
@@ -77,7 +77,7 @@ impl Case {
             place,
             library: logarithmic(&mut random, 65_536.0, 1_048_576.0) as u64,
             socket: logarithmic(&mut random, 32_768.0, 524_288.0) as u64,
-            // A device that receives is acknowledged to a device.
+            // The acknowledgement of a receiving device is handled by a device.
             acknowledge: if place == Place::Device { Cost::default() } else { named.acknowledge },
             receive: Cost { byte: named.receive.byte * logarithmic(&mut random, 0.2, 1.0), ..named.receive },
             ..named
@@ -99,7 +99,7 @@ impl Case {
         Ok(case)
     }
 
-    /// What a profile of the run would tell.
+    /// A recording of the run, as a profile would tell it.
     ///
     /// # Errors
     /// As [`record`].
@@ -107,7 +107,7 @@ impl Case {
         record(&self.program, &self.cluster)
     }
 
-    /// When the program ends with its ranks on other seats.
+    /// The time of the program with its ranks on other seats.
     ///
     /// # Errors
     /// As [`simulate`].
@@ -164,25 +164,25 @@ fn place(cluster: &Cluster, seats: &mut Vec<Seat>, found: &mut Vec<Vec<Seat>>) {
     }
 }
 
-/// What a core differs by: its clock, and what takes part of it or is far from it.
+/// Attributes that distinguish cores: clock, distance, and work that takes part of them.
 fn kind(cluster: &Cluster, host: &Host, core: usize) -> (u64, bool, usize, u32) {
     let Profile { place, acknowledge, .. } = cluster.profile;
     let interrupts = core == host.interrupts && (place == Place::Softirq || !acknowledge.is_free());
     let (engine, package) = match place {
         Place::Softirq => (0, host.cores[core].package),
-        // Each rank has its own of the engines.
+        // Each rank has its own engine.
         Place::Engine => (core, host.cores[core].package),
         Place::Rank | Place::Device => (0, 0),
     };
     (host.cores[core].dilation.to_bits(), interrupts, engine, package)
 }
 
-/// Between both, evenly in logarithms.
+/// A value between both, even in the logarithm.
 fn logarithmic(random: &mut Random, low: f64, high: f64) -> f64 {
     low * (high / low).powf(random.unit())
 }
 
-/// By rank: its computing over the most.
+/// By rank: its computing over the longest one.
 fn loads(random: &mut Random, ranks: u32, balanced: bool) -> Vec<f64> {
     let uneven = if balanced { 0.0 } else { 0.7 * random.unit() };
     let few_idle = random.below(2) == 0;
@@ -198,7 +198,7 @@ fn message(kind: Kind, bytes: u64, peer: u32) -> Operation {
     Operation { kind, amount: bytes, peer, tag: 0, number: 0, cpu: 0, nic: 0 }
 }
 
-/// A rank's phases after it has computed.
+/// The phases of a rank after its computing.
 fn exchange(pattern: Pattern, rank: u32, ranks: u32, bytes: u64) -> Vec<Vec<Operation>> {
     let blocking = |peer: u32| [Kind::Send, Kind::Receive].map(|kind| vec![message(kind, bytes, peer)]);
     match pattern {

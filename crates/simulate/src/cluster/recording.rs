@@ -1,4 +1,4 @@
-//! What a profile of a simulated run would tell: calls with their times, and what interrupts took of each core.
+//! A simulated run as a profile would record it: calls with their times, and the interrupts' share of each core.
 //!
 //! Times are those of the simulation, cut to nanoseconds. A phase that computes is a gap, interrupts on its core included; any
 //! other is one call, which is left when all of the phase is over.
@@ -20,7 +20,7 @@ pub struct Recording {
     pub graph: Graph,
     /// By rank: interrupt work on its core, ns.
     pub softirqs: Vec<f64>,
-    /// Of every core, host by host.
+    /// The capability of every core, host by host.
     pub capability: Vec<CoreCapability>,
     pub finished: Finished,
 }
@@ -58,7 +58,7 @@ fn phases(program: &(impl Phases + ?Sized), rank: u32) -> impl Iterator<Item = V
 fn graph(program: &(impl Phases + ?Sized), cluster: &Cluster, ends: &[Vec<Time>]) -> Result<Graph> {
     let host = |rank: u32| cluster.seats[rank as usize].host as u32;
     let mut kinds = Vec::new();
-    // By sender, receiver and tag: messages that no receive has yet.
+    // By sender, receiver and tag: messages without a receive so far.
     let mut sent: HashMap<(u32, u32, u32), VecDeque<u32>> = HashMap::new();
     for rank in 0..program.ranks() {
         for operation in phases(program, rank).flatten().filter(|operation| operation.kind == Sort::Send) {
@@ -73,7 +73,7 @@ fn graph(program: &(impl Phases + ?Sized), cluster: &Cluster, ends: &[Vec<Time>]
     for (rank, ends) in (0..).zip(ends) {
         builder.lane(rank, 0);
         let mut ends = ends.iter().map(|end| (end / 1000) as i64);
-        // When the last call was left, and the last phase was over.
+        // The end of the last call, and of the last phase.
         let (mut left, mut over) = (0, 0);
         for operations in phases(program, rank) {
             let entered = over;

@@ -1,29 +1,29 @@
-//! Cores, links and servers, and what they have been busy with.
+//! Cores, links and servers, and their busy time.
 
 use std::collections::VecDeque;
 
 use super::profile::Cost;
 use super::{Busy, Cluster, Time};
 
-/// ns as ps.
+/// Picoseconds of nanoseconds.
 pub fn picoseconds(ns: f64) -> Time {
     (ns * 1000.0) as Time
 }
 
-/// What `bytes` cost a core whose work takes `dilation` times as long.
+/// The time of `bytes` on a core whose work takes `dilation` times as long.
 pub fn work(cost: &Cost, first: bool, bytes: u64, dilation: f64, far: f64) -> Time {
     let message = if first { cost.message } else { 0.0 };
     picoseconds(far * (message * dilation + bytes as f64 * (cost.byte * dilation + cost.fixed)))
 }
 
-/// Serves one after the other.
+/// A server of one request after the other.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Server {
     free: Time,
 }
 
 impl Server {
-    /// When `work` that came at `now` is done.
+    /// The end of `work` that came at `now`.
     pub fn serve(&mut self, now: Time, work: Time) -> Time {
         self.free = self.free.max(now).saturating_add(work);
         self.free
@@ -38,11 +38,11 @@ impl Server {
 #[derive(Debug, Clone, Default)]
 pub struct Seats {
     pub on: Option<u32>,
-    /// When the rank on it has to give it to the first of the queue.
+    /// The end of the slice of the running rank, if others wait.
     pub slice_ends: Time,
     pub slicing: bool,
     pub queue: VecDeque<u32>,
-    /// Interrupt work, or an engine's, is done first.
+    /// Interrupt work, or an engine's, which has priority.
     pub protocol: Server,
     pub busy: Busy,
 }

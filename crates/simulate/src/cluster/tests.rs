@@ -1,4 +1,4 @@
-//! Closed forms to the picosecond, conservation, and LogGOPS beside us.
+//! Closed forms to the picosecond, conservation, and comparisons with LogGOPS.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::super::tests::random;
 use super::profile::{Cost, Progress, Waiting};
 use super::*;
 
-/// ns a message, and a byte.
+/// A cost in ns a message, and a byte.
 fn cost(message: f64, byte: f64) -> Cost {
     Cost { message, byte, fixed: 0.0 }
 }
@@ -21,7 +21,7 @@ fn named(name: &str) -> Profile {
     Profile::named(name, &BTreeMap::new()).unwrap()
 }
 
-/// Free but for what tests put in.
+/// A profile without costs.
 fn plain(place: Place) -> Profile {
     let free = Cost::default();
     Profile {
@@ -91,14 +91,14 @@ fn a_rendezvous_takes_three_ways() {
     let control = 300_000 + 1_000_000 + 400_000;
     let data = control + (500 + 800 + 250) * bytes;
     assert_eq!(run(PingPong { bytes, rounds: 3 }, &cluster(2, 1, rank)).total(), 6 * (2 * control + data));
-    // The device needs no rank: a receiver that computes does not delay it.
+    // A device needs no rank: a receiver that computes does not delay it.
     let device = Profile { eager: 999, progress: Progress::Device, ..plain(Place::Device) };
     assert_eq!(run(PingPong { bytes, rounds: 3 }, &cluster(2, 1, device)).total(), 6 * (2 * control + data));
 }
 
 #[test]
 fn pieces_of_a_message_overlap() {
-    // Of 16 pieces the slowest stage takes all, each other stage one.
+    // The slowest stage handles all 16 pieces; each other stage adds the time of one.
     let (pieces, unit) = (16u64, 1000u64);
     let profile = Profile { unit, send: cost(0.0, 0.5), receive: cost(0.0, 2.0), ..plain(Place::Softirq) };
     let finished = run(PingPong { bytes: pieces * unit, rounds: 1 }, &cluster(2, 1, profile));
@@ -120,7 +120,7 @@ fn a_pipeline_goes_at_the_pace_of_its_slowest() {
 fn a_loaded_server_is_never_idle() {
     let (ranks, bytes) = (64, 500u64);
     for place in [Place::Softirq, Place::Engine, Place::Device] {
-        // All but rank 0 send at once; the server of rank 0's host has all of them.
+        // All but rank 0 send at once; the server of rank 0's host receives all messages.
         let free = Profile { send: Cost::default(), inside: Cost::default(), ..plain(place) };
         let finished = run(Gather { ranks, bytes }, &cluster(ranks, 1, free));
         let each = 400_000 + 250 * bytes;
@@ -135,7 +135,7 @@ fn ranks_of_a_host_share_its_link() {
     let link = |ranks: u32| {
         let mut cluster = cluster(2 * ranks, ranks, free.clone());
         cluster.link.byte = 8.0;
-        // Each to its peer on the other host.
+        // Each rank exchanges with a peer on the other host.
         let halo = Halo { extents: vec![ranks, 2], steps: 1, bytes: 1000, ..Halo::default() };
         run(halo, &cluster).total()
     };
@@ -284,7 +284,7 @@ fn profiles() -> impl Strategy<Value = Profile> {
 }
 
 proptest! {
-    /// What is due on several ranks at the same moment included, where no message takes no time at all.
+    /// Operations that are due on several ranks at the same time included, unless a message takes no time at all.
     #[test]
     fn any_schedule_has_the_times_of_loggops(random in random(1, false), which in 0usize..3) {
         let texts = ["L=1200,o=250,g=200,G=1,O=2,S=1000000", "L=0,o=100,g=0,G=0,O=1,S=1000000", "L=100,o=100,g=100,G=0,O=0,S=1000000"];
@@ -316,7 +316,7 @@ proptest! {
         prop_assert!(finished.cores.iter().flatten().all(|core| core.computing + core.messages <= end));
     }
 
-    /// What a place takes from one resource appears on another.
+    /// Work that a place takes from one resource appears on another.
     #[test]
     fn placement_moves_work_and_eliminates_none(bytes in 1u64..5000, rounds in 1u32..20) {
         let of = |place| run(Bidirectional { bytes, rounds }, &cluster(2, 1, plain(place)));

@@ -1,8 +1,8 @@
-//! Where a rank's time goes.
+//! The split of a rank's time.
 
 use crate::cluster::Split;
 
-/// The split of a rank's time until now, and what it is doing.
+/// The split of a rank's time until now, and its present activity.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Account {
     pub split: Split,
@@ -31,7 +31,7 @@ impl Account {
         self.sends += 1;
     }
 
-    /// An operation of the rank is over.
+    /// Notes that an operation of the rank is over.
     pub fn ends(&mut self, now: u64, is_send: bool) {
         self.pass(now);
         self.sends -= u32::from(is_send);

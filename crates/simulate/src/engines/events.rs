@@ -1,4 +1,4 @@
-//! What is going to happen, in order of time, and of what was put first where that is the same.
+//! Future events in order of time, and of insertion where times are equal.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -8,10 +8,10 @@ use machine::{FaultKind, PeerIndex};
 
 use crate::Kind;
 
-/// 106 days, ps.
+/// The latest time: 106 days, ps.
 pub const LONGEST: u64 = u64::MAX / 2;
 
-/// On its way to a rank, which knows the sender as `from`.
+/// A packet on its way to a rank, which knows the sender as `from`.
 pub struct Packet {
     pub to: usize,
     pub from: PeerIndex,
@@ -19,14 +19,14 @@ pub struct Packet {
 }
 
 pub enum Event {
-    /// A core looks at what it has to do.
+    /// A core looks for work.
     Look(usize),
     Over {
         rank: usize,
         number: u32,
         kind: Kind,
     },
-    /// To the wire of its host; its first byte at the other host; taken in there.
+    /// A packet comes to the wire of its host, its first byte to the other host, and it is received there.
     Leave(Packet),
     Enter(Packet),
     Arrive(Packet),

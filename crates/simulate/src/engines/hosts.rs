@@ -1,11 +1,11 @@
-//! Which host each rank is on, and how long work takes on the cores there.
+//! The host of each rank, and the pace of the cores there.
 
 use machine::fault::{Fault, Result};
 
-/// Where ranks are.
+/// Placement of the ranks.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Hosts {
-    /// On hosts in order, so many on each, with a core for each `cpu` of a schedule.
+    /// On hosts in order, this number on each, with a core for each `cpu` of a schedule.
     Each(u32),
     /// Each on one core, whatever cpu its schedule names.
     Seated(Seated),
@@ -14,11 +14,11 @@ pub enum Hosts {
 /// Ranks on cores that need not be of one clock.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Seated {
-    /// Of each rank its host, and how many times as long its core takes for work as the one whose costs are given.
+    /// By rank: its host, and the factor by which its core takes longer than the one whose costs are given.
     pub ranks: Vec<(usize, f64)>,
-    /// The same of each host's engine core.
+    /// By host: the factor of its engine core.
     pub engines: Vec<f64>,
-    /// The share of computing that takes longer too.
+    /// The share of computing that takes longer by that factor.
     pub clocked: f64,
 }
 
@@ -57,7 +57,7 @@ impl Seated {
     }
 }
 
-/// What takes `pace` times as long.
+/// Work that takes `pace` times as long.
 pub fn paced(work: u64, pace: f64) -> u64 {
     if pace == 1.0 { work } else { (work as f64 * pace).round() as u64 }
 }

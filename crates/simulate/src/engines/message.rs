@@ -1,20 +1,20 @@
-//! What the engines carry: messages that have a length and no bytes.
+//! The engines' buffers: messages that have a length and no bytes.
 
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// The buffer of a request. A receive takes whatever comes, as LogGOPSim's does.
+/// The buffer of a request. A receive matches messages of any length, as in LogGOPSim.
 #[derive(Debug)]
 pub(super) struct Message {
     length: usize,
-    /// Bytes written to it.
+    /// Bytes written to the buffer.
     pub written: u64,
-    /// The same of all messages.
+    /// Bytes written to all buffers.
     all: Rc<Cell<u64>>,
 }
 
 impl Message {
-    /// Not 0, so that it can be read from outside; its pieces follow.
+    /// A dummy address, not 0 so that the buffer can be read remotely; its pieces follow.
     pub const ADDRESS: u64 = 1;
 
     pub fn sent(length: u64, all: &Rc<Cell<u64>>) -> Message {

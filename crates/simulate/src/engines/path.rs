@@ -1,4 +1,4 @@
-//! What a carrier's packets and the work on them cost, checked and in picoseconds.
+//! The costs of a carrier's packets and of the work on them, checked and in picoseconds.
 
 use engine::{LARGEST_HEADER, LinkConfig, RELIABILITY_HEADER};
 use machine::Reading;
@@ -6,7 +6,7 @@ use machine::fault::{Fault, Result};
 
 use super::Carrier;
 
-/// A carrier's figures, ps.
+/// A carrier's costs, ps.
 pub struct Path {
     pub link: LinkConfig,
     pub reliable: bool,

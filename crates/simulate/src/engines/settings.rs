@@ -1,4 +1,4 @@
-//! Where engines run, what carries their packets, and what that costs: given, or solved from the machine's costs.
+//! Settings of a simulation over engines: placement, carriers, and costs, given or solved from the machine's costs.
 
 use engine::{Engine, LARGEST_HEADER, LinkConfig, RELIABILITY_HEADER};
 use machine::costs::{ENGINE, Item, Way};
@@ -7,42 +7,43 @@ use whatif::model::at;
 
 use super::Hosts;
 
-/// Where the ranks' engines run.
+/// The place of the ranks' engines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placement {
-    /// Each in its rank, in calls.
+    /// In each rank, polled in its calls.
     App,
-    /// All of a host on one core of their own.
+    /// On one core of its own for all engines of a host.
     Core,
 }
 
-/// What an engine's work takes of the core on which it runs, ps.
+/// Costs of an engine's work on its core, ps.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Work {
-    /// Each send and each receive.
+    /// For each send and each receive.
     pub message: Reading<f64>,
-    /// Each packet written or taken in.
+    /// For each packet written or taken in.
     pub packet: Reading<f64>,
-    /// Each byte of these.
+    /// For each byte of these packets.
     pub byte: Reading<f64>,
-    /// Each message read out of a peer's memory: a system call.
+    /// For each message read from a peer's memory: a system call.
     pub read: Reading<f64>,
-    /// Each byte of it.
+    /// For each byte of such a message.
     pub fetched: Reading<f64>,
 }
 
-/// What carries packets.
+/// The carrier of packets.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Carrier {
-    /// Largest packet, remote read or not, credit, window and timers, as the engine takes them. Conversations are numbered anew.
+    /// The link as the engine takes it: largest packet, remote read or not, credit, window and timers. Conversations are
+    /// numbered anew.
     pub link: LinkConfig,
-    /// Packets of one rank to another that fit until they are taken in; only where nothing is lost.
+    /// The most packets of one rank to another that wait to be received; only where nothing is lost.
     pub slots: u32,
-    /// The part of the packets that is lost.
+    /// The share of packets that is lost.
     pub loss: f64,
-    /// Of a packet's way, ps.
+    /// Latency of a packet, ps.
     pub latency: Reading<f64>,
-    /// Of each byte's way, ps: one over the rate. Between hosts each host has one wire in either direction.
+    /// Time per byte on the way, ps: one over the rate. Between hosts each host has one wire in either direction.
     pub wire: Reading<f64>,
     pub work: Work,
 }
@@ -54,13 +55,13 @@ pub struct Settings {
     pub hosts: Hosts,
     pub within: Carrier,
     pub between: Carrier,
-    /// A cache line between a rank and its engine's core, ps.
+    /// Transfer of a cache line between a rank and its engine's core, ps.
     pub handover: Reading<f64>,
-    /// A byte that goes with it, ps.
+    /// Copy of a byte with that line, ps.
     pub copied: Reading<f64>,
-    /// A look of the engine's core at one rank's engine, ps.
+    /// Poll of one rank's engine by the engine's core, ps.
     pub turn: Reading<f64>,
-    /// Of what the network loses.
+    /// Seed of the losses.
     pub seed: u64,
 }
 
@@ -92,7 +93,7 @@ impl Settings {
     }
 }
 
-/// Rows that are too small tell nothing of bytes.
+/// Packets, or eager limits, of the largest size that costs of bytes are solved from; smaller sizes tell too little of bytes.
 const PACKETS: u64 = 16;
 
 impl Carrier {
@@ -125,9 +126,9 @@ impl Carrier {
     }
 }
 
-/// In ns.
+/// Costs solved from rows, in ns.
 struct Solved {
-    /// By which all else is to be multiplied.
+    /// The factor of all costs.
     times: f64,
     message: f64,
     packet: f64,
@@ -138,7 +139,7 @@ struct Solved {
     wire: f64,
 }
 
-/// A size that was measured: half a round trip, a message of a stream, an end's work, packets and their bytes.
+/// The rows of a measured size: half a round trip, a message of a stream, an end's work, packets and their bytes.
 struct Size {
     trip: f64,
     stream: f64,
@@ -199,7 +200,7 @@ fn solve(costs: &Costs, network: Option<&str>, link: &LinkConfig, place: f64) ->
     Ok(Solved { times, message, packet, byte, read, fetched, latency, wire })
 }
 
-/// How many packets a message takes that goes at once, and their bytes: the engine's own.
+/// The number of packets of an eager message, and their bytes, by the engine's own rule.
 pub(super) fn packets(link: &LinkConfig, length: usize) -> (f64, f64) {
     let (mut engine, now) = (Engine::new(), Nanoseconds(1));
     let peer = engine.add_peer(link.clone());

@@ -103,7 +103,7 @@ fn a_look_at_an_engine_takes_a_turn() {
         lazily(PingPong { bytes, rounds }, &settings)
     };
     let (without, with) = (of(0), of(7000));
-    // One at either end of each message; what is waited for is no work.
+    // One handover at either end of each message; what is waited for is no work.
     assert_eq!(with.ranks[0] - without.ranks[0], 2 * 2 * u64::from(rounds) * 7000);
     assert_eq!(with.engines, without.engines);
 }
@@ -156,7 +156,7 @@ fn bytes_and_work_are_conserved() {
             + outcome.fetched * FETCHED;
         let handed = outcome.handovers * HANDOVER + outcome.inlined * COPIED;
         let (ranks, engines): (u64, u64) = (outcome.busy.iter().sum(), outcome.engines.iter().sum());
-        // What the engine's core does is taken from the ranks' cores.
+        // Work of the engine's core is work taken from the ranks' cores.
         match placement {
             Placement::App => assert_eq!((ranks, engines), (outcome.computing + work, 0)),
             Placement::Core => assert_eq!((ranks, engines), (outcome.computing + handed, work)),
@@ -199,7 +199,7 @@ fn an_engines_core_moves_messages_while_ranks_compute() {
 
 #[test]
 fn a_rank_that_computes_uses_up_its_senders_credit() {
-    // 400 messages of 4 KiB, of which 1 MiB may be unmatched.
+    // 400 messages of 4 KiB, with credit for 1 MiB of unmatched ones.
     let sends = "send 4096b to 1\n".repeat(400);
     let receives: String = (0..400).map(|at| format!("l{at}: recv 4096b from 0\nl{at} requires c\n")).collect();
     let text = format!("num_ranks 2\nrank 0 {{\n{sends}}}\nrank 1 {{\nc: calc 20000000\n{receives}}}\n");
@@ -212,7 +212,7 @@ fn a_rank_that_computes_uses_up_its_senders_credit() {
     };
     assert_eq!(counted(4 << 20), (false, false));
     assert_eq!(counted(1 << 20), (true, false));
-    // Messages beyond a part of the credit are announced instead (`engine::credit`).
+    // Beyond a part of the credit, messages are announced instead (`engine::credit`).
     assert_eq!(counted(256 << 10), (false, true));
 }
 
@@ -299,15 +299,15 @@ fn costs_are_solved_for_what_was_measured() {
     let Work { message, packet, byte, .. } = &solved.between.work;
     assert!(near(message, MESSAGE) && near(packet, PACKET) && near(byte, BYTE), "{solved:#?}");
     assert!(near(&solved.between.latency, LATENCY) && near(&solved.between.wire, WIRE), "{solved:#?}");
-    // Within a host no message that goes at once has several packets: only the sum of both is known.
+    // Within a host no eager message has several packets, so only the sum of both costs is known.
     let Work { message, packet, byte, read, fetched } = &solved.within.work;
     let [message, packet] = [message, packet].map(|reading| *reading.value().unwrap());
     assert!((message + packet - (MESSAGE + PACKET) as f64).abs() < 1.0 && near(byte, BYTE), "{solved:#?}");
-    // And with it what of a rendezvous is its read.
+    // The sum also contains the part of a rendezvous for its read.
     let rendezvous = MESSAGE + 2 * PACKET + READ;
     assert!((read.value().unwrap() + message + 2.0 * packet - rendezvous as f64).abs() < 1.0, "{solved:#?}");
     assert!(near(fetched, FETCHED), "{solved:#?}");
-    // What was measured comes back.
+    // Predictions reproduce the measured rows.
     for (ranks_per_host, bytes) in [(1, 8), (1, 512), (2, 8), (2, 4096)] {
         let outcome =
             lazily(PingPong { bytes, rounds: 10 }, &Settings { hosts: Hosts::Each(ranks_per_host), ..solved.clone() });
@@ -315,7 +315,7 @@ fn costs_are_solved_for_what_was_measured() {
         let half = 2 * own(n) + LATENCY + WIRE * n;
         assert!(outcome.ranks[0].abs_diff(20 * half) <= 200, "{bytes}: {} {}", outcome.ranks[0], 20 * half);
     }
-    // At the ends of the intervals all costs are as many times as much.
+    // At the ends of the intervals all costs are multiplied alike.
     let wide = |row: Row| Row {
         cost: row.cost.map(|cost| Interval { low: cost.low / 2.0, high: cost.high * 3.0, ..cost }),
         ..row

@@ -19,18 +19,19 @@ use crate::{ANY, Kind, Operation, Program};
 
 mod finished;
 
-/// Packets that a driver takes from its port before it sends anything, and commands that a rank's seat at an engine's core
-/// takes before the engine turns (`endpoint`).
+/// The packets that a driver takes from its port before it sends any, and the commands that an engine's core takes from a rank
+/// before the engine is polled (`endpoint`).
 const RECEIVE_BUDGET: usize = 64;
 const COMMANDS: usize = 32;
-/// What travels in the rings between a rank and an engine's core; of a longer message the engine reads the rank's memory.
+/// The longest message whose bytes go through the rings between a rank and an engine's core; the engine reads longer ones
+/// from the rank's memory.
 const INLINE: u64 = 8 << 10;
-/// Marks a send that was over for its rank when the engine's core got it.
+/// Marks a send that was over for its rank when the engine's core took it.
 const GONE: u64 = 1 << 32;
-/// Without any progress nothing comes any more: longer than engines wait for anything, ps.
+/// The time without progress after which the run is stuck: longer than any timer of the engine, ps.
 const PATIENCE: u64 = 120_000_000_000_000;
 
-/// The engine's clock.
+/// The time of the engine's clock.
 fn ns(clock: u64) -> Nanoseconds {
     Nanoseconds(clock / 1000)
 }
@@ -38,20 +39,20 @@ fn ns(clock: u64) -> Nanoseconds {
 /// Another rank, as a rank knows it.
 pub(super) struct Peer {
     rank: usize,
-    /// What that one calls this one.
+    /// The peer's index of this rank.
     back: PeerIndex,
-    /// Its packets to this one that were not taken in yet.
+    /// Packets from the peer that were not taken in yet.
     held: u32,
-    /// It has no room for packets of this one.
+    /// Whether the peer has no room for packets of this rank.
     full: bool,
-    /// When the last packet to it arrives.
+    /// When the latest packet to the peer arrives.
     latest: u64,
 }
 
 /// A rank and its engine.
 pub(super) struct Rank {
     host: usize,
-    /// How many times as long its core takes for work.
+    /// The factor by which work takes longer on its core.
     pace: f64,
     account: Account,
     engine: Engine<Message>,
@@ -60,11 +61,12 @@ pub(super) struct Rank {
     inbox: VecDeque<(PeerIndex, Vec<u8>)>,
     /// Operations that can begin, by cpu.
     ready: Vec<VecDeque<Operation>>,
-    /// To the engine's core, with when it sees them.
+    /// Commands to the engine's core, each with the time at which that sees it.
     commands: VecDeque<(u64, Operation)>,
-    /// From there: when the rank sees it, the operation that is over, its kind, bytes that come with it.
+    /// Completions from the engine's core: the time at which the rank sees them, the operation, its kind, bytes that come
+    /// with it.
     told: VecDeque<(u64, u32, Kind, u64)>,
-    /// Its engine has something to do that nobody will tell it of.
+    /// Whether its engine has work that no event announces.
     again: bool,
 }
 
@@ -72,19 +74,19 @@ pub(super) struct Rank {
 struct Core {
     free: u64,
     busy: u64,
-    /// Its next look.
+    /// The time of its next look.
     planned: Option<u64>,
 }
 
 #[derive(Default, Clone)]
 struct Host {
     ranks: Vec<usize>,
-    /// That of its engine's core.
+    /// The pace of its engine's core.
     pace: f64,
     /// When its wire is free, outwards and inwards.
     out: u64,
     into: u64,
-    /// Which of its ranks' engines is next.
+    /// The index of the rank whose engine is polled next.
     seat: usize,
 }
 
@@ -94,7 +96,7 @@ pub(super) struct World<'p> {
     cpus: usize,
     /// The share of computing that follows the pace of its core.
     clocked: f64,
-    /// Within a host, and where ranks are on several between them.
+    /// The path within a host, and, where ranks are on several, between hosts.
     paths: Vec<Path>,
     handover: u64,
     copied: f64,
@@ -102,7 +104,7 @@ pub(super) struct World<'p> {
     now: u64,
     events: Events,
     ranks: Vec<Rank>,
-    /// The ranks', rank by rank, then the engines'.
+    /// The cores of the ranks, rank by rank, then those of the engines.
     cores: Vec<Core>,
     hosts: Vec<Host>,
     random: Random,
@@ -242,7 +244,7 @@ impl<'p> World<'p> {
         self.events.put(at, event)
     }
 
-    /// What became free at `rank` takes its place: what begins a message before computing.
+    /// Queues operations that became free at `rank`: those that begin a message before computing.
     fn release(&mut self, rank: usize) -> Result<()> {
         let mut free = std::mem::take(&mut self.free);
         free.sort_by_key(|operation| operation.kind == Kind::Compute);
@@ -266,7 +268,7 @@ impl<'p> World<'p> {
         Ok(())
     }
 
-    /// Wakes whoever turns the engine of `rank`.
+    /// Schedules a look of the core that polls the engine of `rank`.
     fn stir(&mut self, rank: usize, at: u64) -> Result<()> {
         match self.placement {
             Placement::App => self.wake_rank(rank, at),
@@ -289,7 +291,7 @@ impl<'p> World<'p> {
         }
     }
 
-    /// A rank's core begins an operation, or takes in what its engine's core told it, or turns its engine.
+    /// A look of a rank's core: begins an operation, takes in completions from the engine's core, or polls its own engine.
     fn rank_looks(&mut self, core: usize) -> Result<()> {
         let (rank, cpu) = (core / self.cpus, core % self.cpus);
         let mut clock = self.now;
@@ -315,7 +317,7 @@ impl<'p> World<'p> {
         }
     }
 
-    /// An engines' core goes on to the next engine that has something to do. While there is none it goes round.
+    /// A look of an engines' core: polls the next engine that has work; while there is none, the core cycles through all.
     fn engines_turn(&mut self, host: usize, core: usize) -> Result<()> {
         let seats = self.hosts[host].ranks.len();
         let turn = paced(self.turn, self.hosts[host].pace);
@@ -343,7 +345,7 @@ impl<'p> World<'p> {
         }
     }
 
-    /// When the engine of `rank` has something to do.
+    /// When the engine of `rank` has work.
     fn due(&self, rank: usize) -> Option<u64> {
         let Rank { engine, inbox, commands, again, .. } = &self.ranks[rank];
         if *again || !inbox.is_empty() {
@@ -363,7 +365,7 @@ impl<'p> World<'p> {
         self.outcome.inlined += bytes;
     }
 
-    /// An operation begins on its rank's core.
+    /// Begins an operation on its rank's core.
     fn begin(&mut self, rank: usize, operation: Operation, clock: &mut u64) -> Result<()> {
         let Operation { kind, amount, number, .. } = operation;
         if kind == Kind::Send {
@@ -393,7 +395,7 @@ impl<'p> World<'p> {
         self.release(rank)
     }
 
-    /// Gives the engine of `rank` a request, as a driver does: what can leave does.
+    /// Passes a request to the engine of `rank`, as a driver does, and sends what can leave.
     fn ask(&mut self, rank: usize, operation: Operation, clock: &mut u64) -> Result<()> {
         let Operation { kind, amount, peer, tag, number, .. } = operation;
         let number = u64::from(number);
@@ -424,13 +426,13 @@ impl<'p> World<'p> {
         Ok(())
     }
 
-    /// What work of the engine of `rank` takes the core that turns it.
+    /// The time of an engine's `work` on the core that polls it.
     fn work(&self, rank: usize, work: u64) -> u64 {
         let Rank { host, pace, .. } = self.ranks[rank];
         paced(work, if self.placement == Placement::App { pace } else { self.hosts[host].pace })
     }
 
-    /// A driver's turn.
+    /// One poll by a driver.
     fn turn(&mut self, rank: usize, clock: &mut u64) -> Result<()> {
         self.ranks[rank].again = false;
         for _ in 0..RECEIVE_BUDGET {
@@ -458,7 +460,7 @@ impl<'p> World<'p> {
             reads += u64::from(address == Message::ADDRESS);
             true
         });
-        // A long message is read piece by piece.
+        // A long message is read in pieces.
         self.ranks[rank].again |= fetched > 0;
         self.outcome.fetched += fetched;
         *clock += self.work(rank, reads * self.paths[0].read + times(fetched, self.paths[0].fetched));
@@ -466,7 +468,7 @@ impl<'p> World<'p> {
         self.complete(rank, clock)
     }
 
-    /// Hands the engine's packets to the wires.
+    /// Passes the engine's packets to the wires.
     fn transmit(&mut self, rank: usize, clock: &mut u64) -> Result<()> {
         for _ in 0..self.ranks[rank].engine.ready_peers() {
             let Some(peer) = self.ranks[rank].engine.next_ready() else { break };
@@ -504,7 +506,7 @@ impl<'p> World<'p> {
         self.put(clock, Event::Leave(packet))
     }
 
-    /// Tells the program what the engine has ended.
+    /// Tells the program which operations the engine has completed.
     fn complete(&mut self, rank: usize, clock: &mut u64) -> Result<()> {
         while let Some(done) = self.ranks[rank].engine.next_completion() {
             let from = self.ranks[rank].peers[done.envelope.peer.0 as usize].rank;
@@ -539,7 +541,7 @@ impl<'p> World<'p> {
         &self.paths[usize::from(self.ranks[one].host != self.ranks[other].host)]
     }
 
-    /// What `rank` calls `other`; engines get to know each other when one first names the other.
+    /// The index that `rank` has for `other`; engines meet when one first names the other.
     fn peer(&mut self, rank: usize, other: usize) -> PeerIndex {
         if let Some(peer) = self.ranks[rank].numbers.get(&other) {
             return *peer;
@@ -562,7 +564,7 @@ impl<'p> World<'p> {
         one
     }
 
-    /// Looks first at the rank that was not quiet the last time.
+    /// Whether nothing is outstanding. Looks first at the rank that was not quiet the last time.
     fn is_quiet(&mut self) -> bool {
         if self.under_way > 0 {
             return false;

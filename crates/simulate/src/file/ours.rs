@@ -1,7 +1,7 @@
 //! `profile = "plimsoll"`: the production engine of each rank in the place of a protocol of constants.
 //!
-//! Cores, clocks, link and mapping of the file become the engines' [`Settings`]; what these cannot express is refused. What the
-//! file gives no constant for, the costs of this machine do.
+//! Cores, clocks, link and mapping of the file become the engines' [`Settings`]; what these cannot express is refused. This
+//! machine's costs stand in for constants that the file does not give.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::engines::{self, Hosts, Placement, Seated, Settings};
 
 pub const NAME: &str = "plimsoll";
 
-/// Which cost of the settings, which have it in ps, a constant is in ns.
+/// A cost of the settings, in ps, for which the file has a constant in ns.
 type Cost = fn(&mut Settings) -> &mut Reading<f64>;
 type Row = (&'static str, &'static str, Cost);
 
@@ -50,7 +50,7 @@ fn refused<T>(key: impl Into<String>, cause: impl Into<String>, next: impl Into<
     Err(Fault::new(key, cause, next))
 }
 
-/// Keys that only this profile has.
+/// Refuses keys that only this profile has, for the others.
 pub fn check_others(link: &LinkOf, protocol: &Protocol) -> Result<()> {
     let LinkOf { loss, seed, .. } = link;
     let keys = [
@@ -67,7 +67,7 @@ pub fn check_others(link: &LinkOf, protocol: &Protocol) -> Result<()> {
     }
 }
 
-/// Keys that say what the engine decides itself, or what nothing is known of.
+/// Refuses keys for what the engine decides itself, or for what is not known.
 fn check_keys(
     machines: &[MachineOf],
     link: &LinkOf,
@@ -136,7 +136,7 @@ fn check_keys(
     Ok(())
 }
 
-/// The protocol as the file says it and this machine's costs complete it.
+/// The settings from the file's protocol, completed by this machine's costs.
 pub fn protocol(
     machines: &[MachineOf],
     link: &LinkOf,
@@ -160,7 +160,7 @@ pub fn protocol(
         false => store::live()?,
     };
     let mut settings = Settings::of(&known.costs, placement, 1, network, 0.0);
-    // No network of plimsoll reads memory, and at its rank nothing is handed over.
+    // No network of plimsoll reads memory remotely, and at `app` no handover takes place.
     let Settings { between, handover, copied, .. } = &mut settings;
     let mut unused = vec![&mut between.work.read, &mut between.work.fetched];
     unused.extend([handover, copied].into_iter().filter(|_| place == Place::Rank));
@@ -190,7 +190,7 @@ pub fn protocol(
     Ok((Profile::of(NAME, shape, constants), settings))
 }
 
-/// Puts ranks on their cores, and the link between what carries packets.
+/// Sets the ranks' cores, and the link under the packets.
 pub fn seat(settings: &mut Settings, cluster: &Cluster) -> Result<()> {
     let engine_of = |host: &Host| host.engines.first().filter(|_| settings.placement == Placement::Core).copied();
     let mut on: BTreeMap<(usize, usize), usize> = BTreeMap::new();
@@ -224,7 +224,7 @@ pub fn seat(settings: &mut Settings, cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Runs a program over the engines, and says it as of any cluster.
+/// Runs a program over the engines, and returns the result as of any cluster.
 pub fn run(program: &mut dyn Program, cluster: &Cluster, settings: &Settings) -> Result<(Finished, engines::Outcome)> {
     let outcome = engines::simulate(program, settings)?;
     let idle = |host: &Host| vec![Busy::default(); host.cores.len()];

@@ -9,7 +9,7 @@ use toml::{Table, Value};
 
 use super::{File, Simulation, has_keys, like_those, read_named};
 
-/// What a file says, before keys are replaced.
+/// The text of a file before keys are replaced.
 #[derive(Debug, Clone)]
 pub struct Original {
     path: PathBuf,
@@ -39,7 +39,7 @@ impl Original {
     /// all of them. A value is a number, true or false, or else a text.
     ///
     /// # Errors
-    /// A key leads nowhere; as [`Simulation::read`].
+    /// A key does not exist; as [`Simulation::read`].
     pub fn with(&self, replaced: &[(String, String)]) -> Result<Simulation> {
         let mut whole = Value::Table(self.table.clone());
         for (key, value) in replaced {
@@ -69,7 +69,7 @@ impl Original {
     }
 }
 
-/// Tables and lists in one another, of which a file has six.
+/// The deepest nesting of tables and lists; a file needs six.
 const DEEPEST: usize = 16;
 
 fn is_flat(value: &Value, left: usize) -> bool {
@@ -80,7 +80,7 @@ fn is_flat(value: &Value, left: usize) -> bool {
     }
 }
 
-/// What is at `part`, a name or the number of an element; by a name, of all elements of a list.
+/// The values at `part`, a name or an index; for a name, those in all elements of a list.
 fn inner<'a>(value: &'a mut Value, part: &str) -> Vec<&'a mut Value> {
     match (value, part.parse::<usize>()) {
         (Value::Array(list), Ok(at)) => list.get_mut(at).into_iter().collect(),

@@ -50,7 +50,7 @@ fn ping_pong_over_engines_takes_its_closed_form_at_its_cores_clocks() {
         let half = 2 * handed + 2 * engine * (MESSAGE + PACKET + BYTE * n) + 1_000_000 + 2_000_000 + (80 + 80) * n;
         let finished = &outcome.finished;
         assert_eq!(finished.ranks[0], 40 * half, "{place}");
-        // Where its own and its engine's work is done.
+        // Cores where the rank's work and its engine's is done.
         let busy = |core: usize| finished.cores[0][core];
         let (own, protocol) = (busy(1).messages, busy(3).protocol);
         assert_eq!((own > 0, protocol > 0, busy(0).total()), (true, place == "engine", 0));
@@ -81,7 +81,7 @@ proptest! {
         }
         for (rank, (split, end)) in finished.splits.iter().zip(&finished.ranks).enumerate() {
             prop_assert_eq!(split.computing + split.sending + split.waiting, *end);
-            // Three steps at half of the clock, of which a share follows.
+            // Three steps at half of the clock, which a share of the computing follows.
             prop_assert!(split.computing.abs_diff((60_000_000.0 * (1.0 + clocked)) as u64) <= 3, "{}", split.computing);
             let Seat { host, core } = cluster.seats[rank];
             prop_assert_eq!(finished.cores[host][core].computing, split.computing);

@@ -6,7 +6,7 @@ use super::{Halo, Kind, Operation, Phases, operation};
 /// sums over all. Paper 000's Table I has 21.5 sends for each sum: two to three gathers of 8 neighbours.
 #[derive(Debug, Clone)]
 pub struct Milc {
-    /// Its `steps` are iterations, its `computing` and `uneven` are of a gather.
+    /// The halo: `steps` are iterations, `computing` and `uneven` are of a gather.
     pub halo: Halo,
     pub gathers: u32,
 }
@@ -45,7 +45,7 @@ pub struct Lulesh {
     pub iterations: u32,
     /// Elements along an edge of a rank's own cube: 60 where 8 ranks share 120^3.
     pub elements: u64,
-    /// ns of an iteration.
+    /// Computing of an iteration, ns.
     pub computing: u64,
     pub exchanges: u32,
 }
@@ -98,9 +98,9 @@ pub struct Fluent {
     pub steps: u32,
     /// Cells of a rank: 1,070 of Eddy, 285,000 of Truck.
     pub cells: u64,
-    /// ns; the paper has none.
+    /// Computing of a cell, ns; the paper has none.
     pub cell: u64,
-    /// Of a step; the paper has none.
+    /// Messages of a step; the paper has none.
     pub messages: u32,
     pub bytes: u64,
 }

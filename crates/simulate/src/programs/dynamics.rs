@@ -9,9 +9,9 @@ const RANKS: u32 = 8;
 #[derive(Debug, Clone, Copy)]
 pub struct Lammps {
     pub steps: u32,
-    /// ns of a step.
+    /// Computing of a step, ns.
     pub computing: u64,
-    /// 256 KB (6.2).
+    /// Bytes of a message: 256 KB (6.2).
     pub bytes: u64,
 }
 
@@ -41,11 +41,11 @@ impl Phases for Lammps {
 #[derive(Debug, Clone, Copy)]
 pub struct Gromacs {
     pub steps: u32,
-    /// ns of a step.
+    /// Computing of a step, ns.
     pub computing: u64,
     pub bytes: u64,
     pub pulses: u32,
-    /// What ranks 6 and 7 compute less, of the others'.
+    /// The share by which ranks 6 and 7 compute less than the others.
     pub idle: f64,
 }
 

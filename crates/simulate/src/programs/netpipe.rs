@@ -1,4 +1,4 @@
-//! NetPIPE's patterns beside its ping-pong ([`super::PingPong`]).
+//! NetPIPE's patterns other than its ping-pong ([`super::PingPong`]).
 
 use super::{Kind, Operation, Phases, operation};
 

@@ -5,10 +5,10 @@ use super::{Operation, Phases};
 /// Each rank goes through its phases `steps` times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Repeated {
-    /// By rank.
+    /// By rank: its phases, each a list of operations.
     pub phases: Vec<Vec<Vec<Operation>>>,
     pub steps: u32,
-    /// As of [`Phases::waits_for_network`].
+    /// The answer of [`Phases::waits_for_network`].
     pub waits_for_network: bool,
 }
 

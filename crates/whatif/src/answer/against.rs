@@ -19,28 +19,28 @@ use crate::lever::{Lever, Scale};
 use crate::path::{Path, critical};
 use crate::replay::{PS, Residuals, replay};
 
-/// A recorded time, and what another recording makes of it.
+/// A recorded time, and its prediction from another recording.
 #[derive(Debug, Clone)]
 pub struct Against {
-    /// The time that is judged, ns.
+    /// The recorded time, ns.
     pub recorded: f64,
-    /// The predicted time over it.
+    /// The predicted time over the recorded one.
     pub predicted: Interval,
-    /// The time of the recording that was learned from over it: what one would say who knows nothing.
+    /// The time of the first recording over it: the naive prediction.
     pub unchanged: f64,
-    /// With a mapping: the whole time of the first recording with its ranks so, its computing too, over it.
+    /// With a mapping: the predicted time of the first recording under it, with its own computing, over the recorded one.
     pub mapped: Option<Interval>,
-    /// The share of its calls whose class the first recording has not; those nearest in size stand in for them.
+    /// The share of calls whose class the first recording lacks; the class nearest in size stands in.
     pub unseen: f64,
     /// The critical path as predicted, all costs in the middle of their intervals.
     pub path: Path,
 }
 
-/// What calls of a class take in the recording that is learned from, ps.
+/// The time of a class's calls in the first recording, ps.
 #[derive(Debug, Clone, Copy)]
 struct Learned {
     residual: f64,
-    /// From entry to exit.
+    /// Mean time from entry to exit.
     inside: f64,
 }
 
@@ -48,7 +48,7 @@ impl Program<'_> {
     /// Predicts the time of `other`, which was recorded with `lever` pulled.
     ///
     /// # Errors
-    /// It is no recording of as many ranks, or has them on other hosts than a mapping says. A cost was never measured here.
+    /// `other` is no recording of as many ranks, or has them on other hosts than a mapping says. A cost was never measured here.
     pub fn against(&self, other: &Graph, lever: &Lever) -> Result<Against> {
         let ranks = (self.graph.hosts.len(), other.hosts.len());
         if ranks.0 != ranks.1 {
@@ -70,7 +70,7 @@ impl Program<'_> {
             let (lifted, scale) = self.pull(lever, (recorded, &before), mapped, draw)?;
             let classes = learned(mapped, &residuals, &scale);
             let (mut after, _) = lever.pull(other, self.costs, &self.conditions_of(other, of_recorded)?, unknown)?;
-            // Its gaps were recorded under the clock that is asked for, and where its ranks were.
+            // The gaps were recorded under the clock and the mapping in question.
             after.computing.fill(1.0);
             let mut measured = Vec::new();
             let time = replay(other, &after, Residuals::Learn(&mut measured))?.total.max(1) as f64;
@@ -99,7 +99,7 @@ impl Program<'_> {
     }
 }
 
-/// By class: means of a recording, the residuals times `scale`, that of each of its classes.
+/// By class: means of a recording's calls, residuals multiplied by the `scale` of their class.
 fn learned(graph: &Graph, residuals: &[i64], scale: &[Scale]) -> HashMap<Class, Learned> {
     let mut sums = vec![(0.0, 0.0, 0.0); graph.classes.len()];
     for (call, residual) in residuals.iter().enumerate() {
@@ -107,7 +107,7 @@ fn learned(graph: &Graph, residuals: &[i64], scale: &[Scale]) -> HashMap<Class, 
         let inside = (graph.calls.inside.get(call as u32) * PS) as f64;
         *of = (of.0 + *residual as f64, of.1 + inside, of.2 + 1.0);
     }
-    // Those that a mapping made alike are one.
+    // Classes that a mapping made equal are merged.
     let mut alike: HashMap<Class, (f64, f64, f64)> = HashMap::new();
     for ((class, (residual, inside, count)), scale) in graph.classes.iter().zip(sums).zip(scale) {
         let of = alike.entry(*class).or_default();
@@ -122,7 +122,7 @@ fn learned(graph: &Graph, residuals: &[i64], scale: &[Scale]) -> HashMap<Class, 
     alike.into_iter().map(mean).collect()
 }
 
-/// What a call of `graph` takes beyond the model, by its class or that of the nearest size; 0 where no call is like it.
+/// The residual of a call of `graph`, by its class or the one nearest in size; 0 where no class is like it.
 fn residual(classes: &HashMap<Class, Learned>, graph: &Graph, call: u32) -> i64 {
     let class = graph.class(call);
     let like = |other: &&Class| Class { bits: class.bits, completes: class.completes, ..**other } == class;
@@ -131,7 +131,7 @@ fn residual(classes: &HashMap<Class, Learned>, graph: &Graph, call: u32) -> i64 
     let learned = classes.get(&class).or_else(|| classes.get(nearest()?));
     let inside = graph.calls.inside.get(call) * PS;
     match learned {
-        // What is not modelled takes what it took in the first recording, not in this one.
+        // A call that is not modelled takes its time of the first recording.
         Some(learned) if class.opaque => learned.inside as i64 - inside,
         Some(learned) => learned.residual as i64,
         None if class.opaque => -inside,
@@ -152,7 +152,7 @@ mod tests {
 
     const ROUNDS: i64 = 50;
     const TRIPS: [f64; 2] = [1_000.0, 3_000.0];
-    /// What no cost explains of a receive, ns.
+    /// The unexplained part of a receive, ns.
     const EXTRA: i64 = 200;
 
     fn ways(carrier: &str) -> Ways {
@@ -177,8 +177,8 @@ mod tests {
         Costs::of(rows.collect())
     }
 
-    /// Ranks that send to each other in turn: `gap` ns of computing before each send, each receive `trip` and something more
-    /// after the send, and at the end asking in vain for `vain` ns.
+    /// Ranks that send to each other in turn: `gap` ns of computing before each send, each receive `trip` and an extra
+    /// after the send; at the end, unsuccessful tests for `vain` ns.
     fn ping_pong(gap: i64, trip: i64, vain: i64, bytes: u64) -> Graph {
         ping_pong_on([0, 0], gap, trip, vain, bytes)
     }
@@ -249,7 +249,7 @@ mod tests {
                 "{interval:?}"
             );
         };
-        // What no cost explains grows as the trip does, or not; here it did not.
+        // The residual may grow as the trip does, or not; here it did not.
         let [least, most] = [200.0, 600.0].map(|extra| 3_000.0 + extra);
         let same = held(&apart(500), &mapping).unwrap();
         near(same.predicted, 1.0, (500.0 + most) / (500.0 + least));

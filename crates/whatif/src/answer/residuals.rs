@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use crate::graph::Graph;
 use crate::lever::Scale;
 
-/// Calls of a class from which on it can be told what is usual among them.
+/// The least number of calls of a class from which a usual residual can be told.
 const USUAL: usize = 8;
 
 /// By class: the median of its residuals, ps; 0 where its calls are too few.
@@ -24,9 +24,9 @@ pub(super) fn typical(graph: &Graph, residuals: &[i64]) -> Vec<f64> {
     of_class.into_iter().map(median).collect()
 }
 
-/// Residuals after a change, by what becomes of their classes, of which `typical` are usual.
+/// Residuals after a change, each by the scale of its class, whose usual residual is in `typical`.
 pub(super) fn scaled<'r>(residuals: &'r [i64], typical: &[f64], graph: &Graph, scale: &[Scale]) -> Cow<'r, [i64]> {
-    // What costs of many orders of magnitude make of them must not leave the instants that there are.
+    // Residuals scaled by many orders of magnitude must not exceed the range of instants.
     let most = i64::MAX / 8 / graph.len().max(1) as i64;
     let mut residuals = Cow::Borrowed(residuals);
     if !scale.iter().all(Scale::is_same) {
@@ -51,7 +51,7 @@ mod tests {
     #[test]
     fn noise_stays_whatever_messages_cost() {
         let scale = Scale { ratio: 10.0, beyond: 10.0, modelled: 300.0, follows: 1.0 };
-        // A stretch of a core that was lost, in a class whose calls the model explains, and in one that takes 500 more.
+        // A call that lost its core for a while, in a class that the model explains, and in one with a usual residual of 500.
         assert_eq!(scale.of(50_000.0, 0.0), 50_000.0 + 9.0 * 300.0);
         assert_eq!(scale.of(50_000.0, 500.0), 50_000.0 + 9.0 * 500.0);
         assert_eq!(scale.of(500.0, 500.0), 5_000.0);

@@ -6,23 +6,22 @@ use super::{Program, in_parallel, reach};
 use crate::path::critical;
 use crate::replay::{Conditions, PS, Residuals, replay};
 
-/// Ranks are asked about as long as there are no more calls to replay than these, each about [`REPLAYS`] times.
+/// The most calls to replay for slack; each rank takes about [`REPLAYS`] replays.
 const MOST_CALLS: usize = 400_000_000;
 const REPLAYS: usize = 8;
 
-/// How much longer all of a rank's computing may take for so much more time of the run.
+/// How much longer all of a rank's computing may take for a given increase of the run's time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Slack {
     pub rank: u32,
-    /// What it computes, ns.
+    /// The rank's computing, ns.
     pub computing: f64,
-    /// 0.01 for 1 %; `None`: whatever it computes, the run does not become so slow.
+    /// The share by which it may take longer, 0.01 for 1 %; `None`: no computing of the rank slows the run as much.
     pub longer: Option<f64>,
 }
 
 impl Program<'_> {
-    /// Of the ranks, for this much more time (0.01 for 1 %): every one, or so many, evenly over all, as a program of so many calls
-    /// allows.
+    /// The slack of ranks for `more` time (0.01 for 1 %): of all ranks, or, for a program of many calls, of some, evenly spread.
     ///
     /// # Errors
     /// The errors of [`Program::ask`].
@@ -50,7 +49,7 @@ impl Program<'_> {
                 Ok((replayed.total as f64 / 1e3, on_path as f64 / 1e3 / (1.0 + longer)))
             };
             let recorded = learned.total as f64 / 1e3;
-            // No more than its own computing is added to the run.
+            // The run gets longer by no more than the additional computing.
             let least = more * learned.total as f64 / computing.max(PS) as f64;
             let longer = if computing == 0 { None } else { reach(recorded, more, least, at)? };
             Ok(Slack { rank: *rank, computing: computing as f64 / 1e3, longer })

@@ -1,4 +1,4 @@
-//! The critical path as it was recorded, with or without what messages cost.
+//! The critical path as recorded, with or without the costs of messages.
 
 use machine::Result;
 use timeline::SHORTEST;

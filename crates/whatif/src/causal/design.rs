@@ -1,24 +1,24 @@
-//! Which delays an experiment gives, from what a first run showed.
+//! The delays of an experiment, by the figures of a first run.
 
 use machine::{Fault, Result};
 use record::perturbation::{LONGEST, Perturbation, SHARE};
 
 use super::{Factor, Shown};
 
-/// The lesser of the two doses: time injected into the rank that gets most, over the time of a run. The other is twice that.
+/// The lesser of the two doses: time injected into the rank with most delays, over the time of a run. The other is twice as much.
 const DOSE: f64 = 0.02;
 
-/// A greater dose below this is not told from noise in any reasonable time.
+/// The least greater dose: a smaller one cannot be told from noise in a reasonable time.
 const LEAST: f64 = 0.01;
 
-/// One of the arms that a round runs each of once.
+/// An arm; each round runs every arm once.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Arm {
-    /// `None`: the program as it is, under the profiler.
+    /// The delays; `None`: the program as it is, under the profiler.
     pub what: Option<Perturbation>,
 }
 
-/// The arms: as it is, delayed by nothing, and two doses of each factor.
+/// The arms: without delays, with delays of no length, and two doses of each factor.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Design {
     pub arms: Vec<Arm>,
@@ -28,7 +28,7 @@ pub struct Design {
 }
 
 impl Design {
-    /// Delays of no length at all ends that `factors` need: what a first run is given, so that it counts them.
+    /// Delays of no length at all ends that `factors` need: a first run under them counts the delays.
     pub fn counting(factors: &[Factor]) -> Perturbation {
         let at = |wanted: &[Factor]| factors.iter().any(|factor| wanted.contains(factor)).then_some(0.0);
         Perturbation {
@@ -39,7 +39,7 @@ impl Design {
     }
 
     /// # Errors
-    /// Nothing of it can be measured.
+    /// None of the factors can be measured.
     pub fn of(factors: &[Factor], first: &Shown) -> Result<Design> {
         let zero = Design::counting(factors);
         let mut design =
@@ -60,14 +60,14 @@ impl Design {
         Ok(design)
     }
 
-    /// Each with the places of its two arms.
+    /// The factors, each with the indices of its two arms.
     pub fn factors(&self) -> impl Iterator<Item = (Factor, [usize; 2])> + '_ {
         self.factors.iter().enumerate().map(|(nth, factor)| (*factor, [2 + 2 * nth, 3 + 2 * nth]))
     }
 }
 
 fn doses(factor: Factor, zero: Perturbation, first: &Shown) -> std::result::Result<[Perturbation; 2], String> {
-    // How much of it there is in the rank that has most, the largest dose of one, and what it is called.
+    // The amount in the rank that has most, the largest dose of one delay, and the name of the amount.
     let (amount, most, what) = match factor {
         Factor::Send | Factor::Receive => (first.most[factor.kind()] as f64, LONGEST, "messages"),
         Factor::Byte => {

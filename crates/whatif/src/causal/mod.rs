@@ -28,23 +28,23 @@ pub use page::render as page;
 pub use predict::{Expected, expect};
 
 machine::named! {
-    /// What is delayed.
+    /// The kind of work that is delayed.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum Factor ("factor") {
         /// The sender's work for a message.
         Send = "send",
-        /// The receiver's.
+        /// The receiver's work for a message.
         Receive = "receive",
         /// The sender's work for a byte.
         Byte = "byte",
-        /// What the program does between its calls.
+        /// Computing between the program's calls.
         Compute = "compute",
     }
 }
 
 impl Factor {
-    /// Place of its delays in a thread's record.
+    /// The index of its delays in a thread's record.
     fn kind(self) -> usize {
         match self {
             Factor::Send | Factor::Byte => injected::SEND,
@@ -54,31 +54,31 @@ impl Factor {
     }
 }
 
-/// What one run showed. Times in nanoseconds.
+/// The figures of one run. Times in nanoseconds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Shown {
-    /// Of the longest rank, between MPI_Init's return and MPI_Finalize's call, delays among it.
+    /// The time of the longest rank between MPI_Init's return and MPI_Finalize's call, with delays.
     pub elapsed: f64,
-    /// By what was delayed: how often in all ranks, and how long.
+    /// By kind of delay: number in all ranks, and total time.
     pub given: [(u64, f64); 3],
-    /// By what was delayed: how often in the rank that has most.
+    /// By kind of delay: number in the rank that has most.
     pub most: [u64; 3],
     /// Bytes of messages in the rank that sends most.
     pub most_bytes: u64,
-    /// Time between calls of the rank that computes most.
+    /// Time between calls in the rank that computes most.
     pub most_computing: f64,
     /// Messages of all ranks, and their bytes.
     pub messages: u64,
     pub bytes: u64,
-    /// Messages by class of size: the mean of the class, how many.
+    /// Messages by size class: the mean size and the number.
     pub sizes: Vec<(Bytes, u64)>,
-    /// Of [`perturbed`].
+    /// The marks of [`perturbed`].
     pub marks: u32,
 }
 
 impl Shown {
     /// # Errors
-    /// The profile is not whole: what it lacks cannot be told from what a delay did.
+    /// The profile is incomplete: what it lacks cannot be told from the effect of a delay.
     pub fn of(profile: &Profile) -> Result<Shown> {
         profile.whole()?;
         let totals = Totals::of(profile);
@@ -116,7 +116,7 @@ impl Shown {
     }
 }
 
-/// Messages by class of size, of functions that begin one each.
+/// Messages by size class, of functions that begin one each.
 fn sizes(profile: &Profile) -> Vec<(Bytes, u64)> {
     let mut classes = std::collections::BTreeMap::<usize, (u64, u64)>::new();
     for calls in profile.ranks.iter().flat_map(|rank| &rank.calls) {
@@ -132,14 +132,14 @@ fn sizes(profile: &Profile) -> Vec<(Bytes, u64)> {
     classes.into_iter().map(|(class, (count, bytes))| (mean(class, count, bytes), count)).collect()
 }
 
-/// What the run loses of what is injected.
+/// The part of injected time by which a run gets longer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Slope {
     pub factor: Factor,
-    /// Time that the run takes longer, over the time injected in all ranks together: 1 where each delay is on the critical
-    /// path; 1 over the ranks where all ranks are delayed alike and none waits. `None` of fewer than two rounds.
+    /// Increase of the run's time over the time injected into all ranks together: 1 where each delay is on the critical
+    /// path; 1 over the number of ranks where all are delayed alike and none waits. `None` for fewer than two rounds.
     pub interval: Option<Estimate>,
-    /// Delays of a run, of all ranks: messages, or gaps between calls.
+    /// The number of a run's delays in all ranks: messages, or gaps between calls.
     pub count: f64,
     /// Bytes of a run, for [`Factor::Byte`].
     pub bytes: f64,
@@ -148,7 +148,7 @@ pub struct Slope {
 }
 
 impl Slope {
-    /// The part of the interval that can be: a delay lengthens a run by no more than itself, and shortens none.
+    /// The interval cut to what is possible: a delay lengthens a run by no more than itself, and shortens none.
     pub fn possible(&self) -> Option<Estimate> {
         let within = |value: f64| value.clamp(0.0, 1.0);
         let possible =
@@ -156,57 +156,58 @@ impl Slope {
         self.interval.map(possible)
     }
 
-    /// Nanoseconds that a run gains at most where a message (or a byte) costs so many less; `None` where it is not known.
+    /// The most nanoseconds that a run gains where each message (or byte) costs `nanoseconds` less; `None` where the slope
+    /// is not known.
     pub fn bound(&self, nanoseconds: f64) -> Option<f64> {
         let times = if self.factor == Factor::Byte { self.bytes } else { self.count };
         Some(self.possible()?.high * times * nanoseconds)
     }
 
-    /// Rounds that it would take, by the noise of those that were, until the slope is known to [`TOLD`]; `None`: it is, or of
-    /// fewer than two rounds.
+    /// Rounds needed, by the noise so far, until the slope is known to [`TOLD`]; `None`: it is, or there are fewer than two
+    /// rounds.
     pub fn rounds_needed(&self) -> Option<usize> {
         let of = self.interval?;
         let needed = of.samples as f64 * ((of.high - of.low) / 2.0 / TOLD).powi(2);
         (needed > of.samples as f64).then_some(needed.ceil() as usize)
     }
 
-    /// Whether more rounds would make no difference in practice.
+    /// Whether the slope is known well enough.
     fn is_enough(&self) -> bool {
         self.interval.is_some_and(|of| (of.high - of.low) / 2.0 <= (NEAR_ENOUGH * of.middle.abs()).max(SMALL))
     }
 }
 
-/// A slope is told where it is known to this part of the time injected: 0, a half and all of it are then apart.
+/// The precision, as a part of the injected time, to which a slope must be known: 0, a half and all are then apart.
 pub const TOLD: f64 = 0.25;
 
-/// A slope that is known to this share of itself is known,
+/// Half the width of a slope's interval that is enough, as a share of the slope,
 const NEAR_ENOUGH: f64 = 0.15;
-/// and so is one that is known to this.
+/// and as an absolute value.
 const SMALL: f64 = 0.05;
 
-/// Counts of messages that differ by more between arms are of programs that do something else when delayed.
+/// The greatest share by which messages of two arms may differ in number: beyond it, the delayed program does other work.
 const SAME_WORK: f64 = 0.01;
 
-/// What came of an experiment.
+/// The results of an experiment.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Findings {
-    /// Time of a run that nothing delays, in nanoseconds.
+    /// Time of a run without delays, in nanoseconds.
     pub elapsed: f64,
-    /// That over the time of one without: the machinery of delays, which must be as 1.
+    /// Time of a run with delays of no length over that of one without delays; must be near 1.
     pub null: Option<Estimate>,
     pub slopes: Vec<Slope>,
-    /// Messages by size, in the first run.
+    /// Messages by size class in the first run.
     pub sizes: Vec<(Bytes, u64)>,
-    /// What stands against believing them.
+    /// Reasons for doubt.
     pub notes: Vec<String>,
 }
 
-/// The arms of the first two places.
+/// The indices of the first two arms.
 const NONE: usize = 0;
 const ZERO: usize = 1;
 
 impl Findings {
-    /// Of what was measured of the arms of a design, in their order.
+    /// The findings from the arms' measurements, in the order of the design's arms.
     pub fn of(design: &Design, first: &Shown, arms: &[Series<Shown>]) -> Findings {
         let elapsed = |arm: usize| median(&arms[arm].values(|run| Some(run.elapsed)));
         let slopes = design.slopes(arms);
@@ -241,13 +242,13 @@ impl Findings {
         Findings { elapsed, null, slopes, sizes: first.sizes.clone(), notes }
     }
 
-    /// Whether the machinery alone makes no difference that can be seen.
+    /// Whether delays of no length make no visible difference.
     pub fn is_null(&self) -> bool {
         self.null.is_some_and(|of| of.low <= 1.0 && of.high >= 1.0)
     }
 }
 
-/// The slope of each round in which all three arms ran on cores as near: least squares within the round.
+/// The slope of each round in which all three arms ran on equally near cores at one clock, by least squares within the round.
 fn slopes_of_rounds(kind: usize, arms: [&Series<Shown>; 3]) -> Vec<f64> {
     let beside = |arm: usize, round: u32| arms[arm].blocks.iter().find(move |taken| taken.round == round);
     let of = |zero: &Taken<Shown>| {
@@ -288,7 +289,7 @@ impl Design {
             .collect()
     }
 
-    /// Whether more rounds could tell something new.
+    /// Whether further rounds may tell something new.
     pub fn is_open(&self, arms: &[Series<Shown>]) -> bool {
         self.slopes(arms).iter().any(|slope| !slope.is_enough())
     }

@@ -1,4 +1,4 @@
-//! What a causal experiment found, as a page of text.
+//! The findings of a causal experiment as a page of text.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use machine::{count, figure};
 
 use super::{Factor, Findings, Slope, TOLD};
 
-/// How much less a message or a byte costs in the example of each row, nanoseconds.
+/// Nanoseconds less for a message or a byte in each row's example, with its name.
 fn example(factor: Factor) -> (f64, &'static str) {
     match factor {
         Factor::Send | Factor::Receive => (100.0, "100 ns less for each"),

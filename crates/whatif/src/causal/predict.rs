@@ -1,19 +1,19 @@
-//! From slopes over one carrier to a run over another: what its messages cost more, as far as it counts.
+//! A prediction of a run over another carrier, from slopes over one: the additional cost of messages, as far as it counts.
 
 use machine::{Bytes, Fault, Result, costs};
 use rounds::estimate::Estimate;
 
 use super::{Factor, Findings};
 
-/// An expectation whose ends lie further apart than this factor says nothing, and would be held by whatever comes.
+/// The greatest factor between the ends of an expectation; a wider one says nothing.
 const WIDEST: f64 = 2.0;
 
-/// What is expected of the other carrier.
+/// An expectation for the other carrier.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expected {
-    /// Time of a run there over time here.
+    /// Time of a run over that carrier, over time here.
     pub ratio: costs::Interval,
-    /// What it rests on, a sentence.
+    /// The grounds, in a sentence.
     pub because: String,
 }
 
@@ -49,7 +49,7 @@ pub fn expect(findings: &Findings, dearer: &[(Bytes, Estimate)], to: &str) -> Re
         );
         return Err(Fault::new(subject(), cause, "measure over the faster carrier, and predict the slower one"));
     }
-    // Persistent sends have no size in the tables: they are taken to be as the others.
+    // Persistent sends have no size in the tables: they are assumed to be like the others.
     let more = more.times(count / known);
     let of = |pick: fn(&Estimate) -> f64, least: bool| {
         let slopes = ends.iter().map(|(interval, _)| pick(interval));

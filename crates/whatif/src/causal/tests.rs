@@ -6,7 +6,7 @@ use super::*;
 
 const SECOND: f64 = 1e9;
 
-/// Two ranks that each send so many messages in a second, of which this share is on the critical path.
+/// Two ranks that each send `messages` messages in a second.
 fn first(messages: u64) -> Shown {
     Shown {
         elapsed: SECOND,
@@ -29,7 +29,7 @@ struct Program {
     noise: f64,
     machinery: f64,
     random: Random,
-    /// Every third run has cores so far apart, and takes so many times as long.
+    /// The distance of the cores in every third run, which also multiplies its time.
     far: Option<f64>,
     runs: u32,
 }
@@ -63,7 +63,7 @@ impl Blocks for Program {
         let delayed =
             |kind: usize, delay: f64, shown: &mut Shown| shown.given[kind].1 = shown.given[kind].0 as f64 * delay;
         if let Some(what) = what {
-            // A spin takes a little longer than asked.
+            // A spin takes a little longer than requested.
             delayed(injected::SEND, what.at_send(1000).map_or(0.0, |delay| 1.1 * delay), &mut shown);
             delayed(injected::RECEIVE, what.at_receive(1000).unwrap_or(0.0), &mut shown);
             shown.elapsed *= 1.0 + self.machinery;
@@ -138,7 +138,7 @@ fn rounds_that_are_needed_follow_from_the_noise_of_those_that_were() {
     };
     // Three times as wide as is wanted: nine times as many.
     assert_eq!((slope(0.75, 12).rounds_needed(), slope(0.25, 12).rounds_needed()), (Some(108), None));
-    // What is said from noisy rounds comes true with as many.
+    // Predictions from noisy rounds come true with as many rounds.
     let noisy = |rounds| Program { noise: 0.05, ..Program::new(&[Factor::Send], 20_000, 0.5) }.measured(rounds);
     let few = noisy(12);
     let needed = few.slopes[0].rounds_needed().unwrap();

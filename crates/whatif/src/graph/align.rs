@@ -1,4 +1,4 @@
-//! Clocks of several hosts, aligned by what waited for what.
+//! Clocks of several hosts, aligned by the order of events that waited for each other.
 //!
 //! Nothing is over before what it waited for began: a message that left host A at `e` on its clock and was received on host B at
 //! `x` on its own bounds what B's clock is ahead of A's, `D <= x - e`, and one the other way bounds it from below. Between both
@@ -9,19 +9,19 @@
 use machine::count;
 use timeline::{Collective, Kind, Timeline};
 
-/// Clocks drift apart by no more than what the kernel steers them by (`adjtimex`: 500 ppm).
+/// The most that the kernel steers a clock by (`adjtimex`: 500 ppm), and so the greatest drift.
 const DRIFT: f64 = 5e-4;
 
-/// A clock that jumps more often is told of and not followed.
+/// The most pieces of a clock; one that jumps more often gets a note and one line.
 const PIECES: usize = 8;
 
-/// What waited for what, by `[host that began][host that left]`: both instants on their own clocks, ns.
+/// Pairs of instants by `[host that began][host that left]`: the second waited for the first, each on its own clock, ns.
 type Orders = Vec<Vec<Vec<(i64, i64)>>>;
 
-/// What turns each host's instants into those of host 0.
+/// Conversions of each host's instants to the clock of host 0.
 #[derive(Debug)]
 pub struct Clocks {
-    /// By host: from when on, on its own clock, which line holds.
+    /// By host: lines, each with the instant of the host's clock from which it holds.
     hosts: Vec<Vec<(i64, Line)>>,
     pub notes: Vec<String>,
 }
@@ -32,7 +32,7 @@ struct Line {
     since: i64,
     offset: f64,
     drift: f64,
-    /// Room at its narrowest, both sides together.
+    /// The width of the band at its narrowest.
     width: f64,
 }
 
@@ -50,7 +50,7 @@ impl Line {
 }
 
 impl Clocks {
-    /// Of hosts whose ranks are those of this world; `hosts` by rank.
+    /// The clocks of hosts by the calls of this world; `hosts` by rank.
     pub fn of(timeline: &Timeline, world: usize, hosts: &[u32]) -> Clocks {
         let number = hosts.iter().max().map_or(0, |host| *host as usize + 1);
         if number < 2 {
@@ -71,7 +71,7 @@ impl Clocks {
         let mut clocks = Clocks { hosts: vec![Vec::new(); number], notes: Vec::new() };
         let (mut known, mut widest) = (vec![0], 0.0f64);
         while known.len() < number {
-            // The narrowest band from a host that is known to one that is not.
+            // The narrowest band from a known host to an unknown one.
             let pairs = known.iter().flat_map(|from| (0..number).map(move |to| (*from, to)));
             let bands = pairs.filter(|(_, to)| !known.contains(to)).map(|(from, to)| {
                 let lines =
@@ -114,7 +114,7 @@ impl Clocks {
         clocks
     }
 
-    /// Instants of a known host as the reference's, with what the other's clock is ahead by at most or at least.
+    /// Instants of a known host on the reference's clock, with a bound of how much the other's clock is ahead.
     fn seen(&self, known: usize, orders: &[(i64, i64)], from_known: bool) -> Vec<(i64, i64)> {
         let one = |(begun, left): &(i64, i64)| {
             let (own, other) = if from_known { (*begun, *left) } else { (*left, *begun) };
@@ -137,10 +137,10 @@ impl Clocks {
         number
     }
 
-    /// Shifts all hosts into the middle of what every pair allows, where one is contradicted and all can be had.
+    /// Shifts all hosts to the middle of what every pair allows, where a pair is contradicted and all can be satisfied.
     fn shift(&mut self, orders: &Orders) -> bool {
         let number = orders.len();
-        // What the instants of the first may still be moved by over those of the second.
+        // The bound of how much the clock of the first may still be moved over that of the second.
         let mut room = vec![vec![f64::INFINITY; number]; number];
         for (from, of) in orders.iter().enumerate() {
             for (to, of) in of.iter().enumerate() {
@@ -178,7 +178,7 @@ impl Clocks {
     }
 }
 
-/// What calls that were completed had waited for, between hosts.
+/// The orders between hosts: what completed calls had waited for.
 fn orders(timeline: &Timeline, world: usize, hosts: &[u32], number: usize) -> Orders {
     let mut orders: Orders = vec![vec![Vec::new(); number]; number];
     for (place, rank) in timeline.ranks.iter().enumerate().filter(|(_, rank)| rank.world == world) {
@@ -213,7 +213,7 @@ fn orders(timeline: &Timeline, world: usize, hosts: &[u32], number: usize) -> Or
                             (Collective::Prefix, _) => 0..at,
                             _ => 0..0,
                         };
-                        // Of each host the last that entered.
+                        // The last member of each host to enter.
                         let mut last = vec![None; number];
                         for member in awaited {
                             let rank = communicator.members[member];
@@ -232,8 +232,8 @@ fn orders(timeline: &Timeline, world: usize, hosts: &[u32], number: usize) -> Or
     orders
 }
 
-/// The lines between two clouds of `(instant of the reference, what the other clock is ahead by)`, both by instant: below all of
-/// `most` and above all of `least`. In pieces where no line is, each as long as it can be.
+/// Lines between two clouds of `(instant of the reference, bound of how much the other clock is ahead)`, both by instant:
+/// below all of `most` and above all of `least`. Pieces where one line does not fit, each as long as possible.
 fn lines(most: &[(i64, i64)], least: &[(i64, i64)]) -> Vec<(i64, Line)> {
     let mut all: Vec<i64> = most.iter().chain(least).map(|(at, _)| *at).collect();
     all.sort_unstable();
@@ -245,7 +245,7 @@ fn lines(most: &[(i64, i64)], least: &[(i64, i64)]) -> Vec<(i64, Line)> {
             let (most, least) = part(end);
             line(&rest.0[..most], &rest.1[..least], first)
         };
-        // Every part of what a line fits it fits as well.
+        // A line that fits a set fits each part of it.
         let last = all[all.len() - 1];
         let fits = if found.len() + 1 == PIECES || line_to(last).width >= 0.0 {
             all.len()
@@ -337,8 +337,8 @@ mod tests {
     const US: f64 = 1e3;
     const SECOND: i64 = 1_000_000_000;
 
-    /// Messages between all hosts, each `delay` ns on its way at least and up to twice that; `ahead` tells of a host what its
-    /// clock is ahead by at a true instant.
+    /// Messages between all hosts, each `delay` to twice `delay` ns on its way; `ahead` gives how much a host's clock is
+    /// ahead at a true instant.
     fn recorded(hosts: usize, number: u64, delay: f64, ahead: impl Fn(usize, i64) -> f64) -> Orders {
         let mut orders: Orders = vec![vec![Vec::new(); hosts]; hosts];
         let mut random = Random::stream(7, number);
@@ -357,7 +357,7 @@ mod tests {
 
     #[test]
     fn planted_offsets_and_drifts_are_found_within_the_band() {
-        // Seconds of offset: CLOCK_REALTIME of a host that nobody set.
+        // Offsets of seconds: CLOCK_REALTIME of a host that nobody set.
         let ahead = |host: usize, at: i64| [0.0, 3e9, -7e6][host] + [0.0, 4e-5, -2e-5][host] * at as f64;
         for hosts in [2, 3] {
             let orders = recorded(hosts, 3_000, 20.0 * US, ahead);
@@ -387,7 +387,7 @@ mod tests {
 
     #[test]
     fn what_no_clocks_explain_is_told() {
-        // Each of two at the same moment before the other: again and again.
+        // Each of two hosts comes before the other at the same moment, repeatedly.
         let mut orders: Orders = vec![vec![Vec::new(); 2]; 2];
         for nth in 0..100 {
             let at = nth * SECOND;

@@ -1,14 +1,38 @@
 //! The graph of a recorded timeline.
 //!
-//! | recorded | in the graph |
+//!
+//! recorded
+//! in the graph
+//!
 //! |---|---|
-//! | time between two calls of a thread | the gap of the second, in which recording took its part |
-//! | a message of which both ends were recorded | sent, posted, received as the calls say |
-//! | a collective operation that all members entered | one gathering, of the trips of its usual algorithm |
-//! | calls that ask in vain, one after the other | one with the call that is answered |
-//! | a probe and the receive after it | one, from the entry of the probe |
-//! | the end of a thread while its rank's main thread is in no call | what the main thread waits for ([`threads`]) |
-//! | one-sided operations, neighbours, halves without the other one | opaque: what was measured |
+//!
+//! time between two calls of a thread
+//! the gap of the second, in which recording took its part
+//!
+//!
+//! a message of which both ends were recorded
+//! sent, posted, received as the calls say
+//!
+//!
+//! a collective operation that all members entered
+//! one gathering, of the trips of its usual algorithm
+//!
+//!
+//! unsuccessful tests, one after the other
+//! one with the call that is answered
+//!
+//!
+//! a probe and the receive after it
+//! one, from the entry of the probe
+//!
+//!
+//! the end of a thread while its rank's main thread is in no call
+//! what the main thread waits for ([`threads`])
+//!
+//!
+//! one-sided operations, neighbours, halves without the other one
+//! opaque: what was measured
+//!
 
 mod threads;
 
@@ -26,8 +50,8 @@ use super::builder::{Adding, Builder};
 use super::{Graph, Kind, MOST, NO_SITE, Reach, Step};
 
 impl Graph {
-    /// Of the ranks of one MPI_COMM_WORLD, given by its place in [`Timeline::worlds`], from when they left MPI_Init to when they
-    /// enter MPI_Finalize. Where there are several, a note says which it is.
+    /// The graph of one MPI_COMM_WORLD, an index in [`Timeline::worlds`], from when its ranks left MPI_Init to when they enter
+    /// MPI_Finalize. Where there are several, a note names it.
     ///
     /// # Errors
     /// It has more messages than a graph can have, or there is no such world.
@@ -48,7 +72,7 @@ impl Graph {
             hosts.resize(hosts.len().max(rank.rank as usize + 1), 0);
             hosts[rank.rank as usize] = host as u32;
         }
-        // Where calls were lost, all ranks count up to where the first of them ends.
+        // Where calls were lost, all ranks are cut where the first of them ends.
         let lost = members().any(|(_, rank)| rank.lost > 0);
         let cut = if lost { members().map(|(_, rank)| rank.end()).min() } else { None };
         let mut making = Making {
@@ -104,10 +128,10 @@ struct Making<'t> {
     clocks: Clocks,
     /// The place of the first member, by number.
     gatherings: Vec<Option<u32>>,
-    /// Nothing that is entered after this, ns, is replayed.
+    /// The instant after which no entered call is replayed, ns.
     cut: i64,
     opaque: u64,
-    /// Threads that others waited for.
+    /// The number of threads that others waited for.
     joined: u64,
     ends: Ends,
 }
@@ -115,14 +139,14 @@ struct Making<'t> {
 /// The calls of a thread until they are added.
 #[derive(Debug, Default)]
 struct Thread {
-    /// When its last call was left.
+    /// The end of the last call.
     left: Option<i64>,
     calls: Vec<(Adding, u32, Vec<Step>)>,
-    /// Calls that asked in vain, as one that is not added yet: where, the first entry and the last exit.
+    /// Unsuccessful tests, as one call that is not added yet: its function and site, the first entry and the last exit.
     asked: Option<(Made, i64, i64)>,
 }
 
-/// Which function was called, and where.
+/// The function that was called, and the site.
 type Made = (FunctionId, u32);
 
 impl Thread {
@@ -132,7 +156,7 @@ impl Thread {
         self.calls.push((Adding { function, gap, inside: (left - entered).max(0), opaque }, site, steps));
     }
 
-    /// Adds what asked in vain as computing that was measured.
+    /// Adds the unsuccessful tests as measured computing.
     fn give_up(&mut self) {
         if let Some((made, entered, left)) = self.asked.take() {
             self.add(made, (entered, left), true, Vec::new());
@@ -158,7 +182,7 @@ impl Making<'_> {
             if step.entered > self.cut {
                 break;
             }
-            // A thread that calls MPI later computes from where its rank entered.
+            // A thread that calls MPI later computes from where its rank left MPI_Init.
             let begun = *begun.get_or_insert(entered);
             let thread = threads.entry(step.thread).or_default();
             thread.left.get_or_insert(begun);
@@ -188,7 +212,7 @@ impl Making<'_> {
         }
         let rank = &timeline.ranks[place];
         threads.values_mut().for_each(Thread::give_up);
-        // Where the timeline was cut no thread is known to have ended.
+        // In a timeline that was cut, no thread is known to have ended.
         if let Some(main) = main.filter(|_| self.cut == i64::MAX) {
             self.joined += threads::join(&mut threads, main, begun.unwrap_or(0), &mut self.builder);
         }
@@ -202,7 +226,7 @@ impl Making<'_> {
         }
     }
 
-    /// What a call does, and whether all of that can be modelled.
+    /// The steps of a call, and whether all of it can be modelled.
     fn steps(&mut self, place: usize, walked: &Walked) -> (Vec<Step>, bool) {
         let rank = self.timeline.ranks[place].rank;
         let (mut steps, mut whole) = (Vec::with_capacity(walked.begun.len() + walked.completed.len()), true);
@@ -270,26 +294,26 @@ impl Making<'_> {
     }
 }
 
-/// Rounds that follow each other in the usual algorithm, and the bytes of each.
+/// The consecutive rounds of the usual algorithm, and the bytes of each.
 fn trips(pattern: Pattern, members: u32, bytes: u64) -> (u16, u64) {
     let tree = members.next_power_of_two().trailing_zeros() as u16;
     let others = members.saturating_sub(1).min(u32::from(u16::MAX)) as u16;
     match pattern {
         Pattern::Dissemination => (tree, 1),
         Pattern::Broadcast | Pattern::Reduce | Pattern::ReduceToAll | Pattern::Prefix => (tree, bytes),
-        // The root's part halves from round to round.
+        // The root's message halves from round to round.
         Pattern::Scatter | Pattern::Gather => (tree, bytes.saturating_mul(u64::from(others)) / u64::from(tree.max(1))),
         Pattern::GatherToAll => (others, bytes),
         Pattern::AllToAll | Pattern::ReduceScatter => (others, bytes / u64::from(members.max(1))),
     }
 }
 
-/// Whether a function only asks whether something is there: it is called again where it is not, or waits until it is.
+/// Whether a function tests or probes: it is called again where the answer is no, or waits for a yes.
 fn asks(call: FunctionId) -> bool {
     function(call).is_some_and(|f| f.name.starts_with("Test") || f.name == "Improbe") || probes(call)
 }
 
-/// Whether it leaves the message to a receive after it.
+/// Whether a function leaves the message to a later receive.
 fn probes(call: FunctionId) -> bool {
     function(call).is_some_and(|f| matches!(f.name, "Probe" | "Iprobe"))
 }

@@ -8,7 +8,7 @@ use timeline::Collective;
 
 use super::{Class, Gathering, Graph, Item, Kind, Lane, Message, NO_CALL, NO_SITE, Reach, Step};
 
-/// A graph that is being made. Messages and gatherings are numbered by whoever makes it, before the calls that name them.
+/// A graph under construction. Callers number messages and gatherings, before the calls that name them.
 #[derive(Debug)]
 pub struct Builder {
     graph: Graph,
@@ -26,7 +26,7 @@ pub struct Adding {
     pub opaque: bool,
 }
 
-/// The function that does such steps.
+/// A function that does such steps.
 pub fn called(steps: &[Step]) -> FunctionId {
     let count = |of: fn(&Step) -> bool| steps.iter().filter(|step| of(step)).count();
     let sends = count(|step| matches!(step, Step::Send(_)));
@@ -54,18 +54,18 @@ impl Builder {
         Builder { graph, kinds: HashMap::new(), classes: HashMap::new() }
     }
 
-    /// The calls that are added from here on are those of a thread of `rank`.
+    /// Begins a lane: further calls are those of a thread of `rank`.
     pub fn lane(&mut self, rank: u32, begun: i64) {
         let first = self.graph.len() as u32;
         self.graph.lanes.push(Lane { rank, first, end: first, begun, recording: 0 });
     }
 
-    /// What recording took of each gap of the last lane, ns.
+    /// Sets the overhead of recording in each gap of the last lane, ns.
     pub fn recorded(&mut self, recording: i64) {
         self.graph.lanes.last_mut().expect("a lane was begun").recording = recording;
     }
 
-    /// Adds a call of the last lane. Steps that begin come before those that complete.
+    /// Adds a call to the last lane. Steps that begin something come before those that complete something.
     pub fn call(&mut self, adding: Adding, steps: &[Step]) {
         let call = self.graph.len() as u32;
         let (mut bytes, mut reach, mut completes) = (0, Reach::Host, 0u8);
@@ -108,7 +108,7 @@ impl Builder {
         self.graph.lanes.last_mut().expect("a lane was begun").end = call + 1;
     }
 
-    /// Where the last call was made.
+    /// Sets the site of the last call.
     pub fn made_at(&mut self, site: u32) {
         *Arc::make_mut(&mut self.graph.calls).site.last_mut().expect("a call was added") = site;
     }
@@ -121,12 +121,12 @@ impl Builder {
         })
     }
 
-    /// What message `number` costs, to be told before any call names it.
+    /// Sets the kind of message `number`, before any call names it.
     pub fn message(&mut self, number: u32, kind: Kind) {
         self.graph.messages[number as usize].kind = self.kind(kind);
     }
 
-    /// A gathering; its first member's place.
+    /// Adds a gathering; returns the place of its first member.
     pub fn gathering(&mut self, members: u32, who: Collective, root: u32, kind: Kind) -> u32 {
         let (first, kind) = (self.graph.members.len() as u32, self.kind(kind));
         Arc::make_mut(&mut self.graph.members).resize(first as usize + members as usize, NO_CALL);

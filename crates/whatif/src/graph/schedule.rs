@@ -55,17 +55,17 @@ impl Graph {
     }
 }
 
-/// What a rank does, lane by lane. Operations are known by their place in it.
+/// A rank's operations in lanes. Operations are known by their place in `operations`.
 struct Plan {
     rank: u32,
     operations: Vec<Operation>,
-    /// What each requires, and whether that must be over.
+    /// By operation: those that it requires, and whether each must be over.
     needs: Vec<Vec<(u32, bool)>>,
-    /// In the order in which they may begin.
+    /// Operations in the order in which they may begin.
     order: Vec<u32>,
     lane: Vec<u32>,
     lanes: Vec<Vec<u32>>,
-    /// By cpu and what they require: the lane of messages that begin together.
+    /// By cpu and required operations: the lane of messages that begin together.
     together: HashMap<(u16, Vec<(u32, bool)>), u32>,
 }
 
@@ -117,7 +117,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// At the end of a lane that ends with something it requires, or with a message that begins when it does; or of a new lane.
+    /// Appends the operation to a lane whose last one it requires, or whose last one is a message of the same requirements;
+    /// else begins a new lane.
     fn place(&mut self, place: u32) {
         let at = place as usize;
         let last = |lane: u32| self.lanes[lane as usize].last().copied();
@@ -171,7 +172,7 @@ impl Plan {
             open.filter_map(|place| done(*place)).for_each(|step| lane_of.complete(step));
             lane_of.end();
         }
-        // What several lanes wait for is completed in a lane of its own.
+        // Messages that several lanes wait for are completed in lanes of their own.
         for (place, began, roots) in &around.apart {
             let mut lane_of = Writing::new(builder, self.rank);
             began.iter().for_each(|member| lane_of.wait(*member));
@@ -182,16 +183,16 @@ impl Plan {
     }
 }
 
-/// What lanes do around operations so that each waits for what it requires: by place, members of gatherings.
+/// By operation: gatherings and completions around it, so that it waits for what it requires.
 struct Around {
     awaited: Vec<Vec<u32>>,
-    /// Messages that are completed before it.
+    /// Messages that are completed before the operation.
     completed: Vec<Vec<u32>>,
     before: Vec<Vec<u32>>,
     after: Vec<Vec<u32>>,
     /// Messages that nothing requires: completed at the end of their lanes.
     open: Vec<bool>,
-    /// Messages that are completed in lanes of their own, what these wait for first, and what they enter then.
+    /// Messages that are completed in lanes of their own: the gathering these wait for first, and those they enter then.
     apart: Vec<(u32, Option<u32>, Vec<u32>)>,
 }
 
@@ -206,7 +207,7 @@ impl Around {
             open: plan.operations.iter().map(|operation| operation.kind != Sort::Compute).collect(),
             apart: Vec::new(),
         };
-        // By operation: the first of each lane that requires that it has started, and that it is over.
+        // By operation: the first operations of each lane that require it to have started, and to be over.
         let mut firsts: Vec<[Vec<u32>; 2]> = vec![Default::default(); plan.operations.len()];
         for place in &plan.order {
             for (other, over) in &plan.needs[*place as usize] {
@@ -235,7 +236,7 @@ impl Around {
                 continue;
             }
             around.open[place] &= over.is_empty();
-            // A send that is over at once is so only after it began.
+            // An eager send is over at once, but only after it began.
             let began = |around: &mut Around, root: u32| {
                 around.after[place].push(root);
                 root + 1
@@ -263,7 +264,7 @@ impl Around {
     }
 }
 
-/// A lane while its calls are written: begins that follow each other at once, and what is completed after them, are one call.
+/// A lane being written: begins that follow each other at once, and the completions after them, are one call.
 struct Writing<'b> {
     builder: &'b mut Builder,
     gap: i64,
@@ -316,9 +317,9 @@ impl<'b> Writing<'b> {
 /// A message's sender, receiver and bytes.
 type Ends = (u32, u32, u64);
 
-/// By rank and place: the number of its message, or `u32::MAX`. The messages, by number.
+/// By rank and operation: the number of its message, or `u32::MAX`; and the messages, by number.
 fn numbers(plans: &[Plan]) -> Result<(Vec<Vec<u32>>, Vec<Ends>)> {
-    // By sender, receiver and tag: rank and place of the sends, and of the receives.
+    // By sender, receiver and tag: rank and operation of the sends, and of the receives.
     type Open = [Vec<(u32, u32)>; 2];
     let mut open: HashMap<(u32, u32, u32), Open> = HashMap::new();
     for plan in plans {

@@ -14,32 +14,32 @@ use crate::lever::Unknown;
 use crate::model::Prices;
 use crate::replay::Receive;
 
-/// Where each rank is.
+/// Places of the ranks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mapping {
     /// By rank: its host.
     pub hosts: Vec<u32>,
     /// By rank: which rank was recorded on its core; `None`: none was.
     pub cores: Vec<Option<u32>>,
-    /// By rank: what its core computes in a time over what the one does that it was recorded on.
+    /// By rank: the speed of its core over that of the core it was recorded on.
     pub capability: Vec<f64>,
     /// By rank: network softirqs on the core that it was recorded on, ns; `None`: nobody sampled them. They stay with the core.
     pub softirqs: Vec<Option<f64>>,
-    /// By rank: those on the core that it has; empty: `cores` say it, and softirqs stay with their cores.
+    /// By rank: softirqs on the core that it gets, ns; empty: those of `cores`, since softirqs stay with their cores.
     pub steered: Vec<Option<f64>>,
     /// By rank: the share of its host's softirqs that is done on the core that it has ([`crate::replay::Receive`]); empty: as recorded.
     pub shares: Vec<f64>,
     /// By rank, beside these: whether it is far from the cores that do its host's; empty: none is.
     pub far: Vec<bool>,
-    /// Of the difference in capability so much stays, at least and at most, in logarithms: what took part of a core while it was
-    /// sampled may take more or less of it in another run. 1 and 1: it is known.
+    /// The least and the most of the difference in capability that stays, as an exponent: the load of a core while it was
+    /// sampled may be another in a later run. 1 and 1: it is known.
     pub stays: (f64, f64),
 }
 
 /// [`Mapping::stays`] of capabilities that were sampled in one run.
 pub const SAMPLED: (f64, f64) = (0.5, 1.25);
 
-/// Ranks by host, as they are written: `0,2/1,3`, `0-3/4-7`.
+/// Ranks by host, in the notation `0,2/1,3` or `0-3/4-7`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hosts(pub Vec<Vec<u32>>);
 
@@ -70,7 +70,7 @@ impl fmt::Display for Hosts {
 }
 
 impl Hosts {
-    /// Of hosts by rank, the host of rank 0 first.
+    /// Ranks by host, from the host of each rank; the host of rank 0 first.
     pub fn of(hosts: &[u32]) -> Hosts {
         let mut seen: Vec<u32> = Vec::new();
         let mut of: Vec<Vec<u32>> = Vec::new();
@@ -89,7 +89,7 @@ impl Hosts {
 const MOST_RANKS: u32 = 1 << 24;
 
 impl Mapping {
-    /// That of the recorded run.
+    /// The mapping of the recorded run.
     pub fn recorded(graph: &Graph) -> Mapping {
         let ranks = graph.hosts.len();
         Mapping {
@@ -104,7 +104,7 @@ impl Mapping {
         }
     }
 
-    /// Ranks by host. The n-th of a host has the core that its n-th rank was recorded on.
+    /// A mapping of ranks by host. The n-th of a host has the core that its n-th rank was recorded on.
     ///
     /// # Errors
     /// A rank is not there, or twice.
@@ -136,7 +136,8 @@ impl Mapping {
         }
     }
 
-    /// That of another recording of the program, as [`Mapping::on`]; `None`: the same ranks share a host in both, or it is of other ranks.
+    /// The mapping of another recording of the program, as [`Mapping::on`]; `None`: the same ranks share hosts in both, or
+    /// it is of other ranks.
     pub fn like(graph: &Graph, other: &Graph) -> Option<Mapping> {
         let hosts = Hosts::of(&other.hosts);
         Mapping::on(graph, &hosts).ok().filter(|_| hosts != Hosts::of(&graph.hosts))
@@ -150,7 +151,7 @@ impl Mapping {
             .ok_or_else(|| Fault::new(format!("rank {rank}"), format!("there are {ranks} ranks"), "name one from 0"))
     }
 
-    /// Two ranks in each other's place.
+    /// The mapping with two ranks exchanged.
     ///
     /// # Errors
     /// One of them is not there.
@@ -161,23 +162,23 @@ impl Mapping {
         Ok(self)
     }
 
-    /// A rank on a core that computes so much over what its own did.
+    /// The mapping with a rank on a core of `capability` over that of its own.
     ///
     /// # Errors
-    /// It is not there.
+    /// The rank is not there.
     pub fn capable(mut self, rank: u32, capability: f64) -> Result<Mapping> {
         let at = self.rank(rank)?;
         self.capability[at] = capability;
         Ok(self)
     }
 
-    /// Ranks that have another core, of which or of whose own core no softirqs were sampled.
+    /// Ranks with another core, where no softirqs were sampled on it or on the recorded one.
     pub fn unsampled(&self) -> Vec<u32> {
         self.otherwise().filter(|(_, both)| both.is_none()).map(|(rank, _)| rank as u32).collect()
     }
 
-    /// Ranks that have another core, or whose core has other softirqs: those of the core that they were recorded on, and of
-    /// the one that they have.
+    /// Ranks with other softirqs than recorded, on another core or by steering: those of the recorded core, and of the one
+    /// that they have.
     fn otherwise(&self) -> impl Iterator<Item = (usize, Option<(f64, f64)>)> {
         (0..).zip(&self.cores).filter_map(|(rank, core)| {
             let has = match self.steered.get(rank) {
@@ -213,7 +214,7 @@ impl Mapping {
         factors
     }
 
-    /// The program with its ranks so.
+    /// The graph with its ranks in these places.
     pub fn of(&self, graph: &Graph) -> Graph {
         let mut kinds = Kinds { recorded: &graph.kinds, places: vec![[None; 2]; graph.kinds.len()], used: Vec::new() };
         let mut mapped = graph.clone();
@@ -238,7 +239,7 @@ impl Mapping {
         mapped
     }
 
-    /// The program as recorded and with its ranks so, both with a class for all calls that are of one in both.
+    /// The recorded and the mapped graph, with one class in both for all calls that are of one class in both.
     pub(crate) fn classified(&self, graph: &Graph) -> [Graph; 2] {
         let mut mapped = self.of(graph);
         let (mut places, mut classes) = (HashMap::new(), Vec::new());
@@ -258,10 +259,10 @@ impl Mapping {
     }
 }
 
-/// Kinds that a mapped graph uses.
+/// The kinds that a mapped graph uses.
 struct Kinds<'k> {
     recorded: &'k [Kind],
-    /// Of the recorded ones: where they are among those that are used, within a host and between hosts.
+    /// By recorded kind: its place among the used kinds, within a host and between hosts.
     places: Vec<[Option<u32>; 2]>,
     used: Vec<Kind>,
 }
@@ -276,7 +277,7 @@ impl Kinds<'_> {
     }
 }
 
-/// By class: the trips that its calls wait for in `after` over those in `before`, graphs of the same calls with their prices.
+/// By class: the trips that its calls wait for in `after` over those in `before`; the graphs have the same calls.
 pub(crate) fn ratios(before: (&Graph, &Prices), after: (&Graph, &Prices)) -> Vec<f64> {
     let (graph, sums) = (before.0, |(graph, prices): (&Graph, &Prices)| {
         let mut sums = vec![0i64; graph.classes.len()];

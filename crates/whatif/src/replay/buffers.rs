@@ -21,14 +21,14 @@ use super::{Conditions, NO_LANE, Replay, UNKNOWN};
 use crate::graph::{CallId, Graph, Reach};
 use crate::model::Price;
 
-/// What a connection takes in before it is taken out.
+/// The buffer of a connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Buffer {
     #[default]
     Unlimited,
-    /// At least one byte.
+    /// A buffer of at least one byte.
     Of(Bytes),
-    /// Behind one of so many bytes the sender's library keeps more, which goes on in calls of the sender.
+    /// A socket's buffer, behind which the sender's library keeps more bytes, which move in calls of the sender.
     Behind { socket: Bytes, library: Bytes },
 }
 
@@ -59,21 +59,21 @@ impl std::str::FromStr for Buffer {
     }
 }
 
-/// Parcels of a buffer that a larger message is cut into.
+/// Parcels into which a message larger than the buffer is cut, per buffer.
 const PARCELS: u64 = 4;
 
 #[derive(Debug)]
 pub(super) struct Buffers {
     size: u64,
-    /// What the sender's library keeps beside.
+    /// Bytes that the sender's library keeps in addition.
     library: u64,
-    /// Within hosts and between them, ps.
+    /// Latencies within hosts and between them, ps.
     latency: [i64; 2],
-    /// Places of connections by their ranks.
+    /// Indices of connections by their ranks.
     places: HashMap<[u32; 2], usize>,
     connections: Vec<Connection>,
     parcels: Vec<Parcel>,
-    /// Places of `parcels` that are used again.
+    /// Indices of unused `parcels`.
     unused: Vec<usize>,
     pub(super) held: HashMap<u32, Held>,
 }
@@ -82,21 +82,21 @@ pub(super) struct Buffers {
 struct Connection {
     used: u64,
     queue: VecDeque<Queued>,
-    /// Its sender goes on with the queue at its next entry.
+    /// Whether the sender continues with the queue at its next entry.
     deferred: bool,
 }
 
-/// A message that is not yet placed to its end.
+/// A message that is not yet entirely in the buffer.
 #[derive(Debug, Clone, Copy)]
 struct Queued {
     message: u32,
     sent: i64,
     placed: u64,
-    /// When its last parcel so far has left.
+    /// When its latest parcel left.
     gone: i64,
 }
 
-/// Where what a message waited for began.
+/// The beginning of what a message waited for.
 #[derive(Debug, Clone, Copy)]
 struct Origin {
     begun: i64,
@@ -109,33 +109,33 @@ struct Parcel {
     stage: Stage,
     connection: usize,
     message: u32,
-    /// The last of its message.
+    /// Whether it is the last of its message.
     last: bool,
     bytes: u64,
-    /// Its part of what its message costs.
+    /// Its part of the message's price.
     price: Price,
     origin: Origin,
 }
 
-/// What comes next of a parcel.
+/// The next stage of a parcel.
 #[derive(Debug, Clone, Copy)]
 enum Stage {
     Arrives,
     Delivered,
     Room,
-    /// No parcel: the sender goes on with its queue.
+    /// No parcel: the sender continues with its queue.
     Entry,
 }
 
 /// A message that had to wait for room.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Held {
-    /// Who waits until all of it is kept.
+    /// The lane that waits until all of it is kept.
     lane: u32,
-    /// When it was, by the buffer or the library.
+    /// When all of it was kept, by the buffer or the library.
     pub(crate) kept: i64,
     pub(crate) placed: i64,
-    /// When what it waited for last began, by which call, and the trips since.
+    /// When the last thing that it waited for began, the call that began it, and the trips since.
     pub(crate) begun: i64,
     pub(crate) call: CallId,
     pub(crate) trips: u32,
@@ -144,7 +144,7 @@ pub(crate) struct Held {
 /// Whether there was room for a message.
 pub(super) enum Room {
     Had,
-    /// At an instant.
+    /// There was room, at this instant.
     Came(i64),
     Waits,
 }
@@ -203,7 +203,7 @@ impl Buffers {
     }
 }
 
-/// What of `whole` falls on the bytes from `from` to `to` of `bytes`.
+/// The part of `whole` for the bytes from `from` to `to` of `bytes`.
 fn part(whole: i64, from: u64, to: u64, bytes: u64) -> i64 {
     let until = |byte: u64| (i128::from(whole) * i128::from(byte) / i128::from(bytes)) as i64;
     until(to) - until(from)
@@ -223,7 +223,7 @@ impl Replay<'_, '_> {
         }
     }
 
-    /// Sends a message at once, as far as there is room.
+    /// Queues a message that is sent at once, and moves what there is room for.
     pub(super) fn queue(&mut self, message: u32, now: i64) {
         let graph = self.graph;
         let Some(mut buffers) = self.buffers.take() else { return };
@@ -240,7 +240,7 @@ impl Replay<'_, '_> {
         self.buffers = Some(buffers);
     }
 
-    /// Has senders go on whose messages the library keeps to their end.
+    /// Wakes senders whose messages the library has kept entirely.
     fn keep(&mut self, buffers: &mut Buffers, connection: usize, now: i64) {
         let Buffers { library, connections, held, .. } = buffers;
         let mut left = 0;
@@ -258,7 +258,7 @@ impl Replay<'_, '_> {
         }
     }
 
-    /// Places what there is room for, which `origin` made.
+    /// Moves what there is room for; `origin` made the room.
     fn pump(&mut self, buffers: &mut Buffers, connection: usize, now: i64, origin: Origin) {
         let graph = self.graph;
         while let Some(first) = buffers.connections[connection].queue.front() {
@@ -298,7 +298,7 @@ impl Replay<'_, '_> {
                 self.settle(message, gone + latency);
             }
             let parcel = Parcel { stage, connection, message, last, bytes: end - placed, price, origin };
-            // Receive work is a part of the trip, too; the next parcel follows as if it were free.
+            // Receive work is a part of the trip, too; the next parcel follows as if that took no time.
             let arrives = (gone + latency - work).max(at);
             self.later(graph.messages.len() + buffers.keep(parcel), arrives);
             let of = &mut buffers.connections[connection];
@@ -322,7 +322,7 @@ impl Replay<'_, '_> {
         }
     }
 
-    /// What comes next of a parcel, now.
+    /// The next stage of a parcel.
     pub(super) fn parcel(&mut self, place: usize, now: i64) {
         let graph = self.graph;
         let Some(mut buffers) = self.buffers.take() else { return };

@@ -1,4 +1,4 @@
-//! Collective operations: who waits for whom.
+//! Collective operations: which members wait for which.
 
 use timeline::Collective;
 
@@ -29,7 +29,7 @@ impl Replay<'_, '_> {
         }
     }
 
-    /// When a member may leave, and what that cannot be before.
+    /// When a member may leave, and the lower bound of that.
     pub(super) fn leave(&mut self, place: usize, member: u32) -> Option<(i64, i64)> {
         let number = self.graph.gathering(member);
         let gathering = self.graph.gatherings[number as usize];
@@ -48,7 +48,7 @@ impl Replay<'_, '_> {
         Some((begun + if hands_over { price.send } else { price.trip }, entered))
     }
 
-    /// The member whose entry decides when `member` leaves; `None`: somebody is missing.
+    /// The member whose entry decides when `member` leaves; `None`: some member has not come.
     fn awaited(&self, gathering: &Gathering, number: u32, member: u32) -> Option<u32> {
         let root = gathering.first + gathering.root;
         let came = |of: u32| self.entered[of as usize].at != UNKNOWN;

@@ -1,22 +1,22 @@
-//! Messages: when their halves begin, and when they are over.
+//! Messages: the beginnings of their halves, and their ends.
 
 use super::{Cursor, NO_LANE, Replay, UNKNOWN, WAITS, waiter, waiting};
 use crate::graph::CallId;
 use crate::model::Progress;
 
-/// The beginning of something.
+/// The beginning of a half of a message or of a member.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Begun {
-    /// After the own work before it in its call, as the model has that.
+    /// The instant after the modelled work before it in its call.
     pub at: i64,
-    /// When that call was entered: what is certain.
+    /// The entry of that call: the certain lower bound.
     pub entered: i64,
 }
 
 pub(super) const NOT_BEGUN: Begun = Begun { at: UNKNOWN, entered: UNKNOWN };
 
 impl Replay<'_, '_> {
-    /// One half of a message begins.
+    /// Begins one half of a message.
     pub(super) fn begin(&mut self, message: u32, begun: Begun, receiver: bool) {
         let (price, now) = (self.price(message), begun.at);
         let at = message as usize;
@@ -47,14 +47,14 @@ impl Replay<'_, '_> {
         self.serve(message, false, begun);
     }
 
-    /// When a lane that computes at `now` is in a call again, and in which. `None`: it need not be, or is in one.
+    /// When a lane that computes at `now` is in a call again, and which. `None`: it need not be, or is in one.
     pub(super) fn next_in_call(&self, lane: usize, now: i64) -> Option<(i64, CallId)> {
         let Cursor { call, left, entered, inside, .. } = self.cursors[lane];
         let computes = !inside && entered > now && call > self.graph.lanes[lane].first && left < now;
         (self.conditions.progress == Progress::Calls && computes).then_some((entered, call))
     }
 
-    /// From now on it is known when the message is over.
+    /// Sets the end of a message, which is known from now on.
     pub(super) fn settle(&mut self, message: u32, over: i64) {
         let waits = std::mem::replace(&mut self.over[message as usize], over);
         if let Some(lane) = waiter(waits) {
@@ -62,17 +62,17 @@ impl Replay<'_, '_> {
         }
     }
 
-    /// Of the sender and of the receiver.
+    /// The hosts of the sender and of the receiver.
     pub(super) fn hosts(&self, message: u32) -> [usize; 2] {
         let message = self.graph.messages[message as usize];
         [message.sender, message.receiver].map(|call| self.graph.host(call))
     }
 
-    /// When a message is over, and what that cannot be before. `None`: not begun; the lane is woken when it has.
+    /// The end of a message, and its lower bound. `None`: not begun; the lane is then woken when it has.
     pub(super) fn message(&mut self, place: usize, message: u32) -> Option<(i64, i64)> {
         let over = self.over[message as usize];
         if over < WAITS {
-            // Of a rendezvous both ends may wait.
+            // Both ends of a rendezvous may wait.
             self.cursors[place].next = waiter(over).unwrap_or(NO_LANE);
             self.over[message as usize] = waiting(place as u32);
             return None;

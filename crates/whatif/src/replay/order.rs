@@ -1,4 +1,4 @@
-//! The order of service of another replay, kept: what servers then do not decide anew.
+//! The order of service of another replay, imposed on the servers of this one.
 //!
 //! Engines' cores and links serve messages in the order in which these began to move in that replay, and wait for those that
 //! come late. How the time differs from that of the order in which they come shows how much an answer depends on order.
@@ -12,13 +12,14 @@ use crate::model::Price;
 /// A message that leaves its host (false), or reaches the other one (true).
 type Job = (u32, bool);
 
-/// Queues of jobs: of each host what leaves it, and what reaches it. How the two mix on an engine's core is decided anew.
+/// Queues of jobs: of each host the messages that leave it, and those that reach it. How the two mix on an engine's core is
+/// decided anew.
 #[derive(Debug)]
 pub struct Order {
     queues: Vec<Vec<Job>>,
-    /// By queue: which of its jobs is next.
+    /// By queue: the index of its next job.
     next: Vec<usize>,
-    /// Jobs that came before their turn, and when.
+    /// Jobs that came before their turn, with the time.
     early: HashMap<Job, i64>,
 }
 
@@ -55,7 +56,7 @@ impl Order {
 }
 
 impl Replay<'_, '_> {
-    /// Serves a message that is there at `now`, or whose turn it is; and who waited for that.
+    /// Serves a message that is there at `now`, or whose turn it is, and the jobs that waited for it.
     pub(super) fn serve(&mut self, message: u32, arrives: bool, now: i64) {
         if self.order.is_none() || !queues(&self.price(message)) {
             return self.served(message, arrives, now);

@@ -1,4 +1,4 @@
-//! Receive work: what the network's softirqs take of cores while messages come from other hosts.
+//! Receive work: the time of cores that the network's softirqs take while messages come from other hosts.
 //!
 //! The cores of a host that do it serve one message after the other. With `part` what it is of a message's cost in a stream:
 //! ```text
@@ -22,35 +22,35 @@ use super::{Cause, PS, Replay, Residuals};
 use crate::graph::{CallId, Graph, Message, Reach};
 use crate::model::{Price, Prices};
 
-/// What softirqs leave of a core while they run: nothing, but a little to tell instants apart.
+/// The part of a core that running softirqs take: nearly all, so that instants stay distinct.
 const TAKEN: f64 = 0.98;
 
 /// Network softirqs of a recorded run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Softirqs {
-    /// By host: on all of its cores, ns.
+    /// By host: softirq time on all of its cores, ns.
     pub hosts: Vec<f64>,
-    /// By rank: the share of its host's that is done on its core.
+    /// By rank: the share of its host's softirqs that is done on its core.
     pub shares: Vec<f64>,
     /// By rank: whether it is in another package than the cores that do most of its host's; empty: none is.
     pub far: Vec<bool>,
 }
 
-/// What is not known of messages' work on cores that receive, and far from them.
+/// Unknown figures of messages' work on cores that receive, and far from them.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Places {
-    /// Of the rank's own work for a message, on a core that receives: what comes after the softirqs.
+    /// The part of a rank's own work for a message, on a core that receives, that comes after the softirqs.
     pub after: f64,
-    /// What work takes in another package, over what it takes in the same.
+    /// The factor of work in another package over that in the same.
     pub far: f64,
     /// Where costs were measured: from 0, near, to 1, far.
     pub measured: f64,
-    /// Of what work takes more there, what a message takes more.
+    /// The part of additional work there that makes the message take longer.
     pub exposed: f64,
 }
 
 impl Places {
-    /// The same with one of the figures at a place between its least and its most.
+    /// The figures with one of them set to a place between its least and its most.
     pub fn with(mut self, nth: usize, place: f64, farthest: f64) -> Places {
         match nth {
             0 => self.far = farthest.powf(place),
@@ -61,7 +61,7 @@ impl Places {
         self
     }
 
-    /// A part of the way to others.
+    /// The figures moved by `part` of the way to `others`.
     pub fn towards(&self, others: &Places, part: f64) -> Places {
         let between = |one: f64, other: f64| one + part * (other - one);
         Places {
@@ -72,12 +72,12 @@ impl Places {
         }
     }
 
-    /// What work takes over the measured one: near, and far.
+    /// Factors of work over the measured one: near, and far.
     fn factors(&self) -> [f64; 2] {
         [self.far.powf(-self.measured), self.far.powf(1.0 - self.measured)]
     }
 
-    /// What a message costs between ends that are far or not.
+    /// The price of a message between ends that are far or not.
     fn price(&self, price: Price, [from, to]: [bool; 2]) -> Price {
         let factors = self.factors();
         let ends = [(price.send, from), (price.receive, to)];
@@ -91,16 +91,16 @@ impl Places {
 /// Receive work in a replay.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Receive {
-    /// By host: what it is of a message's cost in a stream.
+    /// By host: receive work over a message's cost in a stream.
     pub part: Vec<f64>,
     /// By host: the part of its softirqs that messages account for.
     pub of_messages: Vec<f64>,
-    /// By lane: the share of its host's that is done on its core.
+    /// By lane: the share of its host's softirqs that is done on its core.
     pub shares: Vec<f64>,
     /// By lane: whether it is far from the cores that do its host's; empty: none is.
     pub far: Vec<bool>,
     pub places: Places,
-    /// By call: what softirqs took of the gap before it when it was recorded, ps; empty: that is in the gaps.
+    /// By call: softirqs in the recorded gap before it, ps; empty: they are still in the gaps.
     pub taken: Arc<Vec<i64>>,
 }
 
@@ -115,7 +115,7 @@ impl Receive {
         }
         let ratio = |(softirqs, cost): (f64, f64)| if cost > 0.0 { softirqs * PS as f64 / cost } else { f64::NAN };
         let ratios: Vec<f64> = softirqs.hosts.iter().copied().zip(cost.iter().copied()).map(ratio).collect();
-        // Of a host that nothing came to it is what it is of all others together.
+        // A host to which no message came gets the ratio of all others together.
         let others = ratio((softirqs.hosts.iter().sum(), cost.iter().sum()));
         let part = |ratio: &f64| if ratio.is_nan() { others } else { *ratio };
         let part = |ratio: &f64| Some(part(ratio)).filter(|part| !part.is_nan()).unwrap_or(0.0).min(1.0);
@@ -131,18 +131,18 @@ impl Receive {
     }
 }
 
-/// By lane what is known by rank; empty: nothing is.
+/// By lane, the values that are known by rank; empty: none is.
 pub fn lanes<T: Copy>(graph: &Graph, by_rank: &[T]) -> Vec<T> {
     graph.lanes.iter().map_while(|lane| by_rank.get(lane.rank as usize).copied()).collect()
 }
 
-/// What a message costs in a stream, ps.
+/// The cost of a message in a stream, ps.
 fn whole(prices: &Prices, kind: u32) -> f64 {
     let price = prices.kinds[kind as usize];
     price.receive.max(price.engine) as f64
 }
 
-/// When the cores of a host did receive work, as far as it is known: one stretch after the other.
+/// Periods in which the cores of a host did receive work, as far as known, in order.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Busy(Vec<(i64, i64)>);
 
@@ -168,7 +168,7 @@ impl Busy {
         &self.0[self.0.partition_point(|(_, end)| *end <= at)..]
     }
 
-    /// When `work` that begins at `at` is done where these take the part `taken` of the core.
+    /// The end of `work` that begins at `at`, where these periods take the part `taken` of the core.
     fn passed(&self, mut at: i64, mut work: i64, taken: f64) -> i64 {
         for (start, end) in self.from(at) {
             let free = (start - at).max(0);
@@ -185,7 +185,7 @@ impl Busy {
         at + work
     }
 
-    /// What they took between two instants.
+    /// The time that they took between two instants.
     fn took(&self, from: i64, to: i64, taken: f64) -> i64 {
         let stretches = self.from(from).iter().take_while(|(start, _)| *start < to);
         let busy: i64 = stretches.map(|(start, end)| (*end).min(to) - (*start).max(from)).sum();
@@ -197,13 +197,13 @@ impl Busy {
 #[derive(Debug)]
 pub(super) struct Receiving {
     busy: Vec<Busy>,
-    /// By lane: its host, and what softirqs take of its core while they run; 0: nothing.
+    /// By lane: its host, and the part of its core that running softirqs take; 0: none.
     lanes: Vec<(u32, f64)>,
-    /// By host: how many times as fast all of its cores are as one that did it alone.
+    /// By host: the factor by which all of its cores are faster than one that did all receive work.
     speed: Vec<f64>,
     /// By message: whether its sender and its receiver are far; empty: none is.
     far: Vec<[bool; 2]>,
-    /// By call: what softirqs took of the gap before it, ps.
+    /// By call: softirqs in the gap before it, ps.
     pub(super) taken: Vec<i64>,
 }
 
@@ -220,7 +220,7 @@ impl Receiving {
                 sum[at] += share;
             }
         }
-        // What is on no rank's core is taken to be on one.
+        // Receive work on no rank's core is assumed to be on one core.
         let most: Vec<f64> = most.iter().zip(&sum).map(|(most, sum)| most.max(1.0 - sum)).collect();
         let taken = |(lane, share): (&crate::graph::Lane, &f64)| {
             let at = host(lane);
@@ -243,7 +243,7 @@ impl Receiving {
         (taken > 0.0).then(|| (&self.busy[host as usize], taken))
     }
 
-    /// When a message that came to a host at `at` is received.
+    /// The end of the receive work of a message that came to a host at `at`.
     pub(super) fn serve(&mut self, host: usize, at: i64, work: i64) -> i64 {
         let work = (work as f64 / self.speed[host]) as i64;
         self.busy[host].serve(at, work)
@@ -251,7 +251,7 @@ impl Receiving {
 }
 
 impl Replay<'_, '_> {
-    /// What a message costs from the core that its sender has to that of its receiver.
+    /// The price of a message between its sender's and its receiver's cores.
     pub(super) fn price(&self, message: u32) -> Price {
         let price = self.conditions.prices.kinds[self.graph.messages[message as usize].kind as usize];
         let far = self.receiving.as_ref().and_then(|receiving| receiving.far.get(message as usize));
@@ -261,7 +261,7 @@ impl Replay<'_, '_> {
         }
     }
 
-    /// Receive work for so many of a message's bytes, ps; 0: none.
+    /// The receive work for a part of a message's bytes, ps; 0: none.
     pub(super) fn receive_work(&self, message: u32, part_of_it: f64) -> i64 {
         let Some(receive) = self.conditions.receive.as_ref().filter(|_| self.receiving.is_some()) else { return 0 };
         let of = self.graph.messages[message as usize];
@@ -273,7 +273,7 @@ impl Replay<'_, '_> {
         (part * part_of_it * whole(&self.conditions.prices, of.kind)) as i64
     }
 
-    /// When what came to a host at `at` is received.
+    /// When a message that came to a host at `at` is received.
     pub(super) fn received(&mut self, host: usize, at: i64, work: i64) -> i64 {
         match self.receiving.as_mut().filter(|_| work > 0) {
             Some(receiving) => receiving.serve(host, at, work),
@@ -286,13 +286,13 @@ impl Replay<'_, '_> {
         self.receiving.as_ref().is_some_and(|receiving| receiving.lanes[place].1 > 0.0)
     }
 
-    /// When a lane that would do something at `now` is let by the softirqs that wait for its core.
+    /// When the softirqs on a lane's core let it continue, from `now` on.
     pub(super) fn let_by(&self, place: usize, now: i64) -> i64 {
         let of_lane = self.receiving.as_ref().and_then(|receiving| receiving.of_lane(place));
         of_lane.map_or(now, |(busy, taken)| now + ((busy.free() - now).max(0) as f64 * taken) as i64)
     }
 
-    /// Of a burdened lane between calls: whether it enters its next call now. If not, it comes again when it may.
+    /// Whether a burdened lane between calls enters its next call now. If not, it is scheduled for when it may.
     pub(super) fn has_computed(&mut self, place: usize, call: CallId) -> bool {
         let (left, now) = (self.cursors[place].left, self.cursors[place].entered);
         let gap = self.conditions.gap(self.graph, place, call);
@@ -313,7 +313,7 @@ impl Replay<'_, '_> {
         true
     }
 
-    /// What a message that is over at `until` for a burdened lane takes it until, and when its last work for it began.
+    /// For a burdened lane, when a message that is over at `until` is taken out, and when its last work for it began.
     pub(super) fn taken_out(&self, message: u32, until: i64) -> (i64, i64) {
         let own = self.price(message).receive;
         match self.conditions.receive.as_ref() {
@@ -324,8 +324,8 @@ impl Replay<'_, '_> {
         }
     }
 
-    /// Of a burdened lane whose call has done all its steps: whether it leaves now, with what the exit is without its residual.
-    /// If not, it comes again when it may.
+    /// Whether a burdened lane whose call has done all its steps leaves it now, with the exit before its residual. If not,
+    /// it is scheduled for when it may.
     pub(super) fn leaves(&mut self, place: usize, now: i64) -> bool {
         let Some((busy, taken)) = self.receiving.as_ref().and_then(|receiving| receiving.of_lane(place)) else {
             return true;

@@ -1,4 +1,4 @@
-//! What serves one message after the other: engines' cores, and the links of hosts.
+//! Servers of one message after the other: engines' cores, and the links of hosts.
 //!
 //! ```text
 //! gone    = max(link out, max(engine, begun) + engine's work)          link out = gone + what the message occupies
@@ -10,13 +10,13 @@
 use crate::model::Price;
 use crate::work::Work;
 
-/// When each is free, ps, by host.
+/// Times when each server is free, ps, by host.
 #[derive(Debug, Clone)]
 pub(super) struct Servers {
     engines: Vec<i64>,
     out: Vec<i64>,
     into: Vec<i64>,
-    /// What they did so far.
+    /// The servers' work so far.
     pub(super) done: Work,
 }
 
@@ -42,7 +42,7 @@ impl Servers {
         at
     }
 
-    /// When one that reaches host `to` is received.
+    /// When a message that reaches host `to` is received.
     pub(super) fn arrive(&mut self, to: usize, mut at: i64, price: &Price) -> i64 {
         self.count(price);
         if price.link > 0 {

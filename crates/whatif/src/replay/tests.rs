@@ -184,7 +184,7 @@ fn calls_that_wait_for_each_other_are_told_of() {
     assert!(fault.to_string().contains("4 calls wait for each other"), "{fault}");
 }
 
-/// What ranks do one after the other, seen from above: nobody can wait for ever.
+/// The actions of ranks, one after the other in a global order, so that none waits for ever.
 #[derive(Debug, Clone)]
 enum Deed {
     Message { from: usize, to: usize, large: bool, nonblocking: bool },
@@ -332,7 +332,7 @@ fn prices(graph: &Graph, unit: i64, (send, receive, small, large): (u8, u8, u8, 
     Conditions {
         prices: Prices { kinds: graph.kinds.iter().map(price).collect() },
         computing: vec![1.0; graph.lanes.len()],
-        // Who moves a message in its calls may be held up less by what is dearer: then nothing is convex.
+        // Where messages move in calls, higher costs may hold a message up less: the time is then not convex.
         progress: Progress::Always,
         unrecorded: false,
         buffer: Buffer::Unlimited,
@@ -356,7 +356,7 @@ fn walked(graph: &Graph, conditions: &Conditions) -> (i64, Path) {
 type Four = (u8, u8, u8, u8);
 
 proptest! {
-    /// Any model whatever gives the recorded run back with its residuals: a check of the reader, no evidence.
+    /// Under any model the residuals reproduce the recorded run: a check of the reader, not evidence for the model.
     #[test]
     fn the_recorded_run_comes_back(program in programs(), real: Four, model: Four, in_calls: bool) {
         let shape = graph(&program, 1, None);
@@ -396,7 +396,7 @@ proptest! {
             let kept = replay_in(Some(order), &graph, &conditions, Residuals::None).unwrap();
             prop_assert_eq!(kept.work, replayed.work);
         }
-        // From the ranks' cores to the engines'.
+        // Work moves from the ranks' cores to the engines'.
         let mut moved = conditions.clone();
         for price in &mut moved.prices.kinds {
             (price.send, price.receive, price.engine) = (7, 7, 7_000);
@@ -409,7 +409,7 @@ proptest! {
         prop_assert_eq!((run(&moved).engines, run(&moved).links), (run(&kept).ranks, run(&kept).links));
     }
 
-    /// Under the buffers that it was recorded over; nothing is lost in them, and large ones change nothing.
+    /// Residuals under the buffers of the recorded run; nothing is lost in buffers, and large ones change nothing.
     #[test]
     fn buffers_lose_nothing(program in programs(), costs: Four, size in 1..40u64, in_calls: bool) {
         let shape = graph(&program, 1, None);
@@ -445,7 +445,7 @@ proptest! {
             let replayed = replay(&recorded, &conditions, Residuals::Own(&residuals)).unwrap();
             let path = critical(&recorded, &conditions, &replayed);
             prop_assert_eq!(path.parts.total(), replayed.total);
-            // By what calls are told apart, too.
+            // The sums by rank and by site agree, too.
             for sums in [path.by(|spot| spot.rank), path.by(|spot| spot.site)] {
                 let mut all = OnPath::default();
                 sums.values().for_each(|of| all += *of);
@@ -470,7 +470,7 @@ proptest! {
         prop_assert!(time - down <= count && count <= up - time, "{} {count} {}", time - down, up - time);
     }
 
-    /// So do all counts; and the gradients are the finite differences to both sides, ties or not.
+    /// The gradients by all counts are the finite differences to both sides, ties or not.
     #[test]
     fn gradients_are_the_finite_differences(program in programs(), costs: Four) {
         let unit = 1_000_000_000;
@@ -504,7 +504,7 @@ proptest! {
         }
     }
 
-    /// Residuals stay: what they hold back counts as well.
+    /// With residuals that stay, the gradients hold as well.
     #[test]
     fn gradients_hold_with_residuals(program in programs(), real: Four, model: Four) {
         let unit = 1_000_000;

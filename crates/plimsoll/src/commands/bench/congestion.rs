@@ -43,7 +43,7 @@ fn queue(text: &str) -> Result<Nanoseconds> {
     Nanoseconds::within(text, Nanoseconds(100_000), Nanoseconds::of_seconds(1))
 }
 
-/// How long each stream is counted.
+/// The time in which each stream is counted.
 const COUNTED: Duration = Duration::from_millis(1000);
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {

@@ -1,4 +1,4 @@
-//! `plimsoll bench cores`: paper 002's sweep, which shows who bears the interrupts.
+//! `plimsoll bench cores`: paper 002's sweep, which shows which core bears the interrupts.
 
 use std::process::ExitCode;
 
@@ -43,7 +43,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     end.map(|()| ExitCode::SUCCESS)
 }
 
-/// Sender and receiver, which is on each core in turn.
+/// The cores of sender and receiver in each step; the receiver is on each core in turn.
 fn stops(protocol: CoreId) -> Result<Vec<(CoreId, CoreId)>> {
     let cores = linux::affinity::allowed()?;
     let choice = Choice::among(Topology::live()?, cores.iter().copied());

@@ -1,4 +1,4 @@
-//! `plimsoll bench dilate`: how much longer protocol work may take before whoever sends messages notices.
+//! `plimsoll bench dilate`: how much longer protocol work may take before latency and rate show it.
 
 use std::process::ExitCode;
 
@@ -21,7 +21,7 @@ use crate::commands::exit_code;
 
 const SEED: u64 = 0x0051_1A11_0000_0008;
 const PATTERNS: [Pattern; 2] = [Pattern::PingPong, Pattern::MessageRate];
-/// Shares by which what is measured gets worse that somebody may notice.
+/// Relative losses that count as noticeable.
 const NOTICED: [f64; 2] = [0.02, 0.10];
 
 /// Stretches protocol work at both ends, at app and at core:N: how much longer it may take before latency and rate show it
@@ -48,7 +48,7 @@ pub struct Arguments {
     measuring: Measuring,
 }
 
-/// A core for each end's engine beside the two of the applications: the named one, or free ones.
+/// A core for the engine of each end, beside those of the two applications: the named one, or free ones.
 fn own_cores(
     named: &Site,
     peer: Option<CoreId>,
@@ -80,8 +80,7 @@ struct Block {
 }
 
 impl Block {
-    /// What of the engine's work a message waits for, ns: of one round trip this end does a send and a receive, and of half a
-    /// one both ends together as much.
+    /// The engine's work that a message waits for, ns: in half a round trip as much as this end does in a whole one.
     fn counted(&self, pattern: Pattern) -> Option<f64> {
         let messages = match pattern {
             Pattern::PingPong => self.sample.elapsed.0 as f64 / (2.0 * self.sample.value),
@@ -90,13 +89,13 @@ impl Block {
         Some(self.stretched?.busy.0 as f64 / messages)
     }
 
-    /// ns of half a round trip, or of a message in a row of them.
+    /// The time of half a round trip, or of a message in a row of them, ns.
     fn time(&self, pattern: Pattern) -> f64 {
         if pattern == Pattern::PingPong { self.sample.value } else { 1e9 / self.sample.value }
     }
 }
 
-/// One pattern at one placement.
+/// The blocks of one pattern at one placement.
 #[derive(Serialize)]
 struct Group {
     placement: String,
@@ -284,7 +283,7 @@ fn ratio(interval: Option<Estimate>) -> String {
     interval.map_or("cannot tell".into(), |of| of.ratio(3, ""))
 }
 
-/// Slope over k and what is left at k = 0, of each round in which all ran at one clock: least squares.
+/// The slope over k and the value at k = 0, for each round in which all ran at one clock, by least squares.
 fn fits(group: &Group) -> Vec<(f64, f64)> {
     let beside = |of: &Series<Block>, round: u32| of.blocks.iter().find(|taken| taken.round == round).cloned();
     let of_round = |round: u32| -> Option<(f64, f64)> {
@@ -301,7 +300,7 @@ fn fits(group: &Group) -> Vec<(f64, f64)> {
     last.map_or(Vec::new(), |last| (0..=last).filter_map(of_round).collect())
 }
 
-/// The slope of the least squares' line, and its height at 0.
+/// The slope of the least-squares line, and its value at 0.
 fn line(points: &[(f64, f64)]) -> Option<(f64, f64)> {
     let n = points.len() as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / n;
@@ -317,7 +316,7 @@ mod tests {
 
     use super::*;
 
-    /// The closed form that a slope is held against: half a round trip is wire + k x protocol.
+    /// Half a round trip of the closed form: wire + k x protocol.
     #[test]
     fn the_closed_form_is_found_again() {
         let mut random = Random::new(7);

@@ -1,4 +1,4 @@
-//! Options that the subcommands share: how often to measure, where the result goes, and on which cores.
+//! Options that the subcommands share: rounds, outputs and cores.
 
 use std::process::ExitCode;
 
@@ -20,13 +20,13 @@ pub struct Measuring {
 }
 
 impl Measuring {
-    /// What was found, to standard output.
+    /// Prints the result to standard output.
     pub fn print(&self, found: &impl serde::Serialize, page: impl FnOnce() -> Result<String>) -> Result<()> {
         self.json.tell(|| outputs::json(found), || output::page(&page()?))
     }
 }
 
-/// The end of a bench, with a note where not the `whole` of it was measured.
+/// The exit status of a bench, with a note if not the `whole` of it was measured.
 pub fn ended(whole: bool) -> ExitCode {
     if !whole {
         eprintln!("plimsoll: a signal ended it before all rounds were measured");
@@ -43,7 +43,7 @@ pub struct TwoCores {
 }
 
 impl TwoCores {
-    /// Whether this machine has the cores shows later: the remote one may be another's.
+    /// The named cores. They are checked later: the remote one may be of another host.
     ///
     /// # Errors
     /// They are not two.

@@ -1,4 +1,4 @@
-//! `plimsoll bench`: what is measured, a subcommand each.
+//! `plimsoll bench`: one measurement a subcommand.
 
 mod congestion;
 mod cores;

@@ -73,9 +73,9 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     end.map(|()| ExitCode::SUCCESS)
 }
 
-/// The nodes to measure between, if any.
+/// The nodes to measure between, if there are any.
 fn nodes(request: &Request) -> Result<Option<Nodes>> {
-    // These are of the lab.
+    // Targets and protocol cores need the lab.
     if request.hosts == WantedHosts::Both && (request.targets || request.protocol_core.is_some()) {
         return Ok(None);
     }

@@ -1,4 +1,4 @@
-//! `plimsoll bench profiler`: what profiling a program costs it.
+//! `plimsoll bench profiler`: the overhead of profiling.
 
 use std::process::ExitCode;
 

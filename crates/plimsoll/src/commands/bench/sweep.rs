@@ -79,7 +79,7 @@ fn sizes(text: &str) -> Result<Sizes> {
 
 impl Messages {
     /// # Errors
-    /// A place is named for an engine that is in none of the stacks, or has no core of its own.
+    /// A place is given for an engine that is in none of the stacks, or that has no core of its own.
     pub fn check(&self) -> Result<()> {
         if self.placement != Site::App && !self.stacks.iter().any(|of| of.stack.is_engine()) {
             return Err(Fault::new(
@@ -99,8 +99,8 @@ impl Messages {
         Ok(())
     }
 
-    /// Stacks in turn within each size, so that what is compared is measured side by side; within each stack what the receiver
-    /// does, and at which cores both ends are.
+    /// Stacks in turn within each size, so that compared points are measured side by side; within each stack the receiver's
+    /// ways and the two cores.
     pub fn points(
         &self,
         between: &Between,
@@ -136,7 +136,7 @@ impl Messages {
         Ok(points)
     }
 
-    /// The core of the other end's engine, if it is to have one.
+    /// The core of the other end's engine, if it has one.
     fn engine_of_peer(
         &self,
         placement: &Site,
@@ -152,7 +152,7 @@ impl Messages {
     }
 }
 
-/// What lies between the two ends.
+/// The path between the two ends.
 pub struct Between<'a> {
     pub path: &'a Path,
     pub protocol_core: Option<CoreId>,
@@ -184,7 +184,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     end.map(|()| ExitCode::SUCCESS)
 }
 
-/// Prints what there is: whatever ended the bench, what was measured is not lost.
+/// Prints the results so far: whatever ended the bench, measured blocks are not lost.
 pub fn show(measured: &[Measured], measuring: &Measuring, page: impl FnOnce() -> String) -> Result<()> {
     match measured.iter().any(|point| !point.samples.is_empty()) {
         true => measuring.print(&measured, || Ok(page())),
@@ -192,7 +192,7 @@ pub fn show(measured: &[Measured], measuring: &Measuring, page: impl FnOnce() ->
     }
 }
 
-/// Cores of both ends' applications; `far` are those of a second host.
+/// The cores of both ends' applications; `far` are those of a second host.
 fn application_cores(cores: &TwoCores, far: &[CoreId]) -> Result<(CoreId, CoreId)> {
     match (cores.named()?, far) {
         (None, [remote, ..]) => {
@@ -203,11 +203,11 @@ fn application_cores(cores: &TwoCores, far: &[CoreId]) -> Result<(CoreId, CoreId
     }
 }
 
-/// Measures blocks of points; the first that fails ends the bench.
+/// A runner of points' blocks; the first failure ends the bench.
 struct Points<'a> {
     bench: &'a mut Bench,
     specs: Vec<PointSpec>,
-    /// The present round, and the place of the last block in it.
+    /// The present round, and the index of the last block in it.
     order: (u32, u32),
     done: usize,
     fault: Option<Fault>,
@@ -223,7 +223,7 @@ impl Blocks for Points<'_> {
                 self.done += 1;
                 Ok(sample)
             }
-            // A signal reaches the peers of this process too: a block that fails then says nothing about its point.
+            // A signal also reaches the peers of this process: a failed block then says nothing about its point.
             Err(fault) => {
                 let cause = fault.cause().to_owned();
                 self.fault = (!linux::signal::interrupted()).then_some(fault);

@@ -173,7 +173,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     }
 }
 
-/// Why points cannot run here. `planned`: also those that are simulated.
+/// The reasons why points cannot run here; for a plan (`planned`) also of simulated ones.
 fn refusals(study: &Study, mine: &[bool], planned: bool) -> Result<Vec<Option<String>>> {
     let (campaign, folder) = (&study.campaign, study.folder.display().to_string());
     let (testbeds, instruments) = (Testbeds::new(&study.folder), here(study, planned));
@@ -186,7 +186,8 @@ fn refusals(study: &Study, mine: &[bool], planned: bool) -> Result<Vec<Option<St
     Ok((0..campaign.points.len()).map(why).collect())
 }
 
-/// What sets clocks and reads power around the runs. A plan runs nothing of the file: commands that tell power are taken to do so.
+/// The setters of clocks and readers of power for the runs. A plan runs nothing of the file, and takes commands for power
+/// to work.
 fn here(study: &Study, planned: bool) -> Box<SetByStep<Here>> {
     let is_command = |source: &str| source.parse::<power::Source>().is_ok_and(|of| matches!(of.kind, Kind::Command(_)));
     let sources = study.campaign.power.iter().filter(|source| !(planned && is_command(source)));
@@ -218,7 +219,7 @@ fn plan(arguments: &PlanArguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs each program of which nothing is known at its first point that can run: how long that took.
+/// Runs each program of unknown duration at its first point that can run; returns the durations.
 fn calibrate(study: &Study, known: &[Known], cannot: &[Option<String>]) -> Result<Vec<(usize, Nanoseconds)>> {
     let campaign = &study.campaign;
     let mut found: Vec<(usize, Nanoseconds)> = Vec::new();
@@ -241,7 +242,7 @@ fn calibrate(study: &Study, known: &[Known], cannot: &[Option<String>]) -> Resul
             let mine: Vec<bool> = (0..campaign.points.len()).map(|other| other == point).collect();
             let mut jobs = Jobs::new(campaign, &mine, &study.folder, &Default::default(), here(study, false))?;
             match jobs.run(campaign, point, conduct::FIRST_PATIENCE) {
-                // The time is good enough for a plan.
+                // A run under a changed clock is good enough for a plan.
                 Err(Failure { cause: Cause::ClockChanged, .. }) => {}
                 ran => drop(ran.map_err(failed)?),
             }
@@ -321,10 +322,10 @@ fn carry_out(arguments: &RunArguments) -> Result<ExitCode> {
     }))
 }
 
-/// Between two lines where no terminal shows how far a study is.
+/// Time between two lines of progress, where no terminal shows it.
 const LINE: Duration = Duration::from_secs(30);
 
-/// Points whose table is printed where a study ends.
+/// The most points whose table is printed at the end of a study.
 const MOST_SHOWN: usize = 40;
 
 fn session(arguments: &RunArguments, host: &str, allocation: Option<&Allocation>, jobs: &Jobs) -> Session {
@@ -341,7 +342,7 @@ fn session(arguments: &RunArguments, host: &str, allocation: Option<&Allocation>
     }
 }
 
-/// Axes of the study file's first point, where the file is named and can be read.
+/// The axes of the study file's first point, if the file is named and can be read.
 fn first_point(study: &Path, set: &BTreeMap<String, String>) -> Option<Axes> {
     let file = (!is_store(study)).then(|| READY.file(study).ok())??;
     let set: Vec<(String, String)> = set.clone().into_iter().collect();
@@ -383,7 +384,7 @@ fn show(arguments: &ShowArguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Means, and what follows from them.
+/// Means, and the comparisons from them.
 fn shown(name: &str, results: &Results, analysis: &Analysis) -> String {
     terminal::show(name, results, analysis) + &analysis::terminal(analysis)
 }

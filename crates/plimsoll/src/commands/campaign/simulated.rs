@@ -15,7 +15,7 @@ use simulate::file::replaced::Original;
 
 use crate::commands::simulate::testbed;
 
-/// Reads each file once.
+/// A cache of files, each read once.
 pub struct Testbeds {
     /// Folder of the study file.
     folder: PathBuf,
@@ -56,7 +56,7 @@ impl Testbeds {
         original.with(&keys)
     }
 
-    /// Why a point cannot be simulated.
+    /// The reason why a point cannot be simulated.
     pub fn cannot(&self, campaign: &Campaign, point: usize) -> Option<String> {
         let Work::Simulate { .. } = &campaign.program(point).work else { return None };
         let fault = self.simulation(campaign, point).err()?;

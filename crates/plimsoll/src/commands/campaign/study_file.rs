@@ -36,7 +36,7 @@ pub const READY: Shipped = Shipped {
     page: "docs/campaigns.md",
 };
 
-/// A study that was read.
+/// A study file as it was read.
 pub struct Study {
     pub campaign: Campaign,
     /// The study file.
@@ -68,7 +68,7 @@ impl StudyFile {
 }
 
 impl Study {
-    /// What is known of each point by the study's own store.
+    /// The state of each point in the study's own store.
     ///
     /// # Errors
     /// As for [`Study::known_of`].
@@ -79,7 +79,7 @@ impl Study {
         }
     }
 
-    /// What is known of each point by the store at `path`.
+    /// The state of each point in the store at `path`.
     ///
     /// # Errors
     /// It cannot be read, or is of another study.

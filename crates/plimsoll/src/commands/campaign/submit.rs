@@ -63,7 +63,7 @@ pub struct Arguments {
     options: Vec<String>,
 }
 
-/// Slurm counts minutes: less than a second is none of a job.
+/// Slurm counts minutes: less than a second is no length of a job.
 fn length(text: &str) -> Result<Nanoseconds> {
     Nanoseconds::within(text, Nanoseconds::of_seconds(1), Nanoseconds::of_seconds(10_000_000))
 }
@@ -71,32 +71,32 @@ fn length(text: &str) -> Result<Nanoseconds> {
 const CHUNKS: &str = "Each chunk is a job with a store of its own. Points that differ in `nodes` or `clock` are in different arrays; \
     Slurm sets the clock (--cpu-freq).";
 
-/// Chunks of so long keep what a job costs by itself far below a hundredth.
+/// The usual length of a chunk, of which the overhead of a job is far below a hundredth.
 const CHUNK: Nanoseconds = Nanoseconds(3_600_000_000_000);
 
-/// A chunk is given so many times what it is expected to take, and so much for its beginning.
+/// The factor of a chunk's time limit over its expected time, and the extra time for its start.
 const MARGIN: f64 = 1.5;
 const BEGINNING: f64 = 180.0;
 
-/// The job that merges has so long.
+/// The time limit of the job that merges.
 const MERGE: Duration = Duration::from_secs(1800);
 
-/// What a chunk is given that is expected to take so long: whole minutes.
+/// The time limit of a chunk that is expected to take this long, in whole minutes.
 fn limit(takes: Nanoseconds) -> Duration {
     let seconds = takes.0 as f64 / 1e9 * MARGIN + BEGINNING;
     Duration::from_secs((seconds / 60.0).ceil() as u64 * 60)
 }
 
-/// The longest chunk that may be given so much.
+/// The longest expected time of a chunk with this limit.
 fn longest(limit: Duration) -> Nanoseconds {
     Nanoseconds(((limit.as_secs_f64() - BEGINNING).max(0.0) / MARGIN * 1e9) as u64)
 }
 
-/// A chunk as it stands.
+/// A chunk and its present state.
 struct Chunk {
     needs: Needs,
     points: Vec<usize>,
-    /// What became of its last task, where it had one.
+    /// The state of its last task, if it had one.
     state: Option<TaskState>,
     runs: usize,
     takes: Nanoseconds,
@@ -192,7 +192,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         let path = folder.join(format!("array-{}.sh", record.arrays.len() + 1));
         record::put(&path, text)?;
         let job = slurm.submit(&path, None)?;
-        // Written before the next submission can fail: what runs is known.
+        // Written before the next submission can fail, so that running jobs are known.
         record.arrays.push(record::Array { job, chunks: array.chunks.clone() });
         record.write(&folder)?;
         println!("job {job}: chunks {}", script::ranges(&array.chunks));
@@ -203,7 +203,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let path = folder.join("merge.sh");
     record::put(&path, &merged)?;
     let after: Vec<String> = jobs.iter().map(u32::to_string).collect();
-    // One at a time: two would write the same store.
+    // `singleton`: two such jobs at once would write the same store.
     let job = slurm.submit(&path, Some(&format!("afterany:{},singleton", after.join(":"))))?;
     let took = Nanoseconds(began.elapsed().as_nanos() as u64);
     output::print(&format!(
@@ -219,7 +219,7 @@ fn absolute(path: &Path) -> Result<PathBuf> {
         .map_err(|e| Fault::because(format!("path {}", path.display()), e, "run it in a folder that exists"))
 }
 
-/// A word that no other submission has.
+/// A unique word for a submission.
 fn probe() -> String {
     format!("{:x}-{:x}", machine::here::now().0, std::process::id())
 }
@@ -230,14 +230,14 @@ fn job_name(study: &str) -> String {
     format!("plimsoll-{}", study.chars().map(plain).collect::<String>())
 }
 
-/// What follows `plimsoll campaign run` in the scripts.
+/// The words behind `plimsoll campaign run` in the scripts.
 fn words(arguments: &Arguments, file: &str) -> Vec<String> {
     let set = arguments.study.set.iter().flat_map(|(name, value)| ["--set".to_owned(), format!("{name}={value}")]);
     let retry = arguments.retry.then(|| "--retry".to_owned());
     [file.to_owned()].into_iter().chain(set).chain(retry).collect()
 }
 
-/// The chunks of a record as they stand now.
+/// The chunks of a record with their present states.
 fn standing(campaign: &Campaign, slurm: &Slurm, record: &Record, folder: &Path, name: &str) -> Result<Vec<Chunk>> {
     let places: HashMap<String, usize> =
         campaign.points.iter().enumerate().map(|(nth, point)| (point.axes.key(), nth)).collect();
@@ -265,12 +265,12 @@ fn standing(campaign: &Campaign, slurm: &Slurm, record: &Record, folder: &Path, 
     Ok((0..).zip(&record.chunks).map(chunk).collect())
 }
 
-/// What is known of all points: by the stores of chunks that do not run, and else by the study's own.
+/// The state of all points, by the stores of chunks that do not run, and otherwise by the study's own.
 fn known(study: &Study, folder: &Path, chunks: &[Chunk]) -> Result<Vec<Known>> {
     let mut known = study.known()?;
     for (number, chunk) in (0..).zip(chunks) {
         let path = script::store(folder, number);
-        // Another host may be writing to it.
+        // A task on another host may be writing to it.
         if matches!(chunk.state, Some(TaskState::Runs(_))) || !path.exists() {
             continue;
         }
@@ -280,14 +280,14 @@ fn known(study: &Study, folder: &Path, chunks: &[Chunk]) -> Result<Vec<Known>> {
                     known[point] = std::mem::take(&mut of[point]);
                 }
             }),
-            // Its task may have ended before it kept anything.
+            // The task may have ended before it stored anything.
             Err(fault) => eprintln!("note: chunk {number} has nothing yet: {fault}"),
         }
     }
     Ok(known)
 }
 
-/// How many runs are to come of each point, and what each run takes.
+/// By point: the runs still to come, and the time of each.
 struct Due {
     plan: Plan,
     each: Vec<Option<Nanoseconds>>,
@@ -306,7 +306,7 @@ fn due(arguments: &Arguments, campaign: &Campaign, known: &[Known]) -> Due {
 }
 
 impl Due {
-    /// Runs of these points, and what they take.
+    /// The runs of these points, and their total time.
     fn of(&self, campaign: &Campaign, points: &[usize]) -> Result<(usize, Nanoseconds)> {
         let (mut runs, mut takes) = (0, Nanoseconds(0));
         for &point in points {
@@ -332,8 +332,8 @@ fn count_runs(arguments: &Arguments, campaign: &Campaign, known: &[Known], chunk
     Ok(())
 }
 
-/// The nodes and the clock that the points of a block need: no clock where they have several, which their runs then set, or one
-/// that is no frequency, which these refuse.
+/// The nodes and the clock that a block's points need. The clock is absent where they have several, which their runs then set, or
+/// one that is no frequency, which their runs refuse.
 fn needs(campaign: &Campaign, points: &[usize]) -> Result<Needs> {
     let mut nodes = 1;
     for value in points.iter().filter_map(|point| campaign.points[*point].axes.get("nodes")) {
@@ -350,7 +350,7 @@ fn needs(campaign: &Campaign, points: &[usize]) -> Result<Needs> {
     Ok(Needs { nodes, clock })
 }
 
-/// Chunks of the points that are in none.
+/// Divides the points that are in no chunk into chunks.
 fn divide(
     arguments: &Arguments,
     campaign: &Campaign,
@@ -411,7 +411,7 @@ fn check(chunks: &[Chunk], partition: &Partition, most_tasks: u32) -> Result<()>
     chunks.iter().filter(|chunk| chunk.is_due()).try_for_each(|chunk| partition.check_nodes(chunk.needs.nodes))
 }
 
-/// One array for the due chunks of each kind.
+/// One array for the due chunks of each kind of needs.
 fn arrays<'a>(
     arguments: &Arguments,
     chunks: &[Chunk],
@@ -424,7 +424,7 @@ fn arrays<'a>(
     }
     let array = |(needs, numbers): (Needs, Vec<u32>)| {
         let longest = numbers.iter().map(|number| chunks[*number as usize].takes).max().unwrap_or_default();
-        // A chunk that proves longer than it was thought to be goes on when it is submitted again.
+        // A chunk that takes longer than expected continues when it is submitted again.
         let time = partition.most_time.map_or(limit(longest), |most| most.min(limit(longest)));
         script::Array {
             chunks: numbers,
@@ -438,7 +438,7 @@ fn arrays<'a>(
     kinds.into_iter().map(array).collect()
 }
 
-/// What is submitted, and what became of what was.
+/// The page of the submitted chunks and the states of earlier ones.
 fn page(study: &Study, partition: &Partition, chunks: &[Chunk], before: usize, arrays: &[script::Array]) -> String {
     let campaign = &study.campaign;
     let name = &campaign.identity.name;
@@ -487,7 +487,7 @@ fn page(study: &Study, partition: &Partition, chunks: &[Chunk], before: usize, a
     text + &format!("Whole nodes for about {expected:.2} node hours, {most:.2} at most\n\n")
 }
 
-/// Joins what is finished, where no job is to do it.
+/// Joins finished chunks, if no job is to do that.
 fn join(store: &Path, folder: &Path, chunks: usize) -> Result<ExitCode> {
     let stores: Vec<PathBuf> =
         (0..chunks as u32).map(|number| script::store(folder, number)).filter(|path| path.exists()).collect();

@@ -10,7 +10,7 @@ use machine::{Fault, Result};
 use super::Arguments;
 use super::varied::{Axis, Texts, Varied, filled};
 
-/// What the arguments ask to be compared, on `nodes`, with `input` as the standard input of each run.
+/// The design that the arguments describe, on `nodes`, with `input` as the standard input of each run.
 pub fn design(arguments: &Arguments, nodes: String, input: Option<&Input>) -> Result<Design> {
     let commands = commands(arguments);
     let varied = varied(arguments, &commands)?;
@@ -129,7 +129,7 @@ fn arm(
         };
     }
     let command = fill(command);
-    // Last: a word that is varied may have one of these names.
+    // Added last: a varied word may have one of these names.
     axes = axes.with("command", Value::List(command.clone()));
     if !own_options.is_empty() {
         axes = axes.with("mpirun", Value::List(own_options));
@@ -171,14 +171,14 @@ fn arm(
     Ok(Arm { name, axes, command: words, variables, proven, line })
 }
 
-/// The words of an arm with those of its line, where a shell reads that: files that are run are found among them.
+/// The words of an arm and, if a shell reads its line, of that: programs that are run are found among them.
 fn started(arm: &Arm, shell: Option<&[String]>) -> Vec<String> {
     let line = arm.command.last().filter(|_| shell.is_some());
     let read = line.and_then(|line| shlex::split(line)).unwrap_or_default();
     [arm.command.clone(), read].concat()
 }
 
-/// The commands beside the runs of an arm.
+/// The commands that are run beside an arm's runs.
 fn beside(arguments: &Arguments, settings: &[(&Varied, &str)], shell: Option<&[String]>) -> Result<Aside> {
     let values: Vec<(&str, &str)> = settings.iter().map(|(varied, value)| (varied.name.as_str(), *value)).collect();
     let words = |(stage, text): (Stage, Option<&str>)| -> Result<Vec<String>> {
@@ -195,7 +195,7 @@ fn beside(arguments: &Arguments, settings: &[(&Varied, &str)], shell: Option<&[S
     Ok(Aside { setup: setup?, prepare: prepare?, conclude: conclude?, cleanup: cleanup? })
 }
 
-/// The words with which a shell runs a line.
+/// The words by which a shell runs a line.
 fn within(shell: &[String], line: &str) -> Vec<String> {
     shell.iter().cloned().chain(["-c".to_owned(), line.to_owned()]).collect()
 }

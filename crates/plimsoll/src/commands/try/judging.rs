@@ -1,4 +1,4 @@
-//! What runs are judged by.
+//! Options for the figure by which runs are judged, and for checks of results.
 
 use experiment::trial::check::Check;
 use experiment::trial::merit::Merit;
@@ -21,7 +21,7 @@ pub struct Judging {
 }
 
 impl Judging {
-    /// Whether it goes by a figure that the user chose, and not by the time of a run.
+    /// Whether the user chose a figure in place of the time of a run.
     pub fn is_chosen(&self) -> bool {
         self.metric.is_some()
     }
@@ -33,7 +33,7 @@ impl Judging {
     }
 
     /// # Errors
-    /// What is to be checked cannot be.
+    /// The check is not valid.
     pub fn check(&self) -> Result<Option<Check>> {
         self.check.as_deref().map(Check::parse).transpose()
     }

@@ -131,13 +131,13 @@ const EXAMPLES: &str = "Examples:
   plimsoll try --vary 'OMPI_MCA_btl=self,vader|self,tcp' -- mpirun -n 2 ./program
   plimsoll try --vary OMP_PROC_BIND=close,spread --check 'Energy: (\\S+)~1e-9' -- srun -n 64 ./md";
 
-/// Where no other time is given.
+/// The default time for runs.
 const BUDGET: Nanoseconds = Nanoseconds(600_000_000_000);
 
-/// The page where no other is named.
+/// The default file of the page.
 const PAGE: &str = "try.html";
 
-/// Within this a pipe has something, where something is written to it.
+/// Time within which input appears on a pipe with a writer.
 const SOON: Duration = Duration::from_millis(50);
 
 pub(super) const CANNOT_TELL: u8 = 3;
@@ -202,7 +202,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     }))
 }
 
-/// The time that runs may take, `said` or what is usual and left of a batch job, and the nodes of that job.
+/// The time for runs: `said`, or the default within the time left of a batch job; and the nodes of that job.
 pub(super) fn budget(said: Option<Nanoseconds>) -> (Nanoseconds, String) {
     let allocation = allocation::around();
     let left = allocation.as_ref().and_then(Allocation::usable);
@@ -213,7 +213,7 @@ pub(super) fn budget(said: Option<Nanoseconds>) -> (Nanoseconds, String) {
     (said.unwrap_or(left), allocation.map_or(String::new(), |allocation| allocation.nodes))
 }
 
-/// What each run reads: the file that is named, or the one that is standard input.
+/// The standard input of each run: the named file, or the one that is this process's standard input.
 pub(super) fn input(named: Option<&Path>) -> Result<Option<Input>> {
     let input = match named {
         Some(file) => Some(Input::named(file)?),
@@ -225,14 +225,14 @@ pub(super) fn input(named: Option<&Path>) -> Result<Option<Input>> {
     Ok(input)
 }
 
-/// Where the runs of a trial are kept.
+/// The store of a trial.
 pub(super) struct Kept<'a> {
     pub store: &'a Path,
     /// Begin anew, even where an unfinished trial could go on.
     pub fresh: bool,
 }
 
-/// A trial, and what came of it so far.
+/// A trial with its results so far.
 pub(super) struct Compared {
     pub trial: Trial,
     pub runs: Runs,
@@ -282,7 +282,7 @@ pub(super) fn compare(
     Ok(Compared { trial, runs, end })
 }
 
-/// Runs an arm that has a carrier of the MPI with `plimsoll mpirun --prove`, and says what it says.
+/// Runs an arm that has a carrier of the MPI with `plimsoll mpirun --prove`, and prints the result.
 fn prove(nth: usize, arm: &Arm) -> Result<()> {
     let Some(at) = arm.command.iter().take_while(|word| *word != "--").position(|word| word == "--carrier") else {
         return Ok(());

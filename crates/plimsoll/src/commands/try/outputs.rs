@@ -1,4 +1,4 @@
-//! Where the answer of a trial goes: the terminal, a page, files for programs.
+//! The outputs of a trial: the terminal, a page, files for programs.
 
 use std::path::{Path, PathBuf};
 
@@ -40,7 +40,7 @@ impl Outputs {
     }
 
     /// # Errors
-    /// Two are to be standard output.
+    /// Two outputs are to be standard output.
     pub fn checked(&self) -> Result<()> {
         if self.on_stdout() < 2 {
             return Ok(());
@@ -58,7 +58,7 @@ impl Outputs {
         Ok(())
     }
 
-    /// Prints the answer, and writes the files that are asked for, with the page at `page` where there is to be one.
+    /// Prints the answer, and writes the requested files, and the page at `page` if that is given.
     pub fn tell(
         &self,
         (trial, runs): (&Trial, &Runs),

@@ -1,4 +1,4 @@
-//! What of the ledger's predictions a trial settles.
+//! Predictions in the ledger that a trial settles.
 
 use experiment::ledger::{Ledger, Outcome, Prediction};
 use experiment::trial::design::{Arm, Design};
@@ -8,20 +8,20 @@ use machine::Result;
 
 use crate::commands::expectation;
 
-/// A prediction, and what came.
+/// A prediction and its outcome.
 pub struct Settled {
     pub prediction: Prediction,
     pub value: f64,
 }
 
 impl Settled {
-    /// In a sentence.
+    /// The prediction and its outcome as a sentence.
     pub fn words(&self) -> String {
         self.prediction.against(self.value)
     }
 }
 
-/// Holds what came against what `plimsoll whatif` predicted.
+/// Compares the outcome with the predictions of `plimsoll whatif`.
 ///
 /// A replay predicts the time of a command; delays (`--predict`) predict the time that the program prints, or that it has between
 /// MPI_Init and MPI_Finalize, over another network or carrier.

@@ -1,4 +1,4 @@
-//! Settings that are varied, and what their values become: options of `plimsoll mpirun`, variables, words of commands.
+//! Settings that are varied, with the place of their values: options of `plimsoll mpirun`, variables, words of commands.
 
 use launch::carriers;
 use launch::engine::{Network, Semantics, placement};
@@ -11,7 +11,7 @@ pub struct Varied {
     pub values: Vec<String>,
 }
 
-/// What a value is for.
+/// The place of a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Axis {
     Placement,
@@ -25,11 +25,11 @@ pub enum Axis {
     Word,
 }
 
-/// Where `{NAME}` may stand.
+/// Texts in which `{NAME}` may stand.
 pub struct Texts<'a> {
     /// Words of the commands, and options of `plimsoll mpirun`.
     pub commands: Vec<&'a str>,
-    /// Commands beside the runs.
+    /// Commands beside the runs, such as `--setup`.
     pub aside: Vec<&'a str>,
 }
 
@@ -80,7 +80,7 @@ impl Varied {
         Ok(Varied { axis, name: name.to_owned(), values })
     }
 
-    /// Whether its values change a run that has these texts.
+    /// Whether the values change a run with these texts.
     pub fn changes(&self, texts: &[&str]) -> bool {
         self.axis != Axis::Word || stands_in(&self.name, texts)
     }
@@ -91,7 +91,7 @@ fn stands_in(name: &str, texts: &[&str]) -> bool {
     texts.iter().any(|text| text.contains(&asked))
 }
 
-/// `text` with a value in place of each `{NAME}` that has one; any other brace stays.
+/// `text` with values in place of each known `{NAME}`; other braces stay.
 pub fn filled(text: &str, values: &[(&str, &str)]) -> String {
     let mut filled = String::with_capacity(text.len());
     let mut rest = text;

@@ -18,27 +18,27 @@ use serde::{Deserialize, Serialize};
 
 use super::candidates::{LeftOut, faster, ratio};
 
-/// What is known beside the runs of the trial, in this file of the working folder.
+/// The file of the working folder that keeps a [`Found`].
 const KEPT: &str = ".plimsoll/tune.json";
 
-/// The runs of the trial.
+/// The store of the trial's runs.
 pub const STORE: &str = ".plimsoll/tune.sqlite";
 
-/// What `plimsoll tune` found, but for the runs.
+/// The result of `plimsoll tune`, without the runs.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Found {
-    /// Today's command, as for a shell.
+    /// Today's command, quoted for a shell.
     pub today: String,
-    /// The number of the trial in the store; `None`: nothing was to be tried.
+    /// The number of the trial in the store; `None`: there was nothing to try.
     pub trial: Option<i64>,
     pub profile: PathBuf,
-    /// What limits the program today, in words.
+    /// The limits of the program today, in words.
     pub limits: String,
-    /// By arm, the time over today's that a replay expects.
+    /// By arm, the replay's time over today's.
     pub predicted: Vec<Option<Interval>>,
     pub left_out: Vec<LeftOut>,
     pub notes: Vec<String>,
-    /// How the chosen command was seen to do what it is to do.
+    /// The evidence that the chosen command does what it is to do.
     pub verified: Option<String>,
 }
 
@@ -57,7 +57,7 @@ impl Found {
     }
 }
 
-/// A trial with what came of it so far.
+/// A trial with its results so far.
 pub struct Tried<'a> {
     pub trial: &'a Trial,
     pub runs: &'a Runs,
@@ -65,10 +65,10 @@ pub struct Tried<'a> {
     pub end: End,
 }
 
-/// What to do.
+/// The decision.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Decision {
-    /// This arm is faster than today's; others may be as fast.
+    /// This arm is faster than today's; the others of the list may be as fast.
     Take(usize, Vec<usize>),
     /// No other is faster by more than this share.
     Keep(f64),
@@ -78,7 +78,7 @@ pub enum Decision {
 }
 
 impl Decision {
-    /// `margin`: a share below which differences do not count.
+    /// `margin`: the share below which differences do not count.
     pub fn of(judgement: &Judgement, margin: f64) -> Decision {
         if let Some(why) = &judgement.arms[0].left_out {
             return Decision::Nothing(why.clone());
@@ -102,7 +102,7 @@ impl Decision {
     }
 }
 
-/// Prints what was found last in this folder.
+/// Prints the latest result in this folder.
 ///
 /// # Errors
 /// Nothing was found yet.
@@ -118,7 +118,7 @@ pub fn show() -> Result<()> {
     output::page(&render(&found, Some(&tried), output::width()))
 }
 
-/// The answer as text of that width.
+/// The answer as text of `width` columns.
 pub fn render(found: &Found, tried: Option<&Tried>, width: usize) -> String {
     let mut text = match tried {
         Some(tried) => decided(tried),
@@ -160,7 +160,7 @@ pub fn render(found: &Found, tried: Option<&Tried>, width: usize) -> String {
     text + &format!("Profile: plimsoll report {}\n", shell::path(&found.profile))
 }
 
-/// The sentence, and the line to paste.
+/// The sentence of the decision, and the line to paste.
 fn decided(tried: &Tried) -> String {
     let Tried { trial, runs, judgement, end } = tried;
     let design = &trial.design;
@@ -195,7 +195,7 @@ fn decided(tried: &Tried) -> String {
     }
 }
 
-/// What a replay expected of each arm, and what came.
+/// For each arm, the replay's expectation and the outcome.
 fn table(found: &Found, tried: &Tried) -> Table {
     let mut table = Table::new(["tried", "predicted", "measured, times as fast as today"]);
     for (arm, of) in tried.trial.design.arms.iter().enumerate().skip(1) {

@@ -1,4 +1,4 @@
-//! What else could run the program: carriers, settings and a mapping of its ranks, each with what a replay expects of it.
+//! Candidates to run the program: carriers, settings and a mapping of its ranks, each with a replay's expectation.
 
 use std::fs::File;
 use std::path::Path;
@@ -32,47 +32,47 @@ pub struct Candidate {
     verified: Verified,
 }
 
-/// How it can be seen that a command does what it is to do, beside its runs.
+/// The way in which a candidate's command is verified, apart from its runs.
 enum Verified {
-    /// The MPI says what carries its messages.
+    /// By the MPI's own report of its carrier.
     Says(Box<(Carrier, Proof)>),
-    /// Its ranks read back where they are.
+    /// By ranks that report their places.
     Seats(Box<Proposed>),
-    /// Each run proves it, or nothing can.
+    /// By each run itself, or not at all.
     Otherwise,
 }
 
-/// What is not tried, and why.
+/// A candidate that is not tried, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
     pub name: String,
     pub why: String,
 }
 
-/// A replay that has a program slower by this is taken at its word.
+/// The predicted time over today's above which a candidate is not tried.
 const CLEARLY_SLOWER: f64 = 1.05;
 
-/// And a setting is tried only where a replay has the program faster by this at best.
+/// The most that the low end of a setting's predicted time may be for it to be tried.
 const AT_BEST: f64 = 0.99;
 
-/// What can be tried, the most promising first, and what is left out.
+/// Candidates, the most promising first, and those left out.
 pub struct Candidates {
     pub tried: Vec<Candidate>,
     pub left_out: Vec<LeftOut>,
     pub notes: Vec<String>,
 }
 
-/// One that is not judged yet.
+/// A candidate that is not judged yet.
 struct Possible {
     arm: Arm,
     lever: Option<Lever>,
     verified: Verified,
-    /// The most of today's time that it may be expected to take.
+    /// The highest expected time over today's at which it is tried.
     most: f64,
 }
 
 impl Candidates {
-    /// `every`: also what a replay predicts to be slower.
+    /// `every`: also candidates that a replay predicts to be slower.
     ///
     /// # Errors
     /// A file of carriers says what cannot be.
@@ -91,7 +91,7 @@ impl Candidates {
         let mut times = answers.into_iter().flatten().map(|answer| answer.time);
         for Possible { arm, lever, verified, most } in possible {
             let time = lever.and_then(|_| times.next());
-            // Start and end may take half as long under another carrier, or twice.
+            // Start and end of the job may take half to twice as long under another carrier.
             let predicted = time.filter(|_| outside <= MOST_OUTSIDE).map(|time| of_job(&time, outside, (0.5, 2.0)));
             let replayed = time;
             match time.filter(|time| time.low > most && !every) {
@@ -109,7 +109,7 @@ impl Candidates {
         self.left_out.push(LeftOut { name: name.to_owned(), why: why.into() });
     }
 
-    /// Carriers of the MPI, plimsoll's engine, and settings.
+    /// All carriers of the MPI, plimsoll's engine, and settings.
     fn possible(
         &mut self,
         today: &Today,
@@ -190,7 +190,7 @@ impl Candidates {
         Ok(possible)
     }
 
-    /// A mapping of the ranks, where `plimsoll map` advises one.
+    /// Adds a mapping of the ranks, if `plimsoll map` advises one.
     fn map(&mut self, opened: &Opened, known: &Known, folder: &Path) {
         let found = Judged::of(opened, known, &Asked::default()).and_then(|judged| {
             let keeps = judged.page().advice() == Advice::Keep;
@@ -217,7 +217,7 @@ impl Candidates {
 }
 
 impl Candidate {
-    /// Sees whether the command does what it is to do: what was seen, a sentence.
+    /// Verifies that the command does what it is to do; the evidence, a sentence.
     ///
     /// # Errors
     /// It does something else.
@@ -243,13 +243,13 @@ impl Candidate {
     }
 }
 
-/// Time of the job outside of what is replayed, over that.
+/// The job's time outside of the replayed part, over that part's.
 fn outside(opened: &Opened) -> f64 {
     let replayed = opened.summary.as_ref().map_or(0.0, |summary| summary.totals.seconds);
     opened.seconds.map_or(0.0, |whole| (whole / replayed.max(1e-9) - 1.0).max(0.0))
 }
 
-/// How many times as fast as today, of a time over today's.
+/// The speedup over today from a time over today's.
 pub fn faster(time: &Interval) -> Interval {
     Interval { low: 1.0 / time.high, middle: 1.0 / time.middle, high: 1.0 / time.low }
 }

@@ -77,16 +77,16 @@ const EXAMPLES: &str = "Examples:
   plimsoll tune --dry-run -- mpirun -n 4 ./program
   plimsoll tune --profile run --budget 4h";
 
-/// The profile that is made of the program.
+/// The folder of the program's profile.
 const PROFILE: &str = ".plimsoll/tune-profile";
 
-/// Differences within this do not count.
+/// The margin within which differences do not count.
 const MARGIN: f64 = 0.02;
 
-/// A job that ends sooner is judged by the time between MPI_Init and MPI_Finalize: most of it is its start.
+/// Seconds below which a job is judged by the time between MPI_Init and MPI_Finalize: most of its time is its start.
 const SHORT: f64 = 1.0;
 
-/// A run that takes longer is not made only to warm up or to verify.
+/// Seconds above which no run is made only to warm up or to verify.
 const LONG: f64 = 30.0;
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
@@ -113,7 +113,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let file = input.as_ref().map(|input| Path::new(&input.file.0));
     if let (Ok(installation), true) = (&today.installation, arguments.profile.is_none() && is_due(&today, &known)) {
         match recording::calibrate(installation) {
-            // That is done once for all programs, and takes none of the budget unless a batch job ends.
+            // Calibration serves all programs, and takes none of the budget unless a batch job ends.
             Ok(true) => {
                 known = store::live()?;
                 begun = if nodes.is_empty() { Instant::now() } else { begun };
@@ -205,7 +205,7 @@ fn is_due(today: &Today, known: &Known) -> bool {
     known.old || !known.costs.ways().any(|way| way.mpi == installation.to_string())
 }
 
-/// What will be done, and how long it may take.
+/// The steps to come, and their times.
 fn plan(arguments: &Arguments, today: &Today, known: &Known, budget: Nanoseconds) -> String {
     let mut steps = Vec::new();
     match &today.installation {
@@ -227,7 +227,7 @@ fn plan(arguments: &Arguments, today: &Today, known: &Known, budget: Nanoseconds
     format!("Tuning {}\nWithin {}:\n{steps}", shell::words(&today.words), clock::duration(budget))
 }
 
-/// Why there is nothing to replay, by what the profiler said.
+/// The fault for a program without a recording, from the profiler's messages.
 fn unrecorded(fault: Fault, folder: &Path) -> Fault {
     let notes = Job::read(folder).map(|job| job.notes).unwrap_or_default();
     match notes.first() {
@@ -236,16 +236,16 @@ fn unrecorded(fault: Fault, folder: &Path) -> Fault {
     }
 }
 
-/// What limits the program, in words.
+/// The limits of the program, in words.
 fn limits(opened: &Opened, known: &Known) -> String {
     let verdict = opened.summary.as_ref().map(|summary| Verdict::of(&Evidence::of(summary), &known.costs));
     verdict.map_or_else(|| "not known".to_owned(), |verdict| verdict.sentence)
 }
 
-/// How many candidates can be tried in the time `left` where a run takes `whole` seconds.
+/// The number of candidates that can be tried in the time `left`, where a run takes `whole` seconds.
 ///
 /// # Errors
-/// Not a single one.
+/// There is no time for a single one.
 fn affordable(whole: f64, left: Nanoseconds, folder: &Path) -> Result<usize> {
     let each = whole.max(0.05) * f64::from(FIRST_LOOK + warmup(whole));
     let arms = (left.0 as f64 / 1e9 / each) as usize;
@@ -303,7 +303,7 @@ fn design(
     design.checked()
 }
 
-/// Keeps in the ledger what is expected of each candidate, where the trial goes by the time of a run.
+/// Stores a prediction for each candidate in the ledger, if the trial compares times of runs.
 fn predict(design: &Design, tried: &[Candidate], folder: &Path) {
     if design.merit.pattern.is_some() || design.merit.mpi {
         return;

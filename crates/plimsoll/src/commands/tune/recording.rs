@@ -1,4 +1,4 @@
-//! What is measured before candidates are tried: the machine's costs, and the program.
+//! Measurements before candidates are tried: the machine's costs, and a profile of the program.
 
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;
@@ -10,7 +10,7 @@ use launch::installation::Installation;
 use machine::{Fault, Result, shell};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Measures what messages cost here under that MPI. False where a signal came meanwhile.
+/// Measures the costs of messages here under that MPI. False where a signal came meanwhile.
 ///
 /// # Errors
 /// Nothing was measured.
@@ -36,7 +36,7 @@ pub fn profile(words: &[String], folder: &Path, input: Option<&Path>) -> Result<
         _ => {}
     }
     fs::create_dir_all(folder.parent().unwrap_or(Path::new("."))).map_err(unmade)?;
-    // What the program and its profiler print.
+    // Output of the program and its profiler.
     let said = folder.with_extension("txt");
     let file = File::create(&said).map_err(unmade)?;
     let stdin = match input {
@@ -63,7 +63,7 @@ pub fn profile(words: &[String], folder: &Path, input: Option<&Path>) -> Result<
     Ok(true)
 }
 
-/// The line that says why: the last before what a launcher frames, else the first of that.
+/// The line with the reason: the last one before a launcher's frame, else the first in that.
 fn why(text: &str) -> &str {
     let is_words = |line: &&str| line.chars().any(char::is_alphanumeric) && !line.starts_with("plimsoll: ");
     let framed = text.lines().position(|line| line.starts_with("-----")).unwrap_or(usize::MAX);

@@ -1,4 +1,4 @@
-//! The command that is tuned, and the same with other settings.
+//! The command to tune, and variants of it with other settings.
 
 use std::ffi::OsString;
 
@@ -9,7 +9,7 @@ use launch::command_line::{CommandLine, Launcher, Setting};
 use launch::installation::Installation;
 use machine::{Fault, Result, shell};
 
-/// A command as it is used today.
+/// The command as it is used today.
 pub struct Today {
     pub words: Vec<String>,
     line: CommandLine,
@@ -17,7 +17,7 @@ pub struct Today {
     pub installation: Result<Installation>,
 }
 
-/// How the variable of an Open MPI parameter begins.
+/// Prefix of environment variables for Open MPI's parameters.
 const PARAMETER: &str = "OMPI_MCA_";
 
 impl Today {
@@ -46,12 +46,12 @@ impl Today {
         matches!(self.line.launcher, Some((_, Launcher::Plimsoll)))
     }
 
-    /// The words as an arm of a trial.
+    /// The command as an arm of a trial.
     pub fn arm(&self) -> Arm {
         arm("today", self.words.clone(), Vec::new(), None)
     }
 
-    /// The same command with variables in its environment, which its own options of the same name give way to.
+    /// An arm with variables in the command's environment, which the command's own options of the same name override.
     pub fn with(&self, name: &str, variables: &Variables) -> Arm {
         let named = |name: &str| variables.iter().any(|(variable, _)| variable == name);
         let gives_way = |setting: &&Setting| match (setting.name.as_str(), setting.value.as_deref()) {
@@ -60,7 +60,7 @@ impl Today {
             _ => false,
         };
         let dropped: Vec<&Setting> = self.line.settings.iter().filter(gives_way).collect();
-        // Open MPI passes its own parameters on by itself.
+        // Open MPI exports its own parameters to ranks by itself.
         let told: Vec<&str> = variables.iter().map(|(name, _)| name.as_str()).collect();
         let told: Vec<&str> = told.into_iter().filter(|name| !name.starts_with(PARAMETER)).collect();
         let kept = |at: usize| !dropped.iter().any(|setting| setting.at.contains(&at));

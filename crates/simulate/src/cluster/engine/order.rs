@@ -1,4 +1,4 @@
-//! `Progress::Between`: what is due at one moment goes in the order in which it came to be, on all ranks, as in LogGOPS.
+//! `Progress::Between`: all events of one time occur in the order of their creation, on all ranks, as in LogGOPS.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -7,17 +7,17 @@ use super::super::Time;
 use super::super::matching::Half;
 use super::{Engine, Rank, Work};
 
-/// What waits for its turn.
+/// Work that waits for its turn.
 #[derive(Debug, Default)]
 pub(super) struct InOrder {
-    /// Ranks that may have something to do, by the order of its first.
+    /// Ranks that may have work, by the order of their first one.
     ranks: BinaryHeap<Reverse<(u32, u32)>>,
-    /// Receives, by when their rank's core is free for them and their order.
+    /// Receives, by the time at which their rank's core is free for them, and their order.
     receives: BTreeMap<(Time, u32), (u32, Half)>,
 }
 
 impl Engine<'_> {
-    /// The first work that a rank has, and its order.
+    /// The first work of a rank, and its order.
     pub(super) fn first_in_order(&self, rank: &Rank) -> Option<(u32, Work)> {
         let posting = rank.posting.front().map(|slot| (self.messages[*slot].order, *slot));
         let send = posting.and_then(|(order, slot)| {
@@ -31,13 +31,13 @@ impl Engine<'_> {
         [send, cleared, take, compute].into_iter().flatten().min_by_key(|(order, _)| *order)
     }
 
-    /// A receive takes nothing of its core and begins when that is free all the same.
+    /// Posts a receive, which takes no time of its core but begins only when that is free.
     pub(super) fn post_in_order(&mut self, rank: u32, receive: Half, order: u32) {
         let free = self.ranks[rank as usize].job.map_or(self.now, |job| job.ends.max(self.now));
         self.in_order.receives.insert((free, order), (rank, receive));
     }
 
-    /// Has the first of all ranks go on. `false`: nothing more happens at this moment.
+    /// Has the first of all ranks do its work. `false`: nothing more happens at this time.
     pub(super) fn goes_on_in_order(&mut self) -> bool {
         while let Some(rank) = self.wakes.pop_front() {
             let order = self.order_of(rank);
@@ -71,7 +71,7 @@ impl Engine<'_> {
         true
     }
 
-    /// Of a rank's first work; of a rank that has none, or whose core is at work, the last.
+    /// The order of a rank's first work; the last order, where it has none or its core is busy.
     fn order_of(&self, rank: u32) -> u32 {
         let of = &self.ranks[rank as usize];
         match of.job {

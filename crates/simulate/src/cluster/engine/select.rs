@@ -1,4 +1,4 @@
-//! What a rank does next, and how long that takes its core.
+//! The next work of a rank, and its time on the core.
 
 use super::super::channel::{Message, Part};
 use super::super::profile::{Cost, Place, Progress};
@@ -11,7 +11,7 @@ impl Engine<'_> {
         !self.cluster.profile.copy.is_free() && !message.rendezvous
     }
 
-    /// Whether a piece of it can be handed now.
+    /// Whether a piece of the message can be handed now.
     pub(super) fn can_hand(&self, slot: u32, part: Part) -> bool {
         if part != Part::Data {
             return true;
@@ -25,7 +25,7 @@ impl Engine<'_> {
         held == 0 || held.saturating_add(message.piece(message.handed, profile.unit)) <= profile.socket
     }
 
-    /// The first piece that a rank can hand, of those to `peer`.
+    /// The first piece that a rank can hand, to `peer` if that is given.
     pub(super) fn handable(&self, rank: &Rank, peer: Option<u32>) -> Option<Work> {
         let mut blocked = None;
         let peer_of =
@@ -46,7 +46,7 @@ impl Engine<'_> {
         self.handable(rank, None).or(taken)
     }
 
-    /// What a rank does next on its core.
+    /// The next work of a rank on its core.
     pub(super) fn select(&self, rank: &Rank) -> Option<Work> {
         let profile = &self.cluster.profile;
         let compute = rank.computes.front().map(|_| Work::Compute);
@@ -75,7 +75,7 @@ impl Engine<'_> {
         self.cluster.hosts[seat.host].cores[seat.core].dilation
     }
 
-    /// Whether a rank is on another socket than what does the protocol's work for it.
+    /// Whether a rank is on another socket than the core or engine that does the protocol's work for it.
     pub(super) fn is_far(&self, rank: u32) -> bool {
         let seat = self.ranks[rank as usize].seat;
         let host = &self.cluster.hosts[seat.host];
@@ -92,7 +92,7 @@ impl Engine<'_> {
         engines[rank as usize % engines.len()]
     }
 
-    /// The rank's own work on a piece of it.
+    /// The time of the rank's own work on a piece.
     pub(super) fn length(&self, rank: u32, what: Work) -> Time {
         let profile = &self.cluster.profile;
         let dilation = self.dilation(self.ranks[rank as usize].seat);

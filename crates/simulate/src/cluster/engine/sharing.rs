@@ -1,4 +1,4 @@
-//! Cores that ranks share: who is on one, for how long, and what stops it.
+//! Cores that ranks share: the rank that runs, its time slice, and what stops it.
 
 use super::super::profile::Waiting;
 use super::super::{Doing, Seat, Seen, Stay, Time};
@@ -18,7 +18,7 @@ impl Engine<'_> {
         (of.doing, of.since) = (doing, now);
     }
 
-    /// Whether a rank has its core; else it waits for that.
+    /// Whether a rank has its core; otherwise it is queued for it.
     pub(super) fn seated(&mut self, rank: u32) -> bool {
         let Seat { host, core } = self.ranks[rank as usize].seat;
         let slice = self.cluster.slice;
@@ -53,7 +53,7 @@ impl Engine<'_> {
         }
     }
 
-    /// A rank with nothing to do gives its core away, if it does not spin.
+    /// Takes the core from a rank that has no work, unless it spins.
     pub(super) fn idle(&mut self, rank: u32) {
         let of = &self.ranks[rank as usize];
         let Seat { host, core } = of.seat;
@@ -75,7 +75,7 @@ impl Engine<'_> {
         }
     }
 
-    /// What the rank on a core has left of its work, which stops.
+    /// Stops the work of the rank on a core, and returns the rest.
     pub(super) fn stop(&mut self, rank: u32) -> Time {
         let Rank { seat: Seat { host, core }, job, version, .. } = &mut self.ranks[rank as usize];
         let seats = &mut self.hosts[*host].cores[*core];

@@ -1,4 +1,4 @@
-//! What becomes of a piece between two ranks: servers, link, interrupts, and its acknowledgement.
+//! The stages of a piece between two ranks: servers, link, interrupts, and its acknowledgement.
 
 use super::super::channel::{Message, Part};
 use super::super::matching::Half;
@@ -8,13 +8,13 @@ use super::super::{Seat, Time};
 use super::{Engine, Event, Piece, put};
 
 impl Engine<'_> {
-    /// A piece that its rank has handed, or that needed no rank.
+    /// Sends a piece that its rank has handed, or that needed no rank.
     pub(super) fn transmit(&mut self, piece: Piece) {
         let (from, to) = self.ends(piece);
         let profile = &self.cluster.profile;
         let mut now = self.now;
         if profile.progress == Progress::Between {
-            // Its first byte leaves when the message's part is done; the rank works on.
+            // The first byte leaves when the message's part of the work is done; the rank works on.
             let dilation = self.dilation(self.ranks[from as usize].seat);
             now = now.saturating_add(work(&profile.hand, true, piece.bytes.min(1), dilation, 1.0));
         }
@@ -29,7 +29,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Has the rank's engine or its host's device work on a piece: when it is done. `None`: the protocol has neither.
+    /// Work on a piece by the rank's engine or its host's device: the time of its end. `None`: the protocol has neither.
     pub(super) fn serve(&mut self, rank: u32, now: Time, piece: Piece, cost: &Cost) -> Option<Time> {
         let seat = self.ranks[rank as usize].seat;
         match self.cluster.profile.place {
@@ -49,7 +49,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Protocol work on a core, which stops the rank on it.
+    /// Protocol work on a core, which interrupts the rank there; the time of its end.
     pub(super) fn protocol(&mut self, host: usize, core: usize, now: Time, time: Time) -> Time {
         self.charged = self.charged.saturating_add(time);
         let seats = &mut self.hosts[host].cores[core];
@@ -113,7 +113,7 @@ impl Engine<'_> {
         self.wakes.push_back(to);
     }
 
-    /// A piece has been taken, by its rank or by the device.
+    /// Handles a piece that its rank or the device has taken.
     pub(super) fn taken(&mut self, piece: Piece) {
         let Piece { slot, part, bytes, .. } = piece;
         let Message { from, to, tag, rendezvous, receive, .. } = self.messages[slot];
@@ -150,7 +150,7 @@ impl Engine<'_> {
         }
     }
 
-    /// The device fetches all of a message whose receive is there.
+    /// Has the device fetch all of a message whose receive is there.
     pub(super) fn stream(&mut self, slot: u32) {
         while self.messages[slot].handed < self.messages[slot].bytes {
             let from = self.messages[slot].from;

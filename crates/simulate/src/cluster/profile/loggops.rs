@@ -1,4 +1,4 @@
-//! The simplest: a message takes `o` of either rank's core and as much a byte, and nothing else is short.
+//! The simplest protocol: a message takes `o` of either rank's core and as much a byte, and nothing else is short.
 //!
 //! By the rules of `simulate::loggops` where its interfaces are never the bottleneck: `g <= o` and `G <= O`.
 

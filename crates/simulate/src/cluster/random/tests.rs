@@ -27,13 +27,13 @@ fn mappings_are_those_that_can_be_told_apart() {
         case.cluster.profile = Profile { place, acknowledge: Cost::default(), ..case.cluster.profile };
         mappings(&case.cluster).len()
     };
-    // Hosts that are alike; of four cores the two on the other socket.
+    // Equal hosts; of four cores two are on the other socket.
     assert_eq!([2, 3, 4].map(|cores| count(cores, Place::Softirq)), [24 / 2, 720 / 2, 40_320 / 8]);
-    // Only who is together.
+    // Mappings differ only in which ranks share a host.
     assert_eq!([2, 3, 4].map(|cores| count(cores, Place::Device)), [6 / 2, 20 / 2, 70 / 2]);
 }
 
-/// Whatever a rank's seat, one of the mappings that are tried has its time.
+/// For any seats of the ranks, one of the mappings that are tried takes the same time.
 #[test]
 fn each_mapping_has_the_time_of_one_that_is_tried() {
     let small = |case: &Case| case.cluster.seats.len() == 4;

@@ -16,7 +16,7 @@ fn inside(graph: &Graph, rank: usize) -> i64 {
     (graph.lanes[rank].first..graph.lanes[rank].end).map(|call| graph.calls.inside.get(call)).sum()
 }
 
-/// Nothing of the simulated time is lost, and the replay gives it back.
+/// None of the simulated time is lost, and the replay reproduces it.
 fn times_come_back(seed: u64) -> Result<(), TestCaseError> {
     let case = Case::of(seed).unwrap();
     let Recording { graph, softirqs, capability, finished } = case.record().unwrap();
@@ -27,7 +27,7 @@ fn times_come_back(seed: u64) -> Result<(), TestCaseError> {
             .filter(|operation| operation.kind == Sort::Compute)
             .map(|operation| operation.amount)
             .sum();
-        // Of computing there is no less than was asked for, and its core was busy all the time.
+        // Computing takes at least as long as requested, and its core was busy all the time.
         let seat = case.cluster.seats[rank];
         let busy = finished.cores[seat.host][seat.core].total() / 1000 + graph.len() as u64;
         let computed = gap(&graph, rank);
@@ -62,7 +62,7 @@ proptest! {
     }
 }
 
-/// What these receive last was sent by a call whose sends before it cost less than in a stream: it came before the model sends it.
+/// A message that was sent by a call whose earlier sends cost less than in a stream arrives before the model sends it.
 #[test]
 fn messages_that_leave_sooner_than_the_model_has_it_contradict_no_clock() {
     for seed in [9_914_466_537_364_755_538, 5_199_228_384_316_826_010] {
@@ -111,7 +111,7 @@ fn what_has_no_recording_is_refused() {
     assert!(case.record().unwrap_err().to_string().contains("over when it begins"));
 }
 
-/// What the page of `plimsoll whatif` says of such a recording: all is asked and answered.
+/// The page of `plimsoll whatif` of such a recording: all questions have answers.
 #[test]
 fn a_recording_is_a_program_to_ask() {
     let case = Case::of(4).unwrap();
@@ -122,7 +122,7 @@ fn a_recording_is_a_program_to_ask() {
     assert!((check.identity - 1.0).abs() < 1e-9 && check.backwards == (0, 0), "{}", check.identity);
 }
 
-/// Beside softirqs and far cores most recordings come back; of some the exits of calls that hang on one another do not wholly.
+/// Beside softirqs and far cores the replay reproduces most recordings; where exits of calls depend on one another, not wholly.
 #[test]
 fn a_recording_comes_back_beside_its_softirqs() {
     let mut differences = Vec::new();

@@ -1,4 +1,4 @@
-//! What came of a run, or what never ended in it.
+//! The result of a run, or the operations that never ended in it.
 
 use std::collections::VecDeque;
 

@@ -14,7 +14,7 @@ fn path(folder: &tempfile::TempDir) -> Path {
     walk(&Graph::of(&timeline, 0).unwrap(), None, Progress::Calls).unwrap()
 }
 
-/// What each rank computes on the path, ns.
+/// The computing of each rank on the path, ns.
 fn computing(path: &Path, ranks: u32) -> Vec<i64> {
     let by_rank = path.by(|spot| spot.rank);
     (0..ranks).map(|rank| by_rank.get(&rank).map_or(0, |of| of.computing / PS)).collect()
@@ -108,7 +108,7 @@ fn a_path_of_three_to_one_leads_through_late_receivers() {
     }
 }
 
-/// Rank 1 receives from rank 0, whose message comes late, and from rank 2, whose message is there before.
+/// Rank 1 receives a late message from rank 0, and one from rank 2 that came early.
 #[test]
 fn a_path_goes_over_to_a_rank_whose_message_is_late_and_not_to_one_whose_is_early() {
     let (mut first, mut second, mut third) = (begin(), begin(), begin());

@@ -1,6 +1,6 @@
 //! Threads that others of their rank wait for.
 //!
-//! Nothing of that is recorded. A thread whose last call ends while the one that calls MPI_Finalize is in no call is taken to be
+//! Such waits are not recorded. A thread whose last call ends while the one that calls MPI_Finalize is in no call is taken to be
 //! joined by it there, as `pthread_join` does: that time is a wait and not computing. One that also began there is taken to
 //! have been started by it. Gatherings that take no time order the lanes so ([`ORDER`]).
 
@@ -22,17 +22,17 @@ impl Thread {
         self.calls.iter().scan(begun, instant).collect()
     }
 
-    /// Puts something that is no call of the program at a place, after no computing; it belongs to where the call `like` was made.
+    /// Inserts an entry that is no call of the program, without computing; its site is that of the call `like`.
     fn put(&mut self, place: usize, like: usize, inside: i64, steps: Vec<Step>) {
         let (Adding { function, .. }, site, _) = self.calls[like];
         self.calls.insert(place, (Adding { function, gap: 0, inside, opaque: false }, site, steps));
     }
 }
 
-/// Has the `main` thread wait for those that end while it is in no call; how many they are.
+/// Makes the `main` thread wait for threads that end while it is in no call; returns their number.
 pub(super) fn join(threads: &mut BTreeMap<u16, Thread>, main: u16, begun: i64, builder: &mut Builder) -> u64 {
     let of_main = threads.get(&main).map(|thread| thread.instants(begun)).unwrap_or_default();
-    // By the call of the main thread before which they end: their numbers, when they begin, and end.
+    // By the call of the main thread before which they end: numbers, beginnings and ends of threads.
     let mut joined: BTreeMap<usize, Vec<(u16, i64, i64)>> = BTreeMap::new();
     for (number, thread) in threads.iter().filter(|(number, _)| **number != main) {
         let calls = thread.instants(begun);
@@ -47,7 +47,7 @@ pub(super) fn join(threads: &mut BTreeMap<u16, Thread>, main: u16, begun: i64, b
         (Step::Enter(root), [Step::Enter(root + 1), Step::Leave(root + 1)])
     };
     let mut count = 0;
-    // What is put into the calls of the main thread moves only those behind it.
+    // From the last one on: an insertion moves only the calls behind it.
     for (next, ended) in joined.into_iter().rev() {
         let left = left_before(&of_main, next, begun);
         let (mut enters, mut leaves, mut starts) = (Vec::new(), Vec::new(), Vec::new());
@@ -79,7 +79,7 @@ pub(super) fn join(threads: &mut BTreeMap<u16, Thread>, main: u16, begun: i64, b
     count
 }
 
-/// When the main thread left the call before one, ns.
+/// The end of the main thread's call before a given one, ns.
 fn left_before(of_main: &[(i64, i64)], next: usize, begun: i64) -> i64 {
     next.checked_sub(1).map_or(begun, |before| of_main[before].1)
 }

@@ -16,7 +16,7 @@ fn conditions(graph: &Graph, price: Price) -> Conditions {
     Conditions::of(graph, Prices { kinds: graph.kinds.iter().map(of).collect() }, Progress::Calls)
 }
 
-/// Its time and critical path, ps.
+/// Time and critical path of a graph, ps.
 fn run(graph: &Graph, price: Price) -> (i64, Path) {
     let conditions = conditions(graph, price);
     let replayed = replay(graph, &conditions, Residuals::None).unwrap();
@@ -63,7 +63,7 @@ fn a_schedule_of_recorded_threads_is_their_calls() {
     assert_eq!(calls(0), [("Send", 1_000, 2), ("Recv", 500, 2), ("Finalize", 20, 0)]);
     assert_eq!(calls(1), [("Irecv", 0, 1), ("Waitall", 3_000, 1), ("Send", 0, 2)]);
     let (time, path) = run(&graph, PRICE);
-    // The message is there before its receiver has computed.
+    // The message has arrived before its receiver has computed.
     assert_eq!(time, 3_000 * PS + 90_000 + 400_000 + 20 * PS);
     assert_eq!((path.counts[0].trips, path.counts[0].ends), (1, 1));
     assert_eq!(path.parts.computing, 3_020 * PS);
@@ -85,7 +85,7 @@ fn messages_that_begin_together_are_one_call() {
 
 #[test]
 fn what_requires_nothing_of_each_other_runs_side_by_side() {
-    // A receive that two wait for, and a computation that begins when another does.
+    // A receive that two operations wait for, and a computation that begins when another does.
     let text = "num_ranks 2
 rank 0 {
 a: recv 8b from 1

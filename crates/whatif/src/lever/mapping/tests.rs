@@ -110,7 +110,7 @@ fn what_stays_where_it_was_changes_nothing() {
     assert!(program.mapper().unwrap().time(as_recorded.swapped(1, 2).unwrap()).unwrap() > 1.0);
 }
 
-/// All in step: a message of each step and two trips of the sum, each shorter by what a trip between hosts takes more.
+/// In step: each message and the two trips of the sum are shorter by the difference of trips between and within hosts.
 #[test]
 fn partners_on_one_host_save_the_difference_of_their_trips() {
     let steps = 20;
@@ -189,7 +189,7 @@ fn a_mapping_is_read_from_where_another_recording_has_its_ranks() {
     assert_eq!((like(&[0, 0, 1, 1]), like(&[1, 1, 0, 0]), like(&[0, 0, 1])), (None, None, None));
 }
 
-/// What no cost explains of a call follows the trips of those calls that a mapping changes, and of no others.
+/// Residuals are scaled by the trips of calls that a mapping changes, and by no others.
 #[test]
 fn only_calls_that_a_mapping_changes_are_scaled() {
     let costs = costs(0.0);

@@ -35,11 +35,11 @@ fn a_producer_waits_for_its_slow_consumer() {
     let entry = |nth: i64| nth * us * 1_000_000 + (nth - 1) * 90_003;
     assert_eq!(last(of(16), Progress::Calls), entry(3) + LATENCY + 70_001);
     assert_eq!(last(of(17), Progress::Calls), entry(3) + LATENCY + 70_001);
-    // One by one: each waits for the entry that takes out the one before.
+    // One by one: each message waits for the entry that takes out the one before.
     assert_eq!(last(of(8), Progress::Calls), entry(7) + LATENCY);
     assert_eq!(last(of(64), Progress::Calls), 8 * 70_001);
     assert_eq!(last(Buffer::Unlimited, Progress::Calls), 8 * 70_001);
-    // Somebody else takes them out as they come: one a round trip.
+    // A core of its own takes them out at once: one message each round trip.
     assert_eq!(last(of(8), Progress::Always), 7 * (400_007 + LATENCY));
 }
 
@@ -145,7 +145,7 @@ fn partners_fall_out_of_phase_where_buffers_are_finite_and_messages_move_in_call
     }
 }
 
-/// What the library keeps lets the sender go, and stays until the sender is in a call again.
+/// The sender goes on once the library keeps the message, which stays there until the sender is in a call again.
 #[test]
 fn what_the_library_keeps_goes_on_in_calls() {
     let mut builder = Builder::new(vec![0, 0], 2);

@@ -1,4 +1,4 @@
-//! What a lever makes of a noisy run, held against the gradient of the same run.
+//! Levers on a noisy run, compared with the gradient of the same run.
 
 use machine::costs::{Interval, Item, Row, Way};
 use machine::{Bytes, Costs, Nanoseconds, Reading, SiteKind};
@@ -33,7 +33,7 @@ fn costs(small: u8, large: u8) -> Costs {
     Costs::of(rows.collect())
 }
 
-/// The program as it ran where calls took what `noise` says beyond their costs, us.
+/// The recording of a program whose calls took `noise` us beyond their costs.
 fn recorded(program: &Program, real: Four, noise: &[u16]) -> Graph {
     let shape = graph(program, US, None);
     let noise: Vec<i64> = (0..shape.len()).map(|call| i64::from(noise[call % noise.len()]) * US * PS).collect();

@@ -4,7 +4,7 @@ use super::*;
 
 const LINKED: Price = Price { send: 0, receive: 0, trip: 1_000_000, engine: 0, link: 300_000, rendezvous: false };
 
-/// Exits of the receives of messages that are all sent at once: each from a rank to another, on these hosts.
+/// Exits of receives of messages, given as sender and receiver, that are all sent at once between ranks on these hosts.
 fn received(hosts: &[u32], messages: &[(u32, u32)], price: Price) -> Vec<i64> {
     let mut builder = Builder::new(hosts.to_vec(), messages.len() as u32);
     let all = || (0..).zip(messages);
@@ -41,7 +41,7 @@ fn ranks_of_a_host_that_send_at_once_share_its_link() {
     assert_eq!(received(&[0, 0, 1, 1], &[(0, 2), (1, 3)], Price { trip: 1_500_000, ..engine }), [1_500_000, 1_900_000]);
 }
 
-/// Both ends are in calls when the engine's core gets it.
+/// Both ends are in calls when the message reaches the engine's core.
 #[test]
 fn both_ends_of_a_rendezvous_wait_for_an_engine() {
     let mut builder = Builder::new(vec![0, 1], 1);
