@@ -26,7 +26,7 @@ const ANSWER: usize = 16 * LINE;
 /// How long a caller may take to say what it wants, and the runtime to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long a runtime may take to move an offcode: it compiles, and lets messages arrive.
-const OF_A_MOVE: Duration = Duration::from_secs(60);
+const MOVE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long an offcode is watched after somebody has asked for its calls.
 pub const WATCHED: Duration = Duration::from_secs(2);
 /// How long a caller may take to read its answer, for which the runtime's own thread waits: most answers fit a
@@ -299,7 +299,7 @@ pub fn upgrade_at(process: u32, offcode: &str, depot: &Path) -> Result<Moved> {
 }
 
 fn moved(process: u32, request: &Request) -> Result<Moved> {
-    match ask_within(Whose::Own, process, request, OF_A_MOVE)?.0 {
+    match ask_within(Whose::Own, process, request, MOVE_TIMEOUT)?.0 {
         Answer::Moved(moved) => Ok(moved),
         other => other.done().and_then(|()| Err(odd())),
     }

@@ -18,7 +18,7 @@ use exchange::pattern::Pools;
 use exchange::stack::Dilated;
 
 /// Time for a peer to end that was told to; a slower one still holds what the next session needs.
-const LETS_GO: Duration = Duration::from_secs(2);
+const CLOSE_WITHIN: Duration = Duration::from_secs(2);
 
 /// Most time for one block; calibrated ones take tens of milliseconds.
 const BLOCK: Duration = Duration::from_secs(30);
@@ -172,7 +172,7 @@ impl Session {
     /// interface.
     pub fn close(mut self) -> Result<()> {
         self.control.send(&Request::Bye, ANSWER)?;
-        let _ = self.control.receive::<Reply>(LETS_GO);
+        let _ = self.control.receive::<Reply>(CLOSE_WITHIN);
         Ok(())
     }
 

@@ -192,14 +192,14 @@ impl<P: Port, B: Buffer> Driver<P, B> {
 
     /// Whether the next poll can be left out; it is then counted all the same.
     #[inline(always)]
-    pub(crate) fn rests(&mut self) -> bool {
+    pub(crate) fn can_skip_poll(&mut self) -> bool {
         let next = self.turns.wrapping_add(1);
-        let rests =
+        let can_skip_poll =
             !next.is_multiple_of(IDLE_POLLS_PER_TURN) && !self.timed && self.engine.is_idle() && self.port.is_idle();
-        if rests {
+        if can_skip_poll {
             self.turns = next;
         }
-        rests
+        can_skip_poll
     }
 
     /// Notes that the caller has let others run.

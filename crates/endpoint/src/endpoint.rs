@@ -215,9 +215,9 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
 
     /// Whether the next poll can be left out: nothing is there to take or to move.
     #[inline(always)]
-    pub fn rests(&mut self) -> bool {
+    pub fn can_skip_poll(&mut self) -> bool {
         match &mut self.place {
-            Place::App(driver) => driver.rests(),
+            Place::App(driver) => driver.can_skip_poll(),
             Place::Dilated(_) | Place::Node(_) | Place::QueuePairs(_) => false,
         }
     }

@@ -67,8 +67,8 @@ impl Rest {
 
     /// Sets the calls before the next poll: none, or more than before the last.
     #[inline]
-    pub fn begin(&mut self, rests: bool) {
-        self.length = if rests { (self.length * 2 + 1).min(REST) } else { 0 };
+    pub fn begin(&mut self, can_skip_poll: bool) {
+        self.length = if can_skip_poll { (self.length * 2 + 1).min(REST) } else { 0 };
         self.left = self.length;
     }
 }

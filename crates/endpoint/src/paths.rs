@@ -307,7 +307,7 @@ impl Paths {
 
     /// Takes in invitations and introductions.
     #[cold]
-    fn look_around(&mut self) -> Result<()> {
+    fn accept_callers(&mut self) -> Result<()> {
         for _ in 0..MOST_ACCEPTED {
             match self.meeting.try_accept() {
                 Ok(Some(stream)) => self.callers.push(stream),
@@ -435,7 +435,7 @@ impl Paths {
             // No peer is known there, so nothing is delivered, and every packet is from an unknown sender.
             self.network.receive(budget, |_, _| ())?;
         }
-        self.look_around()
+        self.accept_callers()
     }
 
     /// Whether nobody is there to receive from.
@@ -512,7 +512,7 @@ impl Port for Paths {
 
     fn notices(&mut self, mut report: impl FnMut(Notice)) -> Result<()> {
         // A peer that has gone may have called before.
-        self.look_around()?;
+        self.accept_callers()?;
         let Paths { shm, network, from_shm, from_network, peers, .. } = self;
         let mut gone = |peer: PeerIndex| peers[peer.0 as usize].way = Way::Gone;
         shm.notices(|notice| {

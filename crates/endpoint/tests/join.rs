@@ -433,7 +433,7 @@ fn a_message_that_its_sender_takes_back_ends_at_the_receiver() {
 /// Polls as a provider does; whether a request ended meanwhile.
 fn waits(end: &mut Joined, polls: u32) -> bool {
     (0..polls).any(|_| {
-        if !end.rests() {
+        if !end.can_skip_poll() {
             end.turn_with(|_, _, _| false).unwrap();
         }
         let ended = end.take_ended().unwrap().is_some();

@@ -119,7 +119,7 @@ impl<B: Buffer> Engine<B> {
     }
 
     /// Frees the credit of a held message that leaves the queue.
-    pub(crate) fn let_go(&mut self, peer: PeerIndex, space: Space, message: &Unexpected) {
+    pub(crate) fn release_held(&mut self, peer: PeerIndex, space: Space, message: &Unexpected) {
         let link = &mut self.peers[peer.0 as usize];
         link.held_messages -= 1;
         let bytes = match message {

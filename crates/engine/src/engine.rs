@@ -317,7 +317,7 @@ impl<B: Buffer> Engine<B> {
         {
             partial.target = Target::Nowhere;
         }
-        self.let_go(peer, label.space, &message);
+        self.release_held(peer, label.space, &message);
         if let Unexpected::Request { offer, .. } = message {
             self.peers[peer.0 as usize].control.push_back(Control::Done { sender: offer.sender });
             self.mark_ready(peer);

@@ -272,7 +272,7 @@ impl<B: Buffer> Engine<B> {
 
     /// Gives a fresh receive a message that is in no queue any more.
     pub(crate) fn give(&mut self, key: ReceiveKey, peer: PeerIndex, label: Label, message: Unexpected) {
-        self.let_go(peer, label.space, &message);
+        self.release_held(peer, label.space, &message);
         match message {
             Unexpected::Eager { length, data } => {
                 let envelope = Envelope::new(peer, label, length);

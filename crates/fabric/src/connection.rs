@@ -248,7 +248,7 @@ impl State {
     }
 
     /// Handles a handshake message that has come or was sent, or the end of its sender.
-    pub fn word_ended(
+    pub fn handshake_ended(
         &mut self,
         direction: Direction,
         about: &Envelope,

@@ -175,7 +175,7 @@ impl State {
                 self.part_ended(Ticket::from(key), status, got);
                 Ok(())
             }
-            role::WORD => self.word_ended(direction, &envelope, status, &buffer),
+            role::WORD => self.handshake_ended(direction, &envelope, status, &buffer),
             role::LEASE => self.lease_ended(LeaseKey::from(key), status, envelope.length),
             role::DATAGRAM => {
                 self.waiting[envelope.peer.0 as usize] -= 1;

@@ -31,11 +31,11 @@ pub struct Listener {
     settings: Settings,
     /// Settings of endpoints for its connections.
     pub settled: Settled,
-    desk: Mutex<Desk>,
+    desk: Mutex<ListenerState>,
 }
 
 /// State for one caller at a time.
-struct Desk {
+struct ListenerState {
     engine: Option<Engine<Paths, Memory>>,
     source: Service,
     told: Option<Told>,
@@ -50,7 +50,7 @@ struct Desk {
 }
 
 // SAFETY: an engine is bound to no thread: only the engine uses its contents, and the lock admits one caller at a time.
-unsafe impl Send for Desk {}
+unsafe impl Send for ListenerState {}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
@@ -85,7 +85,7 @@ static BASE: Ops = Ops {
 
 impl Listener {
     pub fn new(settings: Settings, settled: Settled, source: Service) -> Arc<Listener> {
-        let desk = Desk {
+        let desk = ListenerState {
             engine: None,
             source,
             told: None,
@@ -98,7 +98,7 @@ impl Listener {
         Arc::new(Listener { settings, settled, desk: Mutex::new(desk) })
     }
 
-    fn desk(&self) -> MutexGuard<'_, Desk> {
+    fn desk(&self) -> MutexGuard<'_, ListenerState> {
         // A panic ends the process, so that nobody ever sees the poison.
         self.desk.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
@@ -170,7 +170,7 @@ impl Listener {
     }
 }
 
-impl Desk {
+impl ListenerState {
     fn appear(&mut self, settings: &Settings) -> std::result::Result<(), c_int> {
         if self.engine.is_some() {
             return Ok(());
@@ -256,7 +256,7 @@ impl Desk {
     }
 }
 
-impl Drop for Desk {
+impl Drop for ListenerState {
     fn drop(&mut self) {
         self.told = None;
         if let Some(engine) = &mut self.engine

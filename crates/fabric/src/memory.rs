@@ -62,7 +62,7 @@ pub mod role {
     /// Reads or writes a region for a peer.
     pub const LEASE: u32 = 3;
     /// Ends unnoticed.
-    pub const OBLIVION: u32 = 4;
+    pub const IGNORED: u32 = 4;
     /// Carries a message of a connection's handshake.
     pub const WORD: u32 = 5;
     /// Carries the copy of a datagram.

@@ -135,7 +135,7 @@ impl State {
         let (Some(remote), Some(engine)) = (&mut self.remote, &mut self.engine) else { return Ok(()) };
         remote.load(peer).served += 1;
         let mut memory = Memory::owned(bytes, wish::REMOTE);
-        memory.source = role::OBLIVION;
+        memory.source = role::IGNORED;
         engine.send(peer, label, memory, own(0)).map(drop)
     }
 
@@ -242,7 +242,7 @@ impl State {
             remote.load(peer).served += 1;
             let selector = TagSelector::exactly(given(header.ticket)).within(Space::RemoteData);
             let mut nothing = Memory::owned(Vec::new(), wish::REMOTE);
-            nothing.source = role::OBLIVION;
+            nothing.source = role::IGNORED;
             engine.receive(Source::Peer(peer), selector, nothing, own(0))?;
         }
         self.tell_failure(peer, header.ticket, error)

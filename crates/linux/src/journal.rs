@@ -38,7 +38,7 @@ pub(crate) trait Knob: Clone + fmt::Display + FromStr<Err = ()> {
     fn write(&self, root: &Path, value: &[u32]) -> io::Result<()>;
 
     /// The writes that restore `value`, in order.
-    fn way_back(&self, root: &Path, value: Value) -> Vec<Value>;
+    fn restoring_writes(&self, root: &Path, value: Value) -> Vec<Value>;
 
     /// A value for display.
     fn shown(&self, value: &[u32]) -> String;
@@ -140,7 +140,8 @@ impl<K: Knob> Journal<K> {
         if before == set {
             return Ok(before);
         }
-        let entry = Entry { back: knob.way_back(&self.root, before.clone()), knob: knob.clone(), set: set.clone() };
+        let entry =
+            Entry { back: knob.restoring_writes(&self.root, before.clone()), knob: knob.clone(), set: set.clone() };
         let written = self.log.add(&entry.line());
         written.map_err(|error| Fault::unwritable(self.log.path.display().to_string(), error, "run as root"))?;
         self.entries.push(entry.clone());
@@ -295,7 +296,7 @@ mod tests {
             fs::write(root.join("even"), (value[0] & !1).to_string())
         }
 
-        fn way_back(&self, _: &Path, value: Value) -> Vec<Value> {
+        fn restoring_writes(&self, _: &Path, value: Value) -> Vec<Value> {
             vec![value]
         }
 

@@ -74,8 +74,8 @@ impl Estimate {
             return None;
         }
         let (middle, ends) = if samples < MANY { by_mean(differences, errors)? } else { by_ranks(differences, errors) };
-        let resemblance = resemblance(differences).min(MOST_RESEMBLANCE);
-        let wider = ((1.0 + resemblance) / (1.0 - resemblance)).sqrt();
+        let autocorrelation = autocorrelation(differences).min(MOST_RESEMBLANCE);
+        let wider = ((1.0 + autocorrelation) / (1.0 - autocorrelation)).sqrt();
         let end = |end: f64| middle + (end - middle) * wider;
         Some(ends.map(|(low, high)| Estimate { middle, low: end(low), high: end(high), samples }))
     }
@@ -194,7 +194,7 @@ fn refused(n: usize, tail: f64) -> usize {
 
 /// Autocorrelation of differences with those of the round before (0 to 1): correlated ones hold less information than
 /// as many independent ones.
-fn resemblance(differences: &[f64]) -> f64 {
+fn autocorrelation(differences: &[f64]) -> f64 {
     let n = differences.len() as f64;
     // Twice the rank less the mean of all, so that a rare slow run does not hide the correlation.
     let mut order: Vec<usize> = (0..differences.len()).collect();
@@ -237,7 +237,7 @@ mod tests {
         let six = [0.01, 0.03, 0.02, 0.04, 0.00, 0.02];
         let estimate = Estimate::of(&six, ERROR).unwrap();
         let deviation = (six.iter().map(|d| (d - 0.02f64).powi(2)).sum::<f64>() / 5.0).sqrt();
-        let wider = ((1.0 + resemblance(&six)) / (1.0 - resemblance(&six))).sqrt();
+        let wider = ((1.0 + autocorrelation(&six)) / (1.0 - autocorrelation(&six))).sqrt();
         let half = wider * 4.032 * deviation / 6f64.sqrt();
         assert!((estimate.middle - 0.02).abs() < 1e-12 && (estimate.high - 0.02 - half).abs() < 1e-4, "{estimate:?}");
         assert_eq!(refused(20, 0.005), 38);
@@ -291,9 +291,9 @@ mod tests {
     fn neighbours_that_resemble_each_other_widen_the_interval() {
         let waves: Vec<f64> = (0..64).map(|n| 0.01 * (f64::from(n) / 5.0).sin()).collect();
         let alternating: Vec<f64> = (0..64).map(|n| 0.01 * f64::from(n % 2 * 2 - 1) * f64::from(n)).collect();
-        assert!(resemblance(&waves) > 0.9);
-        assert_eq!(resemblance(&alternating), 0.0);
-        assert_eq!((resemblance(&[]), resemblance(&[1.0; 9])), (0.0, 0.0));
+        assert!(autocorrelation(&waves) > 0.9);
+        assert_eq!(autocorrelation(&alternating), 0.0);
+        assert_eq!((autocorrelation(&[]), autocorrelation(&[1.0; 9])), (0.0, 0.0));
         let width = |differences: &[f64]| {
             let Estimate { low, high, .. } = Estimate::of(differences, ERROR).unwrap();
             high - low

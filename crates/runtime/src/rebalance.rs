@@ -33,7 +33,7 @@ pub struct Window<'a> {
     /// Measured time here, if there is one.
     pub measured: Option<f64>,
     /// Cost of a move, in nanoseconds.
-    pub of_a_move: f64,
+    pub move_cost: f64,
 }
 
 /// The decision after a window.
@@ -144,7 +144,7 @@ fn better(window: &Window, here: Interval) -> Option<(usize, Interval)> {
     let known = places.filter_map(|(place, takes)| Some((place, (*takes)?)));
     let enough = |takes: &Interval| {
         let least = here.low - takes.high;
-        least > GAIN * here.middle && least * HORIZON.as_secs_f64() >= REPAID * window.of_a_move
+        least > GAIN * here.middle && least * HORIZON.as_secs_f64() >= REPAID * window.move_cost
     };
     known.filter(|(_, takes)| enough(takes)).min_by(|(_, one), (_, other)| one.high.total_cmp(&other.high))
 }
@@ -180,7 +180,7 @@ mod tests {
             let places = [about(takes[0]), about(takes[1])];
             let measured = if self.at == 1 { takes[1] * self.truth } else { takes[0] };
             let now = Duration::from_secs(self.now);
-            let window = Window { now, here: self.at, places: &places, measured: Some(measured), of_a_move: 5e6 };
+            let window = Window { now, here: self.at, places: &places, measured: Some(measured), move_cost: 5e6 };
             let verdict = self.decides.look(&window);
             if let Verdict::Move { to, .. } | Verdict::Back { to } = verdict {
                 self.decides.moved(now, self.at, verdict);
@@ -246,11 +246,11 @@ mod tests {
     fn what_is_not_known_or_not_repaid_is_no_reason() {
         let cheap = Interval { low: 1.0, middle: 1.0, high: 1.0 };
         let here = Interval { low: 900.0, middle: 1000.0, high: 1100.0 };
-        let stays = |places: &[Option<Interval>], of_a_move: f64| {
+        let stays = |places: &[Option<Interval>], move_cost: f64| {
             let mut decides = Rebalancer::default();
             (0..100).all(|n| {
                 let now = Duration::from_secs(n);
-                let window = Window { now, here: 0, places, measured: None, of_a_move };
+                let window = Window { now, here: 0, places, measured: None, move_cost };
                 decides.look(&window) == Verdict::Stay
             })
         };

@@ -115,16 +115,16 @@ pub struct Cell {
 pub struct Measured {
     pub semantics: Semantics,
     #[serde(flatten)]
-    pub series: Series<Gave>,
+    pub series: Series<BlockValues>,
 }
 
 /// Values of one block: some kinds give two quantities.
 #[derive(Debug, Clone, Serialize)]
-pub struct Gave {
+pub struct BlockValues {
     pub values: Vec<(Quantity, f64)>,
 }
 
-impl Gave {
+impl BlockValues {
     pub fn of(&self, quantity: Quantity) -> Option<f64> {
         self.values.iter().find(|(of, _)| *of == quantity).map(|(_, value)| *value)
     }
@@ -143,7 +143,7 @@ impl Outcome {
         cells.map(|cell| (cell.peers, cell.order)).collect()
     }
 
-    fn series(&self, semantics: Semantics, place: (u32, Order), quantity: Quantity) -> Option<&Series<Gave>> {
+    fn series(&self, semantics: Semantics, place: (u32, Order), quantity: Quantity) -> Option<&Series<BlockValues>> {
         let cells = self.cells.iter().filter(|cell| (cell.peers, cell.order) == place);
         let mut series =
             cells.flat_map(|cell| &cell.measured).filter(|of| of.semantics == semantics).map(|of| &of.series);
@@ -158,7 +158,7 @@ impl Outcome {
     /// How much better `one` does than `other`, round by round: above 1 where it is better.
     pub fn over(&self, one: Semantics, other: Semantics, place: (u32, Order), quantity: Quantity) -> Option<Paired> {
         let (one, other) = (self.series(one, place, quantity)?, self.series(other, place, quantity)?);
-        let value = |gave: &Gave| gave.of(quantity);
+        let value = |gave: &BlockValues| gave.of(quantity);
         Some(if quantity.more_is_better() { one.over(other, value) } else { other.over(one, value) })
     }
 }

@@ -13,7 +13,7 @@ use super::pace::Pace;
 use super::used::used;
 use super::wiring::{self, Ports, Wired, World};
 use super::work::Buffers;
-use super::{Carrier, Cell, Flood, Footprint, Gave, Measured, Order, Outcome, Quantity, Request, Semantics};
+use super::{BlockValues, Carrier, Cell, Flood, Footprint, Measured, Order, Outcome, Quantity, Request, Semantics};
 
 /// Most messages of a peer in one pass, and of all peers together.
 const EACH_MOST: u32 = 32;
@@ -177,13 +177,13 @@ struct Beside<'a> {
 }
 
 impl Blocks for Beside<'_> {
-    type Block = Gave;
+    type Block = BlockValues;
 
-    fn block(&mut self, nth: usize, round: u32) -> Result<Gave> {
+    fn block(&mut self, nth: usize, round: u32) -> Result<BlockValues> {
         let Beside { request, kind, messages, each, .. } = *self;
         let sequence = self.order.sequence(self.peers, each, u64::from(round));
         let block = Block { quantity: kind, sequence: &sequence, each, messages, size: request.size, request };
-        Ok(Gave { values: self.worlds[nth].1.block(&block)? })
+        Ok(BlockValues { values: self.worlds[nth].1.block(&block)? })
     }
 
     fn probe(&mut self, _: usize) -> Option<Probe> {

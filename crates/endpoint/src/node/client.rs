@@ -12,7 +12,7 @@ use machine::{CoreId, Fault, FaultKind, Notice, PeerIndex, Port, Result, Sent, S
 use ports::shm::{Role, ShmPort};
 use slotmap::{Key, KeyData, SlotMap};
 
-use super::greeting::{self, Answer, VERSION, Wishes};
+use super::greeting::{self, Answer, JoinRequest, VERSION};
 use super::memory::RankMemory;
 use super::protocol::{Command, EVENTS, Event, INLINE, OTHER, Place, Record, fault_of, no_event};
 use super::remains::{Leaving, Remains, give_back, keep};
@@ -84,7 +84,7 @@ impl<B: Buffer> NodeClient<B> {
         let cores = linux::affinity::current()?;
         greeting::say(
             &stream,
-            &Wishes {
+            &JoinRequest {
                 version: VERSION,
                 network: settings.network.to_string(),
                 address: settings.address.map(|address| address.to_string()),

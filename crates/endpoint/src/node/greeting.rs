@@ -18,7 +18,7 @@ const LONGEST: usize = NODE_WISHES.each.bytes().0 as usize;
 
 /// The rank's settings, as text, and a word of its memory by which the engine proves that it may read it.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Wishes {
+pub(super) struct JoinRequest {
     pub version: u32,
     pub network: String,
     pub address: Option<String>,

@@ -47,7 +47,7 @@ pub(super) struct Seat<P> {
     placed: Placed,
     /// The engine's request by slot of the ticket, for cancelling.
     requests: Vec<Option<Request>>,
-    untold: Untold,
+    untold: PendingEvents,
     pending: usize,
     in_progress: usize,
     turns: u32,
@@ -55,12 +55,12 @@ pub(super) struct Seat<P> {
 
 /// Events that found the ring full, and their size.
 #[derive(Default)]
-struct Untold {
+struct PendingEvents {
     events: VecDeque<Vec<u8>>,
     bytes: usize,
 }
 
-impl Untold {
+impl PendingEvents {
     fn size(event: &[u8]) -> usize {
         event.len() + size_of::<Vec<u8>>()
     }
@@ -68,13 +68,13 @@ impl Untold {
     fn push(&mut self, event: &Event) {
         let mut bytes = vec![0; event.length()];
         event.write(&mut bytes);
-        self.bytes += Untold::size(&bytes);
+        self.bytes += PendingEvents::size(&bytes);
         self.events.push_back(bytes);
     }
 
     /// Removes the first event.
     fn pop(&mut self) {
-        self.bytes -= self.events.pop_front().map_or(0, |event| Untold::size(&event));
+        self.bytes -= self.events.pop_front().map_or(0, |event| PendingEvents::size(&event));
     }
 }
 
@@ -98,7 +98,7 @@ impl<P: Port> Seat<P> {
         placed: Placed,
         by_name: Option<ByName<P>>,
     ) -> Self {
-        let (requests, untold, rank) = (Vec::new(), Untold::default(), Rank::new(rank));
+        let (requests, untold, rank) = (Vec::new(), PendingEvents::default(), Rank::new(rank));
         Seat { driver, by_name, rings, rank, placed, requests, untold, pending: 0, in_progress: 0, turns: 0 }
     }
 
@@ -235,7 +235,7 @@ struct Work<'a, P> {
     rank: &'a Arc<Rank>,
     placed: &'a Placed,
     requests: &'a mut Vec<Option<Request>>,
-    answers: &'a mut Untold,
+    answers: &'a mut PendingEvents,
     pending: &'a mut usize,
     in_progress: &'a mut usize,
     turns: u64,

@@ -18,7 +18,7 @@ use ports::shm::{Memory, ShmPort};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Pid;
 
-use super::greeting::{self, Answer, Line, VERSION, Wishes};
+use super::greeting::{self, Answer, JoinRequest, Line, VERSION};
 use super::round::{Round, occupy};
 use super::seat::Seat;
 use super::{meeting_name, rings};
@@ -55,7 +55,7 @@ pub fn serve(core: CoreId) -> Result<()> {
     shortage::raise_descriptor_limit();
     let meeting = Meeting::open(&meeting_name(core))?;
     let (seats, arrivals) = channel();
-    let doorman = Doorman::new(meeting, core, seats);
+    let doorman = Acceptor::new(meeting, core, seats);
     let joining = doorman.joining.clone();
     let doorman = thread::Builder::new().name("doorman".into()).spawn(move || doorman.run());
     // The thread is not joined: it waits for callers, and ends with the process.
@@ -120,7 +120,7 @@ fn turn(arrivals: &Receiver<Arrival>, joining: &AtomicUsize) {
 
 /// Takes new ranks on a thread of its own: slow steps must not delay seated ranks. It polls all callers at once, so that a
 /// slow one does not delay the others.
-struct Doorman {
+struct Acceptor {
     meeting: Meeting,
     core: CoreId,
     ranks: Arc<Mutex<Vec<Rank>>>,
@@ -143,7 +143,7 @@ enum Stage {
     /// It is sending its wishes.
     Speaks(Line),
     /// It has sent its wishes, and has waited for the engine since then.
-    Waits(Box<Wishes>, Instant),
+    Waits(Box<JoinRequest>, Instant),
     /// It was welcomed, and has to take its end of the rings.
     Welcomed(Box<Guest>),
 }
@@ -157,9 +157,9 @@ struct Guest {
     placed: Placed,
 }
 
-impl Doorman {
-    fn new(meeting: Meeting, core: CoreId, seats: Sender<Arrival>) -> Doorman {
-        Doorman { meeting, core, ranks: Arc::default(), seats, joining: Arc::default(), callers: VecDeque::new() }
+impl Acceptor {
+    fn new(meeting: Meeting, core: CoreId, seats: Sender<Arrival>) -> Acceptor {
+        Acceptor { meeting, core, ranks: Arc::default(), seats, joining: Arc::default(), callers: VecDeque::new() }
     }
 
     fn run(mut self) {
@@ -307,7 +307,7 @@ impl Doorman {
         let _ = greeting::say(stream, &Answer::Refused { subject, cause, next });
     }
 
-    fn meet(&self, stream: &UnixStream, wishes: &Wishes) -> Result<Guest> {
+    fn meet(&self, stream: &UnixStream, wishes: &JoinRequest) -> Result<Guest> {
         if wishes.version != VERSION {
             return Err(Fault::new(
                 "node's engine",
@@ -438,17 +438,17 @@ mod tests {
     use super::*;
 
     /// A doorman with a name of its own, and the channel of the ranks that it has taken.
-    fn doorman(of: &str) -> (Doorman, Receiver<Arrival>, String) {
+    fn doorman(of: &str) -> (Acceptor, Receiver<Arrival>, String) {
         let name = format!("plimsoll-test/{of}/{}", std::process::id());
         let (seats, arrivals) = channel();
-        (Doorman::new(Meeting::open(&name).unwrap(), CoreId(0), seats), arrivals, name)
+        (Acceptor::new(Meeting::open(&name).unwrap(), CoreId(0), seats), arrivals, name)
     }
 
     /// Greets as a rank does.
     fn join(name: &str) {
         let stream = rendezvous::call(name).unwrap();
         let (settings, word) = (Settings::default(), 77);
-        let wishes = Wishes {
+        let wishes = JoinRequest {
             version: VERSION,
             network: settings.network.to_string(),
             address: Some("127.0.0.1".into()),

@@ -32,7 +32,7 @@ fn call(paths: &Paths, host: Host, token: u64) -> (UdpSocket, Name) {
 fn hear(paths: &mut Paths, reached: usize) {
     while paths.from_network.len() < reached {
         paths.network.receive(64, |_, _| ()).unwrap();
-        paths.look_around().unwrap();
+        paths.accept_callers().unwrap();
     }
 }
 

@@ -37,7 +37,7 @@ pub use interrupts::{InterruptCounts, InterruptTable};
 pub use job::JobProcess;
 pub use meter::{CoreCounts, HostMeter};
 pub use process::{
-    BlockedBy, ThreadWatch, Whereabouts, is_there, number_here, own_thread_time, pid_namespace, process_time,
+    BlockedBy, ThreadState, ThreadWatch, is_there, number_here, own_thread_time, pid_namespace, process_time,
     times_of_children,
 };
 pub use softirq::{CoreWork, SoftirqCounts, SoftirqSensor, softirq_counts};

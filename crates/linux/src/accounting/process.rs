@@ -24,7 +24,7 @@ pub struct ThreadWatch {
 
 /// State of a thread at a look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Whereabouts {
+pub struct ThreadState {
     /// The core that it ran on last.
     pub core: CoreId,
     /// Whether it is stopped by a signal or a debugger.
@@ -56,10 +56,10 @@ impl ThreadWatch {
     }
 
     /// The thread's state; `None` once it has ended.
-    pub fn whereabouts(&self) -> Option<Whereabouts> {
+    pub fn whereabouts(&self) -> Option<ThreadState> {
         let stat = text(&self.stat, &mut [0; 1024])?;
         let state = state_of_stat(&stat)?;
-        Some(Whereabouts {
+        Some(ThreadState {
             core: core_of_stat(&stat)?,
             is_stopped: matches!(state, 'T' | 't'),
             is_blocked: matches!(state, 'S' | 'D'),
@@ -68,7 +68,7 @@ impl ThreadWatch {
     }
 
     /// The cause of blocking, where `there` found the thread blocked a moment ago.
-    pub fn blocked_by(&self, there: &Whereabouts) -> BlockedBy {
+    pub fn blocked_by(&self, there: &ThreadState) -> BlockedBy {
         let place = format!("/proc/{}/task/{}/wchan", self.process, self.thread);
         blocked_by(&fs::read_to_string(place).unwrap_or_default(), there.is_uninterruptible)
     }

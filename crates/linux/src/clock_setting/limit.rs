@@ -42,7 +42,7 @@ impl Knob for Limit {
         fs::write(self.file(root), value.iter().map(u32::to_string).collect::<String>())
     }
 
-    fn way_back(&self, _: &Path, value: Value) -> Vec<Value> {
+    fn restoring_writes(&self, _: &Path, value: Value) -> Vec<Value> {
         vec![value]
     }
 

@@ -90,7 +90,7 @@ impl journal::Knob for Knob {
 
     /// The writes that restore `value`, in order. A line stays on its core while that is among those allowed, so it is
     /// first sent back to its earlier core.
-    fn way_back(&self, root: &Path, value: Value) -> Vec<Value> {
+    fn restoring_writes(&self, root: &Path, value: Value) -> Vec<Value> {
         let effective = || {
             let Knob::Irq(number) = self else { return None };
             let text = fs::read_to_string(root.join(format!("proc/irq/{number}/effective_affinity_list"))).ok()?;

@@ -104,9 +104,9 @@ fn interrupts_queues_and_flows_are_set_and_come_back() {
 #[test]
 fn a_line_is_sent_back_to_its_core_before_it_may_go_elsewhere() {
     let tree = Tree::new();
-    assert_eq!(Knob::Irq(40).way_back(tree.0.path(), vec![0, 1, 2, 3]), [vec![2], vec![0, 1, 2, 3]]);
-    assert_eq!(Knob::Irq(40).way_back(tree.0.path(), vec![2]), [vec![2]]);
-    assert_eq!(Knob::Rps("nic".into(), 0).way_back(tree.0.path(), vec![]), [Value::new()]);
+    assert_eq!(Knob::Irq(40).restoring_writes(tree.0.path(), vec![0, 1, 2, 3]), [vec![2], vec![0, 1, 2, 3]]);
+    assert_eq!(Knob::Irq(40).restoring_writes(tree.0.path(), vec![2]), [vec![2]]);
+    assert_eq!(Knob::Rps("nic".into(), 0).restoring_writes(tree.0.path(), vec![]), [Value::new()]);
 }
 
 #[test]

@@ -7,7 +7,7 @@
 
 use std::ptr::NonNull;
 
-use super::word::{WRITING, Word, ahead, came_to_sleep, may_sleep, written};
+use super::word::{WRITING, Word, ahead, may_sleep, sleeper_arrived, written};
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// Words of a message that fit in the slot itself.
@@ -148,7 +148,7 @@ impl<Owner> Outlet<Owner> {
             place.store(*word, Ordering::Relaxed);
         }
         slot.word.store(written(self.position));
-        asleep |= !marked && came_to_sleep(sleepers);
+        asleep |= !marked && sleeper_arrived(sleepers);
         if asleep {
             slot.word.wake();
         }

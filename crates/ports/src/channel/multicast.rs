@@ -136,7 +136,7 @@ impl Writer {
         let ask = seat.should_ask();
         readers.retain(|reader| if ask { seat.lives(*reader) } else { seat.is_live(*reader) });
         // While no reader is left, the next write must check again.
-        seat.took_note(if readers.is_empty() { departures.wrapping_sub(1) } else { departures });
+        seat.mark_shared(if readers.is_empty() { departures.wrapping_sub(1) } else { departures });
         readers.is_empty()
     }
 

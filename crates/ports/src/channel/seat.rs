@@ -91,14 +91,14 @@ impl Seat {
         self.head().departures.load(Ordering::Acquire)
     }
 
-    /// Whether an end has left since [`Seat::took_note`].
+    /// Whether an end has left since [`Seat::mark_shared`].
     #[inline(always)]
     pub fn has_news(&self) -> bool {
         self.departures() != self.seen.get()
     }
 
     /// Notes that the departures up to `departures`, read before the check, are handled.
-    pub fn took_note(&self, departures: u64) {
+    pub fn mark_shared(&self, departures: u64) {
         self.seen.set(departures);
     }
 

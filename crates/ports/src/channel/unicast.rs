@@ -67,7 +67,7 @@ impl Memory {
         let departures = seat.departures();
         let alone = !seat.is_live(other) || (seat.should_ask() && !seat.lives(other));
         if !alone {
-            seat.took_note(departures);
+            seat.mark_shared(departures);
         }
         alone
     }

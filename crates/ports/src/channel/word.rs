@@ -56,7 +56,7 @@ impl Word {
             return self.exchange(value);
         }
         self.store(value);
-        came_to_sleep(sleepers)
+        sleeper_arrived(sleepers)
     }
 
     /// Publishes without a check for sleepers.
@@ -94,7 +94,7 @@ pub(super) fn may_sleep(sleepers: &AtomicU64) -> bool {
 
 /// Whether a sleeper came during a plain store, which may have overwritten its mark.
 #[inline(always)]
-pub(super) fn came_to_sleep(sleepers: &AtomicU64) -> bool {
+pub(super) fn sleeper_arrived(sleepers: &AtomicU64) -> bool {
     light_fence();
     sleepers.load(Ordering::Acquire) != 0
 }

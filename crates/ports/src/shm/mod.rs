@@ -32,7 +32,7 @@ const TURN: usize = 32;
 /// Most processes that one call of `notices` checks.
 const LOOKS: usize = 64;
 /// Most peers with a link to this end when another makes one by invitation; it bounds the memory of all rings.
-const MOST_HEARD: usize = SHM_LINKS.total.count();
+const MOST_INCOMING: usize = SHM_LINKS.total.count();
 
 /// One process's end of any number of shared-memory links.
 pub struct ShmPort {
@@ -227,9 +227,9 @@ impl ShmPort {
             let cause = format!("its rings may become larger than ours: {geometry:?}");
             return refuse(cause, "start both ends from the same build");
         }
-        if heard >= MOST_HEARD {
+        if heard >= MOST_INCOMING {
             return refuse(
-                format!("{MOST_HEARD} peers have made their way to us"),
+                format!("{MOST_INCOMING} peers have made their way to us"),
                 "start fewer processes on this host",
             );
         }
@@ -244,7 +244,7 @@ impl ShmPort {
     }
 
     /// Whether there is a link from this peer.
-    pub fn is_heard(&self, peer: PeerIndex) -> bool {
+    pub fn has_incoming(&self, peer: PeerIndex) -> bool {
         self.peers.get(peer.0 as usize).is_some_and(|peer| peer.incoming.is_some())
     }
 

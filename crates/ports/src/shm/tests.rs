@@ -125,13 +125,13 @@ fn invitations_that_go_too_far_are_refused() {
         let (peer, invitation, stream) = offer(&mut port, theirs);
         let fault = port.accept(peer, invitation, stream).unwrap_err();
         assert!(fault.cause().starts_with("its rings may become larger than ours"), "{fault}");
-        assert!(!port.is_heard(peer));
+        assert!(!port.has_incoming(peer));
     }
     let (peer, invitation, stream) = offer(&mut port, ours);
     port.accept(peer, invitation, stream).unwrap();
     let (_, again, stream) = offer(&mut port, ours);
     assert_eq!(port.accept(peer, again, stream).unwrap_err().cause(), "it has made its way to us before");
-    for _ in 1..MOST_HEARD {
+    for _ in 1..MOST_INCOMING {
         let (peer, invitation, stream) = offer(&mut port, ours);
         port.accept(peer, invitation, stream).unwrap();
     }

@@ -19,7 +19,7 @@ const WINDOW: Duration = Duration::from_secs(1);
 /// Relative error assumed of times that were measured here.
 const TIMED: f64 = 0.1;
 /// Assumed cost of a move until one was seen, in nanoseconds.
-const OF_A_MOVE: f64 = 5e6;
+const ASSUMED_MOVE_COST_NS: f64 = 5e6;
 
 /// Rebalances the offcodes of one runtime.
 pub struct Watch {
@@ -34,7 +34,7 @@ struct Watched {
     site: Site,
     uses: u64,
     timed: Option<Timed>,
-    of_a_move: f64,
+    move_cost: f64,
 }
 
 impl Default for Watch {
@@ -81,8 +81,13 @@ impl Watch {
             return Ok(None);
         }
         let (uses, timed) = runtime.used(id)?;
-        let fresh =
-            || Watched { decides: Rebalancer::default(), site: site.clone(), uses, timed, of_a_move: OF_A_MOVE };
+        let fresh = || Watched {
+            decides: Rebalancer::default(),
+            site: site.clone(),
+            uses,
+            timed,
+            move_cost: ASSUMED_MOVE_COST_NS,
+        };
         let watched = self.each.entry(id).or_insert_with(fresh);
         let count = uses.saturating_sub(watched.uses) as f64;
         let measured = match (timed, watched.timed.filter(|_| watched.site == site)) {
@@ -107,7 +112,7 @@ impl Watch {
         // The way to it is not measured, so only its own work is compared with what was expected of that.
         let reach = runtime.crossing(&site).map_or(0.0, |reach| reach.middle);
         let measured = measured.map(|each| (each + reach) * rate);
-        let window = Window { now, here, places: &places, measured, of_a_move: watched.of_a_move };
+        let window = Window { now, here, places: &places, measured, move_cost: watched.move_cost };
         let verdict = watched.decides.look(&window);
         let (Verdict::Move { to, .. } | Verdict::Back { to }) = verdict else { return Ok(None) };
         let of = |place: usize| places[place].map_or("an unknown time".into(), |takes| of_a_second(takes.middle));
@@ -115,7 +120,7 @@ impl Watch {
             format!("{} messages a second take {} at {site} and {} at {}", rate as u64, of(here), of(to), sites[to]);
         Ok(Some(match runtime.migrate(id, &sites[to]) {
             Ok(moved) => {
-                watched.of_a_move = moved.steps.iter().map(|(_, time)| time.0 as f64).sum();
+                watched.move_cost = moved.steps.iter().map(|(_, time)| time.0 as f64).sum();
                 watched.decides.moved(now, here, verdict);
                 format!("{name}: moved to {}: {why}", sites[to])
             }

@@ -116,7 +116,7 @@ pub(super) struct World<'p> {
     computing: usize,
     under_way: usize,
     progressed: u64,
-    loud: usize,
+    first_busy: usize,
     outcome: Outcome,
 }
 
@@ -178,7 +178,7 @@ impl<'p> World<'p> {
             computing: 0,
             under_way: 0,
             progressed: 0,
-            loud: 0,
+            first_busy: 0,
             outcome: Outcome { ranks: vec![0; count], ..Outcome::default() },
         })
     }
@@ -235,7 +235,7 @@ impl<'p> World<'p> {
             Event::Arrive(Packet { to, from, bytes }) => {
                 self.under_way -= 1;
                 self.ranks[to].inbox.push_back((from, bytes));
-                self.stir(to, self.now)
+                self.schedule_poll(to, self.now)
             }
         }
     }
@@ -269,7 +269,7 @@ impl<'p> World<'p> {
     }
 
     /// Schedules a look of the core that polls the engine of `rank`.
-    fn stir(&mut self, rank: usize, at: u64) -> Result<()> {
+    fn schedule_poll(&mut self, rank: usize, at: u64) -> Result<()> {
         match self.placement {
             Placement::App => self.wake_rank(rank, at),
             Placement::Core => self.wake(self.ranks.len() * self.cpus + self.ranks[rank].host, at),
@@ -389,7 +389,7 @@ impl<'p> World<'p> {
             if inline {
                 self.put(*clock, Event::Over { rank, number, kind })?;
             }
-            self.stir(rank, *clock)?;
+            self.schedule_poll(rank, *clock)?;
         }
         self.program.started(rank as u32, number, &mut self.free);
         self.release(rank)
@@ -448,7 +448,7 @@ impl<'p> World<'p> {
             peers[peer.0 as usize].held = peers[peer.0 as usize].held.saturating_sub(1);
             if std::mem::take(&mut self.ranks[from].peers[back.0 as usize].full) {
                 self.ranks[from].again = true;
-                self.stir(from, *clock)?;
+                self.schedule_poll(from, *clock)?;
             }
         }
         let engine = &mut self.ranks[rank].engine;
@@ -570,10 +570,10 @@ impl<'p> World<'p> {
             return false;
         }
         let quiet = |rank: &Rank| rank.inbox.is_empty() && rank.commands.is_empty() && rank.engine.is_quiet();
-        let (before, rest) = self.ranks.split_at(self.loud);
-        let loud = rest.iter().chain(before).position(|rank| !quiet(rank));
-        self.loud = (self.loud + loud.unwrap_or(0)) % self.ranks.len().max(1);
-        loud.is_none()
+        let (before, rest) = self.ranks.split_at(self.first_busy);
+        let first_busy = rest.iter().chain(before).position(|rank| !quiet(rank));
+        self.first_busy = (self.first_busy + first_busy.unwrap_or(0)) % self.ranks.len().max(1);
+        first_busy.is_none()
     }
 }
 

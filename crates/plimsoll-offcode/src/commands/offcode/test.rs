@@ -145,7 +145,7 @@ fn twice(package: &Stored, body: &Body, script: &[Step]) -> Result<Vec<Answer>, 
         BodyKind::Wasm => (code(Code::Wasm)?, app()),
         BodyKind::Bpf => {
             let lab = lab.insert(Lab::owned(&Options::default()).map_err(Untested::Here)?);
-            hush(lab).map_err(Untested::Here)?;
+            set_link_down(lab).map_err(Untested::Here)?;
             let open = || XdpSite::open(lab.interface(Host::A), XdpMode::Native);
             (code(Code::Bpf)?, Box::new(lab.inside(Host::A, open)?.map_err(Untested::Here)?))
         }
@@ -172,7 +172,7 @@ fn twice(package: &Stored, body: &Body, script: &[Step]) -> Result<Vec<Answer>, 
 }
 
 /// Takes the link down, so that the kernel's own frames do not come between the calls.
-fn hush(lab: &Lab) -> Result<()> {
+fn set_link_down(lab: &Lab) -> Result<()> {
     for host in Host::BOTH {
         let mut ip = Command::new("ip");
         lab.enter(host, ip.args(["link", "set", lab.interface(host), "down"]))?;
