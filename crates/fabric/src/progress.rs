@@ -49,7 +49,7 @@ impl State {
     #[inline(always)]
     pub fn progress(&mut self, reader: Option<&mut Reader>) {
         if let Some(engine) = &mut self.engine
-            && engine.rests()
+            && engine.can_skip_poll()
         {
             return engine.relax();
         }
