@@ -267,7 +267,7 @@ impl Paths {
         let stream = rendezvous::call_at_once(&name.meeting())?;
         let index = self.shm_index(peer);
         self.shm.invite(index, stream, self.name.as_bytes())?;
-        if !self.shm.is_heard(index) {
+        if !self.shm.has_incoming(index) {
             self.looks.expect_an_answer();
         }
         Ok(Way::Shm(index))

@@ -57,7 +57,7 @@ impl UnknownSender {
     }
 
     /// Waits until all messages have come.
-    fn is_heard(&mut self, mut victim: impl FnMut()) {
+    fn has_incoming(&mut self, mut victim: impl FnMut()) {
         let deadline = Instant::now() + PATIENCE;
         while self.engine.settle(Duration::from_millis(1)).is_err() {
             victim();
@@ -117,7 +117,7 @@ fn garbage_is_no_request_and_one_peer_has_one() {
     }
     let mut found = Requests::new();
     (0..20).for_each(|_| unknown.say(LABEL, &good));
-    unknown.is_heard(|| {
+    unknown.has_incoming(|| {
         listener.progress();
         found.extend(listener.requests());
     });
@@ -133,7 +133,7 @@ fn garbage_is_no_request_and_one_peer_has_one() {
     assert_eq!(Word::read(&answer), Some(Word::Refuse(&[])));
     // It has had its answer.
     unknown.say(LABEL, &good);
-    unknown.is_heard(|| {
+    unknown.has_incoming(|| {
         listener.progress();
         assert!(listener.requests().is_empty());
     });
@@ -311,7 +311,7 @@ fn unknowns_do_not_reach_a_connected_endpoint() {
     };
     let nothing_happens = |unknown: &mut UnknownSender| {
         everything(unknown);
-        unknown.is_heard(|| {
+        unknown.has_incoming(|| {
             assert_eq!(victim.event(), None);
             assert!(victim.completion().is_none());
         });
