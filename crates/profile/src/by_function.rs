@@ -11,11 +11,11 @@ use crate::split::{Model, Parts, Rule, middle};
 use crate::summary::{FunctionSize, FunctionSummary, SizeSummary, TimeClass, Totals, ratio};
 use crate::tables::Tables;
 
-/// Of one function at groups of one size.
+/// Sums over the calls of one function in groups of one size.
 #[derive(Clone)]
 struct Sum {
     ranks: usize,
-    /// The last rank that was counted, plus 1.
+    /// The last rank counted, plus 1.
     last: usize,
     calls: u64,
     seconds: f64,
@@ -117,7 +117,7 @@ fn summary((id, group): (FunctionId, u32), sum: Sum, model: &Model, totals: &Tot
     }
 }
 
-/// In ticks; the middle of the class that it falls in.
+/// The quantile `of` in ticks: the middle of the histogram's class that it falls in.
 fn quantile(histogram: &[u64; TIME_CLASSES], of: f64) -> f64 {
     let below = histogram.iter().map(|calls| *calls as f64).sum::<f64>() * of;
     let mut seen = 0.0;
@@ -152,7 +152,7 @@ pub fn sizes(ranks: &[Tables]) -> Vec<SizeSummary> {
     .collect()
 }
 
-/// Whether a call of it sends one message whose size is the call's. That of a started request is not known here.
+/// Whether a call sends one message of the call's size. The size of a started request is not known here.
 fn sends(function: &Function) -> bool {
     match function.class {
         Class::Send | Class::Exchange => true,

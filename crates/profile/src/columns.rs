@@ -25,7 +25,7 @@ pub fn columns(
     let mut lanes = Vec::new();
     for (place, rank) in timeline.ranks.iter().enumerate() {
         let Some(shown) = place_of(rank) else { continue };
-        // By thread: nanoseconds of each function by column.
+        // Nanoseconds of each function, by thread and column.
         let mut times: BTreeMap<u16, Vec<BTreeMap<FunctionId, f64>>> = BTreeMap::new();
         let mut walk = timeline.walk(place);
         while let Some(call) = walk.step() {

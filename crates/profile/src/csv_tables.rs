@@ -10,7 +10,7 @@ use crate::printable::printable;
 use crate::report::{self, Column, Value};
 use crate::summary::{FunctionSummary, Summary};
 
-/// Name of the file, its columns, its rows.
+/// The file's name, its columns, its rows.
 type Table = (&'static str, Vec<&'static str>, Vec<Vec<String>>);
 
 /// Writes the tables to `folder`, which is made where it is missing; returns the files. A value that is not there is an
@@ -65,7 +65,7 @@ fn table<R>(name: &'static str, columns: &[Column<R>], rows: &[R]) -> Table {
     (name, columns().map(|column| column.field).collect(), rows.iter().map(row).collect())
 }
 
-/// All digits, and an empty field for what is not there.
+/// A value with all its digits; an empty field for a missing one.
 fn field(value: Value) -> String {
     match value {
         Value::Nothing => String::new(),

@@ -33,7 +33,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Of a profile, for ranks on one host or, with `lab`, half of them on each of two.
+    /// The traffic of a profile, for ranks on one host or, with `lab`, half of them on each of two.
     pub fn of(summary: &Summary, lab: bool) -> Traffic {
         let mut messages: BTreeMap<Bytes, (f64, f64)> = BTreeMap::new();
         let mut add = |size: u64, low: f64, high: f64| {
@@ -110,9 +110,9 @@ pub struct Candidate {
     /// How messages within a host travel, and those between hosts.
     pub within: Way,
     pub between: Way,
-    /// Why it cannot be, with what to do.
+    /// Why the candidate is not possible, with what to do.
     pub refused: Option<String>,
-    /// Whether it can be chosen; else it is only judged.
+    /// Whether the candidate can be chosen; else it is only judged.
     pub eligible: bool,
 }
 
@@ -124,7 +124,7 @@ pub struct Judged {
     pub expected: Result<Interval, String>,
 }
 
-/// What was chosen, and what of each other.
+/// The chosen candidate, and what is expected of each.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
     /// The default first.
@@ -155,7 +155,7 @@ pub fn decide(traffic: &Traffic, candidates: Vec<Candidate>, costs: &Costs) -> D
         .map(|(expected, candidate)| Judged { candidate, expected })
         .collect();
     let known = |of: &Judged| of.expected.clone().ok();
-    // What another could be faster by; at least nothing.
+    // Time over that of each eligible alternative, at worst, and never below 1.
     let losses = |at: usize| {
         let others = judged.iter().enumerate().filter(|(other, of)| *other != at && of.candidate.eligible);
         let more = |other: usize| times[at].as_ref().ok()?.over(times[other].as_ref().ok()?, traffic).ok();
@@ -199,7 +199,7 @@ pub fn in_general(candidates: &[Candidate], costs: &Costs, between: bool) -> Opt
     let mut losses: Vec<Vec<Interval>> = vec![Vec::new(); able.len()];
     for kind in 0..2 {
         let each: Vec<BTreeSet<Bytes>> = able.iter().map(|at| measured(&items(&candidates[*at])[kind])).collect();
-        // Where one was not measured it would be modelled.
+        // Sizes that all candidates have measurements of: elsewhere a cost would be modelled.
         let sizes = each[0].iter().filter(|size| each.iter().all(|of| of.contains(size)));
         for size in sizes {
             let cost = |at: &usize| costs.sized(&items(&candidates[*at])[kind], *size).reading.value().copied();
@@ -216,9 +216,9 @@ pub fn in_general(candidates: &[Candidate], costs: &Costs, between: bool) -> Opt
 
 /// Seconds of the mean rank for its messages.
 struct Times {
-    /// Where nobody waits for any.
+    /// If nobody waits for a message.
     stream: Interval,
-    /// Where somebody waits for each.
+    /// If somebody waits for each message.
     waited: Interval,
     /// Share of the run that an engine on a core of its own is busy.
     engine: Option<f64>,
@@ -245,7 +245,7 @@ impl Times {
         Ok(Times { stream, waited, engine })
     }
 
-    /// The time of a run with these over one with `usual`.
+    /// The run's time with these message times, over its time with `usual`.
     fn over(&self, usual: &Times, traffic: &Traffic) -> Result<Interval, String> {
         if let Some(busy) = self.engine.filter(|busy| *busy > BUSIEST) {
             return Err(format!(
@@ -263,12 +263,12 @@ impl Times {
     }
 }
 
-/// Ends together: a machine that is slow today is slow at all sizes.
+/// Adds interval ends: a machine that is slow today is slow at all sizes.
 fn plus(a: Interval, b: Interval) -> Interval {
     Interval { low: a.low + b.low, middle: a.middle + b.middle, high: a.high + b.high }
 }
 
-/// Of two that vary independently of each other.
+/// The difference of two intervals that vary independently of each other.
 fn less(a: Interval, b: Interval) -> Interval {
     let middle = a.middle - b.middle;
     let down = (a.middle - a.low).hypot(b.high - b.middle);

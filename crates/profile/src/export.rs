@@ -1,4 +1,4 @@
-//! A timeline in the formats of others.
+//! Exports of a timeline to the formats of other tools.
 
 mod expansion;
 mod goal;

@@ -1,4 +1,4 @@
-//! The delays that a program was given on purpose (`plimsoll profile --perturb`), as its ranks counted them.
+//! Delays injected into a program (`plimsoll profile --perturb`), as its ranks counted them.
 
 use std::collections::BTreeSet;
 
@@ -7,33 +7,33 @@ use record::layout::{Injected, injected, perturbed};
 
 use crate::profile::Profile;
 
-/// What one rank was given.
+/// The delays injected into one rank.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Given {
     pub rank: u32,
-    /// By what was delayed ([`injected`]): how often, and for how many seconds.
+    /// Number and seconds of the delays, by what was delayed ([`injected`]).
     pub delays: [(u64, f64); 3],
 }
 
 impl Given {
-    /// Of all kinds.
+    /// Seconds of delays of all kinds.
     pub fn seconds(&self) -> f64 {
         self.delays.iter().map(|(_, seconds)| seconds).sum()
     }
 }
 
-/// What all ranks were given.
+/// The delays injected into all ranks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Injection {
     /// What was asked for; empty where that is not known.
     pub asked: String,
     pub ranks: Vec<Given>,
-    /// Of [`perturbed`], of any rank.
+    /// The bits of [`perturbed`] that are set for any rank.
     pub marks: u32,
 }
 
 impl Injection {
-    /// `None` of a program that ran as it is.
+    /// The injected delays; `None` if the program ran without.
     pub fn of(profile: &Profile) -> Option<Injection> {
         let marks = profile.ranks.iter().fold(0, |marks, rank| marks | rank.header.perturbed);
         let asked = profile.job.perturbation.clone();
@@ -55,7 +55,7 @@ impl Injection {
         Some(Injection { asked: asked.unwrap_or_default(), ranks, marks })
     }
 
-    /// Of all ranks: how often, and for how many seconds.
+    /// Number and seconds of the delays of all ranks.
     pub fn total(&self, kind: usize) -> (u64, f64) {
         let of = self.ranks.iter().map(|given| given.delays[kind]);
         of.fold((0, 0.0), |sum, one| (u64::saturating_add(sum.0, one.0), sum.1 + one.1))

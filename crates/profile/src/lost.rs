@@ -7,13 +7,13 @@ use record::layout::{Dropped, Header, THREADS};
 
 type Count = fn(&Dropped) -> u64;
 
-/// What keeps something out of the tables.
+/// The limit that keeps something out of the tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Limit {
     Memory,
     Threads,
     Timeline,
-    /// One that no option moves.
+    /// A limit that no option moves.
     Fixed,
 }
 

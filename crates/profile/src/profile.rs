@@ -16,7 +16,7 @@ use crate::tables::Tables;
 use crate::{impossible, last_seen, lost};
 use timeline::Timeline;
 
-/// By which the clocks of hosts may differ, in seconds.
+/// Seconds by which the clocks of hosts may differ.
 const CLOCKS_APART: f64 = 3600.0;
 
 /// A rank that cannot be looked for runs as long as it or its host's sampler wrote something within this time.
@@ -295,7 +295,7 @@ fn lived(header: &Header, until: u64) -> f64 {
     until.saturating_sub(from.realtime).max(own) as f64 / 1e9 + CLOCKS_APART
 }
 
-/// `0-3,7`: numbers that rise.
+/// Rising numbers as ranges: `0-3,7`.
 pub fn ranges(numbers: impl IntoIterator<Item = u32>) -> String {
     let mut found: Vec<(u32, u32)> = Vec::new();
     for number in numbers {

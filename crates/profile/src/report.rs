@@ -38,7 +38,7 @@ pub enum Value {
 #[derive(Clone, Copy, PartialEq)]
 pub enum Unit {
     Seconds,
-    /// Seconds of so many.
+    /// Seconds, of so many in all.
     Part(f64),
     Share,
     Count,
@@ -62,7 +62,7 @@ fn read(unit: Unit, of: &Reading<f64>) -> Value {
     Value::Read(unit, of.clone())
 }
 
-/// Of a rank's time.
+/// The unit of seconds that are part of a rank's time.
 fn of(rank: &RankSummary) -> Unit {
     Part(rank.thread_seconds)
 }

@@ -27,7 +27,7 @@ pub fn among(places: &Places, summaries: &[SiteSummary]) -> Vec<Option<usize>> {
 #[derive(Default)]
 struct Merged {
     ranks: usize,
-    /// The last that was counted, plus 1: ranks come one after the other.
+    /// The last rank counted, plus 1: ranks come one after the other.
     last: usize,
     calls: u64,
     seconds: f64,
@@ -35,7 +35,7 @@ struct Merged {
     bytes: u64,
 }
 
-/// `mpi`: seconds in MPI of all ranks. `started`: of the job, since 1970. Those with the most time first.
+/// Call sites, most time first. `mpi`: seconds in MPI of all ranks. `started`: the job's start since 1970.
 pub fn sites(ranks: &[Tables], mpi: f64, started: Duration) -> Vec<SiteSummary> {
     let (mut places, mut merged) = (Places::default(), Vec::new());
     for (number, rank) in ranks.iter().enumerate() {

@@ -63,7 +63,7 @@ pub type Kind = (FunctionId, u32, usize);
 /// What a call of a kind takes when nobody is late, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Unhindered {
-    /// Calls up to this are.
+    /// Calls up to this duration are unhindered.
     pub bound: f64,
     pub mean: f64,
 }
@@ -77,7 +77,7 @@ pub enum Rule {
     CannotTell(String),
 }
 
-/// Seconds.
+/// The parts of calls' time, in seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Parts {
     pub transfer: f64,
@@ -298,7 +298,7 @@ fn rule((id, group, size_class): Kind, calls: &Merged) -> Rule {
     Rule::Beyond(Unhindered { bound, mean: time / short().map(|(_, calls)| calls).sum::<f64>() })
 }
 
-/// Returns when its own work is done, whatever the others do.
+/// Whether the function returns when its own work is done, whatever other ranks do.
 fn only_begins(function: &Function) -> bool {
     let request = function.argument("request").is_some();
     match function.class {
@@ -308,7 +308,7 @@ fn only_begins(function: &Function) -> bool {
     }
 }
 
-/// Moves nothing: it looks whether there is something, or waits until there is.
+/// Whether the call moves no data: it looks whether there is a message, or waits until there is.
 fn only_looks(function: &Function, size_class: usize) -> bool {
     match function.class {
         Class::Probe => true,

@@ -149,7 +149,7 @@ fn phases(marks: &mut String, summary: &Summary, (from, to): (f64, f64), width: 
     }
 }
 
-/// As high as its rows need.
+/// The plot's HTML, as high as its rows need.
 fn sized(plot: &Plot, rows: usize) -> String {
     let each = match rows {
         0..=8 => 22,

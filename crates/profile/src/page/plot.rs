@@ -25,7 +25,7 @@ pub struct Plot<'a> {
     /// SVG elements.
     pub marks: String,
     pub x: Vec<Tick>,
-    /// From the top.
+    /// Ticks of the vertical axis, placed from the top.
     pub y: Vec<Tick>,
     pub x_label: &'a str,
     pub y_label: &'a str,

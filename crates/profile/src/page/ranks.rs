@@ -191,7 +191,7 @@ fn said(summary: &Summary, places: &[usize], parts: &[Part], values: &[f64]) -> 
     text
 }
 
-/// For one who cannot see it: each part's share over all ranks, with who has least and most of it.
+/// Text for a screen reader: each part's share over all ranks, and the ranks with least and most of it.
 fn describe(summary: &Summary, order: &[usize], parts: &[Part], of: &dyn Fn(&RankSummary) -> Vec<f64>) -> String {
     let all: Vec<(usize, Vec<f64>)> = order.iter().map(|place| (*place, of(&summary.ranks[*place]))).collect();
     let said = parts.iter().enumerate().filter_map(|(i, part)| {

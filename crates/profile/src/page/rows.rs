@@ -10,16 +10,16 @@ use super::plot::rectangle;
 /// A bar of several parts.
 pub struct Bar {
     pub parts: Vec<(Part, f64)>,
-    /// What stands beside it.
+    /// Text beside the bar.
     pub text: String,
     pub title: String,
-    /// Instead of a bar: why there is none.
+    /// Whether `text` stands in the bar's place and says why there is none.
     pub missing: bool,
 }
 
 pub struct Row {
     pub name: String,
-    /// Smaller, below the name.
+    /// A note in smaller type, below the name.
     pub note: String,
     pub bars: Vec<Bar>,
 }

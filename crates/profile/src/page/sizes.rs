@@ -84,7 +84,7 @@ fn figure(id: &str, title: &str, count: Part, what: &str, rows: &[(u64, u64, u64
     Some(Figure { title: title.into(), legend, drawing: plot.html(), caption, ..Figure::default() })
 }
 
-/// 0 for no bytes, then one a power of two.
+/// The size class: 0 for no bytes, then one for each power of two.
 fn class(floor: u64) -> usize {
     (u64::BITS - floor.leading_zeros()) as usize
 }

@@ -42,15 +42,15 @@ pub struct Head {
 #[derive(Default)]
 pub struct Cell {
     pub text: String,
-    /// Smaller, below.
+    /// A note in smaller type, below the text.
     pub note: String,
     pub title: String,
-    /// What it is sorted by.
+    /// The key that the cell is sorted by.
     pub sort: String,
     pub class: &'static str,
-    /// Of a column of numbers.
+    /// Whether the cell's column holds numbers.
     pub number: bool,
-    /// SVG, escaped.
+    /// A drawing as SVG, already escaped.
     pub drawing: String,
 }
 

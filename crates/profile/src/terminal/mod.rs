@@ -70,7 +70,7 @@ pub fn render(summary: &Summary, screen: Screen) -> String {
     page.text
 }
 
-/// What no figure of a profile has.
+/// Calls that no figure of a profile counts.
 pub const NOT_COUNTED: &str = "inquiries (MPI_Comm_rank, MPI_Cart_shift, MPI_Wtime), datatypes, groups and MPI-IO; \
                                their time is compute.";
 

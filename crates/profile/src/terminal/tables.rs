@@ -38,7 +38,7 @@ fn cells<R>(columns: &[Column<R>], of: &R) -> impl Iterator<Item = String> {
     columns.iter().map(move |column| cell(column, of))
 }
 
-/// `-` for what is not there; the title or a remark says why.
+/// The cell's text; `-` for a missing value, which the title or a remark explains.
 fn cell<R>(column: &Column<R>, of: &R) -> String {
     let number = |unit, value| match unit {
         Unit::Part(whole) => percent(ratio(value, whole)),

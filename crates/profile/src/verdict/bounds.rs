@@ -1,4 +1,4 @@
-//! What is known of a quantity: at least, at most, and why no more is.
+//! Bounds of a quantity: at least, at most, and why no more is known.
 
 use machine::Reading;
 
@@ -22,7 +22,7 @@ impl Bounds {
         }
     }
 
-    /// One that is missing is anything up to `most`.
+    /// Bounds of a reading; a missing one may be anything up to `most`.
     pub fn of(reading: &Reading<f64>, most: f64) -> Bounds {
         match reading {
             Reading::Measured(value) | Reading::Modelled(value) => Bounds::exactly(*value),

@@ -17,16 +17,16 @@ pub struct RankEvidence {
     pub rank: u32,
     /// Index into [`Evidence::hosts`].
     pub host: usize,
-    /// Where it was seen most.
+    /// The core on which the rank was seen most.
     pub core: Option<u32>,
-    /// Whether it was seen on others too.
+    /// Whether the rank was seen on other cores too.
     pub moved: bool,
     pub runtime: f64,
     pub mpi: f64,
-    /// Outside MPI and, as far as that is known, on its core: neither stopped nor without one nor blocked.
+    /// Time outside MPI and, as far as that is known, on a core: neither stopped nor runnable nor blocked.
     pub compute: f64,
     pub calls: u64,
-    /// Messages it began.
+    /// Messages that the rank began.
     pub messages: u64,
     pub bytes: u64,
     /// Least time in calls that only begin messages or hand them over: work of the host, not waiting.
@@ -38,12 +38,12 @@ pub struct RankEvidence {
     pub away: Bounds,
     /// The kernel's network work (softirqs) on the rank's core while it was there.
     pub protocol: Bounds,
-    /// How long it was blocked outside MPI, and what for; `None`: that is not known.
+    /// How long the rank was blocked outside MPI, and what for; `None` if that is not known.
     pub stall: Option<(f64, Stall)>,
     pub stopped: Reading<f64>,
-    /// Runnable while others had its core.
+    /// Time in which the rank was runnable while others had its core.
     pub run_delay: Reading<f64>,
-    /// The part of that in which it had given its core up itself, inside MPI: it waited.
+    /// The part of `run_delay` after the rank gave up its core itself, inside MPI: it waited.
     pub yielded: Reading<f64>,
     /// Time that a hypervisor took from its core while it was there.
     pub stolen: Reading<f64>,
@@ -57,12 +57,12 @@ impl RankEvidence {
         if self.runtime > 0.0 { self.protocol.least * self.compute / self.runtime } else { 0.0 }
     }
 
-    /// Computing or blocked, outside MPI.
+    /// Time outside MPI, computing or blocked.
     pub fn outside(&self) -> f64 {
         self.compute + self.stall.map_or(0.0, |(seconds, _)| seconds)
     }
 
-    /// Runnable while others had a core that it had not given up.
+    /// Time in which the rank was runnable while others had a core that it had not given up.
     pub fn denied(&self) -> Reading<f64> {
         let yielded = self.yielded.value().copied().unwrap_or(0.0);
         self.run_delay.clone().map(|delay| (delay - yielded).max(0.0))
@@ -77,7 +77,7 @@ impl RankEvidence {
 #[derive(Debug, Clone)]
 pub struct HostEvidence {
     pub name: String,
-    /// Cores that are on line.
+    /// Online cores.
     pub cores: Reading<u32>,
 }
 
@@ -91,7 +91,7 @@ pub struct SizeEvidence {
     pub bytes: u64,
     /// Of the ranks' time.
     pub share: f64,
-    /// The part of `share` that they take when nobody is late; 0 where that is not known.
+    /// The part of `share` that the calls take when nobody is late; 0 where that is not known.
     pub work: f64,
 }
 
@@ -105,7 +105,7 @@ pub struct SiteEvidence {
     pub bytes: u64,
     /// Of the ranks' time.
     pub share: f64,
-    /// Seconds of a call.
+    /// Mean seconds of a call.
     pub mean: f64,
 }
 
@@ -164,7 +164,7 @@ impl Evidence {
         self.sites.iter().find(|site| classes.contains(&site.class.as_str()))
     }
 
-    /// The same in words that follow others; none where it is not known.
+    /// That place as the end of a sentence; empty where it is not known.
     pub(super) fn most_in(&self, classes: &[&str]) -> String {
         self.first_of(classes).map_or_else(String::new, |site| format!(", most in {}", site.words))
     }
@@ -322,7 +322,7 @@ fn of_rank(rank: &RankSummary, host: usize, work: &BTreeMap<&str, f64>, others: 
     }
 }
 
-/// Of a part whose rest, where it is not known, is counted elsewhere.
+/// Seconds of a part; 0 where unknown, since they are then counted elsewhere.
 fn part_of(reading: &Reading<f64>) -> f64 {
     reading.value().copied().unwrap_or(0.0)
 }
@@ -333,7 +333,7 @@ fn unhindered(summary: &Summary, class: &str) -> f64 {
     let sizes =
         || summary.functions.iter().filter(|function| function.class == class).flat_map(|function| &function.sizes);
     let seconds: f64 = sizes().map(|size| size.seconds).sum();
-    // Not even the shortest of such sends show what they take.
+    // Even the shortest of sends from this size on may wait for their receiver.
     let is_own = |size: &&FunctionSize| class != "send" || size.floor < RENDEZVOUS;
     if seconds > 0.0 { sizes().filter(is_own).filter_map(work).sum::<f64>() / seconds } else { 0.0 }
 }

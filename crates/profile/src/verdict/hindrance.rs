@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{Evidence, RankEvidence, shape, share};
 use crate::summary::Stall;
 
-/// Of a rank's time: less than this any host takes for threads of its own.
+/// Share of a rank's time; any host takes less than this for threads of its own.
 pub(super) const WORTH_SAYING: f64 = 0.05;
 
 /// Classes of calls in which ranks wait for each other.
@@ -76,7 +76,7 @@ pub struct Hindrance {
     pub next: String,
 }
 
-/// What costs the run most comes first.
+/// Hindrances, the one that costs the run most first.
 pub fn find(evidence: &Evidence) -> Vec<Hindrance> {
     if evidence.is_empty() {
         return Vec::new();
@@ -217,7 +217,7 @@ struct Late {
     place: usize,
     share: f64,
     words: String,
-    /// The same where it is said already what kept the rank.
+    /// A shorter form of `words`, used beside other causes.
     beside: String,
 }
 
@@ -236,7 +236,7 @@ fn late(evidence: &Evidence) -> Option<Late> {
         let words = format!("{beside}{}", evidence.most_in(&WAITING));
         return (of_time >= WORTH_SAYING).then_some(Late { place, share, words, beside });
     }
-    // Who is outside MPI most, where it surely waits less than the others.
+    // The rank that is outside MPI most, if it surely waits less than the others.
     let most = evidence.ranks.iter().enumerate().max_by(|a, b| a.1.outside().total_cmp(&b.1.outside()));
     let (place, rank) = most?;
     let mean = |of: fn(&RankEvidence) -> f64| (evidence.ranks.iter().map(of).sum::<f64>() - of(rank)) / others / run;
@@ -277,7 +277,7 @@ fn named(evidence: &Evidence, rank: &RankEvidence) -> String {
     }
 }
 
-/// Who else was mostly on the core of a rank.
+/// Other ranks that were mostly on the core of a rank.
 fn shares_core(evidence: &Evidence, place: usize) -> Vec<u32> {
     let rank = &evidence.ranks[place];
     let same = |(other, one): &(usize, &RankEvidence)| *other != place && one.core.is_some() && one.core == rank.core;

@@ -81,7 +81,7 @@ pub fn judge(evidence: &Evidence) -> Judgement {
 
 struct Exchange<'a> {
     loaded: &'a RankEvidence,
-    /// Who would get the loaded core; `None`: nobody, a core is free.
+    /// The rank that would get the loaded core; `None` if a core is free.
     idle: Option<&'a RankEvidence>,
     gain: (f64, f64),
 }
@@ -96,7 +96,7 @@ fn exchange(evidence: &Evidence, host: usize) -> Option<Exchange<'_>> {
         mine.iter().copied().filter(|rank| rank.rank != loaded.rank).max_by(|a, b| waiting(a).total_cmp(&waiting(b)));
     let idle = if free { None } else { Some(idle?) };
     let removed = protocol(loaded) - idle.map_or(0.0, protocol);
-    // Who takes the core must have the time for it.
+    // The rank that takes the core must wait long enough to do its network work.
     if removed / run < NOISE || idle.is_some_and(|rank| waiting(rank) < removed || waiting(rank) <= waiting(loaded)) {
         return None;
     }

@@ -163,7 +163,7 @@ fn placement(judgements: &[Judgement], instead: &str) -> String {
     said
 }
 
-/// What gains has a gain.
+/// The lower bound of the gain; minus infinity where it is unbounded.
 fn least(judgement: &Judgement) -> f64 {
     judgement.gain.map_or(f64::NEG_INFINITY, |(least, _)| least)
 }
