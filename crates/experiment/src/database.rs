@@ -14,9 +14,9 @@ use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags};
 /// What a store holds.
 #[derive(Debug)]
 pub struct Layout {
-    /// In `PRAGMA user_version`.
+    /// Number of the layout, in `PRAGMA user_version`.
     pub number: i64,
-    /// In `PRAGMA application_id`.
+    /// Identifies the kind of store, in `PRAGMA application_id`.
     pub application: i64,
     pub tables: &'static str,
     /// "study".
@@ -25,7 +25,7 @@ pub struct Layout {
     pub command: &'static str,
 }
 
-/// A larger store is read where it lies, with a lock.
+/// Largest store, in bytes, that is read from a copy; a larger one is read in place, with a lock.
 const MOST_COPIED: u64 = 1 << 30;
 
 /// An open store.

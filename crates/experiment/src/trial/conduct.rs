@@ -29,10 +29,10 @@ pub struct Ran {
     /// Wall clock at the start, since the Unix epoch.
     pub started: Nanoseconds,
     pub elapsed: Nanoseconds,
-    /// What of it was between MPI_Init and MPI_Finalize, if the trial goes by that.
+    /// Time of the run between MPI_Init and MPI_Finalize, if the trial goes by that.
     pub mpi: Option<Nanoseconds>,
     pub cpu: Option<Nanoseconds>,
-    /// What of it was in the kernel.
+    /// CPU time of the run in the kernel.
     pub system: Option<Nanoseconds>,
     pub said: String,
     pub complained: String,
@@ -121,9 +121,9 @@ struct Conducted<'a> {
     budget: Nanoseconds,
     stop: &'a dyn Fn() -> bool,
     runs: Runs,
-    /// Runs of each arm that warmed up.
+    /// Warm-up runs of each arm so far.
     warm: u32,
-    /// Once all are warm.
+    /// The measured rounds; `None` while arms warm up.
     course: Option<Course>,
     /// When the run under way began.
     began: Nanoseconds,
@@ -151,7 +151,7 @@ struct Course {
 /// One run to come.
 struct Turn {
     arm: usize,
-    /// None warms up.
+    /// Round of the run; `None` for a warm-up run.
     round: Option<u32>,
     place: u32,
 }
