@@ -22,7 +22,7 @@ use crate::axes::{Axes, Value};
 /// Rounds where a file asks for no other number.
 const REPETITIONS: u32 = 5;
 
-/// And at most, where it asks for an interval.
+/// Most rounds where a file asks for an interval and for no other number.
 const MOST_REPETITIONS: u32 = 60;
 
 /// Times that a run is repeated which failed.
