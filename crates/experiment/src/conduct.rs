@@ -129,7 +129,7 @@ struct Standing {
     contents: Contents,
     spent: Nanoseconds,
     round: u32,
-    /// Whether that round ran at this sitting.
+    /// Whether the current round ran at this sitting.
     began: bool,
     blocks: usize,
     failed_in_a_row: usize,

@@ -202,7 +202,7 @@ fn whole(path: &FilePath) -> Option<Vec<u8>> {
     None
 }
 
-/// A database of these bytes.
+/// Opens a database in memory with these bytes.
 fn copy(mut bytes: Vec<u8>) -> rusqlite::Result<Connection> {
     let mut connection = connect(":memory:", OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     // Written and read by way of a log, of which it has none.

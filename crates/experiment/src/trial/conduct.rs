@@ -137,7 +137,7 @@ struct Conducted<'a> {
     broken: Option<Fault>,
 }
 
-/// Where the rounds stand that count.
+/// State of the rounds that count.
 struct Course {
     /// Number of the next round.
     round: u32,
@@ -297,7 +297,7 @@ impl Conducted<'_> {
         Err(Fault::new("the trial", cause, format!("give it more (--budget {minutes:.0}m), or a shorter input")))
     }
 
-    /// What a run of the arm takes with what is done before and after it.
+    /// Nanoseconds of a run of the arm, with the commands before and after it.
     fn takes(&self, arm: usize) -> u64 {
         self.usual(arm).map_or(0, |usual| usual.0) + self.around[arm]
     }

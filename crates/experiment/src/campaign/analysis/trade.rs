@@ -38,7 +38,7 @@ pub struct Step {
 #[serde(rename_all = "kebab-case")]
 pub enum Knee {
     Here,
-    /// It cannot be told from the knee.
+    /// The clock cannot be told from the knee.
     Perhaps,
     No,
 }
