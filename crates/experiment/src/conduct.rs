@@ -45,7 +45,7 @@ struct Conducted<'a> {
     /// Number of points of each group.
     groups: Vec<usize>,
     prepared: HashSet<PointKey>,
-    /// Of the block that runs: when it began to be made ready, and when it began.
+    /// Start of the running block's preparation, and start of the block.
     times: Option<(Nanoseconds, Nanoseconds)>,
     store: &'a mut Store,
     study: &'a mut Study,

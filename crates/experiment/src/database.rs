@@ -205,7 +205,7 @@ fn whole(path: &FilePath) -> Option<Vec<u8>> {
 /// Opens a database in memory with these bytes.
 fn copy(mut bytes: Vec<u8>) -> rusqlite::Result<Connection> {
     let mut connection = connect(":memory:", OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    // Written and read by way of a log, of which it has none.
+    // The header says that there is a log (WAL), which the copy does not have.
     if bytes.get(18..20) == Some(&[2, 2][..]) {
         bytes[18..20].fill(1);
     }

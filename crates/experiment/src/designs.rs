@@ -130,7 +130,7 @@ impl<D: Designed> Store<D> {
     /// All designs, in the order in which they were begun.
     ///
     /// # Errors
-    /// There is none.
+    /// The store has no design.
     pub fn all(&self) -> Result<Vec<Begun<D>>> {
         let ids: Vec<i64> = self.database.try_to(|c| {
             let mut rows = c.prepare("SELECT id FROM design ORDER BY id")?;
@@ -146,7 +146,7 @@ impl<D: Designed> Store<D> {
     /// The design of that number; without a number the latest that finished, or the latest of all where none has.
     ///
     /// # Errors
-    /// There is none, or none of that number.
+    /// The store has no design, or none of that number.
     pub fn chosen(&self, number: Option<i64>) -> Result<Begun<D>> {
         let [chosen, last]: [Option<i64>; 2] = self.database.try_to(|c| {
             let latest = "SELECT max(CASE WHEN finished_ns IS NULL THEN NULL ELSE id END), max(id) FROM design";

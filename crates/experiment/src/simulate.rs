@@ -106,7 +106,7 @@ const METRIC: Metric = Metric::HalfRoundTrip;
 struct Machine<'a> {
     disturbance: Disturbance,
     far: bool,
-    /// What is left of earlier noise, for each contender.
+    /// Noise carried over from earlier blocks, by contender.
     held: Vec<f64>,
     random: &'a mut Random,
 }
