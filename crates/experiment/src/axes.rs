@@ -7,7 +7,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// What is asked on one axis.
+/// The value of one axis.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Value {
@@ -57,7 +57,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// Names of what can be asked, with what is asked.
+/// Values of a point by the names of their axes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Axes(BTreeMap<String, Value>);
@@ -70,12 +70,12 @@ impl Axes {
         self
     }
 
-    /// What is asked on an axis.
+    /// The value of an axis.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.0.get(name)
     }
 
-    /// All that is asked, in the order of names.
+    /// Axes with their values, in the order of names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
     }

@@ -14,16 +14,16 @@ machine::named! {
     pub enum Cause ("cause") {
         SetupFailed = "set-up failed",
         ProgramFailed = "program failed",
-        /// It did not end in time.
+        /// The run did not end in time.
         TimedOut = "out of time",
         CheckFailed = "check failed",
-        /// What it printed does not have what is looked for.
+        /// The output lacks a figure.
         FigureMissing = "figure missing",
         NodeLost = "node lost",
         SensorStopped = "sensor stopped",
         DiskFull = "disk full",
         ClockChanged = "clock changed",
-        /// It cannot be set, or cores do not run at it.
+        /// The clock cannot be set, or cores do not run at it.
         ClockNotSet = "clock not set",
         /// This process was told to end.
         Preempted = "preempted",
@@ -58,7 +58,7 @@ impl Failure {
     }
 }
 
-/// As Slurm, PBS, Open MPI, PRRTE and Hydra put it.
+/// Messages of Slurm, PBS, Open MPI, PRRTE and Hydra about a lost node.
 const NODE_LOST: [&str; 9] = [
     "NODE FAIL",
     "Node failure",
@@ -71,10 +71,10 @@ const NODE_LOST: [&str; 9] = [
     "HYD_pmcd_pmi_serv exited unexpectedly",
 ];
 
-/// As `plimsoll clock --held` puts it.
+/// Message of `plimsoll clock --held` when cores do not run at the clock.
 pub const CLOCK_NOT_HELD: &str = "its cores do not hold it";
 
-/// As the C library puts it.
+/// Messages of the C library about a full disk.
 const DISK_FULL: [&str; 2] = ["No space left on device", "Disk quota exceeded"];
 
 impl Cause {

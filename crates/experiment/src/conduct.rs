@@ -20,7 +20,7 @@ use crate::observer::{Observer, Progress};
 use crate::store::{Contents, Store, Study};
 use crate::tally::{Tally, most_tries};
 
-/// So many blocks that fail one after the other, and none that worked, end the study: it is not about one point.
+/// Failed blocks in a row, none having worked, that end the study: the cause is no single point.
 const HOPELESS: usize = 12;
 
 /// Runs `study` to its end, from wherever it stands in `store`. `stop` is asked between blocks.
@@ -42,10 +42,10 @@ pub fn conduct(
 
 struct Conducted<'a> {
     standing: Standing,
-    /// Points of each.
+    /// Number of points of each group.
     groups: Vec<usize>,
     prepared: HashSet<PointKey>,
-    /// Of the block that runs: when it began to be made ready, and when it began.
+    /// Start of the running block's preparation, and start of the block.
     times: Option<(Nanoseconds, Nanoseconds)>,
     store: &'a mut Store,
     study: &'a mut Study,
@@ -129,7 +129,7 @@ struct Standing {
     contents: Contents,
     spent: Nanoseconds,
     round: u32,
-    /// Whether that round ran at this sitting.
+    /// Whether the current round ran at this sitting.
     began: bool,
     blocks: usize,
     failed_in_a_row: usize,

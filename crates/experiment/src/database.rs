@@ -14,9 +14,9 @@ use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags};
 /// What a store holds.
 #[derive(Debug)]
 pub struct Layout {
-    /// In `PRAGMA user_version`.
+    /// Number of the layout, in `PRAGMA user_version`.
     pub number: i64,
-    /// In `PRAGMA application_id`.
+    /// Identifies the kind of store, in `PRAGMA application_id`.
     pub application: i64,
     pub tables: &'static str,
     /// "study".
@@ -25,7 +25,7 @@ pub struct Layout {
     pub command: &'static str,
 }
 
-/// A larger store is read where it lies, with a lock.
+/// Largest store, in bytes, that is read from a copy; a larger one is read in place, with a lock.
 const MOST_COPIED: u64 = 1 << 30;
 
 /// An open store.
@@ -202,10 +202,10 @@ fn whole(path: &FilePath) -> Option<Vec<u8>> {
     None
 }
 
-/// A database of these bytes.
+/// Opens a database in memory with these bytes.
 fn copy(mut bytes: Vec<u8>) -> rusqlite::Result<Connection> {
     let mut connection = connect(":memory:", OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    // Written and read by way of a log, of which it has none.
+    // The header says that there is a log (WAL), which the copy does not have.
     if bytes.get(18..20) == Some(&[2, 2][..]) {
         bytes[18..20].fill(1);
     }

@@ -14,7 +14,7 @@ use crate::findings::{Decision, Loss, PointFindings, Question};
 /// Messages up to this size are short.
 const SHORT: Bytes = Bytes(64);
 
-/// Of each question that has a choice.
+/// The decision of each question that has a choice.
 pub fn decisions(points: &[PointFindings]) -> Vec<Decision> {
     [Question::SameHost, Question::BetweenHosts].into_iter().filter_map(|question| decide(question, points)).collect()
 }

@@ -17,7 +17,7 @@ pub const MINIMUM_ROUNDS: u32 = FIRST_LOOK;
 /// Rounds that a point beside the candidates gets: the whole range of six covers the median in 96.9 % of draws.
 pub const REFERENCE_ROUNDS: u32 = 6;
 
-/// What a point's first block is taken to cost, sessions opened and pace found.
+/// Assumed duration of a point's first block, opening sessions and finding the pace included.
 const BLOCK: Nanoseconds = Nanoseconds(100_000_000);
 
 /// Share of the budget that the calibrating round may take: 1 over this.
@@ -46,7 +46,7 @@ pub struct Grounds {
     /// then, and in designs of earlier studies, `cores` are those of both.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub peer_cores: Vec<CoreId>,
-    /// The second host gives no engine a core of its own.
+    /// Whether the second host gives no engine a core of its own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub at_app: bool,
     /// What the first two share, where the machine shows it and can be believed.
@@ -59,7 +59,7 @@ pub struct Grounds {
     /// The engine's networks beside UDP that can be had there: `afxdp`, `xdp`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<StackAt>,
-    /// `NPopenmpi` can be run.
+    /// Whether `NPopenmpi` can be run.
     pub open_mpi: bool,
     /// Time that the blocks may take in all.
     pub budget: Nanoseconds,

@@ -39,7 +39,7 @@ pub(crate) use tables;
 const COLUMNS: &str = "id, design, seed, host, version, facts, started_ns, finished_ns, spent_ns";
 
 pub trait Designed: Clone + Serialize + DeserializeOwned {
-    /// Of stores of such designs.
+    /// Layout of the stores of such designs.
     const LAYOUT: &'static Layout;
 
     /// Names what is compared: an unfinished design goes on only under the same hash.
@@ -55,7 +55,7 @@ pub struct Store<D> {
     of: PhantomData<D>,
 }
 
-/// 32 hexadecimal digits that name it by its content.
+/// Hash of the content, in 32 hexadecimal digits.
 pub(crate) fn hash(of: &impl Serialize) -> String {
     let canonical = serde_json::to_vec(of).expect("a design always serializes");
     Sha256::digest(canonical)[..16].iter().map(|byte| format!("{byte:02x}")).collect()
@@ -69,9 +69,9 @@ pub struct Begun<D> {
     pub seed: u64,
     pub host: String,
     pub version: String,
-    /// About the machine.
+    /// Facts about the machine.
     pub facts: Vec<Fact>,
-    /// Since the Unix epoch, as when it finished.
+    /// Time since the Unix epoch, like `finished`.
     pub started: Nanoseconds,
     /// `None` while it can go on.
     pub finished: Option<Nanoseconds>,
@@ -83,7 +83,7 @@ pub struct Begun<D> {
 pub struct Beginning<'a, D> {
     pub design: &'a D,
     pub seed: u64,
-    /// Names machine and boot.
+    /// Identifies machine and boot.
     pub host: &'a str,
     pub version: &'a str,
     pub facts: &'a [Fact],
@@ -130,7 +130,7 @@ impl<D: Designed> Store<D> {
     /// All designs, in the order in which they were begun.
     ///
     /// # Errors
-    /// There is none.
+    /// The store has no design.
     pub fn all(&self) -> Result<Vec<Begun<D>>> {
         let ids: Vec<i64> = self.database.try_to(|c| {
             let mut rows = c.prepare("SELECT id FROM design ORDER BY id")?;
@@ -146,7 +146,7 @@ impl<D: Designed> Store<D> {
     /// The design of that number; without a number the latest that finished, or the latest of all where none has.
     ///
     /// # Errors
-    /// There is none, or none of that number.
+    /// The store has no design, or none of that number.
     pub fn chosen(&self, number: Option<i64>) -> Result<Begun<D>> {
         let [chosen, last]: [Option<i64>; 2] = self.database.try_to(|c| {
             let latest = "SELECT max(CASE WHEN finished_ns IS NULL THEN NULL ELSE id END), max(id) FROM design";

@@ -168,7 +168,7 @@ pub struct SweepRow {
 /// How near the two application cores were while a study ran.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Nearness {
-    /// One way, nanoseconds.
+    /// One-way latency between the cores, in nanoseconds.
     pub one_way_ns: Estimate,
     /// Share of blocks in which the cores were near, 0 to 1: where they moved, in the nearest of their places. `None` where
     /// they did not, and the machine does not show what they share.
@@ -216,11 +216,11 @@ pub struct Decision {
     pub tie: bool,
     /// The most that the choice loses anywhere: the best over it, 1 where it is nowhere behind.
     pub loses: Estimate,
-    /// Where that is.
+    /// Pattern and size of the largest loss.
     pub at: (Pattern, Bytes),
     /// How many times as fast as the kernel's TCP short messages are, where they are faster.
     pub gain: Option<Estimate>,
-    /// Of every contender in every case.
+    /// Losses of the contenders, by pattern and size.
     pub losses: Vec<Loss>,
 }
 

@@ -4,14 +4,14 @@ use std::fmt;
 
 use machine::Nanoseconds;
 
-/// How far it is.
+/// Progress of a sitting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Progress {
-    /// In words, with what is left.
+    /// The state in words, with what is left to do.
     pub state: String,
     /// What is measured now; `None` where that is not one thing.
     pub now: Option<String>,
-    /// Of the budget.
+    /// Time spent of the budget.
     pub spent: Nanoseconds,
 }
 

@@ -14,7 +14,7 @@ use crate::findings::{Choice, PointFindings, Question, Reference, Rejected, Size
 struct Decision<'a> {
     size: Bytes,
     kind: Kind,
-    /// By how much those may differ that are alike, as a share.
+    /// Difference up to which candidates are alike, as a share.
     within: f64,
     /// Candidates between which the choice is open, the leader first; with a place, only that.
     between: Vec<&'a PointFindings>,

@@ -43,7 +43,7 @@ fn is_rate_of(of: &PointFindings, spec: &PointSpec) -> bool {
         && (of.spec.contender(), of.spec.size, &of.spec.path) == (spec.contender(), spec.size, &spec.path)
 }
 
-/// `None` where the point is of no way that a job's messages go.
+/// The way of a point; `None` where no job's messages go that way.
 fn way(point: &PointFindings) -> Option<Way> {
     let spec = &point.spec;
     let here = match spec.path {

@@ -20,7 +20,7 @@ const MOST_ROUNDS: u32 = 128;
 const BLOCK: Nanoseconds = Nanoseconds(50_000_000);
 /// How much better the first contender is than the second.
 const TRUTHS: [f64; 4] = [1.0, 1.02, 1.03, 1.10];
-/// What is asked of every row.
+/// Least share of studies whose interval covers the truth, for a row to hold.
 pub const LEAST_COVERED: f64 = 0.94;
 pub const MOST_WRONG: f64 = 0.05;
 
@@ -102,11 +102,11 @@ fn row((disturbance, contenders): (Disturbance, usize), truth: f64, studies: usi
 
 const METRIC: Metric = Metric::HalfRoundTrip;
 
-/// What blocks run on.
+/// The simulated machine that blocks run on.
 struct Machine<'a> {
     disturbance: Disturbance,
     far: bool,
-    /// What is left of earlier noise, for each contender.
+    /// Noise carried over from earlier blocks, by contender.
     held: Vec<f64>,
     random: &'a mut Random,
 }

@@ -25,7 +25,7 @@ pub(crate) enum Answer {
 }
 
 impl Stretch {
-    /// Both as one, where a place does in both.
+    /// Both stretches as one, where a place does in both; two places where neither has told one.
     pub fn with(&self, next: &Stretch) -> Option<Stretch> {
         let allowed: BTreeSet<Place> = self.allowed.intersection(&next.allowed).copied().collect();
         let rows = [&self.rows[..], &next.rows[..]].concat();

@@ -60,7 +60,7 @@ pub fn rows(points: &[PointFindings]) -> Vec<SweepRow> {
 pub enum Side {
     Together,
     Apart,
-    /// They perform the same.
+    /// Both perform the same.
     Either,
 }
 

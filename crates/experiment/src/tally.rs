@@ -224,7 +224,7 @@ impl Contents {
         self.samples_of(key).iter().any(|s| s.round == round) || failures.iter().any(|f| f.0 == round)
     }
 
-    /// What a block of the point takes: the median of its own, else of all.
+    /// Usual duration of a block of the point: the median of its own, else of all.
     fn typical_block(&self, key: &PointKey) -> Nanoseconds {
         let own = self.took.get(key).and_then(|took| usual(took.iter().copied()));
         own.or_else(|| usual(self.took.values().flatten().copied())).unwrap_or(Nanoseconds(0))

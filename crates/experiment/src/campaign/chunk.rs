@@ -10,17 +10,17 @@ use rounds::random::Random;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Needs {
     pub nodes: u32,
-    /// That its node's cores are set to.
+    /// Clock that the node's cores are set to.
     pub clock: Option<Hertz>,
 }
 
-/// What is left of a block.
+/// The points of a block that are still to be run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
     pub needs: Needs,
-    /// By their places in the file.
+    /// Points, by their places in the file.
     pub points: Vec<usize>,
-    /// What their runs take.
+    /// Time that their runs take.
     pub takes: Nanoseconds,
 }
 
@@ -35,9 +35,9 @@ pub struct Chunk {
 /// How large chunks are to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Size {
-    /// No longer than that, unless a single block is.
+    /// Chunks no longer than this, unless a single block is.
     Within(Nanoseconds),
-    /// So many in all, and one at least of each kind of job.
+    /// Number of chunks in all, at least one of each kind of job.
     About(u32),
 }
 
@@ -77,7 +77,7 @@ fn within(needs: Needs, blocks: &[&Block], most: Nanoseconds) -> Vec<Chunk> {
     }
 }
 
-/// Each block to the chunk that has the least.
+/// Deals each block to the shortest chunk so far.
 fn deal(needs: Needs, blocks: &[&Block], count: usize) -> Vec<Chunk> {
     let count = count.clamp(1, blocks.len().max(1));
     let mut chunks = vec![Chunk { needs, points: Vec::new(), takes: Nanoseconds(0) }; count];

@@ -14,7 +14,7 @@ use crate::cause::{Cause, Failure};
 use crate::observer::{Observer, Progress};
 use crate::patience;
 
-/// Where nothing is known of a point.
+/// Time limit of a run where nothing is known of its point.
 pub const FIRST_PATIENCE: Nanoseconds = Nanoseconds::of_seconds(24 * 3600);
 
 /// A point is left once the runs of it under which the machine changed, or a sensor stopped, are so many more than those that count.
@@ -40,21 +40,21 @@ pub trait Runner {
     }
 }
 
-/// What to do where a program is another than it was.
+/// Advice where a program has changed.
 pub const OTHER_BUILD: &str = "measure it into a store of its own (--store FILE): two builds are never averaged";
 
-/// What is carried out, and how long.
+/// Points to run, and for how long.
 pub struct Order<'a> {
     pub campaign: &'a Campaign,
     /// By point: whether it is to be run here.
     pub mine: Vec<bool>,
-    /// For all sessions of the store.
+    /// Time for all sessions of the store.
     pub budget: Option<Nanoseconds>,
-    /// For this one.
+    /// Time for this session.
     pub sitting: Option<Nanoseconds>,
     /// Whether to run again what was left.
     pub retry: bool,
-    /// Threads that simulate.
+    /// Number of threads that simulate.
     pub cores: usize,
 }
 
@@ -121,7 +121,7 @@ struct Conducted<'a> {
     observer: &'a mut dyn Observer,
     stop: &'a (dyn Fn() -> bool + Sync),
     known: Vec<Known>,
-    /// By all sessions, and by this one.
+    /// Time spent by all sessions, and by this one.
     spent: Nanoseconds,
     here: Nanoseconds,
     /// When the run under way began.

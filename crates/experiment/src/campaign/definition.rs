@@ -19,13 +19,13 @@ pub const PROGRAM: &str = "program";
 #[derive(Debug, Clone, PartialEq)]
 pub struct Campaign {
     pub identity: Identity,
-    /// As the file has them.
+    /// Points in the file's order.
     pub points: Vec<Point>,
     /// Points that are run side by side and on one host: each point is in one of them.
     pub blocks: Vec<Vec<usize>>,
     pub seed: u64,
     pub stop: Stop,
-    /// So often is a run repeated that failed, before its point is left.
+    /// Repetitions of a failed run before its point is left out.
     pub retries: u32,
     /// What is asked for power, in the words of `plimsoll power`.
     pub power: Vec<String>,
@@ -58,7 +58,7 @@ pub struct Program {
     pub limit: Option<Nanoseconds>,
 }
 
-/// What a run is.
+/// How a point is run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Work {
@@ -77,7 +77,7 @@ pub enum Work {
 #[serde(rename_all = "kebab-case")]
 pub enum Ranks {
     All(Template),
-    /// On each of `nodes`.
+    /// Number of ranks on each of `nodes`.
     ANode(u64),
 }
 
@@ -110,7 +110,7 @@ pub struct Stop {
     /// Runs of each point: so many, or so many at most where an interval is asked for.
     pub repetitions: u32,
     pub interval: Option<Interval>,
-    /// For all runs of a store.
+    /// Time for all runs of a store.
     pub budget: Option<Nanoseconds>,
 }
 
@@ -119,7 +119,7 @@ pub struct Stop {
 pub struct Interval {
     /// Index into [`Identity::figures`].
     pub figure: usize,
-    /// A share.
+    /// Half the interval's width, as a share.
     pub half_width: f64,
     /// Of the ratio to the point of the block with these axes, and not of a point's own mean.
     pub against: Option<Axes>,
@@ -133,7 +133,7 @@ impl Identity {
         self.programs.iter().find(of_point).is_some_and(|program| matches!(program.work, Work::Simulate { .. }))
     }
 
-    /// Names it.
+    /// Hash that identifies the study.
     pub fn digest(&self) -> String {
         hash(self)
     }

@@ -15,7 +15,7 @@ pub struct Joined {
     pub sessions: u64,
     pub runs: u64,
     pub failures: u64,
-    /// Runs that were there.
+    /// Runs that the store already had.
     pub known: u64,
 }
 
@@ -49,7 +49,7 @@ impl Store {
     }
 }
 
-/// All of a store that is joined.
+/// All rows of a store that is joined.
 struct Rows {
     /// Row, key, and the other columns.
     sessions: Vec<(i64, String, Vec<Value>)>,

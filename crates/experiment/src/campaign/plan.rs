@@ -18,7 +18,7 @@ pub struct Plan {
     /// Runs that are done, and those to come at most.
     pub done: usize,
     pub to_come: usize,
-    /// What those take.
+    /// Time that the runs to come take.
     pub expected: Expected,
     /// Points that can be looked at only as long as the budget allows.
     pub budget: Option<Nanoseconds>,
@@ -27,7 +27,7 @@ pub struct Plan {
 /// What becomes of a point.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Planned {
-    /// So many runs at most.
+    /// Number of runs at most.
     Runs(usize),
     Done,
     /// Another shard has it.
@@ -38,7 +38,7 @@ pub enum Planned {
     Left(String),
 }
 
-/// How long it takes.
+/// How long the study takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expected {
     /// From runs of all points, or of some of each program.

@@ -26,13 +26,13 @@ pub struct Run {
     /// Wall clock at the start, since the Unix epoch.
     pub started: Nanoseconds,
     pub elapsed: Nanoseconds,
-    /// By [`Results::figures`]; `None` where it could not be read.
+    /// Values by [`Results::figures`]; `None` where a figure could not be read.
     pub values: Vec<Option<f64>>,
     /// The effective clock of the first core of the run.
     pub clock: Option<Hertz>,
 }
 
-/// All of a study.
+/// All results of a study.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Results {
     pub figures: Vec<Figure>,

@@ -79,7 +79,7 @@ CREATE TABLE failure (
 pub struct Store {
     pub(super) database: Database,
     pub(super) identity: Identity,
-    /// Of the points that were entered, by their place in the file.
+    /// Rows of the points that were entered, by their place in the file.
     rows: Vec<Option<i64>>,
     /// The session that was begun last.
     pub(super) session: Option<i64>,
@@ -92,11 +92,11 @@ pub struct Session {
     pub boot: String,
     pub version: String,
     pub shard: String,
-    /// Of a batch system's allocation.
+    /// Nodes of a batch system's allocation.
     pub nodes: String,
     pub programs: BTreeMap<String, String>,
     pub started: Nanoseconds,
-    /// What tells two that started at once on one host from each other.
+    /// Tells sessions apart that started at once on one host.
     pub process: u32,
 }
 
@@ -110,7 +110,7 @@ impl Session {
 /// One run to keep.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Kept {
-    /// Its place in the file.
+    /// The point's place in the file.
     pub point: usize,
     pub round: u32,
     /// Place within the round.
@@ -124,9 +124,9 @@ pub struct Kept {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Outcome {
     pub elapsed: Nanoseconds,
-    /// Of all its processes.
+    /// CPU time of all its processes.
     pub cpu: Option<Nanoseconds>,
-    /// By the study's figures.
+    /// A value for each of the study's figures.
     pub values: Vec<Option<f64>>,
     /// The effective clock of the first core, before and after.
     pub clocks: [Option<Hertz>; 2],
@@ -141,12 +141,12 @@ pub struct Outcome {
 pub struct Known {
     /// Runs that count, in the order of their rounds.
     pub done: Vec<Done>,
-    /// With their rounds.
+    /// Failed runs, with their rounds.
     pub failures: Vec<(u32, Failure)>,
 }
 
 impl Known {
-    /// What each run took.
+    /// Duration of each run.
     pub(super) fn took(&self) -> impl Iterator<Item = Nanoseconds> {
         self.done.iter().map(|run| run.elapsed)
     }
@@ -206,7 +206,7 @@ impl Store {
         &self.identity
     }
 
-    /// Adds a session, of which the runs to come are.
+    /// Adds a session, to which later runs belong.
     pub fn begin(&mut self, session: &Session) -> Result<()> {
         let Session { host, boot, version, shard, nodes, programs, started, .. } = session;
         let row = self.database.try_to(|c| {

@@ -27,7 +27,7 @@ pub use terminal::render as terminal;
 pub struct Subject {
     /// The command, the number of ranks, their hosts and the MPI; name and version.
     pub words: String,
-    /// Of the file of its code: what was built anew is another.
+    /// Digest of the file of its code: a new build is another subject.
     pub digest: String,
 }
 
@@ -71,9 +71,9 @@ impl Kind {
 /// An interval that was stored before its outcome.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Prediction {
-    /// Unique in the file.
+    /// Number of the prediction, unique in the file.
     pub id: u64,
-    /// When, since the Unix epoch.
+    /// Time of the prediction, since the Unix epoch.
     pub made: Nanoseconds,
     pub kind: Kind,
     pub subject: Subject,
@@ -81,7 +81,7 @@ pub struct Prediction {
     pub quantity: String,
     /// A positive value; 95 of 100 outcomes are expected in the interval.
     pub expected: Interval,
-    /// What it rests on.
+    /// Grounds of the prediction, in words.
     pub because: String,
     /// What was chosen by it, where something was.
     pub choice: Option<String>,
@@ -89,7 +89,7 @@ pub struct Prediction {
 }
 
 impl Prediction {
-    /// What came beside what was expected, a sentence.
+    /// A sentence that compares the outcome with the expectation.
     pub fn against(&self, value: f64) -> String {
         let held = if self.expected.holds(value) { "held" } else { "MISSED" };
         let value = terminal::value(self.kind, value);
@@ -100,11 +100,11 @@ impl Prediction {
 /// What came of a prediction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// The prediction's.
+    /// The prediction's `id`.
     pub id: u64,
     pub came: Nanoseconds,
     pub value: f64,
-    /// Where it was measured as an interval.
+    /// Interval of the value, where it was measured as one.
     pub interval: Option<(f64, f64)>,
     /// The command that gave it.
     pub source: String,
@@ -119,7 +119,7 @@ pub struct Run {
     pub placement: String,
     pub ranks: u32,
     pub elapsed: Nanoseconds,
-    /// Of all ranks, by size.
+    /// Messages of all ranks, by size.
     pub messages: Vec<(Bytes, u64)>,
     /// The part of the packets that went to another host.
     pub crossing: f64,
@@ -140,7 +140,7 @@ enum Line {
     Run(Run),
 }
 
-/// Longer than it takes to write some lines.
+/// Longest wait for the file's lock: longer than it takes to write some lines.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a host's ledger holds.
@@ -157,7 +157,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// This host's.
+    /// Opens this host's ledger.
     ///
     /// # Errors
     /// There is no folder for it, or it is there and may not be read.
@@ -165,7 +165,7 @@ impl Ledger {
         Ledger::at(&file(&store::folder()?))
     }
 
-    /// The one in this file, which need not be there yet.
+    /// Opens the ledger in this file, which need not exist yet.
     ///
     /// # Errors
     /// It is there, and may not be read.
@@ -222,7 +222,7 @@ impl Ledger {
         Ok(open)
     }
 
-    /// Those without an outcome.
+    /// Predictions without an outcome.
     pub fn open_predictions(&self) -> impl Iterator<Item = &Prediction> {
         let settled: std::collections::HashSet<u64> = self.outcomes.iter().map(|outcome| outcome.id).collect();
         self.predictions.iter().filter(move |prediction| !settled.contains(&prediction.id))
@@ -261,7 +261,7 @@ impl Ledger {
     }
 }
 
-/// After a write that a full disk cut.
+/// Whether the last line is cut, as by a full disk.
 fn ends_within_a_line(file: &File) -> io::Result<bool> {
     use std::os::unix::fs::FileExt;
     let length = file.metadata()?.len();

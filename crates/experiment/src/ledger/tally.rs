@@ -26,19 +26,19 @@ impl Settled<'_> {
         !self.held() && self.outcome.interval.is_some_and(|(low, high)| low <= expected.high && expected.low <= high)
     }
 
-    /// What came over what was expected.
+    /// The outcome over the expected value.
     pub fn ratio(&self) -> f64 {
         self.outcome.value / self.prediction.expected.middle
     }
 }
 
-/// All of one kind.
+/// All predictions of one kind.
 #[derive(Debug, Clone)]
 pub struct Tally<'a> {
     pub kind: Kind,
     /// Misses first, then the latest first.
     pub settled: Vec<Settled<'a>>,
-    /// Those without an outcome.
+    /// Predictions without an outcome.
     pub open: Vec<&'a Prediction>,
 }
 

@@ -29,10 +29,10 @@ pub struct Ran {
     /// Wall clock at the start, since the Unix epoch.
     pub started: Nanoseconds,
     pub elapsed: Nanoseconds,
-    /// What of it was between MPI_Init and MPI_Finalize, if the trial goes by that.
+    /// Time of the run between MPI_Init and MPI_Finalize, if the trial goes by that.
     pub mpi: Option<Nanoseconds>,
     pub cpu: Option<Nanoseconds>,
-    /// What of it was in the kernel.
+    /// CPU time of the run in the kernel.
     pub system: Option<Nanoseconds>,
     pub said: String,
     pub complained: String,
@@ -121,9 +121,9 @@ struct Conducted<'a> {
     budget: Nanoseconds,
     stop: &'a dyn Fn() -> bool,
     runs: Runs,
-    /// Runs of each arm that warmed up.
+    /// Warm-up runs of each arm so far.
     warm: u32,
-    /// Once all are warm.
+    /// The measured rounds; `None` while arms warm up.
     course: Option<Course>,
     /// When the run under way began.
     began: Nanoseconds,
@@ -137,7 +137,7 @@ struct Conducted<'a> {
     broken: Option<Fault>,
 }
 
-/// Where the rounds stand that count.
+/// State of the rounds that count.
 struct Course {
     /// Number of the next round.
     round: u32,
@@ -151,7 +151,7 @@ struct Course {
 /// One run to come.
 struct Turn {
     arm: usize,
-    /// None warms up.
+    /// Round of the run; `None` for a warm-up run.
     round: Option<u32>,
     place: u32,
 }
@@ -297,7 +297,7 @@ impl Conducted<'_> {
         Err(Fault::new("the trial", cause, format!("give it more (--budget {minutes:.0}m), or a shorter input")))
     }
 
-    /// What a run of the arm takes with what is done before and after it.
+    /// Nanoseconds of a run of the arm, with the commands before and after it.
     fn takes(&self, arm: usize) -> u64 {
         self.usual(arm).map_or(0, |usual| usual.0) + self.around[arm]
     }

@@ -13,7 +13,7 @@ use super::{Run, Runs};
 /// Runs of one round that began further apart than so many of their lengths were cut apart: drift does not cancel.
 const APART: f64 = 3.0;
 
-/// And never more than this apart by their number alone, in seconds.
+/// Seconds within which runs of one round are never too far apart.
 const ALWAYS_TOGETHER: f64 = 60.0;
 
 /// A gain for which nobody changes a launch line: nothing is told of the first arm beyond that no other gains as much.
@@ -25,11 +25,11 @@ const ALIKE: usize = 18;
 /// What is known of an arm.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Standing {
-    /// Of its figures; `None` where it never came to an end.
+    /// Spread of its figures; `None` where no run of it came to an end.
     pub spread: Option<Spread>,
     /// Rounds in which it could be held against the first.
     pub rounds: usize,
-    /// Over the first arm; `None` for that, and where no two rounds can be held against each other.
+    /// Estimate over the first arm; `None` for the first arm itself, and where no two rounds can be compared.
     pub over_first: Option<Estimate>,
     pub says: Says,
     /// Why it takes no part.

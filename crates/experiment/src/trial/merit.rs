@@ -66,7 +66,7 @@ impl Merit {
         match &self.pattern {
             None if self.mpi => "time between MPI_Init and MPI_Finalize [s]".to_owned(),
             None => "time of a run [s]".to_owned(),
-            // The words before the number.
+            // The name is the words before the number.
             Some(pattern) => {
                 let words = pattern.split('(').next().unwrap_or_default();
                 let words = words.replace(|c: char| "[]+*?\\^$".contains(c), " ");

@@ -26,16 +26,16 @@ use rounds::sitting::FAILURES;
 /// One run of an arm that came to its end.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// From 0; what warms up has none.
+    /// Round from 0; `None` for a warm-up run.
     pub round: Option<u32>,
     /// Place within the round.
     pub place: u32,
     /// Wall clock at the start, since the Unix epoch.
     pub started: Nanoseconds,
     pub elapsed: Nanoseconds,
-    /// Of all its processes; `None` where it is not known.
+    /// CPU time of all its processes; `None` where it is not known.
     pub cpu: Option<Nanoseconds>,
-    /// What of it was in the kernel.
+    /// CPU time in the kernel.
     pub system: Option<Nanoseconds>,
     /// Its exit status; `None` where it is not known.
     pub status: Option<u8>,
@@ -50,7 +50,7 @@ pub struct Run {
 /// All that came of a trial so far, by arm.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Runs {
-    /// In the order in which they ran.
+    /// Completed runs, in the order in which they ran.
     pub done: Vec<Vec<Run>>,
     /// Runs that failed, in words.
     pub failed: Vec<Vec<String>>,

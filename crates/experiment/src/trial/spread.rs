@@ -2,7 +2,7 @@
 
 use rounds::statistics::median;
 
-/// Of the runs that count.
+/// Spread of the runs that count.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
     pub mean: f64,

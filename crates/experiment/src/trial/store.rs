@@ -79,7 +79,7 @@ impl Store {
     /// The trial that was begun last, or the one of that number.
     ///
     /// # Errors
-    /// There is none.
+    /// The store has no such trial.
     pub fn trial(&self, number: Option<i64>) -> Result<Trial> {
         match number {
             None => self.all().map(|mut all| all.remove(all.len() - 1)),
@@ -119,7 +119,7 @@ impl Store {
         self.charge(trial, spent, |transaction| transaction.execute(sql, params![trial.id, arm, why]))
     }
 
-    /// What the results of all arms are held against.
+    /// Commits the reference that the results of all arms are compared with.
     pub fn refer(&mut self, trial: &Trial, evidence: &str) -> Result<()> {
         let change = "UPDATE arm SET reference = ?2 WHERE design = ?1 AND arm = 0";
         self.database.try_to(|c| c.execute(change, params![trial.id, evidence]))?;

@@ -13,7 +13,7 @@ type Round = (u32, u32);
 #[derive(Debug, Clone, Default)]
 pub(super) struct Series {
     by_round: Vec<(Round, f64)>,
-    /// Simulated: another run gives the same.
+    /// Whether the values are simulated: another run gives the same.
     exact: bool,
 }
 

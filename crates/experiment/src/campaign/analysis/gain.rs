@@ -15,7 +15,7 @@ pub struct Gain {
     pub trends: Vec<Trend>,
 }
 
-/// At one scale and clock.
+/// The gain at one scale and clock.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Gained {
     pub scale: Option<String>,
@@ -33,7 +33,7 @@ pub struct Trend {
     pub by: String,
     /// `clock 1.9GHz`; absent where the other axis does not vary.
     pub at: Option<String>,
-    /// Per cent of performance.
+    /// Change of the gain in performance, in per cent.
     pub change: Option<Change>,
 }
 

@@ -25,7 +25,7 @@ pub struct Cell {
     pub axes: Axes,
     /// Runs that count.
     pub runs: usize,
-    /// By figure.
+    /// Statistics by figure; `None` where a figure has no value.
     pub figures: Vec<Option<Stat>>,
 }
 
@@ -38,7 +38,7 @@ pub struct Spread {
     pub below_1: usize,
     /// Points whose deviation is above 2 %.
     pub above_2: usize,
-    /// The largest, in per cent.
+    /// The largest deviation, in per cent.
     pub largest: f64,
 }
 

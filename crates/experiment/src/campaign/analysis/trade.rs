@@ -8,11 +8,11 @@ use super::{Change, Place, Point, Roles, grouped};
 /// The clocks of one carrier at one scale, against its full clock.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Curve {
-    /// Without a clock.
+    /// Place of the curve, without a clock.
     pub place: Place,
     /// Full clock, or protocol work that is not dilated.
     pub reference: String,
-    /// From the reference on.
+    /// Steps from the reference on.
     pub steps: Vec<Step>,
 }
 
@@ -21,7 +21,7 @@ pub struct Step {
     pub clock: String,
     /// Index of the point.
     pub point: usize,
-    /// In GHz, or the factor of a dilation.
+    /// Clock in GHz, or the factor of a dilation.
     pub at: f64,
     /// Performance lost, in per cent; none at the reference.
     pub lost: Option<Change>,
@@ -38,7 +38,7 @@ pub struct Step {
 #[serde(rename_all = "kebab-case")]
 pub enum Knee {
     Here,
-    /// It cannot be told from the knee.
+    /// The clock cannot be told from the knee.
     Perhaps,
     No,
 }

@@ -12,7 +12,7 @@ use toml::de::{DeTable, DeValue};
 /// A file that is read.
 #[derive(Debug, Clone, Copy)]
 pub struct Source<'a> {
-    /// As its faults name it.
+    /// Name of the file in faults.
     pub name: &'a str,
     pub text: &'a str,
 }
@@ -50,7 +50,7 @@ impl<'a> Fields<'a> {
             .into_iter()
             .map(|(key, value)| (Spanned::new(key.span(), key.into_inner().into_owned()), value))
             .collect();
-        // As they are written.
+        // In the order of the file.
         left.sort_by_key(|(key, _)| key.span().start);
         Fields { source, at, left, known: Vec::new() }
     }

@@ -63,7 +63,7 @@ const AXIS: usize = 64;
 pub struct Grid<'a> {
     pub source: Source<'a>,
     pub shared: &'a [Axis],
-    /// With the axes of each alone.
+    /// Programs, each with the axes of its own.
     pub programs: &'a [(Program, Vec<Axis>)],
 }
 

@@ -22,10 +22,10 @@ use crate::axes::{Axes, Value};
 /// Rounds where a file asks for no other number.
 const REPETITIONS: u32 = 5;
 
-/// And at most, where it asks for an interval.
+/// Most rounds where a file asks for an interval and for no other number.
 const MOST_REPETITIONS: u32 = 60;
 
-/// Times that a run is repeated which failed.
+/// Repetitions of a failed run.
 const RETRIES: u32 = FAILURES as u32 - 1;
 
 /// Points of one study at most, and what their axes may take of memory.
@@ -224,7 +224,7 @@ fn check_baselines(campaign: &Campaign, source: Source) -> Result<()> {
     Err(source.fault(at..at, cause, "skip neither of them, or leave against out"))
 }
 
-/// `90s`, `10m`, `2h`.
+/// A duration: `90s`, `10m`, `2h`.
 fn length(entry: &Entry) -> Result<Nanoseconds> {
     let word = entry.word().unwrap_or_default();
     word.parse().map_err(|fault: Fault| entry.fault(fault.to_string(), fault.next()))

@@ -26,7 +26,7 @@ impl Template {
         Ok(template)
     }
 
-    /// As it is written.
+    /// The text with its names in braces.
     pub fn text(&self) -> &str {
         &self.0
     }
@@ -94,7 +94,7 @@ impl Template {
         Ok(vec![word])
     }
 
-    /// The same as one word.
+    /// The filled-in template as one word.
     pub fn word(&self, known: &dyn Fn(&str) -> Option<Value>) -> Result<String> {
         Ok(self.words(known)?.join(" "))
     }
