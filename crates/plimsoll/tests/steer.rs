@@ -140,11 +140,17 @@ fn signals_go_to_the_command_and_everything_comes_back() {
 
 /// The child of `owner` that waits for its end.
 fn keeper_of(owner: u32) -> u32 {
-    let children = fs::read_to_string(format!("/proc/{owner}/task/{owner}/children")).unwrap();
-    let is_it = |child: &&str| {
-        fs::read_to_string(format!("/proc/{child}/cmdline")).is_ok_and(|line| line.contains("steering-keeper"))
-    };
-    children.split_whitespace().find(is_it).expect("it has a keeper").parse().unwrap()
+    let mut keeper = None;
+    // The kernel's list may lack a child while another one ends (proc_pid_task(5)).
+    wait_until("it has a keeper", || {
+        let children = fs::read_to_string(format!("/proc/{owner}/task/{owner}/children")).unwrap();
+        let is_it = |child: &&str| {
+            fs::read_to_string(format!("/proc/{child}/cmdline")).is_ok_and(|line| line.contains("steering-keeper"))
+        };
+        keeper = children.split_whitespace().find(is_it).map(|child| child.parse().unwrap());
+        keeper.is_some()
+    });
+    keeper.unwrap()
 }
 
 #[test]
