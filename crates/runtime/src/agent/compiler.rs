@@ -8,8 +8,8 @@ use std::thread::{self, JoinHandle};
 
 use machine::{Fault, Result};
 
-use super::common::Common;
 use super::host::{Job, Order, Orders, Task};
+use super::state::AgentState;
 use crate::code::Code;
 use crate::site::Preparation;
 
@@ -59,7 +59,7 @@ impl Shared {
 
 impl Compiler {
     /// Starts the thread: it prepares code by `prepare`, and hands the jobs on to the site as `orders`.
-    pub fn start(prepare: Preparation, common: Arc<Common>, orders: Orders) -> Result<Compiler> {
+    pub fn start(prepare: Preparation, common: Arc<AgentState>, orders: Orders) -> Result<Compiler> {
         let shared = Arc::new(Shared { queue: Mutex::default(), changed: Condvar::new() });
         let theirs = shared.clone();
         let thread = thread::Builder::new()
@@ -93,7 +93,7 @@ impl Drop for Compiler {
     }
 }
 
-fn run(shared: &Shared, prepare: Preparation, common: &Common, orders: &Orders) {
+fn run(shared: &Shared, prepare: Preparation, common: &AgentState, orders: &Orders) {
     loop {
         let mut queue = shared.lock();
         let mut job = loop {
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn clients_take_turns_and_those_who_go_are_forgotten() {
         let limits = Limits::default();
-        let common = Common {
+        let common = AgentState {
             budgets: Budgets::of_all(&limits),
             registry: Registry::new(),
             cache: Mutex::new(CodeCache::new(limits.cache)),

@@ -16,8 +16,8 @@ use machine::{Fault, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustls::{ServerConfig, ServerConnection};
 
-use super::common::Common;
 use super::journal::Reason;
+use super::state::AgentState;
 use super::wire::{Wire, classify};
 
 /// How often the gate looks at the time where that matters: somebody has not authenticated yet, or lines were left out.
@@ -80,7 +80,7 @@ impl Pending {
 pub(crate) struct Gate {
     listener: TcpListener,
     config: Arc<ServerConfig>,
-    common: Arc<Common>,
+    common: Arc<AgentState>,
     /// Connections that have sent nothing sensible yet, the oldest first.
     silent: VecDeque<Pending>,
     /// Connections in their handshake.
@@ -88,7 +88,7 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    pub fn new(listener: TcpListener, config: Arc<ServerConfig>, common: Arc<Common>) -> Gate {
+    pub fn new(listener: TcpListener, config: Arc<ServerConfig>, common: Arc<AgentState>) -> Gate {
         Gate { listener, config, common, silent: VecDeque::new(), begun: VecDeque::new() }
     }
 

@@ -12,10 +12,10 @@ use machine::channel::Bell;
 use machine::{Fault, FaultKind, Nanoseconds, Result, Site, SiteKind};
 use offcode::{Activity, Channel, Specification, State};
 
-use super::common::Common;
 use super::journal::Reason;
 use super::limits::{Budgets, Shares};
 use super::protocol::{Answer, Frame};
+use super::state::AgentState;
 use super::wire::Outbox;
 use crate::site::evidence::Counter;
 use crate::site::residents::{Idle, Rest};
@@ -73,7 +73,7 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    pub fn answer(self, outcome: Result<Answer>, common: &Common) {
+    pub fn answer(self, outcome: Result<Answer>, common: &AgentState) {
         if let Err(fault) = &outcome
             && fault.kind() == FaultKind::Limit
         {
@@ -136,7 +136,7 @@ pub(crate) struct Host {
     next: u32,
     /// Relays messages of driver hooks, where there are any: programs in the kernel hold no ends of channels.
     switchboard: Option<Switchboard>,
-    common: Arc<Common>,
+    common: Arc<AgentState>,
 }
 
 struct Owner {
@@ -150,7 +150,7 @@ struct Owner {
 }
 
 impl Host {
-    pub fn new(sites: Vec<Box<dyn SiteDriver>>, common: Arc<Common>) -> Result<Host> {
+    pub fn new(sites: Vec<Box<dyn SiteDriver>>, common: Arc<AgentState>) -> Result<Host> {
         let hooks = sites.iter().any(|site| !site.site().kind().maps_memory());
         let said = common.clone();
         let switchboard = hooks.then(|| Switchboard::start(Arc::new(move |line| said.journal.say(line))));

@@ -19,7 +19,6 @@
 //! An agent with native bodies of one's own is a program that calls [`serve`] with a [`Registry`] of them.
 
 mod code_cache;
-mod common;
 mod compiler;
 pub(crate) mod engine_channel;
 pub(crate) mod engine_end;
@@ -36,6 +35,7 @@ mod pump;
 mod replay;
 mod sealed;
 mod session;
+mod state;
 pub(crate) mod wire;
 
 use std::collections::BTreeMap;
@@ -55,7 +55,6 @@ pub use limits::Limits;
 pub use protocol::{DEFAULT_PORT, Survey};
 
 use code_cache::CodeCache;
-use common::Common;
 use compiler::Compiler;
 use gate::Gate;
 use host::{Host, Orders, Ringer};
@@ -63,6 +62,7 @@ use journal::Journal;
 use limits::Budgets;
 use protocol::{Frame, Trouble};
 use session::Session;
+use state::AgentState;
 use wire::{Outbox, Wire};
 
 use crate::ground::NativeBodies;
@@ -81,7 +81,7 @@ pub struct Options {
 pub struct Agent {
     listener: TcpListener,
     config: Arc<ServerConfig>,
-    common: Arc<Common>,
+    common: Arc<AgentState>,
     sites: Vec<Box<dyn SiteDriver>>,
     bell: Arc<Doorbell>,
 }
@@ -119,7 +119,7 @@ impl Agent {
             |e| Fault::because(format!("address {}", options.listen), e, "choose another --listen ADDRESS:PORT");
         let listener = TcpListener::bind(options.listen).map_err(failed)?;
         listener.set_nonblocking(true).map_err(failed)?;
-        let common = Common {
+        let common = AgentState {
             limits: options.limits.clone(),
             budgets: Budgets::of_all(&options.limits),
             registry,
@@ -205,7 +205,7 @@ struct Served {
 
 /// Where authenticated clients are served, one thread each.
 struct Hall {
-    common: Arc<Common>,
+    common: Arc<AgentState>,
     orders: Orders,
     compiler: Arc<Compiler>,
     served: Vec<Served>,

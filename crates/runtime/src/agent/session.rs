@@ -13,7 +13,6 @@ use machine::{Bytes, Fault, FaultKind, Result, SiteKind};
 use offcode::{Attributes, Channel, Constructor, Manifest, Specification, State};
 
 use super::code_cache::Upload;
-use super::common::Common;
 use super::compiler::Compiler;
 use super::engine_channel::{Agreement, Prepared};
 use super::engine_end::{EngineEnd, Link};
@@ -22,6 +21,7 @@ use super::journal::Reason;
 use super::limits::{Budgets, limit};
 use super::out_of_band::{self, Channels};
 use super::protocol::{Answer, Body, Frame, Hash, Request, Survey, VERSION, Way};
+use super::state::AgentState;
 use super::wire::{Handler, Outbox, Wire};
 use crate::code::{Code, Libraries, libraries_of, library_for_this_machine};
 use crate::possible::{self, Hook};
@@ -31,7 +31,7 @@ pub(crate) struct Session {
     pub number: u64,
     pub from: SocketAddr,
     pub here: SocketAddr,
-    pub common: Arc<Common>,
+    pub common: Arc<AgentState>,
     pub orders: Orders,
     compiler: Arc<Compiler>,
     outbox: Arc<Outbox>,
@@ -60,7 +60,7 @@ impl Session {
     pub fn new(
         number: u64,
         (from, here): (SocketAddr, SocketAddr),
-        common: Arc<Common>,
+        common: Arc<AgentState>,
         orders: Orders,
         compiler: Arc<Compiler>,
         outbox: Arc<Outbox>,

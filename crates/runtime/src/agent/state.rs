@@ -10,7 +10,7 @@ use super::journal::Journal;
 use super::limits::Budgets;
 use super::protocol::Survey;
 
-pub(crate) struct Common {
+pub(crate) struct AgentState {
     pub limits: Limits,
     pub budgets: Budgets,
     pub registry: Registry,
