@@ -80,7 +80,7 @@ fn sessions_are_counted_from_the_agreement_on_a_version() {
 
 #[test]
 fn a_peer_counts_its_cores_for_whoever_shows_its_key() {
-    let patience = std::time::Duration::from_secs(30);
+    let patience = skip::LIMIT;
     let greeted = |admission: Admission| {
         let (near, far) = UnixStream::pair().unwrap();
         let connection = |end, name| Connection::new(end, name, Bytes(1 << 18)).unwrap();

@@ -21,8 +21,6 @@ use testbed::recording::{Recording, Recordings};
 use testbed::unequal::{Hog, UNEQUAL};
 use testbed::{Mpi, Place};
 
-const LIMIT: Duration = Duration::from_secs(180);
-
 fn two_cores() -> Option<[CoreId; 2]> {
     match affinity::allowed().unwrap()[..] {
         [a, b, ..] => Some([a, b]),
@@ -36,7 +34,7 @@ fn two_cores() -> Option<[CoreId; 2]> {
 fn record(mpi: &Mpi, place: &Place, program: &Path) -> Recordings {
     // Killed ranks leave their shared memory behind, which is removed with the place.
     let memory = "OMPI_MCA_btl_vader_backing_directory";
-    Recording::under(mpi, 2, program).cores().env(memory, place.path()).run(place, "profile", LIMIT)
+    Recording::under(mpi, 2, program).cores().env(memory, place.path()).run(place, "profile", skip::LIMIT)
 }
 
 /// The ranks that write this profile, once they have left MPI_Init and each is alone on its core.
@@ -49,7 +47,7 @@ fn bound(folder: &Path, cores: [CoreId; 2]) -> [Process; 2] {
         Some((rank.parse::<usize>().ok()?, process))
     };
     let is_begun = |path: PathBuf| Rank::header(&path).is_ok_and(|header| header.initialized != 0);
-    let deadline = Instant::now() + LIMIT;
+    let deadline = Instant::now() + skip::LIMIT;
     loop {
         let entries = std::fs::read_dir(folder.join(RANKS)).into_iter().flatten().flatten();
         let begun = entries.filter(|entry| is_begun(entry.path())).count();
@@ -102,7 +100,7 @@ impl Log {
 
     /// Runs the daemon until it makes a decision of this kind.
     fn until(&self, daemon: &mut Daemon, window: Duration, is_wanted: fn(&Action) -> bool) -> Action {
-        let deadline = Instant::now() + LIMIT;
+        let deadline = Instant::now() + skip::LIMIT;
         let known = self.0.borrow().len();
         loop {
             daemon.turn().unwrap();

@@ -1,7 +1,7 @@
 //! Endpoints that join, exchange a message and close, thousands of times: what they take is back at the end.
 //! `PLIMSOLL_CONNECTIONS=n` makes n connections; `make soak` makes a million. The default takes about 10 s in a debug build.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use endpoint::{Endpoint, Paths, Settings, Source, Status, TagSelector};
 use linux::accounting::{heap, shared};
@@ -9,7 +9,6 @@ use linux::shortage::descriptors;
 
 type Joined = Endpoint<Paths, Vec<u8>>;
 
-const PATIENCE: Duration = Duration::from_secs(600);
 const DEFAULT: usize = 10_000;
 /// Lengths of messages that go at once, that make a link grow, and that are read from the sender's memory.
 const LENGTHS: [usize; 3] = [8, 3_000, 200_000];
@@ -50,7 +49,7 @@ fn connect(shm: bool, number: usize) {
     let peer = one.insert(&other.name()).unwrap();
     other.receive(Source::Any, TagSelector::any(), vec![0; length], 1).unwrap();
     one.send(peer, 5, vec![number as u8; length], 2).unwrap();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + skip::LIMIT;
     let (mut sent, mut received) = (false, false);
     while !(sent && received) {
         for end in [&mut one, &mut other] {

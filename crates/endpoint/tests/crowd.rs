@@ -1,7 +1,7 @@
 //! Many endpoints of one host that write to each other: resources of their links, and the order of messages while the links
 //! grow.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use endpoint::{Endpoint, Paths, Settings, Source, Status, TagSelector};
 use linux::accounting::shared;
@@ -11,7 +11,6 @@ use machine::PeerIndex;
 type Joined = Endpoint<Paths, Vec<u8>>;
 
 const RANKS: usize = 32;
-const PATIENCE: Duration = Duration::from_secs(600);
 /// Polls in which each end looks for news about its peers at least twice.
 const POLLS: usize = 40_000;
 
@@ -21,7 +20,7 @@ fn join() -> Joined {
 
 /// Polls until `left` requests have ended, and some more.
 fn drive(ends: &mut [Joined], mut left: usize) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + skip::LIMIT;
     let mut rest = POLLS;
     while rest > 0 {
         for end in ends.iter_mut() {
@@ -87,7 +86,7 @@ fn links_take_what_their_messages_need_and_no_descriptors() {
         receiver.receive(Source::Peer(back), TagSelector::any(), vec![0; length(number)], number as u64).unwrap();
     }
     let (mut sent, mut received) = (0, 0);
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + skip::LIMIT;
     while sent < count || received < count {
         assert!(Instant::now() < deadline, "{sent} sent, {received} received of {count}");
         sent += usize::from(sender.poll().unwrap().is_some());

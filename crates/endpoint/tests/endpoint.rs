@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use endpoint::{
     Completion, Dilated, Direction, Endpoint, LinkConfig, Source, Status, TagSelector, shm_links, udp_links,
@@ -15,8 +15,6 @@ use ports::udp::UdpPort;
 
 const OTHER: PeerIndex = PeerIndex(0);
 const SESSION: u32 = 77;
-const PATIENCE: Duration = Duration::from_secs(600);
-
 type End<P> = (P, Vec<LinkConfig>);
 
 fn shm_ends() -> [End<ShmPort>; 2] {
@@ -59,7 +57,7 @@ fn sites() -> Vec<Site> {
 }
 
 fn wait<P: Port + Send + 'static>(endpoint: &mut Endpoint<P, Vec<u8>>) -> Completion<Vec<u8>> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + skip::LIMIT;
     loop {
         if let Some(done) = endpoint.poll().unwrap() {
             return done;
@@ -105,7 +103,7 @@ fn converse<P: Port + Send + 'static>(
             }
         }
     }
-    endpoint.settle(PATIENCE).unwrap();
+    endpoint.settle(skip::LIMIT).unwrap();
     settled.fetch_add(1, Ordering::SeqCst);
     if let Site::Core(_) = site {
         assert!(endpoint.engine_turns().unwrap() > 0);
@@ -113,7 +111,7 @@ fn converse<P: Port + Send + 'static>(
     assert_eq!(endpoint.counters().unwrap().malformed, 0);
     stretched(endpoint.dilated().unwrap(), dilation);
     // The other end may still need acknowledgements.
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + skip::LIMIT;
     while settled.load(Ordering::SeqCst) < 2 {
         assert!(Instant::now() < deadline, "the other end does not settle");
         assert!(endpoint.poll().unwrap().is_none_or(|done| done.status == Status::PeerDead));
@@ -178,7 +176,7 @@ fn probe_and_cancel_work_at_every_placement() {
         assert_eq!((done.status, done.context, done.request), (Status::Cancelled, 42, withdrawn));
         assert!(!b.cancel(withdrawn).unwrap());
         a.send(OTHER, 2, vec![1, 2, 3], 0).unwrap();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + skip::LIMIT;
         let envelope = loop {
             if let Some(envelope) = b.probe(Source::Any, TagSelector::any()).unwrap() {
                 break envelope;
@@ -281,7 +279,7 @@ impl Port for Broken {
 fn what_the_engine_fails_at_is_told_at_every_placement() {
     for site in sites() {
         let mut endpoint = Endpoint::<_, Vec<u8>>::open(Broken, &[], &site, &[]).unwrap();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + skip::LIMIT;
         let mut fault = || loop {
             match endpoint.poll() {
                 Ok(_) => assert!(Instant::now() < deadline, "nothing is told"),

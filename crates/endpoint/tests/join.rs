@@ -8,8 +8,6 @@ use machine::PeerIndex;
 
 type Joined = Endpoint<Paths, Vec<u8>>;
 
-const PATIENCE: Duration = Duration::from_secs(600);
-
 /// The engine of a node, in a thread of this process, for tests that run alone. One rank stays, so that it does not end with
 /// its last rank. A user has one engine per core, so that no other program's test has one meanwhile.
 fn engine_of_node() {
@@ -17,7 +15,7 @@ fn engine_of_node() {
     STARTED.call_once(|| {
         std::mem::forget(skip::turn());
         std::thread::spawn(|| endpoint::node::serve(machine::CoreId(0)).unwrap());
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + skip::LIMIT;
         let rank = loop {
             match Joined::join(&read(NODE)) {
                 Ok(rank) => break rank,
@@ -58,7 +56,7 @@ fn pattern(length: usize, seed: usize) -> Vec<u8> {
 
 /// Polls all ends until `wanted` requests of the first have ended.
 fn until(ends: &mut [&mut Joined], wanted: usize) -> Vec<Completion<Vec<u8>>> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + skip::LIMIT;
     let mut ended = Vec::new();
     while ended.len() < wanted {
         assert!(Instant::now() < deadline, "{} of {wanted} requests ended", ended.len());
@@ -241,7 +239,7 @@ fn a_message_is_claimed_received_or_discarded() {
                 a.send(to_b, tag, pattern(size, tag as usize), tag).unwrap();
             }
             let mut claims = Vec::new();
-            let deadline = Instant::now() + PATIENCE;
+            let deadline = Instant::now() + skip::LIMIT;
             while claims.len() < 2 {
                 assert!(Instant::now() < deadline);
                 assert!(a.poll().unwrap().is_none_or(|done| done.status == Status::Done));
@@ -262,7 +260,7 @@ fn a_message_is_claimed_received_or_discarded() {
                 assert!(done.buffer == pattern(size, tag as usize));
             }
         }
-        a.settle(PATIENCE).unwrap_or_else(|_| panic!("the sender of a discarded message waits for ever"));
+        a.settle(skip::LIMIT).unwrap_or_else(|_| panic!("the sender of a discarded message waits for ever"));
     }
 }
 
@@ -342,7 +340,7 @@ fn acquainted(rank: &mut Endpoint<Paths, Lasting>, text: &'static str) -> (Joine
     let to = other.insert(&rank.name()).unwrap();
     other.send(to, 1, vec![1; 8], 0).unwrap();
     rank.receive(Source::Any, TagSelector::exactly(1), Lasting::new(8).0, 0).unwrap();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + skip::LIMIT;
     while rank.poll().unwrap().is_none() {
         assert!(Instant::now() < deadline);
         other.poll().unwrap();
@@ -386,7 +384,7 @@ fn memory_that_was_taken_back_is_left_alone() {
             let receive = rank.receive(Source::Any, TagSelector::exactly(2), memory, 2).unwrap();
             assert!(rank.take_back(receive, Lasting::stand_in).unwrap());
             other.send(to, 2, vec![7; length], 2).unwrap();
-            let deadline = Instant::now() + PATIENCE;
+            let deadline = Instant::now() + skip::LIMIT;
             let done = loop {
                 assert!(Instant::now() < deadline, "{text}");
                 other.poll().unwrap();
@@ -412,7 +410,7 @@ fn a_message_that_its_sender_takes_back_ends_at_the_receiver() {
         let to_other = rank.insert(&other.name()).unwrap();
         let send = rank.send(to_other, 4, Lasting::new(3_000_000).0, 4).unwrap();
         // The message is announced, and its receiver has not asked for it yet.
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + skip::LIMIT;
         while other.probe(Source::Any, TagSelector::exactly(4)).unwrap().is_none() {
             assert!(Instant::now() < deadline, "{text}");
             rank.poll().unwrap();

@@ -14,7 +14,6 @@ type Joined = Endpoint<Paths, Vec<u8>>;
 
 const STATE: &str = "PLIMSOLL_TEST_STATE";
 const CARRIER: &str = "PLIMSOLL_TEST_SHM";
-const PATIENCE: Duration = Duration::from_secs(600);
 /// Polls enough for every kind of look.
 const POLLS: usize = 20_000;
 const LONG: usize = 64 << 20;
@@ -81,7 +80,7 @@ fn write_many(end: &mut Joined, to: PeerIndex) {
 
 /// Polls until a part of the long message is here.
 fn read_a_part(end: &mut Joined, _: PeerIndex) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + skip::LIMIT;
     loop {
         assert!(end.poll().unwrap().is_none(), "nothing ends yet");
         let report = end.report().unwrap();
@@ -95,7 +94,7 @@ fn read_a_part(end: &mut Joined, _: PeerIndex) {
 }
 
 fn is_announced(end: &mut Joined, from: PeerIndex) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + skip::LIMIT;
     while end.probe(Source::Peer(from), TagSelector::exactly(FROM_VICTIM)).unwrap().is_none() {
         end.poll().unwrap();
         assert!(Instant::now() < deadline, "the message is not announced");
@@ -220,7 +219,7 @@ fn poll(end: &mut Joined, times: usize) {
 }
 
 fn poll_until(end: &mut Joined, what: &str, mut is: impl FnMut(&Completion<Vec<u8>>) -> bool) -> Completion<Vec<u8>> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + skip::LIMIT;
     loop {
         match end.poll().unwrap() {
             Some(done) if is(&done) => return done,
@@ -329,7 +328,7 @@ fn kill_in(case: &Case, shm: bool, survivor: &mut Joined, other: &mut Joined) {
     let there = survivor.insert(&other.name()).unwrap();
     other.receive(Source::Any, TagSelector::any(), vec![0; 8], 40).unwrap();
     survivor.send(there, 9, vec![9; 8], 41).unwrap();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + skip::LIMIT;
     loop {
         assert!(Instant::now() < deadline, "{at}: another conversation stands still");
         survivor.poll().unwrap();
@@ -339,7 +338,7 @@ fn kill_in(case: &Case, shm: bool, survivor: &mut Joined, other: &mut Joined) {
         }
     }
     // The victim's remains are freed when the kernel is next asked about it.
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + skip::LIMIT;
     loop {
         poll(survivor, POLLS);
         let after = (*descriptors().value().unwrap(), shared().value().unwrap().0);

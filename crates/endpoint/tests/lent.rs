@@ -12,7 +12,6 @@ type Joined = Endpoint<Paths, Vec<u8>>;
 /// Names the part that this same program plays when a test starts it again, and the engine's core.
 const PART: &str = "PLIMSOLL_TEST_LENT";
 const CORE: &str = "PLIMSOLL_TEST_LENT_CORE";
-const PATIENCE: Duration = Duration::from_secs(600);
 const SIZE: usize = 1 << 20;
 
 fn pattern() -> Vec<u8> {
@@ -65,7 +64,7 @@ fn play_a_part() {
         let _ = endpoint::node::serve(core);
         return;
     }
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + skip::LIMIT;
     let mut rank = loop {
         match Joined::join(&settings(Site::Core(core))) {
             Ok(rank) => break rank,
@@ -97,7 +96,7 @@ fn a_long_message_is_read_out_of_the_memory_of_a_rank_with_an_engine_elsewhere()
     let bytes: Vec<String> = end.name().as_bytes().iter().map(|byte| byte.to_string()).collect();
     writeln!(rank.0.stdin.as_mut().unwrap(), "{}", bytes.join(" ")).unwrap();
     end.receive(Source::Any, TagSelector::exactly(1), vec![0; SIZE], 1).unwrap();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + skip::LIMIT;
     let done = loop {
         if let Some(done) = end.poll().unwrap() {
             break done;

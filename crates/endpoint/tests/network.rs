@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use endpoint::{Completion, Endpoint, Name, Paths, Report, Settings, Source, Status, TagSelector};
 use linux::lab::{Host, Lab, Options};
@@ -12,7 +12,6 @@ use machine::Result;
 
 type Joined = Endpoint<Paths, Vec<u8>>;
 
-const PATIENCE: Duration = Duration::from_secs(600);
 const SIZES: [usize; 10] = [0, 1, 8, 57, 1400, 4096, 8192, 8193, 100_000, 3_000_001];
 const ROUNDS: u64 = 50;
 
@@ -48,7 +47,7 @@ fn pattern(length: usize, seed: usize) -> Vec<u8> {
 
 /// The next request that ends.
 fn next(end: &mut Joined) -> Completion<Vec<u8>> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + skip::LIMIT;
     loop {
         if let Some(done) = end.poll().unwrap() {
             assert_eq!(done.status, Status::Done);
@@ -113,10 +112,10 @@ fn talk_by(lab: &Lab, addresses: [IpAddr; 2], networks: [&str; 2], wire: Option<
         let mut end = join(address, networks[host as usize], wire);
         assert_eq!(end.name().address().ip(), address);
         tell.send(end.name()).unwrap();
-        work(&mut end, &hear.recv_timeout(PATIENCE).unwrap());
+        work(&mut end, &hear.recv_timeout(skip::LIMIT).unwrap());
         finished.fetch_add(1, Ordering::AcqRel);
         // The other end may still wait for an acknowledgement.
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + skip::LIMIT;
         while finished.load(Ordering::Acquire) < 2 {
             assert!(Instant::now() < deadline, "the other does not finish");
             assert!(end.poll().unwrap().is_none());

@@ -11,7 +11,6 @@ use machine::PeerIndex;
 type Joined = Endpoint<Paths, Vec<u8>>;
 
 const ROLE: &str = "ENDPOINT_TEST_ROLE";
-const PATIENCE: Duration = Duration::from_secs(600);
 const SIZE: usize = 1 << 20;
 
 fn pattern(seed: usize) -> Vec<u8> {
@@ -77,7 +76,7 @@ impl Drop for End {
 }
 
 fn until(end: &mut Joined, context: u64) -> Completion<Vec<u8>> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + skip::LIMIT;
     loop {
         match end.poll().unwrap() {
             Some(done) if done.context == context => return done,

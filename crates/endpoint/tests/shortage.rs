@@ -16,7 +16,6 @@ type Joined = Endpoint<Paths, Vec<u8>>;
 /// Names the part that this same program plays when a test starts it again.
 const PART: &str = "PLIMSOLL_TEST_PART";
 const CORE: &str = "PLIMSOLL_TEST_CORE";
-const PATIENCE: Duration = Duration::from_secs(600);
 /// Descriptor limit of a node that is to run out, neither soft nor hard to be raised.
 const FEW: u64 = 64;
 
@@ -82,7 +81,7 @@ fn poll(ends: &mut [Joined]) -> Vec<Completion<Vec<u8>>> {
 }
 
 fn arrives(ends: &mut [Joined]) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + skip::LIMIT;
     loop {
         for done in poll(ends) {
             assert_eq!(done.status, Status::Done, "{done:?}");
@@ -161,7 +160,7 @@ fn a_peer_that_is_not_there_is_told_of_with_the_cause() {
     let gone = Joined::join(&settings()).unwrap().name();
     let peer = one.insert(&gone).unwrap();
     one.send(peer, 1, b"message".to_vec(), 5).unwrap();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + skip::LIMIT;
     let done = loop {
         if let Some(done) = one.poll().unwrap() {
             break done;
@@ -180,7 +179,7 @@ fn a_peer_that_is_not_there_is_told_of_with_the_cause() {
 /// The engine of a node that may have few descriptors, on a core that no other engine of this user serves.
 pub fn node(part: &str, core: CoreId) -> Other {
     let name = format!("plimsoll/engine/{}/{}", rustix::process::geteuid().as_raw(), core.0);
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + skip::LIMIT;
     loop {
         let mut node = start(part, core);
         while node.0.try_wait().unwrap().is_none() {
@@ -224,7 +223,7 @@ fn a_node_without_descriptors_says_so_and_goes_on_taking_ranks() {
     }
     // Descriptors are freed, and the next rank is taken.
     ranks.truncate(8);
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + skip::LIMIT;
     loop {
         match join() {
             Ok(rank) => break ranks.push(rank),
@@ -241,7 +240,7 @@ fn a_node_without_descriptors_says_so_and_goes_on_taking_ranks() {
         }
     }
     let mut left = 2 * ranks.len() * ranks.len();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + skip::LIMIT;
     while left > 0 {
         assert!(Instant::now() < deadline, "{left} requests did not end");
         for rank in &mut ranks {

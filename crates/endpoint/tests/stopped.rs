@@ -12,7 +12,6 @@ use crate::shortage::node;
 
 type Joined = Endpoint<Paths, Vec<u8>>;
 
-const PATIENCE: Duration = Duration::from_secs(600);
 /// Length of a message that is announced, however fast copies are.
 const LONG: usize = 300_000;
 /// Byte that an allocator may leave in freed memory.
@@ -87,7 +86,7 @@ fn memory_stays_while_an_engine_that_may_write_to_it_is_stopped() {
     assert!(!given_back.load(Ordering::Relaxed), "the engine may write there");
 
     kill_process(engine, Signal::CONT).unwrap();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + skip::LIMIT;
     // The next rank to join frees what the engine has let go of.
     while !given_back.load(Ordering::Relaxed) {
         assert!(Instant::now() < deadline, "the memory stays for ever");

@@ -78,7 +78,7 @@ fn a_study_killed_in_the_middle_loses_nothing_and_doubles_nothing() {
         // The log grows with every commit: killed while it does, at a moment that nothing chooses.
         let log = folder.path().join("study.sqlite-wal");
         let length = || std::fs::metadata(&log).map_or(0, |m| m.len());
-        let (start, deadline) = (length(), Instant::now() + Duration::from_secs(60));
+        let (start, deadline) = (length(), Instant::now() + skip::LIMIT);
         while length() <= start.max(200_000) && Instant::now() < deadline && running.0.try_wait().unwrap().is_none() {
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -165,7 +165,7 @@ fn a_finished_study_is_kept_and_shown_while_the_next_one_runs() {
     };
     let whole = blocks(&Store::read(&path).unwrap().contents(&finished).unwrap());
     let _running = Reaped(child("child_measures_slowly", &path).stderr(Stdio::null()).spawn().unwrap());
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + skip::LIMIT;
     let store = loop {
         // The child may be in the midst of opening it.
         match Store::read(&path) {

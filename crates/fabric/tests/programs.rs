@@ -4,8 +4,6 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-const LIMIT: Duration = Duration::from_secs(60);
-
 /// A folder with the provider under the name that libfabric looks for. Cargo leaves it beside the test's own executable.
 fn providers() -> tempfile::TempDir {
     let beside = std::env::current_exe().unwrap().with_file_name("libplimsoll_fi.so");
@@ -35,12 +33,12 @@ impl Running {
 
     fn finish(mut self) -> Output {
         let mut child = self.0.take().unwrap();
-        let deadline = Instant::now() + LIMIT;
+        let deadline = Instant::now() + skip::LIMIT;
         while child.try_wait().unwrap().is_none() {
             if Instant::now() > deadline {
                 child.kill().unwrap();
                 let output = child.wait_with_output().unwrap();
-                panic!("still running after {LIMIT:?}: {}", String::from_utf8_lossy(&output.stderr));
+                panic!("still running after {:?}: {}", skip::LIMIT, String::from_utf8_lossy(&output.stderr));
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -150,11 +148,11 @@ fn pingpong(set: &[(&str, &str)], arguments: &[&str], longest: &str) {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
     let start = |extra: &[&str]| {
         let mut command = program("fi_pingpong", folder.path())?;
-        command.args(["-p", "plimsoll", "-c", "-I", "50"]);
+        command.args(["-p", "plimsoll", "-c", "-I", "10"]);
         command.args(arguments).args(extra).envs(set.iter().copied()).env("FI_PLIMSOLL_REPORT", "yes");
         Some(command)
     };
-    let deadline = Instant::now() + LIMIT;
+    let deadline = Instant::now() + skip::LIMIT;
     let Some(server) = start(&["-B", &port]) else { return };
     let server = Running::start(server);
     // The client gives up at once if the server does not listen yet.

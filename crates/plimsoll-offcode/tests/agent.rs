@@ -10,8 +10,6 @@ use runtime::site::SiteDriver;
 use runtime::site::agent::AgentSite;
 use rustix::process::{Pid, Signal, kill_process};
 
-const SOON: Duration = Duration::from_secs(60);
-
 fn plimsoll(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_plimsoll-offcode")).args(arguments).stdin(Stdio::null()).output().unwrap()
 }
@@ -50,7 +48,7 @@ impl Agent {
         // SIGTERM is how a server is told to end; Ctrl-C interrupts it.
         let expected = if signal == Signal::INT { 130 } else { 0 };
         kill_process(Pid::from_child(&self.child), signal).unwrap();
-        let until = Instant::now() + SOON;
+        let until = Instant::now() + skip::LIMIT;
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;

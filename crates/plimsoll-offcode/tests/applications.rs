@@ -6,7 +6,7 @@ use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use linux::lab::{Host, Lab, Options};
 use linux::xdp;
@@ -21,8 +21,6 @@ mod server;
 use server::{ANSWER, Cache, DELETE, GET, MAGIC, MESSAGE, SET};
 
 const PORT: u16 = 7400;
-const PATIENCE: Duration = Duration::from_secs(30);
-
 #[interface(guid = "3b2f7c16-5d0a-4f0e-8a41-7a3d5be70011", encoding = "fixed")]
 trait PacketFilter {
     fn keep_out(&mut self, port: u16) -> u16;
@@ -117,7 +115,7 @@ fn the_filter_keeps_in_what_is_to_be_sent_beside_programs_of_others() {
     let to = (lab.address(Host::A), 9000);
     let receiver = lab.inside(Host::A, || UdpSocket::bind(to).unwrap()).unwrap();
     let sender = lab.inside(Host::B, || UdpSocket::bind((lab.address(Host::B), 0)).unwrap()).unwrap();
-    receiver.set_read_timeout(Some(PATIENCE)).unwrap();
+    receiver.set_read_timeout(Some(skip::LIMIT)).unwrap();
     let use_it = || {
         let application = attach::application("filter").unwrap();
         let mut filter = application.caller::<dyn PacketFilter>("plimsoll.filter").unwrap();
@@ -147,7 +145,7 @@ fn the_filter_counts_and_keeps_out_what_another_process_says() {
         lab.inside(Host::A, || UdpSocket::bind((lab.address(Host::A), 0)).unwrap()).unwrap(),
         lab.inside(Host::B, || UdpSocket::bind(to).unwrap()).unwrap(),
     );
-    receiver.set_read_timeout(Some(PATIENCE)).unwrap();
+    receiver.set_read_timeout(Some(skip::LIMIT)).unwrap();
     let use_it = || {
         let application = attach::application("filter").unwrap();
         assert_eq!(application.process(), up.0.id());
@@ -237,7 +235,7 @@ fn session(lab: &Lab, cache: Option<attach::Application>) -> (Answers, (u64, u64
         let server = scope.spawn(|| server::serve(&socket, serving, || stop.load(Ordering::Relaxed)));
         let ours = lab.inside(Host::A, || UdpSocket::bind((lab.address(Host::A), 0)).unwrap()).unwrap();
         ours.connect(address).unwrap();
-        ours.set_read_timeout(Some(PATIENCE)).unwrap();
+        ours.set_read_timeout(Some(skip::LIMIT)).unwrap();
         let mut requests = Requests { socket: ours, number: 0 };
         let mut random = 0x9e37_79b9_7f4a_7c15_u64;
         let answers = (0..2000u64)
@@ -302,7 +300,7 @@ fn names_of_channels_are_free_again_when_their_process_has_left() {
         let refused = attach().err().unwrap();
         assert!(refused.to_string().contains(&format!("{most} channels")), "{refused}");
         drop(all);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + skip::LIMIT;
         let mut again = loop {
             match attach() {
                 Ok(client) => break client,

@@ -18,8 +18,6 @@ mod instances;
 #[path = "run/watching.rs"]
 mod watching;
 
-const PATIENCE: Duration = Duration::from_secs(60);
-
 const CHECKSUM: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
 <odf version="1">
   <package guid="6d1c2a5e-4f0b-4c1e-9a57-0c7d8e9f1a2c" name="example.checksum" version="1.0.0">
@@ -164,7 +162,7 @@ impl Up {
     }
 
     fn ended(&mut self) -> bool {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + skip::LIMIT;
         while Instant::now() < deadline {
             if self.child.try_wait().unwrap().is_some() {
                 return true;
@@ -215,8 +213,8 @@ fn an_application_runs_is_listed_and_is_stopped() {
     let map =
         |name: &str| output(&lab, &["ps", "--process", &up.process(), "--entries", &format!("example.frames/{name}")]);
     assert!(text(&map("frames").stdout).starts_with("frames: "), "{:?}", map("frames"));
-    assert_eq!(text(&map("LIMIT").stdout), "LIMIT: 0\n");
-    assert!(text(&map("NONE").stderr).contains("LIMIT, frames"), "{:?}", map("NONE"));
+    assert_eq!(text(&map("skip::LIMIT").stdout), "LIMIT: 0\n");
+    assert!(text(&map("NONE").stderr).contains("skip::LIMIT, frames"), "{:?}", map("NONE"));
 
     let refused = output(&lab, &["stop", "--process", &up.process(), "example.nothing"]);
     assert!(!refused.status.success());
@@ -255,7 +253,7 @@ fn a_killed_runtime_leaves_nothing_and_the_next_comes_up() {
         assert!(has_program(&lab));
         up.child.kill().unwrap();
         assert!(up.ended());
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + skip::LIMIT;
         // The kernel takes a link back when its last descriptor is closed, a moment after the process is gone.
         while has_program(&lab) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(5));
@@ -385,7 +383,7 @@ fn traffic(lab: &Lab, process: u32) {
             .unwrap()
             .channel("example.checksum", "in", specification)
             .unwrap();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + skip::LIMIT;
         let mut sent = 0;
         while sent < 2000 && Instant::now() < deadline {
             match channel.write(b"message").unwrap() {
@@ -521,7 +519,7 @@ fn an_offcode_moves_to_a_core_and_back_is_upgraded_and_forgets_nothing() {
         let interface = "6d1c2a5e-4f0b-4c1e-9a57-0c7d8e9f1a2b".parse().unwrap();
         let decode = |bytes: &[u8]| offcode::encoding::fixed::whole::<(u64, u64, u64)>(bytes);
         let call = offcode::Call::manual(&interface, 0, "Totals.totals", decode);
-        calls.call(&call, machine::Nanoseconds(PATIENCE.as_nanos() as u64), std::thread::yield_now).unwrap()
+        calls.call(&call, machine::Nanoseconds(skip::LIMIT.as_nanos() as u64), std::thread::yield_now).unwrap()
     };
     let mut sent = 0;
     let mut send = |count: u64| {

@@ -9,8 +9,6 @@ use std::time::{Duration, Instant};
 use linux::lab::{Host, Lab, Options};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-const PATIENCE: Duration = Duration::from_secs(60);
-
 /// In the environment of what these tests start.
 const MARK: &str = "PLIMSOLL_TEST_OF_TRAFFIC";
 
@@ -91,7 +89,7 @@ fn hogs() -> usize {
 
 fn interrupt(arguments: &[&str], when: impl Fn() -> bool) -> Output {
     let mut child = traffic(arguments).process_group(0).spawn().unwrap();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + skip::LIMIT;
     while !when() && child.try_wait().unwrap().is_none() {
         assert!(Instant::now() < deadline, "it did not get so far");
         std::thread::sleep(Duration::from_millis(10));
@@ -118,7 +116,7 @@ fn ctrl_c_ends_by_130_shows_what_was_counted_and_leaves_no_hog() {
     let output = interrupt(&["--gap", "1ms", "--duration", "60s", "--hog", &core], || hogs() >= 2);
     let (page, log) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(130), "{page}{log}");
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + skip::LIMIT;
     while hogs() > 0 {
         assert!(Instant::now() < deadline, "a hog goes on");
         std::thread::sleep(Duration::from_millis(10));
@@ -261,7 +259,7 @@ fn programs(lab: &Lab, host: Host) -> usize {
 }
 
 fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + skip::LIMIT;
     while !done() {
         assert!(Instant::now() < deadline, "{what}");
         std::thread::sleep(Duration::from_millis(10));

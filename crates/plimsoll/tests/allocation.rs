@@ -15,8 +15,6 @@ use rustix::process::{Pid, test_kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
-const SOON: Duration = Duration::from_secs(60);
-
 /// A job of two nodes, this one and `localhost`.
 struct Job {
     folder: TempDir,
@@ -98,7 +96,7 @@ exec unshare --mount --propagation private sh -c 'mount --bind boot /proc/sys/ke
     /// Waits until what the script started has ended.
     fn assert_ended(&self) {
         let process = Pid::from_raw(self.read("process").unwrap().trim().parse().unwrap()).unwrap();
-        let until = Instant::now() + SOON;
+        let until = Instant::now() + skip::LIMIT;
         while test_kill_process(process).is_ok() && !is_zombie(process) {
             assert!(Instant::now() < until, "what was started on the other node goes on");
             sleep(Duration::from_millis(10));
@@ -190,7 +188,7 @@ fn a_job_of_pbs_is_found_too() {
 fn what_was_started_ends_with_a_study_that_is_killed() {
     let job = Job::starting("here,localhost");
     let mut study = job.command(&["study", "--budget", "60"]).stderr(Stdio::null()).spawn().unwrap();
-    let until = Instant::now() + SOON;
+    let until = Instant::now() + skip::LIMIT;
     let blocks: PathBuf = job.folder.path().join(".plimsoll/study.sqlite");
     while !blocks.exists() {
         assert!(Instant::now() < until, "the study does not begin");
@@ -302,7 +300,7 @@ fn ranks_are_on_both_nodes_and_both_count_their_cores() {
     }
     let left = |of: &str| fs::read_dir(job.folder.path().join(of)).unwrap().count();
     assert_eq!(left("state/plimsoll"), 1, "more than the lock is left");
-    let until = Instant::now() + SOON;
+    let until = Instant::now() + skip::LIMIT;
     while lab.status().unwrap().hosts.iter().any(|host| !host.processes.is_empty()) {
         assert!(Instant::now() < until, "what ran on the nodes goes on: {:?}", lab.status());
         sleep(Duration::from_millis(10));

@@ -50,7 +50,7 @@ fn kill(pid: u32) {
 }
 
 fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + Duration::from_secs(60);
+    let end = Instant::now() + skip::LIMIT;
     loop {
         if let Some(found) = look() {
             return found;

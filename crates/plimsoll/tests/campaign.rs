@@ -15,8 +15,6 @@ use experiment::campaign::store::Store;
 use rounds::random::Random;
 use rustix::process::{Pid, Signal, kill_process};
 
-const LIMIT: Duration = Duration::from_secs(120);
-
 fn command(place: &Path, arguments: &[&str]) -> Command {
     started::command("campaign", place, arguments)
 }
@@ -188,7 +186,11 @@ fn two_hundred_kills_lose_no_finished_run_and_store_none_twice() {
         kills += 1;
         let killed = Instant::now();
         while rehearsal::limits(tree.path()) != rehearsal::BEFORE {
-            assert!(killed.elapsed() < LIMIT, "after {kills} kills clocks are {:?}", rehearsal::limits(tree.path()));
+            assert!(
+                killed.elapsed() < skip::LIMIT,
+                "after {kills} kills clocks are {:?}",
+                rehearsal::limits(tree.path())
+            );
             std::thread::sleep(Duration::from_millis(2));
         }
         if !store.exists() || fs::metadata(&store).unwrap().len() == 0 {
@@ -206,7 +208,7 @@ fn two_hundred_kills_lose_no_finished_run_and_store_none_twice() {
     let (mut code, mut said, mut errors) = attempt(place.path(), &start);
     // Where other work changes the clock under nearly all runs, only those points are left.
     let since_last = Instant::now();
-    while code == 4 && since_last.elapsed() < LIMIT {
+    while code == 4 && since_last.elapsed() < skip::LIMIT {
         let again: Vec<&str> = start.iter().copied().chain(["--retry"]).collect();
         (code, said, errors) = attempt(place.path(), &again);
     }
@@ -232,7 +234,7 @@ fn sigterm_marks_the_run_under_way_and_the_next_start_does_it_again() {
         command(place.path(), &["run", "t.toml"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let since = Instant::now();
     while !place.path().join("runs").exists() {
-        assert!(since.elapsed() < LIMIT && child.try_wait().unwrap().is_none());
+        assert!(since.elapsed() < skip::LIMIT && child.try_wait().unwrap().is_none());
         std::thread::sleep(Duration::from_millis(10));
     }
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();

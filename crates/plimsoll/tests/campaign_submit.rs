@@ -10,8 +10,6 @@ use experiment::campaign::results::Results;
 use experiment::campaign::store::Store;
 use testbed::slurm::Cluster;
 
-const LONG: Duration = Duration::from_secs(180);
-
 /// Six points of two runs each. A run notes that it ended, and where.
 const STUDY: &str = r#"
 name = "waves of sound"
@@ -72,7 +70,7 @@ impl<'a> Study<'a> {
 
     /// Waits until the runs that ended satisfy `is`.
     fn until(&self, what: &str, is: impl Fn(&[String]) -> bool) {
-        let until = Instant::now() + LONG;
+        let until = Instant::now() + skip::LIMIT;
         while !is(&self.ran()) {
             assert!(Instant::now() < until, "{what} is not there: {:?}{}", self.ran(), self.told());
             sleep(Duration::from_millis(100));
@@ -81,7 +79,7 @@ impl<'a> Study<'a> {
 
     /// Waits until Slurm has no job left.
     fn over(&self) {
-        let until = Instant::now() + LONG;
+        let until = Instant::now() + skip::LIMIT;
         loop {
             let left = self.cluster.said("squeue", &["--noheader", "--array"]);
             if left.is_empty() {

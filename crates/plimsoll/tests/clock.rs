@@ -51,7 +51,7 @@ fn keeper_of(owner: u32) -> Option<u32> {
 }
 
 fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + skip::LIMIT;
     while !done() {
         assert!(Instant::now() < deadline, "{what}");
         thread::sleep(Duration::from_millis(5));

@@ -15,7 +15,7 @@ use linux::{affinity, mask};
 use machine::{CoreId, CpuSet};
 use mapping::decision::{self, Action, Process};
 use rustix::process::{Pid, Signal, kill_process};
-use testbed::applications::{self, LIMIT, MELT, installed};
+use testbed::applications::{self, MELT, installed};
 use testbed::{Mpi, Place};
 
 /// The number of daemons that are killed; `PLIMSOLL_KILLS` overrides it.
@@ -129,7 +129,7 @@ impl Burdened {
         let burdened =
             Burdened { _hog: rank("", 0, one, 10), ranks, free: (two, Instant::now(), idled(two)), _turn: turn };
         // Waits until all threads of the ranks exist.
-        let deadline = Instant::now() + LIMIT;
+        let deadline = Instant::now() + skip::LIMIT;
         while burdened.processes().iter().any(|process| process::threads(*process).len() < 6) {
             assert!(Instant::now() < deadline, "the ranks do not start");
             std::thread::sleep(Duration::from_millis(5));
@@ -187,7 +187,7 @@ fn a_killed_daemon_leaves_nothing_that_a_start_does_not_put_back() {
         let mut daemon = plimsoll(&arguments).stderr(Stdio::null()).spawn().unwrap();
         // From before the first window until after several moves; sometimes as soon as a rank was moved.
         std::thread::sleep(Duration::from_millis(20 + nth * 37 % 150));
-        let deadline = Instant::now() + LIMIT;
+        let deadline = Instant::now() + skip::LIMIT;
         while nth % 50 == 0 && job.masks() == before {
             if job.is_crowded() {
                 let _ = daemon.kill();
@@ -228,7 +228,7 @@ fn a_daemon_that_ends_puts_back_what_it_moved() {
     for signal in [Signal::TERM, Signal::INT] {
         let arguments = [&["daemon", &word, "--state", state.to_str().unwrap()][..], &HASTY].concat();
         let mut daemon = plimsoll(&arguments).stderr(Stdio::null()).spawn().unwrap();
-        let deadline = Instant::now() + LIMIT;
+        let deadline = Instant::now() + skip::LIMIT;
         while job.masks() == before {
             if job.is_crowded() {
                 let _ = daemon.kill();
@@ -262,7 +262,7 @@ fn a_dry_run_and_a_program_that_pins_itself_move_nobody() {
         assert!(output.status.success(), "{}", errors(&output));
         errors(&output)
     };
-    let deadline = Instant::now() + LIMIT;
+    let deadline = Instant::now() + skip::LIMIT;
     // On an evenly busy machine it may take a while until there is a reason for a move.
     while !run(&["--dry-run"]).contains("this is a dry run") {
         if job.is_crowded() {
@@ -345,7 +345,7 @@ fn a_profiled_job_is_watched_told_of_and_left_as_it_was() {
     let more = ["--metrics", &metrics_word, "--record", &record_word];
     let daemon =
         plimsoll(&[&words[..], &[state.to_str().unwrap()], &more].concat()).stderr(Stdio::piped()).spawn().unwrap();
-    let deadline = Instant::now() + LIMIT;
+    let deadline = Instant::now() + skip::LIMIT;
     let shown = loop {
         assert!(Instant::now() < deadline, "the daemon does not see the ranks");
         std::thread::sleep(Duration::from_millis(50));
@@ -383,7 +383,7 @@ struct Ended(Child);
 impl Drop for Ended {
     fn drop(&mut self) {
         let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
-        let deadline = Instant::now() + LIMIT;
+        let deadline = Instant::now() + skip::LIMIT;
         while Instant::now() < deadline && self.0.try_wait().is_ok_and(|status| status.is_none()) {
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -399,7 +399,7 @@ fn ranks_of(folder: &Path) -> Vec<Process> {
         let is_its = environment.get(record::folder::variable::FOLDER).map(PathBuf::from) == Some(folder.into());
         (is_its && environment.get("OMPI_COMM_WORLD_RANK").is_some()).then(|| process::identify(pid)).flatten()
     };
-    let deadline = Instant::now() + LIMIT;
+    let deadline = Instant::now() + skip::LIMIT;
     loop {
         let ranks: Vec<Process> = process::all().filter_map(is_there).collect();
         let files = fs::read_dir(folder.join(record::folder::RANKS)).into_iter().flatten().count();
@@ -481,7 +481,7 @@ fn moves_during_lammps_leave_its_results_as_they_are() {
     let choices: Vec<CpuSet> =
         cores.iter().map(|core| [*core].into_iter().collect()).chain([cores.iter().copied().collect()]).collect();
     let (mut moved, mut seed) = (0, 1_u64);
-    let deadline = Instant::now() + 5 * LIMIT;
+    let deadline = Instant::now() + 5 * skip::LIMIT;
     while moved < MOVES {
         let (mut running, out) = run();
         while running.0.try_wait().unwrap().is_none() {

@@ -23,7 +23,7 @@ fn the_api_with_the_engine_on_a_core_of_its_own() {
     }
     let mut engine = place.command(env!("CARGO_BIN_EXE_plimsoll"));
     let _engine = place.start(engine.args(["engine", "--core", &core.0.to_string()]));
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + skip::LIMIT;
     while linux::rendezvous::names(&name).unwrap().is_empty() {
         assert!(Instant::now() < deadline, "the engine does not answer");
         std::thread::sleep(Duration::from_millis(20));
@@ -31,6 +31,6 @@ fn the_api_with_the_engine_on_a_core_of_its_own() {
     let mut command = place.libfabric(program, &[("PLACEMENT", &Site::Core(core).to_string())]);
     // Load tests need a core for each process.
     command.args(["plimsoll", "--except", "load"]);
-    let ended = place.run(&mut command, Duration::from_secs(300)).well("conformance");
+    let ended = place.run(&mut command, skip::LIMIT).well("conformance");
     judge(&ended.out, &ended.out);
 }

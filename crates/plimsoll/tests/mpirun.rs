@@ -13,8 +13,6 @@ use serde_json::Value;
 use tempfile::TempDir;
 use testbed::Mpi;
 
-const LIMIT: Duration = Duration::from_secs(400);
-
 /// Ranks that swap messages in a ring and then act by their argument.
 const PROGRAM: &str = r#"
 #include <mpi.h>
@@ -67,7 +65,7 @@ struct Started(Child);
 
 impl Started {
     fn finish(mut self) -> Output {
-        let until = Instant::now() + LIMIT;
+        let until = Instant::now() + skip::LIMIT;
         let drain = |stream: Option<Box<dyn Read + Send>>| {
             std::thread::spawn(move || {
                 let mut text = Vec::new();
@@ -265,7 +263,7 @@ fn sleeping(arguments: &[&str], program: &Path) -> (Started, Vec<PathBuf>) {
 }
 
 fn gone(processes: &[PathBuf]) {
-    let until = Instant::now() + LIMIT;
+    let until = Instant::now() + skip::LIMIT;
     let alive = |process: &&PathBuf| {
         let status = fs::read_to_string(process.join("status")).unwrap_or_default();
         !status.is_empty() && !status.contains("State:\tZ")

@@ -1,7 +1,6 @@
 //! `plimsoll power` and `plimsoll profile --power` as users run them: by a command that tells watts, which every machine has.
 
 use std::process::{Command, Output};
-use std::time::Duration;
 
 use launch::family::Family;
 use profile::page;
@@ -86,7 +85,7 @@ fn a_profile_has_the_energy_of_its_phases() {
     let Some(mpi) = Mpi::system(Family::OpenMpi) else { return };
     let program = mpi.compile_text(PROGRAM, &place.path().join("phases"));
     let recording = Recording::under(&mpi, 2, program).power("command,every=0.05,name=meter: echo 40 W");
-    let recordings = recording.run(&place, "profile", Duration::from_secs(60)).well(&mpi);
+    let recordings = recording.run(&place, "profile", skip::LIMIT).well(&mpi);
     let summary = Summary::of(&Profile::open(&recordings.folder).unwrap());
     let [meter] = &summary.power[..] else { panic!("one sensor was asked for: {:?}", summary.job.notes) };
     let whats: Vec<&str> = meter.spans.iter().map(|span| span.what.as_str()).collect();

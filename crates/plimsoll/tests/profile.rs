@@ -21,8 +21,6 @@ use profile::summary::{State, Summary};
 use record::folder;
 use testbed::Mpi;
 
-const LIMIT: Duration = Duration::from_secs(100);
-
 /// Ranks swap 64 KiB in a ring a given number of times; with an option rank r stays on core r, or one ends by a signal.
 const PROGRAM: &str = r#"
 #define _GNU_SOURCE
@@ -70,7 +68,7 @@ fn program() -> Option<&'static Path> {
 /// `plimsoll profile` in `place`, killed when the test ends.
 fn profile(place: &Path, words: &[&str]) -> Output {
     let mut command = Command::new("timeout");
-    command.args(["-k", "5", &LIMIT.as_secs().to_string(), env!("CARGO_BIN_EXE_plimsoll"), "profile"]);
+    command.args(["-k", "5", &skip::LIMIT.as_secs().to_string(), env!("CARGO_BIN_EXE_plimsoll"), "profile"]);
     for name in ["OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] {
         command.env(name, "1");
     }
@@ -196,7 +194,7 @@ fn protocol_work_is_met_by_the_rank_on_its_core() {
         contained: true,
     };
     let mut running = Running::start(&job, Scratch::new().unwrap(), Streams::Kept, None).unwrap();
-    let status = running.wait(LIMIT, None::<&std::os::fd::OwnedFd>, |_| Ok(())).unwrap();
+    let status = running.wait(skip::LIMIT, None::<&std::os::fd::OwnedFd>, |_| Ok(())).unwrap();
     assert!(status.success(), "{}", running.complained());
     drop(stop);
     let account = sampling.join().unwrap().unwrap();
@@ -279,7 +277,7 @@ fn the_first_rank_of_another_host_starts_its_sampler() {
     }
     let output = profile(place.path(), &["-o", "p", "--", "unshare", "-m", "sh", "-c", &script]);
     assert!(output.status.success(), "{output:?}");
-    let until = Instant::now() + Duration::from_secs(30);
+    let until = Instant::now() + skip::LIMIT;
     let hosts = place.path().join("p").join(folder::HOSTS);
     let marked =
         || fs::read_dir(&hosts).unwrap().flatten().any(|e| e.file_name().to_string_lossy().starts_with("00000000"));

@@ -15,8 +15,6 @@ use rounds::point::{Pattern, Receiver, Stack};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::NamedTempFile;
 
-const SOON: Duration = Duration::from_secs(60);
-
 struct Server {
     child: Child,
     address: SocketAddr,
@@ -44,7 +42,7 @@ impl Server {
 
     fn stream(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(SOON)).unwrap();
+        stream.set_read_timeout(Some(skip::LIMIT)).unwrap();
         stream
     }
 
@@ -121,10 +119,10 @@ fn plain(stack: Stack) -> Prepare {
 
 /// A session up to the point where it is prepared.
 fn prepared(mut connection: Connection, prepare: &Prepare) -> (Connection, Reply) {
-    connection.send(&Request::Hello { plimsoll: VERSION }, SOON).unwrap();
-    assert!(matches!(connection.receive(SOON).unwrap(), Reply::Welcome { .. }));
-    connection.send(&Request::Prepare(prepare.clone()), SOON).unwrap();
-    let reply = connection.receive(SOON).unwrap();
+    connection.send(&Request::Hello { plimsoll: VERSION }, skip::LIMIT).unwrap();
+    assert!(matches!(connection.receive(skip::LIMIT).unwrap(), Reply::Welcome { .. }));
+    connection.send(&Request::Prepare(prepare.clone()), skip::LIMIT).unwrap();
+    let reply = connection.receive(skip::LIMIT).unwrap();
     (connection, reply)
 }
 
@@ -243,7 +241,7 @@ fn a_bench_of_another_process_is_served_and_a_signal_ends_the_server_in_good_ord
         assert!(server.address.ip().is_loopback());
         server.assert_serves();
         kill_process(Pid::from_child(&server.child), signal).unwrap();
-        let until = Instant::now() + SOON;
+        let until = Instant::now() + skip::LIMIT;
         let status = loop {
             if let Some(status) = server.child.try_wait().unwrap() {
                 break status;
@@ -286,13 +284,13 @@ fn a_flood_behind_a_line_takes_no_memory() {
     let connection = Connection::new(stream.try_clone().unwrap(), "server", Bytes(1 << 16)).unwrap();
     let (mut connection, reply) = server.prepare_over(connection, Stack::Tcp, None);
     let Reply::Ready(offer) = reply else { panic!("{reply:?}") };
-    connection.send(&Request::Meet { from: None }, SOON).unwrap();
+    connection.send(&Request::Meet { from: None }, skip::LIMIT).unwrap();
     let mut path = TcpStream::connect((server.address.ip(), offer.port)).unwrap();
     path.write_all(offer.token.as_bytes()).unwrap();
-    assert!(matches!(connection.receive(SOON).unwrap(), Reply::Met));
+    assert!(matches!(connection.receive(skip::LIMIT).unwrap(), Reply::Met));
     let job = Job { pattern: Pattern::Stream, size: 8, messages: 1000, receiver: Receiver::Reads, verify: false };
-    connection.send(&Request::Run { jobs: vec![job] }, SOON).unwrap();
-    assert!(matches!(connection.receive(SOON).unwrap(), Reply::Started));
+    connection.send(&Request::Run { jobs: vec![job] }, skip::LIMIT).unwrap();
+    assert!(matches!(connection.receive(skip::LIMIT).unwrap(), Reply::Started));
     // In the middle of a block the server only checks whether its client is still there.
     let before = server.most_memory();
     stream.set_nonblocking(false).unwrap();
@@ -304,7 +302,7 @@ fn a_flood_behind_a_line_takes_no_memory() {
     let grown = server.most_memory() - before;
     assert!(grown < 8 << 20, "{grown} bytes more after {sent} bytes");
     assert!(sent < 512 << 20, "it took {sent} bytes");
-    assert!(refusal(connection.receive(SOON).unwrap()).contains("16384 bytes ahead of the answers"));
+    assert!(refusal(connection.receive(skip::LIMIT).unwrap()).contains("16384 bytes ahead of the answers"));
     server.assert_serves();
 }
 
@@ -326,10 +324,10 @@ fn half_open_and_slow_clients_lose_their_seats() {
     let mut slow = server.stream();
     let started = Instant::now();
     // Single bytes never complete a greeting; its time limit is for the whole.
-    while started.elapsed() < SOON && slow.write_all(b" ").is_ok() {
+    while started.elapsed() < skip::LIMIT && slow.write_all(b" ").is_ok() {
         std::thread::sleep(Duration::from_millis(100));
     }
-    assert!(started.elapsed() < SOON, "the slow client was kept");
+    assert!(started.elapsed() < skip::LIMIT, "the slow client was kept");
     assert!(last_words(silent).contains("in time"));
     server.assert_serves();
 }
@@ -341,7 +339,7 @@ fn a_flood_is_turned_away_and_over_when_it_ends() {
     let last = flood.pop().unwrap();
     assert!(last_words(last).contains("connections are open already"));
     drop(flood);
-    let until = Instant::now() + SOON;
+    let until = Instant::now() + skip::LIMIT;
     while !server.bench().status.success() {
         assert!(Instant::now() < until, "nobody is served after the flood");
     }
@@ -352,8 +350,8 @@ fn one_address_does_not_keep_out_another() {
     let server = Server::start();
     let flood: Vec<TcpStream> = (0..100).map(|_| server.stream()).collect();
     let mut other = Connection::new(server.stream_from(2), "server", Bytes(1 << 16)).unwrap();
-    other.send(&Request::Hello { plimsoll: VERSION }, SOON).unwrap();
-    assert!(matches!(other.receive(SOON).unwrap(), Reply::Welcome { .. }));
+    other.send(&Request::Hello { plimsoll: VERSION }, skip::LIMIT).unwrap();
+    assert!(matches!(other.receive(skip::LIMIT).unwrap(), Reply::Welcome { .. }));
     assert!(flood.into_iter().map(last_words).any(|said| said.contains("are open already from 127.0.0.1")));
 }
 
@@ -367,12 +365,12 @@ fn what_an_unknown_client_may_not_have_is_refused() {
 
     let (mut connection, reply) = server.prepare(Stack::EngineUdp, None);
     assert!(matches!(reply, Reply::Ready(_)));
-    connection.send(&Request::Meet { from: Some("127.0.0.9:9".parse().unwrap()) }, SOON).unwrap();
-    assert!(refusal(connection.receive(SOON).unwrap()).contains("not of the host"));
+    connection.send(&Request::Meet { from: Some("127.0.0.9:9".parse().unwrap()) }, skip::LIMIT).unwrap();
+    assert!(refusal(connection.receive(skip::LIMIT).unwrap()).contains("not of the host"));
 
     let mut connection = server.connection();
-    connection.send(&Request::Hello { plimsoll: VERSION + 1 }, SOON).unwrap();
-    assert!(refusal(connection.receive(SOON).unwrap()).contains("same version"));
+    connection.send(&Request::Hello { plimsoll: VERSION + 1 }, skip::LIMIT).unwrap();
+    assert!(refusal(connection.receive(skip::LIMIT).unwrap()).contains("same version"));
 
     let job = Job { pattern: Pattern::Window, size: 8, messages: 1, receiver: Receiver::Reads, verify: false };
     for (job, words) in [
@@ -383,12 +381,12 @@ fn what_an_unknown_client_may_not_have_is_refused() {
     ] {
         let (mut connection, reply) = server.prepare(Stack::Tcp, None);
         let Reply::Ready(offer) = reply else { panic!("{reply:?}") };
-        connection.send(&Request::Meet { from: None }, SOON).unwrap();
+        connection.send(&Request::Meet { from: None }, skip::LIMIT).unwrap();
         let mut path = TcpStream::connect((server.address.ip(), offer.port)).unwrap();
         path.write_all(offer.token.as_bytes()).unwrap();
-        assert!(matches!(connection.receive(SOON).unwrap(), Reply::Met));
-        connection.send(&Request::Run { jobs: vec![job] }, SOON).unwrap();
-        assert!(refusal(connection.receive(SOON).unwrap()).contains(words), "{words}");
+        assert!(matches!(connection.receive(skip::LIMIT).unwrap(), Reply::Met));
+        connection.send(&Request::Run { jobs: vec![job] }, skip::LIMIT).unwrap();
+        assert!(refusal(connection.receive(skip::LIMIT).unwrap()).contains(words), "{words}");
     }
     server.assert_serves();
 }
@@ -424,8 +422,8 @@ fn a_server_with_a_key_answers_those_alone_who_show_it() {
     let (key, other) = (key(WORD), key("the word of neither end"));
     let server = Server::start_with(&["--key", path_of(&key)]);
     let mut connection = server.connection();
-    connection.send(&Request::Hello { plimsoll: VERSION }, SOON).unwrap();
-    assert!(refusal(connection.receive(SOON).unwrap()).contains("those alone who show its key"));
+    connection.send(&Request::Hello { plimsoll: VERSION }, skip::LIMIT).unwrap();
+    assert!(refusal(connection.receive(skip::LIMIT).unwrap()).contains("those alone who show its key"));
     let said = |output: &Output| String::from_utf8_lossy(&output.stderr).into_owned();
     for (arguments, words) in [
         (&["--json"][..], "those alone who show its key. Next: name a file with the same word: --key FILE"),
@@ -467,9 +465,9 @@ fn an_engine_sleeps_until_its_session_has_work() {
     let (mut connection, reply) = prepared(connection, &engine);
     assert!(matches!(reply, Reply::Ready(_)), "{reply:?}");
     let here = UdpSocket::bind("127.0.0.1:0").unwrap();
-    connection.send(&Request::Meet { from: here.local_addr().ok() }, SOON).unwrap();
-    assert_eq!(connection.receive::<Reply>(SOON).unwrap(), Reply::Met);
-    let until = Instant::now() + SOON;
+    connection.send(&Request::Meet { from: here.local_addr().ok() }, skip::LIMIT).unwrap();
+    assert_eq!(connection.receive::<Reply>(skip::LIMIT).unwrap(), Reply::Met);
+    let until = Instant::now() + skip::LIMIT;
     while engines(server.child.id()) != ["S"] {
         assert!(Instant::now() < until, "it spins: {:?}", engines(server.child.id()));
         std::thread::sleep(Duration::from_millis(10));
@@ -481,14 +479,14 @@ fn the_message_path_is_closed_to_those_without_the_token() {
     let server = Server::start();
     let (mut connection, reply) = server.prepare(Stack::Tcp, None);
     let Reply::Ready(offer) = reply else { panic!("{reply:?}") };
-    connection.send(&Request::Meet { from: None }, SOON).unwrap();
+    connection.send(&Request::Meet { from: None }, skip::LIMIT).unwrap();
     let mut unknown = TcpStream::connect((server.address.ip(), offer.port)).unwrap();
     unknown.write_all(&vec![b'0'; offer.token.len()]).unwrap();
-    unknown.set_read_timeout(Some(SOON)).unwrap();
+    unknown.set_read_timeout(Some(skip::LIMIT)).unwrap();
     assert_eq!(unknown.read(&mut [0]).unwrap_or(0), 0, "the unknown client was let in");
     let mut path = TcpStream::connect((server.address.ip(), offer.port)).unwrap();
     path.write_all(offer.token.as_bytes()).unwrap();
-    assert!(matches!(connection.receive(SOON).unwrap(), Reply::Met));
+    assert!(matches!(connection.receive(skip::LIMIT).unwrap(), Reply::Met));
 }
 
 #[test]
@@ -498,21 +496,21 @@ fn a_server_of_one_bench_refuses_all_others_and_ends_with_it() {
     let mut server = Server::start_with(&["--owner", digest]);
     for first in [Request::Hello { plimsoll: VERSION }, Request::Hold, Request::Secret(digest.into())] {
         let mut connection = server.connection();
-        connection.send(&first, SOON).unwrap();
-        assert!(refusal(connection.receive(SOON).unwrap()).contains("the bench alone that started it"));
+        connection.send(&first, skip::LIMIT).unwrap();
+        assert!(refusal(connection.receive(skip::LIMIT).unwrap()).contains("the bench alone that started it"));
     }
     let known = || {
         let mut connection = server.connection();
-        connection.send(&Request::Secret("abc".into()), SOON).unwrap();
+        connection.send(&Request::Secret("abc".into()), skip::LIMIT).unwrap();
         connection
     };
     let mut owner = known();
-    owner.send(&Request::Hold, SOON).unwrap();
-    assert!(matches!(owner.receive(SOON).unwrap(), Reply::Held));
+    owner.send(&Request::Hold, skip::LIMIT).unwrap();
+    assert!(matches!(owner.receive(skip::LIMIT).unwrap(), Reply::Held));
     assert!(matches!(server.prepare_over(known(), Stack::Tcp, None).1, Reply::Ready(_)));
     assert!(server.child.try_wait().unwrap().is_none());
     drop(owner);
-    let until = Instant::now() + SOON;
+    let until = Instant::now() + skip::LIMIT;
     while server.child.try_wait().unwrap().is_none() {
         assert!(Instant::now() < until, "it goes on without its owner");
         std::thread::sleep(Duration::from_millis(10));
@@ -520,8 +518,8 @@ fn a_server_of_one_bench_refuses_all_others_and_ends_with_it() {
     // A server without an owner cannot be held.
     let server = Server::start();
     let mut connection = server.connection();
-    connection.send(&Request::Hold, SOON).unwrap();
-    assert!(refusal(connection.receive(SOON).unwrap()).contains("a greeting was due"));
+    connection.send(&Request::Hold, skip::LIMIT).unwrap();
+    assert!(refusal(connection.receive(skip::LIMIT).unwrap()).contains("a greeting was due"));
 }
 
 #[test]
@@ -530,13 +528,13 @@ fn a_client_that_dies_in_mid_block_frees_its_seat() {
     for _ in 0..40 {
         let (mut connection, reply) = server.prepare(Stack::Tcp, None);
         let Reply::Ready(offer) = reply else { panic!("{reply:?}") };
-        connection.send(&Request::Meet { from: None }, SOON).unwrap();
+        connection.send(&Request::Meet { from: None }, skip::LIMIT).unwrap();
         let mut path = TcpStream::connect((server.address.ip(), offer.port)).unwrap();
         path.write_all(offer.token.as_bytes()).unwrap();
-        assert!(matches!(connection.receive(SOON).unwrap(), Reply::Met));
+        assert!(matches!(connection.receive(skip::LIMIT).unwrap(), Reply::Met));
         let job = Job { pattern: Pattern::Stream, size: 8, messages: 1000, receiver: Receiver::Reads, verify: false };
-        connection.send(&Request::Run { jobs: vec![job] }, SOON).unwrap();
-        assert!(matches!(connection.receive(SOON).unwrap(), Reply::Started));
+        connection.send(&Request::Run { jobs: vec![job] }, skip::LIMIT).unwrap();
+        assert!(matches!(connection.receive(skip::LIMIT).unwrap(), Reply::Started));
     }
     server.assert_serves();
 }

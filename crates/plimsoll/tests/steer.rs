@@ -64,7 +64,7 @@ fn start(lab: &Lab, core: CoreId, script: &str) -> Child {
 }
 
 fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + skip::LIMIT;
     while !done() {
         assert!(Instant::now() < deadline, "{what}");
         thread::sleep(Duration::from_millis(10));

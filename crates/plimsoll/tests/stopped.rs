@@ -19,8 +19,6 @@ use rustix::process::{Pid, Signal, kill_process};
 use testbed::recording::{Recording, Recordings};
 use testbed::{Mpi, Place};
 
-const LIMIT: Duration = Duration::from_secs(60);
-
 /// Two ranks compute, swap a halo and agree on the longest step, until rank 0 has seen two seconds pass.
 const PROGRAM: &str = r#"
 #include <mpi.h>
@@ -83,7 +81,7 @@ fn recorded(place: &Place, change: impl FnOnce(Recording) -> Recording) -> Optio
         scope.spawn(|| keep_stopping(&place.path().join("profile"), &over));
         // Set also after a panic, since the scope waits for the other thread.
         let _over = Over(&over);
-        recording.run(place, "profile", LIMIT).well(&mpi)
+        recording.run(place, "profile", skip::LIMIT).well(&mpi)
     }))
 }
 

@@ -13,8 +13,6 @@ use rounds::point;
 use rounds::sample::Sample;
 use rustix::process::{Pid, Signal, kill_process};
 
-const LIMIT: Duration = Duration::from_secs(60);
-
 fn design() -> Design {
     let cores = vec![CoreId(0), CoreId(1)];
     let grounds = Grounds {
@@ -64,7 +62,7 @@ fn study(place: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
     command.arg("study").args(arguments).current_dir(place).stdin(Stdio::null());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let deadline = Instant::now() + LIMIT;
+    let deadline = Instant::now() + skip::LIMIT;
     while child.try_wait().unwrap().is_none() {
         if Instant::now() > deadline {
             child.kill().unwrap();
@@ -164,7 +162,7 @@ fn ctrl_c_ends_a_study_by_130_and_what_was_measured_is_kept() {
     command.args(["study", "--path", "loopback", "--budget", "600s"]).current_dir(place.path()).stdin(Stdio::null());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let store = place.path().join(".plimsoll/study.sqlite");
-    let deadline = Instant::now() + LIMIT;
+    let deadline = Instant::now() + skip::LIMIT;
     loop {
         let blocks = Store::read(&store).and_then(|store| store.entries());
         if blocks.is_ok_and(|entries| entries.iter().any(|entry| entry.blocks > 0)) {

@@ -10,8 +10,6 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use testbed::Mpi;
 
-const LIMIT: Duration = Duration::from_secs(60);
-
 /// Rank 0 sends to nobody as fast as it can, rank 1 waits in MPI_Recv.
 const PROGRAM: &str = r#"
 #include <mpi.h>
@@ -42,7 +40,7 @@ impl Drop for Job {
         if let Some(pid) = Pid::from_raw(self.profiler.id() as i32) {
             let _ = kill_process(pid, Signal::TERM);
         }
-        let deadline = Instant::now() + LIMIT;
+        let deadline = Instant::now() + skip::LIMIT;
         while Instant::now() < deadline && self.profiler.try_wait().is_ok_and(|status| status.is_none()) {
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -69,7 +67,7 @@ fn start() -> Option<Job> {
         .spawn()
         .unwrap();
     let mut job = Job { profiler, folder, _home: home };
-    let deadline = Instant::now() + LIMIT;
+    let deadline = Instant::now() + skip::LIMIT;
     loop {
         assert!(job.profiler.try_wait().unwrap().is_none(), "the job ended before its time");
         assert!(Instant::now() < deadline, "the ranks did not come to where they stay");
@@ -119,7 +117,7 @@ fn who_waits_is_seen_while_the_job_runs_and_after_it() {
 /// Ends the job after copying its folder, which is deleted with it.
 fn end(mut job: Job, copy: &Path) {
     kill_process(Pid::from_raw(job.profiler.id() as i32).unwrap(), Signal::TERM).unwrap();
-    let deadline = Instant::now() + LIMIT;
+    let deadline = Instant::now() + skip::LIMIT;
     while job.profiler.try_wait().unwrap().is_none() {
         assert!(Instant::now() < deadline, "the profiler did not end");
         std::thread::sleep(Duration::from_millis(20));
@@ -148,7 +146,7 @@ fn on_a_terminal(folder: &Path, keystrokes: &[&str], status: i32) {
         keys.flush().unwrap();
         std::thread::sleep(Duration::from_millis(50));
     }
-    let deadline = Instant::now() + LIMIT;
+    let deadline = Instant::now() + skip::LIMIT;
     while terminal.try_wait().unwrap().is_none() {
         if Instant::now() > deadline {
             let _ = terminal.kill();

@@ -15,8 +15,6 @@ use testbed::Mpi;
 
 use crate::started;
 
-const LIMIT: Duration = Duration::from_secs(60);
-
 fn command(place: &Path, arguments: &[&str]) -> Command {
     started::command("try", place, arguments)
 }
@@ -262,7 +260,7 @@ fn a_killed_trial_leaves_nothing_running_and_goes_on() {
     let mut killed = command(place.path(), &arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let since = Instant::now();
     while runs() < 6 {
-        assert!(since.elapsed() < LIMIT && killed.try_wait().unwrap().is_none(), "{} runs", runs());
+        assert!(since.elapsed() < skip::LIMIT && killed.try_wait().unwrap().is_none(), "{} runs", runs());
         std::thread::sleep(Duration::from_millis(10));
     }
     killed.kill().unwrap();
@@ -273,7 +271,7 @@ fn a_killed_trial_leaves_nothing_running_and_goes_on() {
         names.filter(|name| String::from_utf8_lossy(name).contains(&length)).count()
     };
     while left() > 0 {
-        assert!(since.elapsed() < LIMIT, "{} processes are left", left());
+        assert!(since.elapsed() < skip::LIMIT, "{} processes are left", left());
         std::thread::sleep(Duration::from_millis(10));
     }
     let before = runs();

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use experiment::ledger::{self, Ledger};
 use launch::family::Family;
@@ -210,7 +209,7 @@ fn a_batch_job_is_tuned_within_its_time() {
     let options = ["--nodelist=n1", "--ntasks=2", "--time=4", "--output=/dev/null"];
     let submitted = cluster.said("sbatch", &[&options[..], &[file.to_str().unwrap()]].concat());
     let read = |name: &str| std::fs::read_to_string(place.folder.path().join(name));
-    let code = within(Duration::from_secs(600), &format!("the end of the job ({submitted})"), || read("ended").ok());
+    let code = within(skip::LIMIT, &format!("the end of the job ({submitted})"), || read("ended").ok());
     let (said, errors) = (read("said").unwrap(), read("errors").unwrap());
     assert_eq!(code.trim(), "0", "{said}{errors}{}", cluster.logs());
     assert!(errors.contains("\nWithin 3 min"), "{errors}");

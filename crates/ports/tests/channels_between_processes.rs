@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use machine::channel::Specification;
 use machine::channel::{Buffers, Cast, Channel, Content, Delivery, Policy, Synchronization, Written};
@@ -12,8 +12,6 @@ use ports::channel::{self, Endpoint};
 
 /// Names the part that this program plays when a test starts it again.
 const PART: &str = "PLIMSOLL_TEST_PART";
-const PATIENCE: Duration = Duration::from_secs(60);
-
 /// Kills and reaps on drop, so that a failing test leaves no process.
 struct Other(Child);
 
@@ -38,7 +36,7 @@ fn play_a_part() {
     let Ok(part) = std::env::var(PART) else { return };
     let stream = UnixStream::from(rustix::io::dup(std::io::stdin()).unwrap());
     let mut end = channel::accept(&stream).unwrap().into_channel();
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + skip::LIMIT;
     match part.as_str() {
         // Echoes messages until the other end leaves.
         "echo" => {
@@ -56,7 +54,7 @@ fn play_a_part() {
         // Echoes, and sleeps whenever no message comes.
         "sleeper" => {
             let mut message = Vec::new();
-            while end.wait(Nanoseconds(PATIENCE.as_nanos() as u64)).unwrap() {
+            while end.wait(Nanoseconds(skip::LIMIT.as_nanos() as u64)).unwrap() {
                 end.read_with(&mut |m| message = m.to_vec()).unwrap();
                 assert_eq!(end.write(&message).unwrap(), Written::Taken);
             }
@@ -68,7 +66,7 @@ fn play_a_part() {
             while read < 3 && Instant::now() < until {
                 read += u64::from(end.read_with(&mut |_| ()).unwrap());
             }
-            std::thread::sleep(PATIENCE);
+            std::thread::sleep(skip::LIMIT);
         }
         // Writes until it is killed.
         "flood" => {
@@ -89,7 +87,7 @@ fn asked(cast: Cast, delivery: Delivery, synchronization: Synchronization) -> Sp
 }
 
 fn until_it_holds(what: &str, mut attempt: impl FnMut() -> bool) {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + skip::LIMIT;
     while !attempt() {
         assert!(Instant::now() < until, "{what}");
         std::thread::yield_now();
@@ -106,7 +104,7 @@ fn messages_go_to_another_process_and_back() {
             let message = vec![number as u8; [0, 8, 48, 49, 1024][number % 5]];
             assert_eq!(mine.write(&message).unwrap(), Written::Taken);
             if synchronization == Synchronization::Blocking {
-                assert!(mine.wait(Nanoseconds(PATIENCE.as_nanos() as u64)).unwrap());
+                assert!(mine.wait(Nanoseconds(skip::LIMIT.as_nanos() as u64)).unwrap());
             }
             let mut came = false;
             until_it_holds("no answer", || {
@@ -134,7 +132,7 @@ fn a_killed_writer_is_noticed_and_what_it_wrote_is_read() {
         assert!(!mine.is_abandoned());
         other.0.kill().unwrap();
         if synchronization == Synchronization::Blocking {
-            while mine.wait(Nanoseconds(PATIENCE.as_nanos() as u64)).unwrap() {
+            while mine.wait(Nanoseconds(skip::LIMIT.as_nanos() as u64)).unwrap() {
                 mine.read_with(&mut |_| ()).unwrap();
             }
         } else {

@@ -14,7 +14,6 @@ use ports::shm::{Geometry, INTRODUCTION, Invitation, Memory, ShmPort};
 
 /// Names the part that this program plays when a test starts it again.
 const PART: &str = "PLIMSOLL_TEST_IDENTITY";
-const PATIENCE: Duration = Duration::from_secs(60);
 /// The content of memory that is read.
 const SECRET: u64 = 0x5ec4_e75e_c4e7_0001;
 
@@ -63,7 +62,7 @@ impl Other {
     /// Makes it invite the receiver at `meeting`, for requests that point into `memory`.
     fn invite(&mut self, meeting: &Meeting, memory: &Memory) -> (Invitation, UnixStream) {
         self.tell(&format!("{} {} {} {}", meeting.name(), memory.pid, memory.address, memory.word));
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + skip::LIMIT;
         let mut caller = None;
         loop {
             assert!(Instant::now() < until, "nobody invites");
@@ -163,7 +162,7 @@ fn an_invitation_names_no_memory_but_its_senders() {
 fn an_invitation_over_the_connection_of_another_process_is_refused() {
     let (mine, theirs) = UnixStream::pair().unwrap();
     let _other = Other::start_with("speaks", Stdio::from(OwnedFd::from(theirs)));
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + skip::LIMIT;
     let fault = loop {
         match Invitation::take(&mine) {
             Ok(invitation) => assert!(invitation.is_none() && Instant::now() < until, "it is taken, or does not come"),
@@ -198,7 +197,7 @@ fn lent_memory_is_read_until_its_owner_ends() {
     assert!(ended.cause().contains("its process has ended"), "{ended}");
     port.notices(|notice| panic!("{notice:?}: its engine lives")).unwrap();
     drop(engine);
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + skip::LIMIT;
     let mut end = None;
     while end.is_none() {
         assert!(Instant::now() < until, "the end is not noticed");

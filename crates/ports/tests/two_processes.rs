@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use machine::{Notice, PeerIndex, Port, Sent};
 use ports::shm::{Role, ShmPort};
@@ -11,8 +11,6 @@ use ports::shm::{Role, ShmPort};
 const PEER: PeerIndex = PeerIndex(0);
 /// Names the part that this program plays when a test starts it again.
 const PART: &str = "PLIMSOLL_TEST_PART";
-const PATIENCE: Duration = Duration::from_secs(60);
-
 /// Kills and reaps on drop, so that a failing test leaves no process.
 struct Other(Child);
 
@@ -42,7 +40,7 @@ fn play_a_part() {
     let stream = UnixStream::from(rustix::io::dup(std::io::stdin()).unwrap());
     let mut port = ShmPort::default();
     port.connect(&stream, Role::Join).unwrap();
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + skip::LIMIT;
     match part.as_str() {
         // Sends numbered packets, small and large, until it is killed.
         "flood" => {
@@ -98,7 +96,7 @@ fn rising(number: u64) -> usize {
 
 /// Receives until `done` says so or time is up.
 fn receive_until(port: &mut ShmPort, mut deliver: impl FnMut(&[u8]) -> bool) {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + skip::LIMIT;
     let mut done = false;
     while !done {
         assert!(Instant::now() < until, "the other process sends nothing");
@@ -109,7 +107,7 @@ fn receive_until(port: &mut ShmPort, mut deliver: impl FnMut(&[u8]) -> bool) {
 }
 
 fn await_end(port: &mut ShmPort, mut deliver: impl FnMut(&[u8])) -> Notice {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + skip::LIMIT;
     let mut end = None;
     while end.is_none() {
         assert!(Instant::now() < until, "the end is not noticed");
@@ -211,7 +209,7 @@ fn a_ring_grows_towards_a_peer_that_is_killed() {
     let mut port = ShmPort::default();
     let (mut killed, stream) = start("sip");
     port.connect(&stream, Role::Create).unwrap();
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + skip::LIMIT;
     let (mut number, mut full) = (0, 0);
     while full < 1000 {
         assert!(Instant::now() < until);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use machine::{Bytes, CoreId, Site};
 use offcode::channel::{Buffers, Content, Policy};
@@ -74,7 +74,7 @@ fn idle(runtime: &mut Runtime) {
 }
 
 fn put(runtime: &mut Runtime, channel: &mut impl Channel, byte: u8) {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + skip::LIMIT;
     while channel.write(&[byte]).unwrap() == Written::Full {
         assert!(Instant::now() < deadline, "there is no room for the next message");
         runtime.turn().unwrap();
@@ -120,7 +120,7 @@ fn a_dispatch_handler_gets_each_message_in_order() {
         assert_eq!(u64::from(message[0]), order.fetch_add(1, Ordering::Relaxed));
         count.fetch_add(1, Ordering::Relaxed);
     });
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + skip::LIMIT;
     while seen.load(Ordering::Relaxed) < 6 && Instant::now() < deadline {
         runtime.turn().unwrap();
     }

@@ -266,7 +266,7 @@ fn an_offcode_that_nobody_uses_becomes_obsolete() {
     let mut runtime = Runtime::new(catalogue(), three_sites(), log).unwrap();
     let keeper = runtime.create_offcode(&Wanted::new("test.keeper").with(offcode::OBSOLETE_TIME, 40)).unwrap();
     let teller = runtime.create_offcode(&Wanted::new("test.teller")).unwrap();
-    let deadline = Instant::now() + std::time::Duration::from_secs(20);
+    let deadline = Instant::now() + skip::LIMIT;
     while runtime.find("test.keeper").is_some() && Instant::now() < deadline {
         runtime.turn().unwrap();
         std::thread::sleep(std::time::Duration::from_millis(1));
@@ -279,7 +279,7 @@ fn an_offcode_that_nobody_uses_becomes_obsolete() {
 
 /// Turns until the offcode of this name, which nobody uses, is gone: time enough for others with a shorter limit.
 fn until_obsolete(runtime: &mut Runtime, name: &str) {
-    let deadline = Instant::now() + std::time::Duration::from_secs(20);
+    let deadline = Instant::now() + skip::LIMIT;
     while runtime.find(name).is_some() {
         assert!(Instant::now() < deadline, "{name} stays");
         runtime.turn().unwrap();

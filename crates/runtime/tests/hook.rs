@@ -65,7 +65,7 @@ fn pull_brings_two_offcodes_to_one_hook_where_they_share_a_channel_and_the_frame
         let file = AppFile::open(&place.path().join("app.toml")).unwrap();
         let planned = assembly::plan(&file, Registry::new(), &Objective::HostCpu, &runtime::measured::nothing).unwrap();
         let mut running = assembly::start(planned, Protection::Nothing, Arc::new(|_| {})).unwrap();
-        let until = Instant::now() + Duration::from_secs(60);
+        let until = Instant::now() + skip::LIMIT;
         loop {
             let send = || {
                 let socket = UdpSocket::bind((lab.address(Host::A), 0)).unwrap();

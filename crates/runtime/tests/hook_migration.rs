@@ -79,7 +79,7 @@ impl Lifecycle for Native {
 }
 
 fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let limit = Instant::now() + Duration::from_secs(20);
+    let limit = Instant::now() + skip::LIMIT;
     while !done() {
         assert!(Instant::now() < limit, "{what}");
         std::thread::sleep(Duration::from_millis(1));

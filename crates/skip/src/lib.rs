@@ -15,6 +15,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread;
+use std::time::Duration;
 
 use rustix::process::{
     DumpableBehavior, Gid, Uid, geteuid, getpriority_process, set_dumpable_behavior, setpriority_process,
@@ -23,6 +24,9 @@ use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 /// Environment variable that names the file in which skips are noted.
 pub const FILE: &str = "PLIMSOLL_SKIPS";
+
+/// The time after which a test takes what it waits for to hang, however loaded the machine is.
+pub const LIMIT: Duration = Duration::from_secs(600);
 
 /// Notes that the whole test is left out; the caller returns after it.
 pub fn test(reason: impl Display) {

@@ -2,15 +2,11 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use launch::family::Family;
 
 use crate::mpi::Mpi;
 use crate::place::{Outcome, Place};
-
-/// The most time for a run of an application.
-pub const LIMIT: Duration = Duration::from_secs(120);
 
 /// A program and its MPI; the test is left out where one is missing.
 pub fn installed(program: &str) -> Option<(Mpi, PathBuf)> {
@@ -176,6 +172,6 @@ impl<'a> Gromacs<'a> {
     fn tool(&self, arguments: &[&str]) -> Outcome {
         let mut command = self.place.command(self.program);
         command.args(["-quiet", "-nobackup"]).args(arguments).envs(self.mpi.environment());
-        self.place.run(&mut command, LIMIT).well(arguments[0])
+        self.place.run(&mut command, skip::LIMIT).well(arguments[0])
     }
 }

@@ -5,9 +5,6 @@ use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Longer than the job of any test.
-const PATIENCE: Duration = Duration::from_secs(300);
-
 /// The files, sockets and namespaces that existed at one moment.
 pub struct Remains(BTreeSet<String>);
 
@@ -31,7 +28,7 @@ impl Remains {
 
     /// Panics where something new stays; waits for what other jobs on this machine have.
     pub fn none_since(&self) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + skip::LIMIT;
         let mut left: BTreeSet<String> = named().difference(&self.0).cloned().collect();
         while !left.is_empty() {
             assert!(Instant::now() < deadline, "{left:?}");

@@ -12,9 +12,6 @@ use linux::lab::{Host, Lab, Options};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// The most time for a daemon to come up, and for a node to be seen.
-const SOON: Duration = Duration::from_secs(60);
-
 /// A cluster of two nodes, `n1` and `n2`, which ends when it is dropped.
 pub struct Cluster {
     /// The order matters: daemons are dropped before the lab, and the folder last.
@@ -67,11 +64,11 @@ impl Cluster {
         munge.args([&user, &group, "--clear-groups"]).arg(munged).args(["--foreground", "--num-threads=2"]);
         let munge = start(Host::A, munge.args(options.map(|(option, name)| file(option, name))));
         let socket = folder.path().join("munge/socket");
-        within(SOON, "munged", || socket.exists().then_some(()));
+        within(skip::LIMIT, "munged", || socket.exists().then_some(()));
         let controller = start(Host::A, Command::new(slurmctld).arg("-D"));
         let nodes = [0, 1].map(|at| start(HOSTS[at], Command::new(&slurmd).args(["-D", "-N", NODES[at]])));
         let cluster = Cluster { munge, controller, nodes, lab, folder };
-        within(SOON, "both nodes", || (cluster.states() == ["idle", "idle"]).then_some(()));
+        within(skip::LIMIT, "both nodes", || (cluster.states() == ["idle", "idle"]).then_some(()));
         Some(cluster)
     }
 

@@ -1,6 +1,6 @@
 //! Applications as their users run them: the same physics over the provider as over TCP.
 
-use testbed::applications::{self, Gromacs, LIMIT, MELT, WATER, installed};
+use testbed::applications::{self, Gromacs, MELT, WATER, installed};
 use testbed::{Carrier, Job, Place};
 
 const BAD_WIRE: &[(&str, &str)] =
@@ -31,7 +31,7 @@ fn lammps(input: &str) {
     let place = Place::new();
     let arguments = applications::lammps(&place, input);
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let run = |carrier| Job::new(&mpi, 2, carrier, &lmp).arguments(&words).run(&place, LIMIT).well("lmp");
+    let run = |carrier| Job::new(&mpi, 2, carrier, &lmp).arguments(&words).run(&place, skip::LIMIT).well("lmp");
     let reference = thermodynamics(&run(Carrier::Other("tcp")).out);
     for (settings, port) in [(&[][..], "shm"), (BAD_WIRE, "udp")] {
         let ended = run(Carrier::Engine(settings));
@@ -61,7 +61,7 @@ fn gromacs_moves_water_alike() {
     let run = |carrier, name: &str| {
         let arguments = gromacs.arguments(name);
         let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        let ended = Job::new(&mpi, 2, carrier, &gmx).arguments(&words).run(&place, LIMIT).well("gmx_mpi");
+        let ended = Job::new(&mpi, 2, carrier, &gmx).arguments(&words).run(&place, skip::LIMIT).well("gmx_mpi");
         (ended, gromacs.energies(name))
     };
     let (_, reference) = run(Carrier::Other("tcp"), "tcp");
@@ -83,7 +83,7 @@ fn netpipe_checks_its_bytes() {
         // -i: every byte is compared instead of timed.
         let job = Job::new(&mpi, 2, Carrier::Engine(settings), &netpipe);
         let job = job.arguments(&["-i", "-u", "300000", "-p", "3", "-o", "np.out"]);
-        let ended = job.run(&place, LIMIT).well("NPopenmpi");
+        let ended = job.run(&place, skip::LIMIT).well("NPopenmpi");
         let told = ended.out + &ended.errors;
         assert!(told.contains("Integrity check passed"), "{told}");
         assert!(!told.contains("Integrity check failed"), "{told}");

@@ -6,13 +6,10 @@ use testbed::{Carrier, Job, Mpi, Place};
 
 use super::{libfabric, sources};
 
-/// Far above what detection takes, far below what anybody would call a hang.
-const SECONDS: Duration = Duration::from_secs(45);
-
 fn operations_end_with_an_error(settings: &[(&str, &str)]) {
     let place = Place::new();
     let Some(program) = libfabric::program(&place, "survivor") else { return };
-    let ended = place.run(place.libfabric(program, settings).arg("plimsoll"), SECONDS).well("survivor");
+    let ended = place.run(place.libfabric(program, settings).arg("plimsoll"), skip::LIMIT).well("survivor");
     assert_eq!(ended.out.matches("survived: ").count(), 4, "{}", ended.out);
 }
 
@@ -40,16 +37,16 @@ fn jobs_end(mpi: &Mpi, settings: &[(&str, &str)]) {
     let place = Place::new();
     let program = mpi.compile(&place, &sources("mpi-talk"), "talk");
     let mut job = Job::new(mpi, 2, Carrier::Engine(settings), program).start(&place);
-    let out = job.wait_for_output(SECONDS, |out| ranks(out).is_some());
+    let out = job.wait_for_output(skip::LIMIT, |out| ranks(out).is_some());
     let [survivor, victim] = ranks(&out).unwrap();
     let victim = rustix::process::Pid::from_raw(victim).unwrap();
     rustix::process::kill_process(victim, rustix::process::Signal::KILL).unwrap();
-    let ended = job.finish(SECONDS);
+    let ended = job.finish(skip::LIMIT);
     let told = format!("{mpi}: {}", ended.told());
     assert!(ended.status.is_some_and(|status| !status.success()), "{told}");
     // By an error of MPI or by the launcher, the other rank has ended too.
     let survivor = rustix::process::Pid::from_raw(survivor).unwrap();
-    let deadline = Instant::now() + SECONDS;
+    let deadline = Instant::now() + skip::LIMIT;
     while rustix::process::test_kill_process(survivor).is_ok() {
         assert!(Instant::now() < deadline, "the other rank still runs; {told}");
         std::thread::sleep(Duration::from_millis(20));

@@ -124,15 +124,15 @@ fn under_fire(settings: &[(&str, &str)]) {
     let place = Place::new();
     let program = mpi.compile(&place, &sources("mpi"), "conformance");
     let job = Job::new(&mpi, 2, Carrier::Engine(settings), program);
-    let mut job = job.arguments(&["--except", "persistent", "--except", "window", "--limit", "120"]).start(&place);
-    job.wait_for_output(Duration::from_secs(60), |out| out.contains("ok "));
+    let mut job = job.arguments(&["--except", "persistent", "--except", "window", "--limit", "300"]).start(&place);
+    job.wait_for_output(skip::LIMIT, |out| out.contains("ok "));
     let mut held = Vec::new();
     let mut hits = 0;
     let deadline = Instant::now() + Duration::from_secs(3);
     while Instant::now() < deadline && !job.said().contains(" passed") {
         hits += volley(job.folder(), &mut random, &mut held);
     }
-    let ended = job.finish(Duration::from_secs(200));
+    let ended = job.finish(skip::LIMIT);
     let told = format!("PLIMSOLL_SEED={seed}\n{}", ended.told());
     assert!(ended.succeeded() && ended.out.contains(" 0 failed"), "{told}");
     assert!(hits > 20, "only {hits} hits; {told}");
@@ -174,7 +174,7 @@ fn another_user_is_turned_away() {
     let end = place.path().join("end");
     let job = Job::new(&mpi, 2, Carrier::Engine(&[]), program);
     let mut job = job.arguments(&[end.to_str().unwrap()]).start(&place);
-    job.wait_for_output(Duration::from_secs(60), |out| out.matches(" is process ").count() == 2);
+    job.wait_for_output(skip::LIMIT, |out| out.matches(" is process ").count() == 2);
     let sockets = sockets_of(job.folder());
     assert!(!sockets.is_empty());
     // It connects, writes, and waits for an answer or the end: "" is the end.
@@ -186,9 +186,9 @@ fn another_user_is_turned_away() {
         \x20   except (ConnectionResetError, BrokenPipeError): print(repr(b''))\n";
     let mut other = other_user(&python, &["-c", script]);
     other.args(&sockets);
-    let answer = place.run(&mut other, Duration::from_secs(60));
+    let answer = place.run(&mut other, skip::LIMIT);
     std::fs::write(&end, "").unwrap();
-    job.finish(Duration::from_secs(60)).well(mpi);
+    job.finish(skip::LIMIT).well(mpi);
     assert!(answer.succeeded(), "{answer:?}");
     assert_eq!(answer.out.lines().collect::<Vec<_>>(), vec!["b''"; sockets.len()], "{answer:?}");
 }

@@ -1,7 +1,6 @@
 //! The provider against the API's documentation, by two processes that exchange messages.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use testbed::Place;
 use testbed::conformance::judge;
@@ -17,7 +16,7 @@ fn conformance(settings: &[(&str, &str)], arguments: &[&str]) {
     let place = Place::new();
     let Some(program) = program(&place, "conformance") else { return };
     let mut command = place.libfabric(program, settings);
-    let ended = place.run(command.arg("plimsoll").args(arguments), Duration::from_secs(800)).well("conformance");
+    let ended = place.run(command.arg("plimsoll").args(arguments), skip::LIMIT).well("conformance");
     judge(&ended.out, &ended.out);
 }
 

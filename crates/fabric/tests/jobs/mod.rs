@@ -11,10 +11,6 @@ mod mpi;
 mod remains;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-/// Time for a job that takes seconds on a machine of its own.
-const LIMIT: Duration = Duration::from_secs(600);
 
 /// The C programs beside this one.
 fn sources(folder: &str) -> Vec<PathBuf> {

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use launch::family::Family;
 use record::rank::Rank;
-use testbed::applications::{self, Gromacs, LIMIT, MELT, installed};
+use testbed::applications::{self, Gromacs, MELT, installed};
 use testbed::recording::Recording;
 use testbed::{Mpi, Place};
 
@@ -52,7 +52,7 @@ fn compare(place: &Place, mpi: &Mpi, program: &Path, ranks: usize, arguments: &[
     for (name, value) in [("enable", "2"), ("enable_output", "3"), ("filename", "monitored")] {
         recording = recording.env(format!("OMPI_MCA_pml_monitoring_{name}"), value);
     }
-    let tables = recording.run(place, "profile", LIMIT).well(program.display()).ranks();
+    let tables = recording.run(place, "profile", skip::LIMIT).well(program.display()).ranks();
     assert_eq!(tables.len(), ranks);
     let theirs = monitored(place, ranks);
     let ours = profiled(&tables);

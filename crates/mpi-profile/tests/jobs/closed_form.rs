@@ -8,7 +8,7 @@ use testbed::recording::Recording;
 use testbed::{Mpi, Place};
 
 use super::expectation::{Expectation, consistent};
-use super::{LIMIT, program};
+use super::program;
 
 /// Runs a program under an MPI and compares each rank's tables with what the rank says that it did.
 fn profile(place: &Place, mpi: &Mpi, name: &str, ranks: usize, arguments: &[&str]) -> Vec<Rank> {
@@ -17,7 +17,7 @@ fn profile(place: &Place, mpi: &Mpi, name: &str, ranks: usize, arguments: &[&str
         // Its component rdma fails by itself in shared memory, profiled or not.
         recording = recording.env("OMPI_MCA_osc", "^rdma");
     }
-    let ended = recording.run(place, "profile", LIMIT).well(format_args!("{name} under {mpi}"));
+    let ended = recording.run(place, "profile", skip::LIMIT).well(format_args!("{name} under {mpi}"));
     for line in ended.outcome.out.lines().filter(|line| line.contains("LEFT OUT")) {
         skip::part(format_args!("{line} ({name}, {mpi})"));
     }
@@ -146,7 +146,7 @@ fn a_wait_takes_as_long_as_the_program_measures() {
     for mpi in Mpi::all() {
         let place = Place::new();
         let recording = Recording::under(&mpi, 2, program(&place, &mpi, "late.c"));
-        let ended = recording.run(&place, "profile", LIMIT).well(&mpi);
+        let ended = recording.run(&place, "profile", skip::LIMIT).well(&mpi);
         let out = &ended.outcome.out;
         let measured = out.lines().find_map(|line| line.strip_prefix("measured ")?.trim().parse::<f64>().ok());
         let measured = measured.unwrap_or_else(|| panic!("{out}"));

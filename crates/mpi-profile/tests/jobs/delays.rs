@@ -10,7 +10,7 @@ use testbed::recording::{Recording, Recordings};
 use testbed::{Mpi, Place};
 use timeline::Timeline;
 
-use super::{LIMIT, program};
+use super::program;
 
 const RANKS: usize = 2;
 /// So few that a tenth of what MPI_Init takes is enough for all delays.
@@ -52,7 +52,7 @@ fn every_message_is_delayed_once_at_each_end() {
     for mpi in Mpi::all() {
         let place = Place::new();
         let recording = delayed(&place, &mpi, ROUNDS).perturb("send=1us,receive=500ns", None);
-        let recordings = recording.run(&place, "profile", LIMIT).well(&mpi);
+        let recordings = recording.run(&place, "profile", skip::LIMIT).well(&mpi);
         for rank in recordings.ranks() {
             assert_eq!(rank.header.perturbed, perturbed::ASKED, "{mpi}");
             let sent: u64 = rank.threads.values().map(|thread| thread.messages).sum();
@@ -73,7 +73,7 @@ fn bytes_and_computing_are_delayed_in_proportion() {
     for mpi in Mpi::all() {
         let place = Place::new();
         let recording = delayed(&place, &mpi, ROUNDS).perturb("byte=100ns,compute=5%", None);
-        for rank in recording.run(&place, "profile", LIMIT).well(&mpi).ranks() {
+        for rank in recording.run(&place, "profile", skip::LIMIT).well(&mpi).ranks() {
             let (sends, took) = given(&rank, injected::SEND);
             assert!(sends == MESSAGES && took >= ROUNDED * 800.0 * sends as f64, "{mpi}: {sends}, {took}");
             let (gaps, _) = given(&rank, injected::COMPUTE);
@@ -96,11 +96,11 @@ fn nothing_is_delayed_where_nothing_asks_for_it() {
         for (recording, folder, marks) in
             [(plain, "plain", 0), (unread, "unread", perturbed::ASKED | perturbed::UNREAD)]
         {
-            let recordings = recording.run(&place, folder, LIMIT).well(&mpi);
+            let recordings = recording.run(&place, folder, skip::LIMIT).well(&mpi);
             assert!(recordings.ranks().iter().all(|rank| rank.header.perturbed == marks), "{mpi}, {folder}");
             assert_eq!(counts(&recordings), [[0; 3]; RANKS], "{mpi}, {folder}");
         }
-        let recordings = none.run(&place, "none", LIMIT).well(&mpi);
+        let recordings = none.run(&place, "none", skip::LIMIT).well(&mpi);
         assert!(recordings.ranks().iter().all(|rank| given(rank, injected::SEND) == (MESSAGES, 0.0)), "{mpi}");
     }
 }
@@ -110,7 +110,7 @@ fn nothing_is_delayed_where_nothing_asks_for_it() {
 fn filters_choose_by_host_and_by_core() {
     for mpi in Mpi::all() {
         let place = Place::new();
-        let plain = delayed(&place, &mpi, ROUNDS).run(&place, "plain", LIMIT).well(&mpi);
+        let plain = delayed(&place, &mpi, ROUNDS).run(&place, "plain", skip::LIMIT).well(&mpi);
         let all = [[MESSAGES, MESSAGES, 0]; RANKS];
         for (folder, filter, expected) in [
             ("same", "peers=same-host", all),
@@ -119,7 +119,7 @@ fn filters_choose_by_host_and_by_core() {
         ] {
             let what = format!("send=100ns,receive=100ns,{filter}");
             let recording = delayed(&place, &mpi, ROUNDS).perturb(&what, Some(&plain.folder));
-            let recordings = recording.run(&place, folder, LIMIT).well(&mpi);
+            let recordings = recording.run(&place, folder, skip::LIMIT).well(&mpi);
             assert_eq!(counts(&recordings), expected, "{mpi}, {filter}");
         }
     }
@@ -131,9 +131,10 @@ fn a_rank_that_is_not_where_it_was_said_to_be_is_not_delayed() {
     let Some(mpi) = Mpi::all().into_iter().next() else { return };
     let place = Place::new();
     // Of three ranks, not two.
-    let other = Recording::under(&mpi, 3, built(&place, &mpi)).arguments(&["1"]).run(&place, "other", LIMIT).well(&mpi);
+    let other =
+        Recording::under(&mpi, 3, built(&place, &mpi)).arguments(&["1"]).run(&place, "other", skip::LIMIT).well(&mpi);
     let recording = delayed(&place, &mpi, ROUNDS).perturb("send=1us,peers=same-host", Some(&other.folder));
-    let recordings = recording.run(&place, "profile", LIMIT).well(&mpi);
+    let recordings = recording.run(&place, "profile", skip::LIMIT).well(&mpi);
     assert_eq!(counts(&recordings), [[0; 3]; RANKS]);
     assert!(recordings.ranks().iter().all(|rank| rank.header.perturbed & perturbed::MISPLACED != 0));
     assert!(recordings.account.contains("nothing was delayed"), "{}", recordings.account);
@@ -145,7 +146,7 @@ fn a_threads_share_is_never_passed() {
         let place = Place::new();
         // Who waits for nobody is delayed by far more than a tenth, however long others have its core.
         let recording = delayed(&place, &mpi, 5000).arguments(&["alone"]).perturb("send=100us", None);
-        let recordings = recording.run(&place, "profile", LIMIT).well(&mpi);
+        let recordings = recording.run(&place, "profile", skip::LIMIT).well(&mpi);
         for rank in recordings.ranks() {
             assert!(rank.header.perturbed & perturbed::STOPPED != 0, "{mpi}");
             let sends = given(&rank, injected::SEND).0;
@@ -162,7 +163,7 @@ fn delays_lie_outside_of_calls() {
     for mpi in Mpi::all() {
         let place = Place::new();
         let recording = delayed(&place, &mpi, 50).trace(1 << 20).perturb("send=4us,receive=2us", None);
-        let recordings = recording.run(&place, "profile", LIMIT).well(&mpi);
+        let recordings = recording.run(&place, "profile", skip::LIMIT).well(&mpi);
         assert!(recordings.ranks().iter().all(|rank| rank.header.perturbed == perturbed::ASKED), "{mpi}");
         let timeline = Timeline::open(&recordings.folder).unwrap().unwrap();
         for place in 0..RANKS {
@@ -190,11 +191,11 @@ fn a_killed_rank_leaves_its_delays_told_and_nothing_behind() {
     for mpi in Mpi::all() {
         let place = Place::new();
         let recording = delayed(&place, &mpi, ROUNDS).arguments(&["kill"]).perturb("send=1us", None);
-        let recordings = recording.run(&place, "killed", LIMIT);
+        let recordings = recording.run(&place, "killed", skip::LIMIT);
         let ranks = recordings.ranks();
         assert_eq!((ranks[1].header.finalized, ranks[1].header.ended), (0, 0), "{mpi}");
         assert_eq!(given(&ranks[1], injected::SEND).0, MESSAGES / 2, "{mpi}");
-        let next = delayed(&place, &mpi, ROUNDS).run(&place, "next", LIMIT).well(&mpi);
+        let next = delayed(&place, &mpi, ROUNDS).run(&place, "next", skip::LIMIT).well(&mpi);
         assert!(next.ranks().iter().all(|rank| rank.header.perturbed == 0), "{mpi}");
         assert_eq!(counts(&next), [[0; 3]; RANKS], "{mpi}");
     }

@@ -12,7 +12,7 @@ use testbed::recording::{self, Recording};
 use testbed::{Mpi, Outcome, Place};
 
 use super::expectation::{Expectation, consistent};
-use super::{LIMIT, program};
+use super::program;
 
 const RANKS: usize = 3;
 
@@ -20,7 +20,7 @@ const RANKS: usize = 3;
 fn end(mpi: &Mpi, how: &str, launcher_may_fail: bool) -> Vec<Rank> {
     let place = Place::new();
     let recording = Recording::under(mpi, RANKS, program(&place, mpi, "ends.c")).arguments(&[how]);
-    let recordings = recording.run(&place, "profile", LIMIT);
+    let recordings = recording.run(&place, "profile", skip::LIMIT);
     let ended = &recordings.outcome;
     let told = format!("{how} under {mpi}: {:?}\n{}{}", ended.status, ended.out, ended.errors);
     let status = ended.status.unwrap_or_else(|| panic!("it hangs: {told}"));
@@ -111,7 +111,7 @@ fn children_of_a_rank_leave_its_tables_alone() {
 fn other_programs_do_not_notice() {
     let place = Place::new();
     let recording = Recording::new(["sh", "-c", "ls / > /dev/null; (exit 3)"].map(Into::into).to_vec());
-    let recordings = recording.run(&place, "profile", LIMIT);
+    let recordings = recording.run(&place, "profile", skip::LIMIT);
     let ended = &recordings.outcome;
     assert_eq!((ended.status.unwrap().code(), &*ended.out, &*ended.errors), (Some(3), "", ""));
     assert!(recordings.ranks().is_empty());
@@ -123,7 +123,7 @@ fn nothing_is_recorded_where_no_folder_is_named() {
     for mpi in Mpi::all() {
         let place = Place::new();
         let recording = Recording::under(&mpi, 8, program(&place, &mpi, "halo.c")).arguments(&["2"]);
-        let ended = recording.env("LD_PRELOAD", recording::library()).run_plainly(&place, LIMIT).well(&mpi);
+        let ended = recording.env("LD_PRELOAD", recording::library()).run_plainly(&place, skip::LIMIT).well(&mpi);
         assert!(!ended.errors.contains("plimsoll"), "{}", ended.errors);
     }
 }
@@ -144,7 +144,7 @@ fn on_small_disk(place: &Place, recording: Recording, size: &str) -> Option<Outc
         folder.display()
     );
     let within = [unshare.to_str().unwrap(), "--mount", "--propagation", "private", "sh", "-c", &script, "sh"];
-    Some(recording.within(&within).run(place, "profile", LIMIT).outcome)
+    Some(recording.within(&within).run(place, "profile", skip::LIMIT).outcome)
 }
 
 fn complaints(errors: &str) -> Vec<&str> {
@@ -203,7 +203,7 @@ fn a_folder_that_cannot_be_made() {
         symlink(Path::new("/proc/1/plimsoll"), &folder).unwrap();
         let recording = recording.env("LD_PRELOAD", recording::library());
         let recording = recording.env(record::folder::variable::FOLDER, &folder);
-        let ended = recording.run_plainly(&place, LIMIT).well(&mpi);
+        let ended = recording.run_plainly(&place, skip::LIMIT).well(&mpi);
         let lines = complaints(&ended.errors);
         assert!((1..=8).contains(&lines.len()), "{mpi}: {}", ended.errors);
         assert!(lines.iter().all(|line| line.contains("Next: ")), "{mpi}: {lines:?}");
@@ -219,7 +219,7 @@ fn two_hundred_thousand_places() {
         let program = program(&place, mpi, "sites.c");
         let run = |memory: u64| {
             let recording = Recording::under(mpi, 2, &program).memory(memory);
-            let ended = recording.run(&place, &format!("profile-{memory}"), LIMIT);
+            let ended = recording.run(&place, &format!("profile-{memory}"), skip::LIMIT);
             assert!(ended.outcome.succeeded(), "{mpi}: {:?}", ended.outcome);
             (ended.ranks(), ended.folder)
         };

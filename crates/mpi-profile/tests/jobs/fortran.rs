@@ -5,7 +5,7 @@ use testbed::recording::Recording;
 use testbed::{Mpi, Place};
 
 use super::expectation::{Expectation, consistent};
-use super::{LIMIT, source};
+use super::source;
 
 fn fortran(ways: &[&str]) {
     for mpi in Mpi::all() {
@@ -19,7 +19,7 @@ fn fortran(ways: &[&str]) {
             flags.push("-DLARGE");
         }
         let program = place.compile(&compiler, &[source("fortran.F90")], "fortran", &flags);
-        let tables = Recording::under(&mpi, 3, program).run(&place, "profile", LIMIT).well(&mpi).ranks();
+        let tables = Recording::under(&mpi, 3, program).run(&place, "profile", skip::LIMIT).well(&mpi).ranks();
         assert_eq!(tables.len(), 3, "{mpi}");
         for rank in tables {
             let difference = Expectation::of(&place, rank.header.pid).against(&Expectation::found(&rank));

@@ -13,12 +13,8 @@ mod python;
 mod views;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use testbed::{Mpi, Place};
-
-/// Time for a job that takes seconds on a machine of its own.
-const LIMIT: Duration = Duration::from_secs(300);
 
 /// A program beside these tests.
 fn source(name: &str) -> PathBuf {

@@ -6,7 +6,7 @@ use testbed::recording::Recording;
 use testbed::{Mpi, Place};
 
 use super::expectation::{Expectation, consistent};
-use super::{LIMIT, source};
+use super::source;
 
 /// Names interpreters that can import mpi4py and numpy, each followed by `=PREFIX` of the MPI to start it with, such as
 /// `/venv/bin/python=/opt/mpich`.
@@ -33,7 +33,7 @@ fn mpi4py_is_counted_exactly() {
         let mpi = Mpi::at(&prefix).unwrap_or_else(|why| panic!("{why}"));
         let place = Place::new();
         let recording = Recording::under(&mpi, 3, &python).arguments(&[source("through_python.py")]);
-        let ended = recording.run(&place, "profile", LIMIT);
+        let ended = recording.run(&place, "profile", skip::LIMIT);
         let tables = ended.well(format_args!("{} with {mpi}", python.display())).ranks();
         assert_eq!(tables.len(), 3, "{mpi}");
         for rank in tables {
@@ -51,7 +51,7 @@ fn processes_that_a_rank_starts_are_no_ranks() {
         let mpi = Mpi::at(&prefix).unwrap_or_else(|why| panic!("{why}"));
         let place = Place::new();
         let recording = Recording::under(&mpi, 2, &python).arguments(&[source("starts_processes.py")]).trace(1 << 20);
-        let ended = recording.run(&place, "profile", LIMIT).well(format_args!("{} with {mpi}", python.display()));
+        let ended = recording.run(&place, "profile", skip::LIMIT).well(format_args!("{} with {mpi}", python.display()));
         let tables = ended.ranks();
         let places: Vec<_> = tables.iter().map(|rank| (rank.header.rank, rank.header.finalized > 0)).collect();
         assert_eq!(places, [(0, true), (1, true)], "{mpi}");

@@ -7,8 +7,6 @@ use profile::verdict::{Cause, Choice};
 use testbed::recording::Recording;
 use testbed::{Mpi, Place};
 
-use super::LIMIT;
-
 /// Rank 1 computes nine times as long as rank 0, which waits for it in each send.
 const PROGRAM: &str = r#"
 #include <mpi.h>
@@ -38,7 +36,7 @@ fn a_late_receiver_is_named_with_and_without_a_timeline() {
     let place = Place::new().before_all();
     let Some(mpi) = Mpi::system(Family::OpenMpi) else { return };
     let program = mpi.compile_text(PROGRAM, &place.path().join("late"));
-    let recordings = Recording::under(&mpi, 2, program).trace(64 << 20).run(&place, "profile", LIMIT).well(&mpi);
+    let recordings = Recording::under(&mpi, 2, program).trace(64 << 20).run(&place, "profile", skip::LIMIT).well(&mpi);
     let traced = Summary::of(&Profile::open(&recordings.folder).unwrap());
     let plain = Summary::of(&Profile::without_timeline(&recordings.folder).unwrap());
     let [with, without] = [&traced, &plain].map(|summary| summary.verdict.as_ref().unwrap());

@@ -6,7 +6,6 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::Duration;
 
 use record::functions::{FunctionId, function};
 use record::layout::THREADS;
@@ -14,8 +13,6 @@ use record::live::Live;
 use record::rank::Rank;
 use testbed::recording::Recording;
 use testbed::{Mpi, Outcome, Place};
-
-const LIMIT: Duration = Duration::from_secs(60);
 
 const PROGRAM: &str = r#"
 #include <mpi.h>
@@ -54,7 +51,7 @@ fn profile(mpi: &Mpi, place: &Place) {
     let source = place.path().join("program.c");
     std::fs::write(&source, PROGRAM).unwrap();
     let program = place.compile(&mpi.compiler, &[source], "program", &["-w"]);
-    let ranks = Recording::under(mpi, 3, &program).run(place, "profile", LIMIT).well(mpi).ranks();
+    let ranks = Recording::under(mpi, 3, &program).run(place, "profile", skip::LIMIT).well(mpi).ranks();
     assert_eq!(ranks.len(), 3, "{mpi}");
     // One world of several ranks, whichever launcher started them.
     assert!(ranks.iter().all(|rank| rank.header.world[0] != 0 && rank.header.world == ranks[0].header.world), "{mpi}");
@@ -109,7 +106,7 @@ impl Single<'_> {
         let recording = Recording::new(vec![self.program.into()]).arguments(&self.arguments);
         let recording = self.mpi.environment().iter().fold(recording, |all, (name, value)| all.env(name, value));
         let recording = self.variables.iter().fold(recording, |all, (name, value)| all.env(*name, value));
-        let recordings = recording.run(self.place, &name, LIMIT);
+        let recordings = recording.run(self.place, &name, skip::LIMIT);
         let ranks = recordings.ranks();
         let Outcome { status, out, errors } = recordings.outcome;
         Ended { status: status.unwrap_or_else(|| panic!("it hangs: {out}{errors}")), out, errors, ranks }
@@ -244,7 +241,7 @@ fn tables_that_are_being_written_are_no_damage() {
         });
         let recording = Recording::new(vec![program.into()]).arguments(&["busy"]);
         let recording = mpi.environment().iter().fold(recording, |all, (name, value)| all.env(name, value));
-        let ended = recording.run(&place, "profile", LIMIT);
+        let ended = recording.run(&place, "profile", skip::LIMIT);
         over.store(true, Ordering::Relaxed);
         ended.well(&mpi);
         looking.join().unwrap()

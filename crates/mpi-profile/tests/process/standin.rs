@@ -16,8 +16,6 @@ use testbed::Place;
 use testbed::recording::{Recording, Recordings};
 use zerocopy::FromBytes;
 
-use super::LIMIT;
-
 /// `None`, said, where there is no compiler.
 fn program(place: &Place) -> Option<PathBuf> {
     let cc = skip::tool("cc")?;
@@ -29,7 +27,7 @@ fn program(place: &Place) -> Option<PathBuf> {
 fn run(place: &Place, program: &Path, what: &str, environment: &[(&str, &str)]) -> Recordings {
     let recording = Recording::new(vec![program.into(), what.into()]);
     let recording = environment.iter().fold(recording, |all, (name, value)| all.env(*name, value));
-    recording.run(place, what, LIMIT)
+    recording.run(place, what, skip::LIMIT)
 }
 
 fn calls(rank: &Rank, name: &str) -> u64 {
@@ -74,14 +72,14 @@ fn calls_past_the_library_are_said_with_their_cause() {
     compile("libplugin.so", &[&["-DPLUGIN", "-shared", "-fPIC"][..], &linked].concat());
 
     let direct = compile("direct", &["-ldl"]);
-    let ended = Recording::new(vec![direct.into()]).run(&place, "direct-run", LIMIT).well("direct");
+    let ended = Recording::new(vec![direct.into()]).run(&place, "direct-run", skip::LIMIT).well("direct");
     assert!(ended.ranks().is_empty());
     let said = &ended.account;
     assert!(said.contains("libstandin.so") && said.contains("taken from it directly"), "{said}");
     assert!(!said.contains("not linked with MPI"), "{said}");
 
     let deep = compile("deep", &[&["-DLINKED"][..], &linked].concat());
-    let ended = Recording::new(vec![deep.into()]).run(&place, "deep-run", LIMIT).well("deep");
+    let ended = Recording::new(vec![deep.into()]).run(&place, "deep-run", skip::LIMIT).well("deep");
     let [rank] = <[Rank; 1]>::try_from(ended.ranks()).unwrap();
     assert_eq!((calls(&rank, "Init"), calls(&rank, "Send"), calls(&rank, "Finalize")), (1, 0, 1));
     assert!(ended.account.contains("libplugin.so calls MPI past the recorder"), "{}", ended.account);
@@ -138,7 +136,7 @@ fn more_calls_than_32_bits_can_count_are_counted() {
             let waits = || place.path().join("waits").exists();
             // The job ends at its limit where it never comes so far.
             let begun = std::time::Instant::now();
-            while !waits() && begun.elapsed() < LIMIT {
+            while !waits() && begun.elapsed() < skip::LIMIT {
                 std::thread::sleep(std::time::Duration::from_millis(5));
             }
             count_more_sends(&folder.join(folder::RANKS), MORE);

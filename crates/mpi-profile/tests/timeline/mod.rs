@@ -2,7 +2,6 @@
 //! and collective operation matched.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use record::functions::function;
 use record::layout::Thread;
@@ -19,7 +18,7 @@ fn traced(place: &Place, mpi: &Mpi, limit: u64) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/timeline/calls.c");
     let program = place.compile(&mpi.compiler, &[source], "calls", &["-w"]);
     let recording = Recording::under(mpi, RANKS as usize, program).trace(limit);
-    let ended = recording.run(place, "profile", Duration::from_secs(60));
+    let ended = recording.run(place, "profile", skip::LIMIT);
     assert!(ended.outcome.succeeded(), "{mpi}: {:?}", ended.outcome);
     ended.folder
 }
@@ -160,7 +159,7 @@ fn messages_of_coupled_parts_find_each_other() {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/timeline/coupled.c");
         let program = folder.compile(&mpi.compiler, &[source], "coupled", &["-w"]);
         let recording = Recording::under(&mpi, RANKS as usize, program).trace(1 << 20);
-        let ended = recording.run(&folder, "profile", Duration::from_secs(60)).well(&mpi);
+        let ended = recording.run(&folder, "profile", skip::LIMIT).well(&mpi);
         let timeline = Timeline::open(&ended.folder).unwrap().unwrap();
         assert_eq!((timeline.matches.messages, timeline.matches.unmatched), (2, 0), "{mpi}");
     }

@@ -63,7 +63,7 @@ fn two_instances_run_at_two_sites_in_two_versions_and_are_addressed_by_name() {
     let mut totals = |at: usize| {
         let decode = |bytes: &[u8]| offcode::encoding::fixed::whole::<(u64, u64, u64)>(bytes);
         let call = offcode::Call::manual(&interface, 0, "Totals.totals", decode);
-        let limit = machine::Nanoseconds(PATIENCE.as_nanos() as u64);
+        let limit = machine::Nanoseconds(skip::LIMIT.as_nanos() as u64);
         calls[at].call(&call, limit, std::thread::yield_now).unwrap().0
     };
     while totals(0) < 100 {

@@ -84,7 +84,7 @@ fn woken(process: u32, seconds: u64) -> (u64, BTreeMap<String, u64>) {
 
 /// Counts events in a window of idleness, which begins once nothing but long sleeps is left.
 fn sleeps(process: u32) {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + skip::LIMIT;
     while woken(process, 2).0 > MOST_SWITCHES / 5 {
         assert!(Instant::now() < until, "it has no end of work: {:?}", woken(process, 2).1);
     }
@@ -166,7 +166,7 @@ fn what_channels_carried_and_lost_is_shown_with_its_place() {
     let _report = channel(&lab, &up, "report", Delivery::Unreliable);
     let mut input = channel(&lab, &up, "in", Delivery::Reliable);
     write_all(&mut input, 320);
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + skip::LIMIT;
     let mut rows = BTreeMap::new();
     while rows.get("in").is_none_or(|row: &serde_json::Value| row["read"] != 320) && Instant::now() < deadline {
         rows = self::rows(&lab, &process);
@@ -219,7 +219,7 @@ fn what_an_agent_does_not_take_is_lost_at_its_backlog() {
             std::thread::yield_now();
         }
         kill_process(Pid::from_child(&agent.0), Signal::CONT).unwrap();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + skip::LIMIT;
         loop {
             let row = rows(&lab, &process).remove("in").unwrap_or_default();
             let at_agent = row["lost"].as_array().and_then(|all| all.iter().find(|one| one[0] == "agent").cloned());
@@ -375,7 +375,7 @@ fn the_map_of_an_offcode_is_seen() {
     let map =
         |name: &str| output(&lab, &["ps", "--process", &up.process(), "--entries", &format!("example.pulse/{name}")]);
     // Beats at the level 0.
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + skip::LIMIT;
     while !text(&map("levels").stdout).starts_with("0: ") {
         assert!(Instant::now() < deadline, "{:?}", map("levels"));
     }

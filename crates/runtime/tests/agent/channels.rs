@@ -41,7 +41,7 @@ impl Between {
 impl Bench for Between {
     fn unicast(&mut self, specification: &Specification) -> Option<(Endpoint, Endpoint)> {
         let near = self.site.connect(self.slot, self.name, *specification).unwrap();
-        Some((near, self.far.recv_timeout(SOON).unwrap()))
+        Some((near, self.far.recv_timeout(skip::LIMIT).unwrap()))
     }
 
     fn most_in_flight(&self, specification: &Specification) -> u64 {

@@ -22,14 +22,11 @@ use tempfile::TempDir;
 
 use super::site::{Echo, PlainSite};
 
-/// Longer than anything here takes on a busy machine; a test that reaches it has failed.
-pub const SOON: Duration = Duration::from_secs(20);
-
 /// Repeats `attempt` until it is true.
 pub fn comes(what: &str, mut attempt: impl FnMut() -> bool) {
-    let deadline = Instant::now() + SOON;
+    let deadline = Instant::now() + skip::LIMIT;
     while !attempt() {
-        assert!(Instant::now() < deadline, "{what}: not within {SOON:?}");
+        assert!(Instant::now() < deadline, "{what}: not within {:?}", skip::LIMIT);
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -93,7 +90,7 @@ impl Running {
 
     /// One that comes in before long: in a flood the agent drops the oldest of those that wait, be it a friend.
     pub fn client(&self) -> AgentSite {
-        let deadline = Instant::now() + SOON;
+        let deadline = Instant::now() + skip::LIMIT;
         loop {
             match AgentSite::connect(&self.host(), &self.client_keys()) {
                 Ok(client) => return client,
@@ -104,14 +101,14 @@ impl Running {
 
     pub fn stream(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(SOON)).unwrap();
+        stream.set_read_timeout(Some(skip::LIMIT)).unwrap();
         stream
     }
 
     /// Waits for a line with these words.
     pub fn logged(&self, words: &str) {
         let found = || self.lines.lock().unwrap().iter().any(|line| line.contains(words));
-        let deadline = Instant::now() + SOON;
+        let deadline = Instant::now() + skip::LIMIT;
         while !found() {
             if Instant::now() > deadline {
                 let lines = self.lines.lock().unwrap();

@@ -139,7 +139,7 @@ impl Pair {
     }
 
     pub fn until(&mut self, what: &str, done: impl Fn(&mut Pair) -> bool) {
-        let end = Instant::now() + Duration::from_secs(20);
+        let end = Instant::now() + skip::LIMIT;
         while !done(self) {
             assert!(Instant::now() < end, "{what}: not within 20 s; {:?}", self.port.lane_counters());
             self.receive();
@@ -157,7 +157,7 @@ impl Pair {
 
     /// As [`Pair::acknowledgement`], without polling the port: only the program can have sent it.
     pub fn next_acknowledgement(&self) -> (u32, u64) {
-        let end = Instant::now() + Duration::from_secs(20);
+        let end = Instant::now() + skip::LIMIT;
         loop {
             if let Some(found) = self.acknowledgement() {
                 return found;
@@ -169,7 +169,7 @@ impl Pair {
 
     /// Waits, without polling the port, until the program has seen so many packets of the conversation.
     pub fn seen(&self, packets: u64) {
-        let end = Instant::now() + Duration::from_secs(20);
+        let end = Instant::now() + skip::LIMIT;
         let seen = || {
             let counted = self.port.lane_counters();
             counted.placed + counted.duplicated + counted.full + counted.far + counted.long + counted.unknown
