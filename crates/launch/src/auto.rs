@@ -1,5 +1,5 @@
-//! `--placement auto`: the placement of a job's messages chosen by the machine's costs and what the program sends; the
-//! choice stored as a prediction before the job starts, and what came held against it.
+//! `--placement auto`: the placement of a job's messages, chosen by the machine's costs and the program's traffic. The
+//! choice is stored as a prediction before the job starts, and the outcome is compared with it.
 
 use std::io::Read;
 use std::path::Path;
@@ -27,30 +27,30 @@ use crate::session::{Ended, Request, Target};
 /// The interface of each host of a lab.
 const INTERFACE: &str = "lab0";
 
-/// Runs of which the next one's time can be told, and pairs of runs of which a gain can.
+/// Runs that a prediction of the next run's time needs, and pairs of runs that the outcome of a gain needs.
 const RUNS: usize = 3;
 const PAIRS: usize = 6;
 
-/// Messages that a rank sends besides the program's, as MPI starts and ends.
+/// Messages of a rank besides the program's, at most: those of MPI's own start and end.
 const OF_MPI: f64 = 32.0;
 
-/// A choice, and what it rests on.
+/// A choice and its grounds.
 #[derive(Debug)]
 pub struct Chosen {
     decision: Decision,
     traffic: Traffic,
-    /// Where `traffic` is from; `None`: nothing is known of the program.
+    /// Source of `traffic`; `None`: nothing is known of the program.
     basis: Option<&'static str>,
-    /// Of a program of which nothing is known: how many times as long as the best messages take at the size where it loses most.
+    /// For an unknown program: the chosen way's time relative to the best, at the message size where it loses most.
     loses: Option<f64>,
-    /// What the reader must know of the costs.
+    /// Caveat about the costs, for the reader.
     note: Option<String>,
 }
 
-/// Chooses placement and network of `request`, by a profile of the program or by an earlier run in the ledger.
+/// Sets placement and network of `request`, by a profile of the program or by an earlier run in the ledger.
 ///
 /// # Errors
-/// The profile cannot be read, or the kept costs are damaged.
+/// The profile cannot be read, or the stored costs are damaged.
 pub fn choose(request: &mut Request, target: &Target, profile: Option<&Path>, ledger: &Ledger) -> Result<Chosen> {
     let mut known = store::live()?;
     if let Some(stale) = stale(&known.costs, &linux::affinity::allowed()?) {
@@ -91,13 +91,13 @@ pub fn choose(request: &mut Request, target: &Target, profile: Option<&Path>, le
     Ok(Chosen { decision, traffic, basis, loses: general.map(|general| general.loses), note: known.note })
 }
 
-/// Intervals become this many times as wide where a reading contradicts the costs.
+/// Factor by which the costs' intervals widen where a reading contradicts the costs.
 const STALE: f64 = 2.0;
 
-/// Probes of that reading; their median counts.
+/// Probes of such a reading; their median counts.
 const READINGS: usize = 15;
 
-/// Reads the distance of two cores again, and says so where it lies outside of what was measured with the costs.
+/// Measures the distance of two cores again. Returns a note where the reading lies outside of the costs' interval.
 fn stale(costs: &Costs, cores: &[CoreId]) -> Option<String> {
     let Reading::Measured(expected) = costs.get(&Item::Handover).reading else { return None };
     let [first, .., last] = cores else { return None };
@@ -119,7 +119,7 @@ fn contradicts(expected: Interval, ns: f64) -> Option<String> {
     })
 }
 
-/// What the last run of this program sent.
+/// Traffic of the last run of this program.
 fn earlier(subject: &Subject, ledger: &Ledger) -> Option<Traffic> {
     let run = ledger.runs_of(subject).next_back()?;
     let each = run.messages.iter().map(|(size, count)| (*size, (*count as f64, *count as f64)));
@@ -127,7 +127,7 @@ fn earlier(subject: &Subject, ledger: &Ledger) -> Option<Traffic> {
         ranks: run.ranks,
         seconds: run.elapsed.0 as f64 / 1e9,
         messages: each.collect(),
-        // What it computed is not known.
+        // The ledger has no share of computation.
         in_mpi: 1.0,
         crossing: run.crossing,
     })
@@ -135,7 +135,7 @@ fn earlier(subject: &Subject, ledger: &Ledger) -> Option<Traffic> {
 
 type Setting = (Site, Option<Network>);
 
-/// Where the engine could be, the default first, with the settings that put it there.
+/// Possible places of the engine, the default first, each with the settings that choose it.
 fn candidates(request: &Request, mpi: &str, allowed: &[CoreId]) -> Result<Vec<(Candidate, Setting)>> {
     let networks = match (&request.network, request.lab) {
         (Some(named), _) => vec![Some(named.clone())],
@@ -164,7 +164,7 @@ fn candidates(request: &Request, mpi: &str, allowed: &[CoreId]) -> Result<Vec<(C
     Ok(all)
 }
 
-/// The MPI's own carriers: not chosen, since only the engine is placed, but said where one does better.
+/// The MPI's own carriers: never chosen, since only the engine is placed, but named where one is faster.
 fn others(mpi: &str, lab: bool, costs: &Costs) -> Vec<Candidate> {
     let network = lab.then(|| "lab".to_owned());
     let theirs = |way: &&Way| way.carrier != ENGINE && way.mpi == mpi && way.network == network;
@@ -178,18 +178,18 @@ fn others(mpi: &str, lab: bool, costs: &Costs) -> Vec<Candidate> {
 
 const CARRIER: &str = "--carrier ";
 
-/// Threads of each rank, where the environment says.
+/// Threads of each rank by `OMP_NUM_THREADS`, else 1.
 pub fn threads() -> u32 {
     let said = std::env::var("OMP_NUM_THREADS").ok();
     said.and_then(|said| said.split(',').next()?.trim().parse().ok()).filter(|threads| *threads > 0).unwrap_or(1)
 }
 
-/// The core that an engine would have, and why it cannot.
+/// The core for an engine of its own, and the reason why the engine cannot have it.
 pub fn own_core(ranks: u32, threads: u32, allowed: &[CoreId]) -> Result<(CoreId, Option<String>)> {
     let topology = Topology::live()?;
     let choice = Choice::among(topology, allowed.iter().copied());
     let whole = choice.whole().len();
-    // The last: launchers bind ranks from the first on.
+    // The last core: launchers bind ranks from the first core on.
     let core = choice.whole().iter().last().or(allowed.last().copied()).unwrap_or(CoreId(0));
     let needed = ranks.saturating_mul(threads);
     if needed as usize >= whole {
@@ -206,7 +206,7 @@ pub fn own_core(ranks: u32, threads: u32, allowed: &[CoreId]) -> Result<(CoreId,
     Ok((core, settled.err().map(|fault| fault.cause().to_string())))
 }
 
-/// A placement and a network, as the ledger has them.
+/// A placement and a network, in the ledger's form.
 pub fn placed(site: &Site, network: Option<&Network>) -> String {
     match network {
         None => site.to_string(),
@@ -214,7 +214,7 @@ pub fn placed(site: &Site, network: Option<&Network>) -> String {
     }
 }
 
-/// What makes two runs the same: program, arguments, ranks, hosts, MPI.
+/// Identity of a run: program, arguments, ranks, hosts, MPI.
 ///
 /// # Errors
 /// The program cannot be read.
@@ -248,7 +248,7 @@ pub fn subject(request: &Request, target: &Target) -> Result<Subject> {
 const LONGEST: usize = 60;
 
 impl Chosen {
-    /// What was chosen, for what gain, and why not the others: a line.
+    /// The choice, its gain, and the reasons against the others, in one line.
     pub fn words(&self) -> String {
         let Decision { judged, chosen } = &self.decision;
         let own = &judged[*chosen];
@@ -271,7 +271,7 @@ impl Chosen {
         words += &format!(" ({})", self.traffic.words());
         for (_, other) in judged.iter().enumerate().skip(1).filter(|(at, _)| at != chosen) {
             words += &match &other.expected {
-                // A carrier of the MPI's own is worth a word where it is surely faster.
+                // The MPI's own carrier is named only where it is surely faster.
                 Ok(expected) if !other.candidate.eligible && expected.high > 1.0 - WORTH => continue,
                 Err(_) if !other.candidate.eligible => continue,
                 Ok(expected) => format!("; {} would take {}", other.candidate.name, than(expected)),
@@ -284,7 +284,7 @@ impl Chosen {
         words
     }
 
-    /// Stores what is expected, before the job starts.
+    /// Stores the predictions, before the job starts.
     ///
     /// # Errors
     /// The ledger cannot be written.
@@ -356,8 +356,8 @@ fn than(expected: &Interval) -> String {
     }
 }
 
-/// Adds a run that the engine carried to the ledger, where a prediction waits for it or nothing is known of the program, and
-/// holds it against what was predicted. Returns what came of predictions, a sentence each.
+/// Adds a run that the engine carried to the ledger, where a prediction waits for it or nothing is known of the program.
+/// Compares the run with the open predictions, and returns a sentence for each that is settled.
 ///
 /// # Errors
 /// The ledger cannot be written.
@@ -382,7 +382,7 @@ pub fn settle(ledger: &mut Ledger, subject: &Subject, request: &Request, ended: 
     Ok(said)
 }
 
-/// What the ranks' reports show of a run; `None` where the engine carried no message.
+/// A run for the ledger, from the reports of its ranks; `None` where the engine carried no message.
 fn shown(subject: &Subject, placement: &str, ranks: u32, elapsed: Duration, reports: &Reports) -> Option<Run> {
     let sums = reports.sums();
     let packets = |port: &str| sums.get(port).map_or(0, |port| port.packets_sent);
@@ -402,8 +402,8 @@ fn shown(subject: &Subject, placement: &str, ranks: u32, elapsed: Duration, repo
     })
 }
 
-/// Holds runs that came after a prediction of a gain, one at each of the two placements in turn, against it: `plimsoll try`
-/// makes such pairs.
+/// Settles predictions of a gain by the pairs of runs since: a pair is one run at each of the two placements, as
+/// `plimsoll try` makes them.
 fn settle_placements(ledger: &mut Ledger, subject: &Subject) -> Result<Vec<String>> {
     let of_gain = |open: &&Prediction| open.kind == Kind::Placement && open.subject == *subject;
     let open: Vec<Prediction> = ledger.open_predictions().filter(of_gain).cloned().collect();
@@ -509,7 +509,7 @@ mod tests {
         let gain = Interval { low: 0.85, middle: 0.9, high: 0.95 };
         chosen(1, Ok(gain)).predict(&mut ledger, &subject()).unwrap();
         assert_eq!(ledger.predictions.len(), 2);
-        // The same again is no prediction more.
+        // The same prediction again adds none.
         chosen(1, Ok(gain)).predict(&mut ledger, &subject()).unwrap();
         assert_eq!(ledger.predictions.iter().filter(|of| of.kind == Kind::Placement).count(), 1);
         let mut said = Vec::new();

@@ -1,9 +1,9 @@
-//! Starts MPI programs so that the engine carries their messages, and says what really carried them.
+//! Starts MPI programs so that the engine carries their messages, and reports what really carried the messages.
 //!
-//! [`installation::Installation`] is an MPI on this machine, found from the program that is linked with it
-//! ([`program`]); [`engine::Engine`] and [`carriers::Carrier`] are what shall carry the messages, as the variables that make
-//! this MPI take it; [`job::Job`] is one run of `mpirun`, on this host or spread over the two of a lab;
-//! [`summary::Summary`] is what its ranks reported.
+//! [`installation::Installation`] is an MPI on this machine, found from a program that is linked with it ([`program`]).
+//! [`engine::Engine`] and [`carriers::Carrier`] are the intended carriers, as the variables that make this MPI use them.
+//! [`job::Job`] is one run of `mpirun`, on this host or spread over the two hosts of a lab.
+//! [`summary::Summary`] sums up the reports of the job's ranks.
 #![forbid(unsafe_code)]
 
 pub mod agent;
@@ -40,7 +40,7 @@ pub mod trial;
 /// Variables of a job's environment.
 pub type Variables = Vec<(String, std::ffi::OsString)>;
 
-/// The name that this host has for itself.
+/// This host's own name for itself, as `uname` gives it.
 pub fn this_host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

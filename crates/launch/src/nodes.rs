@@ -1,4 +1,4 @@
-//! A command on several nodes of an allocation at once, and what it printed on each.
+//! A command on several nodes of an allocation at once, and its output from each.
 
 use std::ffi::OsString;
 use std::io::{Read, Seek, SeekFrom};
@@ -14,10 +14,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::allocation::Allocation;
 
-/// Nodes that are started at once.
+/// Nodes on which the command runs at the same time, at most.
 const AT_ONCE: usize = 32;
 
-/// Runs `program` with `arguments` on each of `nodes`, for `patience` at most, and gives in their order what each printed.
+/// Runs `program` with `arguments` on each of `nodes`, for `patience` at most. Returns the outputs in the order of `nodes`.
 pub fn each(
     allocation: &Allocation,
     nodes: &[String],
@@ -54,7 +54,7 @@ fn one(
     let next = format!("start plimsoll from a folder that all nodes have and see that `{launcher}` works");
     let failed = |e: std::io::Error| Fault::because(format!("node {node}"), e, next.clone());
     let (mut out, mut said) = (tempfile::tempfile().map_err(failed)?, tempfile::tempfile().map_err(failed)?);
-    // A group of its own: Ctrl-C at the terminal is for this process, which then ends it.
+    // A process group of its own: Ctrl-C at the terminal reaches this process alone, which then ends the child.
     command.process_group(0).stdout(out.try_clone().map_err(failed)?).stderr(said.try_clone().map_err(failed)?);
     let mut child = command.spawn().map_err(failed)?;
     let status = wait(&mut child, patience).map_err(failed)?;
@@ -75,7 +75,7 @@ fn one(
     }
 }
 
-/// `None` where it does not end in time, or a signal came; it is ended then.
+/// Status of `child`; `None` where it was ended here, after `patience` or a signal.
 fn wait(child: &mut Child, patience: Duration) -> std::io::Result<Option<ExitStatus>> {
     let until = Instant::now() + patience;
     while Instant::now() < until && !linux::signal::interrupted() {
@@ -84,12 +84,12 @@ fn wait(child: &mut Child, patience: Duration) -> std::io::Result<Option<ExitSta
         }
         sleep(Duration::from_millis(10));
     }
-    // The batch system ends what its launcher had started.
+    // The batch system ends the processes that its launcher started.
     let _ = kill_process(Pid::from_child(child), Signal::TERM);
     child.wait().map(|_| None)
 }
 
-/// The line of what a launcher said that says most: srun adds that it would not bind anyway, and that the task ended.
+/// The line of a launcher's errors that names the cause. srun adds lines on CPU binding and on the end of the task.
 pub fn telling(said: &str) -> Option<&str> {
     let lines = || said.lines().map(str::trim).filter(|line| !line.is_empty() && !line.contains("for cpu binding"));
     lines().find(|line| !line.contains(": task 0: ")).or(lines().next())

@@ -1,4 +1,4 @@
-//! The libfabric provider's library, as it lies beside the command.
+//! The libfabric provider's library beside the `plimsoll` command.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -15,8 +15,8 @@ pub struct Provider {
     pub library: PathBuf,
 }
 
-/// Finds the provider of the command `program`. A library that only cargo has named is given the name that libfabric
-/// wants, as a link in `scratch`.
+/// Finds the provider's library beside `program`. A library that has cargo's name for it is linked in `scratch` under the
+/// name that libfabric expects.
 pub fn find(program: &Path, scratch: &Path) -> Result<Provider> {
     let library = Companion::Provider.find(program)?;
     if library.file_name().is_some_and(|name| name == Companion::Provider.file()) {

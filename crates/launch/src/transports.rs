@@ -1,4 +1,4 @@
-//! What an MPI was built with to move messages, and what its configuration switches off.
+//! Transports that an MPI was built with, and those that its configuration switches off.
 
 use std::collections::HashMap;
 use std::process::Command;
@@ -8,15 +8,15 @@ use linux::answer;
 use crate::family::Family;
 use crate::installation::Installation;
 
-/// A transport in the MPI's own word: `vader`, `tcp`, `ucx`, `ofi` (libfabric).
+/// A transport under the MPI's own name: `vader`, `tcp`, `ucx`, `ofi` (libfabric).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transport {
     pub name: String,
-    /// A configuration file or the environment leaves it out, unless a job asks for it.
+    /// A configuration file or the environment leaves the transport out, unless a job requests it.
     pub switched_off: bool,
 }
 
-/// The transports in the order in which the MPI tells them; `None` where it does not tell.
+/// The transports in the MPI's own order; `None` where the MPI does not list them.
 pub fn of(installation: &Installation) -> Option<Vec<Transport>> {
     let on = |name: &str| Transport { name: name.to_owned(), switched_off: false };
     match installation.family {
@@ -33,7 +33,7 @@ pub fn of(installation: &Installation) -> Option<Vec<Transport>> {
     }
 }
 
-/// Why programs of this MPI cannot use libfabric; `None` if nothing speaks against it.
+/// The reason why programs of this MPI cannot use libfabric; `None` where there is no such reason.
 pub fn without_libfabric(installation: &Installation) -> Option<String> {
     match installation.family {
         Family::Mpich => {
@@ -46,7 +46,7 @@ pub fn without_libfabric(installation: &Installation) -> Option<String> {
     }
 }
 
-/// Reads `ompi_info --parsable --all`. Components of the frameworks pml, mtl and btl move messages, but for those that
+/// Reads `ompi_info --parsable --all`. Components of the frameworks pml, mtl and btl move messages, except those that
 /// only hand them to another (`cm`, `ob1`), loop back, or serve one-sided calls alone (`btl ofi`, `btl uct`).
 fn of_open_mpi(text: &str) -> Vec<Transport> {
     let mut components: Vec<(&str, &str)> = Vec::new();
@@ -65,7 +65,7 @@ fn of_open_mpi(text: &str) -> Vec<Transport> {
             _ => {}
         }
     }
-    // Each is told once for each of its versions: of the component and of interfaces.
+    // A component is listed once for each of its versions: its own and those of its interfaces.
     components.dedup();
     let transport = |(framework, component): (&str, &str)| {
         let switched_off = selections.get(framework).is_some_and(|selection| !selects(selection, component));
@@ -83,7 +83,7 @@ fn moves(framework: &str, component: &str) -> bool {
     }
 }
 
-/// Open MPI's rule: `a,b` takes these alone, `^a,b` all but these, nothing all.
+/// Open MPI's rule: `a,b` selects these alone, `^a,b` all but these, an empty list all.
 fn selects(selection: &str, component: &str) -> bool {
     match selection.strip_prefix('^') {
         Some(without) => !without.split(',').any(|name| name == component),

@@ -1,4 +1,4 @@
-//! A command with each rank in its seat.
+//! A recorded command, changed so that each rank is in its seat.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -21,17 +21,17 @@ use crate::installation::Installation;
 pub struct SeatedCommand {
     pub dialect: Dialect,
     pub words: Vec<String>,
-    /// Variables beside those that the caller has.
+    /// Variables besides those of the caller's environment.
     pub variables: Vec<(String, String)>,
-    /// What the words name: [`SeatedCommand::write`] writes them.
+    /// Files that the words name: [`SeatedCommand::write`] writes them.
     pub files: Vec<(PathBuf, String)>,
-    /// The user's options that gave way to the seats.
+    /// The user's options that contradict the seats and were left out.
     pub replaced: Vec<String>,
-    /// The words without programs, and without what a trial must not do, and where programs go among them.
+    /// Words of a trial: without programs and without options unfit for a trial; and the places of programs among the words.
     trial: (Vec<String>, Vec<usize>),
 }
 
-/// The words between two `:` of a command, without these.
+/// One of the parts of a command that are separated by `:`, as places among its words.
 struct Part<'a> {
     program: &'a Program,
     start: usize,
@@ -40,10 +40,10 @@ struct Part<'a> {
 }
 
 impl SeatedCommand {
-    /// `recorded` with each rank where `seats` say. Its files will lie in `folder`, an absolute path.
+    /// `recorded` with each rank in its seat of `seats`. The command's files will lie in `folder`, an absolute path.
     ///
     /// # Errors
-    /// The command starts another number of ranks, its launcher cannot place them so, or a seat is none that there is.
+    /// The command starts another number of ranks, its launcher cannot place them so, or a seat does not exist.
     pub fn new(recorded: &[String], seats: &Seats, folder: &Path) -> Result<SeatedCommand> {
         let words: Vec<OsString> = recorded.iter().map(OsString::from).collect();
         let read = CommandLine::read(&words).answered()?;
@@ -112,15 +112,15 @@ impl SeatedCommand {
         })
     }
 
-    /// Writes its files, and the folder for them.
+    /// Writes the command's files, and the folder for them.
     ///
     /// # Errors
-    /// They cannot be written.
+    /// A file cannot be written.
     pub fn write(&self) -> Result<()> {
         form::write(&self.files)
     }
 
-    /// The command, whose files must be there when it is started.
+    /// The command, ready to start once its files are written.
     pub fn command(&self) -> Command {
         command(&self.words, &self.variables)
     }
@@ -136,7 +136,7 @@ impl SeatedCommand {
 }
 
 impl fmt::Display for SeatedCommand {
-    /// Words as a shell takes them.
+    /// Words quoted for a shell.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=/.,:+@%".contains(c);
         let quoted = |word: &str| match shlex::try_quote(word) {
@@ -155,7 +155,7 @@ fn command(words: &[String], variables: &[(String, String)]) -> Command {
     command
 }
 
-/// The parts of a command behind its launcher; `None` for one without a program.
+/// The parts of a command after its launcher; `None` for a part without a program.
 fn parts<'a>(read: &'a CommandLine, by: Dialect, recorded: &[String], first: usize) -> Vec<Option<Part<'a>>> {
     let has_parts = !matches!(by, Dialect::Slurm | Dialect::Plimsoll);
     let mut start = first;
@@ -186,7 +186,7 @@ fn check_number(parts: &[Part], seats: &Seats) -> Result<()> {
     Err(Fault::new(count::of(seats.0.len() as u64, "seat"), cause, "give each rank one seat, and each part its -n"))
 }
 
-/// What `plimsoll mpirun --mpi` calls the MPI of `program`.
+/// The value of `plimsoll mpirun --mpi` for the MPI of `program`.
 fn mpi_of(program: &Path) -> Result<String> {
     Ok(Installation::of_program(program)?.option())
 }

@@ -1,4 +1,4 @@
-//! Launchers, by how they are told where ranks shall be.
+//! Launchers, by the form in which they take the places of ranks.
 
 use machine::{Fault, Result};
 
@@ -7,16 +7,16 @@ use crate::family::Family;
 use crate::installation::Installation;
 
 machine::named! {
-    /// How a launcher is told where its ranks shall be.
+    /// Form in which a launcher takes the places of its ranks.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Dialect {
         /// Up to version 4: a rankfile in the kernel's numbers.
         OpenMpi4 = "Open MPI 4",
         /// From version 5 on (PRRTE): a rankfile in hwloc's numbers.
         OpenMpi5 = "Open MPI 5",
-        /// hydra: a list of cores for the ranks of every host; where hosts differ, each rank binds itself.
+        /// hydra: one list of cores for the ranks of every host; where hosts differ, each rank binds itself.
         Mpich = "MPICH",
-        /// `srun`: the same, with a file of hosts.
+        /// `srun`: as for hydra, with a file of hosts.
         Slurm = "Slurm",
         /// `plimsoll mpirun`: a file of seats.
         Plimsoll = "plimsoll mpirun",
@@ -25,7 +25,7 @@ machine::named! {
 
 impl Dialect {
     /// # Errors
-    /// The launcher cannot be told where ranks shall be.
+    /// The launcher takes no places of ranks.
     pub fn of(launcher: &Launcher) -> Result<Dialect> {
         match launcher {
             Launcher::Mpi(installation) => Dialect::of_installation(installation),

@@ -1,4 +1,4 @@
-//! What each launcher is told, so that every rank sits in its seat.
+//! Options, variables and files by which each launcher puts every rank in its seat.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,27 +12,27 @@ use super::dialect::Dialect;
 /// Options, variables and files of a launcher.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
-    /// Once, before the first program.
+    /// Options once, before the first program.
     pub options: Vec<String>,
-    /// Before each program.
+    /// Options before each program.
     pub of_each: Vec<String>,
-    /// What starts each program.
+    /// Command that starts each program.
     pub of_program: Vec<String>,
     pub variables: Vec<(String, String)>,
     pub files: Vec<(PathBuf, String)>,
 }
 
 impl Told {
-    /// `with_hosts`: the launcher would otherwise take others than the seats'.
+    /// `with_hosts`: names the seats' hosts, since the launcher would otherwise use others.
     ///
     /// # Errors
-    /// The launcher cannot place ranks so.
+    /// The launcher cannot place ranks at these seats.
     pub(crate) fn new(by: Dialect, seats: &Seats, with_hosts: bool, folder: &Path) -> Result<Told> {
         let mut told = Told::default();
         match by {
             Dialect::OpenMpi4 => {
                 let path = told.file(folder, "rankfile", rankfile(seats, |seat| Ok(seat.cores.clone()))?);
-                // The kernel's numbers, and threads of a core apart; several ranks may share one.
+                // The kernel's numbers, and threads of a core counted apart; several ranks may share one.
                 told.option(&["--oversubscribe", "--use-hwthread-cpus", "--mca", "rmaps_rank_file_physical", "1"]);
                 told.option(&["--rankfile", &path]);
             }
@@ -115,7 +115,7 @@ pub(crate) fn write(files: &[(PathBuf, String)]) -> Result<()> {
     Ok(())
 }
 
-/// `a:2,b:1`: how many ranks each host has.
+/// `a:2,b:1`: number of ranks of each host.
 pub(crate) fn by_host(seats: &Seats) -> String {
     let hosts = seats.hosts().into_iter().map(|host| format!("{host}:{}", seats.of(host).count()));
     hosts.collect::<Vec<_>>().join(",")
@@ -126,7 +126,7 @@ fn rankfile(seats: &Seats, numbers: impl Fn(&Seat) -> Result<CpuSet>) -> Result<
     seats.0.iter().enumerate().map(line).collect()
 }
 
-/// Open MPI 5 counts the CPUs of a job as hwloc does. Other hosts are taken to be built like this one: whether they are is read back.
+/// Open MPI 5 numbers the CPUs of a job as hwloc does. Other hosts are assumed to be like this one; `verify` checks it.
 fn hwloc_numbers() -> Result<impl Fn(&Seat) -> Result<CpuSet>> {
     let of_cpuset = linux::affinity::reachable()?;
     let order: Vec<CoreId> =
@@ -155,7 +155,7 @@ fn cores_of(seats: &Seats, host: &str) -> CpuSet {
     seats.of(host).flat_map(CpuSet::iter).collect()
 }
 
-/// The seats of a host's ranks, in their order, as a launcher writes them that knows one list for all hosts; `None` where
+/// The seats of a host's ranks in rank order, in the form of a launcher that takes one list for all hosts; `None` where
 /// hosts differ.
 fn of_local_ranks(by: Dialect, seats: &Seats) -> Option<Vec<String>> {
     let lists: Vec<Vec<&CpuSet>> = seats.hosts().iter().map(|host| seats.of(host).collect()).collect();
@@ -171,7 +171,7 @@ fn of_local_ranks(by: Dialect, seats: &Seats) -> Option<Vec<String>> {
     Some(longest.iter().map(word).collect())
 }
 
-/// A shell that takes the cores of its rank, which is in the variable `rank`, before it becomes the program.
+/// A shell that binds itself to the cores of its rank, given by the variable `rank`, before it becomes the program.
 fn bound_by_itself(rank: &str, seats: &Seats) -> Vec<String> {
     let cores: Vec<String> = seats.0.iter().map(|seat| seat.cores.to_string()).collect();
     let cores = cores.join(":");
@@ -179,7 +179,7 @@ fn bound_by_itself(rank: &str, seats: &Seats) -> Vec<String> {
     ["sh", "-c", &script, "sh"].map(str::to_owned).to_vec()
 }
 
-/// hydra fills one host after the other.
+/// Checks that each host's ranks are consecutive: hydra fills one host after the other.
 fn in_blocks(seats: &Seats) -> Result<()> {
     let blocks = seats.0.chunk_by(|one, other| one.host == other.host).count();
     if blocks == seats.hosts().len() {
@@ -189,7 +189,7 @@ fn in_blocks(seats: &Seats) -> Result<()> {
     Err(Fault::new("seats", cause, "give each host ranks that follow one another, or start it with Open MPI or srun"))
 }
 
-/// Hexadecimal, as long as it must be.
+/// Hexadecimal mask, without leading zeros.
 fn mask(cores: &CpuSet) -> String {
     let mut digits = vec![0u32; cores.iter().next_back().map_or(0, |last| last.0 as usize / 4) + 1];
     cores.iter().for_each(|core| digits[core.0 as usize / 4] |= 1 << (core.0 % 4));
@@ -197,7 +197,7 @@ fn mask(cores: &CpuSet) -> String {
     format!("0x{text}")
 }
 
-/// The seats as a launcher sees them that knows the hosts by other names; `None` where it knows no such host.
+/// The seats under the launcher's names for the hosts. Fails where `name` has none for a host.
 pub(crate) fn renamed(seats: &Seats, name: impl Fn(&str) -> Option<String>) -> Result<Seats> {
     let seat = |seat: &Seat| {
         let host = name(&seat.host).ok_or_else(|| {

@@ -1,18 +1,18 @@
-//! Seats as far as this host can tell: which are here, and whether they are there.
+//! Checks of seats that this host can make: whether a seat is on this host, and whether its cores exist.
 
 use machine::seat::{Seats, is_host_name};
 use machine::{Fault, Result};
 
 use crate::allocation;
 
-/// Every seat is one that there is, as far as can be seen from here.
+/// Checks that every seat exists, as far as this host can see.
 pub(crate) fn check(seats: &Seats) -> Result<()> {
     if seats.0.is_empty() {
         return Err(Fault::new("seats", "there are none", "give one to each rank"));
     }
     let of_cpuset = linux::affinity::reachable()?;
     for (rank, seat) in seats.0.iter().enumerate() {
-        // Hosts of a profile have whatever names they gave themselves.
+        // Host names of a profile are the hosts' own, with any characters.
         if !is_host_name(&seat.host) {
             let cause = format!("its seat is on '{}', which is no name of a host", seat.host);
             return Err(Fault::new(format!("rank {rank}"), cause, "name hosts as their launcher knows them"));
@@ -33,7 +33,7 @@ pub(crate) fn check(seats: &Seats) -> Result<()> {
     Ok(())
 }
 
-/// Whether a launcher's name for a host is this one's.
+/// Whether a launcher's name for a host means this host.
 pub(crate) fn is_here(host: &str) -> bool {
     host == "localhost" || allocation::is_host(host, &crate::this_host())
 }

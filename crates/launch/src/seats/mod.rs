@@ -1,8 +1,8 @@
-//! The command that starts a program with each rank where it shall be, and the proof that it does.
+//! The command that starts a program with each rank in its seat, and the proof that the launcher keeps the seats.
 //!
-//! A command as it was recorded, with [`Seats`](machine::seat::Seats), becomes a [`SeatedCommand`] of the same launcher. All
-//! options stay that do not contradict the seats. [`verify`] starts it with a small program in place of the user's, which
-//! reads back where the launcher has put it.
+//! A recorded command, with [`Seats`](machine::seat::Seats), becomes a [`SeatedCommand`] of the same launcher. All options
+//! stay that do not contradict the seats. [`verify`] starts the command with a small program in place of the user's, which
+//! reads back its host and cores.
 //!
 //! ```no_run
 //! # fn main() -> machine::Result<()> {

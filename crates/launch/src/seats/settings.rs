@@ -1,9 +1,9 @@
-//! Which of a launcher's options a seat makes void.
+//! Options of a launcher that seats replace.
 
 use super::dialect::Dialect;
 use crate::command_line::Setting;
 
-/// Whether it says how many ranks there are.
+/// Whether the option gives the number of ranks.
 pub(super) fn counts_ranks(by: Dialect, setting: &Setting) -> bool {
     let names: &[&str] = match by {
         Dialect::OpenMpi4 | Dialect::OpenMpi5 => &["n", "np", "c"],
@@ -14,7 +14,7 @@ pub(super) fn counts_ranks(by: Dialect, setting: &Setting) -> bool {
     names.contains(&setting.name.as_str())
 }
 
-/// Whether it says where ranks go, or how they are bound.
+/// Whether the option places or binds ranks.
 pub(super) fn contradicts(by: Dialect, setting: &Setting) -> bool {
     let name = setting.name.as_str();
     match by {
@@ -44,7 +44,7 @@ const SLURM: [&str; 18] = [
     "cpus-per-task", "exact",
 ];
 
-/// Whether it says which hosts there are.
+/// Whether the option gives the hosts.
 pub(super) fn names_hosts(by: Dialect, setting: &Setting) -> bool {
     let names: &[&str] = match by {
         Dialect::OpenMpi4 | Dialect::OpenMpi5 => &["H", "host", "hostfile", "machinefile", "default-hostfile"],
@@ -55,7 +55,7 @@ pub(super) fn names_hosts(by: Dialect, setting: &Setting) -> bool {
     names.contains(&setting.name.as_str())
 }
 
-/// Whether it would take away what a trial prints, or leave something behind in the user's name.
+/// Whether the option would hide a trial's output, or leave something behind in the user's name.
 pub(super) fn is_not_for_trials(by: Dialect, setting: &Setting) -> bool {
     let names: &[&str] = match by {
         Dialect::OpenMpi4 | Dialect::OpenMpi5 => {

@@ -7,7 +7,7 @@ use super::*;
 use crate::allocation;
 
 fn line(launcher: &str, words: &str, seats: &str) -> Result<SeatedCommand> {
-    // A launcher of this name that says whose it is; the programs are real.
+    // A launcher of this name that prints the version of its family; the programs are real.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(launcher.split(' ').next().unwrap());
     skip::program(&path, SCRIPT);
@@ -28,7 +28,7 @@ case $0 in
 esac
 ";
 
-/// A seat on this host and its first core, and the number that Open MPI 5 has for that.
+/// A seat on this host and its first core, and Open MPI 5's number of that core.
 fn seat() -> (String, u32) {
     let core = linux::affinity::reachable().unwrap().first().unwrap();
     (format!("localhost {}", core.0), core.0)
@@ -91,7 +91,7 @@ fn a_command_that_cannot_be_is_refused_before_it_is_started() {
         assert!(fault.contains(expected), "{launcher} {words}: {fault}");
     }
     let words = ["srun", "sh"].map(str::to_owned);
-    // As a profile may have them.
+    // Hosts as a profile may have them.
     for (host, expected) in [
         ("a", "its seat on a has no core"),
         ("-oProxyCommand=x", "'-oProxyCommand=x', which is no name of a host"),

@@ -1,4 +1,4 @@
-//! Proof by reading back: where a launcher puts ranks that say where they are.
+//! Proof by reading back: each rank that a launcher starts prints its host and cores.
 
 use std::fs;
 use std::path::Path;
@@ -17,25 +17,25 @@ use crate::allocation;
 use crate::exit::exit_code;
 use crate::trial::{self, scratch};
 
-/// Long enough for a launcher to start a small program.
+/// Time within which a launcher starts a small program and ends.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Variable by which every process of a trial can be found.
+/// Variable that marks every process of a trial.
 const MARK: &str = "PLIMSOLL_SEATS";
 
-/// Prefix of what a rank says of itself, since launchers may label lines.
+/// Prefix of a rank's line, since launchers may label lines.
 const SAYS: &str = "plimsoll-seat ";
 
-/// Variables in which launchers tell a process its rank.
+/// Variables in which launchers give a process its rank.
 const RANKS: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"];
 
-/// Most ranks that are named one by one.
+/// Ranks that a fault names one by one, at most.
 const NAMED: usize = 8;
 
-/// What `plimsoll seat` says: this process's rank, host and cores. `of_slurm`: the host goes by its name as a node.
+/// Output of `plimsoll seat`: this process's rank, host and cores. `of_slurm`: the host by its name as a node of Slurm.
 ///
 /// # Errors
-/// No launcher has told it its rank.
+/// No launcher has given this process a rank.
 pub fn of_this_process(of_slurm: bool) -> Result<String> {
     let rank = RANKS.iter().find_map(|name| std::env::var(name).ok()?.parse::<u32>().ok()).ok_or_else(|| {
         let cause = format!("none of {} is set", RANKS.join(", "));
@@ -46,11 +46,11 @@ pub fn of_this_process(of_slurm: bool) -> Result<String> {
     Ok(format!("{SAYS}{rank} {} {cores}\n", node.unwrap_or_else(crate::this_host)))
 }
 
-/// Starts `line` with `plimsoll`, this program, in place of the user's, and compares where its ranks are with `seats`.
-/// Returns what was read back: hosts by the names that they have for themselves.
+/// Starts `line` with `plimsoll`, this program, in place of the user's, and compares the places of its ranks with `seats`.
+/// Returns the places read back, with the hosts' own names.
 ///
 /// # Errors
-/// A rank is elsewhere, says nothing, or nothing ends within `limit`.
+/// A rank is elsewhere or prints nothing, or the launcher does not end within `limit`.
 pub fn verify(line: &SeatedCommand, seats: &Seats, plimsoll: &Path, limit: Duration) -> Result<Seats> {
     line.write()?;
     let folder = tempfile::Builder::new().prefix("plimsoll-seats-").tempdir().map_err(scratch)?;
@@ -82,7 +82,7 @@ pub fn verify(line: &SeatedCommand, seats: &Seats, plimsoll: &Path, limit: Durat
         return Err(Fault::new(subject, cause, next()));
     }
     if !status.success() {
-        // What comes first is the cause of what follows.
+        // The first error causes those that follow.
         let first = complained.lines().find(|line| line.to_lowercase().contains("error"));
         let why = first.map_or_else(|| trial::why(&complained, &said), |line| line.trim().to_owned());
         return Err(Fault::new(subject, format!("exit code {}: {why}", exit_code(status)), next()));
@@ -90,7 +90,7 @@ pub fn verify(line: &SeatedCommand, seats: &Seats, plimsoll: &Path, limit: Durat
     compared(line.dialect, seats, &said)
 }
 
-/// What the ranks said, beside what was asked.
+/// Compares the ranks' output with the requested seats.
 fn compared(by: Dialect, seats: &Seats, said: &str) -> Result<Seats> {
     let mut found: Vec<Option<Seat>> = vec![None; seats.0.len()];
     for (rank, seat) in said.lines().filter_map(|line| Seats::line_of(line.split_once(SAYS)?.1)) {
@@ -123,14 +123,14 @@ fn next(by: Dialect) -> &'static str {
     }
 }
 
-/// Whether a launcher's name for a host is that of the host which calls itself `own`. Addresses are names that hosts do not know.
+/// Whether a launcher's name for a host means the host named `own`. An address always does: hosts do not know theirs.
 fn is_host(asked: &str, own: &str) -> bool {
     allocation::is_host(asked, own)
         || asked == "localhost" && own == crate::this_host()
         || asked.parse::<std::net::IpAddr>().is_ok()
 }
 
-/// The threads of a process that may run elsewhere than on `cores`, each with where it may; none where all keep to them.
+/// Threads of a process whose allowed cores are not `cores`, each with its own; empty where all keep to them.
 ///
 /// # Errors
 /// The process has ended.
@@ -139,7 +139,7 @@ pub fn threads_elsewhere(process: u32, cores: &CpuSet) -> Result<Vec<(u32, CpuSe
     let mut elsewhere = Vec::new();
     for entry in fs::read_dir(format!("/proc/{process}/task")).map_err(gone)? {
         let thread = entry.map_err(gone)?.file_name().to_str().and_then(|name| name.parse().ok());
-        // One that has ended meanwhile is nowhere.
+        // A thread that has ended meanwhile is left out.
         let Some((thread, now)) = thread.and_then(|thread| Some((thread, linux::affinity::of_process(thread).ok()?)))
         else {
             continue;

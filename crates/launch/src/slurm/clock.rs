@@ -1,4 +1,4 @@
-//! A clock that Slurm has set for this step (`--cpu-freq`).
+//! A clock that Slurm has set for this job step (`--cpu-freq`).
 
 use std::env;
 
@@ -9,27 +9,27 @@ use rounds::clocks::as_fast;
 
 use crate::campaign::{Instruments, Readings};
 
-/// Points that ask for the clock of this step need no other to set it; all else is for the instruments within.
+/// Instruments that leave the step's own clock alone where a point requests it; all else is for the instruments `within`.
 pub struct SetByStep<I> {
     within: I,
     kilohertz: Option<u64>,
-    /// Of the run under way.
+    /// Whether the point under way requests the step's clock.
     is_asked: bool,
 }
 
 impl<I: Instruments> SetByStep<I> {
-    /// As Slurm tells the processes of a step.
+    /// The clock of this step, as Slurm's variables give it.
     pub fn around(within: I) -> SetByStep<I> {
-        // Of the job's script it is told too, whose cores are not set.
+        // The job's script has the variable too, but Slurm sets no clock of its cores.
         let in_step = env::var("SLURM_STEP_ID").is_ok();
         let asked = env::var("SLURM_CPU_FREQ_REQ").ok().filter(|_| in_step);
         SetByStep { within, kilohertz: asked.and_then(|asked| asked.parse().ok()), is_asked: false }
     }
 
-    /// What is left to be set.
+    /// Axes that remain for the instruments within.
     fn others(&self, axes: &Axes) -> Axes {
         let is_set = |name: &str, value: &Value| {
-            // 0 is what is left of a clock that names no unit, such as 1.4, and no step has such a clock.
+            // A clock without a unit, such as 1.4, becomes 0 kHz, which is no clock of a step.
             let asked = value.magnitude().map(|hertz| hertz as u64 / 1000).filter(|kilohertz| *kilohertz > 0);
             name == "clock" && asked.is_some() && asked == self.kilohertz
         };

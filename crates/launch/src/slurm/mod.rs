@@ -1,5 +1,5 @@
-//! Job arrays of Slurm: their scripts ([`script`]), where they may run ([`partition`]), what became of their tasks ([`tasks`]).
-//! Slurm's own commands are called, as its users do.
+//! Job arrays of Slurm: their scripts ([`script`]), the partitions that they may run in ([`partition`]), and the states of
+//! their tasks ([`tasks`]). All by Slurm's own commands.
 
 pub mod clock;
 pub(crate) mod output;
@@ -32,7 +32,7 @@ impl Slurm {
     /// Slurm's commands in PATH.
     ///
     /// # Errors
-    /// One of them is not there.
+    /// A command is not in PATH.
     pub fn find() -> Result<Slurm> {
         let find = |name: &str| {
             program::find(name.as_ref()).map_err(|fault| {
@@ -50,7 +50,7 @@ impl Slurm {
         Ok(partition::read(&said(&self.scontrol, &["--oneliner", "show", "partition"])?))
     }
 
-    /// The highest place that a task of an array may have is one less.
+    /// Slurm's MaxArraySize: indices of an array's tasks are below it.
     ///
     /// # Errors
     /// Slurm does not answer.
@@ -59,10 +59,10 @@ impl Slurm {
         Ok(most_tasks(&text))
     }
 
-    /// Submits a script, to start when what `after` says has come: the job's number.
+    /// Submits a script, to start once the dependency `after` is met. Returns the job's number.
     ///
     /// # Errors
-    /// Slurm refuses it, with the reason.
+    /// Slurm refuses the script; the fault has the reason.
     pub fn submit(&self, script: &Path, after: Option<&str>) -> Result<u32> {
         let dependency = after.map(|after| format!("--dependency={after}"));
         let words = ["--parsable"].into_iter().chain(dependency.as_deref()).map(OsStr::new);
@@ -74,7 +74,7 @@ impl Slurm {
         })
     }
 
-    /// The tasks of jobs called `name` that are still to end.
+    /// Tasks of jobs named `name` that have not ended.
     ///
     /// # Errors
     /// Slurm does not answer.
@@ -83,14 +83,14 @@ impl Slurm {
         Ok(tasks::active(&said(&self.squeue, &words)?))
     }
 
-    /// The tasks of an array that ended, as long as Slurm remembers.
+    /// Ended tasks of an array, as long as Slurm remembers them.
     pub fn ended(&self, job: u32) -> Vec<Task> {
         said(&self.scontrol, &["--oneliner", "show", "job", &job.to_string()])
             .map_or_else(|_| Vec::new(), |text| tasks::ended(&text))
     }
 }
 
-/// Slurm's default.
+/// Slurm's default of MaxArraySize.
 const MOST_TASKS: u32 = 1001;
 
 fn most_tasks(text: &str) -> u32 {
@@ -98,12 +98,12 @@ fn most_tasks(text: &str) -> u32 {
     value.and_then(|(_, value)| value.trim().parse().ok()).unwrap_or(MOST_TASKS)
 }
 
-/// `17`, or `17;cluster`.
+/// Job number in sbatch's output: `17`, or `17;cluster`.
 fn job_of(answer: &str) -> Option<u32> {
     answer.lines().last()?.split(';').next()?.trim().parse().ok()
 }
 
-/// Variables that `sbatch` takes in the place of what a script says of itself.
+/// `SBATCH_` variables that override options within a script.
 const OF_SCRIPTS: [&str; 13] = [
     "ARRAY_INX",
     "CPU_FREQ_REQ",
@@ -120,12 +120,12 @@ const OF_SCRIPTS: [&str; 13] = [
     "WAIT",
 ];
 
-/// Whether a variable does so: any of `squeue` hides tasks, which would be submitted again beside those that run.
+/// Whether a variable overrides the options given here. `SQUEUE_` variables hide tasks, which would then be submitted twice.
 fn overrides(name: &str) -> bool {
     name.starts_with("SQUEUE_") || name.strip_prefix("SBATCH_").is_some_and(|name| OF_SCRIPTS.contains(&name))
 }
 
-/// Keeps from a command of Slurm what would have it do another thing than it is told.
+/// Removes variables that override a Slurm command's options.
 pub(crate) fn as_told(command: &mut Command) -> &mut Command {
     for (variable, _) in std::env::vars_os().filter(|(variable, _)| variable.to_str().is_some_and(overrides)) {
         command.env_remove(variable);
@@ -133,10 +133,10 @@ pub(crate) fn as_told(command: &mut Command) -> &mut Command {
     command
 }
 
-/// Longer than Slurm's own commands wait for a controller that does not answer: one that submits is not to be killed midway.
+/// More than Slurm's own timeout for a silent controller: an sbatch must not be killed midway.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Standard output of a command.
+/// Standard output of a Slurm command that succeeds.
 fn said(program: &Path, words: &[impl AsRef<OsStr>]) -> Result<String> {
     let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let output = answer::of(as_told(&mut Command::new(program)).args(words), PATIENCE)
@@ -148,7 +148,7 @@ fn said(program: &Path, words: &[impl AsRef<OsStr>]) -> Result<String> {
     Err(refused(&name, &said, &output.status.to_string()))
 }
 
-/// What to do about what Slurm says.
+/// Next steps, by words of Slurm's error.
 const ADVICE: [(&str, &str); 8] = [
     ("contact slurm controller", "see with `sinfo` whether Slurm is up, and submit again"),
     ("time limit", "name shorter chunks (--chunk-time), or another --partition"),

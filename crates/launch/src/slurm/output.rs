@@ -1,13 +1,13 @@
-//! What batch systems print: times, and values with their keys.
+//! Output of batch systems: times, and values with their keys.
 
 use std::time::Duration;
 
-/// `key=value` of a line of words, the first of that key.
+/// Value of the first word `key=value` of a line.
 pub(crate) fn field<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     line.split_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('='))
 }
 
-/// `1-02:03:04`, `02:03:04`, `03:04` or `04`; `None` for what is no time, like `UNLIMITED`.
+/// `1-02:03:04`, `02:03:04`, `03:04` or `04`; `None` for anything else, such as `UNLIMITED`.
 pub(crate) fn time(text: &str) -> Option<Duration> {
     let (days, rest) =
         text.split_once('-').map_or((0, text), |(days, rest)| (days.parse().ok().unwrap_or(u64::MAX), rest));

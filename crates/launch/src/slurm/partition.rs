@@ -1,4 +1,4 @@
-//! A partition of Slurm, as `scontrol --oneliner show partition` tells it.
+//! A partition of Slurm, as `scontrol --oneliner show partition` prints it.
 
 use std::time::Duration;
 
@@ -6,21 +6,21 @@ use machine::{Fault, Result};
 
 use super::output::{field, time};
 
-/// Nodes that jobs are given, and for how long.
+/// A set of nodes with limits on its jobs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Partition {
     pub name: String,
     pub is_default: bool,
     /// `UP`, `DOWN`, `DRAIN`, `INACTIVE`.
     pub state: String,
-    /// `None`: a job may be there as long as it likes.
+    /// Longest time of a job; `None`: no limit.
     pub most_time: Option<Duration>,
     pub nodes: u32,
-    /// Nodes that one job may have.
+    /// Most nodes of one job.
     pub most_nodes: u32,
 }
 
-/// All partitions of a text.
+/// All partitions in scontrol's output.
 pub fn read(text: &str) -> Vec<Partition> {
     text.lines().filter_map(read_line).collect()
 }
@@ -37,10 +37,10 @@ fn read_line(line: &str) -> Option<Partition> {
     })
 }
 
-/// The partition of that name, or the one that jobs go to which name none.
+/// The partition of that name, or the cluster's default.
 ///
 /// # Errors
-/// There is none, or it takes no jobs.
+/// There is no such partition, or its state is not `UP`.
 pub fn chosen(all: &[Partition], name: Option<&str>) -> Result<Partition> {
     let names = || all.iter().map(|of| of.name.as_str()).collect::<Vec<_>>().join(", ");
     let found = match name {
@@ -66,7 +66,7 @@ pub fn chosen(all: &[Partition], name: Option<&str>) -> Result<Partition> {
 
 impl Partition {
     /// # Errors
-    /// No job there may have so many nodes.
+    /// A job in this partition may not have so many nodes.
     pub fn check_nodes(&self, nodes: u32) -> Result<()> {
         if nodes <= self.most_nodes {
             return Ok(());

@@ -1,4 +1,4 @@
-//! What was submitted of a study: its chunks, and the jobs that run them. It lies beside their stores.
+//! Record of a submitted study, beside its stores: its chunks, and the jobs that run them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,24 +9,24 @@ use serde::{Deserialize, Serialize};
 
 use super::script;
 
-/// All that was submitted.
+/// A study's submissions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// Names the study.
+    /// Identity of the study.
     pub study: String,
-    /// What the nodes must see.
+    /// Text of the file `probe`, by which a node checks that it sees the folder.
     pub probe: String,
     pub chunks: Vec<Chunk>,
     pub arrays: Vec<Array>,
 }
 
-/// What one task runs. Its place in the record is its number.
+/// The points of one task. The chunk's number is its place in the record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chunk {
     pub nodes: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<Hertz>,
-    /// Keys of its points, which lie in a file of their own.
+    /// Keys of the points, stored in a file of their own.
     #[serde(skip)]
     pub points: Vec<String>,
 }
@@ -46,7 +46,7 @@ impl Record {
     /// The record of a folder, if it has one.
     ///
     /// # Errors
-    /// It cannot be read, or a list of points is not there.
+    /// The record or a list of points cannot be read.
     pub fn read(folder: &Path) -> Result<Option<Record>> {
         let file = file(folder);
         let next =
@@ -63,10 +63,10 @@ impl Record {
         Ok(Some(record))
     }
 
-    /// Writes it, whole or not at all, with the lists of points of its chunks.
+    /// Writes the record, whole or not at all, and before it the missing lists of points of its chunks.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// A file cannot be written.
     pub fn write(&self, folder: &Path) -> Result<()> {
         for (number, chunk) in (0..).zip(&self.chunks) {
             let file = script::points(folder, number);
@@ -79,16 +79,16 @@ impl Record {
         put(&file(folder), &(text + "\n"))
     }
 
-    /// The array that a chunk was submitted in last.
+    /// Job number of the array in which a chunk was submitted last.
     pub fn array_of(&self, number: u32) -> Option<u32> {
         self.arrays.iter().rev().find(|array| array.chunks.contains(&number)).map(|array| array.job)
     }
 }
 
-/// Writes a file beside its place and moves it there.
+/// Writes a file whole or not at all: under another name first, then renamed.
 ///
 /// # Errors
-/// It cannot be written.
+/// The file cannot be written.
 pub fn put(file: &Path, text: &str) -> Result<()> {
     let new = file.with_extension("new");
     fs::write(&new, text).and_then(|()| fs::rename(&new, file)).map_err(|error| {
@@ -99,7 +99,7 @@ pub fn put(file: &Path, text: &str) -> Result<()> {
 /// Keys of points in a file, one a line.
 ///
 /// # Errors
-/// It cannot be read.
+/// The file cannot be read.
 pub fn keys(file: &Path) -> Result<BTreeSet<String>> {
     let text = fs::read_to_string(file).map_err(|error| {
         let next = "submit the study again, or run it without --points";

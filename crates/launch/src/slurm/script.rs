@@ -1,4 +1,4 @@
-//! The scripts of a study's jobs: an array whose tasks run a chunk each, and the job that joins their stores afterwards.
+//! Scripts of a study's jobs: an array with one chunk for each task, and the job that merges the chunks' stores afterwards.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -6,47 +6,47 @@ use std::time::Duration;
 
 use machine::{Fault, Hertz, Result};
 
-/// A task ends with it where its node does not see what the submitting host wrote.
+/// Exit code of a task whose node does not see the files of the submitting host.
 pub const NOT_SHARED: u8 = 71;
 
-/// And with this where its node does not have the program.
+/// Exit code of a task whose node does not have the program.
 pub const NO_PROGRAM: u8 = 72;
 
-/// So long before a task's time is over it is told to end: what runs is given up then, and done again.
+/// Seconds between SIGTERM and the end of a task's time. The task gives up its current run, which is repeated later.
 const NOTICE: u32 = 60;
 
-/// What all jobs of a submission share.
+/// Properties that all jobs of a submission share.
 #[derive(Debug, Clone, Copy)]
 pub struct Submission<'a> {
-    /// Of the jobs, as `squeue` shows it.
+    /// Name of the jobs, as `squeue` prints it.
     pub name: &'a str,
     pub partition: &'a str,
-    /// Where commands of the study begin: the folder of who submits.
+    /// Working directory of the study's commands: that of the submitting shell.
     pub work: &'a str,
-    /// Stores, lists of points, logs and these scripts.
+    /// Folder of stores, lists of points, logs and these scripts.
     pub folder: &'a str,
     pub program: &'a str,
-    /// What `probe` in the folder says.
+    /// Text of the file `probe` in the folder.
     pub probe: &'a str,
-    /// Options of `sbatch` that the user adds.
+    /// The user's additional options of `sbatch`.
     pub options: &'a [String],
 }
 
-/// An array of chunks that need the same.
+/// An array of chunks with the same needs.
 #[derive(Debug, Clone)]
 pub struct Array<'a> {
-    /// Their numbers, ascending.
+    /// The chunks' numbers, ascending.
     pub chunks: Vec<u32>,
     pub at_once: Option<u32>,
-    /// That each has to itself.
+    /// Nodes of each chunk, exclusively.
     pub nodes: u32,
     pub clock: Option<Hertz>,
     pub time: Duration,
-    /// What follows `plimsoll campaign run`: the file, and what it is given.
+    /// Words after `plimsoll campaign run`: the file and its arguments.
     pub words: &'a [String],
 }
 
-/// Where chunk `number` keeps its points, its store and what its tasks say.
+/// File with the points of chunk `number`.
 pub fn points(folder: &Path, number: u32) -> std::path::PathBuf {
     folder.join(format!("{number}.points"))
 }
@@ -63,10 +63,10 @@ pub fn probe(folder: &Path) -> std::path::PathBuf {
     folder.join("probe")
 }
 
-/// A path as scripts can hold it.
+/// A path in the form that scripts can hold.
 ///
 /// # Errors
-/// It is no text, or has what Slurm does not take.
+/// The path is not UTF-8, or has a backslash or a control character.
 pub fn path(path: &Path) -> Result<&str> {
     let refused = |cause: &str| {
         let next = "choose another place with --store, or move the study's file";
@@ -80,10 +80,10 @@ pub fn path(path: &Path) -> Result<&str> {
     }
 }
 
-/// An option of `sbatch` as scripts can hold it.
+/// An option of `sbatch` in the form that scripts can hold.
 ///
 /// # Errors
-/// It would end its line, and what follows would be a command.
+/// A control character would end the option's line and make a command of the rest.
 pub fn option(text: &str) -> Result<String> {
     match text.chars().any(char::is_control) {
         false => Ok(text.to_owned()),
@@ -95,7 +95,7 @@ pub fn option(text: &str) -> Result<String> {
 }
 
 impl Array<'_> {
-    /// The script.
+    /// Text of the array's script.
     pub fn text(&self, of: &Submission) -> String {
         let time = time(self.time);
         let array = match self.at_once {
@@ -130,7 +130,7 @@ impl Array<'_> {
             program = word(of.program),
             probe = word(of.probe),
         );
-        // A clock is set for steps alone. This one has all cores of its node, which steps inside it share.
+        // Slurm sets clocks for steps alone. This step has all cores of its node and shares them with steps inside it.
         let step = "srun --nodes=1 --ntasks=1 --overlap --cpu-bind=none --mpi=none --input=none \\\n    ";
         let _ = writeln!(
             text,
@@ -142,7 +142,7 @@ impl Array<'_> {
     }
 }
 
-/// The script of the job that joins the chunks' stores into the one at `output`, which takes `most` at most.
+/// Script of the job that merges the chunks' stores into the one at `output`, with time limit `most`.
 pub fn merge(of: &Submission, output: &str, most: Duration) -> String {
     let options = ["--nodes=1".to_owned(), "--ntasks=1".to_owned(), format!("--time={}", time(most))];
     let mut text = head(of, &options, "merge.log");
@@ -161,7 +161,7 @@ pub fn merge(of: &Submission, output: &str, most: Duration) -> String {
 }
 
 fn head(of: &Submission, options: &[String], log: &str) -> String {
-    // A percent sign begins a pattern.
+    // A percent sign begins a pattern of Slurm.
     let log = format!("{}/{log}", of.folder.replace('%', "%%"));
     let all = [format!("--job-name={}", of.name), format!("--partition={}", of.partition)];
     let places = [format!("--chdir={}", of.work), format!("--output={log}"), "--open-mode=append".to_owned()];
@@ -172,7 +172,7 @@ fn head(of: &Submission, options: &[String], log: &str) -> String {
     text
 }
 
-/// Wherever one of them stands in an `#SBATCH` line, in any case, another job of several begins.
+/// Words that begin another component of a heterogeneous job wherever they are in an `#SBATCH` line, in any case.
 const SEPARATORS: [&str; 2] = ["hetjob", "packjob"];
 
 /// A word of an `#SBATCH` line.
@@ -187,7 +187,7 @@ fn sbatch_word(word: &str) -> String {
     format!("\"{quoted}\"")
 }
 
-/// A word of a shell's line.
+/// A word quoted for a shell.
 fn word(text: &str) -> String {
     // Only a NUL cannot be quoted, and no argument holds one.
     shlex::try_quote(text).map_or_else(|_| String::new(), Into::into)
@@ -197,7 +197,7 @@ fn words(all: &[String]) -> String {
     all.iter().map(|text| word(text)).collect::<Vec<_>>().join(" ")
 }
 
-/// `0-3,7`, of ascending numbers.
+/// `0-3,7`, from ascending numbers.
 pub fn ranges(numbers: &[u32]) -> String {
     let mut parts: Vec<(u32, u32)> = Vec::new();
     for &number in numbers {
@@ -221,7 +221,7 @@ pub fn time(of: Duration) -> String {
     format!("{days}{hours:02}:{minutes:02}:{:02}", seconds % 60)
 }
 
-/// As `--cpu-freq` takes a clock.
+/// Unit of `--cpu-freq`.
 fn kilohertz(clock: Hertz) -> u64 {
     clock.0 / 1000
 }
@@ -300,7 +300,7 @@ mod tests {
         }
     }
 
-    /// As `sbatch` takes the words of a line apart.
+    /// The words of a line as `sbatch` splits them.
     fn sbatch_reads(line: &str) -> Vec<String> {
         let line = SEPARATORS.iter().fold(line.to_owned(), |line, of| {
             let at = line.to_ascii_lowercase().find(of);

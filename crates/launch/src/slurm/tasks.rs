@@ -1,5 +1,5 @@
-//! What became of the tasks of job arrays. `squeue` knows those to come, `scontrol` those that ended some minutes ago, and after
-//! that what Slurm wrote into a task's log is left: no accounting is needed.
+//! States of the tasks of job arrays, without accounting: `squeue` lists tasks that have not ended, `scontrol` those that
+//! ended some minutes ago, and a task's log has Slurm's last message for all others.
 
 use std::fmt;
 
@@ -9,18 +9,18 @@ use super::script::{NO_PROGRAM, NOT_SHARED};
 /// A task of an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Task {
-    /// The array.
+    /// The array's job number.
     pub job: u32,
-    /// In the array: the chunk's number.
+    /// Index in the array: the chunk's number.
     pub index: u32,
     pub state: TaskState,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TaskState {
-    /// Slurm's reason.
+    /// With Slurm's reason.
     Waits(String),
-    /// The node.
+    /// With the node.
     Runs(String),
     Ended(Ending),
 }
@@ -29,20 +29,20 @@ pub enum TaskState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ending {
     pub cause: Cause,
-    /// Node on which it ran, as far as is known.
+    /// Node on which the task ran, if known.
     pub node: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// It ran to its end.
+    /// The task ran to its end.
     Completed,
     NodeFailed,
-    /// Its time was over.
+    /// The task exceeded its time.
     TimedOut,
     Preempted,
     OutOfMemory,
-    /// Somebody cancelled it.
+    /// A user or an administrator cancelled the task.
     Cancelled,
     /// Its node does not see the files of the submitting host.
     NotShared,
@@ -50,12 +50,12 @@ pub enum Cause {
     NoProgram,
     Exit(u8),
     Signal(u8),
-    /// Slurm has forgotten it, and its log does not tell.
+    /// Slurm has forgotten the task, and its log has no message.
     NotKnown,
 }
 
 impl TaskState {
-    /// Whether it is still to come to its end.
+    /// Whether the task has yet to end.
     pub fn is_active(&self) -> bool {
         !matches!(self, TaskState::Ended(_))
     }
@@ -94,10 +94,10 @@ impl fmt::Display for Cause {
     }
 }
 
-/// What `squeue --format` is asked for: reasons last, which may hold anything.
+/// Format for `squeue`: the reason last, since it may hold any character.
 pub(super) const FORMAT: &str = "%F|%K|%T|%N|%r";
 
-/// States of tasks that have ended, which `squeue` shows for a moment. Any other is of one that may still write to its store.
+/// States of ended tasks, which `squeue` lists for a moment. A task in any other state may still write to its store.
 const OVER: [&str; 12] = [
     "BOOT_FAIL",
     "CANCELLED",
@@ -113,7 +113,7 @@ const OVER: [&str; 12] = [
     "TIMEOUT",
 ];
 
-/// The tasks that `squeue` tells in [`FORMAT`].
+/// Tasks in the output of `squeue` in [`FORMAT`].
 pub fn active(text: &str) -> Vec<Task> {
     text.lines().filter_map(active_line).collect()
 }
@@ -133,7 +133,7 @@ fn active_line(line: &str) -> Option<Task> {
     Some(Task { job, index, state })
 }
 
-/// The tasks of `scontrol --oneliner show job` that ended.
+/// Ended tasks in the output of `scontrol --oneliner show job`.
 pub fn ended(text: &str) -> Vec<Task> {
     text.lines().filter_map(ended_line).collect()
 }
@@ -157,7 +157,7 @@ fn ended_line(line: &str) -> Option<Task> {
     Some(Task { job, index, state: TaskState::Ended(Ending { cause, node }) })
 }
 
-/// Slurm ends with it a job whose log it could not open.
+/// The signal that Slurm gives for a job whose log it could not open.
 const NO_LOG: u8 = 53;
 
 fn of_exit(code: u8, signal: u8) -> Cause {
@@ -169,7 +169,7 @@ fn of_exit(code: u8, signal: u8) -> Cause {
     }
 }
 
-/// The last thing that Slurm wrote into the log of a task.
+/// Ending of a task by Slurm's last message in its log.
 pub fn of_log(text: &str) -> Ending {
     let said = text.lines().rev().find_map(|line| {
         let rest = line.split_once("*** ").map(|(_, rest)| rest).filter(|_| line.contains("error: "));
