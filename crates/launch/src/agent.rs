@@ -15,7 +15,7 @@ use crate::allocation;
 /// Options of ssh and rsh that take a value of their own.
 const WITH_VALUE: &[u8] = b"bcDEeFIiJLlmOopQRSWw";
 
-/// A host of the lab: what launchers call it, and the way in.
+/// A host of the lab: its address for launchers, and the door by which to enter it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entrance {
     pub address: String,
@@ -38,12 +38,12 @@ impl std::str::FromStr for Entrance {
     }
 }
 
-/// What a process on another node needs of this one's environment to find the launcher's programs; Slurm passes it on, PBS does
-/// not.
+/// Variables that a process on another node needs to find the launcher's programs. Slurm passes the environment on, PBS
+/// does not.
 const CARRIED: [&str; 2] = ["PATH", "LD_LIBRARY_PATH"];
 
-/// The command to run, on the host that the launcher names in `arguments`: one of the lab that `entrances` lead into or,
-/// without any, a node of the allocation around this process.
+/// The command to run on the host that `arguments` name: a host of the lab behind one of `entrances` or, without
+/// entrances, a node of the allocation around this process.
 ///
 /// # Errors
 /// There is no such host; the batch system's launcher is not in PATH.
@@ -51,7 +51,7 @@ pub fn command(entrances: &[Entrance], arguments: &[OsString]) -> Result<Command
     let subject = "agent of a launcher";
     let (host, words) = host_and_command(arguments)
         .ok_or_else(|| Fault::new(subject, "it was called without a host", "call it as ssh: [OPTIONS] HOST COMMAND"))?;
-    // What follows the host is joined by blanks and left to a shell, as ssh does.
+    // As with ssh, the words after the host are joined by blanks and left to a shell.
     let mut script = words.join(OsStr::new(" "));
     if entrances.is_empty() {
         let allocation = allocation::around()
@@ -77,7 +77,7 @@ pub fn command(entrances: &[Entrance], arguments: &[OsString]) -> Result<Command
     Ok(command)
 }
 
-/// Splits what ssh would be called with.
+/// Host and command of an ssh command line.
 fn host_and_command(arguments: &[OsString]) -> Option<(&OsStr, &[OsString])> {
     let mut rest = arguments;
     while let [first, after @ ..] = rest {

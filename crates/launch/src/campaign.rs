@@ -1,4 +1,4 @@
-//! Runs the points of a study file: set-up, program, check, cleanup, with nothing of them left between two runs.
+//! Runs the points of a study file: set-up, program, check, cleanup; none of their processes stays until the next run.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,59 +19,59 @@ use crate::engine::{Network, Semantics, check_semantics, placement};
 use crate::trial::{Starter, programs, scratch};
 use crate::{carriers, program};
 
-/// The file with what a run printed, for its check.
+/// Variable with the file of a run's output, for the run's check.
 const OUTPUT: &str = "PLIMSOLL_OUTPUT";
 
-/// Set-up, check and cleanup take no longer each, where their program has no limit.
+/// Limit of set-up, check and cleanup each, where their program has none.
 const AROUND: Nanoseconds = Nanoseconds(3_600_000_000_000);
 
-/// What is set before a run and read around it.
+/// Conditions that are set before a run, and sensors that are read around it.
 pub trait Instruments {
-    /// Why the point cannot be run here as it asks.
+    /// Reason why this host cannot give the point its conditions.
     fn cannot(&self, axes: &Axes) -> Option<String>;
 
-    /// Arguments of this program with which the run is started; none: it is started by itself.
+    /// Arguments of this program that start the run; empty: the run is started directly.
     fn starts_by(&self, axes: &Axes) -> Vec<String>;
 
     /// # Errors
-    /// Why the run cannot begin.
+    /// The run cannot begin.
     fn before(&mut self, axes: &Axes) -> Result<(), Failure>;
 
     /// # Errors
-    /// Why the run does not count.
+    /// The run does not count.
     fn after(&mut self) -> Result<Readings, Failure>;
 }
 
-/// What was read around a run.
+/// Readings around a run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Readings {
     /// The effective clock before and after.
     pub clocks: [Option<Hertz>; 2],
-    /// Of the machine over the run.
+    /// Mean power of the machine over the run.
     pub watts: Option<f64>,
     pub joules: Option<f64>,
-    /// What is to be known of the run.
+    /// Remark on the run.
     pub note: Option<String>,
 }
 
-/// Runs points in the folder that this process is in.
+/// Runs points in the working folder of this process.
 pub struct Jobs {
     plain: Starter,
-    /// For figures that are the time between MPI_Init and MPI_Finalize.
+    /// For figures from the time between MPI_Init and MPI_Finalize.
     profiled: Starter,
-    /// This program, which starts ranks.
+    /// This program, which starts the ranks.
     own: PathBuf,
     folder: String,
-    /// The files that are run, with what was in them.
+    /// Digests of the files that are run.
     programs: BTreeMap<String, String>,
     instruments: Box<dyn Instruments>,
 }
 
 impl Jobs {
-    /// `folder`: of the study file. `before`: files that earlier sessions ran, with digests of what was in them.
+    /// `folder`: of the study file. `before`: digests of the files that earlier sessions ran.
     ///
     /// # Errors
-    /// A program cannot be read; one is another than it was.
+    /// A program cannot be read, or differs from that of earlier sessions.
     pub fn new(
         campaign: &Campaign,
         mine: &[bool],
@@ -101,7 +101,7 @@ impl Jobs {
         Ok(jobs)
     }
 
-    /// The files that are run, with digests of what is in them.
+    /// Digests of the files that are run.
     pub fn programs(&self) -> &BTreeMap<String, String> {
         &self.programs
     }
@@ -123,7 +123,7 @@ impl Jobs {
         Ok(Arm { name: campaign.words(point), axes: axes.clone(), command, variables, proven: false, line })
     }
 
-    /// The run itself: by `plimsoll mpirun` where plimsoll is to start the ranks.
+    /// The run itself: by `plimsoll mpirun` where plimsoll starts the ranks.
     fn main(&self, campaign: &Campaign, point: usize) -> Result<Arm> {
         let Work::Command { words, ranks, mpirun } = &campaign.program(point).work else {
             return Err(Fault::new("the run", "what is simulated starts no program", "report this as a defect"));
@@ -166,7 +166,7 @@ impl Jobs {
         }
         let mut arm = self.arm(campaign, point, self.words(campaign, point, templates)?)?;
         let folder = tempfile::Builder::new().prefix("plimsoll-study-").tempdir().map_err(scratch)?;
-        // Removes it also where this process is killed.
+        // The warden removes the folder even where this process is killed.
         let _warden = Warden::over_folder(folder.path())?;
         if let Some(said) = said {
             let output = folder.path().join("output");
@@ -194,7 +194,7 @@ impl Jobs {
         starter.start_within(within);
         self.instruments.before(&set)?;
         let ran = starter.run(&arm, limit);
-        // What was set is set back, however the run ended.
+        // Conditions are reset, however the run ended.
         let readings = self.instruments.after();
         let Ran { elapsed, mpi, cpu, said, complained, failure, probes, .. } = ran.map_err(failed)?;
         if let Some(failure) = failure {
@@ -234,7 +234,7 @@ impl Runner for Jobs {
                 Err(if blamed { Failure { cause: Cause::SetupFailed, ..failure } } else { failure })
             }
         };
-        // Also of what failed.
+        // After failures too.
         let cleaned = self.around(campaign, point, &cleanup, None);
         let note = cleaned.err().map(|fault| format!("cleanup: {}: {}", fault.subject(), fault.cause()));
         outcome.map(|outcome| {
@@ -256,7 +256,7 @@ impl Runner for Jobs {
     }
 }
 
-/// Whether plimsoll starts the ranks of a program: who asks for their number by name starts them.
+/// Whether plimsoll starts the ranks of a program. A command that names `ranks` starts them itself.
 fn starts_ranks(words: &[Template], ranks: Option<&Ranks>) -> bool {
     ranks.is_some() && !is_named(words, "ranks")
 }
@@ -265,10 +265,10 @@ fn is_named(words: &[Template], name: &str) -> bool {
     words.iter().any(|word| word.names().contains(&name))
 }
 
-/// What a template becomes at a point of a study whose file is in `folder`.
+/// Words of a template at a point of a study whose file is in `folder`.
 ///
 /// # Errors
-/// It asks for what is not there.
+/// The template names an unknown value.
 pub fn word(campaign: &Campaign, point: usize, template: &Template, folder: &str) -> Result<String> {
     Ok(words(campaign, point, std::slice::from_ref(template), folder)?.join(" "))
 }
@@ -282,7 +282,7 @@ fn words(campaign: &Campaign, point: usize, templates: &[Template], folder: &str
     Ok(words.concat())
 }
 
-/// Why the program of a point cannot be run on this host; `None` where it can, as far as can be seen before.
+/// Reason why this host cannot run the program of a point, as far as can be seen before; `None` where it can.
 pub fn cannot(
     campaign: &Campaign,
     point: usize,
@@ -326,7 +326,7 @@ pub fn cannot(
     instruments.cannot(&set_by_instruments(campaign, point))
 }
 
-/// Whether messages can go over queue pairs at such a point.
+/// Checks that messages of such a point can use queue pairs.
 fn has_queue_pairs(axes: &Axes, semantics: Semantics) -> Result<()> {
     let text = |name: &str| axes.get(name).map(ToString::to_string);
     if semantics != Semantics::Matched && text("carrier").is_some_and(|carrier| carrier != "plimsoll") {
@@ -338,7 +338,7 @@ fn has_queue_pairs(axes: &Axes, semantics: Semantics) -> Result<()> {
     check_semantics(semantics, &placement, dilation)
 }
 
-/// Whether there is work of the engine to stretch.
+/// Checks that such a point has engine's work to stretch.
 fn has_engine(axes: &Axes, dilation: Dilation) -> Result<()> {
     let is = |name: &str, value: &str| axes.get(name).is_some_and(|of| of.to_string() == value);
     let refused = |cause: &str, next: &str| Err(Fault::new(format!("dilate {dilation}"), cause, next));
@@ -356,7 +356,7 @@ fn has_engine(axes: &Axes, dilation: Dilation) -> Result<()> {
     }
 }
 
-/// What of a point no command asks for by name, and its nodes: it is set around the run.
+/// Axes of a point that no command names, and its nodes: instruments set them around the run.
 pub fn set_by_instruments(campaign: &Campaign, point: usize) -> Axes {
     let Program { work, setup, variables, .. } = campaign.program(point);
     let Work::Command { words, mpirun, .. } = work else { return Axes::default() };

@@ -1,5 +1,5 @@
-//! Carriers of a job's messages besides the engine: transports of an MPI, as the variables that make it use them; and
-//! settings that may make a program faster. They are data: `carriers.toml`, and files that a centre or a user adds.
+//! Carriers of a job's messages besides the engine: transports of an MPI, as the variables that make it use them. Also
+//! settings that may make a program faster. Both are data: `carriers.toml`, and files that a centre or a user adds.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,33 +23,33 @@ use crate::transports;
 /// Carriers that come with plimsoll.
 const BUILT_IN: &str = include_str!("carriers.toml");
 
-/// What a variable's value may hold, for the interface between hosts.
+/// Placeholder in a variable's value for the interface between hosts.
 const INTERFACE: &str = "${interface}";
 
-/// Variables that decide what is loaded or run, not what carries messages.
+/// Variables that decide which code is loaded or run, not how messages travel.
 const REFUSED: [&str; 4] = ["PATH", "LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT"];
 
-/// What carries messages, for each MPI that can.
+/// A carrier of messages, with a recipe for each MPI that has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Carrier {
     pub name: String,
     also: Vec<String>,
-    /// What it is.
+    /// Description.
     pub words: String,
     one_host: bool,
-    /// Whether it takes an MPI that was built with libfabric.
+    /// Whether the carrier needs an MPI that was built with libfabric.
     libfabric: bool,
     needs: Vec<PathBuf>,
     recipes: Vec<Recipe>,
-    /// What says so.
+    /// File that defines the carrier.
     file: PathBuf,
-    /// Whether it takes the place of another of its name.
+    /// Whether it replaces another carrier of its name.
     instead: bool,
-    /// Files that may not be looked for: others of its name may be in there.
+    /// Notes on files that this user may not look for: they may define carriers of this name.
     unseen: Vec<String>,
 }
 
-/// How one MPI is made to use it.
+/// Variables by which one MPI uses the carrier.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Recipe {
     family: Family,
@@ -59,7 +59,7 @@ struct Recipe {
     proof: Option<Proof>,
 }
 
-/// How an MPI can be had to say what carries its messages.
+/// Variables that make an MPI print its carrier, and the pattern of that output.
 #[derive(Debug, Clone)]
 pub struct Proof {
     set: BTreeMap<String, String>,
@@ -75,15 +75,15 @@ impl PartialEq for Proof {
 impl Eq for Proof {}
 
 impl Proof {
-    /// What has the MPI say it. Not for runs that are measured.
+    /// Variables that make the MPI print its carrier. Not for runs that are measured.
     pub fn variables(&self) -> Variables {
         self.set.iter().map(|(name, value)| (name.clone(), value.into())).collect()
     }
 
-    /// The words that prove it, among what a run said.
+    /// The words that prove the carrier, within a run's output.
     ///
     /// # Errors
-    /// They are not there: it was carried otherwise.
+    /// The words are missing: something else carried the messages.
     pub fn among<'a>(&self, carrier: &Carrier, said: &'a str) -> Result<&'a str> {
         self.says.find(said).map(|found| found.as_str()).ok_or_else(|| {
             let cause = format!("the MPI did not say '{}': something else carried the messages", self.says.as_str());
@@ -99,12 +99,12 @@ enum Version {
     Below(u32),
 }
 
-/// Hosts of a job's ranks.
+/// Placement of a job's ranks on hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach<'a> {
-    /// On this host.
+    /// All on this host.
     Host,
-    /// On hosts that are joined by this interface.
+    /// On hosts that this interface joins.
     Between(&'a str),
     /// Wherever the launcher puts them.
     Anywhere,
@@ -117,7 +117,7 @@ impl fmt::Display for Carrier {
 }
 
 impl Carrier {
-    /// What makes `installation` use it. `None` where this MPI cannot, or not between hosts.
+    /// Variables that make `installation` use the carrier. `None` where this MPI cannot use it, or not between hosts.
     pub fn variables(&self, installation: &Installation, reach: Reach) -> Option<Variables> {
         let recipe = fitting(&self.recipes, installation)?;
         let (interface, between) = match reach {
@@ -134,17 +134,17 @@ impl Carrier {
         Some(known.collect())
     }
 
-    /// How `installation` can be had to say that it uses it, where that is known.
+    /// Proof that `installation` uses the carrier, where one is known.
     pub fn proof(&self, installation: &Installation) -> Option<&Proof> {
         fitting(&self.recipes, installation)?.proof.as_ref()
     }
 
-    /// Whether it goes by that name.
+    /// Whether `name` is the carrier's name or one of its other names.
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.also.iter().any(|also| also == name)
     }
 
-    /// What the reader must know where it is not the one that comes with plimsoll.
+    /// Note for the reader where the carrier may not be the built-in one.
     pub fn note(&self) -> Option<String> {
         let instead =
             || format!("carrier {self} is what {} says, in place of another of that name", self.file.display());
@@ -152,7 +152,7 @@ impl Carrier {
         (!said.is_empty()).then(|| said.join("; "))
     }
 
-    /// Why this machine or this MPI does not have it, where that can be seen.
+    /// Reason why this machine or this MPI lacks the carrier, where it can be seen.
     pub fn missing(&self, installation: &Installation) -> Option<String> {
         let file = self.needs.iter().find(|file| !file.exists()).map(|file| format!("there is no {}", file.display()));
         file.or_else(|| self.libfabric.then(|| transports::without_libfabric(installation)).flatten())
@@ -163,17 +163,17 @@ impl Carrier {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setting {
     pub name: String,
-    /// Names of the carriers that have it; empty: any.
+    /// Names of the carriers to which the setting applies; empty: all.
     carriers: Vec<String>,
-    /// Messages up to this size are sent at once with it.
+    /// Messages up to this size are sent eagerly with the setting.
     pub eager: Option<Bytes>,
-    /// Whether it is for hosts with more ranks than cores.
+    /// Whether the setting is only for hosts with more ranks than cores.
     oversubscribed: bool,
     recipes: Vec<Recipe>,
 }
 
 impl Setting {
-    /// What sets it for `installation` under `carrier`; `None` where these do not have it, or it is not for such a job.
+    /// Variables of the setting for `installation` and `carrier`; `None` where it does not apply to them or to such a job.
     pub fn variables(&self, installation: &Installation, carrier: &str, oversubscribed: bool) -> Option<Variables> {
         let has = self.carriers.is_empty() || self.carriers.iter().any(|name| name == carrier);
         let recipe =
@@ -182,7 +182,7 @@ impl Setting {
     }
 }
 
-/// The entry for an MPI: the first that fits.
+/// The first recipe that fits an MPI.
 fn fitting<'a>(recipes: &'a [Recipe], installation: &Installation) -> Option<&'a Recipe> {
     let major = installation.major();
     let fits = |recipe: &&Recipe| {
@@ -196,22 +196,22 @@ fn fitting<'a>(recipes: &'a [Recipe], installation: &Installation) -> Option<&'a
     recipes.iter().find(fits)
 }
 
-/// What files say.
+/// Contents of carriers' files.
 #[derive(Debug, Default, PartialEq)]
 struct Catalogue {
     carriers: Vec<Carrier>,
     settings: Vec<Setting>,
 }
 
-/// All that are known here, those of the user first, then the centre's, then those that come with plimsoll.
+/// All known carriers: the user's first, then the centre's, then the built-in ones.
 ///
 /// # Errors
-/// A file cannot be read, or says what cannot be: with line and column.
+/// A file cannot be read or is not valid; the fault gives line and column.
 pub fn known() -> Result<Vec<Carrier>> {
     Ok(catalogue()?.carriers)
 }
 
-/// The settings that these files know.
+/// All known settings, of the same files.
 ///
 /// # Errors
 /// The errors of [`known`].
@@ -243,13 +243,13 @@ fn catalogue() -> Result<Catalogue> {
     Ok(all)
 }
 
-/// The text of a file that need not be there.
+/// Text of a file; `None` where it is absent, or where this user may not look for it, with a note in `unseen`.
 fn beside(path: &Path, unseen: &mut Vec<String>) -> io::Result<Option<String>> {
     let text = |bytes| String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error));
     optional::read(path, unseen)?.map(text).transpose()
 }
 
-/// Adds the carriers of one more file, but for names that are there.
+/// Adds the carriers and settings of another file, except those already known by name.
 fn add(all: &mut Catalogue, text: &str, path: &Path) -> Result<()> {
     let Catalogue { carriers, settings } = read(text, path)?;
     for carrier in carriers {
@@ -269,7 +269,7 @@ fn add(all: &mut Catalogue, text: &str, path: &Path) -> Result<()> {
 /// The carrier of that name.
 ///
 /// # Errors
-/// There is none; one of the files cannot be read.
+/// There is none, or a file cannot be read.
 pub fn named(name: &str) -> Result<Carrier> {
     let mut all = known()?;
     let found = all.iter().position(|carrier| carrier.is_called(name));

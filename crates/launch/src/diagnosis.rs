@@ -1,4 +1,4 @@
-//! Why no rank reported: the likely causes, the most certain first.
+//! Likely causes of a job without reports, the most certain first.
 
 use machine::count;
 
@@ -6,10 +6,10 @@ use crate::family::Family;
 use crate::installation::Installation;
 use crate::transports;
 
-/// What is known of a job that no rank of which reported.
+/// Facts on a job without reports.
 pub struct Silence<'a> {
     pub installation: &'a Installation,
-    /// The launcher's own options, as the user gave them.
+    /// The user's own options for the launcher.
     pub options: &'a [String],
     /// The launcher's exit code.
     pub code: u8,
@@ -17,7 +17,7 @@ pub struct Silence<'a> {
     pub damaged: usize,
 }
 
-/// Options by which a user of Open MPI takes the choice of a transport away.
+/// Parameters by which a user of Open MPI chooses the transport.
 const CHOOSING: [&str; 4] = ["pml", "mtl", "btl", "mtl_ofi_provider_include"];
 
 impl Silence<'_> {
@@ -30,15 +30,15 @@ impl Silence<'_> {
         found.map(|words| words.join(" "))
     }
 
-    /// Whether the messages are known not to have gone over the engine: ranks that end early report as little as those that
-    /// never took the provider.
+    /// Whether the messages surely did not use the engine. Ranks that end early report no more than ranks that never used
+    /// the provider.
     pub fn is_telling(&self) -> bool {
         let is_other = transports::without_libfabric(self.installation).is_some() || self.chosen().is_some();
         is_other || (self.code == 0 && self.damaged == 0)
     }
 }
 
-/// Each line is a cause and the next step.
+/// Causes, each with the next step.
 pub fn of(silence: &Silence) -> Vec<String> {
     let Silence { installation, code, damaged, .. } = silence;
     let mut causes = Vec::new();
@@ -55,7 +55,7 @@ pub fn of(silence: &Silence) -> Vec<String> {
     if let Some(words) = silence.chosen() {
         causes.push(format!("'{words}' of --mpirun-args chooses another transport. Next: leave it out"));
     }
-    // Codes from 129 on are of signals, which need no cause.
+    // Exit codes from 129 to 192 are of signals, which need no cause.
     if matches!(*code, 1..=128 | 193..) {
         causes.push("ranks report in MPI_Finalize, which they did not reach. Next: see what it said above".to_owned());
     }
@@ -83,7 +83,7 @@ mod tests {
         judged(family, device, options, code, damaged).1
     }
 
-    /// Whether another way is certain, and the causes.
+    /// [`Silence::is_telling`] and the causes.
     fn judged(family: Family, device: Option<&str>, options: &[&str], code: u8, damaged: usize) -> (bool, Vec<String>) {
         let installation = Installation {
             family,

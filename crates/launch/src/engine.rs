@@ -1,4 +1,4 @@
-//! The engine as what carries a job's messages: the variables that make an MPI use it, and its process.
+//! The engine as the carrier of a job's messages: the variables that make an MPI use it, and the engine's process.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -16,13 +16,13 @@ use crate::provider::Provider;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Engine {
     pub placement: Site,
-    /// `None` leaves the choice to the provider.
+    /// `None`: the provider chooses.
     pub network: Option<Network>,
-    /// What stands between messages and packets.
+    /// Layer between messages and packets.
     pub semantics: Semantics,
-    /// How many times as long its work takes.
+    /// Factor by which the engine's work is stretched.
     pub dilation: Dilation,
-    /// Measure the time inside the provider's calls.
+    /// Whether to measure the time inside the provider's calls.
     pub account: bool,
 }
 
@@ -36,7 +36,7 @@ pub fn placement(text: &str) -> Result<Site> {
     }
 }
 
-/// Queue pairs have no core of their own, and no work that is stretched.
+/// Refuses queue pairs on a core of their own or with a dilation: they run in the ranks' calls, without an engine's work.
 pub fn check_semantics(semantics: Semantics, placement: &Site, dilation: Dilation) -> Result<()> {
     let refused = |cause, next| Err(Fault::new(format!("semantics {semantics}"), cause, next));
     match semantics {
@@ -52,8 +52,8 @@ fn variables<const N: usize>(pairs: [(&str, &str); N]) -> Variables {
 }
 
 impl Engine {
-    /// What makes `installation` carry its messages by the engine.
-    /// `command` is the program that is started as the engine's process where ranks find none.
+    /// Variables that make `installation` carry its messages by the engine.
+    /// `command` is started as the engine's process where ranks find none.
     pub fn variables(&self, installation: &Installation, provider: &Provider, command: &Path) -> Variables {
         let yes = |on: bool| if on { "yes" } else { "no" };
         let mut all = variables([
@@ -79,11 +79,11 @@ impl Engine {
                 ("OMPI_MCA_mtl", "ofi"),
                 ("OMPI_MCA_mtl_ofi_provider_include", "plimsoll"),
                 ("OMPI_MCA_opal_common_ofi_provider_include", "plimsoll"),
-                // osc/ucx carries one-sided operations past the engine; without a device that of 5.0 writes an error for
-                // every window.
+                // osc/ucx carries one-sided operations past the engine. Without a device, the osc/ucx of Open MPI 5.0 prints
+                // an error for every window.
                 ("OMPI_MCA_osc", "^ucx"),
             ]),
-            // Ranks of one host are to go by the engine too, not by MPICH's own shared memory.
+            // Ranks of one host use the engine too, not MPICH's own shared memory.
             Family::Mpich => variables([("MPIR_CVAR_CH4_NETMOD", "ofi"), ("MPIR_CVAR_NOLOCAL", "1")]),
             Family::IntelMpi => variables([("I_MPI_FABRICS", "ofi"), ("I_MPI_OFI_PROVIDER", "plimsoll")]),
         });
@@ -91,11 +91,11 @@ impl Engine {
     }
 }
 
-/// Starts `command engine --detach --core N`, the process of placement `core:N`, on this host, or on both hosts of `lab`; a host
-/// that has one keeps it.
+/// Starts `command engine --detach --core N`, the process of placement `core:N`, on this host or on both hosts of `lab`.
+/// A host that has such a process keeps it.
 ///
-/// A rank that finds none starts one itself. It would then have the rank's cores, which leave the engine's core out, and
-/// the job's mark, by which it would be ended while ranks of another job use it.
+/// A rank that finds no engine would start one itself. That engine would have the rank's cores, which exclude the engine's
+/// core, and the job's mark, by which it would be ended while ranks of another job use it.
 pub fn start(command: &Path, core: CoreId, lab: Option<&Lab>) -> Result<()> {
     match lab {
         None => once(process(command, core)),

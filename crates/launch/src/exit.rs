@@ -1,9 +1,9 @@
-//! How a process ended, as a shell has it.
+//! Exit code of a process in a shell's numbering.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-/// 128 and the signal's number, where one ended it.
+/// The exit code, or 128 plus the number of the signal that ended the process.
 pub fn exit_code(status: ExitStatus) -> u8 {
     match (status.code(), status.signal()) {
         (Some(code), _) => code as u8,

@@ -1,4 +1,4 @@
-//! The MPIs of this machine: which family, where its launcher and compiler are, whether it can use libfabric.
+//! The MPIs of this machine: their families, launchers, compilers and communication devices.
 
 use std::env;
 use std::fmt;
@@ -14,14 +14,14 @@ use machine::{Fault, FaultKind, Result};
 use crate::family::Family;
 use crate::program::{self, Linkage};
 
-/// Which MPI is asked for.
+/// Choice of an MPI.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Choice {
-    /// The one that the program is linked with.
+    /// The MPI that the program is linked with.
     #[default]
     OfProgram,
     Family(Family),
-    /// The one whose `bin` folder is in this folder.
+    /// The MPI whose `bin` folder is in this folder.
     Prefix(PathBuf),
 }
 
@@ -45,12 +45,12 @@ impl std::str::FromStr for Choice {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Installation {
     pub family: Family,
-    /// The MPI's version, as its launcher says it.
+    /// The MPI's version, as its launcher prints it.
     pub version: String,
     pub launcher: PathBuf,
-    /// MPICH's communication devices (`ch4:ucx,ofi`), where its launcher tells them.
+    /// MPICH's communication devices (`ch4:ucx,ofi`), where its launcher prints them.
     pub device: Option<String>,
-    /// Where its libraries are, if the program has to be told (`--mpi PREFIX`).
+    /// Folder of its libraries, where the program needs it in `LD_LIBRARY_PATH` (`--mpi PREFIX`).
     pub libraries: Option<PathBuf>,
 }
 
@@ -61,7 +61,7 @@ impl fmt::Display for Installation {
 }
 
 impl Installation {
-    /// One that is named, or Open MPI's in PATH.
+    /// The MPI of `choice`; Open MPI's in PATH for [`Choice::OfProgram`].
     pub fn chosen(choice: &Choice) -> Result<Installation> {
         match choice {
             Choice::OfProgram => Installation::in_path(Family::OpenMpi),
@@ -73,13 +73,13 @@ impl Installation {
     /// The MPI that the program at `path` is linked with.
     ///
     /// # Errors
-    /// It is linked with none, or that MPI is not here.
+    /// The program is linked with no MPI, or its MPI is not on this machine.
     pub fn of_program(path: &Path) -> Result<Installation> {
         let linkage = program::linkage(path, None)?;
         Installation::choose(&Choice::OfProgram, &path.display().to_string(), &linkage)
     }
 
-    /// How the option `--mpi` of plimsoll's commands names it.
+    /// Value of the option `--mpi` of plimsoll's commands for this MPI.
     pub fn option(&self) -> String {
         let by_family = Installation::in_path(self.family).is_ok_and(|found| found.launcher == self.launcher);
         let prefix = self.launcher.parent().and_then(Path::parent).filter(|_| !by_family);
@@ -90,7 +90,7 @@ impl Installation {
         }
     }
 
-    /// The MPI that starts a program with this `linkage`; `program` is its name for messages.
+    /// The MPI that starts a program with this `linkage`; `program` is the program's name for faults.
     pub fn choose(choice: &Choice, program: &str, linkage: &Linkage) -> Result<Installation> {
         let subject = || format!("program {program}");
         match (choice, linkage) {
@@ -127,7 +127,7 @@ impl Installation {
         }
     }
 
-    /// The first MPI of a family that `PATH` has.
+    /// The first MPI of a family in `PATH`.
     pub fn in_path(family: Family) -> Result<Installation> {
         let none = || {
             let next = match family {
@@ -140,19 +140,19 @@ impl Installation {
         first_in(&path_folders(), family)?.ok_or_else(none)
     }
 
-    /// Every MPI that `PATH` has, one of each family.
+    /// The MPIs in `PATH`, one of each family.
     pub fn all_in_path() -> Vec<Installation> {
         [Family::OpenMpi, Family::Mpich].into_iter().filter_map(|family| Installation::in_path(family).ok()).collect()
     }
 
-    /// Every MPI that these folders have, in their order.
+    /// Every MPI in these folders, in their order.
     pub fn all_in(folders: &[PathBuf]) -> Vec<Installation> {
         let mut found: Vec<Installation> = Vec::new();
         let families = [Family::OpenMpi, Family::Mpich];
         for (folder, family) in folders.iter().flat_map(|folder| families.map(|family| (folder, family))) {
-            // One that gives no answer is among `silent`.
+            // A launcher that does not answer is in `silent`.
             let Ok(Some(installation)) = Installation::in_folder(folder, Some(family)) else { continue };
-            // One may be found under several names, and /bin may be /usr/bin.
+            // An MPI may be found under several names, and /bin may be /usr/bin.
             let home = |launcher: &Path| launcher.canonicalize().unwrap_or_else(|_| launcher.to_owned());
             if !found.iter().any(|known| home(&known.launcher) == home(&installation.launcher)) {
                 found.push(installation);
@@ -161,7 +161,7 @@ impl Installation {
         found
     }
 
-    /// The MPI with its `bin` folder in `prefix`; programs are made to load its libraries.
+    /// The MPI with its `bin` folder in `prefix`; programs will load its libraries.
     pub fn at(prefix: &Path) -> Result<Installation> {
         let found = Installation::in_folder(&prefix.join("bin"), None)?.ok_or_else(|| {
             let cause = "its bin folder has no mpirun or mpiexec of an MPI that is known";
@@ -180,7 +180,7 @@ impl Installation {
         let mut folders: Vec<PathBuf> = Vec::new();
         for place in [Some(library.to_owned()), library.canonicalize().ok()].into_iter().flatten() {
             let bins = place.ancestors().skip(2).take(4).map(|above| above.join("bin"));
-            // Where /bin leads to /usr/bin, the latter is what Open MPI can find its parts by.
+            // Where /bin links to /usr/bin, Open MPI finds its parts by the latter alone.
             folders.extend(bins.filter_map(|bin| bin.canonicalize().ok()));
         }
         folders.extend(path_folders());
@@ -205,10 +205,10 @@ impl Installation {
         Ok(None)
     }
 
-    /// What a launcher says of itself; `None` where it is no MPI's.
+    /// The MPI of a launcher, by the output of `--version`; `None` where the launcher is no MPI's.
     ///
     /// # Errors
-    /// It says nothing, and does not end.
+    /// The launcher neither answers nor ends.
     pub(crate) fn by_launcher(launcher: &Path) -> Result<Option<Installation>> {
         Installation::asked(launcher, answer::PATIENCE)
     }
@@ -234,10 +234,10 @@ impl Installation {
         }))
     }
 
-    /// The MPI's C compiler, beside the launcher or in `PATH`.
+    /// The MPI's C compiler, beside the launcher.
     pub fn compiler(&self) -> Result<PathBuf> {
         let beside = self.launcher.parent().map(Path::to_owned).into_iter();
-        // Elsewhere in PATH a bare `mpicc` may be another MPI's.
+        // A bare `mpicc` in PATH may be another MPI's.
         let found = beside.flat_map(|folder| self.family.compilers().iter().map(move |name| folder.join(name)));
         found.into_iter().find(|path| path.is_file()).ok_or_else(|| {
             let next = match self.family {
@@ -255,19 +255,19 @@ impl Installation {
     }
 }
 
-/// Launchers that gave no answer to this process: none is waited for twice.
+/// Launchers that did not answer this process: none is waited for twice.
 static SILENT: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 fn silent_ones() -> MutexGuard<'static, Vec<PathBuf>> {
     SILENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The launchers that gave no answer when they were asked what they are.
+/// Launchers that did not answer `--version`.
 pub fn silent() -> Vec<PathBuf> {
     silent_ones().clone()
 }
 
-/// What is said of one of [`silent`].
+/// Fault for one of [`silent`].
 pub fn no_answer(launcher: &Path) -> Fault {
     let cause = format!("it gave no answer in {} s", answer::PATIENCE.as_secs());
     let next = "run it by hand: it may wait for a display (unset DISPLAY), a name server or a file system";
@@ -287,7 +287,7 @@ fn path_folders() -> Vec<PathBuf> {
     env::var_os("PATH").map(|folders| env::split_paths(&folders).collect()).unwrap_or_default()
 }
 
-/// What `mpirun --version` prints.
+/// Output of `mpirun --version`.
 #[derive(Debug, PartialEq)]
 struct Said {
     family: Family,
@@ -343,7 +343,7 @@ mod tests {
         skip::program(&launcher, "#!/bin/sh\nsleep 600\n");
         let fault = Installation::asked(&launcher, Duration::from_millis(50)).unwrap_err();
         assert!(fault.to_string().contains("mpirun --version: it gave no answer in"), "{fault}");
-        // By its name it is not asked again, which would take all of the patience.
+        // A second request by name returns at once, without the whole patience.
         for family in [Family::OpenMpi, Family::Mpich] {
             let fault = Installation::in_folder(folder.path(), Some(family)).unwrap_err();
             assert_eq!(fault.kind(), FaultKind::Limit);

@@ -1,4 +1,4 @@
-//! The library that records, as it lies beside the command, and the variables by which ranks load it.
+//! The recording library beside the `plimsoll` command, and the variables by which ranks load it.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -10,14 +10,14 @@ use record::folder::variable;
 use crate::Variables;
 use crate::companion::Companion;
 
-/// What makes a loader load it.
+/// Variable with the libraries that a loader preloads.
 pub const PRELOAD: &str = "LD_PRELOAD";
 
-/// Names of all variables that a rank must have to be recorded.
+/// All variables by which a rank is recorded.
 pub const NAMES: [&str; 6] =
     [PRELOAD, variable::FOLDER, variable::TRACE, variable::MEMORY, variable::SAMPLER, variable::PERTURB];
 
-/// Finds the library of the command `program`.
+/// Finds the library beside `program`.
 pub fn library(program: &Path) -> Result<PathBuf> {
     let found = Companion::Profiler.find(program)?;
     let library = found.canonicalize().unwrap_or(found);
@@ -28,7 +28,7 @@ pub fn library(program: &Path) -> Result<PathBuf> {
     Ok(library)
 }
 
-/// `LD_PRELOAD` with the library behind what the user has: some libraries insist on being first.
+/// `LD_PRELOAD` with the library after the user's own: some libraries must be first.
 fn preloaded(theirs: Option<&OsStr>, library: &Path) -> OsString {
     let ours = library.as_os_str();
     let is_separator = |byte: &u8| byte.is_ascii_whitespace() || *byte == b':';
@@ -39,14 +39,14 @@ fn preloaded(theirs: Option<&OsStr>, library: &Path) -> OsString {
     }
 }
 
-/// What makes a program record itself in `folder`, an absolute path: `trace` bytes of timeline for each thread, or none
-/// where it is 0; `memory` bytes of tables for each rank, or what the library takes by itself.
+/// Variables by which a program records itself in `folder`, an absolute path: `trace` bytes of timeline for each thread (0:
+/// none), `memory` bytes of tables for each rank (`None`: the library's default).
 pub fn variables(library: &Path, folder: &Path, trace: u64, memory: Option<u64>) -> Variables {
     let theirs = std::env::var_os(PRELOAD);
     let mut all: Variables = vec![
         (PRELOAD.to_owned(), preloaded(theirs.as_deref(), library)),
         (variable::FOLDER.to_owned(), folder.into()),
-        // Set in any case: what another profile around this one said does not hold.
+        // Set in any case, against the values of a profile around this one.
         (variable::TRACE.to_owned(), trace.to_string().into()),
         (variable::PERTURB.to_owned(), OsString::new()),
     ];

@@ -1,4 +1,4 @@
-//! A job that runs, and its end: nothing of it is left, however it or this process ends.
+//! A running job and its end: no process or file of the job stays, however the job or this process ends.
 
 use std::fs;
 use std::io::{self, Write};
@@ -25,7 +25,7 @@ use crate::{sieve, trial};
 /// How long the launcher's standard error may stay open after all processes of the job are gone.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// A job's own folder and the mark of its processes, from before it is started.
+/// A job's own folder and the mark of its processes, made before the job starts.
 #[derive(Debug)]
 pub struct Scratch {
     folder: TempDir,
@@ -47,15 +47,15 @@ impl Scratch {
 /// Destinations of a job's standard streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Streams {
-    /// The user's own: what the ranks say is seen as it is said.
+    /// The user's own streams: output of the ranks appears as they write it.
     Shared,
-    /// Files of the job's folder, in which it then works: see [`Running::said`] and [`Running::complained`].
+    /// Files in the job's folder, which is also the job's working folder: see [`Running::said`] and [`Running::complained`].
     Kept,
-    /// As for [`Streams::Kept`], but it works in the folder of this process.
+    /// Files as for [`Streams::Kept`]; the job works in the folder of this process.
     KeptHere,
 }
 
-/// A launcher that runs, with all that it started.
+/// A running launcher, with all processes that it started.
 #[derive(Debug)]
 pub struct Running {
     launcher: Child,
@@ -66,7 +66,7 @@ pub struct Running {
     scratch: Scratch,
 }
 
-/// What is left of a job whose streams were kept: standard output, standard error without its reports, and those.
+/// Output of a job whose streams were kept: standard output, standard error without reports, and the reports.
 #[derive(Debug)]
 pub struct Kept {
     pub said: String,
@@ -78,7 +78,7 @@ const OUTPUT: &str = "output";
 const ERRORS: &str = "errors";
 
 impl Running {
-    /// Starts `job`. A `relay` that is to pass signals on to it must be made before.
+    /// Starts `job`. A `relay` for its signals must exist before.
     pub fn start(job: &Job, scratch: Scratch, streams: Streams, relay: Option<&Relay>) -> Result<Running> {
         let mut command = job.command(scratch.path(), &scratch.mark)?;
         if let Some(relay) = relay {
@@ -114,7 +114,7 @@ impl Running {
                 Some(file) => sieve::run(pipe, file),
                 None => sieve::run(pipe, io::stderr()),
             };
-            // Nobody waits for it any more where the job was given up.
+            // The receiver is gone where the job was given up.
             let _ = sender.send(found);
         });
         Ok(Running { launcher, _awaited: awaited, warden: Some(warden), reports, scratch })
@@ -130,8 +130,8 @@ impl Running {
         self.scratch.path()
     }
 
-    /// Waits for the end, passing signals on. Returns the exit code: the launcher's, or that of the signal which had it
-    /// fail, since launchers differ in what they then make of it.
+    /// Waits for the end, passing signals on. Returns the exit code: the launcher's, or that of the signal where the
+    /// launcher failed after one, since launchers' own codes then differ.
     pub fn attend(&mut self, relay: &Relay) -> Result<u8> {
         let mut asked = None;
         loop {
@@ -145,7 +145,7 @@ impl Running {
         }
     }
 
-    /// Waits for the end within `limit`. `between` is called whenever `watched` has something to read; its fault ends the
+    /// Waits for the end within `limit`. `between` is called whenever `watched` is readable; a fault of `between` ends the
     /// wait.
     pub fn wait(
         &mut self,
@@ -190,25 +190,25 @@ impl Running {
         self.launcher.try_wait().map_err(|e| Fault::because("mpirun", e, "run again"))
     }
 
-    /// What the ranks and the launcher wrote to standard output so far, where it is kept.
+    /// Standard output of the ranks and the launcher so far, where it is kept.
     pub fn said(&self) -> String {
         fs::read_to_string(self.folder().join(OUTPUT)).unwrap_or_default()
     }
 
-    /// What they wrote to standard error so far, reports left out, where it is kept.
+    /// Standard error of the ranks and the launcher so far, without reports, where it is kept.
     pub fn complained(&self) -> String {
         fs::read_to_string(self.folder().join(ERRORS)).unwrap_or_default()
     }
 
-    /// Ends what is left of the job and reads what its ranks reported.
+    /// Ends the rest of the job and returns its ranks' reports.
     pub fn finish(mut self) -> Reports {
         self.end();
         Reports::read(&self.reports.recv_timeout(DRAIN).unwrap_or_default())
     }
 
-    /// [`Running::finish`] of a job whose streams were kept, with all that was written to them.
+    /// [`Running::finish`] of a job whose streams were kept, with all output.
     pub fn finish_kept(mut self) -> Kept {
-        // The ranks' streams are closed by now, unless some were left behind.
+        // The ranks' streams are closed here, unless a rank was left behind.
         let lines = self.reports.recv_timeout(DRAIN).ok();
         let (said, complained) = (self.said(), self.complained());
         self.end();
@@ -218,7 +218,7 @@ impl Running {
 
     fn end(&mut self) {
         self.warden = None;
-        // The warden has ended it, unless it was killed itself.
+        // The warden has ended the launcher, unless the warden itself was killed.
         let _ = self.launcher.kill();
         let _ = self.launcher.wait();
         let _ = io::stderr().flush();

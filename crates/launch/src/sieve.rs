@@ -1,25 +1,25 @@
-//! Takes report lines out of what ranks write to standard error, and lets all else through as it comes.
+//! Takes report lines out of the ranks' standard error, and passes all else on as it comes.
 
 use std::io::{self, Read, Write};
 
 use machine::bounds::{REPORT_LINE, REPORTS};
 
-/// How a report line starts.
+/// Start of a report line.
 pub const MARK: &str = "plimsoll-report ";
 
-/// The longest tag that a launcher puts before a line ("[1,0]<stderr>:" or "[0] ") that is waited for.
+/// Bytes of a launcher's longest tag before a line ("[1,0]<stderr>:" or "[0] ").
 const LONGEST_TAG: usize = 96;
 
-/// Bytes of a line that is held until it ends, and of all reports.
+/// Most bytes of a line that is held until its end, and of all reports.
 const LONGEST: usize = REPORT_LINE.each.bytes().0 as usize;
 const MOST: usize = REPORTS.total.bytes().0 as usize;
 
 /// One stream being sifted.
 #[derive(Debug, Default)]
 pub struct Sieve {
-    /// The line so far, while it may still become a report.
+    /// The line so far, while it may still be a report.
     held: Vec<u8>,
-    /// The rest of the line goes through.
+    /// Whether the rest of the line is passed on.
     passing: bool,
     reports: Vec<String>,
     /// Bytes of the reports.
@@ -27,7 +27,7 @@ pub struct Sieve {
 }
 
 impl Sieve {
-    /// Sifts `bytes` as they arrive; what is no report goes to `out`.
+    /// Sifts `bytes` as they arrive; all but reports goes to `out`.
     pub fn sift(&mut self, bytes: &[u8], out: &mut impl Write) -> io::Result<()> {
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
             let ends = part.ends_with(b"\n");
@@ -57,12 +57,12 @@ impl Sieve {
         out.flush()
     }
 
-    /// For the line that is held: it is no longer than a report is, nor one too many.
+    /// Whether the held line is within the limits of a report and of all reports.
     fn has_room(&self) -> bool {
         self.held.len() <= LONGEST && self.taken + self.held.len() <= MOST
     }
 
-    /// The stream has ended: lets go what was held, and gives the text of each report without its mark.
+    /// Ends the stream: writes the held line unless it is a report. Returns the reports' texts without their marks.
     pub fn finish(mut self, out: &mut impl Write) -> io::Result<Vec<String>> {
         match judge(&self.held) {
             Verdict::Report(from) => self.reports.push(String::from_utf8_lossy(&self.held[from..]).into_owned()),
@@ -73,7 +73,7 @@ impl Sieve {
     }
 }
 
-/// Sifts `from` until it ends. What cannot be written to `out` is dropped, so that no rank is held up by it.
+/// Sifts `from` until it ends. A failed write to `out` loses those bytes, so that no rank is held up.
 pub fn run(mut from: impl Read, mut out: impl Write) -> Vec<String> {
     let mut sieve = Sieve::default();
     let mut buffer = [0; 16 * 1024];
@@ -92,9 +92,9 @@ pub fn run(mut from: impl Read, mut out: impl Write) -> Vec<String> {
 
 #[derive(Debug, PartialEq)]
 enum Verdict {
-    /// It is one; its text starts here.
+    /// The line is a report, whose text begins here.
     Report(usize),
-    /// It may become one.
+    /// The line may become a report.
     Open,
     No,
 }

@@ -1,8 +1,8 @@
-//! The effective clocks of the cores that ranks use, where the kernel tells none.
+//! The effective clocks of the cores that ranks use, where the kernel gives none.
 //!
-//! A thread of its own goes to one core after the other for the ten microseconds of a probe, each core once a second. It is not
-//! the sampler's thread, which would come late to its next look where a rank does not give way at once; and it is not the
-//! rank's, which would pay at its calls. What the rank loses is that and two switches of threads, 0.003 % of a core.
+//! A thread of its own visits one core after the other for a probe of ten microseconds, each core once a second. The
+//! sampler's thread would be late for its next sample where a rank does not yield at once; the rank's own would pay at its
+//! calls. A rank loses the probe and two thread switches, 0.003 % of a core.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -12,10 +12,10 @@ use std::time::Duration;
 use linux::accounting::{effective_clock_of, own_thread_time};
 use machine::{CoreId, CpuSet, Hertz, Nanoseconds};
 
-/// From one probe of a core to the next.
+/// Interval between two probes of a core.
 const EACH: Duration = Duration::from_secs(1);
 
-/// Probes cores for as long as it lives.
+/// Probes cores until it is dropped.
 pub struct Clocks {
     shared: Arc<(Mutex<State>, Condvar)>,
     thread: Option<JoinHandle<()>>,
@@ -30,7 +30,7 @@ struct State {
 }
 
 impl Clocks {
-    /// `None` where there is no thread to be had: then no clock is sampled, and its absence is told as such.
+    /// `None` where no thread can be started: clocks are then reported as absent.
     pub fn begin() -> Option<Clocks> {
         let shared: Arc<(Mutex<State>, Condvar)> = Arc::default();
         let own = shared.clone();
@@ -38,7 +38,7 @@ impl Clocks {
         Some(Clocks { shared, thread: Some(thread) })
     }
 
-    /// Has these probed from now on.
+    /// Probes `cores` from this call on.
     pub fn watch(&self, cores: CpuSet) {
         self.state(|state| {
             state.found.retain(|core, _| cores.contains(*core));
@@ -47,12 +47,12 @@ impl Clocks {
         self.shared.1.notify_one();
     }
 
-    /// What was found since this was last asked.
+    /// Clocks found since the last call.
     pub fn found(&self) -> BTreeMap<CoreId, Hertz> {
         self.state(|state| std::mem::take(&mut state.found))
     }
 
-    /// What probing took of processors.
+    /// CPU time of the probes.
     pub fn cpu(&self) -> Nanoseconds {
         self.state(|state| state.cpu)
     }
@@ -76,7 +76,7 @@ fn run((state, changed): &(Mutex<State>, Condvar)) {
     let mut last = None;
     let mut held = state.lock().unwrap_or_else(PoisonError::into_inner);
     while !held.ended {
-        // Those after the last one, then from the first on.
+        // The next core in order, cyclically.
         let next = held.cores.iter().find(|core| last.is_none_or(|last| *core > last)).or(held.cores.first());
         let pause = match next {
             None => EACH,
@@ -108,7 +108,7 @@ mod tests {
         let clocks = Clocks::begin().unwrap();
         clocks.watch(cores.clone());
         let mut found = BTreeMap::new();
-        // Each comes round once a second; a machine that is busy may take longer.
+        // Each core is probed once a second; a busy machine may take longer.
         while found.len() < cores.len() {
             found.extend(clocks.found());
             thread::sleep(Duration::from_millis(10));

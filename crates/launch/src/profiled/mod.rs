@@ -1,4 +1,4 @@
-//! One `plimsoll profile`: a command whose MPI ranks record themselves, and the folder that they leave.
+//! One `plimsoll profile`: a command whose MPI ranks record themselves, and the folder of their records.
 
 mod clocks;
 mod new_folder;
@@ -36,32 +36,32 @@ use crate::command_line::{self, CommandLine};
 use crate::exit::exit_code;
 use crate::preload;
 
-/// What is asked for.
+/// Settings of a profile.
 #[derive(Debug, Clone)]
 pub struct Request {
-    /// `None`: the first `plimsoll-profile-N` of the working folder that is free.
+    /// `None`: the first free `plimsoll-profile-N` in the working folder.
     pub folder: Option<PathBuf>,
     /// Bytes of a thread's timeline; 0: none.
     pub trace: u64,
-    /// Bytes of a rank's tables; `None` leaves it to the library.
+    /// Bytes of a rank's tables; `None`: the library's default.
     pub memory: Option<u64>,
-    /// Time between two samples of cores and ranks; `None`: as short as costs little.
+    /// Time between two samples of cores and ranks; `None`: as short as the cost allows.
     pub interval: Option<Nanoseconds>,
     /// Sources of power that the samplers of all hosts read.
     pub power: Vec<Source>,
-    /// Sample what the cores do.
+    /// Whether to sample the cores.
     pub cores: bool,
-    /// Delays that the program is given on purpose.
+    /// Injected delays.
     pub perturbation: Option<Perturbation>,
-    /// A profile of the same job without delays, which says which rank is on which host.
+    /// A profile of the same job without delays, which has the host of each rank.
     pub hosts_of: Option<PathBuf>,
     /// A launcher's command, or a program.
     pub words: Vec<OsString>,
-    /// The program that this code runs in: the library lies beside it.
+    /// This program: the recording library lies beside it.
     pub command: PathBuf,
 }
 
-/// A command that records itself once it is started, and the folder for what it leaves.
+/// A command that records itself once it is started, and the folder of its records.
 pub struct Recorded<'a> {
     request: &'a Request,
     pub command: Command,
@@ -73,10 +73,10 @@ pub struct Recorded<'a> {
 }
 
 impl<'a> Recorded<'a> {
-    /// Makes the folder; it goes again unless the command is spawned.
+    /// Makes the folder, which is removed again unless the command is spawned.
     ///
     /// # Errors
-    /// What cannot be profiled, or where, with the next step.
+    /// The command or the folder cannot be profiled; the fault has the next step.
     pub fn prepare(request: &'a Request) -> Result<Recorded<'a>> {
         let line = CommandLine::read(&request.words).answered()?;
         if let Some(fault) = line.programs.iter().filter(|p| p.certain).find_map(|p| refusal::of_program(&p.path)) {
@@ -127,7 +127,7 @@ impl<'a> Recorded<'a> {
         self.new_folder.path()
     }
 
-    /// Starts the command; its folder stays from then on.
+    /// Starts the command; its folder stays from this call on.
     pub fn spawn(&mut self) -> Result<Child> {
         let child = self.command.spawn().map_err(|e| {
             let name = self.command.get_program().display();
@@ -137,13 +137,13 @@ impl<'a> Recorded<'a> {
         Ok(child)
     }
 
-    /// Notes how the command ended, and what the sampler took or failed by. Returns the page that ends a run: what could not be
-    /// written is said there, and is no failure of the command.
+    /// Records how the command ended, and the cost or the fault of sampling. Returns the page at the end of a run. What
+    /// cannot be written becomes a note on the page, not a failure of the command.
     pub fn end(mut self, status: ExitStatus, sampling: Option<Result<Account>>) -> String {
         let job = &mut self.job;
         (job.ended, job.exit_code, job.signal) =
             (Some(now().0), status.code(), std::os::unix::process::ExitStatusExt::signal(&status));
-        // What reads the profile from here on reads that of a job that is over.
+        // Readers of the profile from here on must find a job that has ended.
         let unwritten = job.write(self.new_folder.path()).err();
         let mut outcome = Outcome::read(self.new_folder.path());
         match sampling {
@@ -179,13 +179,13 @@ impl<'a> Recorded<'a> {
     }
 }
 
-/// Runs it; what it has to say goes to standard error. Returns the exit code of the command: what is wrong with the
-/// profile is said, and is no failure of the command, on whose code scripts and batch systems rely.
+/// Runs the command, with plimsoll's own lines on standard error. Returns the command's exit code, on which scripts and
+/// batch systems rely: a defect of the profile is printed and does not change the code.
 pub fn run(request: &Request) -> Result<u8> {
     let mut recorded = Recorded::prepare(request)?;
-    // Signals are kept from here on, before any thread or child is there.
+    // Signals are held from here on, before any thread or child exists.
     let relay = Relay::open()?;
-    // Opened before the command starts, so that its first moments are seen too.
+    // The sensors are open before the command starts, so that its first moments are sampled too.
     let sampling = request.cores.then(|| Sampling::begin(recorded.folder(), request.interval, &request.power));
     relay.release(&mut recorded.command);
     if let Some(perturbation) = &request.perturbation {
@@ -199,16 +199,16 @@ pub fn run(request: &Request) -> Result<u8> {
     Ok(exit_code(status))
 }
 
-/// A sampler in a thread of this process, which ends with this or before.
+/// A sampler in a thread of this process, which ends with the process or earlier.
 pub struct Sampling {
     stop: mpsc::Sender<()>,
     thread: JoinHandle<Result<Account>>,
 }
 
 impl Sampling {
-    /// A sampler of this host for the profile in `folder`. The sensors are open when it returns.
+    /// Starts a sampler of this host for the profile in `folder`. Its sensors are open on return.
     pub fn begin(folder: &Path, interval: Option<Nanoseconds>, power: &[Source]) -> Sampling {
-        // No rank of this host starts another.
+        // By this mark, no rank of this host starts another sampler.
         let _ = std::fs::File::create(folder::sampled_mark(folder, &boot().unwrap_or_default()));
         let settings = Settings { folder: folder.to_owned(), interval, power: power.to_vec() };
         let (opened, is_open) = mpsc::channel();
@@ -222,7 +222,7 @@ impl Sampling {
         Sampling { stop, thread }
     }
 
-    /// What it took, or failed by.
+    /// Ends the sampler. Returns its account or its fault.
     pub fn end(self) -> Result<Account> {
         drop(self.stop);
         let died = || Fault::new("the sampler", "it ended with a panic", "report it, and profile with --no-cores");

@@ -1,4 +1,4 @@
-//! The folder that a profile is made in.
+//! The folder of a new profile.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -8,7 +8,7 @@ use machine::{Fault, Result};
 use profile::job::Job;
 use record::folder;
 
-/// A new folder with the places for what ranks and hosts leave; removed again unless it is kept.
+/// A new folder with subfolders for the files of ranks and hosts; removed again unless it is kept.
 #[derive(Debug)]
 pub struct NewFolder {
     /// Absolute.
@@ -20,8 +20,8 @@ pub struct NewFolder {
 }
 
 impl NewFolder {
-    /// Makes the folder at `wanted`, which may be there if it is empty or holds a profile without ranks; beside it, with a
-    /// number, where it holds another profile; as the first `plimsoll-profile-N` that is free where none is wanted.
+    /// Makes the folder at `wanted`, which may exist if it is empty or holds a profile without ranks. Where it holds another
+    /// profile, a number is added to the name. `None`: the first free `plimsoll-profile-N`.
     pub fn make(wanted: Option<&Path>) -> Result<NewFolder> {
         let (named, made) = match wanted {
             Some(path) => match wanted_folder(path)? {
@@ -42,12 +42,12 @@ impl NewFolder {
         &self.path
     }
 
-    /// The folder by the name that its user knows it by.
+    /// The folder's path as the user wrote it.
     pub fn named(&self) -> &Path {
         &self.named
     }
 
-    /// The command has been started: what is here stays.
+    /// Keeps the folder: the command has started.
     pub fn keep(&mut self) {
         self.kept = true;
     }
@@ -72,13 +72,13 @@ fn clear(profile: &Path) {
     }
 }
 
-/// Whether a command ended without a rank that recorded anything: nothing is lost where it is tried again.
+/// Whether the command of this profile has ended without a recorded rank: a new profile may replace it.
 fn is_void(profile: &Path) -> bool {
     fs::read_dir(profile.join(folder::RANKS)).is_ok_and(|mut ranks| ranks.next().is_none())
         && Job::read(profile).is_ok_and(|job| job.ended.is_some())
 }
 
-/// Whether it was made here; `None` where it holds a profile.
+/// Whether the folder was made here; `None` where it holds a profile.
 fn wanted_folder(path: &Path) -> Result<Option<bool>> {
     let subject = || format!("folder {}", path.display());
     match fs::create_dir(path) {

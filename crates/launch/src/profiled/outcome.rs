@@ -1,4 +1,4 @@
-//! What a profiled command left: the short account at its end.
+//! Short account of a profiled command at its end.
 
 use std::fmt::Write;
 use std::fs;
@@ -16,39 +16,39 @@ use record::worlds;
 
 use super::sampler::Account;
 
-/// Where nothing more can be written.
+/// Next step where the file system is full.
 pub const FREE: &str = "free space on the file system of the profile, which is full, or name another folder with -o";
 const SHARED: &str = "name a folder with -o that all hosts share, and put `plimsoll profile --` directly before the launcher, so \
                       that ranks of other hosts are told";
 
 const ONE_BUILD: &str = "use a plimsoll and a libplimsoll_profile.so of one build";
 
-/// A file system with less than a rank's tables take at first.
+/// Whether the file system has less space than a rank's tables take at first.
 fn is_full(folder: &Path) -> bool {
     const LEAST: u64 = 1 << 20;
     rustix::fs::statvfs(folder).is_ok_and(|of| of.f_bavail.saturating_mul(of.f_frsize) < LEAST)
 }
 
-/// What the ranks recorded, in sums.
+/// Sums over the ranks' records.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outcome {
     /// Ranks that left tables.
     pub ranks: usize,
-    /// Ranks that their worlds have.
+    /// Ranks of all worlds.
     pub expected: usize,
-    /// Ranks that left tables, but neither called MPI_Finalize nor ended in order.
+    /// Ranks that left tables, but neither called MPI_Finalize nor ended normally.
     pub cut_short: usize,
-    /// Calls, and the share of the ranks' time inside them, as `plimsoll report` has them; `None` where no table can be read.
+    /// Calls, and the share of the ranks' time inside them, as in `plimsoll report`; `None` where no table can be read.
     pub calls: Option<(u64, f64)>,
-    /// What could not be recorded, as sentences.
+    /// Losses of the records, a sentence each.
     pub lost: Vec<String>,
-    /// Files that are no tables of this version.
+    /// Files without tables of this version.
     pub unreadable: usize,
-    /// Its file system has no room for the tables of another rank.
+    /// Whether the file system has no room for the tables of another rank.
     pub full: bool,
-    /// The delays that the ranks were given on purpose; `None`: none were asked for.
+    /// Injected delays; `None`: none were requested.
     pub injection: Option<Injection>,
-    /// What sampling the cores of this host took; `None` where it was left out or failed.
+    /// Cost of sampling the cores of this host; `None` where sampling was left out or failed.
     pub sampling: Option<Account>,
 }
 
@@ -84,7 +84,7 @@ impl Outcome {
         }
     }
 
-    /// What is missing, as sentences. Who reads the profile finds it out again, and better where ranks of other hosts have come.
+    /// Gaps of the profile, a sentence each. A reader finds them anew, with files that came from other hosts later.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.ranks < self.expected {
@@ -106,7 +106,7 @@ impl Outcome {
         notes
     }
 
-    /// The page that ends a run; `profile` is the folder as the user names it.
+    /// The page at the end of a run; `profile` is the folder as the user wrote it.
     pub fn page(&self, profile: &Path, notes: &[String]) -> String {
         if self.ranks == 0 {
             let mut page = String::from("plimsoll: no rank recorded anything\n");
@@ -166,7 +166,7 @@ mod tests {
         assert!(Outcome { ranks: 4, expected: 4, ..Outcome::default() }.notes().is_empty());
     }
 
-    /// Neither another build nor another place of the command helps there.
+    /// On a full disk, neither another build nor another place of the command helps.
     #[test]
     fn on_a_full_disk_every_remedy_is_space() {
         let Some(disk) = skip::disk::Disk::small() else { return };

@@ -1,4 +1,4 @@
-//! What ranks called past the recorder, by the marks that they left.
+//! Calls of ranks past the recorder, by the marks that the ranks left.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,10 +7,10 @@ use std::path::Path;
 use record::folder::{HOSTS, PAST_SUFFIX, past};
 use record::untrusted;
 
-/// Objects that are named.
+/// Objects that are named, at most.
 const MOST: usize = 16;
 
-/// A sentence for each object, whichever process it was in.
+/// A sentence for each object, whichever processes had it.
 pub fn notes(profile: &Path) -> Vec<String> {
     let entries = fs::read_dir(profile.join(HOSTS)).into_iter().flatten().flatten().map(|entry| entry.path());
     let marks = entries.filter(|path| path.extension().is_some_and(|suffix| suffix == PAST_SUFFIX));

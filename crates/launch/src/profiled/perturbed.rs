@@ -1,4 +1,4 @@
-//! What the ranks of a job must be told before they can tell messages between hosts from those within one.
+//! Hosts of a job's ranks, which the ranks need to tell messages between hosts from messages within one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,10 +10,10 @@ use record::layout::words;
 use record::perturbation::{Peers, Perturbation};
 use record::rank::Rank;
 
-/// Writes down which rank is on which host, as an earlier profile of the job says it, where `what` needs it.
+/// Writes the host of each rank, from an earlier profile of the job, where the perturbation `what` needs it.
 ///
 /// # Errors
-/// There is none, or it lacks a rank.
+/// There is no earlier profile, or a rank is missing in it.
 pub fn place(what: &Perturbation, earlier: Option<&Path>, profile: &Path) -> Result<()> {
     let next = "profile the program once without --perturb, and name that profile's folder: --hosts-of DIR";
     let subject = || format!("perturbation '{what}'");

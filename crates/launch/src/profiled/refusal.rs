@@ -1,4 +1,4 @@
-//! What cannot be profiled, and why nothing was.
+//! Reasons why a command cannot be profiled, and causes of a profile without ranks.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -16,7 +16,7 @@ use crate::program::{self, Linkage};
 const SETUID: u32 = 0o4000;
 const SETGID: u32 = 0o2000;
 
-/// Why no library can be loaded into the program at `path`; `None` where nothing speaks against it.
+/// Reason why no library can be loaded into the program at `path`; `None` where none is known.
 pub fn of_program(path: &Path) -> Option<Fault> {
     let subject = format!("program {}", path.display());
     let mut start = Vec::new();
@@ -39,7 +39,7 @@ pub fn of_program(path: &Path) -> Option<Fault> {
     ))
 }
 
-/// What gives the program more rights than its user has.
+/// Property that gives the program more rights than its user has.
 fn privileged(path: &Path) -> Option<&'static str> {
     let file = fs::metadata(path).ok()?;
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());
@@ -53,15 +53,15 @@ fn privileged(path: &Path) -> Option<&'static str> {
     (has_capabilities && !user.is_root()).then_some("it has capabilities")
 }
 
-/// A rank and the number of ranks, as launchers tell them. Slurm has the rank in a batch script too, and there not this number.
+/// Variables of launchers with a rank and the number of ranks. A batch script of Slurm has the rank, but not this number.
 const PLACES: [(&str, &str); 3] = [
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMI_RANK", "PMI_SIZE"),
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
 ];
 
-/// Why no profile of a whole job can be made here: a launcher has started this process as one of several, by the
-/// environment, and `line` has none of its own.
+/// Fault where this process cannot profile a whole job: by the environment, a launcher has started this process as one of
+/// several, and `line` has no launcher of its own.
 pub fn of_place(line: &CommandLine, words: &[OsString], environment: impl Fn(&str) -> Option<String>) -> Option<Fault> {
     let place = |(rank, size): &(&'static str, &str)| {
         let ranks: u32 = environment(size)?.parse().ok()?;
@@ -76,8 +76,8 @@ pub fn of_place(line: &CommandLine, words: &[OsString], environment: impl Fn(&st
     ))
 }
 
-/// Why no rank left anything, as far as the command and what is preloaded `already` tell: sentences, the most likely first.
-/// Ranks needed `files`.
+/// Causes of a profile without ranks, by the command and by what is preloaded `already`: sentences, the most likely first.
+/// `files`: the library and the folder that the ranks needed.
 pub fn of_silence(
     words: &[OsString],
     line: &CommandLine,
@@ -125,7 +125,7 @@ pub fn of_silence(
     causes
 }
 
-/// Whether a program without MPI is one that others are run by.
+/// Whether a program without MPI is an interpreter of others.
 fn interprets(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     ["python", "julia", "R", "Rscript", "perl", "ruby", "bash", "sh", "dash", "zsh", "make"]
@@ -133,7 +133,7 @@ fn interprets(path: &Path) -> bool {
         .any(|known| name.strip_prefix(known).is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphabetic())))
 }
 
-/// Words and variables by which a launcher leaves out of the environment what it was not told to pass on.
+/// The word or variable by which a launcher drops variables from the ranks' environment.
 fn dropped_environment(words: &[OsString], line: &CommandLine) -> Option<String> {
     let said = |what: &str| {
         Some(format!("{what} leaves {PRELOAD} and PLIMSOLL_PROFILE out of the ranks' environment. Next: leave it out"))
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(cause(b"#!/bin/sh\n"), None);
         assert!(cause(b"\x7fELF\x01\x01").unwrap().contains("32-bit"));
         let mut file = own.clone();
-        // No segment is left: neither a loader nor libraries.
+        // Without segments, there is neither a loader nor a library.
         file[56..58].copy_from_slice(&[0, 0]);
         assert!(cause(&file).unwrap().contains("statically"));
         fs::write(&path, &own).unwrap();
@@ -229,7 +229,7 @@ mod tests {
         let said = of(None, &[("PMI_RANK", "2"), ("PMI_SIZE", "4")]).unwrap();
         assert!(said.contains("PMI_RANK=2") && said.contains("plimsoll profile -- mpirun -n 4 ./a 3"), "{said}");
         assert!(of(None, &[("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "2")]).is_some());
-        // One rank alone, a batch script, and a job that is started from within another.
+        // A single rank, a batch script, and a job within another job.
         assert_eq!(of(None, &[("PMI_RANK", "0"), ("PMI_SIZE", "1")]), None);
         assert_eq!(of(None, &[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "8")]), None);
         assert_eq!(of(Some(Launcher::Slurm), &[("PMI_RANK", "2"), ("PMI_SIZE", "4")]), None);

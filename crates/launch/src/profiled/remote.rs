@@ -1,4 +1,4 @@
-//! The sampler of a host where nobody called `plimsoll profile`: its first rank starts it.
+//! The sampler of a host without `plimsoll profile`: the host's first rank starts it.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -11,14 +11,14 @@ use record::folder;
 
 use super::sampler::{Account, Sampler, Settings};
 
-/// Patience without a rank after others were seen: more may be about to start.
+/// Patience without a rank after the first: more may be about to start.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Patience before the first rank is seen.
+/// Patience before the first rank.
 const FIRST_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Leaves the session and the descriptors of the rank that started this process, by starting it anew as `anew`. Returns
-/// where that is not possible; then they end with the sampler.
+/// Leaves the session and the descriptors of the rank that started this process, by executing `anew` in its place. Returns
+/// where that fails; the session and the descriptors then last as long as the sampler.
 pub fn leave(anew: &mut Command) {
     let _ = rustix::process::setsid();
     if linux::inherited::end_at_exec().is_ok() {
@@ -28,7 +28,7 @@ pub fn leave(anew: &mut Command) {
 
 /// Samples this host for the profile at `profile` until its ranks are gone.
 ///
-/// Call it in a process of one thread: who started it was a rank, whose cores it leaves.
+/// For a process of one thread: it was started by a rank, whose cores it leaves.
 pub fn sample(profile: &Path) -> Result<Account> {
     linux::affinity::unbind()?;
     let job = Job::read(profile)?;
@@ -44,7 +44,7 @@ pub fn sample(profile: &Path) -> Result<Account> {
         let limit = if watched.has_seen() { PATIENCE } else { FIRST_PATIENCE };
         alone_since.elapsed() > limit
     });
-    // The first rank of a job that comes later starts another.
+    // The first rank of a later job starts another sampler.
     let _ = std::fs::remove_file(folder::sampled_mark(profile, &machine::here::boot().unwrap_or_default()));
     account
 }

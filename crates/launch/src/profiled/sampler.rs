@@ -1,4 +1,4 @@
-//! The sampler of one host: looks at its cores and at the tables of its ranks, and writes what changed.
+//! The sampler of one host: reads the host's cores and its ranks' tables, and writes the changes.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -23,39 +23,39 @@ use super::watched::{Halts, Watched};
 /// The next step where samples cannot be written.
 const WITHOUT: &str = "profile with --no-cores";
 
-/// The interval where none is asked for.
+/// Default interval.
 const USUAL: Nanoseconds = Nanoseconds(20_000_000);
 
-/// The share of one core that sampling may take where no interval is asked for.
+/// Largest share of one core for sampling at the default interval.
 const SHARE: f64 = 0.005;
 
-/// Load is looked at no oftener: the kernel knows it to 10 ms only, and tells it at length.
+/// Interval of load samples: the kernel's load has a grain of 10 ms, and its text is long.
 const LOAD: Nanoseconds = Nanoseconds(100_000_000);
 
-/// About what a look takes.
+/// Approximate time of one sample.
 const SLICE: Nanoseconds = Nanoseconds(100_000);
 
-/// How often clocks are looked at: some kernels interrupt a core to know its clock.
+/// Interval of clock samples: some kernels interrupt a core to read its clock.
 const CLOCKS: Nanoseconds = Nanoseconds(1_000_000_000);
 
-/// How often new ranks are looked for, and the cost of sampling.
+/// Interval between searches for new ranks, and between checks of the cost.
 const SURVEY: Nanoseconds = Nanoseconds(200_000_000);
 
-/// The interval doubles each time the file has grown by so much: however long a job runs, its samples stay readable.
+/// Growth of the file after which the interval doubles, so that the samples of a long job stay readable.
 const STRETCH: u64 = 8 << 20;
 
-/// What a sampler is told.
+/// Settings of a sampler.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Folder of the profile.
     pub folder: PathBuf,
-    /// `None`: as often as costs little.
+    /// `None`: as short as the cost allows.
     pub interval: Option<Nanoseconds>,
     /// Sources of power to read, ten times a second.
     pub power: Vec<power::Source>,
 }
 
-/// What sampling took.
+/// Cost of sampling.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Account {
     pub cpu: Nanoseconds,
@@ -73,10 +73,10 @@ impl Account {
 pub struct Sampler {
     writer: Writer<fs::File>,
     cores: CoresSensor,
-    /// The kernel's threads for softirqs, by core.
+    /// The kernel's softirq threads, by core.
     ksoftirqd: BTreeMap<CoreId, u32>,
     energy: Reading<EnergySensor>,
-    /// Sources of power that were asked for.
+    /// Meter of the requested sources of power.
     meter: Option<Meter>,
     watched: Watched,
     interval: Nanoseconds,
@@ -85,11 +85,11 @@ pub struct Sampler {
     looks: u64,
     /// Length of the file at which the interval doubles.
     stretch_at: u64,
-    /// When clocks were last looked at.
+    /// Time of the last clock sample.
     clocked: Nanoseconds,
-    /// Probes them where the kernel tells none.
+    /// Probes clocks where the kernel gives none.
     clocks: Option<Clocks>,
-    /// When the cost was last judged, and what it was.
+    /// Time and CPU time of the last check of the cost.
     judged: (Nanoseconds, Nanoseconds),
 }
 
@@ -151,11 +151,11 @@ impl Sampler {
         })
     }
 
-    /// Samples until `stop`, which waits for at most the time that it is given and says whether that is the end.
+    /// Samples until `stop` returns true; `stop` waits for at most the time that it gets.
     pub fn run(mut self, mut stop: impl FnMut(Duration, &Watched) -> bool) -> Result<Account> {
         let origin = own_thread_time();
         self.judged.1 = origin;
-        // Whatever else is to run gets more; what cannot be set here is not missed.
+        // All other work has precedence; a refusal here does no harm.
         let _ = linux::scheduling::step_back(SLICE);
         let (mut next, mut next_load, mut next_survey) = (self.begun, self.begun, self.begun);
         let unwritten = |e| Fault::unwritable("the samples of this host", e, WITHOUT);
@@ -178,7 +178,7 @@ impl Sampler {
             }
             next = next + self.interval;
             let now = monotonic();
-            // What could not be kept up with is left out.
+            // Missed samples are skipped.
             if next < now {
                 next = now + self.interval;
             }
@@ -260,7 +260,7 @@ impl Sampler {
                 match look {
                     Look::Value { at, micro } => samples.push((place, at, micro)),
                     Look::Stopped { at, cause } => {
-                        // What came before it is written before it.
+                        // Earlier samples are written before the stop.
                         self.writer.power(&std::mem::take(&mut samples))?;
                         self.writer.power_stopped(place, at, &cause)?;
                     }
@@ -279,12 +279,12 @@ impl Sampler {
         self.writer.end_load(now)
     }
 
-    /// What sampling took of processors, the probes of clocks included.
+    /// CPU time of sampling, including the probes of clocks.
     fn cpu(&self) -> Nanoseconds {
         own_thread_time() + self.clocks.as_ref().map_or(Nanoseconds(0), Clocks::cpu)
     }
 
-    /// Has the clocks of those cores probed on which ranks are and of which the kernel tells none.
+    /// Probes the clocks of the ranks' cores for which the kernel gives none.
     fn watch_clocks(&mut self) {
         let untold = |core: &CoreId| core_clock(&Source::live(), *core).value().is_none();
         let cores: CpuSet = self.watched.cores().iter().filter(untold).collect();
@@ -296,7 +296,7 @@ impl Sampler {
         }
     }
 
-    /// Samples less often where that costs more than it may, or fills too much.
+    /// Samples less often where the cost is above its limit or the file grows too large.
     fn judge(&mut self, now: Nanoseconds) -> std::io::Result<()> {
         let (then, before) = self.judged;
         let elapsed = now - then;
@@ -322,7 +322,7 @@ impl Sampler {
     }
 }
 
-/// A meter of `sources`, whose sensors `writer` gets. Where one cannot be read, a note says why and there is none.
+/// A meter of `sources`, with its sensors written to `writer`. `None`, with a note, where the sources cannot be read.
 fn meter(sources: &[power::Source], writer: &mut Writer<fs::File>) -> std::io::Result<Option<Meter>> {
     if sources.is_empty() {
         return Ok(None);
@@ -345,13 +345,13 @@ fn meter(sources: &[power::Source], writer: &mut Writer<fs::File>) -> std::io::R
     }
 }
 
-/// Cores that ranks may use where they were started as this process was: threads of one core count once.
+/// Number of cores for ranks that start with this process's affinity: threads of one core count once.
 fn for_ranks() -> Option<u32> {
     let choice = Choice::among(Topology::live().ok()?, linux::affinity::allowed().ok()?);
     Some(choice.whole().len() as u32)
 }
 
-/// How the kernel accounts, and which threads are of one core.
+/// The kernel's accounting, and the threads that share a core.
 fn accounting() -> Accounting {
     let charges = Charges::here();
     let cpus = Topology::live().map(|topology| &topology.cpus[..]).unwrap_or_default();
@@ -360,13 +360,13 @@ fn accounting() -> Accounting {
     Accounting { softirqs_charged: charges.softirqs, stolen_charged: charges.stolen, threads }
 }
 
-/// The package that a core is in; 0 where the kernel does not say.
+/// The package of a core; 0 where the kernel does not give it.
 fn package(core: CoreId) -> u32 {
     let path = format!("/sys/devices/system/cpu/cpu{}/topology/physical_package_id", core.0);
     fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
 
-/// The host's file, or where an earlier sampler of the host left one, the next that is free.
+/// The host's file; where an earlier sampler of the host left one, the next free name.
 fn new_file(profile: &Path, host: &str) -> Result<(PathBuf, fs::File)> {
     for nth in 1u32.. {
         let path = match nth {
@@ -386,7 +386,7 @@ fn unwritten(path: &Path, error: std::io::Error) -> Fault {
     Fault::unwritable(path.display().to_string(), error, WITHOUT)
 }
 
-/// Leaves the cores that ranks are bound to and the other threads of these, as long as there is another.
+/// Leaves the cores that ranks are bound to, and their sibling threads, as long as other cores are allowed.
 fn keep_off(bound: &CpuSet) {
     let (Ok(allowed), Ok(topology)) = (linux::affinity::allowed(), Topology::live()) else { return };
     let choice = Choice::among(topology, allowed.iter().copied()).without(bound.iter());

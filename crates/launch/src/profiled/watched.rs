@@ -1,4 +1,4 @@
-//! The ranks of one host, as a sampler sees them: their tables, and what the kernel says of their threads.
+//! The ranks of one host for its sampler: their tables, and the kernel's data on their threads.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -14,21 +14,21 @@ use record::layout::words;
 use record::live::Live;
 use record::samples::{RankLoad, ThreadBlocked, ThreadDelay, ThreadLoad, ThreadRan, ThreadStop, ThreadWork, Writer};
 
-/// Threads of one rank that are sampled; the tables have them all.
+/// Threads of one rank that are sampled; the tables have all threads.
 const THREADS: usize = 16;
 
-/// A folder may change twice within the grain of its time stamp.
+/// Grain of time stamps: within it, a folder may change twice with one time stamp.
 const GRAIN: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 struct Rank {
-    /// As its tables have it.
+    /// Number of the process in the rank's tables.
     pid: u32,
-    /// As it is known here.
+    /// Number of the process in this PID namespace.
     here: u32,
     live: Live,
     threads: Vec<Thread>,
-    /// Its process was gone at the last survey: what it wrote last is looked at once more.
+    /// Its process was gone at the last survey: its last records are read once more.
     is_gone: bool,
 }
 
@@ -36,15 +36,15 @@ struct Rank {
 struct Thread {
     index: u16,
     tid: u32,
-    /// `None` once it has ended.
+    /// `None` once the thread has ended.
     watch: Option<ThreadWatch>,
-    /// Where it was last, plus 1.
+    /// Number of its last core, plus 1.
     core: u64,
-    /// When its state was last read.
+    /// Time of the last read of its state.
     looked: Option<Nanoseconds>,
     stopped: Nanoseconds,
     blocked: ThreadBlocked,
-    /// Totals of the threads that had this place in the tables before, and with those of the present one.
+    /// Totals of earlier threads at this place of the tables, and the same with the present thread's.
     before: Totals,
     totals: Totals,
 }
@@ -56,7 +56,7 @@ struct Totals {
     ran: Option<ThreadRan>,
 }
 
-/// How long a thread was neither on a core nor runnable, by the looks.
+/// Time in which a thread was neither on a core nor runnable, by sampling.
 #[derive(Debug, Clone, Copy)]
 pub struct Halts {
     pub stop: ThreadStop,
@@ -69,12 +69,12 @@ impl Thread {
         Thread { index, tid: 0, watch: None, core: 0, looked: None, stopped: Nanoseconds(0), blocked, before, totals }
     }
 
-    /// The place was handed on, from a thread that ended.
+    /// Passes the place from a thread that ended to another.
     fn hand_on(&mut self, tid: u32, watch: Option<ThreadWatch>) {
         (self.tid, self.watch, self.before) = (tid, watch, self.totals);
     }
 
-    /// The time between two looks counts as the later one finds the thread: as often too much as too little.
+    /// Counts the time since the last read by the present state: errors of both signs are equally likely.
     fn look(&mut self, now: Nanoseconds, is_inside: bool) {
         let there = self.watch.as_ref().and_then(|watch| Some((watch, watch.whereabouts()?)));
         let Some((watch, there)) = there else {
@@ -106,7 +106,7 @@ impl Thread {
         self.looked.map(|_| Halts { stop: ThreadStop { stopped: self.stopped.0 }, blocked: self.blocked })
     }
 
-    /// `None` once it has ended.
+    /// `None` once the thread has ended.
     fn load(&mut self) -> Option<Totals> {
         let watch = self.watch.as_ref()?;
         let (switches, before) = (watch.switches()?, &self.before);
@@ -131,12 +131,12 @@ pub struct Watched {
     folder: PathBuf,
     boot: String,
     changed: Option<SystemTime>,
-    /// Files that are watched, or are of another host.
+    /// Files that are watched, or belong to another host.
     known: HashSet<OsString>,
     ranks: Vec<Rank>,
-    /// Whether a rank of this host was seen at all.
+    /// Whether a rank of this host was ever seen.
     has_seen: bool,
-    /// Ranks of this host in PID namespaces that are not seen from here, and of how many of them was told.
+    /// Ranks of this host in PID namespaces that are invisible from here, and the number of them already reported.
     unseen: usize,
     told: usize,
 }
@@ -156,7 +156,7 @@ impl Watched {
         }
     }
 
-    /// What a reader must know since the last call.
+    /// Note for the reader on ranks found since the last call.
     pub fn news(&mut self) -> Option<String> {
         let unseen = self.unseen - std::mem::replace(&mut self.told, self.unseen);
         (unseen > 0).then(|| {
@@ -170,7 +170,7 @@ impl Watched {
         })
     }
 
-    /// Looks for ranks that came, and lets go of those that went.
+    /// Adds new ranks and drops ranks that have ended.
     pub fn survey(&mut self) {
         self.ranks.retain(|rank| !rank.is_gone);
         self.ranks.iter_mut().for_each(|rank| rank.is_gone = !is_there(rank.here));
@@ -187,7 +187,7 @@ impl Watched {
             {
                 continue;
             }
-            // One that is not begun is looked at again.
+            // A file without a complete header is read again at the next survey.
             let begun = Live::open(&path).ok().flatten().and_then(|live| Some((live.header().ok()?, live)));
             let Some((header, live)) = begun.filter(|(header, _)| header.boot[0] != 0) else {
                 self.changed = None;
@@ -208,7 +208,7 @@ impl Watched {
         }
     }
 
-    /// Whether ranks of this host were there and are all gone.
+    /// Whether ranks of this host were seen and have all ended.
     pub fn is_over(&self) -> bool {
         self.has_seen && self.ranks.is_empty()
     }
@@ -217,7 +217,7 @@ impl Watched {
         self.has_seen
     }
 
-    /// The cores on which threads of ranks were last.
+    /// The last cores of the ranks' threads.
     pub fn cores(&self) -> CpuSet {
         let threads = self.ranks.iter().flat_map(|rank| &rank.threads);
         threads.filter_map(|thread| thread.core.checked_sub(1)).map(|core| CoreId(core as u32)).collect()
@@ -230,7 +230,7 @@ impl Watched {
         masks.filter(|mask| mask.len() < all).flat_map(|mask| mask.iter().collect::<Vec<_>>()).collect()
     }
 
-    /// Gives the present work of every thread: pid, index in the tables, thread number, work, and how long it was halted.
+    /// Gives the present work of every thread: pid, index in the tables, thread number, work, and its halts.
     pub fn work(
         &mut self,
         now: Nanoseconds,
@@ -246,7 +246,7 @@ impl Watched {
                         rank.threads.last_mut().expect("it was just added")
                     }
                 };
-                // A place in the tables is handed on when its thread ends.
+                // A place of the tables passes to another thread when its own ends.
                 if thread.tid != totals.tid {
                     thread.hand_on(totals.tid, watch(rank.here, rank.pid, totals.tid));
                 }
@@ -289,8 +289,8 @@ impl Watched {
     }
 }
 
-/// The thread `tid` of a process that is `here` known here and calls itself `pid`: the number of its first thread is its
-/// own; of others only those of this PID namespace are known.
+/// The thread `tid` of a process with number `here` in this PID namespace and `pid` in its own. The first thread has the
+/// number of its process; other threads are known in this namespace alone.
 fn watch(here: u32, pid: u32, tid: u32) -> Option<ThreadWatch> {
     match (here == pid, tid == pid) {
         (true, _) => ThreadWatch::open(here, tid).ok(),
@@ -351,7 +351,7 @@ mod tests {
         assert!(watched.is_over() && seen(&mut watched).is_empty());
     }
 
-    /// A thread of this process that has waited so many times, and waits until its end of the channel is gone.
+    /// A thread of this process that has slept `times` times, and then waits until the sender is dropped.
     fn waiting(times: u32) -> (u32, mpsc::Sender<()>, std::thread::JoinHandle<()>) {
         let (tell, told) = mpsc::channel();
         let (release, released) = mpsc::channel::<()>();
@@ -393,7 +393,7 @@ mod tests {
         let mut thread = Thread::new(0);
         thread.hand_on(tid, watch(std::process::id(), std::process::id(), tid));
         let until = std::time::Instant::now() + Duration::from_secs(60);
-        // It is on its way into its wait.
+        // The thread is about to wait.
         while !thread.watch.as_ref().unwrap().whereabouts().unwrap().is_blocked {
             assert!(std::time::Instant::now() < until, "it does not wait");
             std::thread::yield_now();
