@@ -5,7 +5,7 @@ use crate::communicators::Communicator;
 use crate::here::Here;
 use crate::rules::{Amount, NONE, Rule, Times};
 
-/// What this rank sends, posts or contributes.
+/// Bytes that this rank sends, posts or contributes.
 ///
 /// # Safety
 /// The call succeeded.
@@ -27,7 +27,7 @@ pub unsafe fn of(here: &mut Here, call: &Call, rule: &Rule, comm: Option<&Commun
 /// Bytes of `count` elements.
 ///
 /// # Safety
-/// The call succeeded, and its function looks at these arguments.
+/// The call succeeded, and its function reads these arguments.
 #[inline]
 pub unsafe fn elements(here: &mut Here, call: &Call, rule: &Rule, count: u8, datatype: u8) -> u64 {
     // SAFETY: by this function's contract.
@@ -37,7 +37,7 @@ pub unsafe fn elements(here: &mut Here, call: &Call, rule: &Rule, count: u8, dat
     }
 }
 
-/// Where there are no elements the datatype may be anything.
+/// Bytes of `count` elements. Without elements the datatype may be invalid, and is not read.
 ///
 /// # Safety
 /// As of [`elements`].
@@ -60,7 +60,7 @@ unsafe fn evaluate(here: &mut Here, call: &Call, rule: &Rule, comm: Option<&Comm
         let addressed = if rule.neighbour { comm.out_degree } else { comm.fan };
         (comm.size, addressed, comm.rank.max(0) as usize)
     });
-    // SAFETY: by this function's contract; arrays of counts have an element for each rank that is asked for.
+    // SAFETY: by this function's contract; arrays of counts have an element for each rank whose count is read.
     unsafe {
         match amount {
             Amount::Nothing | Amount::Started | Amount::Completed => 0,

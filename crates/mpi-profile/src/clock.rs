@@ -1,14 +1,14 @@
-//! Ticks, and the moments that tell their rate.
+//! Ticks, and the moments from which their rate follows.
 
 use machine::{Source, processor};
 use record::layout::{Moment, clock};
 
-/// The processor's counter where it is fit to measure time by, else CLOCK_MONOTONIC.
+/// The processor's counter where it is fit to measure time, else CLOCK_MONOTONIC.
 pub fn kind() -> u32 {
     if processor::counter_is_fit(&Source::live()) { clock::COUNTER } else { clock::MONOTONIC }
 }
 
-/// Whether the kernel has found the counter wrong since.
+/// Whether the kernel has found the counter wrong since the start.
 pub fn is_given_up(kind: u32) -> bool {
     kind == clock::COUNTER && !processor::counter_is_kept(&Source::live())
 }
@@ -23,7 +23,7 @@ pub fn long(kind: u32) -> u64 {
     }
 }
 
-/// Ticks are halved so many times for units of about a nanosecond.
+/// The right shift that makes ticks units of about a nanosecond.
 pub fn shift(kind: u32) -> u32 {
     u32::from(kind == clock::COUNTER && cfg!(target_arch = "x86_64"))
 }
@@ -53,7 +53,7 @@ pub fn nanoseconds(clock: libc::clockid_t) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Ticks of a nanosecond, measured for two milliseconds.
+/// Ticks per nanosecond, measured over two milliseconds.
 pub fn rate(kind: u32) -> f64 {
     if kind == clock::MONOTONIC {
         return 1.0;
@@ -66,12 +66,12 @@ pub fn rate(kind: u32) -> f64 {
     to.ticks.saturating_sub(from.ticks) as f64 / to.monotonic.saturating_sub(from.monotonic).max(1) as f64
 }
 
-/// Ticks that a reading of them takes, at its best.
+/// The least ticks that a reading of the clock takes.
 pub fn reading(kind: u32) -> u64 {
     (0..64).map(|_| ticks(kind).wrapping_sub(ticks(kind)).wrapping_neg()).min().unwrap_or(0)
 }
 
-/// The clocks at one moment: of a few readings the one that took least time.
+/// The clocks at one moment: the shortest of three readings.
 pub fn moment(kind: u32) -> Moment {
     let read = || {
         let before = ticks(kind);

@@ -1,4 +1,4 @@
-//! Who is in a communicator or a window, in ranks of MPI_COMM_WORLD. Asking is local; each is asked once.
+//! Members of communicators and windows, as ranks of MPI_COMM_WORLD. Each is queried once, by local calls of the MPI.
 
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -9,29 +9,29 @@ use crate::call::Handle;
 use crate::models::{Model, Models};
 use crate::real::Mpi;
 
-/// For the world rank of a process outside this MPI_COMM_WORLD, or of none.
+/// World rank of a process outside this MPI_COMM_WORLD, or of no process.
 pub const NO_RANK: u32 = u32::MAX;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Communicator {
-    /// Counted as they are met from 2 on; MPI_COMM_WORLD is 0, MPI_COMM_SELF 1, whichever comes first.
+    /// Number in the order of first uses, from 2; MPI_COMM_WORLD is always 0, MPI_COMM_SELF 1.
     pub number: u32,
-    /// As MPI_Comm_size says, of the local group.
+    /// Ranks of the local group, as MPI_Comm_size returns them.
     pub size: u32,
     pub rank: i32,
     pub inter: bool,
-    /// Ranks that a rank number of a call means: the remote group's of an intercommunicator.
+    /// Ranks that calls can address: those of the remote group, in an intercommunicator.
     pub fan: u32,
-    /// Neighbours that a neighbourhood collective sends to; 0 where it has no topology.
+    /// Neighbours that a neighbourhood collective sends to; 0 without a topology.
     pub out_degree: u32,
-    /// World ranks by rank of the group that calls address; `None`: they are the same.
+    /// World ranks by rank of the addressed group; `None`: both ranks are equal.
     pub members: Option<Box<[u32]>>,
     /// World ranks of the own group of an intercommunicator.
     pub own: Option<Box<[u32]>>,
 }
 
 impl Communicator {
-    /// The world rank of a peer; `None` where it is no rank, or not known.
+    /// The world rank of a peer; `None` where the peer is no rank, or its world rank is not known.
     #[inline]
     pub fn world_rank(&self, peer: i32) -> Option<u32> {
         let peer = u32::try_from(peer).ok().filter(|peer| *peer < self.fan)?;
@@ -42,7 +42,7 @@ impl Communicator {
     }
 }
 
-/// Those that are in use, by C's handles. Windows have handles of their own kind, which may have the same values.
+/// Communicators and windows in use, by kind and C handle: handles of different kinds may have the same value.
 #[derive(Debug, Default)]
 pub struct Communicators {
     known: Mutex<Known>,
@@ -51,7 +51,7 @@ pub struct Communicators {
 #[derive(Debug, Default)]
 struct Known {
     by_handle: HashMap<(usize, Kind), Arc<Communicator>>,
-    /// Communicators met, beside the first two.
+    /// Communicators and windows met, besides MPI_COMM_WORLD and MPI_COMM_SELF.
     met: u32,
 }
 
@@ -62,10 +62,10 @@ pub enum Kind {
 }
 
 impl Communicators {
-    /// `None` where the MPI refuses to say.
+    /// `None` where the MPI is not open or a query fails.
     ///
     /// # Safety
-    /// A call with this handle succeeded, and nobody freed it since.
+    /// A call with this handle succeeded, and the handle has not been freed since.
     pub unsafe fn get(
         &self,
         handle: Handle,
@@ -79,7 +79,7 @@ impl Communicators {
         if let Some(found) = self.lock().by_handle.get(&(handle, kind)) {
             return Some(found.clone());
         }
-        // Not under the lock: the MPI has locks of its own, under which it may call back what frees communicators.
+        // The lock is not held: the MPI, under locks of its own, may call back functions that free communicators.
         // SAFETY: by this function's contract.
         let mut asked = unsafe {
             let asking = models.ask();
@@ -110,7 +110,7 @@ impl Communicators {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A window was made over a communicator: its ranks are the communicator's.
+    /// Notes a window that was made over a communicator, whose ranks it has.
     ///
     /// # Safety
     /// As of [`Communicators::get`].
@@ -120,7 +120,7 @@ impl Communicators {
         self.lock().by_handle.insert((win, Kind::Window), comm);
     }
 
-    /// The handle may mean something else from now on.
+    /// Forgets a handle that may be reused.
     ///
     /// # Safety
     /// As of [`Communicators::get`].
@@ -131,10 +131,10 @@ impl Communicators {
     }
 }
 
-/// The handle as C has it.
+/// The C handle.
 ///
 /// # Safety
-/// An integer of Fortran's is one of such a handle.
+/// A Fortran integer is that of a valid handle of this kind.
 unsafe fn in_c(handle: Handle, kind: Kind, mpi: &Mpi, abi: &Abi) -> usize {
     if !handle.is_fortran() {
         return handle.0 as usize;
@@ -150,7 +150,7 @@ unsafe fn in_c(handle: Handle, kind: Kind, mpi: &Mpi, abi: &Abi) -> usize {
     }
 }
 
-/// A number that the MPI gives through an address.
+/// A number that a function of the MPI writes to an address; `None` where the function fails.
 fn number(ask: impl FnOnce(*mut c_int) -> c_int) -> Option<i32> {
     let mut value = 0;
     (ask(&mut value) == 0).then_some(value)
@@ -201,10 +201,10 @@ unsafe fn window(win: usize, model: Model, mpi: &Mpi, abi: &Abi) -> Option<Commu
     Some(Communicator { number: 0, size: fan, rank: 0, inter: false, fan, out_degree: 0, members, own: None })
 }
 
-/// The size of a group and its members' world ranks.
+/// The size of a group and the world ranks of its members.
 ///
 /// # Safety
-/// `group` is one of the MPI's, and `model` is open.
+/// `group` is a group of the MPI, and `model` is open.
 unsafe fn members(
     group: usize,
     is_world: bool,
@@ -231,7 +231,7 @@ unsafe fn members(
     }
 }
 
-/// All processes that were started together. The caller frees it.
+/// The group of all processes that were started together. The caller frees the group.
 ///
 /// # Safety
 /// `model` is open.
@@ -247,7 +247,7 @@ unsafe fn group_of(model: Model, mpi: &Mpi, abi: &Abi) -> Option<usize> {
     (asked == 0).then_some(world)
 }
 
-/// The rank of this process among all that were started together, and how many they are.
+/// The rank of this process among all that were started together, and their number.
 ///
 /// # Safety
 /// `model` is open.
@@ -262,12 +262,12 @@ pub unsafe fn place(model: Model, mpi: &Mpi, abi: &Abi) -> Option<(u32, u32)> {
     }
 }
 
-/// How many neighbours a rank sends to.
+/// The number of neighbours that a rank sends to.
 ///
 /// # Safety
 /// `comm` is a communicator of the MPI's.
 unsafe fn out_degree(comm: usize, rank: i32, mpi: &Mpi, abi: &Abi) -> u32 {
-    // SAFETY: by this function's contract; each question is asked of a communicator of its topology.
+    // SAFETY: by this function's contract; each query is of a communicator with its topology.
     let degree = unsafe {
         match number(|to| (mpi.topo_test)(comm, to)) {
             Some(topology) if topology == abi.topology_cart => {

@@ -1,15 +1,15 @@
-//! MPI_IN_PLACE, a constant in C, as Fortran passes it: the address of a variable.
+//! Fortran's MPI_IN_PLACE: the address of a variable, where C has a constant.
 
 use crate::real::find_variable;
 
-/// MPI_IN_PLACE of Open MPI, of `mpif.h` and all its modules, as compilers write it.
+/// MPI_IN_PLACE of Open MPI, in `mpif.h` and all modules, by the name mangling of each compiler.
 const OPEN_MPI: [&std::ffi::CStr; 4] =
     [c"mpi_fortran_in_place_", c"mpi_fortran_in_place", c"mpi_fortran_in_place__", c"MPI_FORTRAN_IN_PLACE"];
 
 /// MPI_IN_PLACE of MPICH's `mpi_f08`.
 const MPICH_2008: &std::ffi::CStr = c"MPIR_F08_MPI_IN_PLACE";
 
-/// Where MPICH keeps the address of the MPI_IN_PLACE of `mpif.h` and `mpi`, once MPI is initialized.
+/// MPICH's variable with the address of the MPI_IN_PLACE of `mpif.h` and `mpi`, set once MPI is initialized.
 const MPICH: &std::ffi::CStr = c"MPIR_F_MPI_IN_PLACE";
 
 #[derive(Debug, Default)]
@@ -34,8 +34,8 @@ impl Fortran {
     }
 }
 
-/// Where the places that MPI_Waitany and its like tell begin. The standard says 1, but MPICH's `mpi_f08` (4.0) forgets to
-/// add it. What was completed tells: `completed(place)` says whether the request there changed, `None` beyond the last.
+/// The first index in the results of MPI_Waitany and its like: 1 by the standard, but 0 in MPICH's `mpi_f08` (4.0). The
+/// changed requests decide: `completed(place)` is whether the request at `place`, counted from 0, has changed.
 pub fn first_place(told: &[i32], count: usize, completed: impl Fn(usize) -> bool) -> i32 {
     let from = |first: i32| {
         let place = |told: &i32| usize::try_from(told - first).ok().filter(|place| *place < count);
@@ -44,7 +44,7 @@ pub fn first_place(told: &[i32], count: usize, completed: impl Fn(usize) -> bool
     match (from(1), from(0)) {
         (None, Some(_)) => 0,
         (Some(_), None) | (None, None) => 1,
-        // A persistent request stays what it was, wherever it is.
+        // The handle of a persistent request does not change: where neither reading fits, the standard's holds.
         (Some(one), Some(zero)) => {
             i32::from(one.iter().all(|at| completed(*at)) || !zero.iter().all(|at| completed(*at)))
         }
@@ -64,7 +64,7 @@ mod tests {
         assert_eq!(first_place(&[2], 2, done(&[1])), 1);
         assert_eq!(first_place(&[1, 2], 3, done(&[0, 1])), 1);
         assert_eq!(first_place(&[1, 2], 3, done(&[1, 2])), 0);
-        // Persistent ones: as the standard has it.
+        // Persistent requests: the standard's index.
         assert_eq!(first_place(&[1, 2], 3, done(&[])), 1);
         assert_eq!(first_place(&[], 3, done(&[])), 1);
     }

@@ -1,16 +1,16 @@
-//! The library that is preloaded into MPI programs and records what they do.
+//! The library that is preloaded into MPI programs and records their MPI calls.
 //!
 //! Each recorded function has a wrapper in C, generated from [`record::functions`] (`build.rs`), in which every argument is
-//! a word: one library serves every MPI. A wrapper notes the time, calls the real `PMPI_` function and hands what it has to
-//! [`recorder`], which counts it in tables that are a mapped file ([`tables`]): whatever ends the process, the file has all.
-//! What a word means in an MPI is known to [`abi`] alone.
+//! a word: one library serves every MPI. A wrapper reads the clock, calls the real `PMPI_` function and passes the call to
+//! [`recorder`], which counts the call in a mapped file ([`tables`]): whatever ends the process, the file has all calls.
+//! The meaning of a word in each MPI is in [`abi`] alone.
 //!
-//! The library never communicates, never ends a job, and writes one line to stderr only where something is lost. It delays
-//! a job only where [`record::folder::variable::PERTURB`] asks for it, which is absent by default ([`perturb`]).
-//! A panic of its own ends recording and nothing else ([`contained`]).
+//! The library never communicates, never ends a job, and writes one line to stderr only where something is lost. Jobs are
+//! delayed only where [`record::folder::variable::PERTURB`] requests it, which is absent by default ([`perturb`]).
+//! A panic in the library ends recording and nothing else ([`contained`]).
 //! Without the variable [`record::folder::variable::FOLDER`] every call passes straight through.
 //!
-//! This crate has unsafe code, as a library behind a C interface must; each block says on which invariant it rests.
+//! This crate has unsafe code, as a library behind a C interface must; each block names the invariant it rests on.
 
 #[cfg(target_arch = "x86_64")]
 macro_rules! jump {

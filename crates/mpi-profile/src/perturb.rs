@@ -1,7 +1,7 @@
-//! Delays on purpose: before messages begin, after receives complete, and in proportion to what the program computes.
+//! Injected delays: before messages begin, after receives complete, and in proportion to the program's computing.
 //!
-//! Each is a spin outside of what is recorded as the call, on the core of the calling thread, so that it stands for work of
-//! that core and not for latency. All are bounded, each and together; what they took is counted with the thread's totals.
+//! Each delay is a spin on the core of the calling thread, outside the recorded time of the call: it stands for work of
+//! that core, not for latency. Each delay and their sum are bounded; their ticks are counted in the thread's totals.
 
 use record::functions::Class;
 use record::layout::{Injected, injected};
@@ -16,7 +16,7 @@ use crate::requests::Operation;
 use crate::rules::{Amount, NONE, Requests, Rule, Special, Times};
 use crate::state;
 
-/// Before a call that begins messages.
+/// Delays a call that begins messages, before its entry.
 ///
 /// # Safety
 /// The call has the arguments of its function.
@@ -27,7 +27,7 @@ pub unsafe fn post(here: &mut Here, call: &Call) {
     delays.send_unknown = false;
     let generation = state::generation();
     if delays.asked.what.at_send(0).is_some() && !state::paused(generation) {
-        // SAFETY: functions of the table have a rule each; by this function's contract.
+        // SAFETY: by this function's contract; each function of the table has a rule.
         unsafe {
             let rule = &*here.rules.add(call.function as usize);
             match rule.requests {
@@ -63,8 +63,8 @@ unsafe fn started(here: &Here, call: &Call, count: u8, requests: u8, delays: &mu
     }
 }
 
-/// The bytes and the peer of the message that the call begins, by what earlier calls told: the MPI is asked about nothing
-/// that it may not know. `None` where they are not known, or there is none.
+/// Bytes and peer of the message that the call begins, from caches alone: before the call succeeds, its handles may be
+/// invalid. `None` where bytes or communicator are not cached, or no message begins.
 ///
 /// # Safety
 /// As of [`post`].
@@ -92,7 +92,7 @@ unsafe fn known(here: &Here, call: &Call, rule: &Rule, delays: &Delays) -> Optio
     }
 }
 
-/// An operation is complete.
+/// Adds the delay of a receive whose operation is complete.
 pub fn completed(here: &mut Here, operation: &Operation) {
     let Some(mut delays) = here.delays.take() else { return };
     let receives = delays.asked.arguments.get(usize::from(operation.function)).is_some_and(|of| of.receives_by_request);
@@ -102,7 +102,7 @@ pub fn completed(here: &mut Here, operation: &Operation) {
     here.delays = Some(delays);
 }
 
-/// After a call, when all of it is recorded.
+/// Delays the thread after a call, once the call is recorded.
 ///
 /// # Safety
 /// The call has the arguments of its function.
@@ -129,8 +129,8 @@ pub unsafe fn after(here: &mut Here, call: &Call, rule: &Rule, facts: &Facts) {
     here.delays = Some(delays);
 }
 
-/// Asks for the delay of the message that the call received, and for that of the one that it sent where [`post`] could not know
-/// its size.
+/// Adds the delay of the message that the call received, and that of the message it sent where [`post`] did not know the
+/// bytes.
 ///
 /// # Safety
 /// The call succeeded.
@@ -140,7 +140,7 @@ unsafe fn want_after(here: &mut Here, call: &Call, rule: &Rule, facts: &Facts, d
     unsafe {
         let in_world = |here: &mut Here, argument: u8| {
             if delays.asked.what.peers == Peers::All || rule.comm == NONE {
-                // Nobody asks for the peer.
+                // All peers are delayed alike, or the call has no communicator.
                 return NO_RANK;
             }
             let peer = call.integer(argument);

@@ -1,4 +1,4 @@
-//! The life of a profiled process: the first call of each thread, what becomes known on the way, forks and ends.
+//! The life of a profiled process: the first call of each thread, freed handles, phases, forks and ends.
 
 use std::ffi::{c_int, c_void};
 use std::path::PathBuf;
@@ -23,26 +23,26 @@ use crate::state::{self, STATE};
 #[derive(Debug, Default)]
 struct Threads {
     known: u16,
-    /// Of threads that ended: the next ones go on with them.
+    /// Records of threads that ended, for the next threads.
     free: Vec<Spare>,
 }
 
-/// A record that no thread has. It is never freed.
+/// A record that belongs to no thread. Records are never freed.
 #[derive(Debug)]
 struct Spare(*mut Here);
 
-// SAFETY: it is handed from a thread that ended to one that begins.
+// SAFETY: the record passes from a thread that ended to one that begins.
 unsafe impl Send for Spare {}
 
 static RANK: OnceLock<Rank> = OnceLock::new();
 static THREADS: Mutex<Threads> = Mutex::new(Threads { known: 0, free: Vec::new() });
 
-/// What is recorded of this process; `None` in the child of a fork too, whose locks nobody may ever release.
+/// The rank, while it records; `None` in the child of a fork too, where a lock may be held for ever.
 fn recording() -> Option<&'static Rank> {
     RANK.get().filter(|_| STATE.load(Ordering::Relaxed) == state::RECORDING)
 }
 
-/// The record of this thread, at its first call; a stand-in where nothing is recorded.
+/// Sets and returns the record of this thread at its first call; a stand-in where nothing is recorded.
 #[unsafe(no_mangle)]
 extern "C" fn plimsoll_arrive() -> *mut Here {
     contained::tell_in_one_line();
@@ -79,7 +79,7 @@ fn arrive() -> *mut Here {
     }
 }
 
-/// Whether a call is one of the program's own although the thread's record says that it is in one.
+/// Whether a call comes from the program although the thread's record has the thread inside a call.
 ///
 /// # Safety
 /// `here` is this thread's, or a stand-in; `frame` is where the frame of the wrapper's caller ends.
@@ -94,17 +94,17 @@ unsafe extern "C" fn plimsoll_outermost(here: *mut Here, frame: *const c_void) -
             }
             0
         }
-        // Frames grow downwards: who calls from above an outer wrapper's record has left that wrapper by longjmp or by an
+        // Stacks grow downwards: a caller above the record of the outer wrapper has left that wrapper by longjmp or by an
         // exception.
         depth::INSIDE => c_int::from(frame > outer),
         _ => 0,
     }
 }
 
-/// A datatype, communicator or window is about to be freed: its handle may come to mean something else.
+/// Makes caches stale before a datatype, communicator or window is freed, since its handle may be reused.
 ///
 /// # Safety
-/// Called by the generated wrappers with the address of a handle of the kind that `what` says.
+/// Called by the generated wrappers with the address of a handle of the kind `what`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn plimsoll_forget(what: c_int, of: u32, address: usize) {
     state::GENERATION.fetch_add(2, Ordering::Relaxed);
@@ -133,12 +133,12 @@ unsafe fn forget(rank: &Rank, what: c_int, of: u32, address: usize) {
         }
     };
     if !handle.is_fortran() || rank.world_size() > 0 {
-        // SAFETY: the program passes it as one that the MPI knows.
+        // SAFETY: the program passes the handle to the MPI as a valid one.
         unsafe { rank.communicators.forget(handle, kind, &rank.mpi, &rank.abi) };
     }
 }
 
-/// MPI_Pcontrol: 0 pauses recording, 1 goes on, every level marks a phase.
+/// MPI_Pcontrol: level 0 pauses recording, level 1 resumes it, every level marks a phase.
 #[unsafe(no_mangle)]
 extern "C" fn plimsoll_phase(level: c_int) {
     contained((), || phase(level));
@@ -146,7 +146,7 @@ extern "C" fn plimsoll_phase(level: c_int) {
 
 fn phase(level: c_int) {
     let here = match state::here().cast::<Here>() {
-        // The first call of all: recording may begin paused.
+        // MPI_Pcontrol as the first call: recording may begin paused.
         here if here.is_null() => plimsoll_arrive(),
         here => here,
     };
@@ -161,20 +161,20 @@ fn phase(level: c_int) {
     rank.mark(level, thread);
 }
 
-/// The process ends in order.
+/// Runs at an orderly exit of the process.
 #[unsafe(no_mangle)]
 extern "C" fn plimsoll_ended() {
     if STATE.load(Ordering::Relaxed) == state::FRESH {
         return contained((), || past::note_silent(&host()));
     }
     let Some(rank) = RANK.get().filter(|_| STATE.load(Ordering::Relaxed) != state::OFF) else { return };
-    // A child that was made without fork's handlers has the same memory.
+    // A child made without fork's handlers has a copy of this memory, but another pid.
     if rank.pid == std::process::id() {
         contained((), || ended(rank));
     }
 }
 
-/// In the child of a fork: the file is the parent's.
+/// Ends recording in the child of a fork: the file is the parent's.
 extern "C" fn forked() {
     STATE.store(state::OFF, Ordering::Relaxed);
     state::pass();
@@ -187,7 +187,7 @@ extern "C" fn left(here: *mut c_void) {
 }
 
 fn leave(rank: &Rank, here: *mut c_void) {
-    // SAFETY: the value of the key is this thread's record, which stays and which nobody else has.
+    // SAFETY: the value of the key is this thread's record, which is never freed and has no other user.
     unsafe {
         let here = here.cast::<Here>();
         state::set_here(ptr::null_mut());
@@ -199,25 +199,25 @@ fn leave(rank: &Rank, here: *mut c_void) {
     }
 }
 
-/// The process ends in order.
+/// Closes this thread's timeline and the rank's tables.
 fn ended(rank: &Rank) {
     let here = state::here().cast::<Here>();
     // SAFETY: the thread's own record, a stand-in, or none; stand-ins are of greater depth.
     if !here.is_null() && unsafe { (*here).depth } <= depth::INSIDE {
-        // SAFETY: it is a whole record, and this thread's.
+        // SAFETY: the record is whole, and this thread's.
         unsafe { (*here).close() };
     }
     rank.ended();
 }
 
-/// The record of a thread that calls for the first time.
+/// The record of a thread at its first call.
 fn thread(rank: &'static Rank) -> *mut Here {
     let mut threads = THREADS.lock().unwrap_or_else(PoisonError::into_inner);
-    // SAFETY: it takes no arguments.
+    // SAFETY: the call takes no arguments.
     let tid = unsafe { libc::gettid() } as u32;
     let spare = threads.free.pop().or_else(|| new_thread(rank, &mut threads));
     let Some(Spare(here)) = spare else { return state::counting().cast() };
-    // SAFETY: the record is this thread's now; its thread's entry is mapped as long as the process runs.
+    // SAFETY: the record belongs to this thread; its entry in the tables is mapped as long as the process runs.
     unsafe {
         seal_thread((*here).thread, tid, 0);
         libc::pthread_setspecific(key(), here.cast());
@@ -242,7 +242,7 @@ fn new_thread(rank: &'static Rank, threads: &mut Threads) -> Option<Spare> {
     here.begin();
     threads.known += 1;
     if threads.known > 1 {
-        // Whatever the program promised the MPI.
+        // The thread level that the program requested does not matter.
         rank.requests.set_locking();
     }
     rank.heading.change(|header| {
@@ -252,10 +252,10 @@ fn new_thread(rank: &'static Rank, threads: &mut Threads) -> Option<Spare> {
     Some(Spare(Box::into_raw(Box::new(here))))
 }
 
-/// Whose a thread's totals are, and when it ended.
+/// Writes the thread to which the totals belong, and the ticks of its end; 0: it runs.
 ///
 /// # Safety
-/// The record is mapped, and the caller's.
+/// The record is mapped, and belongs to the caller.
 unsafe fn seal_thread(thread: *mut Thread, tid: u32, ended: u64) {
     let seal = Thread { tid, ended, ..Thread::default() }.sealed().seal;
     // SAFETY: by this function's contract.
@@ -266,7 +266,7 @@ unsafe fn seal_thread(thread: *mut Thread, tid: u32, ended: u64) {
     }
 }
 
-/// The key whose destructor tells that a thread ends.
+/// The key whose destructor runs at the end of a thread.
 fn key() -> libc::pthread_key_t {
     static KEY: OnceLock<libc::pthread_key_t> = OnceLock::new();
     *KEY.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! What is recorded of a process as a whole.
+//! The state of recording that all threads of a process share.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
@@ -29,10 +29,10 @@ use crate::tables::{Room, Tables};
 use crate::timeline::Timeline;
 use crate::world;
 
-/// Bytes that a rank's tables may take where nothing else is asked for.
+/// Bytes that a rank's tables may take by default.
 const MEMORY: u64 = 64 << 20;
 
-/// Everything of the process that is recorded.
+/// A rank: one recorded process.
 #[derive(Debug)]
 pub struct Rank {
     pub mpi: Mpi,
@@ -42,18 +42,18 @@ pub struct Rank {
     pub communicators: Communicators,
     pub models: Models,
     pub requests: Shared,
-    /// `None` where no timeline is asked for.
+    /// `None` where no timeline is requested.
     pub timeline: Option<Timeline>,
-    /// `None` where none are asked for.
+    /// `None` where no delays are requested.
     pub delays: Option<Asked>,
     fortran: OnceLock<Fortran>,
-    /// Of the profile.
+    /// The profile's folder.
     folder: PathBuf,
     pub pid: u32,
     pub heading: &'static Heading,
-    /// Ranks of MPI_COMM_WORLD, once they are known.
+    /// Ranks of MPI_COMM_WORLD; 0: not known yet.
     size: AtomicU32,
-    /// The process seemed to end, and the tables are sealed.
+    /// The tables are sealed, since the process seemed to end.
     closed: AtomicBool,
     tables: Mutex<Tables>,
     modules: Mutex<Modules>,
@@ -122,7 +122,7 @@ impl Rank {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner).region(entry)
     }
 
-    /// A communicator or a window is used by a thread for the first time.
+    /// Writes the members of a communicator or window, at the first use of one.
     pub fn met(&self, group: &Arc<Communicator>) {
         let Some((kind, members)) = self.timeline.as_ref().and_then(|timeline| timeline.met(group)) else { return };
         let records = members.len() as u32;
@@ -153,7 +153,7 @@ impl Rank {
         modules().meet(address, found, &mut self.tables.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Counts something that is not recorded.
+    /// Counts one thing that is not recorded.
     #[cold]
     pub fn dropped(&self, which: impl FnOnce(&mut Dropped) -> *mut u64) {
         self.heading.dropped(which);
@@ -172,19 +172,19 @@ impl Rank {
         self.fortran.get_or_init(Fortran::find)
     }
 
-    /// Notes the present moment, from which the rate of ticks follows.
+    /// Writes the present moment to the header: the rate of ticks follows from it.
     #[cold]
     pub fn refresh(&self) {
         let latest = clock::moment(self.clock);
         self.heading.change(|header| header.latest = latest);
     }
 
-    /// MPI_Init or MPI_Session_init has returned. Threads may open both at once.
+    /// Runs after MPI_Init or MPI_Session_init, which threads may call at the same time.
     #[cold]
     pub fn opened(&self, model: Model, ticks: u64) {
         self.models.opened(model);
         self.heading.change(|header| {
-            // Of several the first.
+            // The first of several counts.
             header.initialized = if header.initialized == 0 { ticks } else { header.initialized };
             header.finalized = 0;
         });
@@ -197,7 +197,7 @@ impl Rank {
                 self.requests.set_locking();
             }
         }
-        // SAFETY: the model is open as long as this is asked.
+        // SAFETY: the model stays open as long as `asking` lives.
         let place = unsafe {
             let asking = self.models.ask();
             asking.model.and_then(|model| communicators::place(model, &self.mpi, &self.abi))
@@ -214,12 +214,12 @@ impl Rank {
                 }
             });
         }
-        // What could not be told before may be told now.
+        // Queries that failed before MPI was open may succeed: their cached failures become stale.
         state::GENERATION.fetch_add(2, Ordering::Relaxed);
         self.refresh();
     }
 
-    /// MPI_Finalize or MPI_Session_finalize is about to be called.
+    /// Runs before MPI_Finalize or MPI_Session_finalize.
     #[cold]
     pub fn closing(&self, model: Model) {
         let ticks = clock::ticks(self.clock);
@@ -230,7 +230,7 @@ impl Rank {
         }
     }
 
-    /// It failed.
+    /// Runs after an MPI_Finalize or MPI_Session_finalize that failed.
     #[cold]
     pub fn reopened(&self, model: Model) {
         self.models.opened(model);
@@ -243,7 +243,7 @@ impl Rank {
         self.heading.change(|header| header.aborted = clock::ticks(self.clock));
     }
 
-    /// A phase begins, by a call of this thread.
+    /// Records the beginning of a phase, by a call of this thread.
     pub fn mark(&self, level: i32, thread: u16) {
         let mut phases = self.phases.lock().unwrap_or_else(PoisonError::into_inner);
         if !phases.mark(self.clock, level, thread, |entry| self.region(entry)) {
@@ -251,21 +251,21 @@ impl Rank {
         }
     }
 
-    /// Asked by a thread whose caches are stale: whether it still records. Where it does not it is let through from now on.
+    /// Whether a thread whose caches are stale still records. Otherwise its calls pass straight through afterwards.
     #[cold]
     pub fn goes_on(&self) -> bool {
         if STATE.load(Ordering::Acquire) != state::RECORDING {
             state::pass();
             return false;
         }
-        // The process seemed to end, and calls MPI nevertheless.
+        // The process seemed to end, but calls MPI again.
         if self.closed.swap(false, Ordering::AcqRel) {
             self.heading.change(|header| header.closed = 0);
         }
         true
     }
 
-    /// The process ends in order. Should it go on nevertheless, its next call takes this back ([`Rank::goes_on`]).
+    /// Seals the tables at an orderly exit. If the process goes on, its next call reverts this ([`Rank::goes_on`]).
     pub fn ended(&self) {
         self.refresh();
         let ticks = clock::ticks(self.clock);
@@ -273,13 +273,13 @@ impl Rank {
             let cause = "the kernel has given up the processor's counter meanwhile, so that times may be wrong";
             Complaint::new(cause, "profile it again").say_lost();
         }
-        // Sessions that were left open are no reason to call the end another.
+        // Sessions that were left open do not make the end an abnormal one.
         let is_over = self.models.world_is_over();
         self.heading.change(|header| {
             header.ended = ticks;
             header.finalized = if header.finalized == 0 && is_over { ticks } else { header.finalized };
         });
-        // Whoever holds them was interrupted by what ended the process.
+        // The exit of the process may have interrupted the holder of the tables.
         let Ok(mut tables) = self.tables.try_lock() else { return };
         self.closed.store(true, Ordering::Release);
         state::GENERATION.fetch_add(2, Ordering::Release);
@@ -290,7 +290,7 @@ impl Rank {
 
 pub fn host() -> String {
     let mut name = [0u8; 256];
-    // SAFETY: the buffer is as long as said, less the 0 that ends the text.
+    // SAFETY: the length is that of the buffer, less the 0 that ends the text.
     unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) };
     layout::words(&name)
 }

@@ -1,4 +1,4 @@
-//! Counting a call. All that happens on the way of a short call is here.
+//! The counting of a call, with the path that short calls take.
 
 use std::ptr;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::rules::{NONE, Requests, Rule, Special};
 use crate::state;
 use crate::trace;
 
-/// Before a call that may overwrite what it is about.
+/// Runs before a call that may overwrite its own arguments, such as requests, and before one that ends MPI.
 ///
 /// # Safety
 /// Called by the generated wrappers: `here` is this thread's, `call` has the function's arguments.
@@ -35,7 +35,7 @@ unsafe extern "C" fn plimsoll_before(here: *mut Here, call: *mut Call) {
 /// # Safety
 /// As of [`plimsoll_before`].
 unsafe fn before(here: &mut Here, call: &mut Call) {
-    // SAFETY: functions of the table have a rule each.
+    // SAFETY: each function of the table has a rule.
     let rule = unsafe { &*here.rules.add(call.function as usize) };
     match rule.special {
         Special::Finalize => here.rank.closing(Model::World),
@@ -58,7 +58,7 @@ unsafe fn before(here: &mut Here, call: &mut Call) {
     }
 }
 
-/// Before a call that begins messages, where they are delayed.
+/// Runs before a call that begins messages, where messages are delayed.
 ///
 /// # Safety
 /// As of [`plimsoll_before`].
@@ -68,7 +68,7 @@ unsafe extern "C" fn plimsoll_post(here: *mut Here, call: *const Call) {
     contained((), || unsafe { perturb::post(&mut *here, &*call) });
 }
 
-/// After every recorded call.
+/// Runs after every recorded call.
 ///
 /// # Safety
 /// As of [`plimsoll_before`].
@@ -86,7 +86,7 @@ unsafe fn after(here: &mut Here, call: &Call, elapsed: u64) {
     if generation != here.generation && !here.forget(generation) {
         return;
     }
-    // SAFETY: functions of the table have a rule each, which stay.
+    // SAFETY: each function of the table has a rule, and rules are never moved or freed.
     let rule = unsafe { &*here.rules.add(call.function as usize) };
     // SAFETY: where the call succeeded its handles are known to the MPI.
     let facts = unsafe {
@@ -122,24 +122,24 @@ unsafe fn failed(here: &mut Here, call: &Call, rule: &Rule) {
     }
 }
 
-/// The session at the address that is this argument, as C has it; `None` where the MPI cannot tell.
+/// The C handle of the session to which the argument points; `None` where the MPI cannot convert it from Fortran.
 ///
 /// # Safety
-/// There is one.
+/// The argument is the address of a session.
 #[cold]
 unsafe fn session(here: &Here, call: &Call, argument: u8) -> Option<usize> {
     // SAFETY: by this function's contract.
     let handle = unsafe { call.handle_at(argument, 0, here.abi()) };
     match here.mpi().session_of {
         _ if !handle.is_fortran() => Some(handle.0 as usize),
-        // SAFETY: the program has it from the MPI.
+        // SAFETY: the program has the handle from the MPI.
         Some(of) if here.abi().handle_bytes == 8 => Some(unsafe { of(handle.integer()) }),
         None if here.abi().handle_bytes == 8 => None,
         _ => Some(handle.integer() as u32 as usize),
     }
 }
 
-/// Apart, so that what a call was about stays in registers where there is neither a timeline nor a delay.
+/// A function of its own, so that `facts` stay in registers where there is neither a timeline nor a delay.
 ///
 /// # Safety
 /// As of [`trace::note`].
@@ -166,7 +166,7 @@ unsafe fn simple(here: &mut Here, call: &Call, rule: &Rule) -> Facts {
     // SAFETY: by this function's contract.
     unsafe {
         let peer = call.integer(if sends { rule.dest } else { rule.source });
-        // Nothing is sent to nobody.
+        // A message with MPI_PROC_NULL has no bytes.
         let somebody = peer != abi.proc_null;
         let bytes = if somebody { amount::elements(here, call, rule, rule.count, rule.datatype) } else { 0 };
         let mut to = None;
@@ -207,7 +207,7 @@ unsafe fn raise(counter: *mut u64, to: u64) {
     }
 }
 
-/// Where the call was made; null where that has no place in the tables.
+/// Counts the call. Returns the counters of its call site; null where the tables have no room for them.
 #[inline]
 fn count(here: &mut Here, call: &Call, rule: &Rule, facts: Facts, elapsed: u64) -> *const Site {
     let row = here.row(call.function, facts.group);
@@ -250,7 +250,7 @@ fn count(here: &mut Here, call: &Call, rule: &Rule, facts: Facts, elapsed: u64) 
     site
 }
 
-/// All that is not `simple`.
+/// The facts of a successful call that is not `simple`.
 ///
 /// # Safety
 /// The call succeeded.
@@ -319,7 +319,7 @@ unsafe fn made_window(here: &mut Here, call: &Call, rule: &Rule) {
     }
 }
 
-/// Notes a one-sided operation in the matrix.
+/// Counts a one-sided operation for its target.
 ///
 /// # Safety
 /// The call succeeded.
@@ -345,8 +345,8 @@ unsafe fn operation(here: &mut Here, call: &Call, rule: &Rule, facts: &mut Facts
     }
 }
 
-/// Ticks that recording adds to a call, at its best: measured with a call that does nothing, into memory that is thrown
-/// away. A few microseconds.
+/// The least ticks that recording adds to a call, measured with a call that does nothing and tables that are discarded.
+/// The measurement takes a few microseconds.
 pub fn cost(rank: &'static Rank) -> u64 {
     let Some(send) = functions::named("Send").map(|function| u32::from(function.id.0)) else { return 0 };
     let mut thread = Thread::default();
@@ -363,7 +363,7 @@ pub fn cost(rank: &'static Rank) -> u64 {
         for _ in 0..turns {
             call.entered = clock::ticks(rank.clock);
             call.left = clock::ticks(rank.clock);
-            // SAFETY: the record has its own row, site and thread, and a send to nobody asks the MPI nothing.
+            // SAFETY: the record has its own row, site and thread, and a send to MPI_PROC_NULL leads to no query of the MPI.
             unsafe { plimsoll_after(&mut here, &call, call.left.saturating_sub(call.entered)) };
         }
         clock::ticks(rank.clock).saturating_sub(from) / turns

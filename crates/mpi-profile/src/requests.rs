@@ -8,7 +8,7 @@ use record::trace::Reference;
 
 use crate::call::Handle;
 
-/// Operations that are followed at once. Beyond them they are counted as dropped.
+/// Operations that are tracked at a time. Further ones are counted as dropped.
 pub const MOST: usize = 1 << 20;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,24 +16,24 @@ pub struct Operation {
     /// [`record::functions::FunctionId`].
     pub function: u16,
     pub persistent: bool,
-    /// Begun, and not seen complete: always so where it is not persistent.
+    /// Begun, and not seen complete; always true where `persistent` is false.
     pub active: bool,
     pub partitions: u32,
     pub bytes: u64,
-    /// World rank of whom it sends a message to; [`crate::communicators::NO_RANK`]: none.
+    /// World rank of the receiver of its message; [`crate::communicators::NO_RANK`]: none.
     pub dest: u32,
-    /// It begins a message to somebody.
+    /// The operation sends a message, and not to MPI_PROC_NULL.
     pub sends: bool,
-    /// As the call named it; 0 where it has none.
+    /// Peer, as a rank of the call's communicator; 0 where the call has none.
     pub peer: i32,
-    /// The same as a world rank, where delays are asked for; [`crate::communicators::NO_RANK`]: not known.
+    /// World rank of the peer, where delays are requested; [`crate::communicators::NO_RANK`]: not known.
     pub peer_in_world: u32,
     pub tag: i32,
     /// [`crate::communicators::Communicator::number`].
     pub communicator: u32,
-    /// Counted as they begin, from 1.
+    /// Number in the order of beginnings, from 1.
     pub serial: u64,
-    /// In the timeline; of a persistent one, as it was prepared and as it was last started.
+    /// The operation in the timeline: its beginning or preparation, and the last start of a persistent one.
     pub traced: Begun,
     pub started: Begun,
 }
@@ -43,12 +43,12 @@ pub struct Operation {
 pub struct Begun {
     pub ordinal: u64,
     pub thread: u16,
-    /// It receives from anywhere, or with any tag.
+    /// A receive from MPI_ANY_SOURCE or with MPI_ANY_TAG.
     pub any: bool,
 }
 
 impl Begun {
-    /// Of one that is not in a timeline.
+    /// An operation that is not in a timeline.
     pub const NOT: Begun = Begun { ordinal: u64::MAX, thread: 0, any: false };
 
     pub fn reference(self) -> Option<Reference> {
@@ -61,16 +61,16 @@ const NO: u32 = u32::MAX;
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     operation: Operation,
-    /// The next of the same handle; the last leads to the first.
+    /// The next entry of the same handle; after the last the first.
     next: u32,
 }
 
-/// MPIs give one handle to many operations that were complete at once, so that a handle has a queue of them.
+/// A queue of operations for each handle: MPIs give one handle to many operations that complete immediately.
 #[derive(Debug)]
 pub struct Requests {
     entries: Vec<Entry>,
     free: Vec<u32>,
-    /// Key and the last of its queue. Open addressing, linear probing, no tombstones.
+    /// Key and last entry of its queue. Open addressing, linear probing, no tombstones.
     slots: Box<[(u64, u32)]>,
     used: usize,
     serial: u64,
@@ -100,7 +100,7 @@ impl Requests {
         (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - self.slots.len().ilog2())) as usize
     }
 
-    /// The slot that has the key, or the free one where it belongs.
+    /// The slot that has the key, or the free slot where the key belongs.
     #[inline]
     fn slot(&self, key: u64) -> usize {
         let mask = self.slots.len() - 1;
@@ -111,7 +111,7 @@ impl Requests {
         at
     }
 
-    /// `false` where there are too many already.
+    /// `false` where [`MOST`] operations are tracked already.
     #[inline]
     pub fn insert(&mut self, handle: Handle, mut operation: Operation) -> bool {
         if self.len() >= MOST {
@@ -147,7 +147,7 @@ impl Requests {
         true
     }
 
-    /// The one that was begun first.
+    /// The handle's operation that was begun first.
     pub fn get(&mut self, handle: Handle) -> Option<&mut Operation> {
         let (key, last) = self.slots[self.slot(handle.0)];
         if key == FREE {
@@ -157,7 +157,7 @@ impl Requests {
         Some(&mut self.entries[first as usize].operation)
     }
 
-    /// The one that was begun first is complete: it is removed, or inactive where it is persistent.
+    /// Completes the handle's first operation: removes it, or makes it inactive where it is persistent.
     pub fn complete(&mut self, handle: Handle) -> Option<Operation> {
         let at = self.slot(handle.0);
         let (key, last) = self.slots[at];
@@ -174,7 +174,7 @@ impl Requests {
         self.remove_at(at)
     }
 
-    /// Whatever it is.
+    /// Removes the handle's first operation, persistent or not.
     pub fn remove(&mut self, handle: Handle) -> Option<Operation> {
         let at = self.slot(handle.0);
         if self.slots[at].0 == FREE { None } else { self.remove_at(at) }
@@ -192,7 +192,7 @@ impl Requests {
         Some(self.entries[first as usize].operation)
     }
 
-    /// Frees a slot and moves those behind it that belong further ahead.
+    /// Frees a slot and moves later slots of the same probe sequence into the hole.
     fn vacate(&mut self, mut hole: usize) {
         let mask = self.slots.len() - 1;
         let mut at = hole;
@@ -229,16 +229,16 @@ impl Default for Requests {
     }
 }
 
-/// The rank's requests: any thread may complete what another began.
+/// The rank's requests: any thread may complete an operation that another began.
 ///
-/// As long as one thread alone calls MPI it takes no lock: it says that it is inside by a plain store. A second one may
-/// come at any moment, whatever the program told the MPI; it then waits until the first, which does not see it coming, is
-/// out.
+/// As long as one thread alone calls MPI, it takes no lock: a plain store marks it as inside. A second thread may come at
+/// any moment, at every thread level of the MPI; it then waits until the first thread, which does not see it coming, is
+/// outside.
 #[derive(Debug)]
 pub struct Shared {
     /// More than one thread calls MPI, or may.
     locking: AtomicBool,
-    /// The only thread is here.
+    /// The only thread is inside.
     inside: AtomicBool,
     taken: AtomicBool,
     requests: UnsafeCell<Requests>,
@@ -247,7 +247,7 @@ pub struct Shared {
 // SAFETY: `with` lets one thread in at a time.
 unsafe impl Sync for Shared {}
 
-/// Of whoever is in; over when it is dropped, by a panic too.
+/// The turn of the thread inside; its drop ends it, in a panic too.
 struct Turn<'a>(&'a AtomicBool);
 
 impl Drop for Turn<'_> {
@@ -260,7 +260,7 @@ impl Drop for Turn<'_> {
 impl Shared {
     pub fn new() -> Shared {
         Shared {
-            // Where the kernel has no barrier there is no way without the lock.
+            // Without the kernel's barrier every turn takes the lock.
             locking: AtomicBool::new(!barrier(REGISTER)),
             inside: AtomicBool::new(false),
             taken: AtomicBool::new(false),
@@ -268,10 +268,10 @@ impl Shared {
         }
     }
 
-    /// From now on threads take turns. To be called by every thread but the first before it comes, and by none that is in.
+    /// Makes threads take turns. Every thread but the first calls it before its first turn; no thread calls it inside.
     pub fn set_locking(&self) {
         self.locking.store(true, Ordering::SeqCst);
-        // Either the first thread sees that, or what it stored before it looked is seen here.
+        // Either the first thread reads `locking` as true, or its earlier store to `inside` is visible here.
         barrier(EXPEDITED);
         while self.inside.load(Ordering::Acquire) {
             std::thread::yield_now();
@@ -297,8 +297,7 @@ impl Shared {
     #[inline]
     pub fn with<T>(&self, f: impl FnOnce(&mut Requests) -> T) -> T {
         let _turn = self.turn();
-        // SAFETY: nobody else is here: by the lock, or since the only other threads wait in `set_locking`. `f` does not call
-        // back.
+        // SAFETY: no other thread is inside: by the lock, or since all others wait in `set_locking`. `f` does not call back.
         f(unsafe { &mut *self.requests.get() })
     }
 }

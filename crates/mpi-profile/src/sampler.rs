@@ -1,4 +1,4 @@
-//! Starting the sampler of this host's cores, where no `plimsoll profile` runs that does it.
+//! The start of the sampler of this host's cores, on hosts where no `plimsoll profile` runs that starts it.
 
 use std::fs::OpenOptions;
 use std::path::Path;
@@ -8,11 +8,11 @@ use record::folder::{self, variable};
 
 use crate::complaint::Complaint;
 
-/// Goes on by itself once the shell, which is waited for, has ended: it is nobody's child here.
+/// The sampler outlives the shell, which is waited for: the rank's process does not have it as a child.
 const SCRIPT: &str = r#""$0" profile-sampler "$1" &"#;
 
-/// Of the ranks of a host whose present start is `boot`, the one that makes the mark starts the sampler. Others, and all
-/// where the cores are left out, do nothing.
+/// The rank that creates the mark of this host's present boot starts the sampler. Other ranks do nothing, as all do where
+/// [`variable::SAMPLER`] is absent.
 pub fn start(profile: &Path, boot: &str) {
     let Some(plimsoll) = std::env::var_os(variable::SAMPLER).filter(|plimsoll| !plimsoll.is_empty()) else { return };
     let mark = folder::sampled_mark(profile, boot);
@@ -28,7 +28,7 @@ pub fn start(profile: &Path, boot: &str) {
         .stderr(Stdio::null())
         .spawn();
     match shell {
-        // The program may have taken the news of its end.
+        // The program may have waited for the shell already: the result is ignored.
         Ok(mut shell) => _ = shell.wait(),
         Err(error) => {
             let _ = std::fs::remove_file(&mark);

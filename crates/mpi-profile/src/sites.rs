@@ -1,4 +1,4 @@
-//! Places in the program that call MPI, and the files that they are in.
+//! Call sites: places in the program that call MPI, and the modules (loaded object files) that contain them.
 
 use std::ffi::{CStr, c_int, c_void};
 
@@ -7,10 +7,10 @@ use record::layout::{self, Module, Region, kind};
 use crate::contained::contained;
 use crate::tables::Tables;
 
-/// Files of code of which one region has room.
+/// Modules in one region.
 const AT_ONCE: u32 = 128;
 
-/// Loaded objects in which calls were seen.
+/// Loaded objects that have call sites.
 #[derive(Debug, Default)]
 pub struct Modules {
     known: Vec<Known>,
@@ -18,7 +18,7 @@ pub struct Modules {
     left: u32,
 }
 
-// SAFETY: the addresses are of a mapping of the whole process.
+// SAFETY: the addresses belong to a mapping of the whole process.
 unsafe impl Send for Modules {}
 
 #[derive(Debug, Clone)]
@@ -26,27 +26,27 @@ struct Known {
     from: usize,
     to: usize,
     base: u64,
-    /// Its place in the file, plus 1; 0: there was no room.
+    /// Index of the module in the rank's file, plus 1; 0: no room for it.
     number: u32,
 }
 
-/// Where a call returns to, as the files say it.
+/// A return address as module and offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Where {
     pub module: u32,
     pub offset: u64,
-    /// There is such a module, but no room for it.
+    /// The module has no room in the rank's file.
     pub dropped: bool,
 }
 
 impl Modules {
-    /// Where the address is, if that module was met before.
+    /// Module and offset of the address; `None` where the module was not met before.
     pub fn known(&self, address: usize) -> Option<Where> {
         let known = self.known.iter().find(|known| (known.from..known.to).contains(&address))?;
         Some(known.locate(address))
     }
 
-    /// Where the address is, in a module that [`find`] found.
+    /// Module and offset of the address, in a module that [`find`] found.
     pub fn meet(&mut self, address: usize, found: Found, tables: &mut Tables) -> Where {
         if let Some(known) = self.known(address) {
             return known;
@@ -78,26 +78,26 @@ impl Modules {
     }
 }
 
-/// Where code is that is of no file, such as what was generated while the program ran.
+/// An address outside of all modules, such as that of code generated at run time.
 pub fn nowhere(address: usize) -> Where {
     Where { module: 0, offset: address as u64, dropped: false }
 }
 
-/// The loaded object that has the address. To be called without a lock of ours: the loader has its own, under which it
-/// runs code of libraries.
+/// The loaded object that has the address. The caller holds no lock of this library: the loader runs code of other
+/// libraries under a lock of its own.
 pub fn find(address: usize) -> Option<Found> {
     let mut search = Search { address, found: None };
-    // SAFETY: the callback gets the record that outlives the walk.
+    // SAFETY: the callback's record, `search`, outlives the walk.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
     search.found
 }
 
-/// The addresses of the loaded object that has this one.
+/// The address range of the loaded object that has the address.
 pub fn span(address: usize) -> Option<std::ops::Range<usize>> {
     find(address).map(|found| found.from..found.to)
 }
 
-/// A loaded object and the addresses that it takes.
+/// A loaded object and its address range.
 #[derive(Debug)]
 pub struct Found {
     module: Module,
@@ -117,7 +117,7 @@ struct Search {
 }
 
 unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_void) -> c_int {
-    // SAFETY: the loader gives a valid record with `dlpi_phnum` headers; `search` is the record of `locate`.
+    // SAFETY: the loader gives a valid record with `dlpi_phnum` headers; `search` is the record of `find`.
     let (info, search, headers) = unsafe {
         let info = &*info;
         let headers = std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum));
@@ -141,10 +141,10 @@ fn look_in(info: &libc::dl_phdr_info, headers: &[libc::Elf64_Phdr], search: &mut
     let to = spans.map(|(_, to)| to).max().unwrap_or(0);
     let name = match info.dlpi_name.is_null() {
         true => String::new(),
-        // SAFETY: the loader's names are texts.
+        // SAFETY: the loader's names are C strings.
         false => unsafe { CStr::from_ptr(info.dlpi_name) }.to_string_lossy().into_owned(),
     };
-    // The program itself has no name.
+    // The loader has no name for the program itself.
     let path = match name.is_empty() {
         true => {
             std::fs::read_link("/proc/self/exe").map(|path| path.to_string_lossy().into_owned()).unwrap_or_default()

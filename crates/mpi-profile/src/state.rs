@@ -10,13 +10,13 @@ use crate::heading::Heading;
 pub const FRESH: u32 = 0;
 pub const RECORDING: u32 = 1;
 pub const OFF: u32 = 2;
-/// A defect of ours ended it; what was recorded until then stays.
+/// A defect of the library ended recording; the data until then stay.
 pub const FAILED: u32 = 3;
 
 pub static STATE: AtomicU32 = AtomicU32::new(FRESH);
-/// Of the rank, once there is one.
+/// The header of the rank's tables, once they exist.
 pub static HEADING: OnceLock<Heading> = OnceLock::new();
-/// Raised by what makes caches stale: by 2 for each handle that is freed. Odd while recording is paused.
+/// Generation of the caches, raised by 2 where they become stale, as at each freed handle. Odd while recording is paused.
 pub static GENERATION: AtomicU64 = AtomicU64::new(0);
 
 #[inline]
@@ -38,7 +38,7 @@ unsafe extern "C" {
 
 /// The record of this thread, a [`crate::here::Here`] or a stand-in; null before its first call.
 pub fn here() -> *mut c_void {
-    // SAFETY: it reads a word of this thread.
+    // SAFETY: the function reads a thread-local word.
     unsafe { plimsoll_get_here() }
 }
 
@@ -49,23 +49,23 @@ pub unsafe fn set_here(here: *mut c_void) {
     unsafe { plimsoll_set_here(here) };
 }
 
-/// A record with which calls pass straight through. Its first words are never written.
+/// Stand-in record with which calls pass straight through; never written.
 pub fn passing() -> *mut c_void {
     (&raw const plimsoll_passing).cast_mut().cast()
 }
 
-/// The same of a thread whose calls are counted.
+/// Stand-in record of a thread whose calls are only counted; never written.
 pub fn counting() -> *mut c_void {
     (&raw const plimsoll_counting).cast_mut().cast()
 }
 
-/// This thread records no more.
+/// Ends recording on this thread.
 pub fn pass() {
     // SAFETY: the stand-in stays as long as the process runs.
     unsafe { set_here(passing()) };
 }
 
-/// A panic of the library: this thread records no more, and the others learn of it by their stale caches.
+/// Ends recording after a panic of the library: on this thread at once, on others when they find their caches stale.
 #[cold]
 pub fn failed() {
     let was = STATE.compare_exchange(RECORDING, FAILED, Ordering::AcqRel, Ordering::Acquire);

@@ -1,9 +1,9 @@
-/* The variable of each thread, and the end of the process: what Rust has no stable word for. */
+/* The thread-local variable and the destructor of the process, for which Rust has no stable syntax. */
 #include "shim.h"
 
 __thread struct here *plimsoll_here;
 
-/* What a thread has that records nothing, and one that only counts. */
+/* Stand-in records of a thread that records nothing, and of a thread whose calls are only counted. */
 const struct here plimsoll_passing = {2, 0, 0, 0, 0};
 const struct here plimsoll_counting = {3, 0, 0, 0, 0};
 

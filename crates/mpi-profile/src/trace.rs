@@ -1,4 +1,4 @@
-//! What a call puts into its thread's timeline.
+//! The event of a call in its thread's timeline.
 
 mod status;
 
@@ -15,7 +15,7 @@ use crate::state;
 use crate::timeline::Tracing;
 use crate::timeline::arguments::Arguments;
 
-/// For an operation that the call begins or prepares.
+/// The timeline's number of an operation that the call begins or prepares.
 ///
 /// # Safety
 /// The call succeeded.
@@ -29,7 +29,7 @@ pub unsafe fn begin(here: &mut Here, call: &Call) -> Begun {
     here.tracing.as_mut().map_or(Begun::NOT, |tracing| tracing.begin(any))
 }
 
-/// For a persistent operation that the call starts.
+/// The timeline's number of a persistent operation that the call starts; `prepared` is that of its preparation.
 pub fn start(here: &mut Here, prepared: Begun) -> Begun {
     let paused = state::paused(here.generation);
     let Some(tracing) = here.tracing.as_mut().filter(|_| !paused) else { return Begun::NOT };
@@ -41,10 +41,10 @@ pub fn start(here: &mut Here, prepared: Begun) -> Begun {
     begun
 }
 
-/// The call completed an operation. `status` is where its status is; 0: nowhere.
+/// Notes that the call completed an operation. `status` is the address of its status; 0: none.
 ///
 /// # Safety
-/// There is a status at `status`.
+/// The MPI wrote a status at `status`, unless that is 0.
 pub unsafe fn completed(here: &mut Here, operation: &Operation, status: usize) {
     let abi = here.abi();
     let Some(tracing) = here.tracing.as_mut() else { return };
@@ -63,7 +63,7 @@ pub unsafe fn completed(here: &mut Here, operation: &Operation, status: usize) {
     }
 }
 
-/// The rank of MPI_COMM_WORLD of a rank of a communicator.
+/// The rank in MPI_COMM_WORLD of a communicator's rank.
 fn world_rank(group: Option<&Communicator>, rank: i32) -> i32 {
     group.and_then(|group| group.world_rank(rank)).map_or(peer::UNKNOWN, |rank| rank as i32)
 }
@@ -79,10 +79,10 @@ unsafe fn is_from_anywhere(here: &Here, call: &Call) -> bool {
     is(arguments.source, abi.any_source) || is(arguments.source_tag, abi.any_tag)
 }
 
-/// Before the call: a status that the program ignores is written to a place of ours, where it will tell what was received.
+/// Before the call: directs a status that the program ignores to a buffer of this thread, for source, tag and bytes.
 ///
 /// # Safety
-/// The call's arguments are those of its function; `here.handles` has the requests that it may complete.
+/// The call's arguments are those of its function; `here.handles` has the requests that the call may complete.
 #[cold]
 pub unsafe fn before(here: &mut Here, call: &mut Call) {
     let Some(tracing) = &here.tracing else { return };
@@ -115,14 +115,14 @@ pub fn status_of(here: &Here, call: &Call, place: usize) -> usize {
     if status::is_ignored(address, call.language, here.abi()) { 0 } else { address + place * here.abi().status_bytes }
 }
 
-/// After the call, which was made at this site of the thread's: writes it.
+/// Writes the call to the timeline, after the call. `site` is the number of its call site in the thread.
 ///
 /// # Safety
 /// `call` has the function's arguments as they were passed.
 #[cold]
 #[inline(never)]
 pub unsafe fn note(here: &mut Here, call: &Call, rule: &Rule, facts: &Facts, site: u16) {
-    // Out of `here` while that is asked for communicators.
+    // Taken out of `here`, which is borrowed to find communicators.
     let Some(mut tracing) = here.tracing.take() else { return };
     if !state::paused(here.generation) {
         // SAFETY: by this function's contract.
@@ -221,7 +221,7 @@ unsafe fn describe(
         }
         if arguments.new_communicator != NONE {
             let handle = call.handle_at(arguments.new_communicator, 0, abi);
-            // Numbered as it is made, which is where all its members agree on an order.
+            // The number is given at creation, since all members create communicators in the same order.
             if handle.0 as usize != abi.comm_null && !handle.is_fortran() {
                 here.communicator(handle);
             }

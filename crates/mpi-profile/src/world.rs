@@ -1,8 +1,8 @@
-//! What tells an MPI_COMM_WORLD from others of the same job, as far as its launcher says.
+//! The name of an MPI_COMM_WORLD among those of a job, from what its launcher provides.
 
 use std::fs;
 
-/// Empty where nothing is known.
+/// Empty where the launcher provides no name.
 pub fn name() -> String {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let of = |name: &str| variable(name).map(|value| format!("{name}={value}"));
@@ -13,8 +13,8 @@ pub fn name() -> String {
     found.map(|found| found + spawned).unwrap_or_default()
 }
 
-/// MPICH's launcher tells ranks nothing that is the same on all hosts, but its helper on each host, an ancestor of the
-/// ranks, has the address of the launcher among its arguments.
+/// MPICH's launcher gives ranks no value that is the same on all hosts, but its proxy on each host, an ancestor of the
+/// ranks, has the launcher's address among its arguments.
 fn hydra() -> Option<String> {
     let mut process = parent(std::process::id())?;
     for _ in 0..8 {

@@ -1,4 +1,4 @@
-//! What a status says, in each MPI.
+//! The fields of a status in each MPI.
 
 use record::layout::family;
 use record::trace::{Matched, peer};
@@ -15,7 +15,7 @@ pub struct Got {
 }
 
 impl Got {
-    /// `world` gives the rank of MPI_COMM_WORLD of one of the communicator.
+    /// `world` translates a rank of the communicator to one of MPI_COMM_WORLD.
     pub fn matched(self, place: u32, abi: &Abi, world: impl FnOnce(i32) -> i32) -> Matched {
         let source = if self.source == abi.proc_null { peer::NULL } else { world(self.source) };
         Matched { place, source, tag: self.tag, bytes: self.bytes }
@@ -27,7 +27,7 @@ pub fn is_ignored(word: usize, of: u32, abi: &Abi) -> bool {
     if of < language::FORTRAN {
         return word == abi.status_ignore;
     }
-    // In Fortran they are variables, whose addresses the MPI keeps.
+    // In Fortran both are variables, whose addresses the MPI keeps.
     let names =
         [c"MPI_F_STATUS_IGNORE", c"MPI_F_STATUSES_IGNORE", c"MPI_F08_STATUS_IGNORE", c"MPI_F08_STATUSES_IGNORE"];
     names.into_iter().enumerate().any(|(place, name)| {
@@ -37,7 +37,7 @@ pub fn is_ignored(word: usize, of: u32, abi: &Abi) -> bool {
     })
 }
 
-/// What a status says was received; `None` where that was cancelled.
+/// Source, tag and bytes of a status; `None` where the receive was cancelled.
 ///
 /// # Safety
 /// The MPI wrote a status of its own at `status`.
@@ -45,7 +45,7 @@ pub unsafe fn read(status: usize, abi: &Abi) -> Option<Got> {
     // SAFETY: by this function's contract; the offsets are those of the MPI's structure.
     let word = |offset: usize| unsafe { ((status + offset) as *const i32).read_unaligned() };
     let counted = |offset: usize| {
-        // Bytes, low and high, with a bit for cancelled between them.
+        // Low 32 bits of the bytes, then the bit for cancelled and the high 31 bits.
         let (low, high) = (word(offset) as u32, word(offset + 4) as u32);
         (high & 1 == 0).then_some(u64::from(low) | u64::from(high >> 1) << 32)
     };
