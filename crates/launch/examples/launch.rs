@@ -1,7 +1,7 @@
-//! Starts an MPI program over the engine and prints what each rank reported: `launch RANKS [--lab] PROGRAM ARGUMENTS...`.
+//! Starts an MPI program over the engine and prints each rank's report: `launch RANKS [--lab] PROGRAM ARGUMENTS...`.
 //!
-//! The provider (`cargo build -p fabric`) must lie beside it. On a lab it is also what the launcher starts its daemons
-//! by, like the command `plimsoll`.
+//! The provider (`cargo build -p fabric`) must lie beside this example. On a lab, the launcher starts its daemons by this
+//! example, as by the command `plimsoll`.
 
 use std::env;
 use std::ffi::OsString;

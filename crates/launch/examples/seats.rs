@@ -1,4 +1,4 @@
-//! A command with each rank where a file of seats has it, and the proof: `seats FILE PLIMSOLL -- mpirun -n 2 ./a.out`.
+//! A command with each rank in its seat of a file, and the proof: `seats FILE PLIMSOLL -- mpirun -n 2 ./a.out`.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! The allocation of a batch system that this process is in: its nodes, how long it still lasts, and how a program is
-//! started on another of its nodes.
+//! The batch allocation around this process: its nodes, its remaining time, and the start of programs on another of its
+//! nodes.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -24,7 +24,7 @@ enum Batch {
     Pbs,
 }
 
-/// What a batch system gave.
+/// A batch system's job and its nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Allocation {
     batch: Batch,
@@ -34,7 +34,7 @@ pub struct Allocation {
     job: String,
 }
 
-/// The allocation around this process, if there is one. What a job that is over left in the environment is none, and is told.
+/// The allocation around this process, if any. Variables of a job that is over do not count; a warning names the job.
 pub fn around() -> Option<Allocation> {
     let job = |name: &str| env::var(name).ok().filter(|job| !job.is_empty());
     let nodes = |name: &str| env::var(name).unwrap_or_default();
@@ -46,7 +46,7 @@ pub fn around() -> Option<Allocation> {
     let file = nodes("PBS_NODEFILE");
     let listed = std::fs::read_to_string(file).unwrap_or_default();
     let mut nodes: Vec<&str> = Vec::new();
-    // A line for each slot, which need not be sorted by node.
+    // The file has a line for each slot, not necessarily sorted by node.
     listed.lines().filter(|line| !line.is_empty()).for_each(|node| {
         if !nodes.contains(&node) {
             nodes.push(node);
@@ -55,7 +55,7 @@ pub fn around() -> Option<Allocation> {
     Some(Allocation { batch: Batch::Pbs, name: format!("PBS job {job}"), nodes: nodes.join(","), job })
 }
 
-/// The Slurm job that this process is in.
+/// The Slurm job around this process.
 pub(crate) fn slurm_job() -> Option<String> {
     named_job().filter(|job| !is_left_over(job))
 }
@@ -65,7 +65,7 @@ fn named_job() -> Option<String> {
     env::var("SLURM_JOB_ID").ok().filter(|job| !job.is_empty())
 }
 
-/// Whether the variables of Slurm are those of a job that is over, as in a terminal multiplexer that began in it.
+/// Whether Slurm's variables are of a job that is over, as in a terminal multiplexer that was started in it.
 fn is_left_over(job: &str) -> bool {
     static KNOWN: OnceLock<bool> = OnceLock::new();
     *KNOWN.get_or_init(|| {
@@ -87,7 +87,7 @@ fn is_left_over(job: &str) -> bool {
     })
 }
 
-/// How long ago a job ended whose end was to be then. One that was given more time, or may exceed it, is still known.
+/// Time since the end of a job with planned end `end`; `None` for a job that Slurm still knows, as after an extension.
 fn ended(end: Option<Duration>, now: Duration, is_known: impl FnOnce() -> bool) -> Option<Duration> {
     let ago = now.checked_sub(end?).filter(|ago| !ago.is_zero())?;
     (!is_known()).then_some(ago)
@@ -101,11 +101,11 @@ fn since_epoch() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// Share of a job's remaining time that is kept for what comes after a measurement.
+/// Share of a job's remaining time that is kept for the work after a measurement.
 const KEPT: f64 = 0.05;
 
 impl Allocation {
-    /// How long it still lasts, which the batch system may be asked for; `None` where it has no end, or does not tell.
+    /// Remaining time, if need be from the batch system's commands; `None` where it is unlimited or unknown.
     fn left(&self) -> Option<Duration> {
         if self.batch == Batch::Pbs {
             return said(Command::new("qstat").args(["-f", &self.job])).and_then(|text| left_of_qstat(&text));
@@ -115,17 +115,17 @@ impl Allocation {
         })
     }
 
-    /// What of the time left a measurement may take.
+    /// Share of the remaining time for a measurement.
     pub fn usable(&self) -> Option<Duration> {
         self.left().map(|left| left.mul_f64(1.0 - KEPT))
     }
 
-    /// The nodes by name, in the batch system's order; none where their list cannot be read.
+    /// The nodes by name, in the batch system's order; empty where their list cannot be read.
     pub fn hosts(&self) -> Vec<String> {
         expand(&self.nodes).unwrap_or_default()
     }
 
-    /// The node that this process runs on, as the batch system calls it; the host's own name where it is none of them.
+    /// This process's node by its name in the batch system; the host's own name where it is none of the nodes.
     pub fn here(&self) -> String {
         env::var("SLURMD_NODENAME").unwrap_or_else(|_| {
             let name = crate::this_host();
@@ -133,10 +133,10 @@ impl Allocation {
         })
     }
 
-    /// The node that this process runs on, and the one after it.
+    /// This process's node, and the node after it.
     ///
     /// # Errors
-    /// There is no second node, or this process runs on none of them.
+    /// There is no second node, or this process runs on none of the nodes.
     pub fn pair(&self) -> Result<(String, String)> {
         let hosts = self.hosts();
         let refused = |cause: String, next: &str| Fault::new(self.name.clone(), cause, next);
@@ -155,7 +155,7 @@ impl Allocation {
         Ok((here, hosts[(at + 1) % hosts.len()].clone()))
     }
 
-    /// The address by which the nodes of the job reach `node`.
+    /// The address by which nodes of the job reach `node`.
     ///
     /// # Errors
     /// The node's name has none.
@@ -174,7 +174,7 @@ impl Allocation {
             .ok_or_else(|| Fault::new(format!("node {node}"), "its name has no address", next))
     }
 
-    /// A command that runs `program`, which lies in the same place there, with `arguments` on `node`.
+    /// A command that runs `program`, at the same path there, with `arguments` on `node`.
     ///
     /// # Errors
     /// The batch system's launcher is not in PATH.
@@ -182,7 +182,7 @@ impl Allocation {
         let found = |launcher: &str| program::find(launcher.as_ref());
         let launcher = match self.batch {
             Batch::Slurm => found("srun"),
-            // OpenPBS has the one, Torque the other.
+            // OpenPBS has pbs_tmrsh, Torque has pbsdsh.
             Batch::Pbs => found("pbs_tmrsh").or_else(|_| found("pbsdsh")),
         };
         let launcher = launcher.map_err(|fault| {
@@ -195,7 +195,7 @@ impl Allocation {
         })?;
         let mut command = Command::new(&launcher);
         match self.batch {
-            // All cores of the job there: what runs chooses among them.
+            // All cores of the job there: the program chooses among them.
             Batch::Slurm => command
                 .args(["--nodes=1", "--ntasks=1", "--overlap", "--cpu-bind=none", "--mpi=none", "--input=none"])
                 .arg(format!("--nodelist={node}")),
@@ -207,21 +207,21 @@ impl Allocation {
     }
 }
 
-/// Whether `host` of a list is this one, which calls itself `name`: either may be the short form of the other.
+/// Whether `host` of a list is the host named `name`: either may be the short form of the other.
 pub(crate) fn is_host(host: &str, name: &str) -> bool {
     let short = |of: &str| of.split('.').next().unwrap_or_default().to_owned();
     host == name || ((!host.contains('.') || !name.contains('.')) && short(host) == short(name))
 }
 
-/// Nodes of a job at most; the largest machines have a tenth of that.
+/// Most nodes of a job; the largest machines have a tenth of that.
 const MOST_NODES: usize = 100_000;
 
-/// Ranges in one name at most, and letters of a number.
+/// Most ranges in one name, and most digits of a number.
 const MOST_RANGES: usize = 8;
 const MOST_DIGITS: usize = 20;
 
-/// `n[01-03,7],m2`, as Slurm writes it, one by one; `None` where it is none, names too many, or one that a launcher could take for an
-/// option.
+/// The nodes of a list in Slurm's form, `n[01-03,7],m2`. `None` where the text is no such list, has too many names, or a
+/// name that a launcher could take for an option.
 fn expand(list: &str) -> Option<Vec<String>> {
     let mut depth = 0;
     let apart = list.split(|letter| {
@@ -244,7 +244,7 @@ fn expand(list: &str) -> Option<Vec<String>> {
 fn expand_one(name: &str) -> Option<Vec<String>> {
     let Some((head, rest)) = name.split_once('[') else { return Some(vec![name.to_owned()]) };
     let (ranges, tail) = rest.split_once(']')?;
-    // What lies between ranges stands in every name.
+    // Text between ranges is in every name.
     if head.len() > 255 || tail.split('[').next().is_some_and(|last| last.len() > 255) {
         return None;
     }
@@ -264,38 +264,38 @@ fn expand_one(name: &str) -> Option<Vec<String>> {
     Some(all)
 }
 
-/// What a batch system tells the processes of a job.
+/// Variables that a batch system sets for a job's processes.
 fn told() -> impl Iterator<Item = (String, OsString)> {
     let named = env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
     named.filter(|(name, _)| ["SLURM_", "PBS_"].iter().any(|of| name.starts_with(of)))
 }
 
-/// Whether the environment names a job that is over, whose nodes an MPI's launcher would ask for.
+/// Whether the environment names a job that is over, whose nodes an MPI's launcher would request.
 pub(crate) fn is_over() -> bool {
     named_job().is_some_and(|job| is_left_over(&job))
 }
 
-/// Keeps from an MPI's `launcher` that it is in an allocation, over whose nodes it would spread its ranks.
+/// Hides the allocation from an MPI's `launcher`, which would spread its ranks over its nodes.
 pub(crate) fn leave(launcher: &mut Command) {
     for (name, _) in told() {
         launcher.env_remove(name);
     }
 }
 
-/// Lines of a shell by which a process that a launcher started comes back into the allocation that the launcher was taken out of.
+/// Lines of a shell by which a launcher's process returns to the allocation that was hidden from the launcher.
 pub(crate) fn enter() -> Vec<OsString> {
     told().filter(|(name, _)| is_variable(name)).map(|(name, value)| export(&name, &value)).collect()
 }
 
-/// Whether a shell has variables of this name: an environment may have others, which would be commands there.
+/// Whether `name` is a shell variable's: in a script, another name of the environment would be a command.
 fn is_variable(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Sets a variable of a shell and of what it starts.
+/// Line of a shell that sets a variable and exports it.
 pub(crate) fn export(name: &str, value: &OsStr) -> OsString {
     let mut line = OsString::from(format!("export {name}="));
-    // Only a NUL cannot be quoted, and no variable holds one.
+    // NUL alone cannot be quoted, and no variable has one.
     line.push(OsStr::from_bytes(&shlex::bytes::try_quote(value.as_bytes()).unwrap_or_default()));
     line
 }
@@ -311,7 +311,7 @@ fn said(command: &mut Command) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// What was asked for less what was used, as `qstat -f` shows both.
+/// Requested less used time, from `qstat -f`.
 fn left_of_qstat(text: &str) -> Option<Duration> {
     let field = |name: &str| {
         let line = text.lines().find_map(|line| line.trim().strip_prefix(name)?.trim_start().strip_prefix('='))?;
@@ -344,7 +344,7 @@ mod tests {
 
     #[test]
     fn a_list_of_nodes_takes_no_memory_beyond_its_names_and_names_no_options() {
-        // Each would be 10 GB, or as deep as it is long.
+        // Each list would take 10 GB, or recurse once for each of its letters.
         let long = "0".repeat(100_000);
         for list in [format!("n[{long}1-100000]"), format!("{long}[1-100000]"), format!("n[1-100000]{long}")] {
             assert_eq!(expand(&list), None);

@@ -1,4 +1,4 @@
-//! The words of a command that starts an MPI program: which launcher, and which of them are the programs.
+//! Launcher, options and programs among the words of a command that starts an MPI program.
 
 use std::ffi::{OsStr, OsString};
 use std::ops::Range;
@@ -10,13 +10,13 @@ use crate::family::Family;
 use crate::installation::{Installation, no_answer};
 use crate::program;
 
-/// What starts the ranks.
+/// A program that starts the ranks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Launcher {
     Mpi(Installation),
     /// `srun`.
     Slurm,
-    /// `plimsoll mpirun`, which passes on by itself what a profile needs.
+    /// `plimsoll mpirun`, which passes a profile's variables on by itself.
     Plimsoll,
 }
 
@@ -24,9 +24,9 @@ pub enum Launcher {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
     pub path: PathBuf,
-    /// The place of its word; behind a launcher that of the first word that is not the launcher's, which may start it.
+    /// Place of its word; after a launcher, the first word that is not the launcher's, such as a wrapper.
     pub at: usize,
-    /// Every word before it is understood, so that it is this one and no other.
+    /// Whether every word before it is understood, so that no other word can be the program.
     pub certain: bool,
 }
 
@@ -35,29 +35,29 @@ pub struct Program {
 pub struct Setting {
     /// Without its dashes.
     pub name: String,
-    /// The first of its values.
+    /// First of its values.
     pub value: Option<String>,
-    /// The places of its words.
+    /// Places of its words.
     pub at: Range<usize>,
 }
 
-/// What is known of a command before it runs.
+/// Parts of a command, before it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandLine {
     /// The launcher, with the place of its word.
     pub launcher: Option<(usize, Launcher)>,
-    /// Several where parts are separated by `:`.
+    /// Several, where `:` separates parts.
     pub programs: Vec<Program>,
-    /// The launcher's options, of all parts.
+    /// The launcher's options in all parts.
     pub settings: Vec<Setting>,
-    /// A launcher that gives no answer when it is asked whose it is.
+    /// A launcher that does not answer `--version`.
     pub silent: Option<PathBuf>,
 }
 
 /// Open MPI's list of variables to pass on, as a variable itself.
 const LISTED: &str = "OMPI_MCA_mca_base_env_list";
 
-/// Commands that run another one in the same file system: name, options with a value of their own, and how many words come before
+/// Commands that run another command in the same file system: name, options with a value of their own, and words before
 /// that command.
 const WRAPPERS: [(&str, &[&str], usize); 16] = [
     ("env", &["-u", "--unset", "-C", "--chdir"], 0),
@@ -79,7 +79,7 @@ const WRAPPERS: [(&str, &[&str], usize); 16] = [
     ("valgrind", &[], 0),
 ];
 
-/// Commands that run another one in an image, or with other mounts: what is a file here need not be one there.
+/// Commands that run another command in an image or with other mounts, where the files of this host may be missing.
 pub const IMAGES: [&str; 13] = [
     "apptainer",
     "singularity",
@@ -96,12 +96,12 @@ pub const IMAGES: [&str; 13] = [
     "unshare",
 ];
 
-/// Options of a launcher by how many values they take, without their dashes.
+/// Options of a launcher by their number of values, without dashes.
 struct Options {
     flags: &'static [&'static str],
     one: &'static [&'static str],
     two: &'static [&'static str],
-    /// A value may be joined to an option of one letter: `-n4`.
+    /// Whether a value may be joined to an option of one letter: `-n4`.
     joined: bool,
 }
 
@@ -168,7 +168,7 @@ const PLIMSOLL: Options = Options {
 };
 
 impl CommandLine {
-    /// Looks at the files that the words name; runs a launcher with `--version` to see whose it is, for a limited time.
+    /// Reads the words, and the files that they name. Runs a launcher with `--version`, for a limited time, to find its MPI.
     pub fn read(words: &[OsString]) -> CommandLine {
         let first = unwrapped(words);
         let mut line = CommandLine { launcher: None, programs: Vec::new(), settings: Vec::new(), silent: None };
@@ -202,7 +202,7 @@ impl CommandLine {
     }
 
     /// # Errors
-    /// Its launcher gave no answer, and would not start ranks either.
+    /// The launcher did not answer, and would not start ranks either.
     pub fn answered(self) -> Result<CommandLine> {
         match &self.silent {
             Some(launcher) => Err(no_answer(launcher)),
@@ -210,15 +210,15 @@ impl CommandLine {
         }
     }
 
-    /// The words with `names` of the environment passed on to ranks on other hosts, where the launcher does that only
-    /// for variables that it is told. hydra and Slurm pass on all.
+    /// The words, with options that pass `names` of the environment on to ranks on other hosts, where the launcher needs
+    /// them. hydra and Slurm pass all variables on.
     pub fn exporting(&self, words: &[OsString], names: &[&str]) -> Vec<OsString> {
         let mut all = words.to_vec();
         let Some((at, Launcher::Mpi(installation))) = &self.launcher else { return all };
         if installation.family != Family::OpenMpi {
             return all;
         }
-        // Open MPI refuses a job that uses both ways.
+        // Open MPI refuses a job with both the list and `-x`.
         if std::env::var_os(LISTED).is_some() {
             return all;
         }
@@ -239,7 +239,7 @@ impl CommandLine {
     }
 }
 
-/// The user's list of variables that Open MPI passes on, with `names` behind; `None` where there is none.
+/// The user's list of variables that Open MPI passes on, with `names` appended; `None` where there is no list.
 pub fn listed(names: &[&str]) -> Option<(String, OsString)> {
     let mut list = std::env::var_os(LISTED)?;
     list.push(";");
@@ -247,7 +247,7 @@ pub fn listed(names: &[&str]) -> Option<(String, OsString)> {
     Some((LISTED.to_owned(), list))
 }
 
-/// The place of the first word that is no wrapper's.
+/// Place of the first word after wrappers and their options.
 fn unwrapped(words: &[OsString]) -> usize {
     let mut at = 0;
     while let Some(word) = words.get(at)
@@ -273,7 +273,7 @@ fn base(word: &OsStr) -> &OsStr {
 }
 
 /// # Errors
-/// The file of a launcher that gives no answer.
+/// The launcher does not answer: its file.
 fn launcher(words: &[OsString], at: usize) -> Result<Option<Launcher>, PathBuf> {
     let name = base(&words[at]).to_string_lossy();
     if name == "plimsoll" && words.get(at + 1).is_some_and(|word| word == "mpirun") {
@@ -291,7 +291,7 @@ fn launcher(words: &[OsString], at: usize) -> Result<Option<Launcher>, PathBuf> 
     Ok(found.map(Launcher::Mpi))
 }
 
-/// The program of one part of a command line, which begins at the word `first`; the options before it go to `settings`.
+/// The program of one part of a command line, which begins at word `first`; options before the program go to `settings`.
 fn program_among(words: &[OsString], first: usize, options: &Options, settings: &mut Vec<Setting>) -> Option<Program> {
     let (mut at, mut certain) = (0, true);
     while let Some(word) = words.get(at) {
@@ -304,7 +304,7 @@ fn program_among(words: &[OsString], first: usize, options: &Options, settings: 
             let started = words.get(at + unwrapped(&words[at..]))?;
             match program::find(started) {
                 Ok(path) => return Some(Program { path, at: first + at, certain }),
-                // The value of an option that is not known here.
+                // The value of an unknown option.
                 Err(_) if !certain => {
                     at += 1;
                     continue;
@@ -324,7 +324,7 @@ fn program_among(words: &[OsString], first: usize, options: &Options, settings: 
         } else if options.one.contains(&option) {
             (option, None, 1)
         } else {
-            // What follows an option that is not known may be its value.
+            // The word after an unknown option may be its value.
             certain &= options.flags.contains(&option);
             (option, None, 0)
         };

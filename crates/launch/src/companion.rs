@@ -1,16 +1,16 @@
-//! Companions of the command in files of their own: its other program and its two libraries.
+//! Companion files of the `plimsoll` command: its other program and its two libraries.
 
 use std::path::{Path, PathBuf};
 
 use machine::{Fault, Result};
 
-/// Where companions lie, seen from the command's folder: beside it as cargo builds them, or as `make install` puts them.
-/// Cargo puts the library of a package that was built for another one's tests into `deps`.
+/// Folders of companions relative to the command's: beside it after cargo's build, or after `make install`. Libraries that
+/// cargo built for another package's tests are in `deps`.
 const FOLDERS: [&str; 3] = ["", "../lib/plimsoll", "deps"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Companion {
-    /// The program of the commands that deal with offcodes.
+    /// The program of the offcode commands.
     Offcodes,
     /// The libfabric provider.
     Provider,
@@ -25,13 +25,13 @@ impl Companion {
     pub fn file(self) -> &'static str {
         match self {
             Companion::Offcodes => "plimsoll-offcode",
-            // What libfabric takes for a provider ends in `-fi.so`.
+            // libfabric takes files that end in `-fi.so` for providers.
             Companion::Provider => "libplimsoll-fi.so",
             Companion::Profiler => "libplimsoll_profile.so",
         }
     }
 
-    /// The name that cargo gives it.
+    /// The name after cargo's build.
     pub fn built(self) -> &'static str {
         match self {
             Companion::Provider => "libplimsoll_fi.so",
@@ -39,7 +39,7 @@ impl Companion {
         }
     }
 
-    /// The target of the Makefile that builds it.
+    /// The target of the Makefile.
     pub fn target(self) -> &'static str {
         match self {
             Companion::Offcodes => "offcodes",
@@ -56,7 +56,7 @@ impl Companion {
         }
     }
 
-    /// Finds it, under either name, where it lies for the command `program`.
+    /// Finds the companion of the command `program`, under either name.
     pub fn find(self, program: &Path) -> Result<PathBuf> {
         let beside = program.parent().unwrap_or(Path::new("."));
         let folders = FOLDERS.iter().map(|folder| beside.join(folder));

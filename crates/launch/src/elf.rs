@@ -1,21 +1,21 @@
-//! What an ELF file says about the libraries it needs (System V ABI, gabi chapters 4 and 5).
+//! Libraries that an ELF file needs (System V ABI, gabi chapters 4 and 5).
 
 use object::LittleEndian;
 use object::elf::{DT_NEEDED, DT_STRTAB, ELFCLASS32, FileHeader64, PT_LOAD};
 use object::read::StringTable;
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 
-/// More than any linker writes; bounds the work on a hostile file.
+/// More libraries than any linker writes; bounds the work on a hostile file.
 const MOST_LIBRARIES: usize = 4096;
 
-/// A program or library, as far as linking goes.
+/// Links of a program or library.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Elf {
     /// The loader that the kernel starts first; `None` for libraries and for programs linked statically.
     pub interpreter: Option<String>,
     /// Names of libraries (`DT_NEEDED`) in the file's order.
     pub needed: Vec<String>,
-    /// Whether there is a dynamic section at all.
+    /// Whether the file has a dynamic section.
     pub is_dynamic: bool,
 }
 
@@ -54,7 +54,7 @@ pub fn read(file: &[u8]) -> Option<Elf> {
     Some(Elf { interpreter, needed, is_dynamic: true })
 }
 
-/// Whether `file` starts as every ELF file does.
+/// Whether `file` starts with the magic number of ELF.
 pub fn is_elf(file: &[u8]) -> bool {
     file.starts_with(b"\x7fELF")
 }
@@ -72,7 +72,7 @@ mod tests {
 
     use super::*;
 
-    /// A program of one page with a loader and two libraries, made by hand.
+    /// A handmade program of one page with a loader and two libraries.
     fn program() -> Vec<u8> {
         let mut file = vec![0; 0x400];
         file[..7].copy_from_slice(b"\x7fELF\x02\x01\x01");

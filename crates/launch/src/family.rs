@@ -1,11 +1,11 @@
-//! Families of MPIs: what each calls its launcher, its compiler and its libraries.
+//! Families of MPIs: the names of their launchers, compilers and libraries.
 
 machine::named! {
-    /// MPIs that are started and steered alike.
+    /// MPIs with the same launcher options and variables.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
     pub enum Family {
         OpenMpi = "Open MPI",
-        /// MPICH and what is built from it with its launcher, hydra.
+        /// MPICH and MPIs derived from it with its launcher, hydra.
         Mpich = "MPICH",
         /// An MPICH with variables of its own.
         IntelMpi = "Intel MPI",
@@ -13,21 +13,21 @@ machine::named! {
 }
 
 impl Family {
-    /// The family of the MPI library that a program loads, by its name. Open MPI before 2.0 and MPICH share `libmpi.so.12`;
-    /// `has_open_mpi_parts` tells them apart.
+    /// The family of an MPI library, by the library's name. Open MPI before 2.0 and MPICH share `libmpi.so.12`;
+    /// `has_open_mpi_parts` separates them.
     pub(crate) fn of_library(name: &str, has_open_mpi_parts: bool) -> Option<Family> {
         let (stem, version) = name.split_once(".so.")?;
         match (stem, version.split('.').next()?) {
             ("libmpi", "20" | "40") => Some(Family::OpenMpi),
             ("libmpi", "12") if has_open_mpi_parts => Some(Family::OpenMpi),
             ("libmpi" | "libmpich", "12") => Some(Family::Mpich),
-            // The standard ABI of MPI 5: MPICH's library so far.
+            // The standard ABI of MPI 5: so far MPICH's library.
             ("libmpi_abi", _) => Some(Family::Mpich),
             _ => None,
         }
     }
 
-    /// How names of other libraries of the family start.
+    /// Start of the names of another library of the family.
     pub(crate) fn companion(self) -> &'static str {
         match self {
             Family::OpenMpi => "libopen-pal.so",
@@ -35,7 +35,7 @@ impl Family {
         }
     }
 
-    /// Names of its launcher, the most telling first.
+    /// Names of its launcher, the most specific first.
     pub(crate) fn launchers(self) -> &'static [&'static str] {
         match self {
             Family::OpenMpi => &["mpirun.openmpi", "mpirun", "orterun", "mpiexec"],
@@ -59,7 +59,7 @@ impl Family {
         }
     }
 
-    /// Whether one's launcher can start the other's programs: Intel MPI has MPICH's ABI.
+    /// Whether either family's launcher starts the other's programs: Intel MPI has MPICH's ABI.
     pub(crate) fn is_like(self, other: Family) -> bool {
         (self == Family::OpenMpi) == (other == Family::OpenMpi)
     }

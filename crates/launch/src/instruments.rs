@@ -1,4 +1,4 @@
-//! What is set and read around the runs of a study file: the clock of the cores, and the power that the machine draws.
+//! Conditions and readings around the runs of a study file: the clock of the cores, and the power that the machine draws.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -18,26 +18,26 @@ use crate::srun_clock::{self, Setter};
 
 /// The instruments of this host.
 pub struct Here {
-    /// Where clocks are set: `/`, or a copy of /sys.
+    /// Root of the clock settings: `/`, or a copy of /sys.
     root: PathBuf,
-    /// Why there is none, where power is asked for.
+    /// The meter or the reason for its absence, where power is requested.
     power: Option<Result<Meter, String>>,
-    /// The core whose clock is timed, and what it was before the run.
+    /// The core whose clock is timed, and its clock before the run.
     core: Option<CoreId>,
     clock: Option<Hertz>,
-    /// The clock that is set for the run under way, and what is to be known of that.
+    /// The clock that is set for the run under way, and notes on the setting.
     set: Option<ClockSet>,
     notes: Vec<String>,
-    /// What was said of earlier runs.
+    /// Notes of earlier runs.
     told: BTreeSet<String>,
 }
 
-/// Readings until two in a row agree; a clock that does not come to rest is not known.
+/// Most readings until two in a row agree; a clock that does not settle is unknown.
 const READINGS: usize = 6;
 
 impl Here {
-    /// With the sources that a study names, none of which need be here: then [`Instruments::cannot`] says why. Clocks are set below
-    /// `root`.
+    /// Instruments with the sources that a study names. For sources that this host lacks, [`Instruments::cannot`] gives the
+    /// reason. Clocks are set below `root`.
     pub fn new(sources: &[String], root: &Path) -> Here {
         let open = || {
             let named = sources.iter().map(|source| source.parse::<Source>()).collect::<Result<Vec<_>>>()?;
@@ -48,7 +48,7 @@ impl Here {
         Here { root: root.to_owned(), power, core, clock: None, set: None, notes: Vec::new(), told: BTreeSet::new() }
     }
 
-    /// The clock that a point asks for, and how it can be set.
+    /// The clock that a point requests, and the means to set it.
     fn asked(&self, axes: &Axes) -> Result<Option<(Request, Setter)>> {
         let Some(value) = axes.get("clock") else { return Ok(None) };
         let request = Request { clock: value.to_string().parse()?, cores: None };
@@ -66,7 +66,7 @@ impl Here {
 
     fn set_clock(&mut self, axes: &Axes) -> Result<(), Failure> {
         let refused = |fault: Fault| Failure::new(Cause::ClockNotSet, told(&fault));
-        // A step of Slurm sets its own, and verifies it.
+        // A step of Slurm sets its own clock, and verifies it.
         let Some((request, Setter::Cpufreq)) = self.asked(axes).map_err(refused)? else { return Ok(()) };
         let keeper = || {
             let own = machine::here::program()?;
@@ -140,7 +140,7 @@ impl Instruments for Here {
 }
 
 impl Here {
-    /// One odd reading, as where a hypervisor takes the core away, is none.
+    /// Clock of the core, by two readings in a row that agree: a hypervisor may take the core away during one.
     fn timed(&self) -> Option<Hertz> {
         let mut before = None;
         for _ in 0..READINGS {
@@ -154,7 +154,7 @@ impl Here {
     }
 }
 
-/// Refuses a run that began at one clock and ended at another.
+/// Fails a run that began at one clock and ended at another.
 fn steady(before: Option<Hertz>, after: Option<Hertz>) -> Result<(), Failure> {
     match (before, after) {
         (Some(before), Some(after)) if !as_fast(before, after) => {
@@ -164,8 +164,8 @@ fn steady(before: Option<Hertz>, after: Option<Hertz>) -> Result<(), Failure> {
     }
 }
 
-/// What the machine drew, and over how many seconds: by a sensor of the whole host; else by what the user named without saying
-/// what it covers; else its packages and their memory.
+/// Energy that the machine drew, and seconds: by a sensor of the whole host; else by a source that the user named without
+/// its coverage; else by packages and their memory.
 fn of_machine(drawn: &[Drawn]) -> Result<(Joules, f64), Failure> {
     let covering = |covers: Covers| drawn.iter().find(|drawn| drawn.sensor.covers == covers);
     let stopped = |why: String| Failure::new(Cause::SensorStopped, why);
@@ -206,7 +206,7 @@ mod tests {
         let mut here = Here::new(&[], Path::new("/"));
         here.before(&Axes::default()).unwrap();
         let known = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
-        // Where the machine is busy its clock may truly change.
+        // On a busy machine the clock may really change.
         let clocks = here.after().map_or([here.clock; 2], |readings| readings.clocks);
         assert!(known || clocks == [None; 2], "{clocks:?}");
         assert!(clocks.iter().flatten().all(|clock| (50_000_000..20_000_000_000).contains(&clock.0)), "{clocks:?}");

@@ -1,4 +1,4 @@
-//! One run of an MPI program: the launcher's command, on this host or spread over the two of a lab or two nodes.
+//! One run of an MPI program: the launcher's command, on this host or spread over two hosts of a lab or two nodes.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -24,42 +24,42 @@ use crate::preload;
 use crate::program::library_path;
 use crate::seats::{self, Told};
 
-/// Variable by which every process of a job can be found.
+/// Variable that marks every process of a job.
 pub(crate) const MARK: &str = "PLIMSOLL_JOB";
 
 /// Hosts of the ranks.
 #[derive(Clone, Copy)]
 pub enum Place<'a> {
-    /// Left to the launcher: this host, unless its own options say otherwise.
+    /// By the launcher's choice: this host, unless the launcher's own options differ.
     Here,
-    /// The first half on host a, the rest on host b. `agent` is the program whose hidden command enters them.
+    /// The first half on host a, the rest on host b. `agent` is the program with the hidden command that enters the hosts.
     Lab { lab: &'a Lab, agent: &'a Path },
-    /// The first half on this node of the allocation around this process, which is the first of `nodes`, the rest on the
-    /// other, reached over `interface`. `agent` is as above. All work in `folder`, which both nodes see.
+    /// The first half on this node of the allocation around this process, the first of `nodes`; the rest on the other, by
+    /// `interface`. `agent` is as above. All ranks work in `folder`, which both nodes see.
     Nodes { nodes: &'a [String; 2], interface: &'a str, folder: &'a Path, agent: &'a Path },
 }
 
-/// What is to be run.
+/// A run: its program, its ranks and their environment.
 pub struct Job<'a> {
     pub installation: &'a Installation,
     pub ranks: u32,
     pub program: PathBuf,
     pub arguments: Vec<OsString>,
-    /// The launcher's own options, after those set here: they win.
+    /// The launcher's own options, after those set here, which they override.
     pub options: Vec<String>,
     pub variables: Variables,
     pub place: Place<'a>,
-    /// Cores that the ranks may use; `None`: all, bound as the launcher binds them.
+    /// Cores for the ranks; `None`: all, with the launcher's binding.
     pub cores: Option<Vec<CoreId>>,
     /// A seat for each rank, in place of `cores`.
     pub seats: Option<&'a Seats>,
-    /// Keep the ranks on this machine, whatever nodes a batch system gave, and what the launcher and MPI share in files of the
-    /// job's own folder, which goes however the job ends.
+    /// Whether ranks stay on this machine, whatever nodes a batch system gave. Files that launcher and MPI share are then
+    /// in the job's own folder, which is removed however the job ends.
     pub contained: bool,
 }
 
 impl Job<'_> {
-    /// The launcher's command. `folder` is the job's own; `mark` tells its processes from all others.
+    /// The launcher's command. `folder` is the job's own; `mark` marks its processes.
     pub(crate) fn command(&self, folder: &Path, mark: &str) -> Result<Command> {
         let mut command = Command::new(&self.installation.launcher);
         if self.contained || matches!(self.place, Place::Nodes { .. }) || allocation::is_over() {
@@ -73,7 +73,7 @@ impl Job<'_> {
             names.push("LD_LIBRARY_PATH");
         }
         names.push(MARK);
-        // What makes the ranks record themselves, where `plimsoll profile` runs this.
+        // Variables by which ranks record themselves, where `plimsoll profile` runs this process.
         names.extend(preload::NAMES.into_iter().filter(|name| std::env::var_os(name).is_some()));
         match self.installation.family {
             Family::OpenMpi => self.open_mpi(&mut command, folder, &names),
@@ -113,7 +113,7 @@ impl Job<'_> {
                 command.env(name, "1").env(format!("{name}_CONFIRM"), "1");
             }
         }
-        // A launcher that is called by its full name takes it for one to be used on other hosts too.
+        // A launcher called by its full path would use that path on other hosts too.
         if self.installation.libraries.is_none()
             && let Some(name) = self.installation.launcher.file_name()
         {
@@ -121,16 +121,16 @@ impl Job<'_> {
         }
         let binding: &[&str] = match self.place {
             _ if self.seats.is_some() => &[],
-            // Slots are the cores that it may use; `cores` has judged already how many ranks they bear.
+            // Slots are the allowed cores; `cores` has already checked the number of ranks.
             Place::Here => &["--oversubscribe"],
-            // Two hosts of a lab share the cores; each would bind its first rank to the first of them.
+            // Two hosts of a lab share the cores; each would bind its first rank to the first core.
             Place::Lab { .. } | Place::Nodes { .. } => &["--bind-to", "none"],
         };
         command.args(binding);
         if self.cores.is_some() && matches!(self.place, Place::Here) {
             command.args(["--bind-to", "none"]);
         }
-        // Parameters of Open MPI reach ranks on other hosts by themselves, other variables do not.
+        // Open MPI passes its own parameters on to other hosts, but no other variable.
         for name in names.iter().filter(|name| !name.starts_with("OMPI_MCA_")) {
             command.args(["-x", name]);
         }
@@ -154,8 +154,8 @@ impl Job<'_> {
         }
     }
 
-    /// Has the launcher put each rank where it shall be. Returns the seats by the names that it has for the hosts, and what
-    /// starts the program.
+    /// Adds options that put each rank in its seat. Returns the seats under the launcher's names for the hosts, and the
+    /// words that start the program.
     fn seated(&self, command: &mut Command, seats: &Seats, folder: &Path) -> Result<(Seats, Vec<String>)> {
         let own = |name: &str| match self.place {
             Place::Here => Some(name.to_owned()),
@@ -173,20 +173,20 @@ impl Job<'_> {
         Ok((seats, told.of_program))
     }
 
-    /// The first half of the ranks on the one host, the rest on the other.
+    /// `a:2,b:1`: the first half of the ranks on the first host, the rest on the other.
     fn halves(&self, hosts: &[String; 2]) -> String {
         let here = self.ranks.div_ceil(2);
         let ranks = hosts.iter().zip([here, self.ranks - here]).filter(|(_, ranks)| *ranks > 0);
         ranks.map(|(host, ranks)| format!("{host}:{ranks}")).collect::<Vec<_>>().join(",")
     }
 
-    /// The launcher itself runs on the first host and reaches the other by the agent.
+    /// Options for two hosts: the launcher runs on the first and reaches the other by the agent.
     fn spread(&self, command: &mut Command, hosts: &str, interface: &str, agent: &Path) {
         match self.installation.family {
             Family::OpenMpi => {
                 command.args(["--host", hosts]);
                 command.env("OMPI_MCA_plm_rsh_agent", agent).env("PRTE_MCA_plm_ssh_agent", agent);
-                // What the agent started on a node ends with the agent, so that a daemon must not leave it.
+                // Processes that the agent started on a node end with the agent, so a daemon must not leave it.
                 command.env("OMPI_MCA_orte_leave_session_attached", "1");
                 command.env("PRTE_MCA_prte_leave_session_attached", "1");
             }
@@ -197,7 +197,7 @@ impl Job<'_> {
         }
     }
 
-    /// A host of a lab has one interface, over which everything goes.
+    /// Options for the one interface of a lab's host.
     fn confine(&self, command: &mut Command, interface: &str) {
         if self.installation.family != Family::OpenMpi {
             return;
@@ -210,7 +210,7 @@ impl Job<'_> {
     }
 }
 
-/// Writes what launchers call in place of ssh: `before`, then the hidden command of `program` with `words`.
+/// Writes the script that launchers call instead of ssh: `before`, then the hidden command of `program` with `words`.
 fn write_agent(folder: &Path, before: &[OsString], program: &Path, words: &str) -> Result<PathBuf> {
     let path = folder.join("agent");
     let mut script = OsString::from("#!/bin/sh\n");
@@ -219,7 +219,7 @@ fn write_agent(folder: &Path, before: &[OsString], program: &Path, words: &str) 
         script.push("\n");
     }
     script.push("exec ");
-    // Only a NUL cannot be quoted, and no path holds one.
+    // NUL alone cannot be quoted, and no path has one.
     script.push(OsStr::from_bytes(&shlex::bytes::try_quote(program.as_os_str().as_bytes()).unwrap_or_default()));
     script.push(format!(" host-agent {words} -- \"$@\"\n"));
     fs::write(&path, script.as_bytes())
@@ -228,7 +228,7 @@ fn write_agent(folder: &Path, before: &[OsString], program: &Path, words: &str) 
     Ok(path)
 }
 
-/// A folder for what a job shares in files: where shared memory lives, if there is such a place.
+/// A folder for the shared files of a job: in /dev/shm, where it exists.
 pub(crate) fn folder() -> Result<TempDir> {
     let mut builder = tempfile::Builder::new();
     let folder = builder.prefix("plimsoll-job-");
@@ -238,7 +238,7 @@ pub(crate) fn folder() -> Result<TempDir> {
         .map_err(|e| Fault::because("folder of the job", e, "free space in TMPDIR"))
 }
 
-/// What an engine on a core of its own leaves to the ranks, and what the reader must know of cores that are shared.
+/// Cores that remain for ranks beside an engine on a core of its own, and notes on shared cores.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Cores {
     /// `None`: all.
@@ -246,8 +246,8 @@ pub struct Cores {
     pub notes: Vec<String>,
 }
 
-/// Decides who runs on which of `allowed`. Ranks and an engine that must share cores are refused, unless `shared` says
-/// that it is wanted: an engine that spins where ranks compute costs them most of their speed.
+/// Divides `allowed` between ranks and engine. Shared cores are refused unless `shared` permits them: an engine that spins
+/// on a rank's core costs the rank most of its speed.
 pub fn cores(ranks: u32, placement: &Site, allowed: &[CoreId], shared: bool) -> Result<Cores> {
     let mut notes = Vec::new();
     let cores = allowed.len();
@@ -276,7 +276,7 @@ pub fn cores(ranks: u32, placement: &Site, allowed: &[CoreId], shared: bool) -> 
     Ok(settled)
 }
 
-/// What the reader must know of ranks in given seats beside an engine.
+/// Notes on ranks in given seats beside an engine.
 pub(crate) fn beside_seats(seats: &Seats, ranks: u32, placement: &Site, shared: bool) -> Result<Vec<String>> {
     seats::check(seats)?;
     if seats.0.len() != ranks as usize {
@@ -301,8 +301,8 @@ fn node_of(machine: &Machine, core: CoreId) -> Option<u32> {
     machine.topology.cpu(core)?.node
 }
 
-/// What an engine on `core` leaves of `allowed`: where that suffices, nothing of its core's other threads, which would take
-/// from it.
+/// Cores of `allowed` that remain beside an engine on `core`: without its core's other threads, which would slow it, as
+/// long as the rest suffices.
 fn beside_engine(topology: &Topology, ranks: u32, core: CoreId, allowed: &[CoreId], shared: bool) -> Result<Cores> {
     let engine = Choice::among(topology, allowed.iter().copied()).without([core]);
     let apart: Vec<CoreId> = allowed.iter().copied().filter(|other| engine.is_free(*other)).collect();
@@ -328,7 +328,7 @@ fn beside_engine(topology: &Topology, ranks: u32, core: CoreId, allowed: &[CoreI
         let next = "choose --placement app or fewer ranks, or let them share cores with --oversubscribe";
         return Err(Fault::new(format!("placement {}", Site::Core(core)), cause, next));
     }
-    // Unbound: a rank that its launcher binds to the engine's core could not get out of its way.
+    // Unbound: a rank that is bound to the engine's core could not leave it.
     Ok(Cores {
         of_ranks: Some(allowed.to_vec()),
         notes: vec![format!("{cause}: the engine shares cores with ranks and yields whenever it is idle")],

@@ -1,4 +1,4 @@
-//! The program that is to run, and the MPI that it is linked with.
+//! A program to run, and the MPI that it is linked with.
 
 use std::env;
 use std::ffi::OsStr;
@@ -13,22 +13,22 @@ use machine::{Fault, Result};
 use crate::elf;
 use crate::family::Family;
 
-/// What a program says about its MPI.
+/// MPI library of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Linkage {
-    /// It loads this library, from here.
+    /// The program loads this library, from this path.
     Mpi { family: Family, library: PathBuf },
-    /// It loads a library that the loader does not find.
+    /// The program loads a library that the loader does not find.
     Missing { family: Family, library: String },
-    /// Everything is inside it: which MPI, if any, cannot be seen, and no provider can be loaded into it.
+    /// The program is static: its MPI, if any, is invisible, and no provider can be loaded into it.
     Static,
-    /// It loads no MPI that is known.
+    /// The program loads no known MPI.
     NoMpi,
-    /// It is a script, or for another machine: what it loads cannot be seen.
+    /// The file is a script, or for another machine: its libraries are invisible.
     Unseen { why: String },
 }
 
-/// The file of `program`: as it is named, or by `PATH`.
+/// The file of `program`: by its path, or in `PATH`.
 pub fn find(program: &OsStr) -> Result<PathBuf> {
     let path = Path::new(program);
     let subject = || format!("program {}", path.display());
@@ -46,9 +46,9 @@ pub fn find(program: &OsStr) -> Result<PathBuf> {
     })
 }
 
-/// Sees which MPI the program at `path` loads: its own headers, and what its loader finds for them.
+/// Finds the MPI that the program at `path` loads, by its headers and by its loader.
 ///
-/// `libraries` is put before `LD_LIBRARY_PATH` for the loader, as it will be for the run.
+/// `libraries` is put before `LD_LIBRARY_PATH` for the loader, as for the run.
 pub fn linkage(path: &Path, libraries: Option<&Path>) -> Result<Linkage> {
     let subject = || format!("program {}", path.display());
     let file = fs::read(path).map_err(|e| Fault::because(subject(), e, "check its name and its permissions"))?;
@@ -75,7 +75,7 @@ pub fn linkage(path: &Path, libraries: Option<&Path>) -> Result<Linkage> {
         })?,
         None => None,
     };
-    // Without the loader's word: what the program itself names.
+    // Without the loader's list: the libraries that the program itself names.
     let loaded = loaded.unwrap_or_else(|| elf.needed.into_iter().map(|name| (name, None)).collect());
     let own = |family: Family| loaded.iter().any(|(name, _)| name.starts_with(family.companion()));
     let mpi =
@@ -89,11 +89,11 @@ pub fn linkage(path: &Path, libraries: Option<&Path>) -> Result<Linkage> {
 
 type Libraries = Vec<(String, Option<PathBuf>)>;
 
-/// Names of the libraries that `loader` would load for `program`, and where it finds them; `None` if it does not say. An error
-/// is that it does not end.
+/// Libraries that `loader` would load for `program`, with their paths; `None` where the loader gives no list. Fails where
+/// the loader does not end.
 fn loaded(loader: &str, program: &Path, libraries: Option<&Path>) -> io::Result<Option<Libraries>> {
     let mut command = Command::new(loader);
-    // The loader takes a bare name for one to be looked up.
+    // The loader would search for a bare name.
     let Ok(program) = program.canonicalize() else { return Ok(None) };
     command.arg("--list").arg(program);
     if let Some(folder) = libraries {
@@ -104,7 +104,7 @@ fn loaded(loader: &str, program: &Path, libraries: Option<&Path>) -> io::Result<
         Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(error),
         Err(_) => return Ok(None),
     };
-    // It also fails where a library is missing, and then names it.
+    // The loader fails where a library is missing, but still lists it.
     let text = String::from_utf8_lossy(&output.stdout);
     let found: Libraries = text.lines().filter_map(listed).collect();
     Ok((!found.is_empty()).then_some(found))
@@ -117,7 +117,7 @@ fn listed(line: &str) -> Option<(String, Option<PathBuf>)> {
     Some((name.rsplit('/').next()?.to_owned(), path.filter(|path| path.is_absolute())))
 }
 
-/// `LD_LIBRARY_PATH` with `folder` before what it has now.
+/// `LD_LIBRARY_PATH` with `folder` before its present value.
 pub fn library_path(folder: &Path) -> std::ffi::OsString {
     let mut value = folder.as_os_str().to_owned();
     if let Some(before) = env::var_os("LD_LIBRARY_PATH").filter(|before| !before.is_empty()) {

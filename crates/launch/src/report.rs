@@ -1,4 +1,4 @@
-//! What the provider of one rank reports when its endpoint closes.
+//! The report of one rank's provider at the end of its endpoint.
 
 use std::collections::BTreeMap;
 
@@ -6,32 +6,32 @@ use endpoint::{AdapterTime, Dilated, Semantics};
 use machine::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// One endpoint. Fields that an older or newer provider does not send are empty.
+/// Report of one endpoint. Fields that an older or newer provider does not send are empty.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Report {
-    /// Rank in `MPI_COMM_WORLD`; `None` where the launcher does not tell.
+    /// Rank in `MPI_COMM_WORLD`; `None` where the launcher does not give it.
     pub rank: Option<u32>,
     pub host: String,
     pub process: u32,
-    /// The placement that was asked for, and that ran.
+    /// The requested placement, and the actual one.
     pub asked: String,
     pub ran: String,
     pub ports: Vec<Port>,
-    /// Turns of a dedicated core's loop.
+    /// Turns of the loop on the engine's own core.
     pub engine_turns: Option<u64>,
     pub counters: Counters,
     pub semantics: Semantics,
-    /// With queue pairs, where it was asked for: the time of the emulated adapter.
+    /// Time of the emulated adapter, with queue pairs and where requested.
     pub adapter: Option<AdapterTime>,
-    /// Where the engine's work was stretched: by how much.
+    /// Requested and actual dilation, where the engine's work was stretched.
     pub dilated: Option<Dilated>,
     /// Counters that prove a placement.
     pub evidence: BTreeMap<String, u64>,
-    /// Time inside the provider's calls, where it was asked for.
+    /// Time inside the provider's calls, where requested.
     pub account_calls: Option<u64>,
     pub account_nanoseconds: Option<u64>,
-    /// Of that, in reads of completions that found nothing.
+    /// Part of that time in reads of completions that found none.
     pub account_idle_nanoseconds: Option<u64>,
     /// CPU time of the process until its endpoint closed.
     pub cpu_nanoseconds: Option<u64>,
@@ -39,11 +39,11 @@ pub struct Report {
     pub notes: Vec<String>,
 }
 
-/// What the engine counted.
+/// Counters of the engine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Counters {
-    /// Messages that the rank sent, by the number of binary digits of their size, and their bytes.
+    /// Messages of the rank, by the number of binary digits of their size, and their bytes.
     pub messages: Vec<u64>,
     pub message_bytes: Vec<u64>,
     pub retransmitted: u64,
@@ -55,7 +55,7 @@ pub struct Counters {
     pub reads_refused: u64,
 }
 
-/// What one port carried.
+/// Traffic of one port.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Port {
@@ -66,12 +66,12 @@ pub struct Port {
     pub bytes_sent: u64,
     pub packets_received: u64,
     pub bytes_received: u64,
-    /// Bytes that were read out of peers' memory.
+    /// Bytes read out of peers' memory.
     pub bytes_fetched: u64,
 }
 
 impl Port {
-    /// Whether nothing went over it.
+    /// Whether the port carried nothing.
     pub fn is_idle(&self) -> bool {
         self.packets_sent + self.packets_received + self.bytes_fetched == 0
     }
@@ -90,7 +90,7 @@ impl Port {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reports {
     pub endpoints: Vec<Report>,
-    /// Report lines that could not be read: mixed by the launcher, or cut.
+    /// Report lines that could not be read: interleaved by the launcher, or cut.
     pub damaged: usize,
 }
 
@@ -102,7 +102,7 @@ impl Reports {
         Reports { damaged: lines.len() - endpoints.len(), endpoints }
     }
 
-    /// Ranks that reported, each once: a rank may have opened several endpoints.
+    /// Ranks with a report, each once: a rank may have opened several endpoints.
     pub fn ranks(&self) -> usize {
         let mut processes: Vec<_> = self.endpoints.iter().map(|report| (&report.host, report.process)).collect();
         processes.sort_unstable();
@@ -110,7 +110,7 @@ impl Reports {
         processes.len()
     }
 
-    /// What each port carried, over all endpoints.
+    /// Traffic of each port, over all endpoints.
     pub fn sums(&self) -> BTreeMap<&str, Port> {
         let mut sums: BTreeMap<&str, Port> = BTreeMap::new();
         for port in self.endpoints.iter().flat_map(|report| &report.ports) {
@@ -119,7 +119,7 @@ impl Reports {
         sums
     }
 
-    /// Messages that all ranks sent, by the mean size of their class.
+    /// Messages of all ranks, by the mean size of their class.
     pub fn messages(&self) -> BTreeMap<Bytes, u64> {
         let classes = self.endpoints.iter().map(|of| of.counters.messages.len()).max().unwrap_or(0);
         let sum = |of: fn(&Counters) -> &Vec<u64>, class: usize| -> u64 {
@@ -132,7 +132,7 @@ impl Reports {
         all.collect()
     }
 
-    /// Whether anything was carried at all.
+    /// Whether any port carried a packet.
     pub fn carried(&self) -> bool {
         self.endpoints.iter().flat_map(|report| &report.ports).any(|port| !port.is_idle())
     }

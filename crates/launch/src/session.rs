@@ -25,56 +25,56 @@ use crate::running::{Kept, Running, Scratch, Streams};
 use crate::summary::{self, Subject};
 use crate::transports;
 
-/// What is asked for.
+/// Settings of one `plimsoll mpirun`.
 #[derive(Debug, Clone)]
 pub struct Request {
     pub ranks: u32,
     pub placement: Site,
     /// A transport of the MPI that carries the messages instead of the engine.
     pub carrier: Option<Carrier>,
-    /// Has the MPI say whether the carrier was used, in place of showing what the program writes.
+    /// Whether the MPI prints the carrier that it used; the program's output is then not shown.
     pub prove: bool,
     pub network: Option<Network>,
-    /// What stands between messages and packets.
+    /// Layer between messages and packets.
     pub semantics: Semantics,
-    /// How many times as long the engine's work takes.
+    /// Factor by which the engine's work is stretched.
     pub dilation: Dilation,
-    /// Have the CPU time in the provider's calls counted.
+    /// Whether to measure the CPU time in the provider's calls.
     pub account: bool,
     pub mpi: Choice,
     /// Two hosts made for this run, with half of the ranks on each.
     pub lab: bool,
-    /// Where each rank shall be.
+    /// The seat of each rank.
     pub seats: Option<Seats>,
-    /// Ranks and the engine's core may share cores.
+    /// Whether ranks and the engine may share cores.
     pub oversubscribe: bool,
     /// No summary, unless the engine did not carry the messages.
     pub quiet: bool,
-    /// Where to write what the ranks reported, as JSON.
+    /// Destination of the ranks' reports, as JSON.
     pub report: Option<Destination>,
     /// The launcher's own options.
     pub options: Vec<String>,
-    /// Further variables of the ranks' environment, beside those that this process has.
+    /// Variables of the ranks' environment besides those of this process.
     pub variables: Variables,
     pub program: OsString,
     pub arguments: Vec<OsString>,
-    /// The program that this code runs in: the provider lies beside it, and it has the hidden command `host-agent`.
+    /// This program, with the hidden command `host-agent`; the provider lies beside it.
     pub command: PathBuf,
 }
 
 impl Request {
-    /// Whether the engine carries the messages at its own speed, so that a time tells of the machine.
+    /// Whether the engine carries the messages at its own speed, so that run times are the machine's.
     pub fn is_plain(&self) -> bool {
         self.carrier.is_none() && self.semantics == Semantics::Matched && self.dilation.is_none() && !self.account
     }
 }
 
-/// A request that can be met here: its MPI, cores and provider are found, and nothing is started yet.
+/// A request whose MPI, cores and provider are found; nothing is started yet.
 #[derive(Debug)]
 pub struct Session<'a> {
     request: &'a Request,
     pub installation: Installation,
-    /// What the reader must know before the ranks speak, a sentence each.
+    /// Notes for the reader before the ranks start, a sentence each.
     pub notes: Vec<String>,
     program: PathBuf,
     variables: Variables,
@@ -86,7 +86,7 @@ pub struct Session<'a> {
 #[derive(Debug)]
 pub struct Started {
     pub running: Running,
-    // Goes after the ranks in it.
+    // Dropped after the ranks in it.
     _lab: Option<Lab>,
 }
 
@@ -121,14 +121,14 @@ impl Target {
 pub struct Ended {
     /// The exit code: see [`Running::attend`].
     pub code: u8,
-    /// From its start to its end.
+    /// Time from start to end.
     pub elapsed: Duration,
     pub reports: Reports,
 }
 
 impl<'a> Session<'a> {
     /// # Errors
-    /// What of the request is not here or cannot be, with the next step.
+    /// A part of the request is missing or impossible; the fault has the next step.
     pub fn prepare(request: &'a Request, target: Target) -> Result<Session<'a>> {
         if request.ranks == 0 {
             return Err(Fault::new("0 ranks", "there would be nothing to run", "choose -n 1 or more"));
@@ -156,7 +156,7 @@ impl<'a> Session<'a> {
             notes.extend(short_of_time(request.ranks, linux::affinity::allowed()?.len()));
         }
         let mut variables = match &request.carrier {
-            // Between hosts the MPI knows its interfaces best.
+            // Between hosts, the MPI itself chooses the interface.
             Some(carrier) => carrier.variables(&installation, Reach::Anywhere).ok_or_else(|| {
                 let next = "leave --carrier out, or run it under another MPI (--mpi)";
                 Fault::new(format!("carrier {carrier}"), format!("{installation} has no such transport"), next)
@@ -190,8 +190,8 @@ impl<'a> Session<'a> {
         Ok(Session { request, installation, notes, program, variables, cores: cores.of_ranks, scratch })
     }
 
-    /// Starts the engine's process, where the placement has one, and the ranks. A `relay` that is to pass signals on to
-    /// them must be made before.
+    /// Starts the engine's process, where the placement has one, and the ranks. A `relay` for the ranks' signals must exist
+    /// before.
     pub fn start(self, streams: Streams, relay: Option<&Relay>) -> Result<Started> {
         let request = self.request;
         let lab = if request.lab { Some(Lab::owned(&Options::default())?) } else { None };
@@ -218,10 +218,10 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Runs it; what it has to say goes to standard error.
+/// Runs the request, with plimsoll's own lines on standard error.
 ///
 /// # Errors
-/// What of the request is not here or cannot be, with the next step.
+/// A part of the request is missing or impossible; the fault has the next step.
 pub fn run(request: &Request, target: Target) -> Result<Ended> {
     let session = Session::prepare(request, target)?;
     for note in &session.notes {
@@ -229,7 +229,7 @@ pub fn run(request: &Request, target: Target) -> Result<Ended> {
     }
     let installation = session.installation.clone();
     let proof = request.carrier.as_ref().filter(|_| request.prove).and_then(|carrier| carrier.proof(&installation));
-    // Signals are kept from here on, before any thread or child is there.
+    // Signals are held from here on, before any thread or child exists.
     let relay = Relay::open()?;
     let streams = if request.prove { Streams::KeptHere } else { Streams::Shared };
     let Started { mut running, _lab } = session.start(streams, Some(&relay))?;
@@ -261,7 +261,7 @@ pub fn run(request: &Request, target: Target) -> Result<Ended> {
             }
             tell(&match proof.among(carrier, &said) {
                 Ok(words) => format!("plimsoll: {carrier} carried the messages: '{words}'\n"),
-                // It may have ended before the MPI says it.
+                // The job may have ended before the MPI's proof.
                 Err(_) if code != 0 => format!(
                     "plimsoll: whether {carrier} carried the messages is NOT known: the job ended with exit code {code}, and the \
                      MPI did not say what it used. Next: see what it said above\n"
@@ -284,7 +284,7 @@ pub fn run(request: &Request, target: Target) -> Result<Ended> {
     Ok(Ended { code, elapsed, reports })
 }
 
-/// What ranks and an engine, all of which spin, must know of a quota that does not last for them.
+/// Note for ranks and an engine, all of which spin, under a CPU quota that is too small for them.
 fn short_of_time(ranks: u32, cores: usize) -> Option<String> {
     let spinning = ranks as usize + 1;
     let quota = Quota::tightest(&Source::live()).filter(|quota| quota.is_short_of(spinning, cores))?;
@@ -294,7 +294,7 @@ fn short_of_time(ranks: u32, cores: usize) -> Option<String> {
     ))
 }
 
-/// What a program loads once the libraries of `prefix` come first.
+/// MPI of a program with the libraries of `prefix` first.
 fn of_prefix(path: &std::path::Path, prefix: &std::path::Path) -> Result<Linkage> {
     let installation = Installation::at(prefix)?;
     let linkage = program::linkage(path, installation.libraries.as_deref())?;

@@ -1,4 +1,4 @@
-//! Clocks set by the batch system: `srun --cpu-freq`, which Slurm permits to users who may not write cpufreq themselves.
+//! Clocks set by the batch system: Slurm permits `srun --cpu-freq` to users who may not write cpufreq themselves.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -10,34 +10,34 @@ use machine::{Fault, Hertz, Result};
 
 use crate::allocation;
 
-/// What of clocks a cluster's configuration says: `scontrol show config`.
+/// Clock settings in a cluster's configuration (`scontrol show config`).
 const SETTINGS: [&str; 2] = ["CpuFreqDef", "CpuFreqGovernors"];
 
-/// The job that this process is in, where it is one of Slurm.
+/// The Slurm job of this process, if any.
 pub fn job() -> Option<String> {
     allocation::slurm_job()
 }
 
-/// What can set a clock.
+/// A means of setting a clock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Setter {
     Cpufreq,
-    /// By a step of this job.
+    /// A step of this job.
     Step {
         job: String,
     },
 }
 
-/// What can set clocks of the machine below `root` for this process.
+/// The means by which this process can set clocks of the machine below `root`.
 ///
 /// # Errors
-/// They cannot.
+/// There is none.
 pub fn setter(root: &Path) -> Result<Setter> {
     let may = permitted(root);
     if may == Some(true) || root != Path::new("/") {
         return Ok(Setter::Cpufreq);
     }
-    // Slurm sets clocks by cpufreq too: of a node that lacks it nothing can be expected.
+    // Slurm sets clocks by cpufreq too, so a node without cpufreq has no means.
     let here = std::env::var_os("SLURMD_NODENAME").is_some();
     match (may, job()) {
         (None, Some(_)) if here => Err(no_cpufreq()),
@@ -51,7 +51,7 @@ pub fn setter(root: &Path) -> Result<Setter> {
     }
 }
 
-/// `CpuFreqDef = Unknown`: a line for each setting; why there is none, where Slurm does not tell.
+/// `CpuFreqDef = Unknown`: a line for each setting, or the reason why Slurm gives none.
 pub fn limits() -> Vec<String> {
     let said = answer::of(Command::new("scontrol").args(["show", "config"]), answer::PATIENCE);
     match said {
@@ -69,8 +69,8 @@ fn of_config(text: &str) -> Vec<String> {
     text.lines().filter_map(value).collect()
 }
 
-/// Runs `words` on this node as a step of the job whose cores have the clock, between `verifier`, which holds it against the
-/// effective one.
+/// Command that runs `words` on this node in a step whose cores have the clock. `verifier` starts `words` and compares the
+/// clock with the effective one.
 pub fn step(clock: Hertz, verifier: &Path, held: bool, words: &[OsString]) -> Command {
     let kilohertz = clock.0 / 1000;
     let mut srun = Command::new("srun");

@@ -1,4 +1,4 @@
-//! What really carried a job's messages, as a page of text for standard error.
+//! The real carriers of a job's messages, as a page of text for standard error.
 
 use std::collections::BTreeMap;
 
@@ -9,34 +9,34 @@ use machine::{Dilation, figure};
 use crate::engine::Semantics;
 use crate::report::{Port, Report, Reports};
 
-/// Ranks beyond this are summed up, not listed.
+/// Ranks in the table; further ranks are only in the sum.
 const LISTED: usize = 32;
 
-/// What a job was, beside what its ranks reported.
+/// Properties of a job besides its ranks' reports.
 pub struct Subject {
     /// The MPI, by name and version.
     pub mpi: String,
     pub ranks: u32,
-    /// The placement that was asked for.
+    /// The requested placement.
     pub placement: String,
     pub semantics: Semantics,
-    /// How many times as long the engine's work was to take.
+    /// Requested factor by which the engine's work is stretched.
     pub dilation: Dilation,
     /// The job's exit code.
     pub code: u8,
 }
 
-/// How a job ended that did not end well.
+/// Ending of a job with an exit code other than 0.
 fn ended(code: u8) -> String {
     match code {
-        // As shells count: Ctrl-C.
+        // SIGINT in a shell's numbering: Ctrl-C.
         130 => "you ended it".to_owned(),
         129..=192 => format!("signal {} ended it", code - 128),
         _ => format!("it failed with exit code {code}"),
     }
 }
 
-/// The page where at least one rank reported, its table in so many columns.
+/// The page of a job with at least one report, its table within `width` columns.
 pub fn page(subject: &Subject, reports: &Reports, width: usize) -> String {
     let (reported, ranks) = (reports.ranks(), count::of(subject.ranks.into(), "rank"));
     let mut page = match reported >= subject.ranks as usize {
@@ -68,8 +68,8 @@ pub fn page(subject: &Subject, reports: &Reports, width: usize) -> String {
     page
 }
 
-/// The page where no rank did: `causes` as [`crate::diagnosis::of`] found them. `is_telling`: whether that means that the
-/// engine did not carry the messages.
+/// The page of a job without reports, with `causes` from [`crate::diagnosis::of`]. `is_telling`: the engine surely did not
+/// carry the messages.
 pub fn nothing(subject: &Subject, is_telling: bool, causes: &[String]) -> String {
     let Subject { mpi, ranks, placement, code, .. } = subject;
     let mut page = match (is_telling, code) {
@@ -131,13 +131,13 @@ fn row(table: &mut Table, first: [String; 3], port: &Port) {
     table.row(row);
 }
 
-/// Bytes to four digits.
+/// Bytes with four digits.
 fn rounded(bytes: u64) -> String {
     const K: f64 = 1024.0;
     figure::scaled(bytes as f64, &[(1.0, "B"), (K, "KiB"), (K * K, "MiB"), (K * K * K, "GiB")])
 }
 
-/// Counters of all ranks together; those that stayed at 0 prove nothing and are left out.
+/// Sums of counters over all ranks; sums of 0 prove nothing and are left out.
 fn evidence(reports: &Reports) -> Vec<String> {
     let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
     for report in &reports.endpoints {
@@ -160,7 +160,7 @@ fn evidence(reports: &Reports) -> Vec<String> {
     if parts.is_empty() { Vec::new() } else { vec![format!("evidence: {}", parts.join(", "))] }
 }
 
-/// By how much protocol work was stretched, over all ranks.
+/// Factor by which protocol work was stretched, over all ranks.
 fn stretched(reports: &Reports) -> Option<String> {
     let all: Vec<_> = reports.endpoints.iter().filter_map(|report| report.dilated).collect();
     let asked = all.first()?.asked;
@@ -172,7 +172,7 @@ fn stretched(reports: &Reports) -> Option<String> {
     ))
 }
 
-/// Where the CPU time of the ranks went, where all of them counted it.
+/// Shares of the ranks' CPU time, where every rank measured it.
 fn divided(reports: &Reports) -> Option<String> {
     let parts: Vec<Parts> = reports.endpoints.iter().map(Parts::of).collect::<Option<_>>()?;
     let whole: f64 = parts.iter().map(|of| of.whole).sum();
@@ -206,7 +206,7 @@ impl Parts {
     fn of(report: &Report) -> Option<Parts> {
         let whole = report.cpu_nanoseconds? as f64;
         let inside = report.account_nanoseconds? as f64;
-        // A read of completions that finds none may have moved packets of the adapter.
+        // A read of completions that finds none may still move packets of the adapter.
         let (waiting, adapter) = match report.adapter {
             Some(adapter) => (adapter.idle_nanoseconds as f64, adapter.nanoseconds as f64),
             None => (report.account_idle_nanoseconds? as f64, 0.0),
@@ -216,7 +216,7 @@ impl Parts {
     }
 }
 
-/// What did not run as it was asked, each once with the ranks that it holds for.
+/// Differences between request and run, each once with its ranks, and the ranks' own notes.
 fn departures(subject: &Subject, reports: &Reports) -> Vec<String> {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for report in &reports.endpoints {
@@ -321,7 +321,7 @@ plimsoll carried it: 2 ranks under Open MPI 4.1.4
         }
     }
 
-    /// Whoever ended it knows; who failed has said why.
+    /// A job that was ended or failed is not blamed on the engine.
     #[test]
     fn a_job_that_was_ended_or_failed_accuses_nobody() {
         for (code, said) in [(130, "you ended it"), (143, "signal 15 ended it"), (7, "it failed with exit code 7")] {

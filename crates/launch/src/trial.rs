@@ -1,4 +1,4 @@
-//! Runs the arms of a trial: whole commands, timed from start to end, with nothing of them left between two runs.
+//! Runs the arms of a trial: whole commands, timed from start to end; none of their processes stays until the next run.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -34,33 +34,33 @@ use crate::engine::Semantics;
 use crate::exit::exit_code;
 use crate::report::Reports;
 
-/// Variable by which every process of a run can be found.
+/// Variable that marks every process of a run.
 const MARK: &str = "PLIMSOLL_TRIAL";
 
-/// This process's standard input, for opening it once more.
+/// This process's standard input, as a path that can be opened again.
 const STDIN: &str = "/proc/self/fd/0";
 
-/// What a run prints beyond this is not looked at.
+/// Bytes of a run's output that are read, from its end.
 const MOST_OUTPUT: u64 = 64 << 20;
 
-/// Starts processes of this machine, in the folder that this process is in.
+/// Starts processes of this machine, in the working folder of this process.
 #[derive(Debug)]
 pub struct Starter {
     /// Cores whose distance is probed before and after each run.
     cores: Option<(CoreId, CoreId)>,
     began: Instant,
-    /// This program, where runs are to be profiled for the time between MPI_Init and MPI_Finalize.
+    /// This program, where runs are profiled for the time between MPI_Init and MPI_Finalize.
     profiler: Option<PathBuf>,
-    /// Words that come before those of a run, which they start.
+    /// Words before those of a run, which start it.
     within: Vec<String>,
-    /// The file that each run reads from its start.
+    /// File that each run reads from its start.
     reads: Option<PathBuf>,
-    /// Files whose contents were looked at, as they were then.
+    /// Time stamps and lengths of the files whose digests were checked.
     seen: HashMap<String, (SystemTime, u64)>,
     quota: Told,
 }
 
-/// Says at its end what a quota of CPU time did to the runs, where there were any.
+/// On drop, prints the effect of a CPU quota on the runs, if there were any.
 #[derive(Debug)]
 struct Told {
     watch: Watch,
@@ -84,17 +84,17 @@ impl Starter {
         Ok(Starter { cores, began, profiler: None, within, reads: None, seen, quota })
     }
 
-    /// Has each run profiled by the program `own`, which is plimsoll, and so timed between MPI_Init and MPI_Finalize.
+    /// Profiles each run by the program `own`, which is plimsoll, for the time between MPI_Init and MPI_Finalize.
     pub fn profiled(self, own: PathBuf) -> Starter {
         Starter { profiler: Some(own), ..self }
     }
 
-    /// Has each run read an input, from its start.
+    /// Lets each run read `input` from its start.
     pub fn reading(self, input: &Input) -> Starter {
         Starter { reads: Some(input.opened.clone()), ..self }
     }
 
-    /// Has the runs to come started by a command; by none where it has no words.
+    /// Starts further runs by the command `words`; directly where `words` is empty.
     pub fn start_within(&mut self, words: Vec<String>) {
         self.within = words;
     }
@@ -103,7 +103,7 @@ impl Starter {
         Clocks::of(effective_clocks(self.cores.into_iter().flat_map(|(one, other)| [one, other])))
     }
 
-    /// How a file differs from what had that digest, in words.
+    /// Description of a change since the file had that digest; `None` without a change.
     pub(crate) fn differs(&mut self, file: &str, digest: &str) -> Option<String> {
         let path = Path::new(file);
         let now = path.metadata().and_then(|file| Ok((file.modified()?, file.len()))).ok();
@@ -123,14 +123,14 @@ impl Starter {
     }
 }
 
-/// How a command is started.
+/// Manner of starting a command.
 struct Manner<'a> {
     profiler: Option<&'a Path>,
     within: &'a [String],
     reads: Option<&'a Path>,
-    /// Whether the cores are probed before and after it.
+    /// Whether the cores are probed before and after the command.
     probed: bool,
-    /// What ends it before its limit.
+    /// Ends the command before its limit when it returns true.
     stop: &'a dyn Fn() -> bool,
 }
 
@@ -138,7 +138,7 @@ impl Starter {
     fn start(&self, arm: &Arm, limit: Nanoseconds, manner: &Manner) -> Result<Ran> {
         let folder = tempfile::Builder::new().prefix("plimsoll-try-").tempdir().map_err(scratch)?;
         let mark = mark(folder.path());
-        // Ends what the run leaves behind, and removes its folder, also where this process is killed while it probes.
+        // The warden ends leftover processes and removes the folder, even where this process is killed during a probe.
         let warden = Warden::over_marked(MARK, &mark, folder.path())?;
         let mut command = command(arm, manner.within, manner.profiler, &folder)?;
         let file = |name: &str| File::create(folder.path().join(name)).map_err(scratch);
@@ -174,7 +174,7 @@ impl Starter {
             complained.truncate(without_account(&complained).len());
         }
         let carried = if arm.proven { not_carried(&folder.path().join("report"), &arm.command) } else { None };
-        // A signal, and what shells end with where there is no such program, are no results.
+        // Signals, and a shell's codes for a program that it cannot start, are no results.
         let code = status.code().and_then(|code| u8::try_from(code).ok()).filter(|code| (1..=125).contains(code));
         let code = code.filter(|_| ended && carried.is_none() && manner.profiler.is_none());
         let of_program = |what| Failure::of_program(format!("{what}: {}", why(&complained, &said)), &complained);
@@ -198,7 +198,7 @@ impl Starter {
     }
 }
 
-/// No signal ends what puts things back.
+/// For commands that tidy up: no signal ends them.
 fn never() -> bool {
     false
 }
@@ -231,8 +231,8 @@ impl Commands for Starter {
     }
 }
 
-/// Tells the processes of a run from all others, by the name of its folder alone: a line break in TMPDIR would be two patterns to
-/// the warden, of which no process has either.
+/// Mark of a run's processes, from its folder's name alone: a line break in TMPDIR would make two patterns for the warden,
+/// of which no process has either.
 pub fn mark(folder: &Path) -> String {
     let name = folder.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     format!("{}-{name}", std::process::id())
@@ -242,12 +242,12 @@ fn unread(error: std::io::Error) -> Fault {
     Fault::because("standard input", error, "give a file that may be read, or </dev/null")
 }
 
-/// A file that each run reads from its start.
+/// Standard input of runs: a file that each run reads from its start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Input {
-    /// Its name, and a digest of what is in it.
+    /// Its name and digest.
     pub file: (String, String),
-    /// How it is opened.
+    /// Path by which it is opened.
     opened: PathBuf,
 }
 
@@ -255,7 +255,7 @@ impl Input {
     /// The file of this name.
     ///
     /// # Errors
-    /// It is no file that can be read again and again.
+    /// The file cannot be read repeatedly.
     pub fn named(file: &Path) -> Result<Input> {
         let subject = || format!("input {}", file.display());
         let next = "name a file that may be read; what a pipe or a device gives is kept in a file first";
@@ -267,14 +267,14 @@ impl Input {
         Ok(Input { file: (opened.display().to_string(), digest), opened })
     }
 
-    /// The file that is this process's standard input; `None` where that is no file.
+    /// This process's standard input, where it is a file.
     ///
     /// # Errors
-    /// It cannot be opened once more.
+    /// The file cannot be opened again.
     pub fn standard() -> Result<Option<Input>> {
         let Some(file) = fs::metadata(STDIN).ok().filter(fs::Metadata::is_file) else { return Ok(None) };
         File::open(STDIN).map_err(unread)?;
-        // One that was removed has no name.
+        // A removed file has no name.
         let is_it = |path: &PathBuf| path.metadata().is_ok_and(|of| (of.dev(), of.ino()) == (file.dev(), file.ino()));
         let name = fs::read_link(STDIN).ok().filter(is_it).and_then(|path| path.to_str().map(str::to_owned));
         let opened = PathBuf::from(STDIN);
@@ -283,7 +283,7 @@ impl Input {
     }
 }
 
-/// Whether something comes into this process by a pipe, where it comes within a time.
+/// Whether standard input is a pipe that has data within a time.
 pub fn is_piped(within: Duration) -> bool {
     let pipe = fs::metadata(STDIN).is_ok_and(|of| of.file_type().is_fifo());
     let within = Timespec { tv_sec: within.as_secs() as i64, tv_nsec: within.subsec_nanos().into() };
@@ -311,7 +311,7 @@ fn command(arm: &Arm, within: &[String], profiler: Option<&Path>, folder: &TempD
         command.args(["profile", "--no-cores", "-o"]).arg(folder.path().join(PROFILE)).arg("--").arg(program);
     }
     if arm.proven {
-        // `plimsoll mpirun`, which says what carried the messages.
+        // `plimsoll mpirun`, which reports the carriers of the messages.
         command.args(words.next()).arg(format!("--json={}", folder.path().join("report").display()));
     }
     command.args(words).envs(arm.variables.iter().map(|(name, value)| (name, value)));
@@ -324,7 +324,7 @@ fn between_init_and_finalize(profile: &Path) -> Result<Nanoseconds> {
     Ok(Nanoseconds((profile.seconds() * 1e9) as u64))
 }
 
-/// Whether it ended in time; a signal to this process ends the wait. `warden` is over what it starts.
+/// Whether `process` ended in time; a signal to this process ends the wait. `warden` is over the process's children.
 pub(crate) fn wait(process: &impl AsFd, warden: &Warden, until: Instant) -> Result<bool> {
     wait_unless(&linux::signal::interrupted, process, warden, until)
 }
@@ -344,7 +344,7 @@ fn wait_unless(stop: &dyn Fn() -> bool, process: &impl AsFd, warden: &Warden, un
     }
 }
 
-/// The end of what a run wrote to a file.
+/// The end of a run's output in a file.
 pub(crate) fn read(path: &Path) -> Result<String> {
     use std::io::{Seek, SeekFrom};
     let mut file = File::open(path).map_err(scratch)?;
@@ -355,7 +355,7 @@ pub(crate) fn read(path: &Path) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The last line that says something.
+/// The last line with a letter or digit, of errors or else of output.
 pub(crate) fn why(complained: &str, said: &str) -> String {
     let last = |text: &str| {
         let line = text.lines().rev().find(|line| line.chars().any(char::is_alphanumeric))?;
@@ -364,7 +364,7 @@ pub(crate) fn why(complained: &str, said: &str) -> String {
     last(complained).or_else(|| last(said)).unwrap_or_else(|| "it said nothing".to_owned())
 }
 
-/// What a run complained, without the account of a profiler behind it.
+/// A run's errors without the profiler's account after them.
 fn without_account(complained: &str) -> &str {
     let counts = |rest: &str| rest.starts_with("no rank recorded") || rest.starts_with(|c: char| c.is_ascii_digit());
     let is_account = |line: &&str| line.strip_prefix("plimsoll: ").is_some_and(counts);
@@ -372,13 +372,13 @@ fn without_account(complained: &str) -> &str {
     &complained[..own.map(str::len).sum()]
 }
 
-/// What a `plimsoll mpirun` among the words is told by `option`.
+/// Value of `option` of a `plimsoll mpirun` among the words.
 fn told<T: FromStr>(words: &[String], option: &str) -> Option<T> {
     let mut own = words.iter().take_while(|word| *word != "--").skip_while(|word| *word != option);
     own.nth(1)?.parse().ok()
 }
 
-/// Why plimsoll did not carry the messages as was asked, going by what the ranks reported.
+/// Reason why the engine did not carry the messages as requested, by the ranks' reports.
 fn not_carried(report: &Path, words: &[String]) -> Option<String> {
     let dilation = told(words, "--dilate").unwrap_or(Dilation::NONE);
     let semantics: Semantics = told(words, "--semantics").unwrap_or_default();
@@ -398,10 +398,10 @@ fn not_carried(report: &Path, words: &[String]) -> Option<String> {
     }
 }
 
-/// The files that a command names which can be executed, with digests of what is in them.
+/// Executable files among a command's words, with their digests.
 ///
 /// # Errors
-/// The program cannot be found, or is a launcher that gives no answer.
+/// The program cannot be found, or is a launcher that does not answer.
 pub fn programs(command: &[String]) -> Result<Vec<(String, String)>> {
     let words: Vec<OsString> = command.iter().map(OsString::from).collect();
     CommandLine::read(&words).answered()?;
@@ -417,7 +417,7 @@ pub fn programs(command: &[String]) -> Result<Vec<(String, String)>> {
     Ok(programs)
 }
 
-/// What starts the program of a command, and the program with its own arguments.
+/// The words that start the program of a command, and the program with its own arguments.
 pub fn launcher(command: &[String]) -> (&[String], &[String]) {
     let words: Vec<OsString> = command.iter().map(OsString::from).collect();
     let line = CommandLine::read(&words);
@@ -427,7 +427,7 @@ pub fn launcher(command: &[String]) -> (&[String], &[String]) {
     command.split_at(words.iter().position(is_program).unwrap_or(0))
 }
 
-/// The program within a command, however it is started: what predictions of it are about, whatever carries its messages.
+/// The program within a command, without its launcher and carrier: the subject of predictions.
 ///
 /// # Errors
 /// The program cannot be found.
@@ -437,7 +437,7 @@ pub fn subject(command: &[String]) -> Result<Subject> {
     Ok(Subject { words: own.join(" "), digest: digests.join(" ") })
 }
 
-/// What is predicted of a program that runs over another carrier.
+/// Predicted quantity of a program under another carrier.
 pub fn carriers_quantity(from: &str, to: &str) -> String {
     format!("time over {to} against {from}")
 }
