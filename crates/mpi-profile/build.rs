@@ -31,7 +31,7 @@ fn main() {
         .include("src")
         .opt_level(2)
         .flag("-fvisibility=hidden")
-        // It is there before the program starts, so that its thread-local variables have fixed places.
+        // The library is loaded before the program starts, so that its thread-local variables have fixed places.
         .flag("-ftls-model=initial-exec")
         // An exception may pass through a wrapper.
         .flag("-fexceptions")
@@ -42,7 +42,7 @@ fn main() {
     println!("cargo::rerun-if-changed=src/thread.c");
 }
 
-/// rustc hides what C objects of a library export; a jump keeps arguments and the place that is returned to.
+/// rustc hides the exports of a library's C objects; a jump keeps the arguments and the return address.
 fn exports(exports: &[(String, String)]) -> String {
     let targets: BTreeSet<_> = exports.iter().map(|(_, target)| target).collect();
     let mut text = String::from("unsafe extern \"C\" {\n");

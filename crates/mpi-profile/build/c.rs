@@ -30,7 +30,7 @@ pub fn add(shim: &mut Shim) {
     export(shim, "Pcontrol");
 }
 
-/// Stand-ins for MPI, with which programs are built to run alone, have no profiling interface.
+/// The place of the MPI's function: by its `MPI_` name in stand-ins for MPI, which lack the profiling interface.
 fn real(shim: &mut Shim, name: &str) -> usize {
     shim.real(format!("PMPI_{name} MPI_{name}"))
 }
@@ -58,7 +58,7 @@ fn wrapper(shim: &mut Shim, function: &Function, large: bool) -> usize {
          LEAVE();\n    \
          return call.result;\n}}\n\n",
         forgetting = forgetting(function.name, "C"),
-        // plimsoll_before may have put other addresses in.
+        // plimsoll_before may have replaced addresses.
         kept = if before.is_empty() { passed.clone() } else { (0..count).map(held).collect::<Vec<_>>().join(", ") },
         post = post(function),
         types = types(count),
@@ -70,8 +70,8 @@ fn wrapper(shim: &mut Shim, function: &Function, large: bool) -> usize {
     real
 }
 
-/// Programs look at whether the MPI has functions for large counts (mpi4py does) and see ours. Where it has none, what fits
-/// into an int goes to the function without; arrays of counts are converted by src/narrow.rs.
+/// Programs that look up functions for large counts, such as mpi4py, find the library's. Where the MPI has none, counts that
+/// fit into an int go to its function without large counts; src/narrow.rs converts arrays of counts.
 fn narrow(shim: &mut Shim, function: &Function, small: usize, large: usize) {
     let is_count = |name: &str| match name {
         "size" => function.name == "Buffer_attach",

@@ -1,11 +1,11 @@
 //! The wrappers that Fortran programs call, from `mpif.h`, `use mpi` and `use mpi_f08`.
 //!
-//! All arguments are addresses, and the last is where the error goes, which `mpi_f08` may leave out. What follows it are the
-//! lengths of character arguments, which are passed on as they came, like the characters themselves.
+//! All arguments are addresses; the last is that of the error, which `mpi_f08` may leave out. The lengths of character
+//! arguments follow, and are passed on unchanged, as are the characters.
 //!
 //! | procedures | in | behind them |
 //! |---|---|---|
-//! | `mpi_send_` and as other compilers write it | all | `pmpi_send_` |
+//! | `mpi_send_` and other compilers' spellings | all | `pmpi_send_` |
 //! | `mpi_send_f08_` | Open MPI; MPICH where there is no buffer | `pmpi_send_f08_`, `pmpir_send_f08_` |
 //! | `mpi_send_f08ts_` | MPICH, buffers as descriptors | `pmpir_send_f08ts_` |
 //! | `mpi_send_f08ts_large_`, `mpi_win_allocate_f08_large_` | MPICH, large counts | `pmpir_send_f08ts_large_` .. |
@@ -21,7 +21,7 @@ const BUFFERS: [&str; 8] =
 /// Character arguments.
 const CHARACTERS: [&str; 5] = ["command", "commands", "argv", "port_name", "stringtag"];
 
-/// Counts, and whether buffers are descriptors.
+/// A variant of a procedure: its name's suffix, the type of its counts, and whether buffers are descriptors.
 struct Form {
     suffix: &'static str,
     language: &'static str,
@@ -49,7 +49,7 @@ pub fn add(shim: &mut Shim) {
             let name = format!("{name}{}_", form.suffix);
             wrapper(shim, function, form, &name, std::slice::from_ref(&name));
         }
-        // The same with a C pointer for the memory's address.
+        // Variants with a C pointer for the memory's address.
         if ["Win_allocate", "Win_allocate_shared"].contains(&function.name) {
             for suffix in ["_cptr", "_cptr_f08"] {
                 let name = format!("{name}{suffix}");
@@ -63,7 +63,7 @@ pub fn add(shim: &mut Shim) {
         noted(shim, name, call);
     }
     for name in ["mpi_pcontrol", "mpi_pcontrol_f08_"] {
-        // MPICH's calls C's.
+        // MPICH's procedure calls the C function.
         let call = |real: &str| {
             format!(
                 "    struct here *here = HERE();\n    \
@@ -80,13 +80,13 @@ pub fn add(shim: &mut Shim) {
     }
 }
 
-/// A procedure's name as compilers of Fortran write it; the first is the most usual.
+/// A procedure's name as Fortran compilers mangle it; the first is the most usual.
 fn spellings(name: &str) -> Vec<String> {
     vec![format!("{name}_"), name.to_owned(), format!("{name}__"), name.to_uppercase()]
 }
 
-/// What may be behind a name: MPICH's f08 names are its own, and a library without the profiling interface still has
-/// what the program was linked to.
+/// Names that may be behind the names of a wrapper: MPICH has its own for f08, and a library without the profiling
+/// interface has those that the program is linked to.
 fn candidates(names: &[String]) -> String {
     let prefixes = ["p", "P", "pmpir"];
     let of = |prefix: &str| {
@@ -103,10 +103,10 @@ fn candidates(names: &[String]) -> String {
     all.join(" ")
 }
 
-/// The arguments in Fortran's order, each with its place in C's; without place what only Fortran has.
+/// The arguments in Fortran's order, each with its place in C's; `None`: only Fortran has the argument.
 fn arguments(function: &Function) -> Vec<Option<usize>> {
     let has = |argument: &Argument| {
-        // C's start takes the program's arguments.
+        // Only C's MPI_Init and MPI_Init_thread take the program's arguments.
         !(function.name.starts_with("Init") && ["argc", "argv"].contains(&argument.name))
     };
     let of_c =
@@ -128,7 +128,7 @@ fn wrapper(shim: &mut Shim, function: &Function, form: &Form, target: &str, name
         stores += &format!("    call.arguments[{of_c}] = {value};\n");
     }
     let before = before(function);
-    // plimsoll_before may have put other addresses in; what is a descriptor is kept as an address only.
+    // plimsoll_before may have replaced addresses; of a descriptor only the address is kept.
     let is_kept = |argument: &Argument| !before.is_empty() && !BUFFERS.contains(&argument.name);
     let passed_on = arguments.iter().enumerate().map(|(place, of_c)| match of_c {
         Some(of_c) if is_kept(&function.arguments[*of_c]) => held(*of_c),
@@ -155,7 +155,7 @@ fn wrapper(shim: &mut Shim, function: &Function, form: &Form, target: &str, name
     shim.exports.extend(names.iter().map(|name| (name.clone(), target.to_owned())));
 }
 
-/// A procedure of two arguments at most that is not recorded, but makes a difference; `body` gets the call of the real one.
+/// A procedure of two arguments at most that is noted, not recorded; `body` gets the call of the real procedure.
 fn noted(shim: &mut Shim, name: &str, body: impl Fn(&str) -> String) {
     let names = if name.ends_with('_') { vec![name.to_owned()] } else { spellings(name) };
     let (parameters, passed) = parameters(2);

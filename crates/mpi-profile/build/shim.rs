@@ -1,4 +1,4 @@
-//! What the wrappers of all languages have in common.
+//! The common part of the wrappers of all languages.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +7,20 @@ use record::functions::{Class, Function};
 #[derive(Default)]
 pub struct Shim {
     pub source: String,
-    /// What is exported, and the X of the `plimsoll_shim_X` behind it.
+    /// Each exported name, and the X of the `plimsoll_shim_X` behind it.
     pub exports: Vec<(String, String)>,
-    /// The MPI's functions behind the wrappers: of the names in a text the first that it has.
+    /// The MPI's functions behind the wrappers: each text has alternative names, of which the first present one is used.
     reals: Vec<String>,
-    /// Functions of the source that stand for those at these places, where the MPI has none.
+    /// Functions of the source that stand for the MPI's functions at these places, where the MPI lacks them.
     pub substitutes: BTreeMap<usize, String>,
 }
 
-/// Functions after which a handle may mean something else, and what `plimsoll_forget` calls its kind. Also where the MPI
-/// itself calls them, as it does for what hangs on a communicator that is freed.
+/// Functions after which a handle may be reused, and the number of its kind for `plimsoll_forget`. Calls by the MPI itself
+/// count too, such as those for objects attached to a communicator that is freed.
 pub const FREES: [(&str, u32); 4] = [("Type_free", 0), ("Comm_free", 1), ("Comm_disconnect", 1), ("Win_free", 2)];
 
 impl Shim {
-    /// The place of a function of the MPI.
+    /// Adds a function of the MPI and returns its place in the table.
     pub fn real(&mut self, names: String) -> usize {
         self.reals.push(names);
         self.reals.len() - 1
@@ -46,7 +46,7 @@ pub fn forgetting(name: &str, language: &str) -> String {
     kind.map(|(_, kind)| format!("    plimsoll_forget({kind}, {language}, a0);\n")).unwrap_or_default()
 }
 
-/// Whether something of its arguments is to be looked at before the call may overwrite it, or noted before it ends.
+/// Whether the call may overwrite arguments that recording reads, or ends MPI or the process.
 fn needs_before(function: &Function) -> bool {
     let arguments = ["request", "requests"];
     let consumes =
@@ -55,12 +55,12 @@ fn needs_before(function: &Function) -> bool {
         || ["Finalize", "Session_finalize", "Abort"].contains(&function.name)
 }
 
-/// Whether it has a status that a timeline wants, which the program may ignore.
+/// Whether the function has a status that a timeline needs and that the program may ignore.
 fn tells_what_it_got(function: &Function) -> bool {
     function.argument("source").is_some() && function.argument("status").is_some()
 }
 
-/// What is done before the call.
+/// Source that runs before the call.
 pub fn before(function: &Function) -> &'static str {
     if needs_before(function) {
         "    plimsoll_before(here, &call);\n"
@@ -71,7 +71,7 @@ pub fn before(function: &Function) -> &'static str {
     }
 }
 
-/// What is done where the call begins messages that are delayed.
+/// Source that runs before a call that begins messages, where messages are delayed.
 pub fn post(function: &Function) -> &'static str {
     let begins = function.argument("dest").is_some() && !function.name.ends_with("_init");
     if begins || ["Start", "Startall"].contains(&function.name) {
@@ -81,12 +81,12 @@ pub fn post(function: &Function) -> &'static str {
     }
 }
 
-/// An argument as it is kept.
+/// An argument in the wrapper's record.
 pub fn held(place: usize) -> String {
     format!("call.arguments[{place}]")
 }
 
-/// Parameters of a wrapper, and the same as arguments of the function behind it.
+/// Parameters of a wrapper, and the arguments that it passes to the function behind it.
 pub fn parameters(count: usize) -> (String, String) {
     let join = |prefix: &str| (0..count).map(|i| format!("{prefix}a{i}")).collect::<Vec<_>>().join(", ");
     (if count == 0 { "void".into() } else { join("W ") }, join(""))

@@ -1,4 +1,4 @@
-//! What words mean in each MPI. Values are those of the `mpi.h` of Open MPI 4 and 5, of MPICH 3 to 5 and all with its
+//! The meaning of words in each MPI. Values are those of the `mpi.h` of Open MPI 4 and 5, of MPICH 3 to 5 and all with its
 //! binary interface, and of the interface that chapter 20 of MPI 5.0 standardises (`mpi_abi.h`).
 
 use record::layout::family;
@@ -19,21 +19,21 @@ pub struct Abi {
     pub root: i32,
     pub undefined: i32,
     pub in_place: usize,
-    /// For one status and for arrays.
+    /// MPI_STATUS_IGNORE and MPI_STATUSES_IGNORE.
     pub status_ignore: usize,
     pub status_bytes: usize,
-    /// Where a status has MPI_SOURCE; MPI_TAG and MPI_ERROR follow.
+    /// Offset of MPI_SOURCE in a status; MPI_TAG and MPI_ERROR follow.
     pub status_source: usize,
     pub topology_cart: i32,
     pub topology_graph: i32,
     pub topology_dist_graph: i32,
     pub thread_multiple: i32,
-    /// What a function answers that the MPI does not have.
+    /// The error code that a function returns which the MPI does not have.
     pub unsupported: i32,
 }
 
 impl Abi {
-    /// Open MPI's handles are addresses of its variables, which it therefore exports.
+    /// Handles of Open MPI are addresses of variables, which its library exports.
     pub fn open_mpi(comm_world: usize, comm_self: usize, comm_null: usize, request_null: usize) -> Abi {
         Abi {
             family: family::OPEN_MPI,
@@ -109,13 +109,13 @@ impl Abi {
         }
     }
 
-    /// What of a word is the handle.
+    /// The bits of a word that are the handle.
     #[inline]
     pub fn handle(&self, word: usize) -> usize {
         if self.handle_bytes == 4 { word as u32 as usize } else { word }
     }
 
-    /// 0 single .. 3 multiple, as the files have it.
+    /// The thread level as in the rank's file, from 0 (single) to 3 (multiple).
     pub fn thread_level(&self, provided: i32) -> u32 {
         match self.family {
             family::STANDARD => [1024, 2048, 4096].iter().filter(|level| **level <= provided).count() as u32,

@@ -1,28 +1,28 @@
-//! A call as its wrapper hands it over, and what its words say.
+//! A call as its wrapper passes it on, and the meaning of its words.
 
 use crate::abi::Abi;
 
-/// Whose calling convention the arguments follow.
+/// The calling convention of the arguments.
 pub mod language {
     pub const C: u32 = 0;
-    /// Counts are of MPI_Count.
+    /// Counts have type MPI_Count.
     pub const LARGE_C: u32 = 1;
     /// All arguments are addresses, handles are integers.
     pub const FORTRAN: u32 = 2;
-    /// The same with counts of MPI_COUNT_KIND.
+    /// As in `FORTRAN`, but counts have kind MPI_COUNT_KIND.
     pub const LARGE_FORTRAN: u32 = 3;
 }
 
-/// As `src/shim.h` has it.
+/// The layout is that of `src/shim.h`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Call {
     /// [`record::functions::FunctionId`].
     pub function: u32,
     pub language: u32,
-    /// Where the call returns to.
+    /// The return address of the call.
     pub site: usize,
-    /// Ticks.
+    /// Ticks at the entry of the call, and at its return.
     pub entered: u64,
     pub left: u64,
     pub result: usize,
@@ -32,22 +32,22 @@ pub struct Call {
     pub arguments: [usize; 16],
 }
 
-/// What a call was about.
+/// The sizes of a call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Facts {
     pub bytes: u64,
     /// Ranks of the communicator of a collective call.
     pub group: u32,
-    /// Messages that it began, and their bytes.
+    /// Messages that the call began, and their bytes.
     pub messages: u64,
     pub message_bytes: u64,
 }
 
-/// A handle of an MPI, and of which language: what caches are keyed by.
+/// A handle of the MPI with its language: the key of caches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Handle(pub u64);
 
-/// No address has it set, and C's handles are addresses or 32 bits.
+/// A bit that no C handle has: C handles are addresses or have 32 bits.
 const OF_FORTRAN: u64 = 1 << 63;
 
 impl Handle {
@@ -97,7 +97,7 @@ impl Call {
         word as i32
     }
 
-    /// A count: int, or MPI_Count where the variant or `wide` says so.
+    /// A count: MPI_Count where the language is a large one or `wide` is set, else int.
     ///
     /// # Safety
     /// In Fortran the argument must be the address of one.
@@ -146,7 +146,7 @@ impl Call {
         Handle::c(abi.handle(word))
     }
 
-    /// The bytes that a handle takes in an array.
+    /// The bytes of a handle in an array.
     pub fn handle_bytes(&self, abi: &Abi) -> usize {
         if self.is_fortran() { 4 } else { abi.handle_bytes }
     }
@@ -162,7 +162,7 @@ impl Call {
         unsafe { self.handle_in(word, index, abi) }
     }
 
-    /// The same, of an array anywhere.
+    /// An element of an array of handles at any address.
     ///
     /// # Safety
     /// As of [`Call::handle_at`].

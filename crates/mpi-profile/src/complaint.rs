@@ -1,17 +1,17 @@
-//! The one line on standard error by which the library says what of a profile is lost.
+//! The one line on standard error about a loss in a profile.
 
 use std::fmt::Display;
 use std::io::{Error, ErrorKind, Write};
 
-/// What helps where a file system is full.
+/// The remedy where a file system is full.
 pub const SPACE: &str = "free space there, or profile into a folder with more";
 
-/// Whether what could not be written found no storage.
+/// Whether the error is a lack of storage.
 pub fn is_full(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
-/// Why something cannot be recorded, and what to do about it.
+/// The cause of a loss, and the next step of the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Complaint {
     pub cause: String,
@@ -23,17 +23,17 @@ impl Complaint {
         Complaint { cause: cause.into(), next }
     }
 
-    /// Of a file or folder that cannot be written: space helps where there is none, else `next`.
+    /// A file or folder that cannot be written: the next step is [`SPACE`] where storage lacks, else `next`.
     pub fn unwritable(what: impl Display, error: &Error, next: &'static str) -> Complaint {
         Complaint::new(format!("{what}: {error}"), if is_full(error) { SPACE } else { next })
     }
 
-    /// That the process is not profiled.
+    /// Prints that the process is not profiled.
     pub fn say(&self) {
         self.line("is not profiled: ");
     }
 
-    /// That something of its profile is missing.
+    /// Prints that a part of the process's profile is missing.
     pub fn say_lost(&self) {
         self.line("");
     }
@@ -44,7 +44,7 @@ impl Complaint {
     }
 }
 
-/// One write, so that lines of several ranks stay whole. A closed stderr is no reason to end the job.
+/// Prints a line in one write, so that lines of several ranks stay whole. A closed stderr does not end the job.
 pub fn line(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }

@@ -1,4 +1,4 @@
-//! A panic of the library is a defect of ours: it ends recording, is told in one line, and the program goes on.
+//! Panics of the library, each of which is a defect: a panic ends recording and prints one line, and the program goes on.
 
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, set_hook};
 use std::sync::Once;
@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::complaint;
 use crate::state;
 
-/// Every entry from C is within this: a panic must not reach C's frames. `otherwise` is the answer after one.
+/// The body of every entry from C: a panic must not reach C's frames. `otherwise` is the result after a panic.
 #[inline(always)]
 pub fn contained<T>(otherwise: T, f: impl FnOnce() -> T) -> T {
     match catch_unwind(AssertUnwindSafe(f)) {
         Ok(answer) => answer,
         Err(panic) => {
-            // Whatever it holds might panic again.
+            // The drop of the panic's payload might panic again.
             std::mem::forget(panic);
             state::failed();
             otherwise
@@ -21,7 +21,7 @@ pub fn contained<T>(otherwise: T, f: impl FnOnce() -> T) -> T {
     }
 }
 
-/// From now on panics are told in one line. The hook is this library's own: a program in Rust has another.
+/// Makes panics print one line. The hook is this library's own: a program in Rust has another.
 pub fn tell_in_one_line() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| set_hook(Box::new(tell)));

@@ -1,4 +1,4 @@
-//! The sizes of datatypes, asked once by each thread.
+//! A thread's cache of the sizes of datatypes.
 
 use crate::abi::Abi;
 use crate::call::Handle;
@@ -6,13 +6,13 @@ use crate::real::Mpi;
 
 const PLACES: usize = 64;
 
-/// Where two share a place the later one has it.
+/// Handle and bytes at each place. Of two handles with the same place, the later one has it.
 #[derive(Debug)]
 pub struct Datatypes {
     places: [(u64, u64); PLACES],
 }
 
-/// No handle: neither an address nor one of the integers that handles are.
+/// Mark of a free place: no handle, which is an address or a 32-bit integer.
 const FREE: u64 = u64::MAX;
 
 impl Datatypes {
@@ -24,16 +24,16 @@ impl Datatypes {
         *self = Datatypes::new();
     }
 
-    /// The same where it was asked before.
+    /// The cached size of a datatype.
     pub fn known(&self, handle: Handle) -> Option<u64> {
         let (of, bytes) = self.places[place(handle)];
         (of == handle.0).then_some(bytes)
     }
 
-    /// Bytes of the data of one element; 0 where the MPI refuses to say.
+    /// Bytes of the data of one element; 0 where the query of the MPI fails.
     ///
     /// # Safety
-    /// The handle is one with which a call that needs it succeeded.
+    /// A call that needs the datatype succeeded with this handle.
     #[inline]
     pub unsafe fn size(&mut self, handle: Handle, mpi: &Mpi, abi: &Abi) -> u64 {
         let place = &mut self.places[place(handle)];

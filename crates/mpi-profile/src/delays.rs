@@ -1,4 +1,4 @@
-//! What is asked of a rank in delays, and what a thread has spent on them.
+//! The delays that are requested of a rank, and the ticks that a thread has spent on them.
 
 use std::fs;
 use std::path::Path;
@@ -12,30 +12,30 @@ use crate::clock;
 use crate::heading::Heading;
 use crate::timeline::arguments::{self, Arguments};
 
-/// What is asked of a rank.
+/// The delays that are requested of a rank.
 #[derive(Debug)]
 pub struct Asked {
     pub what: Perturbation,
     clock: u32,
-    /// Ticks of a nanosecond.
+    /// Ticks per nanosecond.
     rate: f64,
-    /// Ticks that one reading of the clock takes: a delay's first and last reading are a reading apart in themselves.
+    /// Ticks that one reading of the clock takes, which each delay lasts beyond the difference of its readings.
     reading: u64,
     /// Ticks when the rank began to record.
     began: u64,
-    /// Of each rank of MPI_COMM_WORLD, where peers are told apart.
+    /// Host of each rank of MPI_COMM_WORLD, where delays depend on the peer's host.
     hosts: Vec<String>,
     host: String,
     pub arguments: Vec<Arguments>,
-    /// The hosts are not as was told.
+    /// The rank is not on the host that the list gives it.
     misplaced: AtomicBool,
     heading: &'static Heading,
-    /// What of [`perturbed`] is noted already.
+    /// Bits of [`perturbed`] that the header has already.
     told: AtomicU32,
 }
 
 impl Asked {
-    /// What the environment asks for, and the header's word for it.
+    /// The delays that the environment requests, and the header's word about them.
     pub fn read(folder: &Path, host: &str, clock: u32, heading: &'static Heading) -> (Option<Asked>, u32) {
         let Some(text) = std::env::var_os(variable::PERTURB).filter(|text| !text.is_empty()) else { return (None, 0) };
         let read = text.to_str().and_then(|text| text.parse::<Perturbation>().ok());
@@ -60,7 +60,7 @@ impl Asked {
         (Some(asked), perturbed::ASKED)
     }
 
-    /// The rank is known: where it is not where it was said to be, nothing is delayed.
+    /// Compares the rank's host with the list of hosts: where they differ, nothing is delayed.
     pub fn place(&self, rank: u32, size: u32) {
         let is_there = self.hosts.len() == size as usize && self.hosts[rank as usize] == self.host;
         let is_right = self.what.peers == Peers::All || is_there;
@@ -70,7 +70,7 @@ impl Asked {
         }
     }
 
-    /// Notes what became of delays: one of [`perturbed`].
+    /// Notes an outcome of the delays in the header: one of [`perturbed`].
     #[cold]
     fn note(&self, what: u32) {
         if self.told.fetch_or(what, Ordering::Relaxed) & what == 0 {
@@ -93,13 +93,13 @@ impl Asked {
     }
 
     fn is_silent(&self) -> bool {
-        // SAFETY: it takes no arguments.
+        // SAFETY: the call takes no arguments.
         let elsewhere = |core: u32| u32::try_from(unsafe { libc::sched_getcpu() }).is_ok_and(|now| now != core);
         self.misplaced.load(Ordering::Relaxed) || self.what.core.is_some_and(elsewhere)
     }
 }
 
-/// The hosts by rank. `None`: the text does not say them, or not all.
+/// The hosts by rank. `None`: the text is no list of all ranks.
 fn placed(text: &str) -> Option<Vec<String>> {
     let mut ranks: Vec<(usize, &str)> = Vec::new();
     for line in text.lines() {
@@ -111,24 +111,24 @@ fn placed(text: &str) -> Option<Vec<String>> {
     in_order.then(|| ranks.into_iter().map(|(_, host)| host.to_owned()).collect())
 }
 
-/// What a thread has while it is delayed.
+/// The delays of a thread.
 #[derive(Debug)]
 pub struct Delays {
     pub asked: &'static Asked,
     thread: *mut Thread,
-    /// Ticks that all of its delays took.
+    /// Ticks that all delays of the thread took.
     spent: u64,
     stopped: bool,
-    /// What is to be delayed at this moment, by [`injected`], and how much room is left in it.
+    /// Delays due at the present call, by [`injected`], and the ticks that further ones may take.
     pub wanted: [Injected; 3],
     pub room: u64,
-    /// Ticks that went by before the present call was entered.
+    /// Ticks that [`crate::perturb::post`] took before the present call was entered.
     pub before: u64,
-    /// How much the present call sends is not known before it succeeds.
+    /// The bytes that the present call sends are known only once the call succeeds.
     pub send_unknown: bool,
-    /// Ticks when the thread was let go after its last call; 0: it had none.
+    /// Ticks when the thread resumed after its last call; 0: no call yet.
     pub resumed: u64,
-    /// Ticks that computing is still to be delayed.
+    /// Ticks of delay that are still due for computing.
     pub owed: f64,
 }
 
@@ -139,12 +139,12 @@ impl Delays {
         Delays { asked, thread, spent, stopped, wanted, room, before, send_unknown, resumed, owed }
     }
 
-    /// Another thread goes on with the record.
+    /// Forgets the last call and the ticks due, for the next thread with this record.
     pub fn hand_on(&mut self) {
         (self.resumed, self.owed) = (0, 0.0);
     }
 
-    /// One delay more at this moment. `false`: there is no room for it.
+    /// Adds a delay to those due at the present call. `false`: no room for it.
     fn want(&mut self, kind: usize, nanoseconds: f64) -> bool {
         let ticks = self.asked.ticks(nanoseconds.min(LONGEST));
         let fits = ticks <= self.room;
@@ -172,7 +172,7 @@ impl Delays {
         }
     }
 
-    /// Waits for what is wanted, as far as the thread's share goes.
+    /// Spins for the delays that are due, unless they exceed the thread's share of time.
     pub fn spend(&mut self) {
         if self.wanted.iter().all(|delays| delays.count == 0) {
             return;
@@ -212,7 +212,7 @@ impl Delays {
         }
     }
 
-    /// The present moment, where computing is delayed: else nobody asks for it.
+    /// The ticks of the present moment, where computing is delayed; else 0.
     pub fn moment(&self) -> u64 {
         if self.asked.what.compute > 0.0 { clock::ticks(self.asked.clock) } else { 0 }
     }

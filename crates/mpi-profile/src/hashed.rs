@@ -1,6 +1,6 @@
 //! A hash table from words to addresses, for one thread.
 
-/// Open addressing with linear probing; half of its places stay free. Key 0 is no key.
+/// Open addressing with linear probing; half of the slots stay free. Key 0 marks a free slot.
 #[derive(Debug)]
 pub struct Hashed {
     slots: Box<[(u64, usize)]>,
@@ -12,7 +12,7 @@ pub struct Hashed {
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Hashed {
-    /// With room for `1 << (bits - 1)` keys until it grows.
+    /// A table with room for `1 << (bits - 1)` keys until it grows.
     pub fn new(bits: u32) -> Hashed {
         Hashed { slots: vec![(0, 0); 1 << bits].into_boxed_slice(), used: 0, shift: 64 - bits }
     }
@@ -21,7 +21,7 @@ impl Hashed {
     pub fn get(&self, key: u64) -> Option<usize> {
         let mut at = (key.wrapping_mul(GOLDEN) >> self.shift) as usize;
         loop {
-            // The mask only tells the compiler what the shift guarantees.
+            // The mask wraps the probe, and spares the check of the bounds.
             let (known, value) = self.slots[at & (self.slots.len() - 1)];
             if known == key {
                 return Some(value);
@@ -41,7 +41,7 @@ impl Hashed {
         self.used == 0
     }
 
-    /// `key` is not there yet.
+    /// Adds a key that the table does not have.
     pub fn insert(&mut self, key: u64, value: usize) {
         if (self.used + 1) * 2 > self.slots.len() {
             let mut larger = Hashed::new(64 - self.shift + 1);
@@ -74,7 +74,7 @@ mod tests {
             let mut model = HashMap::new();
             let mut table = Hashed::new(2);
             for (at, key) in keys.iter().enumerate() {
-                // Keys as return addresses are: near one another.
+                // The keys are near one another, as return addresses are.
                 let key = 0x5555_0000_0000 + key * 5;
                 prop_assert_eq!(table.get(key), model.get(&key).copied());
                 if table.get(key).is_none() {

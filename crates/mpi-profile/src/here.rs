@@ -32,7 +32,7 @@ pub mod depth {
     pub const COUNTING: u32 = 3;
 }
 
-/// Bits of [`Here::extra`]: what else there is to do at a call.
+/// Bits of [`Here::extra`]: further work at a call.
 pub mod extra {
     pub const TRACE: u64 = 1;
     pub const DELAY: u64 = 2;
@@ -48,14 +48,14 @@ pub struct Here {
     pub clock: u32,
     pub thread: *mut Thread,
     pub frame: *const c_void,
-    /// Of [`extra`].
+    /// Bits of [`extra`].
     pub extra: u64,
-    /// [`state::generation`] that the caches are of.
+    /// [`state::generation`] of the caches.
     pub generation: u64,
-    /// Calls that take longer are an occasion for what takes time.
+    /// Ticks of a long call, after which the header's moment is refreshed.
     pub long: u64,
     pub rules: *const Rule,
-    /// By function: the cells of those without a group.
+    /// By function: the cells of calls without a group.
     pub rows: Box<[*mut Cell]>,
     pub sites: Hashed,
     pub peers: *mut Peer,
@@ -65,20 +65,20 @@ pub struct Here {
     pub datatypes: Datatypes,
     communicators: [(u64, Option<Arc<Communicator>>); COMMUNICATORS],
     windows: [(u64, Option<Arc<Communicator>>); COMMUNICATORS],
-    /// Cells by function and group.
+    /// Cells by function and size of the group.
     groups: Hashed,
     sites_room: Option<Room>,
-    /// Of that, and of all.
+    /// Sites in the present region, and in all.
     sites_used: u32,
     sites_known: u32,
-    /// Handles as they were before the call.
+    /// Handles of the present call's requests, as before the call.
     pub handles: Vec<Handle>,
     pub rank: &'static Rank,
     pub tracing: Option<Box<Tracing>>,
     pub delays: Option<Box<Delays>>,
 }
 
-/// No handle.
+/// Mark of a free place: no handle.
 const FREE: u64 = u64::MAX;
 
 impl Here {
@@ -111,7 +111,7 @@ impl Here {
         }
     }
 
-    /// From now on its calls are told one by one, and delayed, where that is asked for.
+    /// Begins the thread's timeline and its delays, where they are requested.
     pub fn begin(&mut self) {
         let timeline = self.rank.timeline.as_ref();
         let tracing = timeline.and_then(|of| Tracing::new(of, self.clock, self.index, self.thread));
@@ -121,7 +121,7 @@ impl Here {
         self.extra = of(self.tracing.is_some(), extra::TRACE) | of(self.delays.is_some(), extra::DELAY);
     }
 
-    /// The thread, or the process, seems to end.
+    /// Closes the timeline: the thread, or the process, seems to end.
     pub fn close(&mut self) {
         if let Some(tracing) = &mut self.tracing {
             tracing.close();
@@ -139,7 +139,7 @@ impl Here {
         &self.rank.abi
     }
 
-    /// Handles may mean something else than the caches say. `false`: nothing is recorded any more.
+    /// Clears the caches, whose handles may have been reused. `false`: recording has ended.
     #[cold]
     pub fn forget(&mut self, generation: u64) -> bool {
         if !self.rank.goes_on() {
@@ -165,7 +165,7 @@ impl Here {
         self.communicators[at].1.as_ref()
     }
 
-    /// The same where it was asked before, and is known.
+    /// The cached communicator; `None` where the handle is not cached or its query failed.
     pub fn known_communicator(&self, handle: Handle) -> Option<&Arc<Communicator>> {
         let (of, comm) = &self.communicators[place(handle)];
         comm.as_ref().filter(|_| *of == handle.0)
@@ -236,7 +236,7 @@ impl Here {
         row
     }
 
-    /// The place of a call site; null where there is no room.
+    /// The counters of a call site; null where there is no room.
     #[inline]
     pub fn site(&mut self, address: usize, function: u32) -> *mut Site {
         let key = site_key(address, function);
@@ -246,7 +246,7 @@ impl Here {
         }
     }
 
-    /// `site` is where calls of the function from this address are counted.
+    /// Makes `site` the counters of the function's calls from this address.
     pub fn know_site(&mut self, address: usize, function: u32, site: *mut Site) {
         self.sites.insert(site_key(address, function), site as usize);
     }
@@ -294,7 +294,7 @@ impl Here {
         place
     }
 
-    /// What is sent to a rank of MPI_COMM_WORLD; null where there is no room, or where it is no such rank.
+    /// The counters of messages to a rank of MPI_COMM_WORLD; null where there is no room or no such rank.
     #[inline]
     pub fn peer(&mut self, rank: u32) -> *mut Peer {
         if rank < self.peers_known {
@@ -329,7 +329,7 @@ impl Here {
         ptr::null_mut()
     }
 
-    /// Notes a message in the matrix.
+    /// Counts a message to a peer.
     #[inline]
     pub fn message(&mut self, to: Option<u32>, bytes: u64) {
         if state::paused(self.generation) {
@@ -346,8 +346,8 @@ impl Here {
     }
 }
 
-/// Adds to a counter of this thread's. Word by word: what is read back as two words after it was written as one, or the
-/// other way round, waits for memory.
+/// Adds to a counter of this thread. Every access has one word: a load of two words after a store of one, or the other way
+/// round, stalls.
 ///
 /// # Safety
 /// The counter is mapped, and only this thread writes to it.
@@ -364,6 +364,6 @@ fn place(handle: Handle) -> usize {
 
 #[inline]
 fn site_key(address: usize, function: u32) -> u64 {
-    // Addresses of programs have 47 bits.
+    // Addresses in programs have 47 bits.
     address as u64 ^ u64::from(function + 1) << 48
 }

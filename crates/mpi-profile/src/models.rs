@@ -1,5 +1,5 @@
-//! What of MPI is open: the world, from MPI_Init to MPI_Finalize, and sessions. Threads of a program open and close them
-//! independently of each other; an MPI that is asked about what is not open ends the process.
+//! The open models of MPI: the world, from MPI_Init to MPI_Finalize, and sessions. Threads of a program open and close
+//! models independently of each other; a query of the MPI under a model that is not open ends the process.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Model {
     World,
-    /// By C's handle.
+    /// A session, by its C handle.
     Session(usize),
 }
 
@@ -26,16 +26,16 @@ struct Open {
 #[derive(Debug)]
 struct One {
     model: Model,
-    /// Threads that ask about it now.
+    /// Queries of the MPI that are under way in this model.
     asking: u32,
-    /// Nobody asks about it any more.
+    /// No new query begins in this model.
     is_closing: bool,
 }
 
-/// As long as it lives its model is not closed.
+/// A query under way: its model is not closed as long as this value lives.
 pub struct Asking<'a> {
     models: &'a Models,
-    /// Where ranks of the world can be asked for: the world itself, else any session; `None`: nowhere.
+    /// The model to query for ranks of the world: the world itself, else any session; `None`: nothing is open.
     pub model: Option<Model>,
 }
 
@@ -71,10 +71,10 @@ impl Models {
         }
     }
 
-    /// The program is about to close it. Waits until nobody asks about it: such questions are local and short. Answers
-    /// whether nothing is open now.
+    /// Marks a model as closing, and waits until no query is under way in it: queries are local and short. Returns whether
+    /// no model is left open.
     pub fn closing(&self, model: Model) -> bool {
-        // Not for ever: a handler of errors may have left a question by longjmp.
+        // The wait is bounded: a handler of errors may have left a query by longjmp.
         for _ in 0..10_000 {
             let mut open = self.open();
             open.world_is_over |= model == Model::World;

@@ -1,5 +1,5 @@
-//! Counts in arrays, for an MPI without functions for large counts: programs that look for those see ours, and what fits
-//! into an int goes to the function without.
+//! Functions with arrays of large counts, for an MPI that lacks them: programs find this library's, and a call whose
+//! counts fit into ints goes to the MPI's function without large counts.
 
 use std::collections::VecDeque;
 use std::ffi::c_int;
@@ -16,15 +16,15 @@ const TOO_LARGE: usize = 2;
 /// MPI_ERR_OTHER of Open MPI; the other MPIs have functions for large counts.
 const OTHER: usize = 16;
 
-/// Arrays of calls that may not be over when they return. More than these are never under way at a time.
+/// Nonblocking calls whose arrays are kept, which is more than are ever under way at a time.
 const KEPT: usize = 65_536;
 
 type Arrays = Vec<Box<[c_int]>>;
 
-/// Puts arrays of ints in the place of a call's arrays of counts and displacements. Answers 0, or an error's class.
+/// Replaces a call's arrays of counts and displacements by arrays of ints. Returns 0, or the class of an error.
 ///
 /// # Safety
-/// `arguments` are those of a C call of the function `id` with large counts; `kept` takes what `plimsoll_narrowed` gets.
+/// `arguments` are those of a C call of the function `id` with large counts; `kept` is writable, for `plimsoll_narrowed`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn plimsoll_narrow(id: u32, arguments: *mut usize, kept: *mut *mut Arrays) -> usize {
     // SAFETY: by this function's contract.
@@ -49,7 +49,7 @@ unsafe fn narrow(id: u32, arguments: *mut usize, kept: *mut *mut Arrays) -> usiz
             continue;
         }
         let length = if is_received(function, argument) { lengths.received } else { lengths.sent };
-        // SAFETY: MPI reads as many counts and displacements as it has partners.
+        // SAFETY: the call's arrays have a count or displacement for each partner.
         let wide = unsafe { std::slice::from_raw_parts(words[place] as *const i64, length) };
         let narrow: Option<Box<[c_int]>> = wide.iter().map(|value| c_int::try_from(*value).ok()).collect();
         let Some(narrow) = narrow else { return TOO_LARGE };
@@ -61,10 +61,10 @@ unsafe fn narrow(id: u32, arguments: *mut usize, kept: *mut *mut Arrays) -> usiz
     0
 }
 
-/// The call has returned; operations that go on still need their arrays.
+/// Runs after the call: frees its arrays, or keeps those of an operation that goes on.
 ///
 /// # Safety
-/// `kept` is what `plimsoll_narrow` left, and is given once.
+/// `kept` is the pointer that `plimsoll_narrow` wrote, and is passed once.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn plimsoll_narrowed(id: u32, kept: *mut Arrays) {
     // SAFETY: by this function's contract.
@@ -75,7 +75,7 @@ unsafe extern "C" fn plimsoll_narrowed(id: u32, kept: *mut Arrays) {
 fn keep_under_way(id: u32, arrays: Box<Arrays>) {
     let function = &functions()[id as usize];
     if function.name.ends_with("_init") {
-        // A persistent request may be started again until the end.
+        // A persistent request may be started again until the process ends.
         std::mem::forget(arrays);
     } else if function.argument("request").is_some() {
         static UNDER_WAY: Mutex<VecDeque<Arrays>> = Mutex::new(VecDeque::new());
@@ -87,9 +87,9 @@ fn keep_under_way(id: u32, arrays: Box<Arrays>) {
     }
 }
 
-/// Arrays of `MPI_Count` or `MPI_Aint` that are of ints in the function without large counts.
+/// Whether an argument is an array of `MPI_Count` or `MPI_Aint` that has ints in the function without large counts.
 pub fn is_of_counts(function: &Function, argument: &Argument) -> bool {
-    // Its displacements are addresses in both.
+    // Displacements of this function are addresses in both variants.
     let addresses = function.name.to_lowercase().contains("neighbor_alltoallw");
     argument.array && (argument.name.ends_with("counts") || argument.name.ends_with("displs") && !addresses)
 }
@@ -102,7 +102,7 @@ fn is_received(function: &Function, argument: &Argument) -> bool {
     }
 }
 
-/// Entries of the arrays that are read; 0 where they are not significant.
+/// Entries of the arrays that the MPI reads; 0 where the arrays are not significant.
 struct Lengths {
     sent: usize,
     received: usize,
@@ -111,8 +111,8 @@ struct Lengths {
 fn lengths(function: &Function, words: &[usize], comm: usize, mpi: &Mpi, abi: &Abi) -> Option<Lengths> {
     let ask = |question: unsafe extern "C" fn(usize, *mut c_int) -> c_int, of: usize| {
         let mut value = 0;
-        // SAFETY: the program calls MPI with this communicator, or the group is one that it was asked for; the question is
-        // local and its answer a number.
+        // SAFETY: the program calls MPI with this communicator, or the group is the communicator's; the query is local and
+        // writes a number.
         (unsafe { question(of, &mut value) } == 0).then_some(value)
     };
     let (size, rank) = (ask(mpi.comm_size, comm)?, ask(mpi.comm_rank, comm)?);
@@ -120,7 +120,7 @@ fn lengths(function: &Function, words: &[usize], comm: usize, mpi: &Mpi, abi: &A
     let name = function.name.to_lowercase();
     let (mut sent, mut received) = if name.contains("neighbor") {
         let (mut into, mut out, mut weighted) = (0, 0, 0);
-        // SAFETY: as above, each question of a communicator with its topology, and a place for each number.
+        // SAFETY: as above; each query is of a communicator with its topology, and has a place for each number.
         let asked = unsafe {
             match ask(mpi.topo_test, comm)? {
                 topology if topology == abi.topology_cart => (mpi.cartdim_get)(comm, &mut out),

@@ -1,4 +1,4 @@
-//! Following what calls begin until other calls complete it.
+//! Operations, from the call that begins one to the call that completes it.
 
 use crate::call::{Call, Facts, Handle};
 use crate::communicators::{Communicator, NO_RANK};
@@ -9,10 +9,10 @@ use crate::requests::{Begun, Operation};
 use crate::rules::{Completes, NONE, Partitions, Requests, Rule};
 use crate::trace;
 
-/// Keeps the handles of requests that the call may overwrite.
+/// Saves the handles of requests that the call may overwrite.
 ///
 /// # Safety
-/// The call has the arguments of its function; arrays of requests have as many as it says.
+/// The call has the arguments of its function; arrays of requests have as many as its count.
 #[inline]
 pub unsafe fn keep(here: &mut Here, call: &mut Call, rule: &Rule) {
     let abi = here.abi();
@@ -41,7 +41,7 @@ pub unsafe fn keep(here: &mut Here, call: &mut Call, rule: &Rule) {
     }
 }
 
-/// After a call that succeeded: notes what it began, starts what it started, removes what it completed.
+/// After a call that succeeded: notes operations that it began, marks those that it started, completes those that ended.
 ///
 /// # Safety
 /// The call succeeded.
@@ -86,7 +86,7 @@ pub unsafe fn follow(
     }
 }
 
-/// Notes what the call began, or what its request will begin each time that it is started.
+/// Notes the operation that the call began, or that its request begins at each start.
 ///
 /// # Safety
 /// The call succeeded.
@@ -148,10 +148,10 @@ fn start(here: &mut Here, handle: Handle, facts: &mut Facts) {
     }
 }
 
-/// After a call that failed: what it completed nevertheless has another handle now.
+/// After a call that failed: completes the operations whose handles the call has changed nevertheless.
 ///
 /// # Safety
-/// The arguments are those that [`keep`] looked at.
+/// The arguments are those that [`keep`] read.
 #[cold]
 pub unsafe fn failed(here: &mut Here, call: &Call, rule: &Rule) {
     let Requests::Completes(completes) = rule.requests else { return };
@@ -168,19 +168,19 @@ pub unsafe fn failed(here: &mut Here, call: &Call, rule: &Rule) {
     for (index, handle) in kept.into_iter().enumerate() {
         // SAFETY: by this function's contract.
         if unsafe { call.handle_at(requests, index, abi) } != handle {
-            // SAFETY: no status is looked at.
+            // SAFETY: no status is read.
             unsafe { finish(here, handle, 0) };
         }
     }
 }
 
-/// The bytes of what the call saw completed.
+/// The bytes of the operations that the call found complete.
 ///
 /// # Safety
 /// The call succeeded.
 unsafe fn complete(here: &mut Here, call: &Call, completes: Completes) -> u64 {
     let undefined = here.abi().undefined;
-    // SAFETY: by this function's contract; what is read was written by the call, or is NONE.
+    // SAFETY: by this function's contract; the call wrote the word, or the argument is NONE.
     let flag = |flag: u8| flag == NONE || unsafe { *(call.arguments[usize::from(flag) & 15] as *const i32) } != 0;
     // SAFETY: as above.
     let at = |array: u8, index: usize| unsafe { *(call.arguments[usize::from(array) & 15] as *const i32).add(index) };
@@ -191,7 +191,7 @@ unsafe fn complete(here: &mut Here, call: &Call, completes: Completes) -> u64 {
     }
     let handles = std::mem::take(&mut here.handles);
     let (count, abi) = (handles.len(), here.abi());
-    // Places count from `first`.
+    // The index that stands for the first request.
     let first = |requests: u8, told: &[i32]| {
         if !call.is_fortran() {
             return 0;
@@ -221,7 +221,7 @@ unsafe fn complete(here: &mut Here, call: &Call, completes: Completes) -> u64 {
         Completes::Some { requests, outcount, indices, .. } => {
             let outcount = at(outcount, 0);
             if outcount > 0 && outcount != undefined {
-                // SAFETY: the call wrote as many places as it says.
+                // SAFETY: the call wrote `outcount` indices.
                 let told = unsafe {
                     let places = call.arguments[usize::from(indices) & 15] as *const i32;
                     std::slice::from_raw_parts(places, outcount as usize)
@@ -239,10 +239,10 @@ unsafe fn complete(here: &mut Here, call: &Call, completes: Completes) -> u64 {
     bytes
 }
 
-/// One operation is complete, with a status at this address; 0: with none that is known.
+/// Completes one operation and returns its bytes. `status` is the address of its status; 0: none.
 ///
 /// # Safety
-/// The MPI wrote a status there.
+/// The MPI wrote a status at `status`, unless that is 0.
 #[inline]
 unsafe fn finish(here: &mut Here, handle: Handle, status: usize) -> u64 {
     if here.extra == 0 {

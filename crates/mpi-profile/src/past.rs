@@ -1,5 +1,5 @@
-//! Calls of MPI that do not come by here: functions that a program takes from the MPI's library itself, and objects that are
-//! bound to it directly. They cannot be recorded; the folder gets a mark that says so ([`record::folder::past_file`]).
+//! MPI calls past this library: by functions that a program takes from the MPI's library itself, and by objects that are
+//! bound to the MPI directly. These cannot be recorded; a mark in the folder reports them ([`record::folder::past_file`]).
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::transmute;
@@ -28,7 +28,7 @@ mod tag {
     pub const COUNT: usize = 24;
 }
 
-/// Relocations that are the address of a function: of the table of jumps, and of other tables.
+/// Types of relocations for the address of a function: in the table of jumps, and in other tables.
 #[cfg(target_arch = "x86_64")]
 const ADDRESSES: [u32; 2] = [7, 6];
 #[cfg(target_arch = "aarch64")]
@@ -36,14 +36,14 @@ const ADDRESSES: [u32; 2] = [1026, 1025];
 
 const SYMBOL_BYTES: usize = 24;
 
-/// A process ends of which nothing came by here: whether its MPI was nevertheless used.
+/// At the end of a process without a recorded call: writes the mark where its MPI was initialized nevertheless.
 pub fn note_silent(host: &str) {
     let Some(folder) = std::env::var_os(variable::FOLDER).filter(|folder| !folder.is_empty()) else { return };
     let Some(found) = real::find(c"PMPI_Initialized") else { return };
     // SAFETY: the MPI's function of this name has this type.
     let initialized = unsafe { transmute::<*mut c_void, unsafe extern "C" fn(*mut c_int) -> c_int>(found) };
     let mut flag = 0;
-    // SAFETY: MPI lets it be called at any time, also after its end.
+    // SAFETY: MPI_Initialized may be called at any time, also after MPI_Finalize.
     let asked = unsafe { initialized(&mut flag) };
     if asked == 0 && flag != 0 {
         let file = PathBuf::from(folder);
@@ -51,25 +51,25 @@ pub fn note_silent(host: &str) {
     }
 }
 
-/// A rank is about to end MPI: which loaded objects call it past this library.
+/// Before a rank ends MPI: writes the mark where loaded objects call the MPI past this library.
 pub fn note_bound(folder: &Path, host: &str) {
     let mpi = real::find(c"PMPI_Init").and_then(|init| sites::span(init as usize));
     let Some(mpi) = mpi else { return };
     let mut search = Search { mpi, found: String::new() };
-    // SAFETY: the callback gets the record that outlives the walk.
+    // SAFETY: the callback's record, `search`, outlives the walk.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
     if !search.found.is_empty() {
         note(folder, host, &search.found);
     }
 }
 
-/// Where it cannot be written, nothing is said: what is recorded is as good as without.
+/// Writes the mark. A failure is not reported: the recorded data are the same without the mark.
 fn note(folder: &Path, host: &str, lines: &str) {
     let _ = std::fs::write(folder::past_file(folder, host, std::process::id()), lines);
 }
 
 struct Search {
-    /// The addresses of the MPI's library.
+    /// The address range of the MPI's library.
     mpi: Range<usize>,
     found: String,
 }
@@ -88,11 +88,11 @@ unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _size: usize, search: *
         let dynamic = headers.iter().find(|header| header.p_type == DYNAMIC).filter(|_| !is_mpi);
         let Some(dynamic) = dynamic else { return 0 };
         let entries = dynamic.p_memsz as usize / size_of::<[usize; 2]>();
-        // SAFETY: the loader holds the object in memory while it shows it, with all that its dynamic section names.
+        // SAFETY: during the callback the loader keeps the object in memory, with all that its dynamic section refers to.
         if unsafe { is_bound(base, address(dynamic), entries, &search.mpi) } {
             let name = match info.dlpi_name.is_null() {
                 true => c"",
-                // SAFETY: the loader's names are texts.
+                // SAFETY: the loader's names are C strings.
                 false => unsafe { CStr::from_ptr(info.dlpi_name) },
             };
             let name = if name.is_empty() { "the program".into() } else { name.to_string_lossy() };
@@ -102,10 +102,10 @@ unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _size: usize, search: *
     })
 }
 
-/// Whether a function of MPI that is recorded leads an object straight into the MPI. What is not bound yet leads nowhere.
+/// Whether a relocation of an object binds a recorded function straight to the MPI. Functions not yet bound do not count.
 ///
 /// # Safety
-/// The object at `base` is loaded, and its dynamic section, of so many entries, is at `dynamic`.
+/// The object at `base` is loaded, and its dynamic section, of `entries` entries, is at `dynamic`.
 unsafe fn is_bound(base: usize, dynamic: usize, entries: usize, mpi: &Range<usize>) -> bool {
     let mut values = [0usize; tag::COUNT];
     for place in 0..entries {
@@ -121,7 +121,7 @@ unsafe fn is_bound(base: usize, dynamic: usize, entries: usize, mpi: &Range<usiz
     if values[tag::STRINGS] == 0 || values[tag::SYMBOLS] == 0 {
         return false;
     }
-    // glibc makes addresses of them when it loads an object; others leave what the file has.
+    // glibc relocates these values when it loads an object; other C libraries leave the file's values.
     let address = |value: usize| if value < base { base.wrapping_add(value) } else { value };
     let (strings, symbols) = (address(values[tag::STRINGS]), address(values[tag::SYMBOLS]));
     let tables = [(tag::JUMPS, tag::JUMPS_BYTES), (tag::RELOCATIONS, tag::RELOCATIONS_BYTES)];
@@ -129,13 +129,13 @@ unsafe fn is_bound(base: usize, dynamic: usize, entries: usize, mpi: &Range<usiz
     for (table, bytes) in tables {
         let relocations = address(table) as *const [u64; 3];
         for place in 0..bytes / size_of::<[u64; 3]>() {
-            // SAFETY: by this function's contract; a table has so many bytes.
+            // SAFETY: by this function's contract; the table has `bytes` bytes.
             let [offset, kind, _] = unsafe { relocations.add(place).read() };
             let symbol = (kind >> 32) as usize;
             if symbol == 0 || !ADDRESSES.contains(&(kind as u32)) {
                 continue;
             }
-            // SAFETY: as above; a symbol begins with the place of its name, which is a text.
+            // SAFETY: as above; a symbol begins with the offset of its name, which is a C string.
             let name = unsafe {
                 let name = ((symbols + symbol * SYMBOL_BYTES) as *const u32).read();
                 CStr::from_ptr((strings + name as usize) as *const c_char)
@@ -171,7 +171,7 @@ mod tests {
         // This program is bound to the C library, and to no function of MPI there.
         let library = sites::span(libc::getpid as *const () as usize).unwrap();
         let mut search = Search { mpi: library, found: String::new() };
-        // SAFETY: the callback gets the record that outlives the walk.
+        // SAFETY: the callback's record, `search`, outlives the walk.
         unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
         assert_eq!(search.found, "");
     }

@@ -6,7 +6,7 @@ use crate::clock;
 use crate::tables::Room;
 
 const AT_ONCE: u32 = 256;
-/// Phases that are recorded; a program that marks more marks something else.
+/// Most phases that are recorded. A program that marks more uses MPI_Pcontrol for something else.
 const MOST: u32 = 1 << 16;
 
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ pub struct Phases {
 }
 
 impl Phases {
-    /// One begins, by a call of this thread. `false`: there is no room for it.
+    /// Records the beginning of a phase, by a call of this thread. `false`: no room for it.
     pub fn mark(&mut self, clock: u32, level: i32, thread: u16, region: impl FnOnce(Region) -> Option<Room>) -> bool {
         if self.room.is_none() || self.used == AT_ONCE {
             let room = (self.all < MOST).then(|| {

@@ -122,7 +122,7 @@ impl Rank {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner).region(entry)
     }
 
-    /// Writes the members of a communicator or window, at the first use of one.
+    /// Writes the members of a communicator or window at its first use.
     pub fn met(&self, group: &Arc<Communicator>) {
         let Some((kind, members)) = self.timeline.as_ref().and_then(|timeline| timeline.met(group)) else { return };
         let records = members.len() as u32;

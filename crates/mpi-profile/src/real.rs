@@ -1,4 +1,4 @@
-//! Finding the functions of the MPI that the program uses.
+//! The look-up of functions of the program's MPI.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::transmute_copy;
@@ -16,10 +16,10 @@ unsafe extern "C" {
     static mut plimsoll_real: [*mut c_void; 0];
 }
 
-/// The function behind a wrapper, which is found when it is first called.
+/// The function behind a wrapper, which is looked up at its first call.
 ///
 /// # Safety
-/// `index` is one of the generated table.
+/// `index` is a place of the generated table.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn plimsoll_find(index: usize) -> *mut c_void {
     contained::tell_in_one_line();
@@ -30,14 +30,14 @@ unsafe extern "C" fn plimsoll_find(index: usize) -> *mut c_void {
 /// # Safety
 /// As of [`plimsoll_find`].
 unsafe fn find_behind(index: usize) -> *mut c_void {
-    // SAFETY: the table has `plimsoll_reals` texts that never change.
+    // SAFETY: the table has `plimsoll_reals` C strings that never change.
     let names = unsafe {
         debug_assert!(index < plimsoll_reals);
         CStr::from_ptr(*(&raw const plimsoll_real_names).cast::<*const c_char>().add(index))
     };
     let mut names = names.to_str().unwrap_or_default().split(' ');
     let first = names.clone().next().unwrap_or_default();
-    // SAFETY: a table as long as that of the names.
+    // SAFETY: the table is as long as that of the names.
     let substitute = unsafe { *(&raw const plimsoll_substitutes).cast::<*mut c_void>().add(index) };
     let found = names.find_map(|name| find(&CString::new(name).ok()?));
     let found = found.or((!substitute.is_null()).then_some(substitute)).unwrap_or_else(|| {
@@ -49,12 +49,12 @@ unsafe fn find_behind(index: usize) -> *mut c_void {
         }
         absent as *mut c_void
     });
-    // SAFETY: an aligned word of the table; threads that find the same write the same.
+    // SAFETY: the word of the table is aligned; all threads write the same value.
     unsafe { (&raw mut plimsoll_real).cast::<*mut c_void>().add(index).write_volatile(found) };
     found
 }
 
-/// What a function that the MPI does not have answers; that of this process's MPI, once it is known.
+/// The error code that a function returns which the MPI does not have; the MPI's own code, once the MPI is known.
 pub static UNSUPPORTED: AtomicUsize = AtomicUsize::new(16);
 
 /// Stands for a function that the MPI does not have.
@@ -62,9 +62,9 @@ extern "C" fn absent() -> usize {
     UNSUPPORTED.load(Ordering::Relaxed)
 }
 
-/// The address of a function or variable of the MPI, whether it was there from the start or loaded for itself alone.
+/// The address of a function or variable of the MPI, which may also have been loaded outside the global scope.
 pub fn find(name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: dlsym takes any text.
+    // SAFETY: dlsym takes any C string.
     let next = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
     if !next.is_null() {
         return Some(next);
@@ -75,23 +75,23 @@ pub fn find(name: &CStr) -> Option<*mut c_void> {
     (!found.is_null()).then_some(found)
 }
 
-/// The address of a variable of the MPI: programs may have a copy of it, which is then the one that is used.
+/// The address of a variable of the MPI. Where the program has a copy of the variable, the MPI uses the copy too.
 pub fn find_variable(name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: dlsym takes any text.
+    // SAFETY: dlsym takes any C string.
     let used = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     if used.is_null() { find(name) } else { Some(used) }
 }
 
-/// The address of a variable of the MPI that is asked for often; 0 where there is none. Each has a place of its own.
+/// The cached address of a variable of the MPI; 0 where there is none. Each variable has its own `place` in the cache.
 pub fn variable(place: usize, name: &CStr) -> usize {
     static FOUND: [std::sync::OnceLock<usize>; 4] = [const { std::sync::OnceLock::new() }; 4];
     *FOUND[place].get_or_init(|| find(name).map_or(0, |found| found as usize))
 }
 
-/// A handle of the loaded object that has PMPI_Init, where no global name leads to it.
+/// A handle of the loaded object that has PMPI_Init, where the object is not in the global scope.
 fn library() -> Option<*mut c_void> {
     let mut names: Vec<CString> = Vec::new();
-    // SAFETY: the callback gets the vector that outlives the walk.
+    // SAFETY: the callback's vector, `names`, outlives the walk.
     unsafe { libc::dl_iterate_phdr(Some(note_name), (&raw mut names).cast()) };
     names.into_iter().find_map(|name| {
         // SAFETY: RTLD_NOLOAD loads nothing and runs no code.
@@ -106,7 +106,7 @@ unsafe extern "C" fn note_name(info: *mut libc::dl_phdr_info, _size: usize, name
     // SAFETY: the loader gives a valid record; `names` is the vector of `library`.
     let (name, names) = unsafe { ((*info).dlpi_name, &mut *names.cast::<Vec<CString>>()) };
     contained(0, || {
-        // SAFETY: the loader's names are texts.
+        // SAFETY: the loader's names are C strings.
         let name = if name.is_null() { c"" } else { unsafe { CStr::from_ptr(name) } };
         if !name.is_empty() {
             names.push(name.to_owned());
@@ -117,7 +117,7 @@ unsafe extern "C" fn note_name(info: *mut libc::dl_phdr_info, _size: usize, name
 
 type Handle = usize;
 
-/// What the library itself asks the MPI. All of it is local: nothing here communicates.
+/// Functions of the MPI that the library itself calls. All of them are local: none communicates.
 #[derive(Debug, Clone, Copy)]
 pub struct Mpi {
     pub comm_rank: unsafe extern "C" fn(Handle, *mut c_int) -> c_int,
@@ -128,7 +128,7 @@ pub struct Mpi {
     pub win_get_group: unsafe extern "C" fn(Handle, *mut Handle) -> c_int,
     pub group_size: unsafe extern "C" fn(Handle, *mut c_int) -> c_int,
     pub group_rank: unsafe extern "C" fn(Handle, *mut c_int) -> c_int,
-    /// Of MPI 4.
+    /// Absent before MPI 4.
     pub group_of_session: Option<unsafe extern "C" fn(Handle, *const c_char, *mut Handle) -> c_int>,
     pub group_translate: unsafe extern "C" fn(Handle, c_int, *const c_int, Handle, *mut c_int) -> c_int,
     pub group_free: unsafe extern "C" fn(*mut Handle) -> c_int,
@@ -140,14 +140,14 @@ pub struct Mpi {
     pub dist_graph_neighbors_count: unsafe extern "C" fn(Handle, *mut c_int, *mut c_int, *mut c_int) -> c_int,
     pub query_thread: unsafe extern "C" fn(*mut c_int) -> c_int,
     pub library_version: Option<unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int>,
-    /// From Fortran's integers, where handles are something else.
+    /// Conversions from Fortran's integers, where C handles are not the same integers.
     pub comm_of: Option<unsafe extern "C" fn(c_int) -> Handle>,
     pub type_of: Option<unsafe extern "C" fn(c_int) -> Handle>,
     pub win_of: Option<unsafe extern "C" fn(c_int) -> Handle>,
     pub session_of: Option<unsafe extern "C" fn(c_int) -> Handle>,
 }
 
-/// A function of the MPI as one of this type.
+/// A function of the MPI, as one of type `F`.
 fn typed<F: Copy>(name: &CStr) -> Option<F> {
     const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
     // SAFETY: `F` is the type of a function pointer, and the caller names the function that has it.
@@ -155,7 +155,7 @@ fn typed<F: Copy>(name: &CStr) -> Option<F> {
 }
 
 impl Mpi {
-    /// The MPI of this process; what is the matter where it is none that is known.
+    /// The MPI of this process, or the reason why it cannot be profiled.
     pub fn find() -> Result<(Mpi, Abi), Complaint> {
         let abi = abi()?;
         let standard = abi.family == record::layout::family::STANDARD;
@@ -201,7 +201,7 @@ impl Mpi {
         Ok((mpi, abi))
     }
 
-    /// What the MPI says of itself.
+    /// The first line of the MPI's version string.
     pub fn version(&self) -> String {
         let told = self.library_version.map(told).unwrap_or_default();
         told.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default().into()
@@ -216,7 +216,7 @@ fn abi() -> Result<Abi, Complaint> {
     }
     let init = find(c"PMPI_Init").ok_or_else(none)?;
     let file = file_of(init as usize);
-    // MPICH builds both interfaces from one source: only the name tells them apart.
+    // MPICH builds both interfaces from one source: only the file's name tells them apart.
     if file.contains("libmpi_abi") {
         return Ok(Abi::standard());
     }
@@ -231,7 +231,7 @@ fn abi() -> Result<Abi, Complaint> {
 }
 
 fn told(ask: unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int) -> String {
-    // MPI_MAX_LIBRARY_VERSION_STRING is 8192 where it is largest.
+    // The largest MPI_MAX_LIBRARY_VERSION_STRING is 8192.
     let mut text = vec![0u8; 16384];
     let mut length = 0;
     // SAFETY: the text has room for the longest answer; the function may be called at any time.
@@ -247,7 +247,7 @@ pub fn file_of(address: usize) -> String {
         dli_sname: ptr::null(),
         dli_saddr: ptr::null_mut(),
     };
-    // SAFETY: dladdr takes any address; the name it gives is a text that stays.
+    // SAFETY: dladdr takes any address; the name that it gives is a C string that stays.
     unsafe {
         if libc::dladdr(address as *const c_void, &mut info) == 0 || info.dli_fname.is_null() {
             return String::new();

@@ -1,15 +1,15 @@
-//! What is read from a call's arguments, worked out from the table of functions once.
+//! The arguments that recording reads from a call, derived once from the table of functions.
 
 use record::functions::{Class, Function, functions};
 
 /// No argument.
 pub const NONE: u8 = u8::MAX;
 
-/// How many bytes a call is about.
+/// The bytes of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Amount {
     Nothing,
-    /// A count of elements, as often as `times` says.
+    /// A count of elements, multiplied by `times`.
     Elements {
         count: u8,
         datatype: u8,
@@ -19,18 +19,18 @@ pub enum Amount {
     Element {
         datatype: u8,
     },
-    /// This rank's of an array of counts.
+    /// This rank's element of an array of counts.
     Own {
         counts: u8,
         datatype: u8,
     },
-    /// Of an array with a count for each rank of the own group, or for each that is addressed.
+    /// The sum of an array with a count for each rank of the own group, or for each addressed rank.
     Sum {
         counts: u8,
         datatype: u8,
         own: bool,
     },
-    /// Each with a datatype of its own.
+    /// The sum of an array of counts, each with its own datatype.
     SumEach {
         counts: u8,
         datatypes: u8,
@@ -40,30 +40,30 @@ pub enum Amount {
         at_root: Box<Amount>,
         elsewhere: Box<Amount>,
     },
-    /// Of the persistent requests that it starts.
+    /// The bytes of the persistent requests that the call starts.
     Started,
-    /// Of the operations that it saw completed.
+    /// The bytes of the operations that the call found complete.
     Completed,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Times {
     Once,
-    /// Ranks of the group that it goes to, or neighbours.
+    /// Ranks of the addressed group, or neighbours.
     Addressed,
     /// Ranks of the own group.
     Own,
-    /// An argument.
+    /// The value of an argument.
     Argument(u8),
 }
 
-/// How the arguments name requests.
+/// The requests among the arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Requests {
     No,
-    /// The call makes one, at this address.
+    /// The call writes a new request to the address in this argument.
     Begins(u8),
-    /// The same, for a persistent one.
+    /// The call writes a new persistent request to the address in this argument.
     Prepares(u8),
     Starts {
         count: u8,
@@ -84,7 +84,7 @@ pub enum Partitions {
     List { length: u8 },
 }
 
-/// Which of the requests are complete afterwards.
+/// The requests that are complete after the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Completes {
     One { request: u8, flag: u8 },
@@ -93,17 +93,17 @@ pub enum Completes {
     Some { count: u8, requests: u8, outcount: u8, indices: u8 },
 }
 
-/// What a call does beyond being a call.
+/// The effect of a call on MPI itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Special {
     No,
     Init,
     Finalize,
-    /// Opens a session, at this address.
+    /// Opens a session, whose handle is at the address in this argument.
     Opens(u8),
     Closes(u8),
     Abort,
-    /// The communicator or window may mean something else afterwards.
+    /// Frees a communicator or window, whose handle may be reused.
     Forgets,
 }
 
@@ -111,38 +111,38 @@ pub enum Special {
 pub struct Rule {
     pub class: Class,
     pub special: Special,
-    /// `count * datatype` to or from one peer: the short way through the recorder.
+    /// `count * datatype` to or from one peer: the short path through the recorder.
     pub simple: bool,
-    /// A message to this peer begins with the call, or with the start of the request that it makes.
+    /// Peer of a message that begins with the call, or with the start of the request that the call makes.
     pub dest: u8,
     pub source: u8,
     pub tag: u8,
     pub comm: u8,
     pub win: u8,
-    /// `win` is the address at which it leaves a new one.
+    /// `win` is the address at which the call writes a new window.
     pub makes_window: bool,
     pub target: u8,
     pub count: u8,
     pub datatype: u8,
     pub root: u8,
-    /// On an intercommunicator the one that passes MPI_ROOT gives data, and does not only take it.
+    /// On an intercommunicator the rank that passes MPI_ROOT gives data, and does not only take it.
     pub root_gives: bool,
-    /// Goes along the edges of a topology.
+    /// The call communicates along the edges of a topology.
     pub neighbour: bool,
-    /// Its row is that of the communicator's size.
+    /// Calls are counted in rows by the communicator's size.
     pub grouped: bool,
-    /// Counts are of MPI_Count in every variant.
+    /// Counts have type MPI_Count in every variant.
     pub wide: bool,
     pub amount: Amount,
     /// Where this argument is MPI_IN_PLACE, the amount is `in_place`.
     pub send_buffer: u8,
     pub in_place: Amount,
     pub requests: Requests,
-    /// How often a partitioned operation is divided.
+    /// The number of partitions of a partitioned operation.
     pub partitions: u8,
 }
 
-/// By number of the function.
+/// The rules by function number.
 pub fn rules() -> Vec<Rule> {
     functions().iter().map(Rule::of).collect()
 }
@@ -151,7 +151,7 @@ fn place(function: &Function, name: &str) -> u8 {
     function.argument(name).map_or(NONE, |place| place as u8)
 }
 
-/// The first that there is.
+/// The first of these arguments that the function has.
 fn place_of(function: &Function, names: &[&str]) -> u8 {
     names.iter().map(|name| place(function, name)).find(|place| *place != NONE).unwrap_or(NONE)
 }
@@ -241,7 +241,7 @@ fn requests(function: &Function, persistent: bool) -> Requests {
     }
 }
 
-/// The amount that a rule of the table says.
+/// The amount that a rule of the table describes.
 fn amount(function: &Function, rule: &str) -> Amount {
     let at = |name: &str| place(function, name);
     if let Some(rest) = rule.strip_prefix("root:") {
@@ -280,7 +280,7 @@ fn amount(function: &Function, rule: &str) -> Amount {
     }
 }
 
-/// With MPI_IN_PLACE what a rank contributes is described by the arguments of the receiving side.
+/// With MPI_IN_PLACE the arguments of the receiving side describe the contribution of a rank.
 fn in_place(function: &Function, amount: &Amount) -> Amount {
     let at = |name: &str| place(function, name);
     let (count, counts, datatype) = (at("recvcount"), at("recvcounts"), at("recvtype"));

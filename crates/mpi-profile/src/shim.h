@@ -1,6 +1,6 @@
-/* What the generated wrappers share with the Rust behind them: src/call.rs and src/here.rs have the same records.
+/* Records that the generated wrappers share with src/call.rs and src/here.rs.
 
-   Every argument is a word, so that one library serves all MPIs: what a word means is known to abi.rs alone. */
+   Every argument is a word, so that one library serves all MPIs: the meaning of a word is in abi.rs alone. */
 #include <stdint.h>
 #include <time.h>
 #if defined(__x86_64__)
@@ -38,7 +38,7 @@ struct call {
     uint64_t entered;
     uint64_t left;
     W result;
-    uint64_t kept;       /* by plimsoll_before */
+    uint64_t kept;       /* set by plimsoll_before */
     uint64_t reserved;
     W arguments[16];
 };
@@ -80,8 +80,8 @@ static inline uint64_t now(const struct here *here)
     (__builtin_expect(plimsoll_real[index] != 0, 1) ? plimsoll_real[index] : plimsoll_find(index))
 #define HERE() (__builtin_expect(plimsoll_here != 0, 1) ? plimsoll_here : plimsoll_arrive())
 
-/* Whether the call is none of the program's own. It is known by where the caller's frame ends, not by where this one's
-   record is: wrappers have frames of several sizes. */
+/* Whether the call comes from inside another call, not from the program. The end of the caller's frame decides, not the
+   place of this wrapper's record: wrappers have frames of several sizes. */
 #define NESTED() \
     (__builtin_expect(here->depth != 0, 0) && (here->depth == 2 || !plimsoll_outermost(here, __builtin_dwarf_cfa())))
 
@@ -97,8 +97,8 @@ static inline uint64_t now(const struct here *here)
     call.entered = now(here);                           \
     here->thread->since = call.entered
 
-/* plimsoll_after says that the thread is outside again. What it took is handed over in a register: the next reading of the
-   counter waits for all that follows from this one. */
+/* plimsoll_after marks the thread as outside again. The elapsed ticks are passed in a register: the next reading of the
+   counter waits for all work that depends on this one. */
 #define LEAVE()                                                                         \
     call.left = now(here);                                                              \
     plimsoll_after(here, &call, call.left > call.entered ? call.left - call.entered : 0)

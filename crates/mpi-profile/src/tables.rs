@@ -1,4 +1,4 @@
-//! The mapped file of a rank's tables (`record::layout`), as its writer has it.
+//! The writer's side of the mapped file of a rank's tables (`record::layout`).
 
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -14,41 +14,41 @@ use zerocopy::FromZeros;
 use crate::complaint::{Complaint, SPACE, is_full};
 use crate::heading::Heading;
 
-/// The file grows by this much at a time.
+/// Bytes by which the file grows at a time.
 const STEP: u64 = 256 << 10;
 
-/// A mapping of the whole file up to its limit. What lies beyond its present length is not touched.
+/// A mapping of the whole file up to its limit. Addresses beyond the present length are not accessed.
 #[derive(Debug)]
 pub struct Tables {
     start: NonNull<u8>,
     file: OwnedFd,
-    /// Bytes that the file has, all with storage behind them.
+    /// Bytes of the file, all with storage behind them.
     length: u64,
-    /// Bytes that regions take.
+    /// Bytes up to the end of the last region.
     used: u64,
     limit: u64,
-    /// Why it cannot grow any more.
+    /// The error for which the file cannot grow any more.
     pub full: Option<String>,
 }
 
 // SAFETY: the mapping belongs to the process; regions are given out once.
 unsafe impl Send for Tables {}
 
-/// A region that was given out. It stays mapped until the process ends.
+/// A region in use, mapped until the process ends.
 #[derive(Debug, Clone, Copy)]
 pub struct Room {
     pub start: NonNull<u8>,
     pub entry: NonNull<Region>,
 }
 
-// SAFETY: it is mapped as long as the process runs, and belongs to whom it was given out.
+// SAFETY: the region is mapped as long as the process runs, and has one owner.
 unsafe impl Send for Room {}
 
 impl Tables {
-    /// `limit` bytes are what the file may grow to.
+    /// A new file that may grow to `limit` bytes.
     pub fn create(path: &Path, limit: u64) -> Result<(Tables, Heading), Complaint> {
         let shown = path.display();
-        // Whoever writes beyond the limit of the process is killed by SIGXFSZ.
+        // A file that grows beyond the limit of the process kills it by SIGXFSZ.
         let limit = limit.next_multiple_of(PAGE as u64).min(largest_file() / PAGE as u64 * PAGE as u64);
         if limit < FIRST_REGION as u64 + STEP {
             let least = FIRST_REGION as u64 + STEP;
@@ -72,7 +72,7 @@ impl Tables {
             let error = std::io::Error::last_os_error();
             return Err(Complaint::unwritable(&shown, &error, "profile into a new folder that can be written"));
         }
-        // SAFETY: it was just opened and belongs to nobody else.
+        // SAFETY: the descriptor was just opened and has no other owner.
         let file = unsafe { OwnedFd::from_raw_fd(file) };
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping, nothing is replaced.
@@ -97,7 +97,7 @@ impl Tables {
         let mut header = Header::new_zeroed();
         (header.magic, header.version, header.functions) = (MAGIC, VERSION, functions::digest());
         header.limit = limit;
-        // SAFETY: the file is at least as long as the header, and nobody else writes to it.
+        // SAFETY: the file is at least as long as the header, and has no other writer.
         let heading = unsafe { Heading::new(tables.header(), header) };
         Ok((tables, heading))
     }
@@ -112,22 +112,22 @@ impl Tables {
         unsafe { self.start.add(DIRECTORY).cast::<Region>().add(place) }
     }
 
-    /// Seals every region as it is now.
+    /// Seals the present contents of every region.
     pub fn close(&mut self) {
-        // SAFETY: the header is mapped, and only who holds the tables changes this word.
+        // SAFETY: the header is mapped, and only the holder of the tables changes this word.
         let regions = unsafe { (*self.header()).regions } as usize;
         for place in 0..regions {
             let entry = self.entry(place).as_ptr();
             // SAFETY: entries in use are whole, and mapped as long as the process runs.
             let region = unsafe { entry.read_volatile() };
-            // SAFETY: a region lies in the file, and with what fills its last page up is a multiple of four words long.
+            // SAFETY: a region lies in the file, and up to the end of its last page is a multiple of four words long.
             // Threads that go on may write to it, word by word.
             let word = |at: usize| unsafe {
                 let start = self.start.as_ptr().add(region.offset as usize).cast::<u64>();
                 AtomicU64::from_ptr(start.add(at)).load(Ordering::Relaxed)
             };
             let contents = contents_seal(&region, word);
-            // SAFETY: as of the entry.
+            // SAFETY: the entry is mapped as long as the process runs.
             unsafe { (&raw mut (*entry).contents).write_volatile(contents) };
         }
     }
@@ -137,7 +137,7 @@ impl Tables {
         self.limit - self.used
     }
 
-    /// Storage for the file's first `bytes`: a store to a page without any would end the process.
+    /// Allocates storage for the file's first `bytes`: a store to a page without storage would end the process.
     fn grow(&mut self, bytes: u64) -> bool {
         if bytes <= self.length {
             return true;
@@ -168,7 +168,7 @@ impl Tables {
         true
     }
 
-    /// Says in the header that it is not the limit that the tables lack.
+    /// Notes in the header that the tables lack storage, not a higher limit.
     fn note_full(&self) {
         let header = self.header();
         // SAFETY: the header is mapped, and these words are only changed as atomics.
@@ -183,9 +183,9 @@ impl Tables {
     pub fn region(&mut self, entry: Region) -> Option<Room> {
         let end = self.used.checked_add(entry.bytes())?.next_multiple_of(PAGE as u64);
         let header = self.header();
-        // SAFETY: the header is mapped, and only who holds the tables changes this word.
+        // SAFETY: the header is mapped, and only the holder of the tables changes this word.
         let regions = unsafe { (*header).regions } as usize;
-        // A program of very many places must not take the room of what it calls from them.
+        // Call sites take three quarters of the room at most, and leave the rest to the other kinds of regions.
         let share = |all: u64| if entry.kind == kind::SITES { all - all / 4 } else { all };
         if end > share(self.limit) || regions as u64 >= share(REGIONS as u64) || !self.grow(end) {
             return None;
@@ -193,7 +193,7 @@ impl Tables {
         // SAFETY: regions are within the file, which was just made long enough.
         let start = unsafe { self.start.add(self.used as usize) };
         let place = self.entry(regions);
-        // SAFETY: the entry lies in the directory and is given out once; readers look at it once it is counted.
+        // SAFETY: the entry lies in the directory and is given out once; readers read it once it is counted.
         unsafe {
             place.write(Region { offset: self.used, ..entry }.sealed());
             std::sync::atomic::fence(Ordering::Release);
@@ -233,7 +233,7 @@ mod tests {
         }
     }
 
-    /// Who reads it must not ask for a higher limit.
+    /// Readers of the tables must not advise a higher limit.
     #[test]
     fn a_full_disk_is_told_from_a_limit() {
         let Some(disk) = Disk::of("1m") else { return };
@@ -251,7 +251,7 @@ mod tests {
         let path = folder.path().join("ranks/a.1.rank");
         let (mut tables, heading) = Tables::create(&path, 1 << 20).unwrap();
         let room = tables.region(peers(100)).unwrap();
-        // SAFETY: the region has 100 of them.
+        // SAFETY: the region has 100 records.
         unsafe { room.start.cast::<Peer>().add(99).write(Peer { messages: 7, ..Peer::default() }) };
         assert!(tables.region(peers(40_000)).is_none());
         let rank = Rank::open(&path).unwrap();
@@ -274,7 +274,7 @@ mod tests {
         assert!(Rank::open(&path).is_err() || Rank::open(&path).unwrap().doubt.is_some());
     }
 
-    /// In a process of its own, since the limit holds for the whole process.
+    /// The test has a process of its own, since the limit holds for the whole process.
     #[test]
     fn a_limit_of_files_is_kept_and_not_run_into() {
         const INNER: &str = "PLIMSOLL_TEST_WITH_SMALL_FILES";
@@ -288,7 +288,7 @@ mod tests {
         let mut command = std::process::Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "tables::tests::a_limit_of_files_is_kept_and_not_run_into"]).env(INNER, "yes");
         let limit = libc::rlimit { rlim_cur: 700_000, rlim_max: 700_000 };
-        // SAFETY: between fork and exec it makes one system call.
+        // SAFETY: the closure makes one system call between fork and exec.
         unsafe {
             use std::os::unix::process::CommandExt;
             command.pre_exec(move || match libc::setrlimit(libc::RLIMIT_FSIZE, &limit) {

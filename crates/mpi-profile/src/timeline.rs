@@ -1,4 +1,4 @@
-//! The timelines of a rank's threads, as `record::trace` has them.
+//! The timelines of a rank's threads, in the format of `record::trace`.
 
 pub mod arguments;
 pub mod file;
@@ -19,36 +19,36 @@ use crate::requests::Begun;
 use arguments::Arguments;
 use file::File;
 
-/// What a thread has while its timeline is written.
+/// The timeline of a thread.
 #[derive(Debug)]
 pub struct Tracing {
     pub file: File,
     pub encoder: Encoder,
     pub arguments: &'static [Arguments],
     thread: u16,
-    /// Operations that the present call began so far, and what it completed.
+    /// Of the present call: operations begun so far, operations completed, and what their receives matched.
     pub begun: u16,
     pub references: Vec<Reference>,
     pub matched: Vec<Matched>,
-    /// Where the MPI writes statuses that the program ignores.
+    /// Buffer for statuses that the program ignores.
     pub statuses: Vec<u64>,
-    /// The communicator of the last receive from anywhere.
+    /// The communicator of the last receive from any source or with any tag.
     pub last: Option<Arc<Communicator>>,
 }
 
-/// What the timelines of a rank's threads have in common.
+/// The settings and communicators that the timelines of a rank's threads share.
 #[derive(Debug)]
 pub struct Timeline {
     folder: PathBuf,
     host: String,
-    /// Bytes that a thread's may take.
+    /// Bytes that a thread's timeline may take.
     limit: u64,
     arguments: Vec<Arguments>,
     known: Mutex<HashMap<u32, Arc<Communicator>>>,
 }
 
 impl Timeline {
-    /// `None` where none is asked for.
+    /// `None` where no timeline is requested.
     pub fn wanted(folder: &Path, host: &str) -> Result<Option<Timeline>, Complaint> {
         let limit = match std::env::var(variable::TRACE) {
             Ok(text) => text.trim().parse().map_err(|_| {
@@ -75,8 +75,8 @@ impl Timeline {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).get(&number).cloned()
     }
 
-    /// Of a communicator or a window that is first met: the kind of the region that says who is in it, and its records. Of an
-    /// intercommunicator who is on its two sides, as both of them write it, where all are of this MPI_COMM_WORLD.
+    /// Kind and records of the region with the members of a communicator or window; `None` where it was met before. The
+    /// records of an intercommunicator are the same on both sides; `None` where a member is outside this MPI_COMM_WORLD.
     pub fn met(&self, group: &Arc<Communicator>) -> Option<(u16, Vec<u32>)> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.insert(group.number, group.clone()).is_some() {
@@ -93,7 +93,7 @@ impl Timeline {
     }
 }
 
-/// Both groups of an intercommunicator in the order that both sides find; `None` where not all are of this world.
+/// Both groups of an intercommunicator, in one order on both sides; `None` where a member is outside this world.
 fn sides(own: &[u32], other: &[u32]) -> Option<Vec<u32>> {
     let (first, second) = if own.first()? < other.first()? { (own, other) } else { (other, own) };
     let all = [first, &[BETWEEN_SIDES], second].concat();
@@ -122,7 +122,7 @@ impl Tracing {
         }
     }
 
-    /// No more calls come, as far as is known.
+    /// Seals the present block: the thread seems to end.
     pub fn close(&mut self) {
         self.file.close();
     }

@@ -1,4 +1,4 @@
-//! Tests of `mpi-profile` through its interface, a module for each subject.
+//! Tests of `mpi-profile` through its interface, one module per subject.
 #![forbid(unsafe_code)]
 
 mod jobs;

@@ -1,4 +1,4 @@
-//! Which arguments of a function a timeline tells.
+//! The arguments of a function that a timeline records.
 
 use record::functions::{Class, Function, functions};
 
@@ -9,29 +9,29 @@ pub struct Arguments {
     /// Destination, else source, else root, else target.
     pub peer: u8,
     pub tag: u8,
-    /// Of whom and with what tag it receives or probes.
+    /// Source and tag of a receive or probe.
     pub source: u8,
     pub source_tag: u8,
     pub source_count: u8,
     pub source_datatype: u8,
-    /// One or as many as it may complete.
+    /// One status, or an array of as many as the call may complete.
     pub status: u8,
     pub flag: u8,
     pub new_communicator: u8,
     pub new_window: u8,
-    /// A blocking receive, or a probe: its status says what it got.
+    /// A blocking receive, or a probe: its status has source, tag and bytes.
     pub receives: bool,
     /// Begins or prepares a receive that its request completes.
     pub receives_by_request: bool,
     /// Sends and receives.
     pub exchanges: bool,
     pub completes: bool,
-    /// Its statuses are as many as the requests that it may complete.
+    /// One status for each request that the call may complete.
     pub many: bool,
     pub cancels: bool,
 }
 
-/// By number of the function.
+/// The arguments by function number.
 pub fn all() -> Vec<Arguments> {
     functions().iter().map(Arguments::of).collect()
 }
@@ -44,7 +44,7 @@ impl Arguments {
         };
         let (dest, source) = (first(&["dest"]), first(&["source"]));
         let tagged = dest != NONE || source != NONE;
-        // One that is made by a request is none yet.
+        // A communicator made by a request does not exist yet when the call returns.
         let made = first(&["newcomm", "comm_cart", "comm_graph", "comm_dist_graph", "newintracomm"]);
         let completes = function.class == Class::Completion;
         Arguments {

@@ -1,5 +1,5 @@
-//! The file of a thread's timeline: written through a window of it that is mapped, and moved on when it is full. What comes
-//! seldom, the end of a block and that of the window, shares one test with the room that every call needs.
+//! The file of a thread's timeline, written through a mapped window that is moved on when it is full. The rare cases, the
+//! end of a block and the end of the window, share one test with the room that every call needs.
 
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -14,8 +14,8 @@ use zerocopy::IntoBytes;
 use crate::complaint::{Complaint, is_full};
 use crate::tables;
 
-/// The first window, and the largest. Each is as long as what was written before it, so that a short timeline is a short
-/// file.
+/// Bytes of the first window, and of the largest. Each window is as long as the data before it, so that a short timeline
+/// is a short file.
 const FIRST: u64 = 64 << 10;
 const LARGEST: u64 = 1 << 20;
 
@@ -23,28 +23,28 @@ const LARGEST: u64 = 1 << 20;
 pub struct File {
     window: *mut u8,
     length: usize,
-    /// Of the window, in the file.
+    /// Offset of the window in the file.
     base: u64,
     /// Bytes of the window that are written.
     at: usize,
-    /// Where in the window the calls of the present block begin; 0: there is none.
+    /// Offset in the window of the present block's calls; 0: no block is open.
     block: usize,
-    /// Up to where in the window calls may be written.
+    /// Offset in the window up to which calls may be written.
     end: usize,
     file: OwnedFd,
     limit: u64,
     thread: *mut Thread,
     /// Nothing more is written.
     pub full: bool,
-    /// It is full because its file system is.
+    /// The timeline is full because its file system is.
     pub unstored: bool,
 }
 
-// SAFETY: the window belongs to whoever has the file.
+// SAFETY: the window belongs to the owner of the file.
 unsafe impl Send for File {}
 
 impl File {
-    /// `thread` is where it says how much is complete; it is mapped as long as the process runs.
+    /// `thread`, mapped as long as the process runs, receives the number of complete bytes.
     pub fn create(path: &Path, limit: u64, header: &Header, thread: *mut Thread) -> Result<File, Complaint> {
         let failed = |error: std::io::Error| {
             Complaint::unwritable(path.display(), &error, "profile into a folder that can be written")
@@ -56,9 +56,9 @@ impl File {
         if file < 0 {
             return Err(failed(std::io::Error::last_os_error()));
         }
-        // SAFETY: it was just opened and belongs to nobody else.
+        // SAFETY: the descriptor was just opened and has no other owner.
         let file = unsafe { OwnedFd::from_raw_fd(file) };
-        // Growing beyond would end the process.
+        // Growth beyond this limit would end the process.
         let limit = limit.min(tables::largest_file());
         let (window, full, unstored) = (ptr::null_mut(), false, false);
         let mut file =
@@ -81,7 +81,7 @@ impl File {
         Ok(file)
     }
 
-    /// Writes with `encode`, to which [`Encoder::room`] of so many references and matches is given.
+    /// Writes with `encode`, which gets [`Encoder::room`] bytes or more for the references and matches.
     #[inline]
     pub fn put(&mut self, references: usize, matched: usize, encode: impl FnOnce(&mut [u8]) -> Option<usize>) {
         let room = Encoder::room(references, matched);
@@ -97,12 +97,12 @@ impl File {
         let out = unsafe { std::slice::from_raw_parts_mut(self.window.add(self.at), self.end - self.at) };
         if let Some(length) = encode(out) {
             self.at += length;
-            // SAFETY: by `create`'s contract. Readers take it for the length of what is whole.
+            // SAFETY: by `create`'s contract. Readers take the word for the length of the complete data.
             unsafe { (&raw mut (*self.thread).traced).write_volatile(self.base + self.at as u64) };
         }
     }
 
-    /// Closes the present block, where there is one: from then on a reader knows its calls from others.
+    /// Seals the present block, where one is open: readers check its calls against the seal.
     pub fn close(&mut self) {
         if self.block == 0 {
             return;
@@ -115,11 +115,11 @@ impl File {
     }
 
     fn put_word(&mut self, at: usize, word: u64) {
-        // SAFETY: as in `write`; there is room for the word. Calls are of any length: it may lie anywhere.
+        // SAFETY: as in `write`; there is room for the word, which may be unaligned since calls have any length.
         unsafe { self.window.add(at).cast::<u64>().write_unaligned(word) };
     }
 
-    /// The next block, in which there is this much room.
+    /// Opens the next block, with `room` bytes at least; `false` where the file is full.
     #[cold]
     fn make_room(&mut self, room: usize) -> bool {
         self.close();
@@ -147,7 +147,7 @@ impl File {
         !self.full
     }
 
-    /// Moves the window on, to where there is this much room.
+    /// Moves the window on, to one with `room` free bytes at least.
     fn advance(&mut self, room: usize) -> std::io::Result<()> {
         let written = self.base + self.at as u64;
         let base = written / PAGE as u64 * PAGE as u64;

@@ -1,9 +1,9 @@
-//! Applications, against Open MPI's own count: its component `pml monitoring` counts what goes through its messaging
-//! layer, and tells what the program itself sent ("external") from what its collectives did.
+//! Applications, against Open MPI's own counts: its component `pml monitoring` counts the messages of its messaging
+//! layer, and separates those of the program itself ("external") from those of collectives.
 //!
-//! Where the two count differently: Open MPI's does not count messages of persistent requests (4.1), and it takes for
-//! the program's what Open MPI itself sends with the program's tags (while it makes an intercommunicator, for one-sided
-//! operations by `osc pt2pt`). None of that is in these programs.
+//! Open MPI's counts differ in two cases: they lack messages of persistent requests (4.1), and they include messages that
+//! Open MPI itself sends with the program's tags (at the creation of an intercommunicator, for one-sided operations by
+//! `osc pt2pt`). These programs have neither.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,7 +21,7 @@ use super::source;
 /// Messages and bytes by sender and receiver.
 type Matrix = BTreeMap<(usize, usize), [u64; 2]>;
 
-/// What each rank's file says: `E  from  to  N bytes  N msgs sent  ..`.
+/// The messages in each rank's file, in lines of `E  from  to  N bytes  N msgs sent  ..`.
 fn monitored(place: &Place, ranks: usize) -> Matrix {
     let mut matrix = Matrix::new();
     for rank in 0..ranks {
@@ -46,7 +46,7 @@ fn profiled(tables: &[Rank]) -> Matrix {
     tables.iter().flat_map(of).filter(|(_, sums)| *sums != [0; 2]).collect()
 }
 
-/// Runs it with both, and compares.
+/// Runs a program under both counts, and compares them.
 fn compare(place: &Place, mpi: &Mpi, program: &Path, ranks: usize, arguments: &[&str]) -> Vec<Rank> {
     let mut recording = Recording::under(mpi, ranks, program).arguments(arguments).env("OMP_NUM_THREADS", "1");
     for (name, value) in [("enable", "2"), ("enable_output", "3"), ("filename", "monitored")] {

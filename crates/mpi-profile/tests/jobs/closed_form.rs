@@ -1,4 +1,4 @@
-//! Programs whose calls, bytes, peers and groups are known in closed form, which they write beside the calls.
+//! Programs that write the calls, bytes, peers and groups of their MPI calls in closed form.
 
 use record::functions::named;
 use record::layout::family;
@@ -10,11 +10,11 @@ use testbed::{Mpi, Place};
 use super::expectation::{Expectation, consistent};
 use super::program;
 
-/// Runs a program under an MPI and compares each rank's tables with what the rank says that it did.
+/// Runs a program under an MPI and compares each rank's tables with the expectation that the rank wrote.
 fn profile(place: &Place, mpi: &Mpi, name: &str, ranks: usize, arguments: &[&str]) -> Vec<Rank> {
     let mut recording = Recording::under(mpi, ranks, program(place, mpi, name)).arguments(arguments);
     if name == "onesided.c" && mpi.is_open_mpi() && mpi.installation.major() < 5 {
-        // Its component rdma fails by itself in shared memory, profiled or not.
+        // Open MPI's component rdma fails in shared memory, profiled or not.
         recording = recording.env("OMPI_MCA_osc", "^rdma");
     }
     let ended = recording.run(place, "profile", skip::LIMIT).well(format_args!("{name} under {mpi}"));
@@ -53,7 +53,7 @@ fn everywhere(name: &str, ranks: usize) {
     }
 }
 
-/// No MPI_COMM_WORLD may be asked about, and ranks are known nevertheless.
+/// Ranks are known even where MPI_COMM_WORLD may not be queried.
 #[test]
 #[ignore = "make check"]
 fn sessions_alone_and_beside_the_world() {
@@ -101,7 +101,7 @@ fn many_threads_at_once_and_one_after_another() {
 fn a_halo_exchange_has_the_calls_of_the_paper() {
     for (at, mpi) in Mpi::all().iter().enumerate() {
         let place = Place::new();
-        // All iterations of the paper under one of them; the others prove the form.
+        // The paper's 120 iterations under the first MPI; fewer prove the closed form under the others.
         let iterations: u64 = if at == 0 { 120 } else { 10 };
         let tables = profile(&place, mpi, "halo.c", 8, &[&iterations.to_string()]);
         let all = tables.iter().flat_map(|rank| Expectation::found(rank).without(&["Init", "Finalize"]).calls);
@@ -134,7 +134,7 @@ fn children_are_a_world_of_their_own() {
         let mut worlds: Vec<String> = tables.iter().map(|rank| record::layout::words(&rank.header.world)).collect();
         worlds.sort();
         worlds.dedup();
-        // One where the MPI could not spawn, which the program says.
+        // A single world where the MPI could not spawn, which the program prints.
         assert_eq!(worlds.len() * 2, tables.len(), "{mpi}: {worlds:?}");
     }
 }
@@ -155,7 +155,7 @@ fn a_wait_takes_as_long_as_the_program_measures() {
         let row = ranks[0].rows.iter().find(|row| row.function == receive).unwrap();
         let ticks: u64 = row.cells.iter().map(|cell| cell.ticks).sum();
         let seconds = ranks[0].nanoseconds(ticks).unwrap() / 1e9;
-        // The program's clock stands around ours; whoever interrupts it between them does so for less than the wait.
+        // The program's clock readings enclose the recorder's; interruptions between the two are shorter than the wait.
         assert!(seconds <= measured * 1.01 && seconds >= measured / 2.0, "{seconds} of {measured} s under {mpi}");
     }
 }

@@ -1,5 +1,5 @@
-//! Delays on purpose: as many as there are messages, none shorter than asked, none beyond their share, and outside of what
-//! is recorded as a call.
+//! Injected delays: as many as messages, none shorter than requested, all within their share of time, and outside the
+//! recorded times of calls.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use timeline::Timeline;
 use super::program;
 
 const RANKS: usize = 2;
-/// So few that a tenth of what MPI_Init takes is enough for all delays.
+/// Few enough that all delays fit into a tenth of the time of MPI_Init.
 const ROUNDS: u64 = 100;
 const MESSAGES: u64 = 4 * ROUNDS;
 
@@ -25,7 +25,7 @@ fn built(place: &Place, mpi: &Mpi) -> PathBuf {
     program(place, mpi, "delays.c")
 }
 
-/// How often, and for how many nanoseconds.
+/// Number and nanoseconds of a rank's delays.
 fn given(rank: &Rank, kind: usize) -> (u64, f64) {
     let threads = rank.threads.values().map(|thread| thread.injected[kind]);
     let (count, ticks) = threads.fold((0, 0), |(count, ticks), of| (count + of.count, ticks + of.ticks));
@@ -36,15 +36,15 @@ fn counts(recordings: &Recordings) -> Vec<[u64; 3]> {
     recordings.ranks().iter().map(|rank| std::array::from_fn(|kind| given(rank, kind).0)).collect()
 }
 
-/// All delays of a rank take no more than a tenth of its time, as they were asked for: one in which the thread loses its
-/// core takes longer.
+/// The requested delays of a rank take no more than a tenth of its time. Measured ones may: a delay in which the thread
+/// loses its core is longer.
 fn within_its_share(rank: &Rank, asked: [f64; 2]) {
     let all: f64 = asked.iter().enumerate().map(|(kind, delay)| given(rank, kind).0 as f64 * delay).sum();
     let lived = rank.nanoseconds(rank.header.latest.ticks - rank.header.started.ticks).unwrap();
     assert!(all <= 0.1 * lived, "{all} of {lived} ns");
 }
 
-/// Rounding to ticks, and the rate of the counter as a rank and as its reader know it.
+/// Tolerance for rounding to ticks, and for the difference between a rank's and its reader's rate of the counter.
 const ROUNDED: f64 = 0.99;
 
 #[test]
@@ -130,7 +130,7 @@ fn filters_choose_by_host_and_by_core() {
 fn a_rank_that_is_not_where_it_was_said_to_be_is_not_delayed() {
     let Some(mpi) = Mpi::all().into_iter().next() else { return };
     let place = Place::new();
-    // Of three ranks, not two.
+    // A job of three ranks, not two.
     let other =
         Recording::under(&mpi, 3, built(&place, &mpi)).arguments(&["1"]).run(&place, "other", skip::LIMIT).well(&mpi);
     let recording = delayed(&place, &mpi, ROUNDS).perturb("send=1us,peers=same-host", Some(&other.folder));
@@ -144,7 +144,7 @@ fn a_rank_that_is_not_where_it_was_said_to_be_is_not_delayed() {
 fn a_threads_share_is_never_passed() {
     for mpi in Mpi::all() {
         let place = Place::new();
-        // Who waits for nobody is delayed by far more than a tenth, however long others have its core.
+        // Without waits, the requested delays are far more than a tenth of the time, however long others have the core.
         let recording = delayed(&place, &mpi, 5000).arguments(&["alone"]).perturb("send=100us", None);
         let recordings = recording.run(&place, "profile", skip::LIMIT).well(&mpi);
         for rank in recordings.ranks() {
@@ -157,7 +157,7 @@ fn a_threads_share_is_never_passed() {
     }
 }
 
-/// By the timeline: before each call that sends, and after each that received, lies at least the delay.
+/// In the timeline, the gap before each call that sends, and after each that received, has at least the delay's length.
 #[test]
 fn delays_lie_outside_of_calls() {
     for mpi in Mpi::all() {

@@ -1,4 +1,4 @@
-//! However a process ends, its tables say what it did until then.
+//! The tables of a process at each kind of its end: all calls until then.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -16,7 +16,7 @@ use super::program;
 
 const RANKS: usize = 3;
 
-/// Runs `ends.c` to this end; the tables of all ranks must be those that the ranks noted before it.
+/// Runs `ends.c` to this end; the tables of all ranks must equal the expectations that the ranks wrote before it.
 fn end(mpi: &Mpi, how: &str, launcher_may_fail: bool) -> Vec<Rank> {
     let place = Place::new();
     let recording = Recording::under(mpi, RANKS, program(&place, mpi, "ends.c")).arguments(&[how]);
@@ -30,7 +30,7 @@ fn end(mpi: &Mpi, how: &str, launcher_may_fail: bool) -> Vec<Rank> {
     assert_eq!(tables.len(), RANKS, "{told}");
     for (number, rank) in tables.iter().enumerate() {
         assert_eq!((rank.header.rank as usize, rank.header.size as usize), (number, RANKS), "{told}");
-        // MPI_Abort may return, and then has been called.
+        // MPI_Abort may return, and is then counted.
         let found = Expectation::found(rank).without(&["Abort"]);
         let difference = Expectation::of(&place, rank.header.pid).against(&found);
         assert!(difference.is_empty(), "rank {number}, {told}\n{difference}");
@@ -86,7 +86,7 @@ fn a_rank_that_crashes() {
 #[ignore = "make check"]
 fn an_exit_without_finalize() {
     for mpi in Mpi::all() {
-        // MPI's own handlers of exit may end the others first.
+        // The MPI's own exit handlers may end the other ranks first.
         for rank in end(&mpi, "exit", true) {
             assert_eq!((rank.header.finalized, rank.header.aborted), (0, 0), "{mpi}");
         }
@@ -106,7 +106,7 @@ fn children_of_a_rank_leave_its_tables_alone() {
     }
 }
 
-/// What is no MPI program leaves nothing and says nothing.
+/// A program without MPI leaves no tables and prints nothing.
 #[test]
 fn other_programs_do_not_notice() {
     let place = Place::new();
@@ -117,7 +117,7 @@ fn other_programs_do_not_notice() {
     assert!(recordings.ranks().is_empty());
 }
 
-/// Without a folder the library lets every call through and says nothing.
+/// Without a folder the library passes every call through and prints nothing.
 #[test]
 fn nothing_is_recorded_where_no_folder_is_named() {
     for mpi in Mpi::all() {
@@ -128,8 +128,8 @@ fn nothing_is_recorded_where_no_folder_is_named() {
     }
 }
 
-/// Runs `recording` with its folder on a file system of `size`, in a mount namespace of the job's own; what was recorded is
-/// copied out of it. `None`: the test is left out.
+/// Runs `recording` with its folder on a file system of `size`, in a mount namespace of the job; the tables are copied out
+/// of it. `None`: the test is left out.
 fn on_small_disk(place: &Place, recording: Recording, size: &str) -> Option<Outcome> {
     let unshare = skip::tool("unshare")?;
     if !rustix::process::geteuid().is_root() {
@@ -156,7 +156,7 @@ fn a_full_disk_ends_recording_and_nothing_else() {
     for mpi in Mpi::all() {
         let place = Place::new();
         let recording = Recording::under(&mpi, 8, program(&place, &mpi, "halo.c")).arguments(&["5"]);
-        // Less than the beginning of one file.
+        // The disk is smaller than the first part of one file.
         let Some(ended) = on_small_disk(&place, recording, "128k") else { return };
         let ended = ended.well(&mpi);
         let lines = complaints(&ended.errors);
@@ -179,7 +179,7 @@ fn a_disk_that_fills_up_loses_what_comes_then() {
         assert_eq!(tables.len(), 2, "{mpi}: {}", ended.errors);
         for rank in tables {
             let found = Expectation::found(&rank);
-            // What is called for the first time when nothing fits any more has no row.
+            // A function whose first call comes after the disk is full has no row.
             let rowless: &[&str] = if rank.header.dropped.rows > 0 { &["Finalize"] } else { &[] };
             let difference = Expectation::of(&place, rank.header.pid).without(rowless).against(&found);
             assert!(difference.is_empty(), "{mpi}:\n{difference}");
@@ -192,7 +192,7 @@ fn a_disk_that_fills_up_loses_what_comes_then() {
     }
 }
 
-/// A folder that cannot be made: the program runs, one line a rank says why nothing is recorded.
+/// Where the folder cannot be made, the program runs, and each rank prints in one line why nothing is recorded.
 #[test]
 #[ignore = "make check"]
 fn a_folder_that_cannot_be_made() {
@@ -237,7 +237,7 @@ fn two_hundred_thousand_places() {
             places.dedup_by_key(|site| (site.module, site.offset));
             assert_eq!(places.len(), 200_000, "{mpi}");
         }
-        // In less memory: what is lost is counted, and the rest is exact.
+        // With less memory the losses are counted, and the rest is exact.
         let memory = 4 << 20;
         let (tables, folder) = run(memory);
         for rank in tables {

@@ -1,4 +1,4 @@
-//! What a program says that its profile is to show, and whether the profile shows that and nothing else.
+//! The expectation of a profile that a program writes, and its comparison with the profile.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -30,7 +30,7 @@ pub struct Expectation {
 }
 
 impl Expectation {
-    /// What the process with this number wrote (`programs/expect.h`).
+    /// The expectation that the process with this pid wrote (`programs/expect.h`).
     pub fn of(place: &Place, pid: u32) -> Expectation {
         let name = format!("expected.{pid}");
         let text = fs::read_to_string(place.path().join(&name)).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -64,7 +64,7 @@ impl Expectation {
         self.peers.retain(|_, sums| *sums != [0; 4]);
     }
 
-    /// What a rank's tables show.
+    /// The contents of a rank's tables.
     pub fn found(rank: &Rank) -> Expectation {
         let mut found = Expectation::default();
         for row in &rank.rows {
@@ -82,18 +82,18 @@ impl Expectation {
         found
     }
 
-    /// Without calls of these functions.
+    /// The expectation without calls of these functions.
     pub fn without(mut self, functions: &[&str]) -> Expectation {
         self.calls.retain(|(name, _, _), _| !functions.contains(&name.as_str()));
         self
     }
 
-    /// All calls of a function.
+    /// The number of calls of a function.
     pub fn count(&self, function: &str) -> u64 {
         self.calls.iter().filter(|((name, _, _), _)| name == function).map(|(_, count)| count.calls).sum()
     }
 
-    /// Where the other differs from this, in words; empty where it does not.
+    /// The differences between the expectation and the tables, in words; empty where there are none.
     pub fn against(&self, found: &Expectation) -> String {
         let mut text = String::new();
         let keys = self.calls.keys().chain(found.calls.keys()).collect::<std::collections::BTreeSet<_>>();
@@ -119,7 +119,7 @@ impl Expectation {
     }
 }
 
-/// What holds of every rank's tables that nothing was dropped from, whatever the program did.
+/// Invariants of the tables of every rank without losses, for every program.
 pub fn consistent(rank: &Rank) {
     let told = || format!("rank {} of {}", rank.header.rank, rank.header.size);
     // Messages to processes outside the world are in no matrix.

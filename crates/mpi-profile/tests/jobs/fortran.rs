@@ -1,4 +1,4 @@
-//! Programs in Fortran, by each of the three ways in which they declare MPI.
+//! Programs in Fortran, with each of the three ways to declare MPI.
 
 use launch::family::Family;
 use testbed::recording::Recording;
@@ -12,7 +12,7 @@ fn fortran(ways: &[&str]) {
         let Some(compiler) = mpi.fortran() else { continue };
         let place = Place::new();
         let mut flags = ways.to_vec();
-        // gfortran takes several types for one argument of mpif.h for a mistake.
+        // By default gfortran refuses several types for one argument of mpif.h.
         flags.push("-fallow-argument-mismatch");
         // Counts of 64 bits came with MPI 4.
         if ways == ["-DUSE_F08"] && mpi.installation.family == Family::Mpich && mpi.installation.major() >= 4 {
@@ -27,7 +27,7 @@ fn fortran(ways: &[&str]) {
             consistent(&rank);
             let levels: Vec<i32> = rank.phases.iter().map(|phase| phase.level).collect();
             assert_eq!(levels, [5], "{mpi}");
-            // The places are in the program, not in the library that stands between it and C.
+            // The call sites are in the program, not in the library between Fortran and C.
             for (_, site) in &rank.sites {
                 let path = record::layout::words(&rank.modules[site.module as usize - 1].path);
                 assert!(path.ends_with("/fortran"), "{mpi}: a call from {path}");

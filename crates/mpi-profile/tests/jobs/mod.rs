@@ -1,7 +1,7 @@
-//! The profile of programs whose calls are known, under each MPI that is installed: counted exactly, from whatever
-//! language, however the job ends; and of applications, against what Open MPI itself counts.
+//! Profiles of programs whose calls are known, under each installed MPI: exact counts, from every language, at every end
+//! of the job; and profiles of applications, against Open MPI's own counts.
 //!
-//! One test at a time: the processes of a job spin, and two jobs on one core test the scheduler.
+//! The tests run one at a time: the processes of a job spin, and two jobs on one core test the scheduler.
 
 mod applications;
 mod closed_form;
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use testbed::{Mpi, Place};
 
-/// A program beside these tests.
+/// The source of a program of these tests.
 fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name)
 }

@@ -1,4 +1,4 @@
-//! mpi4py: the interpreter knows no MPI, and a module loads one for itself alone.
+//! mpi4py: the interpreter is not linked with MPI, and a module loads the MPI for itself alone.
 
 use std::path::PathBuf;
 

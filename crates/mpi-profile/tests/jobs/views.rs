@@ -1,4 +1,4 @@
-//! One program, one verdict: a job's recording judged with its timeline and without.
+//! The verdict on a job's recording, with its timeline and without.
 
 use launch::family::Family;
 use profile::profile::Profile;

@@ -1,4 +1,4 @@
-/* Loads an MPI for itself alone, as Python does with mpi4py. */
+/* Program that loads an MPI outside the global scope, as Python does with mpi4py. */
 #include <dlfcn.h>
 #include <stdio.h>
 

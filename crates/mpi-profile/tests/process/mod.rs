@@ -1,4 +1,4 @@
-//! The library preloaded into processes of each MPI that is installed: what it counts, and what processes may do to it.
+//! The library in processes of each installed MPI: its counts, also where a process forks, jumps or dies.
 
 mod standin;
 
@@ -53,7 +53,7 @@ fn profile(mpi: &Mpi, place: &Place) {
     let program = place.compile(&mpi.compiler, &[source], "program", &["-w"]);
     let ranks = Recording::under(mpi, 3, &program).run(place, "profile", skip::LIMIT).well(mpi).ranks();
     assert_eq!(ranks.len(), 3, "{mpi}");
-    // One world of several ranks, whichever launcher started them.
+    // The ranks are in one world, under every launcher.
     assert!(ranks.iter().all(|rank| rank.header.world[0] != 0 && rank.header.world == ranks[0].header.world), "{mpi}");
     for (at, rank) in ranks.iter().enumerate() {
         let header = &rank.header;
@@ -83,7 +83,7 @@ fn profile(mpi: &Mpi, place: &Place) {
     }
 }
 
-/// A program of one rank without a launcher.
+/// A program of one rank, started without a launcher.
 struct Single<'a> {
     mpi: &'a Mpi,
     place: &'a Place,
@@ -128,7 +128,7 @@ fn compile(mpi: &Mpi, place: &Place, name: &str, flags: &[&str]) -> PathBuf {
     place.compile(&mpi.compiler, &[source], name, &[&["-w"], flags, &["-ldl"]].concat())
 }
 
-/// What is dropped must be said, and everything else counted.
+/// Calls that are dropped must be counted as dropped, and all others counted.
 fn misbehave(mpi: &Mpi, place: &Place) {
     let program = &compile(mpi, place, "program", &[]);
     let single = |what| Single { mpi, place, program, arguments: vec![what], variables: vec![] };
@@ -154,7 +154,7 @@ fn misbehave(mpi: &Mpi, place: &Place) {
     let many = rank("threads");
     assert_eq!(many.header.thread_level, 3);
     assert_eq!(many.threads.len(), THREADS);
-    // The main thread has tables too.
+    // The main thread is one of the threads with tables.
     let beyond = 300 + 1 - THREADS as u64;
     assert_eq!(many.header.dropped.calls, 10 * beyond, "{mpi}");
     assert_eq!(calls(&many, "Send", 0).0 + many.header.dropped.calls, 300 * 10 + 300, "{mpi}");
@@ -203,7 +203,7 @@ fn load(mpi: &Mpi, place: &Place) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/process/loader.c");
     let program = &place.compile(&cc, &[source], "loader", &["-w", "-ldl"]);
     let arguments = vec!["plain", library.to_str().unwrap()];
-    // Open MPI's own parts look for its symbols among the global ones.
+    // The program loads the library, and with it the MPI, outside the global scope.
     let loaded = Single { mpi, place, program, arguments, variables: vec![] }.run().rank("loaded");
     assert_eq!(calls(&loaded, "Send", 0).0, 1, "{mpi}");
     let modules: Vec<String> = loaded.modules.iter().map(|module| record::layout::words(&module.path)).collect();
@@ -216,7 +216,7 @@ fn under_each(what: fn(&Mpi, &Place)) {
     }
 }
 
-/// Looked at while its threads count as fast as they can, and new ones come.
+/// The tables are read while the process's threads count as fast as they can, and new threads come.
 #[test]
 #[ignore = "make check"]
 fn tables_that_are_being_written_are_no_damage() {

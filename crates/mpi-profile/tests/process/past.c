@@ -1,4 +1,4 @@
-/* Calls the MPI of standin.c past whoever is in between. */
+/* Program and plug-in that call the MPI of standin.c past the recorder. */
 #include <dlfcn.h>
 #include <stdio.h>
 

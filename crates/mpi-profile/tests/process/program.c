@@ -1,4 +1,4 @@
-/* What a process may do to a library that records it. The first argument says what. */
+/* Behaviour of a process that a recording library must survive; the first argument names it. */
 #include <dlfcn.h>
 #include <mpi.h>
 #include <pthread.h>
@@ -50,7 +50,7 @@ static void *together(void *unused)
 {
     pthread_barrier_wait(&all);
     send(10);
-    /* None ends before all have called. */
+    /* No thread ends before all have called. */
     pthread_barrier_wait(&all);
     return NULL;
 }
@@ -76,7 +76,7 @@ static void threads(void)
     }
 }
 
-/* As fast as it can, for so many seconds, of sizes and kinds that take turns. */
+/* Calls of each size and kind in turn, as fast as possible, for `seconds`. */
 static void *hurry(void *seconds)
 {
     time_t end = time(NULL) + (time_t)(size_t)seconds;
@@ -152,7 +152,7 @@ int run(int argc, char **argv)
             abort();
         printf("%d\n", MPI_Psend_init(data, 1, (MPI_Count)1, MPI_DOUBLE, 0, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &request));
     } else if (!strcmp(what, "types")) {
-        /* One handle after another may be the same. */
+        /* Successive types may have the same handle. */
         for (int i = 1; i <= 100; i++) {
             MPI_Datatype type;
             MPI_Request request;

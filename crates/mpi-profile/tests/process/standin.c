@@ -1,5 +1,5 @@
-/* Stands for an MPI of one process, with Open MPI's binary interface. It ends the process where it is asked about what is not
-   open, now or until the question is answered: real ones do so too, some of the time. */
+/* Stand-in for an MPI of one process, with Open MPI's binary interface. A query of a model that is not open during the whole
+   query ends the process: real MPIs do so too, some of the time. */
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -74,7 +74,7 @@ int PMPI_Session_init(Handle info, Handle handler, Model **session)
     *session = calloc(1, sizeof **session);
     return opened(*session);
 }
-/* What is closed stays in memory, so that who asks about it is found out. */
+/* A closed session stays in memory, so that later queries of it are found. */
 int PMPI_Session_finalize(Model **session)
 {
     int result = closed(*session, "MPI_Session_finalize while the session was asked about");
@@ -117,7 +117,7 @@ int PMPI_Comm_size(Handle comm, int *size) { return asked(model_of(comm), "MPI_C
 int PMPI_Comm_rank(Handle comm, int *rank) { return asked(model_of(comm), "MPI_Comm_rank"), *rank = 0, 0; }
 int PMPI_Comm_test_inter(Handle comm, int *flag) { return (void)comm, *flag = 0, 0; }
 int PMPI_Type_size(Handle type, int *size) { return *size = (int)(size_t)type, 0; }
-/* The communicators that are asked to be have a topology of as many dimensions as an int can say. */
+/* With STANDIN_TOPOLOGY, all communicators but the world have a topology of INT_MAX dimensions. */
 int PMPI_Topo_test(Handle comm, int *topology)
 {
     (void)comm;

@@ -1,4 +1,4 @@
-//! Under an MPI that is made for it: what no real one does every time.
+//! Tests under a stand-in MPI, for behaviour that a real MPI shows only some of the time.
 
 use std::fs::{self, File};
 use std::mem::offset_of;
@@ -16,7 +16,7 @@ use testbed::Place;
 use testbed::recording::{Recording, Recordings};
 use zerocopy::FromBytes;
 
-/// `None`, said, where there is no compiler.
+/// `None`, with a note, where there is no compiler.
 fn program(place: &Place) -> Option<PathBuf> {
     let cc = skip::tool("cc")?;
     let source = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/process").join(name);
@@ -58,7 +58,7 @@ fn nothing_is_asked_about_what_is_not_open() {
     }
 }
 
-/// Functions that are taken from the library itself, and a plug-in that is bound to it.
+/// Functions that are looked up in the MPI's library itself, and a plug-in that is bound to that library.
 #[test]
 fn calls_past_the_library_are_said_with_their_cause() {
     let place = Place::new();
@@ -85,7 +85,7 @@ fn calls_past_the_library_are_said_with_their_cause() {
     assert!(ended.account.contains("libplugin.so calls MPI past the recorder"), "{}", ended.account);
 }
 
-/// Counts `more` sends of 4 bytes in the tables of a process that waits, as if it had made them.
+/// Adds `more` sends of 4 bytes to the tables of a process that waits, as if the process had made them.
 fn count_more_sends(ranks: &Path, more: u64) {
     let path = fs::read_dir(ranks).unwrap().next().unwrap().unwrap().path();
     let file = File::options().read(true).write(true).open(&path).unwrap();
@@ -117,7 +117,7 @@ fn count_more_sends(ranks: &Path, more: u64) {
         add(calls, more);
         add(bytes, 4 * more);
     }
-    // The calls that take the least time, so that the rank was in MPI for no longer than it ran.
+    // The calls are of the shortest duration, so that the time in MPI does not exceed the rank's time.
     add(cell + offset_of!(Cell, histogram), more);
     add(thread + offset_of!(Thread, messages), more);
     add(peer + offset_of!(Peer, messages), more);
@@ -134,7 +134,7 @@ fn more_calls_than_32_bits_can_count_are_counted() {
     let recordings = std::thread::scope(|scope| {
         scope.spawn(|| {
             let waits = || place.path().join("waits").exists();
-            // The job ends at its limit where it never comes so far.
+            // A job that never waits ends at its limit.
             let begun = std::time::Instant::now();
             while !waits() && begun.elapsed() < skip::LIMIT {
                 std::thread::sleep(std::time::Duration::from_millis(5));
@@ -156,7 +156,7 @@ fn more_calls_than_32_bits_can_count_are_counted() {
     assert_eq!((summary.totals.calls, summary.totals.messages), (ALL, ALL));
 }
 
-/// An answer of the MPI is beyond what it can be, over which the library panics where sums are checked.
+/// A number from the MPI is out of range, at which the library panics in builds that check sums.
 #[test]
 fn a_defect_of_the_library_ends_recording_and_nothing_else() {
     if !cfg!(debug_assertions) {
@@ -171,6 +171,6 @@ fn a_defect_of_the_library_ends_recording_and_nothing_else() {
     assert!(line.starts_with("plimsoll: process ") && line.contains("the profiler failed") && line.contains("Next: "));
     let [rank] = <[Rank; 1]>::try_from(ended.ranks()).unwrap();
     assert!(rank.header.failed > rank.header.initialized && rank.header.ended > rank.header.failed);
-    // Two of one thread, three of the other, and those of neither after the defect.
+    // Two sends of one thread and three of the other: all before the defect, none after.
     assert_eq!(calls(&rank, "Send"), 2 + 3);
 }

@@ -1,4 +1,4 @@
-/* Calls the MPI of standin.c. The first argument says how. */
+/* Program that calls the MPI of standin.c; the first argument names the calls. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 typedef void *Handle;
 extern char ompi_mpi_comm_world[];
 #define WORLD ((Handle)ompi_mpi_comm_world)
-/* The stand-in takes a datatype's address for its size. */
+/* A datatype's handle is its size, in the stand-in. */
 #define INT ((Handle)4)
 
 int MPI_Init(int *, char ***);
@@ -36,7 +36,7 @@ static void send(Handle comm, int times)
             abort();
 }
 
-/* As a library does that has a session of its own. */
+/* Sessions as in a library that has its own. */
 static void *session(void *unused)
 {
     (void)unused;
@@ -85,7 +85,7 @@ static void *other(void *unused)
     return NULL;
 }
 
-/* The stand-in's answers about a communicator's topology are beyond what an int holds. */
+/* The stand-in's communicators have more neighbours than an int can count. */
 static void topology(void)
 {
     pthread_t thread;
@@ -108,7 +108,7 @@ static void topology(void)
     puts("ended well");
 }
 
-/* Between the two someone else changes the tables. */
+/* Between the two sends the test changes the tables. */
 static void many(void)
 {
     MPI_Init(NULL, NULL);

@@ -7,7 +7,7 @@ static int out[MOST * 256], in[MOST * 256];
 static int counts[MOST], displs[MOST], bytes_displs[MOST];
 static MPI_Datatype types[MOST];
 
-// Rank r's block is of r + 1 elements.
+// The block of rank r has r + 1 elements.
 static long long blocks(int ranks) {
     return (long long)ranks * (ranks + 1) / 2;
 }
@@ -22,14 +22,14 @@ static void lay(int ranks) {
     }
 }
 
-// All of them on one communicator: `me` and `ranks` are the caller's in it.
+// All collectives on one communicator: `me` is the caller's rank, `ranks` the size.
 static void all(MPI_Comm comm) {
     int me, ranks;
     MPI_Comm_rank(comm, &me);
     MPI_Comm_size(comm, &ranks);
     lay(ranks);
     int root = ranks - 1, is_root = me == root;
-    // What Alltoallv moves must agree between pairs: rank r sends (r + 1) elements to everybody.
+    // Counts of Alltoallv must agree between pairs: rank r sends (r + 1) elements to every rank.
     int same[MOST], at[MOST], at_bytes[MOST];
     for (int r = 0; r < ranks; r++) same[r] = me + 1, at[r] = r * (me + 1), at_bytes[r] = 4 * r * (me + 1);
     for (int i = 0; i < TIMES; i++) {
@@ -112,7 +112,7 @@ static void in_place(void) {
     MPI_Comm comm = MPI_COMM_WORLD;
     lay(size);
     for (int i = 0; i < TIMES; i++) {
-        // A rank's contribution is what it has in the receive buffer.
+        // The contribution of a rank is in its receive buffer.
         if (rank == 0) {
             MPI_Gather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, in, 5, MPI_INT, 0, comm);
             MPI_Gatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, in, counts, displs, MPI_INT, 0, comm);
@@ -144,7 +144,7 @@ static void in_place(void) {
     calls("Scan", size, TIMES, 48);
 }
 
-// Between the even and the odd ranks: groups count as the caller's own.
+// Collectives between the even and the odd ranks: the group counted is the caller's own.
 static void between_groups(void) {
     MPI_Comm half, inter, merged;
     int here, there;
@@ -152,7 +152,7 @@ static void between_groups(void) {
     MPI_Comm_size(half, &here);
     there = size - here;
     calls("Comm_split", 0, 1, 0);
-    // Its leaders are those of the highest ranks, since keys are negative.
+    // The leaders have the highest ranks, since keys are negative.
     int highest_odd = (size - 1) % 2 ? size - 1 : size - 2, highest_even = (size - 1) % 2 ? size - 2 : size - 1;
     MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, rank % 2 ? highest_even : highest_odd, 5, &inter);
     calls("Intercomm_create", 0, 1, 0);
@@ -165,7 +165,7 @@ static void between_groups(void) {
         MPI_Allreduce(out, in, 10, MPI_INT, MPI_SUM, inter);
         MPI_Bcast(out, 20, MPI_INT, root, inter);
         MPI_Allgather(out, 3, MPI_INT, in, 3, MPI_INT, inter);
-        // Peers count as their ranks in MPI_COMM_WORLD: rank 0 of the other group is its highest.
+        // Peers are counted by rank in MPI_COMM_WORLD: rank 0 of the other group is its highest.
         MPI_Request request;
         if (me == 0) {
             MPI_Isend(out, 15, MPI_INT, 0, 0, inter, &request);
@@ -193,12 +193,12 @@ static void between_groups(void) {
     calls("Comm_free", 0, 3, 0);
 }
 
-// Communicators made and freed over and over, so that handles come again with other members.
+// Communicators made and freed over and over, so that handles are reused with other members.
 static void made_again(void) {
     for (int i = 0; i < 3 * TIMES; i++) {
         MPI_Comm part, twin;
         int me, ranks;
-        // Turned: rank r of `part` is rank (r + i) % size of the world.
+        // Ranks are rotated: rank r of `part` is rank (r + i) % size of the world.
         MPI_Comm_split(MPI_COMM_WORLD, 0, (rank + size - i % size) % size, &part);
         MPI_Comm_dup(part, &twin);
         MPI_Comm_rank(twin, &me);
@@ -229,7 +229,7 @@ static void makers(void) {
     if (rank != 0) {
         MPI_Allreduce(out, in, 1, MPI_INT, MPI_SUM, made);
         calls("Allreduce", size - 1, 1, 4);
-        // Rank 0 of it is rank 1 of the world.
+        // Rank 0 of the communicator is rank 1 of the world.
         if (rank == 1) {
             MPI_Request own;
             MPI_Isend(out, 1, MPI_INT, 0, 0, made, &own);
@@ -324,7 +324,7 @@ static void graphs(void) {
     calls("Barrier", size, 1, 0);
     MPI_Comm_free(&line);
     MPI_Comm_free(&graph);
-    // From each to the next.
+    // Edges lead from each rank to the next.
     MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, &left, MPI_UNWEIGHTED, 1, &right, MPI_UNWEIGHTED, MPI_INFO_NULL, 0,
                                    &graph);
     calls("Dist_graph_create_adjacent", 0, 1, 0);

@@ -1,6 +1,6 @@
 /* Each round every rank sends four messages to its right neighbour and receives four from its left one, each in another way;
-   nothing is sent to nobody, and Tests that see nothing complete are no receives. Rank 1 may kill itself in the middle.
-   Alone, each rank is its own neighbour and no barrier ends a round. */
+   sends to MPI_PROC_NULL and Tests without a completion are no messages. Rank 1 may kill itself in the middle.
+   With "alone" each rank is its own neighbour and no barrier ends a round. */
 #include <mpi.h>
 #include <signal.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// Ends of all sorts, named by the argument, after calls that are known.
+// All kinds of ends, named by the argument, after known calls.
 #include "expect.h"
 
 #include <dirent.h>
@@ -41,12 +41,12 @@ int main(int argc, char **argv) {
     calls("Barrier", size, 1, 0);
     messages(right, TIMES, 4);
     fflush(expected_file);
-    // Some launchers end everybody with the first that ends.
+    // Some launchers end all ranks with the first that ends.
     leave("expecting.");
     await("expecting.", size);
 
     if (!strcmp(how, "fork")) {
-        // Children that run a while, that become other programs, and that end in all ways.
+        // Children that run a while, that exec other programs, and that end in all ways.
         for (int k = 0; k < 4; k++) {
             pid_t child = fork();
             if (child == 0) {
@@ -65,20 +65,20 @@ int main(int argc, char **argv) {
         end();
         return 0;
     }
-    // All of them, without MPI_Finalize.
+    // All ranks end without MPI_Finalize.
     if (!strcmp(how, "exit")) exit(0);
     if (!strcmp(how, "_exit")) _exit(0);
 
     if (!is_last) {
         leave("waiting.");
-        // Nothing ever comes.
+        // No message ever comes.
         MPI_Recv(&number, 1, MPI_INT, size - 1, 99, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     }
     await("waiting.", size - 1);
     usleep(300000);
     if (!strcmp(how, "abort")) {
         MPI_Abort(MPI_COMM_WORLD, 5);
-        // MPICH's may return before the launcher ends the process.
+        // MPICH's MPI_Abort may return before the launcher ends the process.
         pause();
     }
     if (!strcmp(how, "kill")) raise(SIGKILL);

@@ -1,5 +1,5 @@
-// What a program is to be found to have done: lines of closed forms in the file expected.PID, each written beside the calls
-// that it is about. The test sums them up and wants the profile to say exactly the same.
+// The expectation of a program: lines of closed forms in the file expected.PID, each written beside its calls. The test sums
+// the lines up and requires the profile to equal the sums.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,12 +19,12 @@ static inline void messages(int peer, long long count, long long bytes) {
     fprintf(expected_file, "messages %d %lld %lld\n", peer, count, count * bytes);
 }
 
-// One-sided operations likewise.
+// `count` one-sided operations of `bytes` each on this rank of MPI_COMM_WORLD.
 static inline void operations(int peer, long long count, long long bytes) {
     fprintf(expected_file, "operations %d %lld %lld\n", peer, count, count * bytes);
 }
 
-// Messages to processes that are not of this MPI_COMM_WORLD.
+// `count` messages to processes outside this MPI_COMM_WORLD.
 static inline void outside(long long count) {
     fprintf(expected_file, "outside %lld\n", count);
 }

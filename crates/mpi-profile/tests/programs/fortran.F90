@@ -1,5 +1,5 @@
-! The same calls through mpif.h, `use mpi` (USE_MPI) and `use mpi_f08` (USE_F08); what they are to be found to have done goes
-! to expected.PID, as in expect.h.
+! The same calls through mpif.h, `use mpi` (USE_MPI) and `use mpi_f08` (USE_F08); the expectation is written to expected.PID,
+! as in expect.h.
 #if defined(USE_F08)
 #define COMM type(MPI_Comm)
 #define REQUEST type(MPI_Request)
@@ -71,7 +71,7 @@ program fortran
     left = mod(rank + size - 1, size)
     out = rank
 
-    ! Blocking, and a status that is looked at.
+    ! Blocking, with a status that the program reads.
     do i = 1, times
         if (rank == 0) call MPI_Send(out, 10, MPI_INTEGER, right, 3, MPI_COMM_WORLD ERROR)
         call MPI_Recv(in, 20, MPI_INTEGER, left, 3, MPI_COMM_WORLD, status, ierror)
@@ -89,7 +89,7 @@ program fortran
     call MPI_Send(out, 9, MPI_INTEGER, MPI_PROC_NULL, 0, MPI_COMM_WORLD ERROR)
     call calls('Send', 0, 1, 0)
 
-    ! Places count from 1, but MPICH's mpi_f08 (4.0) forgets to add it.
+    ! Indices count from 1, but from 0 in MPICH's mpi_f08 (4.0).
 #if defined(USE_F08) && defined(LARGE)
     call MPI_Isend(out, 1, MPI_INTEGER, MPI_PROC_NULL, 0, MPI_COMM_WORLD, requests(1))
     call MPI_Waitany(1, requests(1:1), first, MPI_STATUS_IGNORE)
@@ -122,12 +122,12 @@ program fortran
     call calls('Test', 0, times, 0)
     call messages(right, 2 * times, 32)
 
-    ! Of two requests in an array, the second alone is complete.
+    ! Only the second of two requests in an array is complete.
     call MPI_Irecv(in, 5, MPI_INTEGER, left, 77, MPI_COMM_WORLD, requests(1), ierror)
     call MPI_Irecv(in, 6, MPI_INTEGER, MPI_PROC_NULL, 0, MPI_COMM_WORLD, requests(2), ierror)
     call MPI_Waitany(2, requests, place, MPI_STATUS_IGNORE, ierror)
     if (place /= first + 1) call MPI_Abort(MPI_COMM_WORLD, 7, ierror)
-    ! All have waited before anyone sends.
+    ! All ranks have waited before any rank sends.
     call MPI_Barrier(MPI_COMM_WORLD ERROR)
     call calls('Barrier', size, 1, 0)
     call MPI_Send(out, 5, MPI_INTEGER, right, 77, MPI_COMM_WORLD ERROR)
@@ -192,7 +192,7 @@ program fortran
     call calls('Iallreduce', size, times, 60)
     call calls('Wait', 0, times, 60)
 
-    ! A communicator that turns the ranks round; peers count as in the world.
+    ! A communicator with reversed ranks; peers are counted by world rank.
     call MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, part, ierror)
     call MPI_Comm_rank(part, me, ierror)
     do i = 1, times
@@ -205,7 +205,7 @@ program fortran
     call calls('Comm_free', 0, 1, 0)
     call messages(left, times, 16)
 
-    ! Types of other sizes behind handles that come again.
+    ! Types of other sizes with reused handles.
     do k = 1, 10
         call MPI_Type_vector(k, 2, 5, MPI_INTEGER, vector, ierror)
         call MPI_Type_commit(vector, ierror)
@@ -232,7 +232,7 @@ program fortran
     call operations(right, times, 24)
 
 #if defined(USE_F08)
-    ! Every second element, which may go as a descriptor.
+    ! Every second element, which may be passed as a descriptor.
     if (MPI_SUBARRAYS_SUPPORTED) then
         call MPI_Isend(out(1:99:2), 50, MPI_INTEGER, right, 5, MPI_COMM_WORLD, requests(1))
         call MPI_Recv(in(1:199:4), 50, MPI_INTEGER, left, 5, MPI_COMM_WORLD, status)

@@ -10,7 +10,7 @@ static int edge, place_x, place_y, place_z;
 
 enum { EVERY, FACES };
 
-// Sends go to the neighbours for which `sign` is 0 or that of their direction; receives come from where such sends go out.
+// Sends go to the neighbours in directions of this sign (0: in all); receives come from the neighbours that send here.
 static void exchange(int which, int sign) {
     MPI_Request receives[MOST], sends[MOST];
     int n = 0, m = 0;
@@ -21,7 +21,7 @@ static void exchange(int which, int sign) {
         if (off == 0 || (which == FACES && off > 1)) continue;
         if (x < 0 || y < 0 || z < 0 || x >= edge || y >= edge || z >= edge) continue;
         int peer = x + edge * (y + edge * z);
-        // Of two opposite directions one is upward: the first that is not 0, from the last coordinate on.
+        // A direction is upward where its last non-zero coordinate is positive.
         int upward = d[2] ? d[2] : d[1] ? d[1] : d[0];
         int count = off == 1 ? 3 * SIDE * SIDE : off == 2 ? 3 * SIDE : 3;
         if (sign == 0 || upward != sign) {
@@ -66,7 +66,7 @@ int main(int argc, char **argv) {
     MPI_Barrier(MPI_COMM_WORLD);
     calls("Barrier", size, 1, 0);
     for (int i = 0; i < iterations; i++) {
-        // The first step's length is given.
+        // The length of the first step is given.
         if (i > 0) MPI_Allreduce(&step, &least, 1, MPI_DOUBLE, MPI_MIN, MPI_COMM_WORLD);
         exchange(EVERY, 0);
         exchange(EVERY, 1);

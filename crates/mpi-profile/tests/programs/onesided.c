@@ -84,7 +84,7 @@ int main(void) {
         MPI_Rget_accumulate(mine + 100, 6, MPI_LONG_LONG, theirs + 100, 6, MPI_LONG_LONG, left, 900, 6, MPI_LONG_LONG,
                             MPI_SUM, win, &requests[3]);
         MPI_Waitall(4, requests, MPI_STATUSES_IGNORE);
-        // Only read, with no operation: the origin's buffer does not count.
+        // A read alone (MPI_NO_OP): the origin's buffer does not count.
         MPI_Get_accumulate(NULL, 0, MPI_LONG_LONG, theirs, 8, MPI_LONG_LONG, right, 500, 8, MPI_LONG_LONG, MPI_NO_OP, win);
         MPI_Win_flush_all(win);
         MPI_Win_flush_local_all(win);
@@ -120,7 +120,7 @@ int main(void) {
     MPI_Win_free(&win);
     calls("Win_free", 0, 1, 0);
 
-    // Of a communicator that turns the ranks round, and freed before the window is used.
+    // A window of a communicator with reversed ranks, which is freed before the window is used.
     MPI_Comm turned;
     MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &turned);
     MPI_Win_create(mine, sizeof mine, 8, MPI_INFO_NULL, turned, &other);

@@ -1,4 +1,4 @@
-// MPI_Pcontrol marks phases; 0 pauses and 1 goes on.
+// MPI_Pcontrol marks phases; level 0 pauses recording and level 1 resumes it.
 #include "expect.h"
 
 int main(void) {
@@ -8,7 +8,7 @@ int main(void) {
         MPI_Pcontrol(level);
         for (int i = 0; i < level; i++) MPI_Allreduce(&value, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     }
-    // Neither counted nor in a matrix.
+    // Paused calls are in no count and no matrix.
     MPI_Pcontrol(0);
     for (int i = 0; i < 100; i++) MPI_Allreduce(&value, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     MPI_Sendrecv(&value, 1, MPI_INT, right, 0, &sum, 1, MPI_INT, left, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);

@@ -53,7 +53,7 @@ static void blocking(void) {
 }
 
 static void longer_than_sent(void) {
-    // What counts for a receive is what was posted.
+    // The bytes of a receive are those of its buffer.
     if (rank == 0) MPI_Send(out, 5, MPI_INT, right, 2, MPI_COMM_WORLD);
     MPI_Recv(in, 100, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     if (rank != 0) MPI_Send(out, 5, MPI_INT, right, 2, MPI_COMM_WORLD);
@@ -81,14 +81,14 @@ static void to_nobody(void) {
     MPI_Isend(out, 9, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD, &requests[0]);
     MPI_Irecv(in, 9, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD, &requests[1]);
     MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
-    // Nothing is sent to nobody.
+    // A send to MPI_PROC_NULL has no bytes.
     calls("Send", 0, 1, 0);
     calls("Recv", 0, 1, 0);
     calls("Sendrecv", 0, 1, 0);
     calls("Isend", 0, 1, 0);
     calls("Irecv", 0, 1, 0);
     calls("Waitall", 0, 1, 0);
-    // Complete already: a wait for nothing.
+    // The requests are complete already.
     MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
     calls("Waitall", 0, 1, 0);
 }
@@ -116,7 +116,7 @@ static void nonblocking(void) {
         MPI_Ibsend(out, 25, MPI_INT, right, 1, MPI_COMM_WORLD, &requests[5]);
         MPI_Issend(out, 25, MPI_INT, right, 2, MPI_COMM_WORLD, &requests[6]);
         MPI_Irsend(out, 25, MPI_INT, right, 3, MPI_COMM_WORLD, &requests[7]);
-        // Receives are of 400 bytes, sends of 100.
+        // Receives have 400 bytes, sends 100.
         MPI_Wait(&requests[4], MPI_STATUS_IGNORE);
         MPI_Waitall(2, &requests[5], MPI_STATUSES_IGNORE);
         int index, flag = 0;
@@ -124,7 +124,7 @@ static void nonblocking(void) {
         int some = 0, indices[2];
         MPI_Waitsome(1, &requests[0], &some, indices, MPI_STATUSES_IGNORE);
         check(some == 1, "Waitsome");
-        // Requests that are MPI_REQUEST_NULL by now, among others.
+        // Some of the requests are MPI_REQUEST_NULL.
         MPI_Waitall(4, requests, MPI_STATUSES_IGNORE);
         MPI_Test(&requests[0], &flag, MPI_STATUS_IGNORE);
         check(flag, "Test of nothing");
@@ -182,7 +182,7 @@ static void tests(void) {
             }
         }
         POST();
-        // One at a time, so that each call completes one request or none.
+        // One request is tested at a time, so that each call completes one request or none.
         for (int k = 0; k < 2;) {
             int count, which[1];
             MPI_Testsome(1, &requests[k], &count, which, MPI_STATUSES_IGNORE);
@@ -295,7 +295,7 @@ static void derived(void) {
     MPI_Datatype vector, wide, pair;
     MPI_Type_vector(5, 2, 4, MPI_INT, &vector);
     MPI_Type_commit(&vector);
-    // Sizes are of what is sent, whatever the extent.
+    // Bytes are those of the data, not of the extent.
     MPI_Type_create_resized(vector, 0, 4096, &wide);
     MPI_Type_commit(&wide);
     MPI_Type_contiguous(3, MPI_DOUBLE_INT, &pair);
@@ -314,7 +314,7 @@ static void derived(void) {
     MPI_Type_free(&vector);
     MPI_Type_free(&wide);
     MPI_Type_free(&pair);
-    // The same handle may now name a type of another size.
+    // The handle may be reused for a type of another size.
     for (int k = 1; k <= 20; k++) {
         MPI_Datatype type;
         MPI_Type_contiguous(k, MPI_INT, &type);
@@ -345,7 +345,7 @@ static void large(void) {
     calls("Wait", 0, TIMES, 52);
     messages(right, TIMES, 48);
     messages(right, TIMES, 52);
-    // More than 32 bits.
+    // The count has more than 32 bits.
     MPI_Send_init_c(out, (MPI_Count)5000000000, MPI_DOUBLE, right, 0, MPI_COMM_WORLD, &request);
     MPI_Request_free(&request);
     calls("Send_init", 0, 1, 40000000000);
@@ -397,7 +397,7 @@ static void partitioned(void) {
 }
 #endif
 
-// With an argument: without persistent requests, which not everybody who counts messages counts.
+// An argument leaves out persistent requests, which Open MPI's own count lacks.
 int main(int argc, char **argv) {
     (void)argv;
     begin();

@@ -1,5 +1,5 @@
-// MPI's sessions: two of them and no MPI_Init ("alone"), and one in the middle of whose life another thread calls MPI_Init and
-// MPI_Finalize ("beside").
+// Sessions of MPI: two without MPI_Init ("alone"), and one during which another thread calls MPI_Init and MPI_Finalize
+// ("beside").
 #include "expect.h"
 
 #if MPI_VERSION < 4

@@ -1,4 +1,4 @@
-// 200,000 places that call MPI_Send, one after another in machine code: no compiler wants to see them as C.
+// 200,000 call sites of MPI_Send, one after another in machine code, which compilers handle better than as much C.
 #include "expect.h"
 
 enum { SITES = 200000, ROUNDS = 2 };

@@ -1,4 +1,4 @@
-// Parents start children; each side is a world of its own.
+// Parents start children; each side has a world of its own.
 #include "expect.h"
 
 int main(int argc, char **argv) {
@@ -18,7 +18,7 @@ int main(int argc, char **argv) {
             end();
             return 0;
         }
-        // To processes that are not of this world: in no cell of its matrix.
+        // Messages to processes outside this world are in no cell of its matrix.
         if (rank == 0) {
             MPI_Send(&number, 1, MPI_INT, 1, 0, other);
             calls("Send", 0, 1, 4);

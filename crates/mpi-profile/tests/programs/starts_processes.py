@@ -1,4 +1,4 @@
-# Processes that multiprocessing starts, copies of a rank and new ones, call no MPI; nor does the rank, but for its start and end.
+# Processes of multiprocessing, forked and new, call no MPI; the rank calls only MPI_Init and MPI_Finalize.
 import multiprocessing
 
 

@@ -1,4 +1,4 @@
-// MPI from many threads: at once, one after another, and more than have tables of their own.
+// MPI from many threads: at once, one after another, and more threads than have tables.
 #include "expect.h"
 
 #include <pthread.h>

@@ -1,4 +1,4 @@
-# mpi4py loads MPI for itself alone. The same expectations as in expect.h.
+# mpi4py loads MPI outside the global scope. The expectations have the format of expect.h.
 import os
 
 expected = open(f"expected.{os.getpid()}", "w")
@@ -32,7 +32,7 @@ calls("Allreduce", size, 20, 56)
 calls("Bcast", size, 20, 800)
 expected.write(f"messages {right} 20 {20 * 400}\nmessages {right} 20 {20 * 80}\n")
 
-# Counts in arrays, which mpi4py makes large where it finds functions for large counts.
+# Arrays of counts, for which mpi4py calls large-count functions where it finds them.
 ones, where = numpy.full(size, 2), numpy.arange(size) * 2
 for i in range(3):
     world.Alltoallv([out, (ones, where), MPI.DOUBLE], [into, (ones, where), MPI.DOUBLE])
@@ -59,6 +59,6 @@ calls("Barrier", size, 1, 0)
 calls("Sendrecv", 0, 1, 24)
 calls("Comm_free", 0, 1, 0)
 expected.write(f"messages {left} 1 24\n")
-# At the interpreter's end.
+# MPI_Finalize comes at the interpreter's end.
 calls("Finalize", 0, 1, 0)
 expected.close()

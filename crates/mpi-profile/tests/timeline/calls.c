@@ -1,4 +1,4 @@
-/* What each of three ranks calls is known: main.rs has the same list. */
+/* Known calls of each of three ranks: mod.rs has the same list. */
 #include <mpi.h>
 
 int main(int argc, char **argv)
@@ -25,7 +25,7 @@ int main(int argc, char **argv)
 
     MPI_Comm_dup(MPI_COMM_WORLD, &same);
     MPI_Comm_split(MPI_COMM_WORLD, 0, size - rank, &reversed);
-    /* Used in another order by each, and with other ranks. */
+    /* Each rank uses the communicators in another order, and with other peers. */
     peer = size - 1 - right;
     if (rank == 0) {
         MPI_Send(buffer, 1, MPI_INT, peer, 5, reversed);

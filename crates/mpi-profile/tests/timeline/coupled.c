@@ -1,4 +1,4 @@
-/* Two coupled parts, of one rank and of two, that talk over an intercommunicator. */
+/* Two coupled parts, of one rank and of two, that communicate over an intercommunicator. */
 #include <mpi.h>
 
 int main(int argc, char **argv)

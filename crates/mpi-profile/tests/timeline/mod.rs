@@ -1,4 +1,4 @@
-//! The timeline of a program whose calls are known, under each MPI: every call, in order, with what it names; every message
+//! The timeline of a program whose calls are known, under each MPI: every call, in order, with its arguments; every message
 //! and collective operation matched.
 
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ fn traced(place: &Place, mpi: &Mpi, limit: u64) -> PathBuf {
     ended.folder
 }
 
-/// A call as a line: what it names, in world ranks and numbers of communicators.
+/// A call as a line, with world ranks and numbers of communicators.
 fn line(event: &Event) -> String {
     let call = &event.call;
     let mut line = function(call.function).unwrap().name.to_owned();
@@ -53,7 +53,7 @@ fn line(event: &Event) -> String {
     line
 }
 
-/// What `calls.c` does as this rank. `win` is the number of the window's communicator.
+/// The calls of this rank in `calls.c`. `win` is the number of the window's communicator.
 fn expected(rank: i32, win: u32) -> Vec<String> {
     let (right, left) = ((rank + 1) % RANKS, (rank + RANKS - 1) % RANKS);
     let mut lines = vec!["Init".to_owned()];
@@ -101,7 +101,7 @@ fn expected(rank: i32, win: u32) -> Vec<String> {
     add(format!("Recv c0 to {left} tag 9 44 B"));
     add("Test 44 B [15]".into());
     add("Allreduce c0 40 B".into());
-    // Rank 0 of the reversed communicator.
+    // The root, rank 0 of the reversed communicator, is world rank 2.
     add("Bcast c3 to 2 40 B".into());
     add("Ibarrier c2".into());
     add("Reduce c0 to 1 16 B".into());
@@ -130,7 +130,7 @@ fn a_timeline_has_every_call_in_order_and_matches_all_messages() {
             while let Some(step) = walk.step() {
                 assert!(step.entered >= left && step.left >= step.entered);
                 left = step.left;
-                // How often it asked is the network's affair.
+                // The number of Tests without a completion depends on the network.
                 let asked_in_vain = line(step.event) == "Test";
                 if !asked_in_vain {
                     lines.push(line(step.event));
@@ -140,7 +140,7 @@ fn a_timeline_has_every_call_in_order_and_matches_all_messages() {
             assert_eq!(lines, expected(rank.rank as i32, fence), "{mpi}, rank {place}");
         }
         let matches = &timeline.matches;
-        // One exchange, wildcard, halo, two communicators, four restarts, a taken one, a last.
+        // Per rank: exchange, wildcard, named source, other communicators, four restarts, matched probe, last send.
         assert_eq!((matches.messages, matches.unmatched), (3 * (1 + 1 + 1 + 1 + 4 + 1 + 1), 0), "{mpi}");
         assert_eq!(matches.operations, 2 + 1 + 1 + 1 + 1 + 1 + 2, "{mpi}");
         let waits = timeline.waits();
