@@ -1,4 +1,4 @@
-//! Which points make which chart.
+//! Charts of a report: the points of each, and its axes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,8 +25,8 @@ impl<'a> Line<'a> {
     }
 }
 
-/// What a question compares along the sizes: points whose receiver only reads, on the cores that most of its points
-/// use. A contender that never ran there stands with the cores it ran on, and says so.
+/// Lines of a question along the sizes: points whose receiver only reads, on the cores that most points of the question
+/// use. A contender that never ran on those cores has a line for the cores that it ran on, with these in its name.
 pub fn lines(findings: &Findings, question: Question, pattern: Pattern) -> Vec<Line<'_>> {
     let asked = || {
         let points = findings.points.iter().filter(move |p| p.questions.contains(&question));
@@ -66,7 +66,7 @@ fn write_size(value: f64) -> String {
 
 const SIZES: Axis = Axis { label: "message size", scale: Scale::Log2, write: write_size };
 
-/// The axis of a pattern's value: bandwidth from zero as NetPIPE draws it, latency and rate on a log scale.
+/// Axis of a pattern's value: bandwidth from zero, as in NetPIPE; latency and rate on a log scale.
 fn values(metric: Metric) -> Axis {
     match metric {
         Metric::HalfRoundTrip => {
@@ -141,7 +141,7 @@ pub fn cpu_figure(
     figure(id, title, caption, axis, &series, None, missing.lines())
 }
 
-/// How near the two application cores were, block by block.
+/// Distance of the two application cores, block by block.
 pub fn nearness_figure(findings: &Findings) -> Option<Figure> {
     let mut marks: Vec<Mark> = findings
         .points
@@ -208,7 +208,7 @@ fn render(
     Some(Figure { title, caption, legend, drawing, missing, ..Figure::default() })
 }
 
-/// What a chart holds, for one who cannot see it: each series with its first and last mark.
+/// Text in place of a chart, for readers who cannot see it: each series with its first and last mark.
 fn describe(series: &[Series]) -> String {
     let said = series.iter().filter_map(|s| match (s.marks.first(), s.marks.last()) {
         (Some(first), Some(last)) if s.marks.len() > 1 => Some(format!("{} … {}", first.title, last.title)),

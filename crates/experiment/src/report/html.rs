@@ -1,4 +1,4 @@
-//! The report as one HTML page that needs nothing else: no network, no script, no font.
+//! The report as one self-contained HTML page: no network, no script, no font.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,7 +52,7 @@ struct Body<'a> {
     points: Vec<PointRow>,
 }
 
-/// One choice for all sizes, the command that uses it, and what each loses where it loses most.
+/// One choice for all sizes, its command, and each contender's largest loss under it.
 struct ChoiceRow {
     said: String,
     command: String,
@@ -153,7 +153,7 @@ impl<'a> Body<'a> {
     }
 }
 
-/// Ranges of the same question and pattern, in the order in which the verdict has them.
+/// Size ranges by question and pattern, in the order of the verdict.
 fn grouped(findings: &Findings) -> Vec<(String, Vec<&SizeRange>)> {
     let mut groups: Vec<(String, Vec<&SizeRange>)> = Vec::new();
     for range in &findings.verdict.ranges {
@@ -192,12 +192,12 @@ fn ruler(findings: &Findings, looks: &Looks) -> Option<Figure> {
     })
 }
 
-/// A heading without its parenthesis.
+/// A heading without its text in parentheses.
 fn short(name: &str) -> String {
     name.split_once(" (").map_or(name, |(short, _)| short).to_string()
 }
 
-/// Neighbouring ranges meet halfway between the sizes that were measured.
+/// Ruler segments of the ranges: neighbouring ranges meet halfway, on a log scale, between their measured sizes.
 fn segments(name: &str, ranges: &[&SizeRange], looks: &Looks) -> Vec<Segment> {
     let place = |size: machine::Bytes| size.0.max(1) as f64;
     let step = 2_f64.sqrt();
@@ -325,14 +325,14 @@ fn sections(findings: &Findings, looks: &Looks) -> Vec<Section> {
     sections
 }
 
-/// The paths that a question's points took.
+/// The paths of a question's points.
 fn asked_on(findings: &Findings, question: Question) -> String {
     let points = findings.points.iter().filter(|p| p.questions.contains(&question));
     let paths: BTreeSet<_> = points.map(|p| wording::path(&p.spec.path)).collect();
     paths.into_iter().collect::<Vec<_>>().join(" and ")
 }
 
-/// How it was measured: what a reader needs to trust the figures or repeat them.
+/// Facts on the measurement, by which a reader can judge or repeat it.
 fn how(findings: &Findings) -> Vec<Fact> {
     let samples = || findings.points.iter().flat_map(|p| &p.samples);
     let rounds = count::of(samples().map(|s| s.round).max().map_or(0, |r| u64::from(r) + 1), "interleaved round");
@@ -368,7 +368,7 @@ fn how(findings: &Findings) -> Vec<Fact> {
     ]
 }
 
-/// The study's notes, losses, and what blocks said of themselves, each once with how often.
+/// The study's notes, its losses, and the notes of blocks, each once with its number of blocks.
 pub(super) fn notes(findings: &Findings) -> Vec<String> {
     let mut notes = findings.notes.clone();
     let mut said = BTreeMap::<&str, (BTreeSet<String>, usize)>::new();

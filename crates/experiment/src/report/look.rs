@@ -1,4 +1,4 @@
-//! How a contender is drawn: colour and shape say the stack, fill and dash say the placement, so that no two differ by
+//! Looks of contenders: colour and shape stand for the stack, fill and dash for the placement, so that no two differ by
 //! colour alone.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,13 +1,13 @@
-//! The verdict as a ruler: along the sizes, what to take where.
+//! The verdict as a ruler: the choice along the sizes.
 
 use chart::{Frame, Placed, Scale, Svg, fitting};
 
-/// A stretch of sizes with one choice; `from` and `to` are where it is drawn.
+/// A range of sizes with one choice, drawn from `from` to `to`.
 #[derive(Debug, Clone)]
 pub struct Segment {
     pub from: f64,
     pub to: f64,
-    /// Colour class of the choice; `None` where it cannot be told.
+    /// Colour class of the choice; `None` without a choice.
     pub class: Option<String>,
     pub name: String,
     pub title: String,
@@ -60,7 +60,7 @@ impl Ruler<'_> {
     }
 }
 
-/// What a legend shows for a range where nothing can be told.
+/// Legend swatch of ranges without a choice.
 pub fn untold_swatch() -> &'static str {
     "<svg class=\"swatch\" viewBox=\"0 0 30 14\" width=\"30\" height=\"14\" aria-hidden=\"true\">\
      <rect class=\"segment untold\" x=\"1\" y=\"1\" width=\"28\" height=\"12\"/></svg>"

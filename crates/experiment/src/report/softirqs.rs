@@ -1,4 +1,4 @@
-//! Network softirqs by core: how often the kernel worked for the network on each core, and for how long.
+//! Network softirqs by core: the number and time of the kernel's softirqs for the network on each core.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use super::figures::{Line, lines};
 use super::look::Looks;
 use crate::findings::{Findings, PointFindings, Question};
 
-/// At most so many cores on a chart; the busiest are kept and the rest are named.
+/// Cores on a chart, at most: the busiest; a note gives the number of the others.
 const CORES: usize = 8;
 
-/// A measure per message of one core in one point.
+/// A quantity per message, of one core at one point.
 struct Measure {
     id: &'static str,
     title: &'static str,
@@ -142,7 +142,7 @@ fn figure(
     Some(Figure { title, legend, drawing, missing, ..Figure::default() })
 }
 
-/// The measure on one core, per message, over all blocks; low and high are the least and the most of a block.
+/// The measure on one core, per message, over all blocks; low and high are the least and the greatest of a block.
 fn cell(measure: &Measure, point: &PointFindings, core: CoreId, name: &str) -> Cell {
     let mut blocks = Vec::new();
     let (mut amount, mut messages) = (0.0, 0);

@@ -4,14 +4,14 @@ use chart::{Frame, Placed, Scale, Svg};
 
 use rounds::estimate::Estimate;
 
-/// On the point's own extent: it shows spread and outliers, not size. `None` where there is no finite sample.
+/// A strip over the samples' own range: for spread and outliers, not for size. `None` where there is no finite sample.
 pub fn strip(id: &str, description: &str, samples: &[f64], interval: &Estimate) -> Option<String> {
     let frame = Frame { name: "strip", width: 120.0, height: 20.0 };
     let least = samples.iter().copied().filter(|v| v.is_finite()).fold(f64::INFINITY, f64::min);
     if !least.is_finite() {
         return None;
     }
-    // From the smallest sample, so that the spread fills the strip.
+    // The smallest sample is the origin, so that the spread fills the strip.
     let shift = |v: f64| v - least;
     let x = Placed::over(Scale::Linear, samples.iter().map(|v| shift(*v)), (5.0, 115.0))?;
     let mut svg = Svg::new(frame, id, "Raw samples", description);

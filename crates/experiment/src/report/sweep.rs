@@ -1,5 +1,5 @@
 //! Paper 002's sweep (§5.1, Figs. 2 and 4): the process on each core in turn, the kernel's receive processing pinned to
-//! one, with a receiver that only reads and one that works on its data.
+//! one core, with a receiver that only reads and one that works on its data.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,10 +13,10 @@ use super::look::Looks;
 use super::wording;
 use crate::findings::{Findings, PointFindings, SweepRow};
 
-/// Rows that differ only in the process's core and in what the receiver does.
+/// Key of rows that differ only in the process's core and in the receiver's work.
 type Family = (Pattern, Bytes, CoreId, Option<Contender>);
 
-/// A bar: value, lower and upper end of its interval; or why there is none.
+/// Height of a bar: value, lower and upper end of its interval; or the reason why it is missing.
 type Height = Result<(f64, f64, f64), String>;
 
 /// The charts of every family; none where receive processing could not be steered.
@@ -139,7 +139,7 @@ impl Sweep<'_> {
     }
 }
 
-/// Interrupts of all cores for one message: over all blocks, and the least and most of a block.
+/// Interrupts of all cores for one message: over all blocks, with the least and the greatest of a block.
 fn interrupts(point: &PointFindings) -> Height {
     let (mut total, mut messages, mut blocks) = (0.0, 0, Vec::new());
     for sample in point.samples.iter().filter(|s| s.messages > 0 && s.accounting.is_some()) {

@@ -9,19 +9,19 @@ use crate::decision::command;
 use crate::findings::{Decision, Findings, Line, SizeRange};
 use crate::wording::{decision, largest_losses};
 
-/// What the terminal can show.
+/// Properties of the terminal, and the wanted detail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Screen {
-    /// Columns; text wraps there.
+    /// Columns, at which text wraps.
     pub width: usize,
     /// Whether escape sequences for bold and colour may be written.
     pub colour: bool,
-    /// Whether the reader wants all reasons: the rows behind the lines, why each other place was not taken, the notes.
+    /// Whether to print all reasons: the rows behind the lines, why each other place was not taken, the notes.
     pub reasons: bool,
 }
 
-/// The verdict as text that begins with the choices, each with the command that uses it, and ends with the path of the HTML
-/// report, where there is one.
+/// The verdict as text. The choices come first, each with its command; the path of the HTML report, if there is one,
+/// comes last.
 pub fn render(findings: &Findings, screen: Screen, report: Option<&Path>) -> String {
     let mut page = Page { screen, text: String::new() };
     let verdict = &findings.verdict;
@@ -82,7 +82,7 @@ pub fn render(findings: &Findings, screen: Screen, report: Option<&Path>) -> Str
     }
     if let Some(path) = report {
         page.blank();
-        // On one line whatever the width, so that it can be copied.
+        // On one line whatever the width, for copying.
         page.text.push_str(&format!("Report: {}\n", printable(&machine::shell::path(path))));
     }
     page.text
@@ -95,7 +95,7 @@ struct Columns {
     gain: usize,
 }
 
-/// Least width of the last column; below it the rows are stacked instead.
+/// Least width of the last column; with less, rows are stacked.
 const CPU_WIDTH: usize = 26;
 const GAP: usize = 2;
 
@@ -139,7 +139,7 @@ impl Page {
         self.text.push('\n');
     }
 
-    /// One choice for each question, with the command that uses it.
+    /// One choice for each question, with its command.
     fn decisions(&mut self, decisions: &[Decision]) {
         for of in decisions {
             let line = decision(of);
@@ -163,7 +163,7 @@ impl Page {
         }
     }
 
-    /// The verdict by size: what is asked to the left, the answer to the right.
+    /// The verdict by size: question on the left, answer on the right.
     fn lines(&mut self, lines: &[Line]) {
         if lines.is_empty() {
             self.styled(Style::Bold, 0, "Nothing can be said: no comparison was measured.");
@@ -245,7 +245,7 @@ impl Page {
         self.paragraph_after(&" ".repeat(first), rest, text);
     }
 
-    /// Wraps `text` behind `lead`, following lines after `indent` spaces.
+    /// Wraps `text` after `lead`; following lines are indented by `indent` spaces.
     fn paragraph_after(&mut self, lead: &str, indent: usize, text: &str) {
         let mut line = printable(lead);
         let mut empty = true;

@@ -1,4 +1,4 @@
-//! Figures in words: the same in every rendering.
+//! Words for figures and choices, the same in every rendering.
 
 use std::borrow::Cow;
 
@@ -41,7 +41,7 @@ pub fn choice(of: &Choice) -> String {
     }
 }
 
-/// The same where its contenders are named beside it.
+/// The choice without its contenders, where these are named beside it.
 pub fn brief(of: &Choice) -> String {
     match of {
         Choice::Place(contender) => contender.to_string(),
@@ -50,7 +50,7 @@ pub fn brief(of: &Choice) -> String {
     }
 }
 
-/// Why no one place was chosen; `None` where one was.
+/// Reason why no single place was chosen; `None` where one was.
 pub fn why_no_place(of: &Choice) -> Option<Cow<'_, str>> {
     match of {
         Choice::Place(_) => None,
@@ -60,12 +60,12 @@ pub fn why_no_place(of: &Choice) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Rounded up, so that nothing lies outside.
+/// Percentage, rounded up so that it bounds the share.
 fn percent(share: f64) -> String {
     format!("{:.0} %", (100.0 * share).ceil())
 }
 
-/// The choice over the next best.
+/// Gain of the choice over the next best.
 pub fn gain_of(range: &SizeRange) -> String {
     match (&range.saving, &range.gain, &range.choice) {
         (Some(saving), ..) => format!("as fast, CPU {}", gain(saving)),
@@ -82,8 +82,8 @@ pub fn answered(of: &Verdict) -> String {
     format!("{} of {} answered at every size", of.answered, of.asked)
 }
 
-/// The applications' cores, and those that others have: the peer's engine, where the local one's is in its contender's name,
-/// and receive processing.
+/// The applications' cores and the cores of others: the peer's engine (the local engine's core is in its contender's
+/// name) and receive processing.
 pub fn cores(spec: &PointSpec) -> String {
     let engine = spec.peer_engine.map(|core| format!(", the peer's engine on {core}")).unwrap_or_default();
     let protocol = spec.protocol_core.map(|core| format!(", receive processing on {core}")).unwrap_or_default();
@@ -105,7 +105,7 @@ pub fn receiver(of: Receiver) -> &'static str {
     }
 }
 
-/// What a pattern measures, as a heading.
+/// Heading of a pattern.
 pub fn heading(of: Pattern) -> &'static str {
     match of {
         Pattern::PingPong => "Latency, ping-pong",
@@ -117,12 +117,12 @@ pub fn heading(of: Pattern) -> &'static str {
     }
 }
 
-/// What a row of the verdict answers, as a heading.
+/// Heading of a row of the verdict.
 pub fn asked(of: &SizeRange) -> String {
     format!("{}: {} ({})", of.question.title(), heading(of.pattern).to_lowercase(), path(&of.path))
 }
 
-/// What the value on the chart is.
+/// The quantity on a chart's axis.
 pub fn quantity(of: Metric) -> &'static str {
     match of {
         Metric::HalfRoundTrip => "half the round trip, less is better",

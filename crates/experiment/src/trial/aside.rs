@@ -1,9 +1,9 @@
-//! Commands beside the runs of an arm: their time is none of the runs'.
+//! Commands beside the runs of an arm. Their time is not part of the runs'.
 
 use serde::{Deserialize, Serialize};
 
 machine::named! {
-    /// When such a command is run.
+    /// Stage of a trial at which such a command runs.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Stage {
         /// Once, before the first run of the arm.
@@ -18,13 +18,13 @@ machine::named! {
 }
 
 impl Stage {
-    /// Whether it is run after an interruption too.
+    /// Whether the command runs after an interruption too.
     pub fn tidies(self) -> bool {
         matches!(self, Stage::Conclude | Stage::Cleanup)
     }
 }
 
-/// The words of these commands, of one arm; what has no words is not run.
+/// Words of these commands for one arm; a command without words is not run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Aside {

@@ -1,4 +1,4 @@
-//! Whether arms come to the same result: a faster wrong answer is none.
+//! Checks that arms have the same result: a faster wrong answer does not count.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -9,23 +9,23 @@ use sha2::{Digest, Sha256};
 
 use super::merit::{compiled, number};
 
-/// What of a run must be as it is for the first arm.
+/// The part of a run that must be the same as the first arm's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Check {
-    /// All that it prints to standard output.
+    /// The whole standard output.
     Output,
     /// The exit status, which need not be 0.
     Status,
-    /// A file that it writes.
+    /// A file that the run writes.
     File(String),
-    /// What the group of a pattern finds in what it prints, all of them; numbers may differ by this share.
+    /// All matches of a pattern's group in the output; numbers may differ by the share `tolerance`.
     Found { pattern: String, tolerance: Option<f64> },
 }
 
 impl Check {
-    /// `stdout`, `status`, a pattern with a group and perhaps `~SHARE`, or the name of a file: one without a parenthesis, one
-    /// that is there, and one that begins with `./`.
+    /// Reads `stdout`, `status`, a pattern with a group and perhaps `~SHARE`, or the name of a file: text without a
+    /// parenthesis, the name of an existing file, or text that begins with `./`.
     pub fn parse(text: &str) -> Result<Check> {
         if text == "stdout" {
             return Ok(Check::Output);
@@ -36,7 +36,7 @@ impl Check {
         if !text.contains('(') || text.starts_with("./") || Path::new(text).is_file() {
             return Ok(Check::File(text.to_owned()));
         }
-        // A tilde before anything but a number is a part of the pattern.
+        // Before anything but a number, a tilde is part of the pattern.
         let share = text.rsplit_once('~').and_then(|(pattern, share)| Some((pattern, share.parse::<f64>().ok()?)));
         let (pattern, tolerance) = match share {
             Some((pattern, share)) if (0.0..1.0).contains(&share) => (pattern, Some(share)),
@@ -51,7 +51,7 @@ impl Check {
         Ok(Check::Found { pattern: pattern.to_owned(), tolerance })
     }
 
-    /// What a run has to show that began at `began` and ended with `status`.
+    /// Evidence of a run that began at `began` and ended with `status`.
     pub fn evidence(
         &self,
         folder: &Path,
@@ -96,7 +96,7 @@ impl Check {
         }
     }
 
-    /// How `evidence` differs from that of the first arm.
+    /// Difference between `evidence` and the first arm's.
     pub fn difference(&self, evidence: &str, reference: &str) -> Option<String> {
         match self {
             _ if evidence == reference => None,

@@ -1,4 +1,4 @@
-//! What holds for every run of a trial beside its command.
+//! Conditions of every run of a trial, besides its command.
 
 use std::str::FromStr;
 
@@ -7,20 +7,20 @@ use serde::{Deserialize, Serialize};
 
 use super::aside::{Aside, Stage};
 
-/// A trial goes on only where these are the same.
+/// Conditions of a trial, which resumes only where they are the same.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Conditions {
     /// The file that each run reads as its standard input.
     pub input: Option<String>,
-    /// The shell that runs the commands; `None`: no shell is between.
+    /// The shell that runs the commands; `None`: they run directly.
     pub shell: Option<String>,
     /// Exit statuses other than 0 with which a run counts.
     pub ignored: Ignored,
-    /// Whether arms beside the first are proposals: one that cannot run at all is left out, and the trial ends once it is told
-    /// which to take, or that none gains much (`Judgement::suffices`).
+    /// Whether arms after the first are proposals: a proposal that cannot run is left out, and the trial ends once the best
+    /// is known, or once it is known that none gains much (`Judgement::suffices`).
     pub proposed: bool,
-    /// By arm; empty where no arm has any.
+    /// Commands of each arm; empty where no arm has any.
     pub aside: Vec<Aside>,
 }
 
@@ -29,7 +29,7 @@ impl Conditions {
         *self == Conditions::default()
     }
 
-    /// The words of a command beside the runs of an arm; none: there is no such command.
+    /// Words of a command beside the runs of an arm; empty: there is none.
     pub fn words(&self, arm: usize, stage: Stage) -> &[String] {
         self.aside.get(arm).map_or(&[], |aside| aside.words(stage))
     }
@@ -41,7 +41,7 @@ impl Conditions {
 pub enum Ignored {
     #[default]
     None,
-    /// From 1 to 125: a signal, or a program that cannot be started, always is a failure.
+    /// All from 1 to 125: a signal, or a program that cannot be started, is always a failure.
     All,
     Only(Vec<u8>),
 }
@@ -56,7 +56,7 @@ impl Ignored {
     }
 }
 
-/// `all`, or statuses between commas.
+/// Reads `all`, or statuses separated by commas.
 impl FromStr for Ignored {
     type Err = Fault;
 

@@ -1,4 +1,4 @@
-//! Carries a trial out: whole runs in rounds, each stored before the next, until it can be told or the time is over.
+//! Conducts a trial: whole runs in rounds, each stored before the next, until the answer is known or the time is over.
 
 use std::ops::ControlFlow::{self, Break, Continue};
 use std::path::Path;
@@ -20,59 +20,59 @@ use crate::cause::Failure;
 use crate::observer::{Observer, Progress};
 use crate::patience;
 
-/// Rounds that are tried for one that can be held against the others, where the machine changes within rounds.
+/// Rounds that are tried for each comparable round, at most, where the machine changes within rounds.
 const MOST_TRIES: usize = 8;
 
-/// What a run gave, before it is judged.
+/// Results of a run before its judgement.
 #[derive(Debug, Clone)]
 pub struct Ran {
     /// Wall clock at the start, since the Unix epoch.
     pub started: Nanoseconds,
     pub elapsed: Nanoseconds,
-    /// Time of the run between MPI_Init and MPI_Finalize, if the trial goes by that.
+    /// Time between MPI_Init and MPI_Finalize, if that is the trial's figure of merit.
     pub mpi: Option<Nanoseconds>,
     pub cpu: Option<Nanoseconds>,
-    /// CPU time of the run in the kernel.
+    /// Part of the CPU time in the kernel.
     pub system: Option<Nanoseconds>,
     pub said: String,
     pub complained: String,
-    /// Why it did not end as it should.
+    /// The run's failure, if any.
     pub failure: Option<Failure>,
-    /// The exit status, where that is all of its failure: another program's may be a result.
+    /// The exit status, where it alone makes the run a failure: some trials count such a run.
     pub status: Option<u8>,
     pub probes: [Option<Probe>; 2],
-    /// Effective clocks of cores that it can use, before and after it.
+    /// Effective clocks of cores that the run may use, before and after the run.
     pub clocks: [Clocks; 2],
 }
 
-/// Runs commands. The real one starts processes.
+/// Runner of commands: real processes, or a simulation.
 pub trait Commands {
     /// Runs the arm once, for `limit` at most.
     ///
     /// # Errors
-    /// It could not be started at all.
+    /// The command could not be started.
     fn run(&mut self, arm: &Arm, limit: Nanoseconds) -> Result<Ran>;
 
     /// Runs a command beside the runs of an arm, for `limit` at most.
     ///
     /// # Errors
-    /// It could not be started at all.
+    /// The command could not be started.
     fn aside(&mut self, arm: &Arm, stage: Stage, words: &[String], limit: Nanoseconds) -> Result<Ran>;
 
-    /// The clock that the budget is counted by.
+    /// Time by which the budget is counted.
     fn now(&self) -> Nanoseconds;
 
-    /// Why the commands are not what they were when the trial began, where that is so.
+    /// Change of the commands since the trial began, if any.
     fn changed(&mut self, _design: &Design) -> Option<String> {
         None
     }
 }
 
-/// Carries `trial` out from wherever it stands.
+/// Conducts `trial`, from its stored state on.
 ///
 /// # Errors
-/// The store fails; the first arm cannot be run; another cannot when it is first run; six rounds do not fit the budget.
-/// A command beside the runs fails.
+/// The store fails; the first arm cannot run; another arm's first run fails; six rounds exceed the budget; a command
+/// beside the runs fails.
 pub fn conduct(
     store: &mut Store,
     trial: &Trial,
@@ -125,26 +125,26 @@ struct Conducted<'a> {
     warm: u32,
     /// The measured rounds; `None` while arms warm up.
     course: Option<Course>,
-    /// When the run under way began.
+    /// Start of the run under way.
     began: Nanoseconds,
-    /// Arms whose setup was begun at this sitting.
+    /// Arms whose setup has begun in this sitting.
     is_set_up: Vec<bool>,
-    /// The arm of a run that was prepared and is not yet concluded.
+    /// The arm of a run that is prepared and not yet concluded.
     prepared: Option<usize>,
-    /// Nanoseconds of what was done around the latest run of each arm.
+    /// Nanoseconds of the commands before and after the latest run of each arm.
     around: Vec<u64>,
-    /// Why the trial ends, where a run could not be prepared.
+    /// Fault that ends the trial: a run could not be prepared.
     broken: Option<Fault>,
 }
 
-/// State of the rounds that count.
+/// State of the measured rounds.
 struct Course {
     /// Number of the next round.
     round: u32,
-    /// Rounds that were tried at this sitting.
+    /// Rounds tried in this sitting.
     tries: usize,
     look: u32,
-    /// Arms that need no more rounds, as of the last look.
+    /// Arms that need no further rounds, by the last look.
     beaten: Vec<bool>,
 }
 
@@ -162,7 +162,7 @@ impl Sitting for Conducted<'_> {
 
     fn next_round(&mut self) -> Result<ControlFlow<End, Vec<Turn>>> {
         let arms = self.design.arms.len();
-        // Runs that do not count show at once what cannot be run.
+        // Warm-up runs show at once which arm cannot run.
         if self.warm < self.design.warmup {
             self.warm += 1;
             return Ok(Continue((0..arms).map(|arm| Turn { arm, round: None, place: self.warm - 1 }).collect()));
@@ -172,11 +172,11 @@ impl Sitting for Conducted<'_> {
             None => {
                 let round = self.runs.next_round();
                 self.fits(round)?;
-                // What was beaten before sat out the last rounds; the very last may have been cut short.
+                // Arms that were beaten before have no run in the last rounds; the very last round may be incomplete.
                 let sat_out = |arm| self.runs.measured(arm).all(|run| run.round.is_none_or(|of| of + 2 < round));
                 let beaten: Vec<bool> =
                     (0..arms).map(|arm| round > FIRST_LOOK + 1 && sat_out(arm) && judgement.is_beaten(arm)).collect();
-                // What was stored may be enough.
+                // The stored rounds may suffice.
                 let rounds = self.rounds(&judgement, &beaten);
                 let look = looks().find(|look| *look as usize >= rounds).unwrap_or(FIRST_LOOK);
                 Course { round, tries: 0, look, beaten }
@@ -187,7 +187,7 @@ impl Sitting for Conducted<'_> {
             Some(course) => course,
         };
         let rounds = self.rounds(&judgement, &course.beaten);
-        // Between two looks nothing is decided.
+        // Decisions are taken at looks alone.
         if rounds >= course.look as usize || course.tries >= MOST_TRIES * course.look as usize {
             if judgement.is_settled() || self.design.conditions.proposed && judgement.suffices() {
                 return Ok(Break(End::Finished));
@@ -245,7 +245,7 @@ impl Sitting for Conducted<'_> {
         if let Some(fault) = self.broken.take() {
             return Err(fault);
         }
-        // What concludes a run may remove the file that is checked.
+        // The command that concludes a run may remove the file that is checked.
         let run = outcome.and_then(|ran| self.judged(arm, ran, round, place));
         let concluded = self.conclude();
         let spent = Nanoseconds(self.commands.now().0 - self.began.0);
@@ -255,7 +255,7 @@ impl Sitting for Conducted<'_> {
                 self.store.keep(self.trial, arm, &run, spent)?;
                 self.runs.done[arm].push(run);
             }
-            // What cannot be run at all shows at once.
+            // An arm that cannot run ends the trial during its warm-up.
             Err(fault) if round.is_none() && (arm == 0 || !self.design.conditions.proposed) => {
                 return Err(fault.within(self.name(arm)));
             }
@@ -275,13 +275,13 @@ impl Sitting for Conducted<'_> {
 }
 
 impl Conducted<'_> {
-    /// Rounds that all arms have which are still compared.
+    /// Rounds of every arm that is still compared.
     fn rounds(&self, judgement: &Judgement, beaten: &[bool]) -> usize {
         let open = (1..beaten.len()).filter(|&arm| !beaten[arm] && self.runs.left_out(arm).is_none());
         open.map(|arm| judgement.rounds(arm)).min().unwrap_or(0)
     }
 
-    /// Refuses what cannot come to its first look in time.
+    /// Refuses a trial whose first look is beyond the budget.
     fn fits(&self, first: u32) -> Result<()> {
         let round: u64 = (0..self.design.arms.len()).map(|arm| self.takes(arm)).sum();
         let need = Nanoseconds(round * u64::from(FIRST_LOOK.saturating_sub(first))) + self.runs.spent;
@@ -302,10 +302,10 @@ impl Conducted<'_> {
         self.usual(arm).map_or(0, |usual| usual.0) + self.around[arm]
     }
 
-    /// Runs what comes before a run of the arm.
+    /// Runs the commands before a run of the arm.
     fn prepare(&mut self, arm: usize) -> Result<()> {
         if !self.is_set_up[arm] {
-            // What a setup that fails has left is cleaned up too.
+            // Cleanup also follows a setup that failed.
             self.is_set_up[arm] = true;
             self.aside(arm, Stage::Setup)?;
         }
@@ -316,7 +316,7 @@ impl Conducted<'_> {
         Ok(())
     }
 
-    /// Runs what comes after a run. What a signal cuts short is run once more at the end.
+    /// Runs the command after a run. A command that a signal interrupts is repeated at the end.
     fn conclude(&mut self) -> Result<()> {
         let Some(arm) = self.prepared.take() else { return Ok(()) };
         let since = self.commands.now();
@@ -329,7 +329,7 @@ impl Conducted<'_> {
         done
     }
 
-    /// Runs what is still to come after runs and arms, whatever of it fails; the first failure is told.
+    /// Runs all remaining commands after runs and arms, despite failures; returns the first failure.
     fn tidy(&mut self) -> Result<()> {
         let mut all = self.prepared.take().map_or(Ok(()), |arm| self.aside(arm, Stage::Conclude));
         for arm in 0..self.design.arms.len() {
@@ -366,7 +366,7 @@ impl Conducted<'_> {
         format!("{}, {}", letter(arm), self.design.arms[arm].name)
     }
 
-    /// A run as it counts; a result that is wrong ends its arm.
+    /// The run with its figure of merit. A wrong result ends the arm.
     fn judged(&mut self, arm: usize, ran: Ran, round: Option<u32>, place: u32) -> Result<Run> {
         let value = self.design.merit.of(ran.mpi.unwrap_or(ran.elapsed), &ran.said, &ran.complained)?;
         if let Some(check) = &self.design.check {
@@ -378,7 +378,7 @@ impl Conducted<'_> {
                     self.store.refer(self.trial, &evidence)?;
                     self.runs.reference = Some(evidence);
                 }
-                // Nothing to hold it against yet.
+                // The first arm has no result yet.
                 None => {}
                 Some(reference) => {
                     if let Some(difference) = check.difference(&evidence, reference) {

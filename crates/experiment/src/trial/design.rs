@@ -1,4 +1,4 @@
-//! What a trial compares, and by what.
+//! Arms of a trial, and the terms of their comparison.
 
 use machine::{Fault, Result};
 use serde::{Deserialize, Serialize};
@@ -8,40 +8,40 @@ use super::conditions::Conditions;
 use super::merit::Merit;
 use crate::axes::Axes;
 
-/// As many arms as a page can show side by side.
+/// Most arms of a trial: a page shows no more side by side.
 pub const MOST_ARMS: usize = 12;
 
 /// One way to run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arm {
-    /// What sets it apart from the others, in words.
+    /// Difference from the other arms, in words.
     pub name: String,
-    /// What is asked of it.
+    /// Values of the axes.
     pub axes: Axes,
-    /// The words that are run.
+    /// Words of the command.
     pub command: Vec<String>,
-    /// Variables that are set for it.
+    /// Variables of the arm's environment.
     pub variables: Vec<(String, String)>,
-    /// Whether plimsoll must have carried its messages.
+    /// Whether a run counts only if plimsoll carried its messages.
     pub proven: bool,
-    /// A command line that runs it without a trial.
+    /// Command line that runs the arm without a trial.
     pub line: String,
 }
 
-/// What a trial compares.
+/// Arms, and the terms of their comparison.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Design {
-    /// The first is what is used today.
+    /// The first is the command in use today.
     pub arms: Vec<Arm>,
     pub merit: Merit,
     pub check: Option<Check>,
-    /// Differences within this share do not count.
+    /// Share within which differences do not count.
     pub margin: f64,
-    /// Runs of each arm before those that count.
+    /// Warm-up runs of each arm.
     pub warmup: u32,
-    /// Where they run.
+    /// Working folder of the runs.
     pub folder: String,
-    /// The files that are run, with what was in them: a program that was built anew is another.
+    /// Files that are run, with their digests: a rebuilt program is another one.
     pub programs: Vec<(String, String)>,
     /// The nodes of a batch system's allocation.
     pub nodes: String,
@@ -51,7 +51,7 @@ pub struct Design {
 
 impl Design {
     /// # Errors
-    /// There is nothing to compare, or too much.
+    /// There are too few arms to compare, or too many.
     pub fn checked(self) -> Result<Design> {
         let next = "write two commands, `plimsoll try -- A -- B`, or vary one, `plimsoll try --vary NAME=1,2 -- A`";
         match self.arms.len() {
@@ -66,7 +66,7 @@ impl Design {
     }
 }
 
-/// The letter that stands for an arm.
+/// Letter of an arm.
 pub fn letter(arm: usize) -> char {
     (b'A' + (arm % 26) as u8) as char
 }

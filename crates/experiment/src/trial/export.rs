@@ -1,4 +1,4 @@
-//! A trial with every run, for programs (JSON, CSV) and for a text (Markdown).
+//! A trial with all its runs, for programs (JSON, CSV) and for a text (Markdown).
 
 use machine::costs::Interval;
 use machine::{Nanoseconds, Probe};
@@ -16,7 +16,7 @@ use super::words::{self, Figures};
 use super::{Run, Runs};
 use crate::designs::Designed;
 
-/// How a trial is written.
+/// File format of an exported trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// The trial, its arms and their runs.
@@ -27,7 +27,7 @@ pub enum Format {
     Markdown,
 }
 
-/// Writes a trial.
+/// The trial in `format`.
 pub fn render(format: Format, trial: &Trial, runs: &Runs, judgement: &Judgement) -> String {
     match format {
         Format::Json => json(trial, runs, judgement),
@@ -36,7 +36,7 @@ pub fn render(format: Format, trial: &Trial, runs: &Runs, judgement: &Judgement)
     }
 }
 
-/// Every run with its arm, in the order in which they ran.
+/// All runs with their arms, by time of start.
 fn in_order(runs: &Runs) -> Vec<(usize, &Run)> {
     let mut all: Vec<(usize, &Run)> =
         runs.done.iter().enumerate().flat_map(|(arm, done)| done.iter().map(move |run| (arm, run))).collect();
@@ -72,7 +72,7 @@ struct Exported<'a> {
     folder: &'a str,
     conditions: &'a Conditions,
     answer: String,
-    /// The arm to run, where it is another than the first.
+    /// The arm to run, where it is not the first.
     chosen: Option<char>,
     arms: Vec<ExportedArm<'a>>,
     runs: Vec<ExportedRun<'a>>,
@@ -102,7 +102,7 @@ struct ExportedArm<'a> {
 struct ExportedRun<'a> {
     index: usize,
     arm: char,
-    /// From 0; null warms up.
+    /// From 0; null for a warm-up run.
     round: Option<u32>,
     place: u32,
     started_ns: u64,
@@ -274,7 +274,7 @@ fn markdown(trial: &Trial, runs: &Runs, judgement: &Judgement) -> String {
     text
 }
 
-/// Text in one cell of a table, whatever it holds.
+/// Text escaped for one cell of a table.
 fn cell(text: &str) -> String {
     let mut cell = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! What the runs of a trial say.
+//! Judgement of a trial by its runs.
 
 use rounds::clocks::at_one_clock;
 use rounds::contrast::{ERROR, FIRST_LOOK, Says};
@@ -10,43 +10,43 @@ use super::design::Design;
 use super::spread::Spread;
 use super::{Run, Runs};
 
-/// Runs of one round that began further apart than so many of their lengths were cut apart: drift does not cancel.
+/// Most run lengths between starts of one round that are compared: across a longer break, drift does not cancel.
 const APART: f64 = 3.0;
 
 /// Seconds within which runs of one round are never too far apart.
 const ALWAYS_TOGETHER: f64 = 60.0;
 
-/// A gain for which nobody changes a launch line: nothing is told of the first arm beyond that no other gains as much.
+/// Gain for which nobody changes a launch line: of the first arm, a trial need only show that no other gains more.
 pub const SLIGHT: f64 = 0.05;
 
-/// Arms that so many rounds cannot tell apart are taken to be alike.
+/// Rounds after which arms that cannot be told apart count as alike.
 const ALIKE: usize = 18;
 
-/// What is known of an arm.
+/// Results of an arm.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Standing {
-    /// Spread of its figures; `None` where no run of it came to an end.
+    /// Spread of its figures; `None` without a completed run.
     pub spread: Option<Spread>,
-    /// Rounds in which it could be held against the first.
+    /// Rounds in which the arm was compared with the first.
     pub rounds: usize,
-    /// Estimate over the first arm; `None` for the first arm itself, and where no two rounds can be compared.
+    /// Estimate of the gain over the first arm; `None` for the first arm itself, and with fewer than two comparable rounds.
     pub over_first: Option<Estimate>,
     pub says: Says,
-    /// Why it takes no part.
+    /// Reason why the arm is left out.
     pub left_out: Option<String>,
 }
 
-/// Which arm to take.
+/// The best arm or arms.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Best {
     One(usize),
-    /// The same within the margin.
+    /// Alike within the margin.
     Either(Vec<usize>),
-    /// No other is better than these, and they cannot be told apart.
+    /// Unbeaten arms that cannot be told apart.
     CannotTell(Vec<usize>),
 }
 
-/// What a trial came to.
+/// Result of a trial.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Judgement {
     pub arms: Vec<Standing>,
@@ -54,7 +54,7 @@ pub struct Judgement {
 }
 
 impl Standing {
-    /// Over the first arm, from the first look on: fewer rounds give no interval.
+    /// Gain over the first arm, from the first look on: fewer rounds give no interval.
     pub fn told(&self) -> Option<Estimate> {
         self.over_first.filter(|found| found.samples >= FIRST_LOOK as usize)
     }
@@ -65,14 +65,14 @@ impl Standing {
 }
 
 impl Judgement {
-    /// Whether more rounds could tell nothing new.
+    /// Whether further rounds could add nothing.
     pub fn is_settled(&self) -> bool {
         let told = |standing: &Standing| standing.left_out.is_some() || standing.says != Says::CannotTell;
         self.arms[1..].iter().all(told) && !matches!(self.best, Best::CannotTell(_))
     }
 
-    /// Whether it is told that another arm is to take the place of the first, whichever of those that are alike; or that none
-    /// is faster by more than [`SLIGHT`].
+    /// Whether it is known which arm to run, any of several that are alike, or that none gains more than [`SLIGHT`] over
+    /// the first.
     pub fn suffices(&self) -> bool {
         let told = |arm: &usize| self.arms[*arm].told();
         match &self.best {
@@ -85,12 +85,12 @@ impl Judgement {
         }
     }
 
-    /// Rounds in which the arm could be held against the first.
+    /// Rounds in which the arm was compared with the first.
     pub fn rounds(&self, arm: usize) -> usize {
         self.arms[arm].rounds
     }
 
-    /// Arms that another beats: they need no more rounds, but for the first, which the others are held against.
+    /// Whether another arm beats this one, which then needs no further rounds. Never true of the first, the reference.
     pub fn is_beaten(&self, arm: usize) -> bool {
         arm != 0
             && match &self.best {
@@ -100,7 +100,7 @@ impl Judgement {
     }
 }
 
-/// Judges `runs`. All comparisons of a trial together are wrong in 5 of 100 trials at most.
+/// Judges `runs`. The probability of any wrong comparison in a trial is at most 5 %.
 pub fn judge(design: &Design, runs: &Runs) -> Judgement {
     let arms = design.arms.len();
     let pairs = (arms * (arms - 1) / 2) as f64;
@@ -128,15 +128,15 @@ pub fn judge(design: &Design, runs: &Runs) -> Judgement {
     Judgement { arms: standings, best }
 }
 
-/// `ln(one / other)` of each round that both ran side by side, above 0 where `one` is better. Rounds within which the cores moved
-/// or changed their clock are left out, unless most are such. The order within rounds is random: such rounds widen the interval
-/// and do not shift it.
+/// `ln(one / other)` of each round in which both ran close in time, above 0 where `one` is better. Rounds in which the
+/// cores moved or changed their clock are left out, unless most are such. The order within rounds is random, so that such
+/// rounds widen the interval and do not shift it.
 pub fn differences(design: &Design, runs: &Runs, one: usize, other: usize) -> Vec<f64> {
     let (calm, all) = side_by_side(design, runs, one, other);
     if is_enough(calm.len(), all.len()) { calm } else { all }
 }
 
-/// How many of the compared rounds saw the cores move or change their clock: 0 where those are left out.
+/// Number of compared rounds in which the cores moved or changed their clock; 0 where such rounds are left out.
 pub fn moved(design: &Design, runs: &Runs, one: usize, other: usize) -> usize {
     let (calm, all) = side_by_side(design, runs, one, other);
     if is_enough(calm.len(), all.len()) { 0 } else { all.len() - calm.len() }
@@ -146,7 +146,7 @@ fn is_enough(calm: usize, all: usize) -> bool {
     2 * calm >= all
 }
 
-/// The differences of the rounds in which both met the same cores, and those of all rounds.
+/// Differences of the rounds in which both arms met the same cores, and of all rounds.
 fn side_by_side(design: &Design, runs: &Runs, one: usize, other: usize) -> (Vec<f64>, Vec<f64>) {
     let others: std::collections::HashMap<u32, &Run> =
         runs.measured(other).filter_map(|run| Some((run.round?, run))).collect();
@@ -170,13 +170,13 @@ fn seconds(run: &Run) -> f64 {
     run.elapsed.0 as f64 / 1e9
 }
 
-/// Whether the cores were as near and as fast for the one as for the other, all the time as far as is known.
+/// Whether the cores were equally near and equally fast in both runs, as far as is known.
 fn met_the_same(one: &Run, other: &Run) -> bool {
     at_one_place(one.probes.into_iter().chain(other.probes).flatten())
         && at_one_clock(one.clocks.iter().chain(&other.clocks))
 }
 
-/// Rounds that it would take, as things are, until the arm can be told from the first.
+/// Estimated number of rounds until the arm can be told from the first, at the present spread.
 pub fn rounds_needed(estimate: &Estimate, margin: f64) -> usize {
     let half = (estimate.high - estimate.low) / 2.0;
     let off = estimate.middle.abs();

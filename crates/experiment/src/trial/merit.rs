@@ -1,4 +1,4 @@
-//! What a trial goes by: the time of a run, all of it or between MPI_Init and MPI_Finalize, or a number that it prints.
+//! Figure of merit of a trial: the time of a run, whole or between MPI_Init and MPI_Finalize, or a number in its output.
 
 use std::ops::Range;
 
@@ -6,23 +6,23 @@ use machine::{Fault, Nanoseconds, Result};
 use regex_lite::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};
 
-/// In place of a pattern: the time between MPI_Init and MPI_Finalize.
+/// Word instead of a pattern: the time between MPI_Init and MPI_Finalize.
 pub const MPI: &str = "mpi";
 
-/// The figure that tells a better run from a worse one.
+/// The figure by which runs are compared.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Merit {
-    /// The last number that this pattern's group finds in what a run prints; `None`: a time.
+    /// Pattern whose group's last match in a run's output is the figure; `None`: a time.
     pub pattern: Option<String>,
     pub more_is_better: bool,
-    /// The time between MPI_Init and MPI_Finalize, as the profiler measures it, and not from start to end.
+    /// Whether the time is that between MPI_Init and MPI_Finalize, by the profiler, instead of the whole run's.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub mpi: bool,
 }
 
 impl Merit {
     /// # Errors
-    /// The pattern is none, or has not one group.
+    /// The pattern is not valid, or does not have exactly one group.
     pub fn new(pattern: Option<&str>, more_is_better: bool) -> Result<Merit> {
         let mpi = pattern == Some(MPI);
         let pattern = pattern.filter(|_| !mpi);
@@ -35,7 +35,7 @@ impl Merit {
         Ok(Merit { pattern: pattern.map(str::to_owned), more_is_better, mpi })
     }
 
-    /// What a run gave, by its time or what it printed: standard output, else standard error.
+    /// Figure of a run, by its time or its output: standard output, else standard error.
     pub fn of(&self, elapsed: Nanoseconds, said: &str, complained: &str) -> Result<f64> {
         let Some(pattern) = &self.pattern else { return Ok(elapsed.0 as f64 / 1e9) };
         let regex = compiled("metric", pattern)?;
@@ -61,12 +61,12 @@ impl Merit {
         })
     }
 
-    /// What it is, with its unit where that is known.
+    /// Name of the figure, with its unit where known.
     pub fn name(&self) -> String {
         match &self.pattern {
             None if self.mpi => "time between MPI_Init and MPI_Finalize [s]".to_owned(),
             None => "time of a run [s]".to_owned(),
-            // The name is the words before the number.
+            // The words of the pattern before the number.
             Some(pattern) => {
                 let words = pattern.split('(').next().unwrap_or_default();
                 let words = words.replace(|c: char| "[]+*?\\^$".contains(c), " ");
@@ -77,7 +77,7 @@ impl Merit {
     }
 }
 
-/// Whether `number`, the group of a match, begins or ends at a comma between two digits that the pattern says nothing of.
+/// Whether `number`, the group of a match, begins or ends at a comma between two digits that the pattern does not contain.
 fn is_cut(text: &str, all: Range<usize>, number: Range<usize>) -> bool {
     let is_digit = |at: Option<usize>| at.and_then(|at| text.as_bytes().get(at)).is_some_and(u8::is_ascii_digit);
     let is_comma = |at: Option<usize>| at.is_some_and(|at| text.as_bytes().get(at) == Some(&b','));
@@ -86,16 +86,16 @@ fn is_cut(text: &str, all: Range<usize>, number: Range<usize>) -> bool {
     begins || (all.end == number.end && is_comma(Some(number.end)) && is_digit(Some(number.end + 1)))
 }
 
-/// A number as programs print it: Fortran's double precision has D before the exponent.
+/// A number in programs' output: Fortran's double precision has D before the exponent.
 pub(super) fn number(text: &str) -> Option<f64> {
     let text = text.trim();
     text.parse::<f64>().or_else(|_| text.replace(['D', 'd'], "e").parse::<f64>()).ok()
 }
 
-/// Lines end at LF, at CR LF as behind a pseudo-terminal, and at CR as those of progress do.
+/// Compiles a pattern. Lines end at LF, at CR LF as from a pseudo-terminal, and at CR as in progress output.
 ///
 /// # Errors
-/// It is no pattern, or has not one group.
+/// The pattern is not valid, or does not have exactly one group.
 pub(super) fn compiled(what: &str, pattern: &str) -> Result<Regex> {
     let subject = || format!("{what} '{pattern}'");
     let regex = RegexBuilder::new(pattern).multi_line(true).crlf(true).build().map_err(|error| {

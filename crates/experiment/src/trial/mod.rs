@@ -1,7 +1,7 @@
-//! Trials: whole runs of commands, interleaved, until it can be told which does better.
+//! Trials: whole runs of commands, interleaved, until the better one is known.
 //!
-//! A trial has arms, the first of which is what is used today. Each round runs every arm once, so that what changes on the
-//! machine meets all alike; [`rounds::contrast`] decides.
+//! A trial has arms; the first is the command in use today. Each round runs every arm once, so that changes of the machine
+//! affect all alike. [`rounds::contrast`] decides.
 
 pub mod aside;
 pub mod check;
@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use rounds::clocks::Clocks;
 use rounds::sitting::FAILURES;
 
-/// One run of an arm that came to its end.
+/// A completed run of an arm.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// Round from 0; `None` for a warm-up run.
@@ -33,32 +33,32 @@ pub struct Run {
     /// Wall clock at the start, since the Unix epoch.
     pub started: Nanoseconds,
     pub elapsed: Nanoseconds,
-    /// CPU time of all its processes; `None` where it is not known.
+    /// CPU time of all processes of the run; `None` where it is not known.
     pub cpu: Option<Nanoseconds>,
-    /// CPU time in the kernel.
+    /// Part of the CPU time in the kernel.
     pub system: Option<Nanoseconds>,
-    /// Its exit status; `None` where it is not known.
+    /// Exit status; `None` where it is not known.
     pub status: Option<u8>,
     /// The figure of merit.
     pub value: f64,
-    /// The distance of the cores before and after it.
+    /// Distance of the cores before and after the run.
     pub probes: [Option<Probe>; 2],
-    /// Effective clocks of these cores before and after it.
+    /// Effective clocks of these cores before and after the run.
     pub clocks: [Clocks; 2],
 }
 
-/// All that came of a trial so far, by arm.
+/// Results of a trial so far, by arm.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Runs {
     /// Completed runs, in the order in which they ran.
     pub done: Vec<Vec<Run>>,
-    /// Runs that failed, in words.
+    /// Faults of runs that failed.
     pub failed: Vec<Vec<String>>,
-    /// Why an arm's results are wrong, where they were compared.
+    /// Difference of an arm's results from the reference, where they are wrong.
     pub wrong: Vec<Option<String>>,
-    /// What results are held against, once the first arm has run.
+    /// Result of the first arm, with which others are compared.
     pub reference: Option<String>,
-    /// Time that all of it took, over all sittings.
+    /// Time spent on the trial, over all sittings.
     pub spent: Nanoseconds,
 }
 
@@ -68,19 +68,19 @@ impl Runs {
         Runs { done, failed, wrong, ..Runs::default() }
     }
 
-    /// Why the arm takes no part any more.
+    /// Reason why the arm is left out.
     pub fn left_out(&self, arm: usize) -> Option<String> {
         let failed = &self.failed[arm];
         let failing = || (failed.len() >= FAILURES).then(|| format!("failed: {}", failed[failed.len() - 1]));
         self.wrong[arm].as_ref().map(|why| format!("wrong: {why}")).or_else(failing)
     }
 
-    /// The round that comes next: one that was cut short is not taken up again.
+    /// Number of the next round: an incomplete round is not resumed.
     pub fn next_round(&self) -> u32 {
         self.done.iter().flatten().filter_map(|run| run.round).max().map_or(0, |last| last + 1)
     }
 
-    /// Runs that count.
+    /// Runs that count: all but warm-up runs.
     pub fn measured(&self, arm: usize) -> impl Iterator<Item = &Run> {
         self.done[arm].iter().filter(|run| run.round.is_some())
     }

@@ -1,4 +1,4 @@
-//! A trial as one HTML page that needs nothing else.
+//! A trial as one self-contained HTML page.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ use crate::designs::Designed;
 #[derive(Template)]
 #[template(path = "trial.html")]
 struct Body<'a> {
-    /// Tells the page of this trial from those of others.
+    /// Identifies the trial within its page.
     mark: String,
     verdict: &'a str,
     line: Option<&'a str>,
@@ -91,16 +91,16 @@ pub fn render(trial: &Trial, runs: &Runs, judgement: &Judgement, end: End) -> St
     .render()
 }
 
-/// Stands in the page of a trial and in no other.
+/// Text that is in the page of this trial and in no other.
 fn mark(trial: &Trial) -> String {
     format!("{}-{}", trial.design.hash(), trial.started.0)
 }
 
-/// Where the page of a trial is written: at `wanted`; beside it, with a number, where that is another file.
+/// File for the page of a trial: `wanted`, or with a number added where `wanted` is another file.
 pub fn place(wanted: &Path, trial: &Trial) -> PathBuf {
     let mark = mark(trial);
     let is_own = |path: &Path| std::fs::read_to_string(path).is_ok_and(|text| text.contains(&mark));
-    // A device or a pipe is written to.
+    // Devices and pipes are always written to.
     let is_free = |path: &PathBuf| !path.is_file() || is_own(path);
     let beside = (2_u32..).map(|number| numbered(wanted, number));
     std::iter::once(wanted.to_owned()).chain(beside).find(is_free).unwrap_or_else(|| wanted.to_owned())
@@ -116,7 +116,7 @@ fn numbered(path: &Path, number: u32) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// What held for every run beside its command.
+/// Conditions of every run, besides its command.
 fn conditions(design: &Design) -> Vec<(&'static str, String)> {
     let conditions = &design.conditions;
     let mut facts = vec![match &conditions.shell {
@@ -140,7 +140,7 @@ fn conditions(design: &Design) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// The middle of the CPU time of its runs.
+/// Medians of the CPU time of an arm's runs.
 fn cpu(runs: &Runs, arm: usize) -> String {
     let middle = |of: fn(&Run) -> Option<Nanoseconds>| {
         let values: Vec<f64> = runs.measured(arm).filter_map(|run| Some(of(run)?.0 as f64 / 1e9)).collect();
@@ -158,7 +158,7 @@ fn look(arm: usize) -> Look {
     Look { colour: (arm % 6) as u8, shape: shapes[arm % shapes.len()], line: (arm / 6) as u8 }
 }
 
-/// All runs, and how the differences became certain.
+/// Charts of all runs, and of the intervals from look to look.
 fn figures(design: &Design, runs: &Runs, judgement: &Judgement) -> Vec<Figure> {
     let legend = |from: usize| {
         (from..design.arms.len()).map(|arm| entry(look(arm), &format!("{}, {}", letter(arm), design.arms[arm].name)))

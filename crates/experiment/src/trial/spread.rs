@@ -1,12 +1,12 @@
-//! How the figures of an arm are spread.
+//! Spread of an arm's figures.
 
 use rounds::statistics::median;
 
-/// Spread of the runs that count.
+/// Spread of the measured runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
     pub mean: f64,
-    /// The standard deviation; `None` of one run.
+    /// Standard deviation; `None` for one run.
     pub deviation: Option<f64>,
     pub least: f64,
     pub most: f64,
@@ -14,7 +14,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// `None` of nothing.
+    /// `None` without values.
     pub fn of(values: &[f64]) -> Option<Spread> {
         let median = median(values)?;
         let count = values.len() as f64;

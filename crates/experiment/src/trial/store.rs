@@ -76,7 +76,7 @@ impl Designed for Design {
 }
 
 impl Store {
-    /// The trial that was begun last, or the one of that number.
+    /// The trial of that number; `None`: the last one begun.
     ///
     /// # Errors
     /// The store has no such trial.
@@ -87,7 +87,7 @@ impl Store {
         }
     }
 
-    /// Commits one run, and charges the trial for it.
+    /// Commits one run, and adds `spent` to the trial's time.
     pub fn keep(&mut self, trial: &Trial, arm: usize, run: &Run, spent: Nanoseconds) -> Result<()> {
         self.charge(trial, spent, |transaction| {
             transaction.execute(
@@ -113,7 +113,7 @@ impl Store {
         })
     }
 
-    /// Commits that a run failed.
+    /// Commits the failure of a run.
     pub fn keep_failure(&mut self, trial: &Trial, arm: usize, why: &str, spent: Nanoseconds) -> Result<()> {
         let sql = "INSERT INTO failure (design, arm, fault) VALUES (?1, ?2, ?3)";
         self.charge(trial, spent, |transaction| transaction.execute(sql, params![trial.id, arm, why]))
@@ -132,7 +132,7 @@ impl Store {
         Ok(())
     }
 
-    /// All that is stored of a trial.
+    /// All stored runs of a trial.
     pub fn runs(&self, trial: &Trial) -> Result<Runs> {
         let mut runs = Runs::of(trial.design.arms.len());
         let done: Vec<(usize, Run, Option<String>)> = self.database.try_to(|c| {

@@ -1,4 +1,4 @@
-//! A trial for a terminal.
+//! A trial as text for a terminal.
 
 use chart::clock;
 use machine::count;

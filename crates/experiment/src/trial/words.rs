@@ -1,4 +1,4 @@
-//! What a trial found, in words.
+//! Results of a trial in words.
 
 use chart::number::{seconds, significant};
 use machine::count;
@@ -13,7 +13,7 @@ use super::design::{Design, letter};
 use super::judgement::{Best, Judgement, Standing, moved, rounds_needed};
 use super::spread::Spread;
 
-/// `5.3 % faster`, `2.1x slower`, `0.4 % more`: how a difference in logarithms, above 0 for better, is said.
+/// Words for a difference in logarithms, above 0 for better: `5.3 % faster`, `2.1x slower`, `0.4 % more`.
 pub fn difference(design: &Design, better: f64) -> String {
     let timed = design.merit.pattern.is_none();
     let (up, down) = match (timed, design.merit.more_is_better) {
@@ -22,7 +22,7 @@ pub fn difference(design: &Design, better: f64) -> String {
         (false, false) => ("less", "more"),
     };
     let word = if better >= 0.0 { up } else { down };
-    // Of a time, or of whatever is better when it is less, the share of what it was.
+    // For a time, or a figure of which less is better, the share of the reference.
     let share = if design.merit.more_is_better { better.exp() - 1.0 } else { 1.0 - (-better).exp() };
     match share.abs() {
         _ if better.abs() > 0.7 => format!("{}x {word}", digits(better.abs().exp())),
@@ -30,7 +30,7 @@ pub fn difference(design: &Design, better: f64) -> String {
     }
 }
 
-/// The ends of an interval, in the unit of [`difference`] and with its direction: what is above 0 is better.
+/// The ends of an interval in the unit and direction of [`difference`]: above 0 is better.
 pub fn interval(design: &Design, estimate: &Estimate) -> String {
     let middle = estimate.middle;
     let is_ratio = middle.abs() > 0.7;
@@ -50,7 +50,7 @@ pub fn interval(design: &Design, estimate: &Estimate) -> String {
     }
 }
 
-/// Two numbers with as few digits as tell them apart; `None` where they are one.
+/// Two numbers with the fewest digits that show their difference; `None` where they are equal.
 fn apart(low: f64, high: f64) -> Option<(String, String)> {
     if (high - low).abs() <= 1e-9 * low.abs().max(high.abs()) {
         return None;
@@ -59,7 +59,7 @@ fn apart(low: f64, high: f64) -> Option<(String, String)> {
     if plain.0 != plain.1 {
         return Some(plain);
     }
-    // No sign of what rounds to 0.
+    // Values that round to 0 have no sign.
     let round = |value: f64, places: usize| {
         let tens = 10f64.powi(places as i32);
         format!("{:.places$}", (value * tens).round() / tens + 0.0)
@@ -67,18 +67,18 @@ fn apart(low: f64, high: f64) -> Option<(String, String)> {
     (2..=6).map(|places| (round(low, places), round(high, places))).find(|(low, high)| low != high)
 }
 
-/// Two digits that count.
+/// A number with two significant digits.
 fn digits(value: f64) -> String {
     match value.abs() {
         size if size >= 1e4 => format!("{value:.1e}"),
         size if size >= 99.5 => format!("{value:.0}"),
         size if size >= 0.995 || size == 0.0 => format!("{:.1}", value + 0.0),
-        // No sign of what rounds to 0.
+        // Values that round to 0 have no sign.
         _ => format!("{:.2}", (100.0 * value).round() / 100.0 + 0.0),
     }
 }
 
-/// A figure of merit, with four digits that count.
+/// A figure of merit with four significant digits.
 pub fn figure(design: &Design, value: f64) -> String {
     if design.merit.pattern.is_none() { seconds(value) } else { significant(value, 4) }
 }
@@ -86,7 +86,7 @@ pub fn figure(design: &Design, value: f64) -> String {
 /// The figures of an arm in one unit.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Figures {
-    /// With the standard deviation.
+    /// With its standard deviation.
     pub mean: String,
     pub least: String,
     pub most: String,
@@ -94,7 +94,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// `-` each where the arm never came to an end.
+    /// All `-` without a completed run.
     pub fn of(design: &Design, spread: Option<&Spread>) -> Figures {
         let Some(spread) = spread else {
             let none = || "-".to_owned();
@@ -117,7 +117,7 @@ impl Figures {
     }
 }
 
-/// What is said of an arm beside its figures.
+/// Answer for an arm, beside its figures.
 pub fn answer(design: &Design, judgement: &Judgement, arm: usize) -> String {
     let standing = &judgement.arms[arm];
     if let Some(why) = &standing.left_out {
@@ -137,7 +137,7 @@ pub fn answer(design: &Design, judgement: &Judgement, arm: usize) -> String {
     }
 }
 
-/// The one sentence: what to do.
+/// The answer in one sentence: the arm to run.
 pub fn verdict(design: &Design, judgement: &Judgement) -> String {
     if let Some(why) = &judgement.arms[0].left_out {
         return format!("Nothing can be said: {} {why}", letter(0));
@@ -166,7 +166,7 @@ pub fn verdict(design: &Design, judgement: &Judgement) -> String {
     }
 }
 
-/// Which arm to run, where it is another than today's.
+/// The arm to run, where it is not the first.
 pub fn chosen(judgement: &Judgement) -> Option<usize> {
     match &judgement.best {
         _ if judgement.arms[0].left_out.is_some() => None,
@@ -181,7 +181,7 @@ pub fn percent(share: f64) -> String {
     format!("{} %", (share * 1000.0).round() / 10.0)
 }
 
-/// What stands below the answers: how much was measured, what disturbed it, what it would take to tell.
+/// Notes below the answers: the extent of the measurement, its disturbances, and the need for more.
 pub fn notes(design: &Design, runs: &Runs, judgement: &Judgement, end: End) -> Vec<String> {
     let mut notes = Vec::new();
     let rounds = runs.measured(0).count();
