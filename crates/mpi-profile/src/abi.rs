@@ -11,7 +11,6 @@ pub struct Abi {
     pub comm_world: usize,
     pub comm_self: usize,
     pub comm_null: usize,
-    /// Compared with the elements of arrays of requests.
     pub request_null: usize,
     pub proc_null: i32,
     pub any_source: i32,
@@ -28,7 +27,7 @@ pub struct Abi {
     pub topology_graph: i32,
     pub topology_dist_graph: i32,
     pub thread_multiple: i32,
-    /// The error code that a function returns which the MPI does not have.
+    /// The error code of a call to a function that the MPI lacks.
     pub unsupported: i32,
 }
 

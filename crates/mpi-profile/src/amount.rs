@@ -40,7 +40,7 @@ pub unsafe fn elements(here: &mut Here, call: &Call, rule: &Rule, count: u8, dat
 /// Bytes of `count` elements. Without elements the datatype may be invalid, and is not read.
 ///
 /// # Safety
-/// As of [`elements`].
+/// The contract of [`elements`].
 #[inline]
 unsafe fn times_size(here: &mut Here, call: &Call, count: i64, datatype: u8) -> u64 {
     if count <= 0 {

@@ -165,7 +165,7 @@ impl Call {
     /// An element of an array of handles at any address.
     ///
     /// # Safety
-    /// As of [`Call::handle_at`].
+    /// The contract of [`Call::handle_at`].
     #[inline]
     pub unsafe fn handle_in(&self, array: usize, index: usize, abi: &Abi) -> Handle {
         match self.handle_bytes(abi) {

@@ -113,7 +113,7 @@ impl Communicators {
     /// Notes a window that was made over a communicator, whose ranks it has.
     ///
     /// # Safety
-    /// As of [`Communicators::get`].
+    /// The contract of [`Communicators::get`].
     pub unsafe fn note_window(&self, win: Handle, comm: Arc<Communicator>, mpi: &Mpi, abi: &Abi) {
         // SAFETY: by this function's contract.
         let win = unsafe { in_c(win, Kind::Window, mpi, abi) };
@@ -123,7 +123,7 @@ impl Communicators {
     /// Forgets a handle that may be reused.
     ///
     /// # Safety
-    /// As of [`Communicators::get`].
+    /// The contract of [`Communicators::get`].
     pub unsafe fn forget(&self, handle: Handle, kind: Kind, mpi: &Mpi, abi: &Abi) {
         // SAFETY: by this function's contract.
         let handle = unsafe { in_c(handle, kind, mpi, abi) };
@@ -157,9 +157,9 @@ fn number(ask: impl FnOnce(*mut c_int) -> c_int) -> Option<i32> {
 }
 
 /// # Safety
-/// As of [`Communicators::get`].
+/// The contract of [`Communicators::get`].
 unsafe fn communicator(comm: usize, model: Model, mpi: &Mpi, abi: &Abi) -> Option<Communicator> {
-    // SAFETY: a call with this communicator succeeded and nobody has freed it since, so that the MPI knows it.
+    // SAFETY: a call with this communicator succeeded and it has not been freed since, so that the MPI knows it.
     unsafe {
         let size = number(|to| (mpi.comm_size)(comm, to))?;
         let rank = number(|to| (mpi.comm_rank)(comm, to))?;
@@ -185,7 +185,7 @@ unsafe fn communicator(comm: usize, model: Model, mpi: &Mpi, abi: &Abi) -> Optio
 }
 
 /// # Safety
-/// As of [`Communicators::get`].
+/// The contract of [`Communicators::get`].
 unsafe fn window(win: usize, model: Model, mpi: &Mpi, abi: &Abi) -> Option<Communicator> {
     let mut group = 0;
     // SAFETY: a call with this window succeeded, so that the MPI knows it; the group is freed once.

@@ -12,7 +12,7 @@ pub struct Datatypes {
     places: [(u64, u64); PLACES],
 }
 
-/// Mark of a free place: no handle, which is an address or a 32-bit integer.
+/// Mark of a free place. Handles are addresses or 32-bit integers, and never have this value.
 const FREE: u64 = u64::MAX;
 
 impl Datatypes {
@@ -58,7 +58,7 @@ impl Default for Datatypes {
 }
 
 /// # Safety
-/// As of [`Datatypes::size`].
+/// The contract of [`Datatypes::size`].
 #[cold]
 unsafe fn ask(handle: Handle, mpi: &Mpi, abi: &Abi) -> u64 {
     // SAFETY: by this function's contract the MPI knows the datatype.

@@ -19,7 +19,7 @@ pub struct Asked {
     clock: u32,
     /// Ticks per nanosecond.
     rate: f64,
-    /// Ticks that one reading of the clock takes, which each delay lasts beyond the difference of its readings.
+    /// Ticks of one reading of the clock: each delay lasts that much longer than its first and last readings differ.
     reading: u64,
     /// Ticks when the rank began to record.
     began: u64,

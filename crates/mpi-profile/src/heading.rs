@@ -7,7 +7,7 @@ use record::layout::{COPY, Dropped, Header};
 use record::seal;
 use zerocopy::IntoBytes;
 
-/// Attempts to lock the header: a signal handler that interrupted the holder of the lock gives up after them.
+/// Attempts to lock the header, after which a signal handler that interrupted the holder of the lock gives up.
 const TRIES: usize = 1000;
 
 #[derive(Debug)]

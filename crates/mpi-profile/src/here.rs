@@ -185,7 +185,7 @@ impl Here {
     }
 
     /// # Safety
-    /// As of [`Here::communicator`].
+    /// The contract of [`Here::communicator`].
     #[cold]
     unsafe fn ask(&mut self, handle: Handle, kind: Kind) -> Option<Arc<Communicator>> {
         // SAFETY: by this function's contract.

@@ -32,7 +32,7 @@ unsafe extern "C" fn plimsoll_narrow(id: u32, arguments: *mut usize, kept: *mut 
 }
 
 /// # Safety
-/// As of [`plimsoll_narrow`].
+/// The contract of [`plimsoll_narrow`].
 unsafe fn narrow(id: u32, arguments: *mut usize, kept: *mut *mut Arrays) -> usize {
     let Some((mpi, abi)) = mpi() else { return OTHER };
     let function = &functions()[id as usize];

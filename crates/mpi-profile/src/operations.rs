@@ -253,7 +253,7 @@ unsafe fn finish(here: &mut Here, handle: Handle, status: usize) -> u64 {
 }
 
 /// # Safety
-/// As of [`finish`].
+/// The contract of [`finish`].
 #[inline(never)]
 unsafe fn finish_told(here: &mut Here, handle: Handle, status: usize) -> u64 {
     let Some(operation) = here.rank.requests.with(|requests| requests.complete(handle)) else { return 0 };

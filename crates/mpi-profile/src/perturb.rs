@@ -45,7 +45,7 @@ pub unsafe fn post(here: &mut Here, call: &Call) {
 }
 
 /// # Safety
-/// As of [`post`].
+/// The contract of [`post`].
 unsafe fn started(here: &Here, call: &Call, count: u8, requests: u8, delays: &mut Delays) {
     // SAFETY: by this function's contract.
     unsafe {
@@ -67,7 +67,7 @@ unsafe fn started(here: &Here, call: &Call, count: u8, requests: u8, delays: &mu
 /// invalid. `None` where bytes or communicator are not cached, or no message begins.
 ///
 /// # Safety
-/// As of [`post`].
+/// The contract of [`post`].
 unsafe fn known(here: &Here, call: &Call, rule: &Rule, delays: &Delays) -> Option<(u64, u32)> {
     let (abi, what) = (here.abi(), &delays.asked.what);
     // SAFETY: by this function's contract.

@@ -114,7 +114,7 @@ unsafe extern "C" fn plimsoll_forget(what: c_int, of: u32, address: usize) {
 }
 
 /// # Safety
-/// As of [`plimsoll_forget`].
+/// The contract of [`plimsoll_forget`].
 unsafe fn forget(rank: &Rank, what: c_int, of: u32, address: usize) {
     let kind = match what {
         1 => Kind::Communicator,
@@ -242,7 +242,7 @@ fn new_thread(rank: &'static Rank, threads: &mut Threads) -> Option<Spare> {
     here.begin();
     threads.known += 1;
     if threads.known > 1 {
-        // The thread level that the program requested does not matter.
+        // A program may call MPI beyond the thread level that it requested.
         rank.requests.set_locking();
     }
     rank.heading.change(|header| {

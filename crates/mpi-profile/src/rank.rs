@@ -184,7 +184,7 @@ impl Rank {
     pub fn opened(&self, model: Model, ticks: u64) {
         self.models.opened(model);
         self.heading.change(|header| {
-            // The first of several counts.
+            // The first opening counts.
             header.initialized = if header.initialized == 0 { ticks } else { header.initialized };
             header.finalized = 0;
         });

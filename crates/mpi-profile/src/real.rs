@@ -28,7 +28,7 @@ unsafe extern "C" fn plimsoll_find(index: usize) -> *mut c_void {
 }
 
 /// # Safety
-/// As of [`plimsoll_find`].
+/// The contract of [`plimsoll_find`].
 unsafe fn find_behind(index: usize) -> *mut c_void {
     // SAFETY: the table has `plimsoll_reals` C strings that never change.
     let names = unsafe {
@@ -54,7 +54,7 @@ unsafe fn find_behind(index: usize) -> *mut c_void {
     found
 }
 
-/// The error code that a function returns which the MPI does not have; the MPI's own code, once the MPI is known.
+/// The error code of a call to a function that the MPI lacks; the MPI's own code, once the MPI is known.
 pub static UNSUPPORTED: AtomicUsize = AtomicUsize::new(16);
 
 /// Stands for a function that the MPI does not have.

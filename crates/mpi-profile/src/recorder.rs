@@ -33,7 +33,7 @@ unsafe extern "C" fn plimsoll_before(here: *mut Here, call: *mut Call) {
 }
 
 /// # Safety
-/// As of [`plimsoll_before`].
+/// The contract of [`plimsoll_before`].
 unsafe fn before(here: &mut Here, call: &mut Call) {
     // SAFETY: each function of the table has a rule.
     let rule = unsafe { &*here.rules.add(call.function as usize) };
@@ -61,7 +61,7 @@ unsafe fn before(here: &mut Here, call: &mut Call) {
 /// Runs before a call that begins messages, where messages are delayed.
 ///
 /// # Safety
-/// As of [`plimsoll_before`].
+/// The contract of [`plimsoll_before`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn plimsoll_post(here: *mut Here, call: *const Call) {
     // SAFETY: by this function's contract.
@@ -71,7 +71,7 @@ unsafe extern "C" fn plimsoll_post(here: *mut Here, call: *const Call) {
 /// Runs after every recorded call.
 ///
 /// # Safety
-/// As of [`plimsoll_before`].
+/// The contract of [`plimsoll_before`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn plimsoll_after(here: *mut Here, call: *const Call, elapsed: u64) {
     // SAFETY: by this function's contract.
@@ -79,7 +79,7 @@ unsafe extern "C" fn plimsoll_after(here: *mut Here, call: *const Call, elapsed:
 }
 
 /// # Safety
-/// As of [`plimsoll_before`].
+/// The contract of [`plimsoll_before`].
 #[inline(always)]
 unsafe fn after(here: &mut Here, call: &Call, elapsed: u64) {
     let generation = state::generation();
@@ -142,7 +142,7 @@ unsafe fn session(here: &Here, call: &Call, argument: u8) -> Option<usize> {
 /// A function of its own, so that `facts` stay in registers where there is neither a timeline nor a delay.
 ///
 /// # Safety
-/// As of [`trace::note`].
+/// The contract of [`trace::note`].
 #[inline(never)]
 unsafe fn more(here: &mut Here, call: &Call, rule: &Rule, facts: Facts, site: *const Site) {
     // SAFETY: by this function's contract; sites and the thread's record are mapped as long as the process runs.
@@ -196,7 +196,7 @@ unsafe fn begin(here: &mut Here, call: &Call, rule: &Rule, to: Option<u32>, byte
 }
 
 /// # Safety
-/// As of [`add`].
+/// The contract of [`add`].
 #[inline]
 unsafe fn raise(counter: *mut u64, to: u64) {
     // SAFETY: by this function's contract.

@@ -8,7 +8,7 @@ use record::folder::{self, variable};
 
 use crate::complaint::Complaint;
 
-/// The sampler outlives the shell, which is waited for: the rank's process does not have it as a child.
+/// The sampler outlives the shell, which is waited for: the sampler is no child of the rank's process.
 const SCRIPT: &str = r#""$0" profile-sampler "$1" &"#;
 
 /// The rank that creates the mark of this host's present boot starts the sampler. Other ranks do nothing, as all do where

@@ -108,7 +108,7 @@ impl Tables {
 
     fn entry(&self, place: usize) -> NonNull<Region> {
         debug_assert!(place < REGIONS);
-        // SAFETY: the directory has so many entries.
+        // SAFETY: the directory has `REGIONS` entries.
         unsafe { self.start.add(DIRECTORY).cast::<Region>().add(place) }
     }
 

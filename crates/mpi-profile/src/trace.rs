@@ -135,7 +135,7 @@ pub unsafe fn note(here: &mut Here, call: &Call, rule: &Rule, facts: &Facts, sit
 }
 
 /// # Safety
-/// As of [`note`].
+/// The contract of [`note`].
 #[inline]
 unsafe fn write(here: &mut Here, call: &Call, rule: &Rule, facts: &Facts, site: u16, tracing: &mut Tracing) {
     let mut made = trace::Call::new(FunctionId(call.function as u16), call.entered, call.left);

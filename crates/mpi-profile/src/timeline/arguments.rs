@@ -21,9 +21,9 @@ pub struct Arguments {
     pub new_window: u8,
     /// A blocking receive, or a probe: its status has source, tag and bytes.
     pub receives: bool,
-    /// Begins or prepares a receive that its request completes.
+    /// A call that begins or prepares a receive, which its request completes.
     pub receives_by_request: bool,
-    /// Sends and receives.
+    /// A send and a receive in one call.
     pub exchanges: bool,
     pub completes: bool,
     /// One status for each request that the call may complete.

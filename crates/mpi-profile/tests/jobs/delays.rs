@@ -36,7 +36,7 @@ fn counts(recordings: &Recordings) -> Vec<[u64; 3]> {
     recordings.ranks().iter().map(|rank| std::array::from_fn(|kind| given(rank, kind).0)).collect()
 }
 
-/// The requested delays of a rank take no more than a tenth of its time. Measured ones may: a delay in which the thread
+/// The requested delays of a rank take no more than a tenth of its time. The measured delays may: one in which the thread
 /// loses its core is longer.
 fn within_its_share(rank: &Rank, asked: [f64; 2]) {
     let all: f64 = asked.iter().enumerate().map(|(kind, delay)| given(rank, kind).0 as f64 * delay).sum();
