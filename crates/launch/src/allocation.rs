@@ -87,7 +87,7 @@ fn is_left_over(job: &str) -> bool {
     })
 }
 
-/// Time since the end of a job with planned end `end`; `None` for a job that Slurm still knows, as after an extension.
+/// Time since the planned end of a job; `None` before, and for a job that Slurm still knows, as after an extension.
 fn ended(end: Option<Duration>, now: Duration, is_known: impl FnOnce() -> bool) -> Option<Duration> {
     let ago = now.checked_sub(end?).filter(|ago| !ago.is_zero())?;
     (!is_known()).then_some(ago)
@@ -158,7 +158,7 @@ impl Allocation {
     /// The address by which nodes of the job reach `node`.
     ///
     /// # Errors
-    /// The node's name has none.
+    /// The node's name has no address.
     pub fn address(&self, node: &str) -> Result<IpAddr> {
         let known = match self.batch {
             Batch::Slurm => said(Command::new("scontrol").args(["--oneliner", "show", "node", node])),

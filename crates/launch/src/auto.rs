@@ -41,7 +41,7 @@ pub struct Chosen {
     traffic: Traffic,
     /// Source of `traffic`; `None`: nothing is known of the program.
     basis: Option<&'static str>,
-    /// For an unknown program: the chosen way's time relative to the best, at the message size where it loses most.
+    /// For an unknown program: time of the chosen way over that of the best, at the message size where it is largest.
     loses: Option<f64>,
     /// Caveat about the costs, for the reader.
     note: Option<String>,

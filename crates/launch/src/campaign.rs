@@ -326,7 +326,7 @@ pub fn cannot(
     instruments.cannot(&set_by_instruments(campaign, point))
 }
 
-/// Checks that messages of such a point can use queue pairs.
+/// Checks that messages at a point with these axes can use queue pairs.
 fn has_queue_pairs(axes: &Axes, semantics: Semantics) -> Result<()> {
     let text = |name: &str| axes.get(name).map(ToString::to_string);
     if semantics != Semantics::Matched && text("carrier").is_some_and(|carrier| carrier != "plimsoll") {
@@ -338,7 +338,7 @@ fn has_queue_pairs(axes: &Axes, semantics: Semantics) -> Result<()> {
     check_semantics(semantics, &placement, dilation)
 }
 
-/// Checks that such a point has engine's work to stretch.
+/// Checks that a point with these axes has work of the engine to stretch.
 fn has_engine(axes: &Axes, dilation: Dilation) -> Result<()> {
     let is = |name: &str, value: &str| axes.get(name).is_some_and(|of| of.to_string() == value);
     let refused = |cause: &str, next: &str| Err(Fault::new(format!("dilate {dilation}"), cause, next));

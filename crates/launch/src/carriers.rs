@@ -43,7 +43,7 @@ pub struct Carrier {
     recipes: Vec<Recipe>,
     /// File that defines the carrier.
     file: PathBuf,
-    /// Whether it replaces another carrier of its name.
+    /// Whether the carrier replaces another of its name.
     instead: bool,
     /// Notes on files that this user may not look for: they may define carriers of this name.
     unseen: Vec<String>,
@@ -106,7 +106,7 @@ pub enum Reach<'a> {
     Host,
     /// On hosts that this interface joins.
     Between(&'a str),
-    /// Wherever the launcher puts them.
+    /// By the launcher's choice.
     Anywhere,
 }
 
@@ -159,7 +159,7 @@ impl Carrier {
     }
 }
 
-/// A setting of an MPI that may make a program faster, whatever carries its messages.
+/// A setting of an MPI that may make a program faster, whatever the carrier of its messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setting {
     pub name: String,

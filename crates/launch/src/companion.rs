@@ -21,7 +21,7 @@ pub enum Companion {
 impl Companion {
     pub const ALL: [Companion; 3] = [Companion::Offcodes, Companion::Provider, Companion::Profiler];
 
-    /// The name as installed.
+    /// The name after `make install`.
     pub fn file(self) -> &'static str {
         match self {
             Companion::Offcodes => "plimsoll-offcode",

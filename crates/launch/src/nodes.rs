@@ -75,7 +75,7 @@ fn one(
     }
 }
 
-/// Status of `child`; `None` where it was ended here, after `patience` or a signal.
+/// Status of `child`; `None` where this function ended the child, after `patience` or a signal.
 fn wait(child: &mut Child, patience: Duration) -> std::io::Result<Option<ExitStatus>> {
     let until = Instant::now() + patience;
     while Instant::now() < until && !linux::signal::interrupted() {

@@ -15,8 +15,8 @@ pub struct Provider {
     pub library: PathBuf,
 }
 
-/// Finds the provider's library beside `program`. A library that has cargo's name for it is linked in `scratch` under the
-/// name that libfabric expects.
+/// Finds the provider's library beside `program`. A library under cargo's name gets the name that libfabric expects, by a
+/// link in `scratch`.
 pub fn find(program: &Path, scratch: &Path) -> Result<Provider> {
     let library = Companion::Provider.find(program)?;
     if library.file_name().is_some_and(|name| name == Companion::Provider.file()) {

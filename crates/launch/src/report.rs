@@ -51,7 +51,7 @@ pub struct Counters {
     pub malformed: u64,
     /// Large messages moved by one copy out of the sender's memory.
     pub single_copies: u64,
-    /// Such copies that failed; the bytes then came in packets.
+    /// Single copies that failed; the bytes then came in packets.
     pub reads_refused: u64,
 }
 
@@ -137,7 +137,7 @@ impl Reports {
         self.endpoints.iter().flat_map(|report| &report.ports).any(|port| !port.is_idle())
     }
 
-    /// Time inside the provider's calls, over all endpoints; `None` where none measured it.
+    /// Time inside the provider's calls, over all endpoints; `None` where no endpoint measured the time.
     pub fn account_nanoseconds(&self) -> Option<u64> {
         self.endpoints.iter().filter_map(|report| report.account_nanoseconds).reduce(|sum, more| sum + more)
     }

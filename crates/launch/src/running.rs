@@ -22,7 +22,7 @@ use crate::job::{self, Job, MARK};
 use crate::report::Reports;
 use crate::{sieve, trial};
 
-/// How long the launcher's standard error may stay open after all processes of the job are gone.
+/// Longest time for which the launcher's standard error stays open after all processes of the job are gone.
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// A job's own folder and the mark of its processes, made before the job starts.
@@ -60,7 +60,7 @@ pub enum Streams {
 pub struct Running {
     launcher: Child,
     _awaited: Awaited,
-    /// Ends the processes and removes the folder; dropped before the launcher is waited for.
+    /// Ends the processes and removes the folder on drop, which comes before the wait for the launcher.
     warden: Option<Warden>,
     reports: Receiver<Vec<String>>,
     scratch: Scratch,
@@ -120,12 +120,10 @@ impl Running {
         Ok(Running { launcher, _awaited: awaited, warden: Some(warden), reports, scratch })
     }
 
-    /// The launcher's process.
     pub fn id(&self) -> u32 {
         self.launcher.id()
     }
 
-    /// The job's folder.
     pub fn folder(&self) -> &Path {
         self.scratch.path()
     }

@@ -86,7 +86,7 @@ pub struct Session<'a> {
 #[derive(Debug)]
 pub struct Started {
     pub running: Running,
-    // Dropped after the ranks in it.
+    // Dropped after `running`, whose ranks are in the lab.
     _lab: Option<Lab>,
 }
 

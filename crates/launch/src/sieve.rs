@@ -14,7 +14,7 @@ const LONGEST_TAG: usize = 96;
 const LONGEST: usize = REPORT_LINE.each.bytes().0 as usize;
 const MOST: usize = REPORTS.total.bytes().0 as usize;
 
-/// One stream being sifted.
+/// State of a stream that is sifted.
 #[derive(Debug, Default)]
 pub struct Sieve {
     /// The line so far, while it may still be a report.
@@ -73,7 +73,7 @@ impl Sieve {
     }
 }
 
-/// Sifts `from` until it ends. A failed write to `out` loses those bytes, so that no rank is held up.
+/// Sifts `from` until it ends. Bytes that cannot be written to `out` are lost, so that no rank is held up.
 pub fn run(mut from: impl Read, mut out: impl Write) -> Vec<String> {
     let mut sieve = Sieve::default();
     let mut buffer = [0; 16 * 1024];

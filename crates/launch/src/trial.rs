@@ -46,12 +46,12 @@ const MOST_OUTPUT: u64 = 64 << 20;
 /// Starts processes of this machine, in the working folder of this process.
 #[derive(Debug)]
 pub struct Starter {
-    /// Cores whose distance is probed before and after each run.
+    /// Cores whose distance and clocks are probed before and after each run.
     cores: Option<(CoreId, CoreId)>,
     began: Instant,
     /// This program, where runs are profiled for the time between MPI_Init and MPI_Finalize.
     profiler: Option<PathBuf>,
-    /// Words before those of a run, which start it.
+    /// Command that starts that of a run; empty: none.
     within: Vec<String>,
     /// File that each run reads from its start.
     reads: Option<PathBuf>,
@@ -130,7 +130,7 @@ struct Manner<'a> {
     reads: Option<&'a Path>,
     /// Whether the cores are probed before and after the command.
     probed: bool,
-    /// Ends the command before its limit when it returns true.
+    /// Ends the command before its limit, once true.
     stop: &'a dyn Fn() -> bool,
 }
 
@@ -252,8 +252,6 @@ pub struct Input {
 }
 
 impl Input {
-    /// The file of this name.
-    ///
     /// # Errors
     /// The file cannot be read repeatedly.
     pub fn named(file: &Path) -> Result<Input> {

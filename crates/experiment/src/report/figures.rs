@@ -26,7 +26,7 @@ impl<'a> Line<'a> {
 }
 
 /// Lines of a question along the sizes: points whose receiver only reads, on the cores that most points of the question
-/// use. A contender that never ran on those cores has a line for the cores that it ran on, with these in its name.
+/// use. A contender that never ran on those cores has lines for the cores that it ran on, named after them.
 pub fn lines(findings: &Findings, question: Question, pattern: Pattern) -> Vec<Line<'_>> {
     let asked = || {
         let points = findings.points.iter().filter(move |p| p.questions.contains(&question));

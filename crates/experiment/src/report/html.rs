@@ -19,7 +19,6 @@ use crate::decision::command;
 use crate::findings::{Choice, Decision, Fact, Findings, Line, PointFindings, Question, SizeRange};
 use crate::wording::{decision, largest_losses};
 
-/// Renders the page.
 pub fn render(findings: &Findings) -> String {
     Page {
         title: &findings.title,
@@ -52,7 +51,7 @@ struct Body<'a> {
     points: Vec<PointRow>,
 }
 
-/// One choice for all sizes, its command, and each contender's largest loss under it.
+/// One choice for all sizes, its command, and the largest loss of each contender.
 struct ChoiceRow {
     said: String,
     command: String,

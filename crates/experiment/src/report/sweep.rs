@@ -16,7 +16,7 @@ use crate::findings::{Findings, PointFindings, SweepRow};
 /// Key of rows that differ only in the process's core and in the receiver's work.
 type Family = (Pattern, Bytes, CoreId, Option<Contender>);
 
-/// Height of a bar: value, lower and upper end of its interval; or the reason why it is missing.
+/// Height of a bar: value, lower and upper end of its interval; or the reason for its absence.
 type Height = Result<(f64, f64, f64), String>;
 
 /// The charts of every family; none where receive processing could not be steered.

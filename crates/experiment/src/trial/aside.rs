@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 machine::named! {
-    /// Stage of a trial at which such a command runs.
+    /// Stage of a trial at which a command beside the runs is started.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Stage {
         /// Once, before the first run of the arm.
@@ -24,7 +24,7 @@ impl Stage {
     }
 }
 
-/// Words of these commands for one arm; a command without words is not run.
+/// Words of one arm's commands beside its runs; a command without words is not run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Aside {

@@ -38,7 +38,7 @@ pub struct Ran {
     pub complained: String,
     /// The run's failure, if any.
     pub failure: Option<Failure>,
-    /// The exit status, where it alone makes the run a failure: some trials count such a run.
+    /// The exit status, where the status alone makes the run a failure: some trials count such a run.
     pub status: Option<u8>,
     pub probes: [Option<Probe>; 2],
     /// Effective clocks of cores that the run may use, before and after the run.
@@ -148,7 +148,7 @@ struct Course {
     beaten: Vec<bool>,
 }
 
-/// One run to come.
+/// A run to come.
 struct Turn {
     arm: usize,
     /// Round of the run; `None` for a warm-up run.
@@ -187,7 +187,7 @@ impl Sitting for Conducted<'_> {
             Some(course) => course,
         };
         let rounds = self.rounds(&judgement, &course.beaten);
-        // Decisions are taken at looks alone.
+        // Only a look decides anything.
         if rounds >= course.look as usize || course.tries >= MOST_TRIES * course.look as usize {
             if judgement.is_settled() || self.design.conditions.proposed && judgement.suffices() {
                 return Ok(Break(End::Finished));
@@ -297,7 +297,7 @@ impl Conducted<'_> {
         Err(Fault::new("the trial", cause, format!("give it more (--budget {minutes:.0}m), or a shorter input")))
     }
 
-    /// Nanoseconds of a run of the arm, with the commands before and after it.
+    /// Nanoseconds of a run of the arm, with the commands before and after the run.
     fn takes(&self, arm: usize) -> u64 {
         self.usual(arm).map_or(0, |usual| usual.0) + self.around[arm]
     }

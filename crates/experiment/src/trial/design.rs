@@ -11,7 +11,7 @@ use crate::axes::Axes;
 /// Most arms of a trial: a page shows no more side by side.
 pub const MOST_ARMS: usize = 12;
 
-/// One way to run.
+/// A command that a trial compares with others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arm {
     /// Difference from the other arms, in words.

@@ -43,7 +43,6 @@ struct Row<'a> {
     cpu: String,
 }
 
-/// Renders the page.
 pub fn render(trial: &Trial, runs: &Runs, judgement: &Judgement, end: End) -> String {
     let design = &trial.design;
     let better = if design.merit.more_is_better { "more" } else { "less" };

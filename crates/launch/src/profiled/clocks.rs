@@ -15,7 +15,7 @@ use machine::{CoreId, CpuSet, Hertz, Nanoseconds};
 /// Interval between two probes of a core.
 const EACH: Duration = Duration::from_secs(1);
 
-/// Probes cores until it is dropped.
+/// Probes cores until dropped.
 pub struct Clocks {
     shared: Arc<(Mutex<State>, Condvar)>,
     thread: Option<JoinHandle<()>>,

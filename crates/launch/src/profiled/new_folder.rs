@@ -13,7 +13,7 @@ use record::folder;
 pub struct NewFolder {
     /// Absolute.
     path: PathBuf,
-    /// Its path as the user names it.
+    /// As the user wrote it.
     named: PathBuf,
     made: bool,
     kept: bool,

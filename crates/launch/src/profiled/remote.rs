@@ -28,7 +28,7 @@ pub fn leave(anew: &mut Command) {
 
 /// Samples this host for the profile at `profile` until its ranks are gone.
 ///
-/// For a process of one thread: it was started by a rank, whose cores it leaves.
+/// For a process of one thread, which a rank started: the process leaves the cores of that rank.
 pub fn sample(profile: &Path) -> Result<Account> {
     linux::affinity::unbind()?;
     let job = Job::read(profile)?;

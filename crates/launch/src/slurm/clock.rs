@@ -9,7 +9,7 @@ use rounds::clocks::as_fast;
 
 use crate::campaign::{Instruments, Readings};
 
-/// Instruments that leave the step's own clock alone where a point requests it; all else is for the instruments `within`.
+/// Instruments that set no clock where a point requests the step's own; all other axes are for those `within`.
 pub struct SetByStep<I> {
     within: I,
     kilohertz: Option<u64>,

@@ -189,7 +189,7 @@ fn sbatch_word(word: &str) -> String {
 
 /// A word quoted for a shell.
 fn word(text: &str) -> String {
-    // Only a NUL cannot be quoted, and no argument holds one.
+    // NUL alone cannot be quoted, and no argument has one.
     shlex::try_quote(text).map_or_else(|_| String::new(), Into::into)
 }
 

@@ -231,7 +231,7 @@ mod tests {
             assert_eq!(of(state, code).as_deref(), Some(told));
         }
         assert_eq!(of("RUNNING", "0:0"), None);
-        // Tasks that have not begun share a line.
+        // Tasks that have not started share a line.
         assert!(ended("JobId=17 ArrayJobId=17 ArrayTaskId=3-7%2 JobState=PENDING ExitCode=0:0").is_empty());
     }
 
