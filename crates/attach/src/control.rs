@@ -24,7 +24,7 @@ const LINE: usize = CONTROL_LINE.each.bytes().0 as usize;
 /// Bytes of the longest answer, which is longer than any request.
 const ANSWER: usize = 16 * LINE;
 /// How long a caller may take to say what it wants, and the runtime to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a runtime may take to move an offcode: it compiles, and lets messages arrive.
 const MOVE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long an offcode is watched after somebody has asked for its calls.
@@ -120,9 +120,9 @@ pub fn say<T: Serialize>(mut stream: &UnixStream, what: &T) -> Result<()> {
     stream.write_all(&line).map_err(broken)
 }
 
-/// Reads one line, and nothing of what follows it, within [`PATIENCE`] as a whole.
+/// Reads one line, and nothing of what follows it, within [`TIMEOUT`] as a whole.
 pub fn hear<T: serde::de::DeserializeOwned>(stream: &UnixStream) -> Result<T> {
-    let line = line_within(stream, PATIENCE, LINE)?;
+    let line = line_within(stream, TIMEOUT, LINE)?;
     serde_json::from_slice(&line).map_err(|e| unread(&line, &e))
 }
 
@@ -211,23 +211,23 @@ pub fn processes() -> Result<Vec<u32>> {
 
 /// Users whose runtimes are asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Whose {
+enum Owners {
     /// This user's.
     Own,
     /// Any that this user may look at.
     Any,
 }
 
-fn ask(whose: Whose, process: u32, request: &Request) -> Result<(Answer, UnixStream)> {
-    ask_within(whose, process, request, PATIENCE)
+fn ask(whose: Owners, process: u32, request: &Request) -> Result<(Answer, UnixStream)> {
+    ask_within(whose, process, request, TIMEOUT)
 }
 
-fn ask_within(whose: Whose, process: u32, request: &Request, patience: Duration) -> Result<(Answer, UnixStream)> {
+fn ask_within(whose: Owners, process: u32, request: &Request, patience: Duration) -> Result<(Answer, UnixStream)> {
     let outer = |fault: Fault| fault.within(format!("runtime of process {process}"));
     let name = format!("{}{process}", prefix());
     let stream = match whose {
-        Whose::Own => rendezvous::call(&name),
-        Whose::Any => rendezvous::look_at(&name),
+        Owners::Own => rendezvous::call(&name),
+        Owners::Any => rendezvous::look_at(&name),
     };
     let stream = stream.map_err(outer)?;
     say(&stream, request).map_err(outer)?;
@@ -255,32 +255,32 @@ impl Answer {
 
 /// The state of the runtime in a process of this user.
 pub fn status(process: u32) -> Result<Report> {
-    report(Whose::Own, process, PATIENCE)
+    report(Owners::Own, process, TIMEOUT)
 }
 
 /// The state of the runtime in a process of any user, for root.
 pub fn look_at(process: u32) -> Result<Report> {
-    report(Whose::Any, process, PATIENCE)
+    report(Owners::Any, process, TIMEOUT)
 }
 
 /// The states of several runtimes of another user, within a limited time for all of them.
 pub fn look_at_all(user: u32, processes: &[u32]) -> Vec<Result<Report>> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     let mut said = Vec::new();
     for (at, process) in processes.iter().enumerate() {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             let subject = format!("{} more runtimes of user {user}", processes.len() - at);
-            let cause = format!("those before took {} s", PATIENCE.as_secs());
+            let cause = format!("those before took {} s", TIMEOUT.as_secs());
             said.push(Err(Fault::new(subject, cause, "look at one with --process")));
             break;
         }
-        said.push(report(Whose::Any, *process, left));
+        said.push(report(Owners::Any, *process, left));
     }
     said
 }
 
-fn report(whose: Whose, process: u32, patience: Duration) -> Result<Report> {
+fn report(whose: Owners, process: u32, patience: Duration) -> Result<Report> {
     match ask_within(whose, process, &Request::Status, patience)?.0 {
         // The process number that a runtime states is not trusted.
         Answer::Status(report) => Ok(Report { process, ..report }),
@@ -299,7 +299,7 @@ pub fn upgrade_at(process: u32, offcode: &str, depot: &Path) -> Result<Moved> {
 }
 
 fn moved(process: u32, request: &Request) -> Result<Moved> {
-    match ask_within(Whose::Own, process, request, MOVE_TIMEOUT)?.0 {
+    match ask_within(Owners::Own, process, request, MOVE_TIMEOUT)?.0 {
         Answer::Moved(moved) => Ok(moved),
         other => other.done().and_then(|()| Err(odd())),
     }
@@ -308,7 +308,7 @@ fn moved(process: u32, request: &Request) -> Result<Moved> {
 /// Sets an attribute of an offcode. Returns what it was before.
 pub fn set_at(process: u32, offcode: &str, name: &str, value: &str) -> Result<Option<String>> {
     let request = Request::Set { offcode: offcode.into(), name: name.into(), value: value.into() };
-    match ask(Whose::Own, process, &request)?.0 {
+    match ask(Owners::Own, process, &request)?.0 {
         Answer::Was(before) => Ok(before),
         other => other.done().and_then(|()| Err(odd())),
     }
@@ -316,7 +316,7 @@ pub fn set_at(process: u32, offcode: &str, name: &str, value: &str) -> Result<Op
 
 /// Keys and values of a map or a variable of an offcode's object, as text, and whether there are more.
 pub fn map_of(process: u32, offcode: &str, name: &str) -> Result<(Vec<(String, String)>, bool)> {
-    match ask(Whose::Any, process, &Request::Map { offcode: offcode.into(), name: name.into() })?.0 {
+    match ask(Owners::Any, process, &Request::Map { offcode: offcode.into(), name: name.into() })?.0 {
         Answer::Map(entries, more) => Ok((entries, more)),
         other => other.done().and_then(|()| Err(odd())),
     }
@@ -324,7 +324,7 @@ pub fn map_of(process: u32, offcode: &str, name: &str) -> Result<(Vec<(String, S
 
 /// The calls that an offcode has got since the one of number `from`; see [`Request::Trace`].
 pub fn calls_of(process: u32, offcode: &str, from: Option<u64>) -> Result<Calls> {
-    match ask(Whose::Any, process, &Request::Trace { offcode: offcode.into(), from })?.0 {
+    match ask(Owners::Any, process, &Request::Trace { offcode: offcode.into(), from })?.0 {
         Answer::Calls(calls) => Ok(calls),
         other => other.done().and_then(|()| Err(odd())),
     }
@@ -332,7 +332,7 @@ pub fn calls_of(process: u32, offcode: &str, from: Option<u64>) -> Result<Calls>
 
 /// Ends an offcode, or the whole runtime; for root of any user's process. Says whose it is.
 pub fn stop_at(process: u32, offcode: Option<&str>) -> Result<u32> {
-    let (answer, stream) = ask(Whose::Any, process, &Request::Stop { offcode: offcode.map(Into::into) })?;
+    let (answer, stream) = ask(Owners::Any, process, &Request::Stop { offcode: offcode.map(Into::into) })?;
     answer.done()?;
     credentials::of_peer(&stream).map(|peer| peer.user).map_err(broken)
 }
@@ -347,7 +347,7 @@ pub fn is_up(process: u32, user: u32) -> bool {
 
 /// A channel in shared memory to an offcode of another process, and the connection that says how long it is used.
 pub(crate) fn attach_to(process: u32, request: &Request) -> Result<(ports::channel::Endpoint, UnixStream)> {
-    let (answer, stream) = ask(Whose::Own, process, request)?;
+    let (answer, stream) = ask(Owners::Own, process, request)?;
     answer.done()?;
     let end = ports::channel::accept(&stream);
     Ok((end.map_err(|fault| fault.within(format!("runtime of process {process}")))?, stream))

@@ -19,7 +19,7 @@ use crate::peer::{Limits, respond};
 pub const LARGEST: Bytes = Bytes(64 << 20);
 
 /// Interval of checks whether the server should end, in nanoseconds.
-const LOOK: i64 = 100_000_000;
+const POLL_INTERVAL: i64 = 100_000_000;
 
 /// Listens for benches of other hosts.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl Server {
         let sessions = Budget::new(SERVE_SESSIONS.total.count() as u64);
         let buffers = Budget::new(SERVE_BUFFERS.total.bytes().0);
         while !stop() && !self.admission.is_over() {
-            let pause = Timespec { tv_sec: 0, tv_nsec: LOOK };
+            let pause = Timespec { tv_sec: 0, tv_nsec: POLL_INTERVAL };
             match poll(&mut [PollFd::new(&self.listener, PollFlags::IN)], Some(&pause)) {
                 Ok(0) | Err(Errno::INTR) => continue,
                 Ok(_) => {}

@@ -64,7 +64,7 @@ pub struct Settings {
 const SEARCH: Duration = Duration::from_secs(5);
 
 /// The most time that the daemon waits for a job's files.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A daemon with what it watches. Dropping it puts every process back that it moved.
 pub struct Daemon {
@@ -111,7 +111,7 @@ impl Daemon {
             search: jobs::Search::default(),
             left: BTreeSet::new(),
             memory: (Budget::new(WATCHED_PROFILES.total.bytes().0), BTreeMap::new()),
-            beside: Beside::new(PATIENCE),
+            beside: Beside::new(TIMEOUT),
             searched: None,
             counts: Counts::default(),
             told: Box::new(told),

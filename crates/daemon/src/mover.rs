@@ -27,13 +27,13 @@ fn of_living<T>(answer: io::Result<T>) -> io::Result<Option<T>> {
 }
 
 /// The most looks at the threads of a process, each of which finds a new one, before the program is left alone.
-const LOOKS: usize = 100;
+const ATTEMPTS: usize = 100;
 
 /// Calls `each` for every thread, until a look at all of them shows no new one: a thread inherits its mask from the one
 /// that makes it.
 fn with_each_thread(process: Process, mut each: impl FnMut(i32) -> Result<()>) -> Result<()> {
     let mut seen = BTreeSet::new();
-    for _ in 0..LOOKS {
+    for _ in 0..ATTEMPTS {
         let new: Vec<i32> = process::threads(process).into_iter().filter(|thread| seen.insert(*thread)).collect();
         if !process::is_there(process) {
             return Err(ended(process));

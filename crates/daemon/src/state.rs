@@ -22,7 +22,7 @@ const EARLIER: &str = "decisions.earlier.jsonl";
 /// The most bytes of decisions in one file.
 const MOST: u64 = 1 << 20;
 /// The most time to wait for the lock: a reader holds it for a moment.
-const PATIENCE: Duration = Duration::from_millis(200);
+const TIMEOUT: Duration = Duration::from_millis(200);
 
 /// The usual folder: that of systemd's unit, of the session, or of the host for root.
 pub fn folder() -> Result<PathBuf> {
@@ -63,7 +63,7 @@ impl State {
         }
         let subject = format!("daemon's folder {}", folder.display());
         let next = "see what it does with plimsoll daemon status, or name another folder with --state";
-        let lock = Lock::take(&folder.join(LOCK), &subject, PATIENCE, next)?;
+        let lock = Lock::take(&folder.join(LOCK), &subject, TIMEOUT, next)?;
         Ok(State { folder: folder.into(), decisions: None, _lock: lock })
     }
 

@@ -10,7 +10,7 @@ use linux::answer;
 use machine::Result;
 
 /// The most time for an answer; some programs ask a server that may not answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The folders of PATH, and the command that the parts of plimsoll lie around.
 #[derive(Debug, Clone)]
@@ -47,8 +47,8 @@ pub enum Answer {
 
 /// Runs a program that prints little and reads no input.
 pub fn ask(program: &Path, arguments: &[&str]) -> Answer {
-    match answer::of(Command::new(program).args(arguments), PATIENCE) {
-        Err(error) if error.kind() == ErrorKind::TimedOut => Answer::Silent(PATIENCE),
+    match answer::of(Command::new(program).args(arguments), TIMEOUT) {
+        Err(error) if error.kind() == ErrorKind::TimedOut => Answer::Silent(TIMEOUT),
         Ok(output) if output.status.success() => Answer::Said(String::from_utf8_lossy(&output.stdout).into_owned()),
         _ => Answer::Failed,
     }

@@ -14,7 +14,7 @@ use ports::probe::ProbeLines;
 
 type Joined = Endpoint<Paths, Vec<u8>>;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// Messages in flight where the rate is measured.
 const WINDOW: u64 = 64;
 
@@ -46,7 +46,7 @@ fn wait(end: &mut Joined, mut wanted: usize, back: &mut Vec<Vec<u8>>) -> Result<
             wanted -= 1;
         }
         turns += 1;
-        assert!(!turns.is_multiple_of(1 << 16) || started.elapsed() < PATIENCE, "nothing ends");
+        assert!(!turns.is_multiple_of(1 << 16) || started.elapsed() < TIMEOUT, "nothing ends");
     }
     Ok(())
 }
@@ -114,7 +114,7 @@ fn side(
     let _pinned = affinity::pin(CoreId(host as u32))?;
     let mut end = join(lab, host, network)?;
     tell.send(end.name()).expect("the other is there");
-    let peer = end.insert(&hear.recv_timeout(PATIENCE).expect("the other tells its name"))?;
+    let peer = end.insert(&hear.recv_timeout(TIMEOUT).expect("the other tells its name"))?;
     let first = host == Host::A;
     ping(&mut end, peer, first, 20)?;
     let half_round_trip = ping(&mut end, peer, first, 50 * scale)?;

@@ -17,7 +17,7 @@ use ports::xdp::XdpPort;
 /// Packets that wait for a port when it is timed.
 const WAITING: u32 = 256;
 const BURSTS: u32 = 40;
-const LOOKS: u32 = 100_000;
+const POLLS: u32 = 100_000;
 
 /// A packet as the engine sends it: sequencing header, then 24 bytes.
 fn packet(sequence: u32) -> [u8; 48] {
@@ -49,8 +49,8 @@ fn costs<P: NetworkPort>(lab: &Lab, mut port: P) -> [f64; 2] {
     }
     for _ in 0..5 {
         let start = Instant::now();
-        (0..LOOKS).for_each(|_| assert_eq!(port.receive(64, |_, _| ()).expect("receive"), 0));
-        best[1] = best[1].min(start.elapsed().as_nanos() as f64 / f64::from(LOOKS));
+        (0..POLLS).for_each(|_| assert_eq!(port.receive(64, |_, _| ()).expect("receive"), 0));
+        best[1] = best[1].min(start.elapsed().as_nanos() as f64 / f64::from(POLLS));
     }
     best
 }

@@ -65,8 +65,8 @@ pub struct Driver<P, B> {
     turns: u32,
     /// `turns` at the last look for news, less the allowance for yields since then.
     noticed: u32,
-    /// Whether [`Driver::start_off`] has flushed since the last poll.
-    started_off: bool,
+    /// Whether [`Driver::flush_first`] has flushed since the last poll.
+    flushed_first: bool,
 }
 
 impl<P: Port, B: Buffer> Driver<P, B> {
@@ -81,7 +81,7 @@ impl<P: Port, B: Buffer> Driver<P, B> {
             fetches: false,
             turns: 0,
             noticed: 0,
-            started_off: false,
+            flushed_first: false,
         };
         for link in links {
             driver.add(link.clone());
@@ -182,11 +182,11 @@ impl<P: Port, B: Buffer> Driver<P, B> {
     /// Flushes after the first send since the last poll; the next poll sends later ones together. So a caller that sends one
     /// message and then does not poll for long has sent it.
     #[inline]
-    pub fn start_off(&mut self) -> Result<()> {
-        if !self.timed || self.started_off {
+    pub fn flush_first(&mut self) -> Result<()> {
+        if !self.timed || self.flushed_first {
             return Ok(());
         }
-        self.started_off = true;
+        self.flushed_first = true;
         self.port.flush()
     }
 
@@ -219,7 +219,7 @@ impl<P: Port, B: Buffer> Driver<P, B> {
     pub(crate) fn turn_with(&mut self, take: &mut impl FnMut(u64, &Envelope, &B) -> bool) -> Result<bool> {
         // Recent sends go first: polling the port may cost a system call.
         self.port.flush()?;
-        self.started_off = false;
+        self.flushed_first = false;
         let now = self.now();
         let Driver { engine, port, .. } = self;
         let came = port.receive(RECEIVE_BUDGET, |peer, packet| engine.handle_packet_with(now, peer, packet, take))?;

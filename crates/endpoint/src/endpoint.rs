@@ -10,7 +10,7 @@ use crate::dilated::{DilatedDriver, DilatedPort};
 use crate::dilation::Dilated;
 use crate::driver::{Buffer, Driver};
 use crate::node::{EngineThread, NodeClient};
-use crate::patience::Patience;
+use crate::patience::YieldPolicy;
 use crate::settle::{Placed, settle};
 use crate::verbs::QueuePairs;
 
@@ -105,7 +105,7 @@ impl<P: Port, B: Buffer> Place<P, B> {
 pub struct Endpoint<P, B> {
     place: Place<P, B>,
     placed: Placed,
-    patience: Patience,
+    patience: YieldPolicy,
     /// Keeps the application off the engine's core.
     _excluded: Option<Excluded>,
 }
@@ -138,7 +138,7 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     }
 
     pub(crate) fn at(place: Place<P, B>, placed: Placed) -> Self {
-        let patience = Patience::new(placed.yields);
+        let patience = YieldPolicy::new(placed.yields);
         Endpoint { place, placed, patience, _excluded: None }
     }
 
@@ -253,11 +253,11 @@ impl<P: Port + Send + 'static, B: Buffer> Endpoint<P, B> {
     /// Hands the first send since the last poll to the wire at once, for callers that may not poll soon; the next poll sends
     /// later ones together.
     #[inline]
-    pub fn start_off(&mut self) -> Result<()> {
+    pub fn flush_first(&mut self) -> Result<()> {
         match &mut self.place {
-            Place::App(driver) => driver.start_off(),
-            Place::Dilated(dilated) => dilated.0.start_off(),
-            Place::QueuePairs(pairs) => pairs.start_off(),
+            Place::App(driver) => driver.flush_first(),
+            Place::Dilated(dilated) => dilated.0.flush_first(),
+            Place::QueuePairs(pairs) => pairs.flush_first(),
             Place::Node(_) => Ok(()),
         }
     }

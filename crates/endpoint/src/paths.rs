@@ -37,7 +37,7 @@ const MOST_ACCEPTED: usize = 256;
 
 /// The way to a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Route {
     /// Not written to yet, or a resource of the kernel was short at the try.
     Untried,
     Shm(PeerIndex),
@@ -48,7 +48,7 @@ enum Way {
 
 struct Peer {
     name: Name,
-    way: Way,
+    way: Route,
     /// Whether [`Name::shares_memory_with`] holds for it.
     local: bool,
     /// Its index in the shared-memory port.
@@ -152,7 +152,7 @@ impl Paths {
         self.neighbours += usize::from(name.host() == self.name.host() && *name != self.name);
         self.peers.push(Peer {
             name: *name,
-            way: Way::Untried,
+            way: Route::Untried,
             local: self.name.shares_memory_with(name),
             shm: None,
             introduced: false,
@@ -231,10 +231,10 @@ impl Paths {
 
     /// Opens the way to a peer that is first written to. Where a resource of the kernel is short, a later call tries again.
     #[cold]
-    fn reach(&mut self, peer: PeerIndex) -> Way {
+    fn reach(&mut self, peer: PeerIndex) -> Route {
         let Peer { name, local, ref tries, .. } = self.peers[peer.0 as usize];
         if tries.as_ref().is_some_and(|tries| !tries.are_due()) {
-            return Way::Untried;
+            return Route::Untried;
         }
         let way = self.understands(&name).and_then(|()| match local {
             true => self.reach_over_shm(peer, &name),
@@ -254,23 +254,23 @@ impl Paths {
         Err(Fault::new(format!("semantics {theirs}"), cause, "choose the same semantics for all ranks"))
     }
 
-    fn settle(&mut self, peer: PeerIndex, way: Result<Way>) -> Way {
+    fn settle(&mut self, peer: PeerIndex, way: Result<Route>) -> Route {
         let to = &mut self.peers[peer.0 as usize];
         to.way = way.unwrap_or_else(|fault| {
             to.tries = self.setbacks.failed(peer, to.tries.take(), fault);
-            if to.tries.is_some() { Way::Untried } else { Way::Gone }
+            if to.tries.is_some() { Route::Untried } else { Route::Gone }
         });
         to.way
     }
 
-    fn reach_over_shm(&mut self, peer: PeerIndex, name: &Name) -> Result<Way> {
+    fn reach_over_shm(&mut self, peer: PeerIndex, name: &Name) -> Result<Route> {
         let stream = rendezvous::call_at_once(&name.meeting())?;
         let index = self.shm_index(peer);
         self.shm.invite(index, stream, self.name.as_bytes())?;
         if !self.shm.has_incoming(index) {
             self.looks.expect_an_answer();
         }
-        Ok(Way::Shm(index))
+        Ok(Route::Shm(index))
     }
 
     /// Index of the peer in the shared-memory port, which gets it as a new peer if necessary.
@@ -282,12 +282,12 @@ impl Paths {
         })
     }
 
-    fn reach_over_network(&mut self, peer: PeerIndex, name: &Name) -> Result<Way> {
+    fn reach_over_network(&mut self, peer: PeerIndex, name: &Name) -> Result<Route> {
         let index = self.network.add_peer(name.address(), self.name.session_with(name))?;
         if self.from_network.len() <= index.0 as usize {
             self.from_network.push(peer);
         }
-        Ok(Way::Network(index))
+        Ok(Route::Network(index))
     }
 
     /// Sends an introduction before the packets, unless one has just left.
@@ -370,7 +370,7 @@ impl Paths {
                 if name.address() == from
                     && !self.name.shares_memory_with(&name)
                     && let Some(peer) = self.meet(&name)
-                    && self.peers[peer.0 as usize].way == Way::Untried
+                    && self.peers[peer.0 as usize].way == Route::Untried
                 {
                     let way = self.reach_over_network(peer, &name);
                     self.settle(peer, way);
@@ -389,14 +389,14 @@ impl Paths {
     /// Sends to a peer over the network, or to one that was not written to yet.
     // Not inlined: sends over shared memory take half the instructions without it.
     #[inline(never)]
-    fn send_afar(&mut self, peer: PeerIndex, way: Way, length: usize, fill: impl FnOnce(&mut [u8])) -> Result<Sent> {
-        match if way == Way::Untried { self.reach(peer) } else { way } {
-            Way::Shm(index) => {
+    fn send_afar(&mut self, peer: PeerIndex, way: Route, length: usize, fill: impl FnOnce(&mut [u8])) -> Result<Sent> {
+        match if way == Route::Untried { self.reach(peer) } else { way } {
+            Route::Shm(index) => {
                 let sent = self.shm.send(index, length, fill)?;
                 self.over_shm.count_sent(sent, length);
                 Ok(sent)
             }
-            Way::Network(index) => {
+            Route::Network(index) => {
                 if !self.peers[peer.0 as usize].introduced {
                     self.introduce(peer, index)?;
                 }
@@ -404,8 +404,8 @@ impl Paths {
                 self.over_network.count_sent(sent, length);
                 Ok(sent)
             }
-            Way::Untried => Ok(Sent::Full),
-            Way::Gone => Ok(Sent::Gone),
+            Route::Untried => Ok(Sent::Full),
+            Route::Gone => Ok(Sent::Gone),
         }
     }
 
@@ -456,7 +456,7 @@ impl Port for Paths {
     #[inline]
     fn send(&mut self, peer: PeerIndex, length: usize, fill: impl FnOnce(&mut [u8])) -> Result<Sent> {
         match self.peers.get(peer.0 as usize).map(|to| to.way) {
-            Some(Way::Shm(index)) => {
+            Some(Route::Shm(index)) => {
                 let sent = self.shm.send(index, length, fill)?;
                 self.over_shm.count_sent(sent, length);
                 Ok(sent)
@@ -474,7 +474,7 @@ impl Port for Paths {
         body: &Shared,
     ) -> Result<Sent> {
         let length = head + body.len();
-        let Some(&Peer { way: Way::Network(index), introduced: true, .. }) = self.peers.get(peer.0 as usize) else {
+        let Some(&Peer { way: Route::Network(index), introduced: true, .. }) = self.peers.get(peer.0 as usize) else {
             return self.send(peer, length, joined(head, fill, body));
         };
         let sent = self.network.send_apart(index, head, fill, body)?;
@@ -514,7 +514,7 @@ impl Port for Paths {
         // A peer that has gone may have called before.
         self.accept_callers()?;
         let Paths { shm, network, from_shm, from_network, peers, .. } = self;
-        let mut gone = |peer: PeerIndex| peers[peer.0 as usize].way = Way::Gone;
+        let mut gone = |peer: PeerIndex| peers[peer.0 as usize].way = Route::Gone;
         shm.notices(|notice| {
             let at = |index: PeerIndex| from_shm[index.0 as usize];
             report(match notice {

@@ -22,7 +22,7 @@ const SLICE: Duration = Duration::from_millis(1);
 /// A find within so many polls after a yield counts as due to the yield.
 const SOON: u32 = 4;
 
-pub struct Patience {
+pub struct YieldPolicy {
     polls: u32,
     /// Poll at which the next yield comes.
     next: u32,
@@ -34,15 +34,15 @@ pub struct Patience {
     crowded: bool,
 }
 
-impl Patience {
+impl YieldPolicy {
     pub fn new(crowded: bool) -> Self {
         let first = if crowded { CROWDED } else { FIRST };
-        Patience { polls: 0, next: first, first, switched: None, crowded }
+        YieldPolicy { polls: 0, next: first, first, switched: None, crowded }
     }
 
     /// Notes that ranks share the cores from now on.
     pub fn crowd(&mut self) {
-        *self = Patience::new(true);
+        *self = YieldPolicy::new(true);
     }
 
     /// Counts a poll that found nothing, and yields if it is time; whether it did. No pause: it costs more than a poll.
@@ -112,7 +112,7 @@ mod tests {
     const HOG: Duration = Duration::from_millis(3);
 
     /// Polls until the next yield, which takes `took`.
-    fn wait(patience: &mut Patience, took: Duration) -> u32 {
+    fn wait(patience: &mut YieldPolicy, took: Duration) -> u32 {
         let polls = patience.next - patience.polls;
         patience.polls = patience.next;
         patience.gave_way(took);
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn alone_it_yields_often_but_not_at_once() {
-        let mut patience = Patience::new(false);
+        let mut patience = YieldPolicy::new(false);
         assert_eq!([SHORT; 3].map(|took| wait(&mut patience, took)), [FIRST, BETWEEN, BETWEEN]);
         patience.found();
         assert_eq!(wait(&mut patience, SHORT), FIRST);
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_program_that_keeps_the_core_is_given_it_ever_less() {
-        let mut patience = Patience::new(false);
+        let mut patience = YieldPolicy::new(false);
         assert_eq!([HOG; 3].map(|took| wait(&mut patience, took)), [FIRST, 2 * FIRST, 4 * FIRST]);
         for _ in 0..10 {
             wait(&mut patience, HOG);
@@ -150,14 +150,14 @@ mod tests {
 
     #[test]
     fn where_ranks_share_the_cores_it_yields_whoever_ran() {
-        let mut patience = Patience::new(false);
+        let mut patience = YieldPolicy::new(false);
         patience.crowd();
         assert_eq!([SHORT, RANK, HOG, HOG].map(|took| wait(&mut patience, took)), [CROWDED; 4]);
     }
 
     #[test]
     fn a_wait_may_last_for_ever() {
-        let mut patience = Patience::new(false);
+        let mut patience = YieldPolicy::new(false);
         (patience.polls, patience.next) = (u32::MAX - 5, u32::MAX - 5);
         patience.gave_way(RANK);
         patience.found();

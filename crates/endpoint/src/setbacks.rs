@@ -10,7 +10,7 @@ use machine::{Fault, PeerIndex};
 const PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 /// Time for tries in vain: as long as a peer over a network may be silent.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Most peers that a report names.
 const NAMED: usize = 4;
 
@@ -50,7 +50,7 @@ impl Setbacks {
     pub fn failed(&mut self, peer: PeerIndex, tries: Option<Box<Tries>>, fault: Fault) -> Option<Box<Tries>> {
         let now = Instant::now();
         let mut tries = tries.unwrap_or_else(|| Box::new(Tries { first: now, next: now, pause: PAUSE }));
-        if shortage::may_pass(&fault) && now - tries.first < PATIENCE {
+        if shortage::may_pass(&fault) && now - tries.first < TIMEOUT {
             self.note_passing(&fault);
             tries.next = now + tries.pause;
             tries.pause = (2 * tries.pause).min(LONGEST_PAUSE);
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(tries.pause, 4 * PAUSE);
         assert!(setbacks.next_lost().is_none());
         // Longer ago than the patience lasts.
-        tries.first -= PATIENCE;
+        tries.first -= TIMEOUT;
         assert!(setbacks.failed(peer, Some(tries), short()).is_none());
         let (lost, fault) = setbacks.next_lost().unwrap();
         assert_eq!((lost, fault.subject(), fault.next()), (peer, "peer 7: socket", "raise ulimit -n"));

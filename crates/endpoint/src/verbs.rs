@@ -120,7 +120,7 @@ impl<P: Port, B: Buffer> QueuePairs<P, B> {
     }
 
     /// Flushes after the first send since the last poll.
-    pub fn start_off(&mut self) -> Result<()> {
+    pub fn flush_first(&mut self) -> Result<()> {
         if std::mem::replace(&mut self.flushed, true) { Ok(()) } else { self.end.flush() }
     }
 }

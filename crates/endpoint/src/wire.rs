@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use machine::port::Shared;
 use machine::{Capabilities, Notice, PeerIndex, Port, Result, Sent};
-use ports::afxdp::{AfxdpPort, Way};
+use ports::afxdp::{AfxdpPort, Path};
 use ports::network::NetworkPort;
 use ports::udp::UdpPort;
 use ports::xdp::XdpPort;
@@ -78,9 +78,9 @@ impl Wire {
                     counted.kernel_received,
                 )];
                 notes.extend(ran.notes.iter().map(|note| format!("afxdp:{}: {note}", ran.interface)));
-                for way in [Way::Local, Way::Unanswered] {
+                for way in [Path::Local, Path::Unanswered] {
                     let peers = port.ways().filter(|found| *found == way).count();
-                    let why = if way == Way::Local { "are this host's" } else { "do not answer on the link" };
+                    let why = if way == Path::Local { "are this host's" } else { "do not answer on the link" };
                     if peers > 0 {
                         notes.push(format!("afxdp:{}: {peers} peers' addresses {why}: by the kernel", ran.interface));
                     }

@@ -2,7 +2,7 @@
 
 use machine::PeerIndex;
 
-use crate::request::{ReceiveKey, Way};
+use crate::request::{Delivery, ReceiveKey};
 
 /// The sender's part of an announcement: where the bytes are.
 #[derive(Debug, Clone, Copy)]
@@ -17,8 +17,8 @@ pub(crate) struct Offer {
 
 impl Offer {
     /// How the bytes come once the sender was asked for packets.
-    pub fn packets(&self) -> Way {
-        if self.fast { Way::Both { sender: self.sender } } else { Way::Data }
+    pub fn packets(&self) -> Delivery {
+        if self.fast { Delivery::Both { sender: self.sender } } else { Delivery::Data }
     }
 }
 

@@ -7,7 +7,7 @@ use crate::buffer::Buffer;
 use crate::engine::Engine;
 use crate::peer::{MOST_MESSAGES, Partial, Target, Violation};
 use crate::reliability::Arrival;
-use crate::request::{Match, ReceiveKey, ReceiveState, SendKey, Status, Way, from_wire};
+use crate::request::{Delivery, Match, ReceiveKey, ReceiveState, SendKey, Status, from_wire};
 use crate::stored::Stored;
 use crate::tag::{Envelope, Label};
 use crate::unexpected::Unexpected;
@@ -189,7 +189,7 @@ impl<B: Buffer> Engine<B> {
                 copy_into(self.receives[key].buffer(), 0, payload);
                 self.free_credit(peer, label.space, length);
                 let got = payload.len() as u64;
-                self.receives[key].state = ReceiveState::matched(envelope, got, Way::Eager);
+                self.receives[key].state = ReceiveState::matched(envelope, got, Delivery::Eager);
                 Target::Receive(key)
             }
             None => {
@@ -277,7 +277,7 @@ impl<B: Buffer> Engine<B> {
             Unexpected::Eager { length, data } => {
                 let envelope = Envelope::new(peer, label, length);
                 let whole = data.len() as u64 == length;
-                self.receives[key].state = ReceiveState::matched(envelope, 0, Way::Eager);
+                self.receives[key].state = ReceiveState::matched(envelope, 0, Delivery::Eager);
                 self.add_to_receive(key, 0, &data, whole);
             }
             Unexpected::Request { length, offer } => {

@@ -11,7 +11,7 @@ use crate::announced::{Offer, Overtaken, Read};
 use crate::buffer::Buffer;
 use crate::engine::Engine;
 use crate::peer::{Control, MOST_ANSWERS, Violation};
-use crate::request::{Match, ReceiveKey, ReceiveState, SendKey, Status, Way, to_wire};
+use crate::request::{Delivery, Match, ReceiveKey, ReceiveState, SendKey, Status, to_wire};
 use crate::tag::{Envelope, Label};
 use crate::unexpected::Unexpected;
 
@@ -22,7 +22,7 @@ const READ_BESIDE: u64 = 256 << 10;
 /// Size of the buffer between two other processes' memories; stays in a second-level cache.
 const BOUNCE: usize = 128 << 10;
 /// Looks without further packets before a read: about a microsecond, longer than an answer takes.
-const PATIENCE: u8 = 64;
+const POLLS_BEFORE_READ: u8 = 64;
 /// Most messages that were read before all of their packets came; beyond it messages are read only.
 const MOST_OVERTAKEN: usize = ENGINE_OVERTAKEN.total.count();
 
@@ -63,17 +63,17 @@ impl<B: Buffer> Engine<B> {
             && link.config.eager_near.is_some()
             && wanted == envelope.length
             && self.overtaken.len() < MOST_OVERTAKEN;
-        let way = if readable && !both { Way::Read } else { offer.packets() };
+        let way = if readable && !both { Delivery::Read } else { offer.packets() };
         receive.state = ReceiveState::matched(envelope, 0, way);
         if envelope.length == 0 {
             link.control.push_back(Control::Done { sender: offer.sender });
             self.finish_receive(key, envelope, Status::Done);
         } else {
-            if way != Way::Read {
+            if way != Delivery::Read {
                 link.control.push_back(Control::Clear { sender: offer.sender, receiver: to_wire(key) });
             }
             if readable {
-                let patience = if both { PATIENCE } else { 0 };
+                let patience = if both { POLLS_BEFORE_READ } else { 0 };
                 self.reads.push_back(Read { peer: envelope.peer, key, offer, upto: wanted, seen: 0, patience });
             }
         }
@@ -133,12 +133,12 @@ impl<B: Buffer> Engine<B> {
         };
         let Match { envelope, got, way } = **matched;
         let total = got + payload.len() as u64;
-        if envelope.peer != peer || total > envelope.length || !matches!(way, Way::Data | Way::Both { .. }) {
+        if envelope.peer != peer || total > envelope.length || !matches!(way, Delivery::Data | Delivery::Both { .. }) {
             return Err(Violation);
         }
         let whole = total == envelope.length;
         self.add_to_receive(key, got, payload, whole);
-        if whole && let Way::Both { sender } = way {
+        if whole && let Delivery::Both { sender } = way {
             self.peers[peer.0 as usize].control.push_back(Control::Done { sender });
             self.mark_ready(peer);
         }
@@ -158,7 +158,7 @@ impl<B: Buffer> Engine<B> {
     pub(crate) fn withdrawn_arrived(&mut self, peer: PeerIndex, key: ReceiveKey) -> Result<(), Violation> {
         match self.receives.get(key).map(|request| &request.state) {
             Some(ReceiveState::Matched(matched))
-                if matched.envelope.peer == peer && matches!(matched.way, Way::Data | Way::Both { .. }) =>
+                if matched.envelope.peer == peer && matches!(matched.way, Delivery::Data | Delivery::Both { .. }) =>
             {
                 let envelope = matched.envelope;
                 self.finish_receive(key, envelope, Status::Withdrawn);
@@ -191,9 +191,9 @@ impl<B: Buffer> Engine<B> {
                 unreachable!("reads are of matched receives");
             };
             let Match { envelope, got, way } = &mut **matched;
-            let alone = *way == Way::Read;
+            let alone = *way == Delivery::Read;
             if *got > next.seen && !alone {
-                (next.seen, next.patience) = (*got, PATIENCE);
+                (next.seen, next.patience) = (*got, POLLS_BEFORE_READ);
             }
             if *got < next.upto {
                 if next.patience > 0 {

@@ -156,19 +156,19 @@ pub(crate) enum ReceiveState {
 pub(crate) struct Match {
     pub envelope: Envelope,
     pub got: u64,
-    pub way: Way,
+    pub way: Delivery,
 }
 
 impl ReceiveState {
     #[inline]
-    pub fn matched(envelope: Envelope, got: u64, way: Way) -> Self {
+    pub fn matched(envelope: Envelope, got: u64, way: Delivery) -> Self {
         ReceiveState::Matched(Box::new(Match { envelope, got, way }))
     }
 }
 
 /// How the bytes of a matched message come; bytes that come another way are refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Delivery {
     /// In `Eager` and `More` packets.
     Eager,
     /// Out of the peer's memory.

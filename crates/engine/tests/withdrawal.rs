@@ -18,13 +18,13 @@ fn content(length: usize) -> Vec<u8> {
 }
 
 /// A sender, a receiver, and the packets between them.
-struct Way {
+struct Pair {
     ends: [Engine<Vec<u8>>; 2],
     now: Nanoseconds,
 }
 
-impl Way {
-    fn new(reliable: bool) -> Way {
+impl Pair {
+    fn new(reliable: bool) -> Pair {
         let link = LinkConfig {
             mtu: Bytes(1000),
             eager_limit: Bytes(4000),
@@ -36,7 +36,7 @@ impl Way {
         };
         let mut ends = [Engine::new(), Engine::new()];
         ends.iter_mut().for_each(|end| assert_eq!(end.add_peer(link.clone()), OTHER));
-        Way { ends, now: Nanoseconds(1) }
+        Pair { ends, now: Nanoseconds(1) }
     }
 
     /// Packets of one end, `most` at most.
@@ -110,7 +110,7 @@ impl Way {
 fn a_send_of_which_nothing_has_left_is_cancelled() {
     for reliable in [true, false] {
         for length in [10, 20_000] {
-            let mut way = Way::new(reliable);
+            let mut way = Pair::new(reliable);
             let send = way.send(length);
             assert!(way.ends[0].take_back(send, stand_in));
             assert!(!way.ends[0].take_back(send, stand_in), "it has ended");
@@ -124,7 +124,7 @@ fn a_send_of_which_nothing_has_left_is_cancelled() {
 fn a_message_taken_back_before_it_is_asked_for_ends_withdrawn() {
     for reliable in [true, false] {
         for posted in [true, false] {
-            let mut way = Way::new(reliable);
+            let mut way = Pair::new(reliable);
             if posted {
                 way.receive(20_000);
             }
@@ -145,7 +145,7 @@ fn a_message_taken_back_before_it_is_asked_for_ends_withdrawn() {
 #[test]
 fn a_message_taken_back_on_its_way_ends_withdrawn_and_what_had_come_is_its_own() {
     for reliable in [true, false] {
-        let mut way = Way::new(reliable);
+        let mut way = Pair::new(reliable);
         way.receive(20_000);
         let send = way.send(20_000);
         way.carry(0, 64, &[]);
@@ -166,7 +166,7 @@ fn a_message_taken_back_on_its_way_ends_withdrawn_and_what_had_come_is_its_own()
 
 #[test]
 fn a_message_that_has_left_whole_arrives_whole_although_its_buffer_was_taken_back() {
-    let mut way = Way::new(false);
+    let mut way = Pair::new(false);
     way.receive(20_000);
     let send = way.send(20_000);
     way.carry(0, 64, &[]);
@@ -182,7 +182,7 @@ fn a_message_that_has_left_whole_arrives_whole_although_its_buffer_was_taken_bac
 #[test]
 fn the_rest_of_an_eager_message_is_copied() {
     for reliable in [true, false] {
-        let mut way = Way::new(reliable);
+        let mut way = Pair::new(reliable);
         way.receive(3000);
         let send = way.send(3000);
         assert_eq!(way.carry(0, 2, &[]), 2);
@@ -199,7 +199,7 @@ fn a_receive_whose_buffer_was_taken_back_ends_with_its_message() {
     for reliable in [true, false] {
         for length in [10, 3000, 20_000] {
             for packets in [0, 2] {
-                let mut way = Way::new(reliable);
+                let mut way = Pair::new(reliable);
                 let receive = way.receive(length);
                 way.send(length);
                 way.carry(0, packets, &[]);
@@ -218,7 +218,7 @@ fn a_receive_whose_buffer_was_taken_back_ends_with_its_message() {
 #[test]
 fn a_peer_that_withdraws_what_it_does_not_send_is_given_up() {
     let withdrawn = |receiver: u64| [&[8u8, 0, 0, 0, 0, 0, 0, 0][..], &receiver.to_le_bytes()].concat();
-    let mut way = Way::new(true);
+    let mut way = Pair::new(true);
     way.receive(20_000);
     way.ends[1].handle_packet(way.now, OTHER, &withdrawn((1 << 32) | 1));
     assert!(!way.ends[1].is_alive(OTHER), "a receive that waits is no message of the peer's");

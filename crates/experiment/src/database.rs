@@ -38,7 +38,7 @@ pub struct Database {
 }
 
 /// A process that this one has just started holds a lock too, until it becomes another program.
-const PATIENCE: Duration = Duration::from_millis(200);
+const TIMEOUT: Duration = Duration::from_millis(200);
 const IN_USE: &str = "wait until that one ends, or give another place with --store FILE";
 
 impl Database {
@@ -59,7 +59,7 @@ impl Database {
                 "give a place that you may write with --store FILE",
             )
         })?;
-        let lock = Lock::take(&beside(path), &format!("store {}", path.display()), PATIENCE, IN_USE)?;
+        let lock = Lock::take(&beside(path), &format!("store {}", path.display()), TIMEOUT, IN_USE)?;
         let fail = |error| fault(path, layout, error);
         let connection = connect(path.as_os_str(), OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(fail)?;
         let database = Database { layout, connection, path: path.to_path_buf(), _measures: Some(lock) };

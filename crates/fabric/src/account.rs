@@ -11,7 +11,7 @@ pub struct Account {
     first: u64,
     calls: AtomicU64,
     inside: AtomicU64,
-    in_vain: AtomicU64,
+    empty_polls: AtomicU64,
 }
 
 /// Sums of an account; times in ns.
@@ -21,13 +21,13 @@ pub struct Sums {
     /// Time inside calls.
     pub inside: u64,
     /// The part of `inside` in reads that found nothing.
-    pub in_vain: u64,
+    pub empty_polls: u64,
 }
 
 impl Account {
     pub fn open() -> Account {
         let zero = AtomicU64::default;
-        Account { opened: Instant::now(), first: ticks(), calls: zero(), inside: zero(), in_vain: zero() }
+        Account { opened: Instant::now(), first: ticks(), calls: zero(), inside: zero(), empty_polls: zero() }
     }
 
     /// Begins a call; returns its start.
@@ -38,12 +38,12 @@ impl Account {
 
     /// Ends the call that began at `since`.
     #[inline]
-    pub fn end(&self, since: u64, in_vain: bool) {
+    pub fn end(&self, since: u64, empty_polls: bool) {
         // Plain additions would do under the lock, but a domain that its application serializes has none.
         let passed = ticks().wrapping_sub(since);
         self.inside.fetch_add(passed, Ordering::Relaxed);
-        if in_vain {
-            self.in_vain.fetch_add(passed, Ordering::Relaxed);
+        if empty_polls {
+            self.empty_polls.fetch_add(passed, Ordering::Relaxed);
         }
         self.calls.fetch_add(1, Ordering::Relaxed);
     }
@@ -53,7 +53,11 @@ impl Account {
         let passed = ticks().wrapping_sub(self.first).max(1) as f64;
         let scale = self.opened.elapsed().as_nanos() as f64 / passed;
         let time = |of: &AtomicU64| (of.load(Ordering::Relaxed) as f64 * scale) as u64;
-        Sums { calls: self.calls.load(Ordering::Relaxed), inside: time(&self.inside), in_vain: time(&self.in_vain) }
+        Sums {
+            calls: self.calls.load(Ordering::Relaxed),
+            inside: time(&self.inside),
+            empty_polls: time(&self.empty_polls),
+        }
     }
 }
 
@@ -72,8 +76,8 @@ mod tests {
         account.end(since, true);
         let inside = start.elapsed();
         std::thread::sleep(Duration::from_millis(60));
-        let Sums { calls, inside: counted, in_vain } = account.sums();
-        assert_eq!((calls, counted), (1, in_vain));
+        let Sums { calls, inside: counted, empty_polls } = account.sums();
+        assert_eq!((calls, counted), (1, empty_polls));
         assert!(counted >= 19_000_000, "{counted}");
         // Far below the whole, whatever a busy machine added.
         assert!(counted as f64 <= inside.as_nanos() as f64 * 1.05 + 1e6, "{counted} of {inside:?}");

@@ -19,7 +19,7 @@ use crate::abi::object::{ConnectionOps, FidEndpoint, FidPassive};
 use crate::arguments::{bytes, give_name};
 use crate::endpoint::{Endpoint, State};
 use crate::event_queue::EventQueue;
-use crate::handshake::{LABEL, LONGEST, Word, selector};
+use crate::handshake::{ConnectionMessage, LABEL, LONGEST, selector};
 use crate::listener::{ConnectionRequest, Listener};
 use crate::memory::{Memory, own, role, wish};
 use crate::object::{Context, Used};
@@ -193,7 +193,7 @@ impl State {
         engine.receive(Source::Peer(peer), selector(), memory, own(0)).map(drop)
     }
 
-    fn say_word(&mut self, peer: PeerIndex, word: Word) -> Result<()> {
+    fn say_word(&mut self, peer: PeerIndex, word: ConnectionMessage) -> Result<()> {
         let Some(engine) = &mut self.engine else { return Ok(()) };
         let bytes = word.write();
         if !engine.inject(peer, LABEL, &bytes)? {
@@ -201,7 +201,7 @@ impl State {
             memory.source = role::WORD;
             engine.send(peer, LABEL, memory, own(0))?;
         }
-        engine.start_off()
+        engine.flush_first()
     }
 
     /// Takes the peer, and posts the receives that waited for it.
@@ -229,7 +229,7 @@ impl State {
         let (listener, me) = (engine.insert(&name)?, engine.name());
         connection.stage = Stage::Asking;
         self.listen_to(listener)?;
-        self.say_word(listener, Word::Ask(me, data))
+        self.say_word(listener, ConnectionMessage::Ask(me, data))
     }
 
     fn accept(&mut self, data: &[u8]) -> Result<()> {
@@ -239,7 +239,8 @@ impl State {
         let me = engine.name();
         self.meet(&client)?;
         let Some(connection) = &mut self.connection else { return Ok(()) };
-        connection.listener = connection.request.as_ref().and_then(|request| request.answer(Word::Accept(me, data)));
+        connection.listener =
+            connection.request.as_ref().and_then(|request| request.answer(ConnectionMessage::Accept(me, data)));
         if connection.listener.is_none() {
             // The application has rejected it.
             connection.fail(FI_ECONNREFUSED, &[]);
@@ -259,22 +260,23 @@ impl State {
             return Ok(());
         }
         let bytes = if status == Status::Done { buffer.bytes() } else { &[] };
-        let word = bytes.get(..about.length as usize).and_then(Word::read);
+        let word = bytes.get(..about.length as usize).and_then(ConnectionMessage::read);
         let Some(connection) = &mut self.connection else { return Ok(()) };
         match (connection.stage, word) {
-            (Stage::Asking, Some(Word::Accept(name, data))) => {
+            (Stage::Asking, Some(ConnectionMessage::Accept(name, data))) => {
                 connection.stage = Stage::Connected;
                 connection.tell(FI_CONNECTED, data);
                 match self.meet(&name)? {
-                    Some(peer) => self.say_word(peer, Word::Ready),
+                    Some(peer) => self.say_word(peer, ConnectionMessage::Ready),
                     None => Ok(()),
                 }
             }
             (Stage::Asking, word) => {
-                connection.fail(FI_ECONNREFUSED, if let Some(Word::Refuse(data)) = word { data } else { &[] });
+                connection
+                    .fail(FI_ECONNREFUSED, if let Some(ConnectionMessage::Refuse(data)) = word { data } else { &[] });
                 Ok(())
             }
-            (Stage::Accepting, Some(Word::Ready)) => {
+            (Stage::Accepting, Some(ConnectionMessage::Ready)) => {
                 connection.stage = Stage::Connected;
                 connection.listener = None;
                 connection.tell(FI_CONNECTED, &[]);
@@ -301,7 +303,7 @@ impl State {
             connection.stage = Stage::Left;
         }
         if !std::mem::replace(&mut connection.said_over, true) {
-            self.say_word(peer, Word::Over)?;
+            self.say_word(peer, ConnectionMessage::Over)?;
         }
         Ok(true)
     }

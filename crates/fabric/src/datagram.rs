@@ -58,7 +58,7 @@ impl State {
                 *waiting += 1;
                 let mut memory = Memory::owned(copy[..length].to_vec(), wish::REMOTE);
                 memory.source = role::DATAGRAM;
-                if let Err(fault) = engine.send(peer, label, memory, own(0)).and_then(|_| engine.start_off()) {
+                if let Err(fault) = engine.send(peer, label, memory, own(0)).and_then(|_| engine.flush_first()) {
                     return self.fail(&fault);
                 }
             }

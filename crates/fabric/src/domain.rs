@@ -50,7 +50,7 @@ unsafe impl Object for Domain {
 pub struct Entered<'a> {
     domain: &'a Domain,
     since: Option<(&'a Account, u64)>,
-    in_vain: bool,
+    empty_polls: bool,
     lock: ManuallyDrop<Option<MutexGuard<'a, ()>>>,
 }
 
@@ -58,7 +58,7 @@ impl Drop for Entered<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         if self.since.is_some() || self.domain.triggers.any() {
-            self.domain.finish(self.since, self.in_vain);
+            self.domain.finish(self.since, self.empty_polls);
         }
         // Dropped by hand: the compiler would release the lock in a second place, for a panic above, which ends the process;
         // that is too much code to be inlined into each call.
@@ -72,7 +72,7 @@ impl Entered<'_> {
     /// Notes that the call found nothing.
     #[inline]
     pub fn was_in_vain(&mut self) {
-        self.in_vain = true;
+        self.empty_polls = true;
     }
 }
 
@@ -81,13 +81,13 @@ impl Domain {
     /// registers.
     #[cold]
     #[inline(never)]
-    fn finish(&self, since: Option<(&Account, u64)>, in_vain: bool) {
+    fn finish(&self, since: Option<(&Account, u64)>, empty_polls: bool) {
         if self.triggers.any() {
             // SAFETY: the domain is entered still, and what the call held of an endpoint's state it uses no more.
             unsafe { self.trigger() };
         }
         if let Some((account, since)) = since {
-            account.end(since, in_vain);
+            account.end(since, empty_polls);
         }
     }
 
@@ -95,11 +95,11 @@ impl Domain {
     pub fn enter(&self) -> Entered<'_> {
         let since = self.account.as_ref().map(|account| (account, account.begin()));
         if self.single {
-            return Entered { domain: self, since, in_vain: false, lock: ManuallyDrop::new(None) };
+            return Entered { domain: self, since, empty_polls: false, lock: ManuallyDrop::new(None) };
         }
         // A panic ends the process, so that nobody ever sees the poison.
         let lock = self.lock.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        Entered { domain: self, since, in_vain: false, lock: ManuallyDrop::new(Some(lock)) }
+        Entered { domain: self, since, empty_polls: false, lock: ManuallyDrop::new(Some(lock)) }
     }
 
     /// Whether the application serializes its calls.
@@ -185,7 +185,7 @@ pub unsafe fn open(fid: FidDomain, fabric: *mut FidFabric, info: *mut Info, into
         let Some(fabric) = object::of::<Fabric>(fabric.cast()) else { return -FI_EINVAL };
         let attr = info.as_ref().and_then(|info| info.domain_attr.as_ref());
         let connects = info.as_ref().and_then(|info| info.ep_attr.as_ref()).is_some_and(|attr| attr.kind == FI_EP_MSG);
-        let manner = Manner {
+        let manner = DomainMode {
             // Not for connected endpoints: reads of an event queue, which is no object of the domain, drive them.
             single: attr.is_some_and(|attr| attr.threading == FI_THREAD_DOMAIN) && !connects,
             basic: attr.is_some_and(|attr| attr.mr_mode & FI_MR_BASIC != 0),
@@ -204,7 +204,7 @@ pub unsafe fn open(fid: FidDomain, fabric: *mut FidFabric, info: *mut Info, into
 
 /// Properties of a domain.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Manner {
+pub struct DomainMode {
     /// Whether the application serializes its calls itself (FI_THREAD_DOMAIN).
     pub single: bool,
     /// Whether regions are as in FI_MR_BASIC.
@@ -216,7 +216,7 @@ pub struct Manner {
 pub unsafe fn make(
     fid: FidDomain,
     fabric: Used<Fabric>,
-    manner: Manner,
+    manner: DomainMode,
     settings: Settings,
     into: *mut *mut FidDomain,
 ) -> c_int {

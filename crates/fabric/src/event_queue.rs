@@ -34,7 +34,7 @@ pub struct EventQueue {
     /// Data of the last error that was read, kept until the next.
     error_data: Mutex<Vec<u8>>,
     /// Objects that a read drives; each leaves before it is freed. Never locked within a domain.
-    moved: Mutex<Vec<Moved>>,
+    moved: Mutex<Vec<MovedHandle>>,
     waits: bool,
     _fabric: Used<Fabric>,
 }
@@ -127,7 +127,7 @@ impl Drop for Offered {
     }
 }
 
-enum Moved {
+enum MovedHandle {
     Endpoint(NonNull<Endpoint>),
     /// A listener with its passive endpoint, NULL once that is closed.
     Listener(Arc<Listener>, *mut Fid),
@@ -171,23 +171,23 @@ impl EventQueue {
     /// # Safety
     /// The endpoint stays until [`EventQueue::forget`].
     pub unsafe fn follow(&self, endpoint: NonNull<Endpoint>) {
-        lock(&self.moved).push(Moved::Endpoint(endpoint));
+        lock(&self.moved).push(MovedHandle::Endpoint(endpoint));
     }
 
     /// `passive` is NULL if only answers go through the listener.
     pub fn follow_listener(&self, listener: Arc<Listener>, passive: *mut Fid) {
         let mut moved = lock(&self.moved);
-        let known = |one: &Moved| matches!(one, Moved::Listener(known, _) if Arc::ptr_eq(known, &listener));
+        let known = |one: &MovedHandle| matches!(one, MovedHandle::Listener(known, _) if Arc::ptr_eq(known, &listener));
         if !moved.iter().any(known) {
-            moved.push(Moved::Listener(listener, passive));
+            moved.push(MovedHandle::Listener(listener, passive));
         }
     }
 
     /// Removes the events of an endpoint of either kind that is about to be closed; requests among them are refused.
     pub fn forget(&self, fid: *mut Fid) {
         lock(&self.moved).retain_mut(|one| match one {
-            Moved::Endpoint(endpoint) => endpoint.as_ptr().cast() != fid,
-            Moved::Listener(_, passive) => {
+            MovedHandle::Endpoint(endpoint) => endpoint.as_ptr().cast() != fid,
+            MovedHandle::Listener(_, passive) => {
                 if *passive == fid {
                     *passive = null_mut();
                 }
@@ -206,8 +206,8 @@ impl EventQueue {
     /// Drops listeners of closed passive endpoints once nobody waits for an answer.
     pub fn prune(&self) {
         lock(&self.moved).retain(|one| match one {
-            Moved::Endpoint(_) => true,
-            Moved::Listener(listener, passive) => !passive.is_null() || Arc::strong_count(listener) > 1,
+            MovedHandle::Endpoint(_) => true,
+            MovedHandle::Listener(listener, passive) => !passive.is_null() || Arc::strong_count(listener) > 1,
         });
     }
 
@@ -217,12 +217,12 @@ impl EventQueue {
         for one in &*moved {
             match one {
                 // SAFETY: it leaves before it is freed, which this lock keeps from happening now.
-                Moved::Endpoint(endpoint) => unsafe {
+                MovedHandle::Endpoint(endpoint) => unsafe {
                     let endpoint = endpoint.as_ref();
                     let _entered = endpoint.domain.enter();
                     endpoint.progress(None);
                 },
-                Moved::Listener(listener, passive) => {
+                MovedHandle::Listener(listener, passive) => {
                     listener.progress();
                     if !passive.is_null() {
                         for (request, data) in listener.requests() {
@@ -234,7 +234,7 @@ impl EventQueue {
         }
         let (any, ending) = (
             !moved.is_empty(),
-            moved.iter().any(|one| matches!(one, Moved::Listener(_, passive) if passive.is_null())),
+            moved.iter().any(|one| matches!(one, MovedHandle::Listener(_, passive) if passive.is_null())),
         );
         drop(moved);
         if ending {

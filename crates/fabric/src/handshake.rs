@@ -19,7 +19,7 @@ pub fn selector() -> TagSelector {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Word<'a> {
+pub enum ConnectionMessage<'a> {
     /// The endpoint of that name asks for a connection.
     Ask(Name, &'a [u8]),
     /// The endpoint of that name is at the other end.
@@ -31,32 +31,32 @@ pub enum Word<'a> {
     Over,
 }
 
-impl<'a> Word<'a> {
+impl<'a> ConnectionMessage<'a> {
     /// Data beyond the greatest length are cut off, as in fi_cm(3).
     pub fn write(self) -> Vec<u8> {
         let (kind, name, data) = match &self {
-            Word::Ask(name, data) => (1, &name.as_bytes()[..], *data),
-            Word::Accept(name, data) => (2, &name.as_bytes()[..], *data),
-            Word::Refuse(data) => (3, &[][..], *data),
-            Word::Ready => (4, &[][..], &[][..]),
-            Word::Over => (5, &[][..], &[][..]),
+            ConnectionMessage::Ask(name, data) => (1, &name.as_bytes()[..], *data),
+            ConnectionMessage::Accept(name, data) => (2, &name.as_bytes()[..], *data),
+            ConnectionMessage::Refuse(data) => (3, &[][..], *data),
+            ConnectionMessage::Ready => (4, &[][..], &[][..]),
+            ConnectionMessage::Over => (5, &[][..], &[][..]),
         };
         [&[kind], name, &data[..data.len().min(DATA)]].concat()
     }
 
     /// `None` for bytes that no endpoint sends.
-    pub fn read(bytes: &'a [u8]) -> Option<Word<'a>> {
+    pub fn read(bytes: &'a [u8]) -> Option<ConnectionMessage<'a>> {
         let (kind, rest) = bytes.split_first()?;
         let named = || {
             let (name, data) = rest.split_at_checked(Name::LENGTH)?;
             Some((Name::from_bytes(name).ok()?, data))
         };
         let word = match kind {
-            1 => named().map(|(name, data)| Word::Ask(name, data))?,
-            2 => named().map(|(name, data)| Word::Accept(name, data))?,
-            3 => Word::Refuse(rest),
-            4 if rest.is_empty() => Word::Ready,
-            5 if rest.is_empty() => Word::Over,
+            1 => named().map(|(name, data)| ConnectionMessage::Ask(name, data))?,
+            2 => named().map(|(name, data)| ConnectionMessage::Accept(name, data))?,
+            3 => ConnectionMessage::Refuse(rest),
+            4 if rest.is_empty() => ConnectionMessage::Ready,
+            5 if rest.is_empty() => ConnectionMessage::Over,
             _ => return None,
         };
         (word.data().len() <= DATA).then_some(word)
@@ -64,8 +64,10 @@ impl<'a> Word<'a> {
 
     fn data(&self) -> &'a [u8] {
         match self {
-            Word::Ask(_, data) | Word::Accept(_, data) | Word::Refuse(data) => data,
-            Word::Ready | Word::Over => &[],
+            ConnectionMessage::Ask(_, data) | ConnectionMessage::Accept(_, data) | ConnectionMessage::Refuse(data) => {
+                data
+            }
+            ConnectionMessage::Ready | ConnectionMessage::Over => &[],
         }
     }
 }
@@ -84,31 +86,35 @@ mod tests {
     fn words_read_back_as_written_and_nothing_else_reads() {
         let data = [9; DATA];
         for word in [
-            Word::Ask(name(), &data),
-            Word::Ask(name(), &[]),
-            Word::Accept(name(), &data[..1]),
-            Word::Refuse(&data),
-            Word::Refuse(&[]),
-            Word::Ready,
-            Word::Over,
+            ConnectionMessage::Ask(name(), &data),
+            ConnectionMessage::Ask(name(), &[]),
+            ConnectionMessage::Accept(name(), &data[..1]),
+            ConnectionMessage::Refuse(&data),
+            ConnectionMessage::Refuse(&[]),
+            ConnectionMessage::Ready,
+            ConnectionMessage::Over,
         ] {
             let bytes = word.write();
             assert!(bytes.len() <= LONGEST);
-            assert_eq!(Word::read(&bytes), Some(word));
+            assert_eq!(ConnectionMessage::read(&bytes), Some(word));
             // Cut within the name, or with too much data.
             let whole = bytes.len() - word.data().len();
-            (0..whole).for_each(|cut| assert_eq!(Word::read(&bytes[..cut]), None, "{word:?} cut to {cut}"));
-            assert_eq!(Word::read(&[&bytes[..], &[0; DATA + 1]].concat()), None, "{word:?}");
+            (0..whole)
+                .for_each(|cut| assert_eq!(ConnectionMessage::read(&bytes[..cut]), None, "{word:?} cut to {cut}"));
+            assert_eq!(ConnectionMessage::read(&[&bytes[..], &[0; DATA + 1]].concat()), None, "{word:?}");
         }
         for kind in [0].into_iter().chain(6..=u8::MAX) {
-            assert_eq!(Word::read(&[&[kind], &[1; LONGEST - 1][..]].concat()), None);
+            assert_eq!(ConnectionMessage::read(&[&[kind], &[1; LONGEST - 1][..]].concat()), None);
         }
-        assert_eq!(Word::read(&[&[1], &[1; Name::LENGTH][..]].concat()), None, "that is no name");
+        assert_eq!(ConnectionMessage::read(&[&[1], &[1; Name::LENGTH][..]].concat()), None, "that is no name");
     }
 
     #[test]
     fn too_many_data_are_cut_off() {
         let data = [9; DATA + 9];
-        assert_eq!(Word::read(&Word::Refuse(&data).write()), Some(Word::Refuse(&data[..DATA])));
+        assert_eq!(
+            ConnectionMessage::read(&ConnectionMessage::Refuse(&data).write()),
+            Some(ConnectionMessage::Refuse(&data[..DATA]))
+        );
     }
 }

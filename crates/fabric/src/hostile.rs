@@ -23,7 +23,7 @@ use crate::wire::{APART, FETCH, HEADER, Header, INLINE, Kind, WITH_DATA, answere
 use crate::{address_vector, completion_queue, domain, endpoint_calls, region, tables};
 
 /// Limit for hangs only.
-const PATIENCE: Duration = Duration::from_secs(600);
+const TIMEOUT: Duration = Duration::from_secs(600);
 
 pub fn settings() -> Settings {
     Settings { address: Some(IpAddr::V4(Ipv4Addr::LOCALHOST)), shm: false, ..Settings::default() }
@@ -88,7 +88,13 @@ impl Victim {
             assert_eq!(tables::open_fabric(1 << 16 | 15, &mut fabric, null_mut()), 0);
             let used = Used::new(fabric.cast::<Fabric>());
             assert_eq!(
-                domain::make(tables::domain_fid(null_mut()), used, domain::Manner::default(), settings, &mut domain),
+                domain::make(
+                    tables::domain_fid(null_mut()),
+                    used,
+                    domain::DomainMode::default(),
+                    settings,
+                    &mut domain
+                ),
                 0
             );
             assert_eq!(address_vector::open(domain, &mut attr, &mut vector, null_mut()), 0);
@@ -292,7 +298,7 @@ impl Peer {
 }
 
 pub fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         if let Some(found) = found() {
             return found;

@@ -14,7 +14,7 @@ use crate::abi::fid::Fid;
 use crate::abi::info::{EndpointAttr, Info};
 use crate::abi::object::*;
 use crate::fabric::Fabric;
-use crate::handshake::{DATA, LABEL, LONGEST, Word};
+use crate::handshake::{ConnectionMessage, DATA, LABEL, LONGEST};
 use crate::hostile::{name_of, settings};
 use crate::listener::{ConnectionRequest, Listener};
 use crate::object::Used;
@@ -24,10 +24,10 @@ use crate::wire::{Header, Kind};
 use crate::{completion_queue, domain, endpoint_calls, event_queue, region, tables};
 
 /// Limit for hangs only.
-const PATIENCE: Duration = Duration::from_secs(600);
+const TIMEOUT: Duration = Duration::from_secs(600);
 
 fn until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         if let Some(found) = found() {
             return found;
@@ -58,7 +58,7 @@ impl UnknownSender {
 
     /// Waits until all messages have come.
     fn has_incoming(&mut self, mut victim: impl FnMut()) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while self.engine.settle(Duration::from_millis(1)).is_err() {
             victim();
             assert!(Instant::now() < deadline);
@@ -99,7 +99,7 @@ fn garbage_is_no_request_and_one_peer_has_one() {
     let listener = listener();
     let mut unknown = UnknownSender::of(&listener.name().unwrap());
     let name = unknown.name();
-    let good = Word::Ask(name, b"hello").write();
+    let good = ConnectionMessage::Ask(name, b"hello").write();
     for cut in 0..=Name::LENGTH {
         unknown.say(LABEL, &good[..cut]);
     }
@@ -109,7 +109,12 @@ fn garbage_is_no_request_and_one_peer_has_one() {
     for length in [DATA + 1, 5000, 200_000] {
         unknown.say(LABEL, &[&good[..1 + Name::LENGTH], &vec![1; length]].concat());
     }
-    for word in [Word::Accept(name, &[]), Word::Refuse(&[]), Word::Ready, Word::Over] {
+    for word in [
+        ConnectionMessage::Accept(name, &[]),
+        ConnectionMessage::Refuse(&[]),
+        ConnectionMessage::Ready,
+        ConnectionMessage::Over,
+    ] {
         unknown.say(LABEL, &word.write());
     }
     for space in [Space::Tagged, Space::Message, Space::Remote, Space::RemoteData] {
@@ -130,7 +135,7 @@ fn garbage_is_no_request_and_one_peer_has_one() {
         listener.progress();
         unknown.heard()
     });
-    assert_eq!(Word::read(&answer), Some(Word::Refuse(&[])));
+    assert_eq!(ConnectionMessage::read(&answer), Some(ConnectionMessage::Refuse(&[])));
     // It has had its answer.
     unknown.say(LABEL, &good);
     unknown.has_incoming(|| {
@@ -149,7 +154,7 @@ fn requests_beyond_the_backlog_are_refused() {
     for (at, unknown) in unknowns.iter_mut().enumerate() {
         let me = unknown.name();
         unknown.awaits();
-        unknown.say(LABEL, &Word::Ask(me, &[]).write());
+        unknown.say(LABEL, &ConnectionMessage::Ask(me, &[]).write());
         if at < 3 {
             until("a request", || {
                 let _ = unknown.heard();
@@ -162,7 +167,7 @@ fn requests_beyond_the_backlog_are_refused() {
                 listener.progress();
                 unknown.heard()
             });
-            assert_eq!(Word::read(&answer), Some(Word::Refuse(&[])));
+            assert_eq!(ConnectionMessage::read(&answer), Some(ConnectionMessage::Refuse(&[])));
         }
     }
     assert!(listener.requests().is_empty());
@@ -170,7 +175,7 @@ fn requests_beyond_the_backlog_are_refused() {
     drop(found.pop());
     let mut late = UnknownSender::of(&name);
     let me = late.name();
-    late.say(LABEL, &Word::Ask(me, &[]).write());
+    late.say(LABEL, &ConnectionMessage::Ask(me, &[]).write());
     until("a request", || {
         let _ = late.heard();
         listener.progress();
@@ -199,7 +204,13 @@ impl Victim {
             assert_eq!(tables::open_fabric(1 << 16 | 15, &mut fabric, null_mut()), 0);
             let used = Used::new(fabric.cast::<Fabric>());
             assert_eq!(
-                domain::make(tables::domain_fid(null_mut()), used, domain::Manner::default(), settings(), &mut domain),
+                domain::make(
+                    tables::domain_fid(null_mut()),
+                    used,
+                    domain::DomainMode::default(),
+                    settings(),
+                    &mut domain
+                ),
                 0
             );
             assert_eq!(completion_queue::open(domain, null_mut(), &mut queue, null_mut()), 0);
@@ -303,7 +314,13 @@ fn unknowns_do_not_reach_a_connected_endpoint() {
     };
     let everything = |unknown: &mut UnknownSender| {
         let own = unknown.name();
-        for word in [Word::Accept(own, &[]), Word::Refuse(&[]), Word::Ready, Word::Over, Word::Ask(own, &[])] {
+        for word in [
+            ConnectionMessage::Accept(own, &[]),
+            ConnectionMessage::Refuse(&[]),
+            ConnectionMessage::Ready,
+            ConnectionMessage::Over,
+            ConnectionMessage::Ask(own, &[]),
+        ] {
             unknown.say(LABEL, &word.write());
         }
         unknown.say(Label { space: Space::Message, tag: 0, data: None }, &[1; 8]);
@@ -321,7 +338,7 @@ fn unknowns_do_not_reach_a_connected_endpoint() {
     let mut unknown = UnknownSender::of(&name);
     nothing_happens(&mut unknown);
     peer.awaits();
-    peer.say(LABEL, &Word::Accept(me, b"data").write());
+    peer.say(LABEL, &ConnectionMessage::Accept(me, b"data").write());
     let event = until("it is connected", || {
         let _ = peer.heard();
         victim.event()

@@ -146,7 +146,7 @@ impl State {
                 memory.source = role::PART;
                 engine.send(to, label, memory, own(ticket))?;
             }
-            engine.start_off()
+            engine.flush_first()
         });
         match begun {
             Ok(()) => 0,

@@ -12,7 +12,7 @@ use machine::{PeerIndex, Result};
 
 use crate::abi::constants::*;
 use crate::abi::fid::{Fid, Ops};
-use crate::handshake::{LABEL, LONGEST, Word, selector};
+use crate::handshake::{ConnectionMessage, LABEL, LONGEST, selector};
 use crate::memory::{Memory, wish};
 use crate::offer::Settled;
 use crate::refuse;
@@ -202,7 +202,7 @@ impl ListenerState {
         self.progress()?;
         for (client, ..) in std::mem::take(&mut self.fresh) {
             self.waiting -= 1;
-            self.say(client, Word::Refuse(&[]))?;
+            self.say(client, ConnectionMessage::Refuse(&[]))?;
         }
         Ok(())
     }
@@ -219,15 +219,15 @@ impl ListenerState {
                 continue;
             }
             let (client, length) = (done.envelope.peer, done.envelope.length as usize);
-            let word = done.buffer.bytes().get(..length).and_then(Word::read);
-            if let (Status::Done, Some(Word::Ask(name, data))) = (done.status, word)
+            let word = done.buffer.bytes().get(..length).and_then(ConnectionMessage::read);
+            if let (Status::Done, Some(ConnectionMessage::Ask(name, data))) = (done.status, word)
                 && self.is_first(client)
             {
                 if self.stage == Stage::Listening && self.waiting < self.backlog {
                     self.waiting += 1;
                     self.fresh.push((client, name, data.to_vec()));
                 } else {
-                    self.say(client, Word::Refuse(&[]))?;
+                    self.say(client, ConnectionMessage::Refuse(&[]))?;
                 }
             }
             self.await_request(done.buffer)?;
@@ -246,7 +246,7 @@ impl ListenerState {
         !std::mem::replace(&mut self.asked[at], true)
     }
 
-    fn say(&mut self, client: PeerIndex, word: Word) -> Result<()> {
+    fn say(&mut self, client: PeerIndex, word: ConnectionMessage) -> Result<()> {
         let Some(engine) = &mut self.engine else { return Ok(()) };
         let bytes = word.write();
         if !engine.inject(client, LABEL, &bytes)? {
@@ -271,7 +271,7 @@ impl Drop for ListenerState {
 
 impl ConnectionRequest {
     /// Answers the request; returns the listener, to be kept until the answer has arrived. `None` if answered before.
-    pub fn answer(&self, word: Word) -> Option<Arc<Listener>> {
+    pub fn answer(&self, word: ConnectionMessage) -> Option<Arc<Listener>> {
         let listener = self.listener.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take()?;
         let mut desk = listener.desk();
         desk.waiting -= 1;
@@ -288,6 +288,6 @@ impl ConnectionRequest {
 /// An unanswered request is refused.
 impl Drop for ConnectionRequest {
     fn drop(&mut self) {
-        self.answer(Word::Refuse(&[]));
+        self.answer(ConnectionMessage::Refuse(&[]));
     }
 }

@@ -13,7 +13,7 @@ use crate::abi::object::{ConnectionOps, EndpointOps, FidEndpoint, FidFabric, Fid
 use crate::arguments::{bytes, give, give_name, given};
 use crate::event_queue::EventQueue;
 use crate::fabric::Fabric;
-use crate::handshake::{DATA, Word};
+use crate::handshake::{ConnectionMessage, DATA};
 use crate::listener::{ConnectionRequest, Listener};
 use crate::object::{self, Object, Used};
 use crate::offer::{self, Progress};
@@ -204,7 +204,7 @@ unsafe extern "C" fn reject(endpoint: *mut FidPassive, handle: *mut Fid, data: *
             return -FI_EINVAL;
         }
         let request = handle.cast::<ConnectionRequest>();
-        let rejected = (*request).answer(Word::Refuse(bytes(data, length))).is_some();
+        let rejected = (*request).answer(ConnectionMessage::Refuse(bytes(data, length))).is_some();
         // A request that an endpoint was opened for is freed by that endpoint.
         if !(*request).taken.load(Ordering::Acquire) {
             drop(Box::from_raw(request));

@@ -19,7 +19,7 @@ use crate::refuse::signed;
 use crate::trigger::{self, Asked};
 
 /// Flags of receives that look at arrived messages.
-const LOOKING: u64 = FI_PEEK | FI_CLAIM | FI_DISCARD;
+const PEEK_FLAGS: u64 = FI_PEEK | FI_CLAIM | FI_DISCARD;
 
 impl State {
     /// The source of a receive; `None` for an unknown address, and while there is no peer.
@@ -248,7 +248,7 @@ pub unsafe fn receive_tagged(
 ) -> Signed {
     // SAFETY: the caller's promise.
     unsafe {
-        if flags & LOOKING != 0 {
+        if flags & PEEK_FLAGS != 0 {
             if flags & FI_TRIGGER != 0 {
                 return signed(FI_EBADFLAGS);
             }
@@ -304,7 +304,7 @@ pub unsafe fn receive_message(
 ) -> Signed {
     // SAFETY: the caller's promise.
     unsafe {
-        if flags & LOOKING != 0 {
+        if flags & PEEK_FLAGS != 0 {
             return signed(FI_EBADFLAGS);
         }
         let Some(pieces) = pieces(message.iov, message.iov_count) else { return signed(FI_EINVAL) };

@@ -48,7 +48,7 @@ pub fn tell(engine: &mut Endpoint<Paths, Memory>, account: Option<Sums>, lingere
         host: std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_string(),
         account_calls: account.map(|sums| sums.calls),
         account_nanoseconds: account.map(|sums| sums.inside),
-        account_idle_nanoseconds: account.map(|sums| sums.in_vain),
+        account_idle_nanoseconds: account.map(|sums| sums.empty_polls),
         cpu_nanoseconds: linux::accounting::process_time(std::process::id()).unwrap_or_default().0,
         report,
     };

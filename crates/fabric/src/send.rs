@@ -102,7 +102,7 @@ impl State {
         } else {
             engine.send(peer, label, memory, context as u64)
         };
-        match request.and_then(|_| engine.start_off()) {
+        match request.and_then(|_| engine.flush_first()) {
             Ok(()) => 0,
             Err(fault) => self.fail(&fault),
         }

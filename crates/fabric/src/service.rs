@@ -15,7 +15,7 @@ use linux::rendezvous::{self, Meeting};
 use machine::{Fault, FaultKind, Result};
 
 /// Time to wait for one that does not listen yet.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// Time for an answer.
 const ANSWER: Duration = Duration::from_secs(1);
 /// First bytes of a service's address, in place of a name's magic.
@@ -59,7 +59,7 @@ impl Service {
     /// # Errors
     /// No endpoint of this user has it.
     pub fn ask(self) -> Result<Name> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             match self.look() {
                 Err(fault) if fault.kind() == FaultKind::Closed && Instant::now() < until => {

@@ -16,7 +16,7 @@ use crate::receive;
 
 const CORE: &str = "PLIMSOLL_TEST_CORE";
 /// Limit for hangs only.
-const PATIENCE: Duration = Duration::from_secs(600);
+const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The engine's process; not a test by itself.
 #[test]
@@ -39,7 +39,7 @@ impl Engine {
     /// Starts an engine on a core that no other engine of this user serves.
     fn start(core: CoreId) -> Engine {
         let name = format!("plimsoll/engine/{}/{}", geteuid().as_raw(), core.0);
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let mut command = Command::new(std::env::current_exe().unwrap());
             command.args(["--exact", "stopped::an_engine", "--nocapture"]).env(CORE, core.0.to_string());

@@ -45,11 +45,11 @@ struct Waiting {
     threshold: u64,
     /// Address of deferred work, by which the application names it; else NULL.
     name: *const DeferredWork,
-    then: Then,
+    then: DueOperation,
 }
 
 /// The operation that is due.
-enum Then {
+enum DueOperation {
     Transfer(Transfer),
     Add(Used<Counter>, u64),
     Set(Used<Counter>, u64),
@@ -113,16 +113,16 @@ impl Waiting {
     /// The domain is entered, and no reference to the state of an endpoint of it is in use.
     unsafe fn begin(&mut self) -> Signed {
         match &mut self.then {
-            Then::Add(counter, value) => counter.add(*value),
-            Then::Set(counter, value) => counter.set(*value),
+            DueOperation::Add(counter, value) => counter.add(*value),
+            DueOperation::Set(counter, value) => counter.set(*value),
             // SAFETY: the caller's promise; the endpoint is open.
-            Then::Transfer(transfer) => return unsafe { transfer.begin() },
+            DueOperation::Transfer(transfer) => return unsafe { transfer.begin() },
         }
         0
     }
 
     fn transfer(&self) -> Option<&Transfer> {
-        if let Then::Transfer(transfer) = &self.then { Some(transfer) } else { None }
+        if let DueOperation::Transfer(transfer) = &self.then { Some(transfer) } else { None }
     }
 }
 
@@ -325,8 +325,11 @@ impl Domain {
             };
             counted.count_everywhere();
             let value = (*work.op.counter).value;
-            let then =
-                if work.op_type == FI_OP_CNTR_SET { Then::Set(counted, value) } else { Then::Add(counted, value) };
+            let then = if work.op_type == FI_OP_CNTR_SET {
+                DueOperation::Set(counted, value)
+            } else {
+                DueOperation::Add(counted, value)
+            };
             self.triggers.submit(triggering, true, Waiting { threshold: work.threshold, name: work, then })
         }
     }
@@ -482,6 +485,6 @@ pub unsafe fn wait(ep: *mut FidEndpoint, asked: &Asked, post: impl FnMut(&mut St
         let (context, kind) = (asked.context, asked.kind);
         let transfer = Transfer { endpoint: NonNull::from(endpoint), context, kind, post: Box::new(post), counted };
         let name = asked.work.map_or(std::ptr::null(), std::ptr::from_ref);
-        domain.triggers.submit(counter, errors_too, Waiting { threshold, name, then: Then::Transfer(transfer) })
+        domain.triggers.submit(counter, errors_too, Waiting { threshold, name, then: DueOperation::Transfer(transfer) })
     }
 }

@@ -17,6 +17,6 @@ fn main() -> Result<()> {
     let line = SeatedCommand::new(recorded, &seats, &folder)?;
     println!("{line}");
     line.replaced.iter().for_each(|option| println!("in place of {option}"));
-    print!("{}", seats::verify(&line, &seats, Path::new(plimsoll), seats::PATIENCE)?);
+    print!("{}", seats::verify(&line, &seats, Path::new(plimsoll), seats::TIMEOUT)?);
     Ok(())
 }

@@ -301,7 +301,7 @@ pub(crate) fn export(name: &str, value: &OsStr) -> OsString {
 }
 
 fn said(command: &mut Command) -> Option<String> {
-    let output = answer::of(as_told(command), answer::PATIENCE);
+    let output = answer::of(as_told(command), answer::TIMEOUT);
     if let Err(error) = &output
         && error.kind() == std::io::ErrorKind::TimedOut
     {

@@ -210,7 +210,7 @@ impl Installation {
     /// # Errors
     /// The launcher neither answers nor ends.
     pub(crate) fn by_launcher(launcher: &Path) -> Result<Option<Installation>> {
-        Installation::asked(launcher, answer::PATIENCE)
+        Installation::asked(launcher, answer::TIMEOUT)
     }
 
     fn asked(launcher: &Path, patience: Duration) -> Result<Option<Installation>> {
@@ -269,7 +269,7 @@ pub fn silent() -> Vec<PathBuf> {
 
 /// Fault for one of [`silent`].
 pub fn no_answer(launcher: &Path) -> Fault {
-    let cause = format!("it gave no answer in {} s", answer::PATIENCE.as_secs());
+    let cause = format!("it gave no answer in {} s", answer::TIMEOUT.as_secs());
     let next = "run it by hand: it may wait for a display (unset DISPLAY), a name server or a file system";
     Fault::new(format!("{} --version", launcher.display()), cause, next).of_kind(FaultKind::Limit)
 }

@@ -9,7 +9,7 @@ use experiment::cause::{Cause, Failure};
 use linux::accounting::clock_under_load;
 use linux::clock_setting::{self, ClockSet, Request, not_held};
 use linux::power::{Meter, Source};
-use machine::power::{Covers, Drawn, total};
+use machine::power::{Covers, EnergyReading, total};
 use machine::{CoreId, Fault, Hertz, Joules, Reading, Result};
 use rounds::clocks::as_fast;
 
@@ -166,7 +166,7 @@ fn steady(before: Option<Hertz>, after: Option<Hertz>) -> Result<(), Failure> {
 
 /// Energy that the machine drew, and seconds: by a sensor of the whole host; else by a source that the user named without
 /// its coverage; else by packages and their memory.
-fn of_machine(drawn: &[Drawn]) -> Result<(Joules, f64), Failure> {
+fn of_machine(drawn: &[EnergyReading]) -> Result<(Joules, f64), Failure> {
     let covering = |covers: Covers| drawn.iter().find(|drawn| drawn.sensor.covers == covers);
     let stopped = |why: String| Failure::new(Cause::SensorStopped, why);
     if let Some(of) = covering(Covers::Node).or_else(|| covering(Covers::Unstated)) {

@@ -99,7 +99,7 @@ fn loaded(loader: &str, program: &Path, libraries: Option<&Path>) -> io::Result<
     if let Some(folder) = libraries {
         command.env("LD_LIBRARY_PATH", library_path(folder));
     }
-    let output = match answer::of(&mut command, answer::PATIENCE) {
+    let output = match answer::of(&mut command, answer::TIMEOUT) {
         Ok(output) => output,
         Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(error),
         Err(_) => return Ok(None),

@@ -53,7 +53,7 @@ pub fn setter(root: &Path) -> Result<Setter> {
 
 /// `CpuFreqDef = Unknown`: a line for each setting, or the reason why Slurm gives none.
 pub fn limits() -> Vec<String> {
-    let said = answer::of(Command::new("scontrol").args(["show", "config"]), answer::PATIENCE);
+    let said = answer::of(Command::new("scontrol").args(["show", "config"]), answer::TIMEOUT);
     match said {
         Ok(output) if output.status.success() => of_config(&String::from_utf8_lossy(&output.stdout)),
         Ok(output) => vec![format!("scontrol show config ended with {}: Slurm's limits are not known", output.status)],

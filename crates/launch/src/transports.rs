@@ -23,7 +23,7 @@ pub fn of(installation: &Installation) -> Option<Vec<Transport>> {
         Family::OpenMpi => {
             let information = installation.launcher.parent()?.join("ompi_info");
             let mut command = Command::new(information);
-            let output = answer::of(command.args(["--parsable", "--all"]), answer::PATIENCE);
+            let output = answer::of(command.args(["--parsable", "--all"]), answer::TIMEOUT);
             let output = output.ok().filter(|output| output.status.success())?;
             Some(of_open_mpi(&String::from_utf8_lossy(&output.stdout)))
         }

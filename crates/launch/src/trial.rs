@@ -123,8 +123,8 @@ impl Starter {
     }
 }
 
-/// Manner of starting a command.
-struct Manner<'a> {
+/// StartOptions of starting a command.
+struct StartOptions<'a> {
     profiler: Option<&'a Path>,
     within: &'a [String],
     reads: Option<&'a Path>,
@@ -135,7 +135,7 @@ struct Manner<'a> {
 }
 
 impl Starter {
-    fn start(&self, arm: &Arm, limit: Nanoseconds, manner: &Manner) -> Result<Ran> {
+    fn start(&self, arm: &Arm, limit: Nanoseconds, manner: &StartOptions) -> Result<Ran> {
         let folder = tempfile::Builder::new().prefix("plimsoll-try-").tempdir().map_err(scratch)?;
         let mark = mark(folder.path());
         // The warden ends leftover processes and removes the folder, even where this process is killed during a probe.
@@ -206,7 +206,7 @@ fn never() -> bool {
 impl Commands for Starter {
     fn run(&mut self, arm: &Arm, limit: Nanoseconds) -> Result<Ran> {
         self.quota.has_run = true;
-        let manner = Manner {
+        let manner = StartOptions {
             profiler: self.profiler.as_deref(),
             within: &self.within,
             reads: self.reads.as_deref(),
@@ -218,7 +218,7 @@ impl Commands for Starter {
 
     fn aside(&mut self, arm: &Arm, stage: Stage, words: &[String], limit: Nanoseconds) -> Result<Ran> {
         let stop: &dyn Fn() -> bool = if stage.tidies() { &never } else { &linux::signal::interrupted };
-        let manner = Manner { profiler: None, within: &[], reads: None, probed: false, stop };
+        let manner = StartOptions { profiler: None, within: &[], reads: None, probed: false, stop };
         self.start(&Arm { command: words.to_vec(), proven: false, ..arm.clone() }, limit, &manner)
     }
 

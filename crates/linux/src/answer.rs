@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use crate::orphans::Awaited;
 
 /// Limit for a program that only reports what it is or knows. Starting it from a cold network file system takes seconds.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Longest time until a request to end is noticed.
 const SLICE: Duration = Duration::from_millis(50);
@@ -145,6 +145,6 @@ mod tests {
             (300_000, &b"no\n"[..], Some(3))
         );
         let none = std::path::Path::new("/no/such");
-        assert_eq!(of(&mut Command::new(none), PATIENCE).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(of(&mut Command::new(none), TIMEOUT).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 }

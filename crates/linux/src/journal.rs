@@ -51,7 +51,7 @@ pub(crate) trait Knob: Clone + fmt::Display + FromStr<Err = ()> {
 }
 
 /// Time for a keeper to restore what its owner left.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// One change: the writes that restore it, in order, and the value set.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,7 +95,7 @@ impl<K: Knob> Journal<K> {
             |error| Fault::unwritable(format!("{subject}: its journal in /{}", K::FOLDER), error, "run as root");
         let folder = root.join(K::FOLDER);
         let path = folder.join(name);
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(fault)?;
             let file = match File::options().read(true).append(true).create(true).open(&path) {

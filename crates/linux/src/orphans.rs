@@ -22,7 +22,7 @@ static AWAITED: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 
 /// Time for orphans to end when asked, and time after which those that do not die are left.
 const GRACE: Duration = Duration::from_secs(2);
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Makes this process adopt the orphans of its later runs. For programs whose other children are known here during a
 /// run: started before it, [`Awaited`], or by [`crate::answer`].
@@ -101,7 +101,7 @@ impl Orphans {
         let begun = Instant::now();
         let (mut asked, mut refused) = (Vec::new(), Vec::new());
         let mut pause = Duration::from_millis(1);
-        while begun.elapsed() < PATIENCE {
+        while begun.elapsed() < TIMEOUT {
             let found = {
                 let awaited = awaited();
                 let mut found = self.now(&awaited);

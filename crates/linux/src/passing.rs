@@ -15,7 +15,7 @@ use crate::control_messages::messages;
 use crate::credentials::Credentials;
 
 /// Longest wait for a message.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A message: eight words, of which the first two name protocol and version.
 pub type Words = [u64; 8];
@@ -46,7 +46,7 @@ pub fn has_hung_up(socket: impl AsFd) -> bool {
 pub fn patiently<R>(stream: &UnixStream, exchange: impl FnOnce() -> Result<R>) -> Result<R> {
     let before = stream.read_timeout().map_err(broken)?;
     stream.set_nonblocking(false).map_err(broken)?;
-    stream.set_read_timeout(Some(PATIENCE)).map_err(broken)?;
+    stream.set_read_timeout(Some(TIMEOUT)).map_err(broken)?;
     rustix::net::sockopt::set_socket_passcred(stream, true).map_err(broken)?;
     let result = exchange();
     stream.set_read_timeout(before).map_err(broken)?;
@@ -108,7 +108,7 @@ fn receive(stream: &UnixStream, flags: RecvFlags) -> Result<Heard> {
             Ok(came) => break came,
             Err(e) => match Errno::from_io_error(&e) {
                 Some(Errno::INTR) => {}
-                Some(Errno::AGAIN) => return Err(fault(format!("it did not answer within {} s", PATIENCE.as_secs()))),
+                Some(Errno::AGAIN) => return Err(fault(format!("it did not answer within {} s", TIMEOUT.as_secs()))),
                 _ => return Err(broken(e)),
             },
         }

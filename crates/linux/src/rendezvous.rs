@@ -21,7 +21,7 @@ use crate::shortage::{self, Need};
 const PAUSE: Duration = Duration::from_millis(5);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// How long a holder may have no room for another caller.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A name under which this process can be called, in this network namespace.
 #[derive(Debug)]
@@ -134,7 +134,7 @@ impl AsFd for Meeting {
 /// No process holds the name ([`FaultKind::Closed`]); another user holds it ([`FaultKind::NotPermitted`]); the holder
 /// has no room for another caller ([`FaultKind::Busy`]).
 pub fn call(name: &str) -> Result<UnixStream> {
-    let stream = connect(name, Instant::now() + PATIENCE)?;
+    let stream = connect(name, Instant::now() + TIMEOUT)?;
     check_holder(name, &stream)?;
     waiting(name, stream)
 }
@@ -144,7 +144,7 @@ pub fn call(name: &str) -> Result<UnixStream> {
 /// # Errors
 /// As for [`call`].
 pub fn look_at(name: &str) -> Result<UnixStream> {
-    let stream = connect(name, Instant::now() + PATIENCE)?;
+    let stream = connect(name, Instant::now() + TIMEOUT)?;
     if !geteuid().is_root() {
         check_holder(name, &stream)?;
     }
@@ -233,7 +233,7 @@ pub struct Holders {
 
 /// The names that start with `prefix`. Holders that accept no callers are waited for together.
 pub fn holders(prefix: &str) -> Result<Holders> {
-    let (us, until) = (geteuid(), Instant::now() + PATIENCE);
+    let (us, until) = (geteuid(), Instant::now() + TIMEOUT);
     let mut found = Holders::default();
     for name in names(prefix)? {
         match connect(&name, until).and_then(|stream| holder(&name, &stream)) {

@@ -5,7 +5,7 @@
 
 use machine::costs::Interval;
 use mapping::advice::Advice;
-use mapping::missed::{BETWEEN_HOSTS, BETWEEN_PACKAGES, Missed, QUANTILES};
+use mapping::missed::{BETWEEN_HOSTS, BETWEEN_PACKAGES, QUANTILES, ReplayError};
 use mapping::proving::{Proof, prove};
 use whatif::answer::in_parallel;
 
@@ -74,7 +74,7 @@ fn advised(rule: &str, proofs: &[Proof], of: impl Fn(&Proof) -> (Advice, Interva
 }
 
 /// Prints quantiles of what replays missed, for mappings that promise a gain.
-fn calibrated(what: &str, proofs: &[Proof], held: Missed) {
+fn calibrated(what: &str, proofs: &[Proof], held: ReplayError) {
     let promises = proofs.iter().filter(|proof| proof.drawn.0 != Advice::Keep);
     let of = promises.filter_map(|proof| proof.missed.filter(|(_, kind)| *kind == held));
     let mut missed: Vec<f64> = of.map(|(missed, _)| missed).collect();

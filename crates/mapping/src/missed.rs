@@ -16,12 +16,12 @@ use crate::problem::{ALIKE, Problem, Spot};
 /// The weight of the share of the run in calls in a scale.
 const OF_CALLS: f64 = 0.1;
 
-/// The quantiles that [`Missed`] holds: a promise that is not kept costs more than a gain that was not promised.
+/// The quantiles that [`ReplayError`] holds: a promise that is not kept costs more than a gain that was not promised.
 pub const QUANTILES: [f64; 2] = [0.05, 0.99];
 
 /// The least and the most that replays missed, over the scale.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Missed {
+pub struct ReplayError {
     /// The least: mappings that came out better than the replay.
     pub low: f64,
     /// The most: mappings that came out worse.
@@ -29,14 +29,14 @@ pub struct Missed {
 }
 
 /// For ranks that move between packages, or to and from cores that receive.
-pub const BETWEEN_PACKAGES: Missed = Missed { low: -0.37, high: 0.99 };
+pub const BETWEEN_PACKAGES: ReplayError = ReplayError { low: -0.37, high: 0.99 };
 
 /// For ranks that move between hosts.
-pub const BETWEEN_HOSTS: Missed = Missed { low: -0.49, high: 6.67 };
+pub const BETWEEN_HOSTS: ReplayError = ReplayError { low: -0.49, high: 6.67 };
 
-impl Missed {
+impl ReplayError {
     /// The miss to expect of a mapping. `None`: only computing changes, of which no simulated program tells anything.
-    pub fn of(problem: &Problem, seats: &[u32]) -> Option<Missed> {
+    pub fn of(problem: &Problem, seats: &[u32]) -> Option<ReplayError> {
         let moved = || problem.seats.iter().zip(seats).map(|(from, to)| (problem.spot(*from), problem.spot(*to)));
         let receives = |(from, to): (&Spot, &Spot)| from.far != to.far || (from.softirq - to.softirq).abs() > ALIKE;
         match () {
@@ -76,7 +76,7 @@ mod tests {
             spot(1, 0.0, false),
         ];
         let problem = Problem { spots, seats: vec![0, 1], ..Problem::default() };
-        let of = |seats: [u32; 2]| Missed::of(&problem, &seats);
+        let of = |seats: [u32; 2]| ReplayError::of(&problem, &seats);
         assert_eq!(of([0, 2]), None);
         assert_eq!([of([1, 0]), of([0, 3])], [Some(BETWEEN_PACKAGES); 2]);
         assert_eq!(of([1, 4]), Some(BETWEEN_HOSTS));
@@ -85,10 +85,10 @@ mod tests {
     #[test]
     fn an_interval_grows_with_what_draws_leave_open_and_never_shrinks() {
         let drawn = Interval { low: 0.8, middle: 0.9, high: 0.95 };
-        let with = |missed: Missed, in_calls| missed.with(drawn, in_calls);
-        let none = Missed { low: 0.0, high: 0.0 };
+        let with = |missed: ReplayError, in_calls| missed.with(drawn, in_calls);
+        let none = ReplayError { low: 0.0, high: 0.0 };
         assert_eq!(with(none, 1.0), drawn);
-        let [few, many] = [0.1, 0.9].map(|in_calls| with(Missed { low: -1.0, high: 1.0 }, in_calls));
+        let [few, many] = [0.1, 0.9].map(|in_calls| with(ReplayError { low: -1.0, high: 1.0 }, in_calls));
         assert!(many.low < few.low && few.low < drawn.low && drawn.high < few.high && few.high < many.high);
         assert!((few.high - 0.9 * 0.95 / 0.8 * 0.01f64.exp()).abs() < 1e-9, "{few:?}");
     }

@@ -9,7 +9,7 @@ use whatif::answer::Program;
 use whatif::lever::Lever;
 
 use crate::advice::Advice;
-use crate::missed::{self, Missed};
+use crate::missed::{self, ReplayError};
 use crate::recorded::{Replays, softirqs};
 use crate::search::search;
 use crate::simulated::Simulated;
@@ -29,7 +29,7 @@ pub struct Proof {
     pub drawn: (Advice, Interval),
     /// The miss of the draws' middle over its scale, and the expected miss; `None`: there is no other mapping, or only computing
     /// changes with it.
-    pub missed: Option<(f64, Missed)>,
+    pub missed: Option<(f64, ReplayError)>,
     /// The simulated time of the mapping that was found.
     pub found: f64,
     /// The simulated time of the best of all mappings.
@@ -61,7 +61,7 @@ pub fn prove(seed: u64, across: bool) -> Result<Proof> {
     let lever = Lever { mapping: Some(replays.mapping(&found.seats)), ..Lever::default() };
     let stays = found.seats == problem.seats;
     let drawn = if stays { Interval::exactly(1.0) } else { program.ask(&[&lever])?[0].time };
-    let of = Missed::of(&problem, &found.seats);
+    let of = ReplayError::of(&problem, &found.seats);
     let expected = of.map_or(drawn, |missed| missed.with(drawn, program.in_calls()));
     let time = |seats: &[u32]| Ok::<f64, machine::Fault>(case.time(&simulated.cluster(seats).seats)? as f64 / now);
     let best = if across { case.best()?.1 as f64 / now } else { search(&problem, &simulated)?.time };

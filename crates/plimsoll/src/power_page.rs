@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use linux::power::Listing;
-use machine::power::{Band, Covers, Drawn, Sensor};
+use machine::power::{Band, Covers, EnergyReading, Sensor};
 use machine::text::Table;
 use machine::{Fault, Joules, Nanoseconds, Reading, Result};
 use serde::Serialize;
@@ -56,12 +56,17 @@ pub fn listing_json(listing: &Listing) -> Result<String> {
 #[derive(Serialize)]
 struct DrawnJson<'a> {
     seconds: f64,
-    sensors: &'a [Drawn],
+    sensors: &'a [EnergyReading],
     rapl_packages_and_memory: &'a Reading<Joules>,
     notes: &'a [String],
 }
 
-pub fn json(drawn: &[Drawn], parts: &Reading<Joules>, elapsed: Nanoseconds, notes: &[String]) -> Result<String> {
+pub fn json(
+    drawn: &[EnergyReading],
+    parts: &Reading<Joules>,
+    elapsed: Nanoseconds,
+    notes: &[String],
+) -> Result<String> {
     let seconds = elapsed.0 as f64 / 1e9;
     text(&DrawnJson { seconds, sensors: drawn, rapl_packages_and_memory: parts, notes })
 }
@@ -73,14 +78,14 @@ fn text(value: &impl Serialize) -> Result<String> {
 
 /// The readings of each sensor for a command that took `elapsed`.
 pub fn page(
-    drawn: &[Drawn],
+    drawn: &[EnergyReading],
     parts: &Reading<Joules>,
     elapsed: Nanoseconds,
     notes: &[String],
     refused: &[Fault],
     width: usize,
 ) -> String {
-    let row = |drawn: &Drawn| {
+    let row = |drawn: &EnergyReading| {
         let band = match drawn.sensor.band {
             Band::Unstated => String::new(),
             band => format!(", {band}"),

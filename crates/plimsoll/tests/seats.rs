@@ -37,7 +37,7 @@ fn seats(cores: &[&[u32]]) -> Seats {
 fn verify(words: &[String], seats: &Seats) -> Result<Seats> {
     let folder = tempfile::tempdir().unwrap();
     let line = SeatedCommand::new(words, seats, folder.path())?;
-    seats::verify(&line, seats, Path::new(PLIMSOLL), seats::PATIENCE)
+    seats::verify(&line, seats, Path::new(PLIMSOLL), seats::TIMEOUT)
 }
 
 /// The command as a user of this MPI types it, with an option that the seats override.
@@ -109,7 +109,7 @@ fn plimsoll_mpirun_takes_seats_too() {
         let words = [PLIMSOLL, "mpirun", "-n", "3", "--quiet", program.to_str().unwrap(), "said"].map(str::to_owned);
         let seats = seats(&[&[other], &[one], &[one, other]]);
         let line = SeatedCommand::new(&words, &seats, folder.path()).unwrap();
-        assert_eq!(seats::verify(&line, &seats, Path::new(PLIMSOLL), seats::PATIENCE).unwrap(), seats, "{mpi}");
+        assert_eq!(seats::verify(&line, &seats, Path::new(PLIMSOLL), seats::TIMEOUT).unwrap(), seats, "{mpi}");
         // The program itself, which the trial did not start.
         let output = line.command().output().unwrap();
         let (out, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -138,7 +138,7 @@ fn seats_on_both_hosts_of_a_lab_are_taken() {
         let seats: Seats = format!("0 {first} {other}\n1 {second} {one}\n2 {third} {one}\n").parse().unwrap();
         let words = [PLIMSOLL, "mpirun", "-n", "3", "--lab", program.to_str().unwrap(), "said"].map(str::to_owned);
         let line = SeatedCommand::new(&words, &seats, folder.path()).unwrap();
-        let found = seats::verify(&line, &seats, Path::new(PLIMSOLL), seats::PATIENCE);
+        let found = seats::verify(&line, &seats, Path::new(PLIMSOLL), seats::TIMEOUT);
         assert_eq!(found.unwrap_or_else(|fault| panic!("{mpi}: {fault}")), seats, "{mpi}");
     }
 }

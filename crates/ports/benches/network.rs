@@ -19,7 +19,7 @@ use ports::probe::ProbeLines;
 use ports::udp::UdpPort;
 
 const SMALL: usize = 32;
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// Packets of a stream in flight at most, and packets per acknowledgement.
 const WINDOW: u64 = 512;
 const ANSWERED: u64 = 32;
@@ -71,7 +71,7 @@ fn until(mut done: impl FnMut() -> Result<bool>) -> Result<bool> {
                 return Ok(true);
             }
         }
-        if started.elapsed() > PATIENCE {
+        if started.elapsed() > TIMEOUT {
             return Ok(false);
         }
     }

@@ -24,7 +24,7 @@ const ANSWER: Duration = Duration::from_millis(20);
 /// Flag of the last ping of a probe.
 const LAST: u64 = 1 << 63;
 /// Polls of a line between reads of the clock.
-const LOOKS: u32 = 2048;
+const POLLS: u32 = 2048;
 const LENGTH: usize = 4096;
 
 const PROTOCOL: u64 = u64::from_le_bytes(*b"plimprob");
@@ -134,7 +134,7 @@ impl ProbeLines {
 fn wait_for(line: &AtomicU64, patience: Duration, is_it: impl Fn(u64) -> bool) -> Option<u64> {
     let mut since = None;
     loop {
-        for _ in 0..LOOKS {
+        for _ in 0..POLLS {
             let value = line.load(Ordering::Acquire);
             if is_it(value) {
                 return Some(value);

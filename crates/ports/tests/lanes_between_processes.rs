@@ -16,7 +16,7 @@ use ports::xdp::{XdpPort, possible};
 
 /// Names the part that this program plays when a test starts it again, and where.
 const PART: &str = "PLIMSOLL_TEST_PART";
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const SESSION: u32 = 9;
 const INTERFACE: &str = "lab0";
 
@@ -47,7 +47,7 @@ fn play_a_part() {
     let Ok(ip) = std::env::var(PART) else { return };
     let port = XdpPort::open(SocketAddr::new(ip.parse().unwrap(), 0), INTERFACE).unwrap();
     println!("\nport {}", port.local_address());
-    std::thread::sleep(PATIENCE);
+    std::thread::sleep(TIMEOUT);
 }
 
 fn lab() -> Option<Lab> {
@@ -63,7 +63,7 @@ fn lab() -> Option<Lab> {
 }
 
 fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + TIMEOUT;
     while !done() {
         assert!(Instant::now() < end, "{what}: not in time");
         std::thread::yield_now();
@@ -91,7 +91,7 @@ fn socket(lab: &Lab, ip: IpAddr) -> UdpSocket {
 /// Sends packet `sequence` until it has come.
 fn exchange(socket: &UdpSocket, port: &mut XdpPort, sequence: u32) {
     let to = port.local_address();
-    let mut sent = Instant::now() - PATIENCE;
+    let mut sent = Instant::now() - TIMEOUT;
     let mut came = false;
     until("a packet", || {
         if sent.elapsed() > Duration::from_millis(50) {

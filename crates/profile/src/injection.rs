@@ -9,13 +9,13 @@ use crate::profile::Profile;
 
 /// The delays injected into one rank.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Given {
+pub struct InjectedDelays {
     pub rank: u32,
     /// Number and seconds of the delays, by what was delayed ([`injected`]).
     pub delays: [(u64, f64); 3],
 }
 
-impl Given {
+impl InjectedDelays {
     /// Seconds of delays of all kinds.
     pub fn seconds(&self) -> f64 {
         self.delays.iter().map(|(_, seconds)| seconds).sum()
@@ -27,7 +27,7 @@ impl Given {
 pub struct Injection {
     /// What was asked for; empty where that is not known.
     pub asked: String,
-    pub ranks: Vec<Given>,
+    pub ranks: Vec<InjectedDelays>,
     /// The bits of [`perturbed`] that are set for any rank.
     pub marks: u32,
 }
@@ -49,7 +49,7 @@ impl Injection {
                 });
                 (all.count, rank.seconds(all.ticks))
             };
-            Given { rank: rank.header.rank, delays: std::array::from_fn(sum) }
+            InjectedDelays { rank: rank.header.rank, delays: std::array::from_fn(sum) }
         };
         let ranks = profile.ranks.iter().map(given).collect();
         Some(Injection { asked: asked.unwrap_or_default(), ranks, marks })
@@ -71,7 +71,7 @@ impl Injection {
         let kinds: Vec<String> = kinds.into_iter().filter_map(of).collect();
         let most = self.ranks.iter().max_by(|one, other| one.seconds().total_cmp(&other.seconds()));
         let Some(most) = most.filter(|_| !kinds.is_empty()) else { return "nothing was delayed".to_owned() };
-        let mean = self.ranks.iter().map(Given::seconds).sum::<f64>() / self.ranks.len() as f64;
+        let mean = self.ranks.iter().map(InjectedDelays::seconds).sum::<f64>() / self.ranks.len() as f64;
         format!(
             "{}; {} a rank on average, {} at most (rank {})",
             kinds.join(", "),

@@ -6,7 +6,7 @@ use std::time::Instant;
 use engine::Buffer;
 use machine::{Fault, Nanoseconds, Notice, PeerIndex, Port, Result, Sent};
 
-use crate::address::{Address, FIRST_NUMBER, Hello, MANAGEMENT, QueuePairNumber};
+use crate::address::{Address, ConnectRequest, FIRST_NUMBER, MANAGEMENT, QueuePairNumber};
 use crate::completion::{CompletionQueue, Opcode, WorkCompletion, WorkStatus};
 use crate::memory::{MemoryKey, Registered, Segment};
 use crate::queue_pair::{Arriving, QueuePair};
@@ -58,7 +58,7 @@ pub(crate) struct Card<B> {
     /// Queue pairs that went to Error by themselves.
     events: VecDeque<QueuePairNumber>,
     /// Peers' datagrams for connecting.
-    pub hellos: VecDeque<(PeerIndex, Hello)>,
+    pub hellos: VecDeque<(PeerIndex, ConnectRequest)>,
     pub counters: AdapterCounters,
     pub next_timeout: Option<Nanoseconds>,
     /// Number of queue pairs that wait because a peer was not ready.
@@ -448,10 +448,10 @@ impl<P: Port, B: Buffer> Adapter<P, B> {
     }
 
     /// Sends a datagram of the communication manager to a peer; it may be lost.
-    pub(crate) fn say(&mut self, peer: PeerIndex, hello: &Hello) -> Result<Sent> {
+    pub(crate) fn say(&mut self, peer: PeerIndex, hello: &ConnectRequest) -> Result<Sent> {
         let header = Header { destination: MANAGEMENT, psn: 0, ask: false, kind: Kind::Management };
         let at = header.length();
-        let sent = self.port.send(peer, at + Hello::LENGTH, |into| {
+        let sent = self.port.send(peer, at + ConnectRequest::LENGTH, |into| {
             header.write(into);
             hello.write(&mut into[at..]);
         })?;
@@ -459,7 +459,7 @@ impl<P: Port, B: Buffer> Adapter<P, B> {
         Ok(sent)
     }
 
-    pub(crate) fn next_hello(&mut self) -> Option<(PeerIndex, Hello)> {
+    pub(crate) fn next_hello(&mut self) -> Option<(PeerIndex, ConnectRequest)> {
         self.card.hellos.pop_front()
     }
 

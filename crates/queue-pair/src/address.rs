@@ -27,7 +27,7 @@ pub struct Address {
 
 /// A datagram by which one end connects to the other, like the communication manager's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Hello {
+pub(crate) struct ConnectRequest {
     pub address: Address,
     /// Whether the sender knows the receiver's address.
     pub knows: bool,
@@ -35,7 +35,7 @@ pub(crate) struct Hello {
     pub asks: bool,
 }
 
-impl Hello {
+impl ConnectRequest {
     pub const LENGTH: usize = 13;
 
     pub fn write(&self, into: &mut [u8]) {
@@ -45,13 +45,13 @@ impl Hello {
         into[12] = u8::from(self.knows) | u8::from(self.asks) << 1;
     }
 
-    pub fn parse(bytes: &[u8]) -> Option<Hello> {
+    pub fn parse(bytes: &[u8]) -> Option<ConnectRequest> {
         let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
-        if bytes.len() != Hello::LENGTH || bytes[12] > 3 {
+        if bytes.len() != ConnectRequest::LENGTH || bytes[12] > 3 {
             return None;
         }
         let address = Address { queue_pair: QueuePairNumber(word(0)), first_psn: word(4), source: word(8) };
-        Some(Hello { address, knows: bytes[12] & 1 != 0, asks: bytes[12] & 2 != 0 })
+        Some(ConnectRequest { address, knows: bytes[12] & 1 != 0, asks: bytes[12] & 2 != 0 })
     }
 }
 
@@ -65,16 +65,16 @@ mod tests {
         #[test]
         fn what_is_said_to_connect_reads_back(queue_pair: u32, first_psn: u32, source: u32, knows: bool, asks: bool) {
             let address = Address { queue_pair: QueuePairNumber(queue_pair), first_psn, source };
-            let hello = Hello { address, knows, asks };
-            let mut bytes = [0xAA; Hello::LENGTH];
+            let hello = ConnectRequest { address, knows, asks };
+            let mut bytes = [0xAA; ConnectRequest::LENGTH];
             hello.write(&mut bytes);
-            prop_assert_eq!(Hello::parse(&bytes), Some(hello));
-            prop_assert_eq!(Hello::parse(&bytes[1..]), None);
+            prop_assert_eq!(ConnectRequest::parse(&bytes), Some(hello));
+            prop_assert_eq!(ConnectRequest::parse(&bytes[1..]), None);
         }
 
         #[test]
         fn no_bytes_make_the_parser_panic(bytes in proptest::collection::vec(any::<u8>(), 0..20)) {
-            let _ = Hello::parse(&bytes);
+            let _ = ConnectRequest::parse(&bytes);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use engine::Buffer;
 use machine::{PeerIndex, Port, Result, Sent};
 
-use crate::address::{Address, Hello, QueuePairNumber};
+use crate::address::{Address, ConnectRequest, QueuePairNumber};
 use crate::connection::Connection;
 use crate::endpoint::{Endpoint, RESERVE, segment};
 use crate::memory::MemoryKey;
@@ -63,7 +63,7 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
         let queue_pair = connection.queue_pair;
         let knows = self.adapter.state(queue_pair)? == State::ReadyToSend;
         let address = self.adapter.address(queue_pair, peer.0)?;
-        let hello = Hello { address, knows, asks: !connection.ready };
+        let hello = ConnectRequest { address, knows, asks: !connection.ready };
         if self.adapter.say(peer, &hello)? == Sent::Gone {
             self.peer_dead(peer);
         }
@@ -80,7 +80,7 @@ impl<P: Port, B: Buffer> Endpoint<P, B> {
     }
 
     #[cold]
-    fn hear(&mut self, peer: PeerIndex, hello: Hello) -> Result<()> {
+    fn hear(&mut self, peer: PeerIndex, hello: ConnectRequest) -> Result<()> {
         let Some(connection) = self.connections.get(peer.0 as usize).filter(|connection| connection.alive) else {
             return Ok(());
         };

@@ -4,7 +4,7 @@ use engine::Buffer;
 use machine::PeerIndex;
 
 use crate::adapter::Card;
-use crate::address::{Hello, MANAGEMENT, QueuePairNumber};
+use crate::address::{ConnectRequest, MANAGEMENT, QueuePairNumber};
 use crate::completion::{Opcode, WorkCompletion, WorkStatus};
 use crate::memory::{MemoryKey, Segment};
 use crate::queue_pair::Arriving;
@@ -30,7 +30,7 @@ impl<B: Buffer> Card<B> {
             return;
         };
         if header.kind == Kind::Management {
-            match Hello::parse(payload) {
+            match ConnectRequest::parse(payload) {
                 Some(hello) if header.destination == MANAGEMENT && self.hellos.len() < HELLOS_MOST => {
                     self.hellos.push_back((peer, hello));
                 }

@@ -7,12 +7,12 @@ use crate::functions;
 use crate::layout::{COPY, DIRECTORY, Header, MAGIC, VERSION};
 
 /// Attempts at a header, both copies of which may be just being written when they are read.
-const LOOKS: usize = 100;
+const ATTEMPTS: usize = 100;
 
 /// The header; `None` where the rank has not written it yet. `read` gives the file's first [`DIRECTORY`] bytes.
 pub(crate) fn header(mut read: impl FnMut(&mut [u8]) -> Result<()>) -> Result<Option<Header>> {
     let mut page = [0; DIRECTORY];
-    for _ in 0..LOOKS {
+    for _ in 0..ATTEMPTS {
         read(&mut page)?;
         let sealed = Header::SEALED + size_of::<u64>();
         let mut copy = page;

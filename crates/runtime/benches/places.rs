@@ -37,7 +37,7 @@ const MESSAGE: usize = 64;
 const TICK: Duration = Duration::from_millis(1);
 /// What a chosen place may be worse than the best.
 const MARGIN: f64 = 1.1;
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Messages that came through, and when the last one did.
 static ARRIVED: AtomicU64 = AtomicU64::new(0);
@@ -242,7 +242,7 @@ impl Pipeline {
 }
 
 fn late(start: Instant) -> Result<()> {
-    if start.elapsed() < PATIENCE {
+    if start.elapsed() < TIMEOUT {
         return Ok(());
     }
     Err(Fault::new("the pipeline", "a message did not come through", "look at what the offcodes logged"))

@@ -29,7 +29,7 @@ pub const CALL_LIMIT: Duration = Duration::from_secs(5);
 /// The name of the application where it makes channels.
 const APPLICATION: &str = "the application";
 /// Time between two looks for offcodes that nobody uses any more.
-const LOOK_FOR_OBSOLETE: Duration = Duration::from_millis(5);
+const OBSOLETE_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A site that an offcode is to move to.
 pub struct Opened {
@@ -467,7 +467,7 @@ impl Runtime {
                 activity = Activity::Worked;
             }
         }
-        if self.looked.elapsed() > LOOK_FOR_OBSOLETE {
+        if self.looked.elapsed() > OBSOLETE_POLL_INTERVAL {
             self.looked = Instant::now();
             self.remove_obsolete()?;
         }
@@ -484,7 +484,7 @@ impl Runtime {
         }
         // Use is polled, as nobody signals it: several times within each limit.
         let limits = live.iter().flatten().filter_map(Live::obsolete_after);
-        limits.for_each(|limit| sleep.at_most((limit / 4).max(LOOK_FOR_OBSOLETE)));
+        limits.for_each(|limit| sleep.at_most((limit / 4).max(OBSOLETE_POLL_INTERVAL)));
         true
     }
 

@@ -25,7 +25,7 @@ use crate::live::OffcodeId;
 
 /// Time between two looks which attached processes are still there. Longer than it takes to see that a channel's end is
 /// abandoned, so that its name is free when the runtime says so.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A request and where its answer goes, which counts as a caller until then.
 type Asked = (Request, UnixStream, Share);
@@ -107,7 +107,7 @@ impl Control {
         }
         for one in &self.attached {
             if one.left.is_some() || !sleep.watch(one.connection.as_fd()) {
-                sleep.at_most(LOOK);
+                sleep.at_most(POLL_INTERVAL);
             }
         }
         sleep
@@ -116,7 +116,7 @@ impl Control {
     /// Answers the requests since the last call, and looks for processes that have left: now and then, and where the
     /// thread `slept`. `true`: the runtime is to end.
     pub fn serve(&mut self, runtime: &mut Runtime, slept: bool) -> bool {
-        if slept || self.looked.elapsed() > LOOK {
+        if slept || self.looked.elapsed() > POLL_INTERVAL {
             self.looked = Instant::now();
             self.listen_to_attached(runtime);
             self.watched = self.watched && runtime.is_watched();
@@ -206,7 +206,7 @@ impl Control {
     fn listen_to_attached(&mut self, runtime: &mut Runtime) {
         self.attached.retain_mut(|one| {
             match (one.left, one.listen()) {
-                (Some(since), _) if since.elapsed() > LOOK => {
+                (Some(since), _) if since.elapsed() > POLL_INTERVAL => {
                     runtime.free(one.offcode, &one.name);
                     return false;
                 }

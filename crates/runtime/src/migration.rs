@@ -29,7 +29,7 @@ use crate::switchboard::{BridgeId, Passed};
 /// Time limit for messages under way to and from a site that shares no memory.
 const DRAIN: Duration = Duration::from_secs(2);
 /// Time between two looks at these messages.
-const LOOK: Duration = Duration::from_micros(100);
+const POLL_INTERVAL: Duration = Duration::from_micros(100);
 
 /// One offcode of a move.
 pub(crate) struct Mover {
@@ -515,7 +515,7 @@ fn wait(runtime: &mut Runtime, what: &str, mut done: impl FnMut(&mut Runtime) ->
         }
         runtime.switchboard.turn();
         runtime.turn()?;
-        thread::sleep(LOOK);
+        thread::sleep(POLL_INTERVAL);
     }
     Ok(())
 }

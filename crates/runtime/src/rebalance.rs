@@ -60,11 +60,11 @@ pub struct Rebalancer {
     rests: Option<Duration>,
     dwell: Duration,
     /// The last move, as long as it has not been judged.
-    moved: Option<Moved>,
+    moved: Option<LastMove>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Moved {
+struct LastMove {
     from: usize,
     to: usize,
     /// Windows in a row that came out worse than expected there, and as expected.
@@ -105,7 +105,7 @@ impl Rebalancer {
     pub fn moved(&mut self, now: Duration, from: usize, verdict: Verdict) {
         self.seen = None;
         match verdict {
-            Verdict::Move { to, .. } => self.moved = Some(Moved { from, to, worse: 0, held: 0 }),
+            Verdict::Move { to, .. } => self.moved = Some(LastMove { from, to, worse: 0, held: 0 }),
             Verdict::Back { .. } => {
                 self.moved = None;
                 self.dwell = (self.dwell * 2).min(LONGEST);

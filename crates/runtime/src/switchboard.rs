@@ -20,7 +20,7 @@ use machine::{Fault, Result};
 use offcode::call::{Header, Kind};
 use offcode::{Channel, Specification, Written};
 
-use crate::site::end::{End, LOOK_FOR_ROOM};
+use crate::site::end::{End, ROOM_POLL_INTERVAL};
 use crate::site::residents::Log;
 use crate::trace::{Begun, Trace};
 use relay::Relay;
@@ -324,7 +324,7 @@ impl Board {
                     return None;
                 }
                 if !relay.held[from].is_empty() {
-                    sleep.at_most(LOOK_FOR_ROOM);
+                    sleep.at_most(ROOM_POLL_INTERVAL);
                 }
             }
         }
@@ -333,7 +333,7 @@ impl Board {
                 return None;
             }
             if !party.waiting.is_empty() {
-                sleep.at_most(LOOK_FOR_ROOM);
+                sleep.at_most(ROOM_POLL_INTERVAL);
             }
         }
         self.asleep = Some(bell.clone());

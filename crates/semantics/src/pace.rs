@@ -12,10 +12,10 @@ use super::wiring::World;
 use super::work::stuck;
 
 /// Time after which a block counts as failed.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Polls in vain after which another leaf is polled, and after which the core is yielded.
-const LOOK_ROUND: u32 = 8;
-const LOOK_AWAY: u32 = 2048;
+const POLLS_PER_LEAF: u32 = 8;
+const POLLS_PER_YIELD: u32 = 2048;
 
 /// Results of a block between cores.
 pub struct Pace {
@@ -53,11 +53,11 @@ impl Between {
     #[inline]
     fn wait(&self, polls: &mut u32, began: Instant) -> Result<()> {
         *polls += 1;
-        if self.shared_core || polls.is_multiple_of(LOOK_AWAY) {
+        if self.shared_core || polls.is_multiple_of(POLLS_PER_YIELD) {
             if self.failed.load(Ordering::Relaxed) {
                 return Err(Fault::new("the other thread", "it has failed", "see its fault"));
             }
-            if began.elapsed() > PATIENCE {
+            if began.elapsed() > TIMEOUT {
                 return Err(stuck("a block between cores"));
             }
             std::thread::yield_now();
@@ -101,7 +101,7 @@ impl<'a, L: Layer> Leaves<'a, L> {
     /// After polls of one leaf in vain, polls another: it may owe its peer an acknowledgement.
     #[inline]
     fn look_round(&mut self, polls: u32, again: bool) -> Result<()> {
-        if polls.is_multiple_of(LOOK_ROUND) {
+        if polls.is_multiple_of(POLLS_PER_LEAF) {
             self.turn = (self.turn + 1) % self.all.len();
             self.turn(self.turn, again)?;
         }
@@ -339,7 +339,7 @@ impl<L: Layer> World<L> {
                     missing -= u64::from(ended.received);
                 }
             }
-            if began.elapsed() > PATIENCE {
+            if began.elapsed() > TIMEOUT {
                 return Err(stuck("receives left over"));
             }
         }

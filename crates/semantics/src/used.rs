@@ -31,7 +31,7 @@ type End = Endpoint<Paths, Message>;
 /// Lengths of the messages of each end; long ones are sent peer by peer.
 const SHORT: usize = 8;
 const LONG: usize = 1 << 20;
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Polls after which each end has looked for news about its peers.
 const POLLS: u32 = 2 * 4096;
 
@@ -65,7 +65,7 @@ fn exchange(
             end.send(*peer, 1, vec![1; size], 0)?;
         }
     }
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     // A send and a receive for each peer at each end.
     let mut left = 4 * leaves.len();
     while left > 0 || rest > 0 {

@@ -10,7 +10,7 @@ use super::layer::{Layer, Message};
 use super::wiring::World;
 
 /// Time after which a pass counts as failed.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A pool of buffers.
 pub struct Buffers {
@@ -35,7 +35,7 @@ impl Buffers {
 }
 
 pub fn stuck(what: &str) -> Fault {
-    Fault::new(what, format!("no end within {PATIENCE:?}"), "run it again on a calmer machine; report it if it stays")
+    Fault::new(what, format!("no end within {TIMEOUT:?}"), "run it again on a calmer machine; report it if it stays")
 }
 
 /// Takes ended requests; returns how many messages came.
@@ -82,7 +82,7 @@ impl<L: Layer> World<L> {
                 hub.turn()?;
                 drain(hub, at_hub)?;
                 spent += turned.elapsed();
-                if began.elapsed() > PATIENCE {
+                if began.elapsed() > TIMEOUT {
                     return Err(stuck("messages to the leaves"));
                 }
             }
@@ -129,7 +129,7 @@ impl<L: Layer> World<L> {
                     leaf.turn()?;
                     drain(leaf, at_leaves)?;
                 }
-                if began.elapsed() > PATIENCE {
+                if began.elapsed() > TIMEOUT {
                     return Err(stuck("messages from the leaves"));
                 }
             }
@@ -161,7 +161,7 @@ impl<L: Layer> World<L> {
             }
         }
         let grown = before.heap_growth(peers);
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         let mut received = 0;
         while received < count {
             for leaf in leaves.iter_mut() {

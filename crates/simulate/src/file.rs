@@ -7,7 +7,7 @@ use std::path::Path;
 use whatif::goal::{self, Schedule};
 
 use crate::cluster::power::{Joules, Watts, joules};
-use crate::cluster::profile::{Given, Place, Profile, Progress, Waiting};
+use crate::cluster::profile::{Overrides, Place, Profile, Progress, Waiting};
 use crate::cluster::{Cluster, Core, Finished, Host, Link, Seat, simulate};
 use crate::engines::{self, Settings};
 use crate::programs::{
@@ -412,7 +412,7 @@ impl MachineOf {
 }
 
 impl Protocol {
-    fn given(&self) -> Given {
+    fn given(&self) -> Overrides {
         self.constants.iter().map(|(name, of)| (name.clone(), (of.value.clone(), of.source.clone()))).collect()
     }
 

@@ -39,7 +39,7 @@ const OVERTIME: Duration = Duration::from_secs(30);
 /// Sleep between two looks of a thread that does not send itself.
 const REST: Duration = Duration::from_millis(1);
 /// Time between two looks at requests from outside and signs of life.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Time without a sign of life after which a guarded sender ends.
 const SILENCE: Nanoseconds = Nanoseconds(1_000_000_000);
 /// Divisor of the target gap: frames that are closer count as a burst.
@@ -253,7 +253,7 @@ impl Session<'_> {
             if let Some(rest) = rest {
                 std::thread::sleep(rest);
             }
-            if looked.elapsed() < LOOK {
+            if looked.elapsed() < POLL_INTERVAL {
                 continue;
             }
             looked = Instant::now();

@@ -16,7 +16,7 @@ use crate::stamp;
 use crate::tally::Tally;
 
 /// Time between looks whether the receiver is to end.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 const LONGEST: usize = 65_536;
 
 /// A receiver that runs until it is dropped.
@@ -36,7 +36,7 @@ impl SocketReceiver {
         };
         core.map_or(Ok(()), affinity::check)?;
         let socket = UdpSocket::bind((address, expected.port)).map_err(fault)?;
-        socket.set_read_timeout(Some(LOOK)).map_err(fault)?;
+        socket.set_read_timeout(Some(POLL_INTERVAL)).map_err(fault)?;
         let headers = if address.is_ipv4() { 42 } else { 62 };
         let shared = Arc::new((Tally::new(), AtomicBool::new(false)));
         let of_thread = shared.clone();

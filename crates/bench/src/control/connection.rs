@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     /// Time to wait for a message that is to come.
-    const PATIENCE: Duration = Duration::from_secs(30);
+    const TIMEOUT: Duration = Duration::from_secs(30);
     /// Time to wait for one that never comes.
     const SOON: Duration = Duration::from_millis(50);
 
@@ -201,8 +201,8 @@ mod tests {
             connection.check().unwrap();
         }
         assert!(connection.has_line());
-        assert_eq!(connection.receive::<String>(PATIENCE).unwrap(), "one");
-        assert_eq!(connection.receive::<String>(PATIENCE).unwrap(), "two");
+        assert_eq!(connection.receive::<String>(TIMEOUT).unwrap(), "one");
+        assert_eq!(connection.receive::<String>(TIMEOUT).unwrap(), "two");
         assert!(!connection.has_line());
     }
 
@@ -213,15 +213,15 @@ mod tests {
 
         let (mut connection, mut far) = pair();
         far.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-        assert!(connection.receive::<String>(PATIENCE).unwrap_err().cause().contains("not a control message"));
+        assert!(connection.receive::<String>(TIMEOUT).unwrap_err().cause().contains("not a control message"));
 
         let (mut connection, mut far) = pair();
         far.write_all(&[b'x'; 65]).unwrap();
-        assert!(connection.receive::<String>(PATIENCE).unwrap_err().cause().contains("end within 64 bytes"));
+        assert!(connection.receive::<String>(TIMEOUT).unwrap_err().cause().contains("end within 64 bytes"));
 
         let (mut connection, far) = pair();
         drop(far);
-        assert!(connection.receive::<String>(PATIENCE).unwrap_err().kind() == FaultKind::Closed);
+        assert!(connection.receive::<String>(TIMEOUT).unwrap_err().kind() == FaultKind::Closed);
     }
 
     #[test]
@@ -244,7 +244,7 @@ mod tests {
     fn last_words_are_read_by_a_peer_that_talks_on() {
         let (connection, mut far) = pair();
         far.write_all(&[b'x'; 10_000]).unwrap();
-        let parting = std::thread::spawn(move || connection.part(&"why", PATIENCE));
+        let parting = std::thread::spawn(move || connection.part(&"why", TIMEOUT));
         let mut said = String::new();
         std::io::Read::read_to_string(&mut far, &mut said).unwrap();
         assert_eq!(said, "\"why\"\n");

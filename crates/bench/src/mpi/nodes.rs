@@ -50,7 +50,7 @@ pub struct Nodes {
 /// File that a bench locks in its folder as long as it lives, on whatever node.
 const HELD: &str = "held";
 /// Time for removing the folders of killed benches.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A folder of this bench's own below `state`, and its lock. Folders of killed benches are removed: a batch system kills their
 /// wardens too.
@@ -62,7 +62,7 @@ fn folder(state: &Path) -> Result<(TempDir, File)> {
         Fault::unwritable(subject.as_str(), e, next)
     };
     fs::create_dir_all(state).map_err(failed)?;
-    let _turn = Lock::take(&state.join("benches.lock"), &subject, PATIENCE, "wait until that has its own folder")?;
+    let _turn = Lock::take(&state.join("benches.lock"), &subject, TIMEOUT, "wait until that has its own folder")?;
     for other in fs::read_dir(state).map_err(failed)?.flatten() {
         let held = || File::options().write(true).open(other.path().join(HELD));
         let is_left = other.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes())

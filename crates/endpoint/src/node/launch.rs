@@ -12,7 +12,7 @@ use machine::{CoreId, Fault, Result};
 use super::meeting_name;
 
 /// Time within which a new process must listen.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connection to the engine on `core`; where there is none, `program engine --core N` is started. Of several processes
 /// started at once, one wins the name and the others end.
@@ -31,7 +31,7 @@ pub(super) fn call(core: CoreId, program: Option<&Path>) -> Result<UnixStream> {
         ));
     };
     start(core, program)?;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         match rendezvous::call(&name) {
             Ok(stream) => return Ok(stream),
@@ -57,7 +57,7 @@ pub fn detach(core: CoreId) -> Result<()> {
         .process_group(0)
         .spawn()
         .map_err(|e| Fault::because(format!("{}", program.display()), e, "raise the limit on processes (ulimit -u)"))?;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let has_ended = matches!(engine.try_wait(), Ok(Some(_)));
         match rendezvous::call(&name) {

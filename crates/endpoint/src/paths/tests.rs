@@ -55,10 +55,10 @@ fn who_shows_the_token_of_a_peer_is_not_taken_for_it() {
         let peer = paths.insert(&named);
         let (_socket, impostor) = call(&paths, Name::example().host(), token);
         hear(&mut paths, token as usize);
-        assert_eq!(paths.peers[peer.0 as usize].way, Way::Untried);
+        assert_eq!(paths.peers[peer.0 as usize].way, Route::Untried);
         let met = paths.insert(&impostor);
         assert_ne!(met, peer);
-        assert!(matches!(paths.peers[met.0 as usize].way, Way::Network(_)));
+        assert!(matches!(paths.peers[met.0 as usize].way, Route::Network(_)));
     }
 }
 

@@ -13,7 +13,7 @@ use super::random::Random;
 use super::wire::{MILLISECOND, Wire};
 
 /// Virtual time within which some request ends, however bad the wires, until all is at rest.
-const PATIENCE: u64 = 20_000 * MILLISECOND;
+const TIMEOUT: u64 = 20_000 * MILLISECOND;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
@@ -243,7 +243,7 @@ impl World {
             self.now = at;
             self.free.push(place);
             let event = self.planned[place].take().expect("planned once");
-            assert!(at < self.progressed + PATIENCE, "no progress any more, at {} ns: {}", at - start, self.state());
+            assert!(at < self.progressed + TIMEOUT, "no progress any more, at {} ns: {}", at - start, self.state());
             let turned = matches!(event, Event::Turn { .. });
             self.happen(event);
             if turned && self.all_delivered() {

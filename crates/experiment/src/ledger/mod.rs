@@ -141,7 +141,7 @@ enum Line {
 }
 
 /// Longest wait for the file's lock: longer than it takes to write some lines.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a host's ledger holds.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -249,7 +249,7 @@ impl Ledger {
         }
         let mut text = serde_json::to_vec(&line).map_err(|e| Fault::because("ledger", e, "report it"))?;
         let subject = self.path.display().to_string();
-        let _lock = Lock::take(&beside(&self.path), &subject, PATIENCE, "wait until that has written")?;
+        let _lock = Lock::take(&beside(&self.path), &subject, TIMEOUT, "wait until that has written")?;
         let mut file = OpenOptions::new().create(true).append(true).read(true).open(&self.path).map_err(failed)?;
         if ends_within_a_line(&file).map_err(failed)? {
             text.insert(0, b'\n');
@@ -337,7 +337,7 @@ mod tests {
         let Some(_theirs) = theirs else { return };
         let (send, receive) = std::sync::mpsc::channel();
         std::thread::spawn(move || send.send(ledger.predict(prediction(Kind::Elapsed, "more", 1.0, 2.0))));
-        receive.recv_timeout(6 * PATIENCE).expect("nobody is waited for").unwrap();
+        receive.recv_timeout(6 * TIMEOUT).expect("nobody is waited for").unwrap();
     }
 
     #[test]

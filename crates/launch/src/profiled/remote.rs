@@ -12,7 +12,7 @@ use record::folder;
 use super::sampler::{Account, Sampler, Settings};
 
 /// Patience without a rank after the first: more may be about to start.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Patience before the first rank.
 const FIRST_PATIENCE: Duration = Duration::from_secs(60);
@@ -41,7 +41,7 @@ pub fn sample(profile: &Path) -> Result<Account> {
         if watched.has_seen() && !watched.is_over() {
             alone_since = Instant::now();
         }
-        let limit = if watched.has_seen() { PATIENCE } else { FIRST_PATIENCE };
+        let limit = if watched.has_seen() { TIMEOUT } else { FIRST_PATIENCE };
         alone_since.elapsed() > limit
     });
     // The first rank of a later job starts another sampler.

@@ -14,7 +14,7 @@
 //! let line = SeatedCommand::new(&recorded, &seats, std::path::Path::new("/home/me/seats"))?;
 //! println!("{line}"); // mpirun --oversubscribe ... --rankfile /home/me/seats/rankfile -n 2 ./a.out
 //! assert_eq!(line.replaced, ["--bind-to core"]);
-//! let verified = seats::verify(&line, &seats, std::path::Path::new("/usr/bin/plimsoll"), seats::PATIENCE)?;
+//! let verified = seats::verify(&line, &seats, std::path::Path::new("/usr/bin/plimsoll"), seats::TIMEOUT)?;
 //! assert_eq!(verified, seats);
 //! # Ok(())
 //! # }
@@ -31,7 +31,7 @@ pub use command::SeatedCommand;
 pub use dialect::Dialect;
 pub(crate) use form::{Told, by_host, renamed, write};
 pub(crate) use hosts::{check, is_here, is_here_alone};
-pub use verified::{PATIENCE, of_this_process, threads_elsewhere, verify};
+pub use verified::{TIMEOUT, of_this_process, threads_elsewhere, verify};
 
 #[cfg(test)]
 mod tests;

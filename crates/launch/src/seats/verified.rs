@@ -18,7 +18,7 @@ use crate::exit::exit_code;
 use crate::trial::{self, scratch};
 
 /// Time within which a launcher starts a small program and ends.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Variable that marks every process of a trial.
 const MARK: &str = "PLIMSOLL_SEATS";

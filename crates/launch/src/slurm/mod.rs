@@ -134,12 +134,12 @@ pub(crate) fn as_told(command: &mut Command) -> &mut Command {
 }
 
 /// More than Slurm's own timeout for a silent controller: an sbatch must not be killed midway.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Standard output of a Slurm command that succeeds.
 fn said(program: &Path, words: &[impl AsRef<OsStr>]) -> Result<String> {
     let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let output = answer::of(as_told(&mut Command::new(program)).args(words), PATIENCE)
+    let output = answer::of(as_told(&mut Command::new(program)).args(words), TIMEOUT)
         .map_err(|error| Fault::because(&name, error, "check that Slurm is whole: `sinfo`"))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());

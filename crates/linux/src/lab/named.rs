@@ -11,7 +11,7 @@ use super::{Host, Lab, Options, link, residents};
 use crate::ownership;
 
 /// Longer than making several labs takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How a lab was brought up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,5 +135,5 @@ fn check_name(name: &str) -> Result<()> {
 
 /// Excludes other makers of labs.
 fn lock() -> Result<Lock> {
-    ownership::take("labs", "labs", PATIENCE, "wait until that has made its own")
+    ownership::take("labs", "labs", TIMEOUT, "wait until that has made its own")
 }

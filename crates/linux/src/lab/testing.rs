@@ -13,7 +13,7 @@ use machine::FaultKind;
 use super::{Host, Lab, Options};
 
 /// Limit of all waits.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Whether labs can be made here; notes why not.
 pub fn possible() -> bool {
@@ -36,11 +36,11 @@ pub fn families(lab: &Lab) -> Vec<[IpAddr; 2]> {
     [Host::BOTH.map(|host| Some(lab.address(host))), v6].into_iter().filter_map(|[a, b]| Some([a?, b?])).collect()
 }
 
-/// Waits until `done`; panics after [`PATIENCE`].
+/// Waits until `done`; panics after [`TIMEOUT`].
 pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !done() {
-        assert!(Instant::now() < deadline, "{what} after {PATIENCE:?}");
+        assert!(Instant::now() < deadline, "{what} after {TIMEOUT:?}");
         thread::sleep(Duration::from_millis(10));
     }
 }
@@ -66,7 +66,7 @@ pub fn line_of(child: &mut Child, start: &str) -> String {
         }
     });
     loop {
-        let line = receive.recv_timeout(PATIENCE).expect("the child says its line");
+        let line = receive.recv_timeout(TIMEOUT).expect("the child says its line");
         if let Some(rest) = line.strip_prefix(start) {
             return rest.to_owned();
         }

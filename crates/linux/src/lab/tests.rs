@@ -8,7 +8,7 @@ use std::thread;
 
 use machine::CoreId;
 
-use super::testing::{PATIENCE, gone, line_of, possible, wait_until};
+use super::testing::{TIMEOUT, gone, line_of, possible, wait_until};
 use super::*;
 
 /// A named lab of this test alone, taken down even if the test fails.
@@ -32,7 +32,7 @@ impl Drop for Named {
 
 fn socket(lab: &Lab, host: Host, address: IpAddr) -> UdpSocket {
     let socket = lab.inside(host, || UdpSocket::bind(SocketAddr::new(address, 0))).unwrap().unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TIMEOUT)).unwrap();
     socket
 }
 
@@ -71,7 +71,7 @@ fn another_users_lock_on_run_keeps_no_lab_waiting() {
     let Some(_theirs) = theirs else { return };
     let (send, receive) = std::sync::mpsc::channel();
     thread::spawn(move || send.send(Lab::down("there-is-none").map(|ended| ended.was_there)));
-    assert!(!receive.recv_timeout(2 * PATIENCE).expect("nobody is waited for").unwrap());
+    assert!(!receive.recv_timeout(2 * TIMEOUT).expect("nobody is waited for").unwrap());
 }
 
 #[test]

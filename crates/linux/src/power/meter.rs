@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use machine::power::{Drawn, Floor, Offset, Sensor, Track, fit};
+use machine::power::{EnergyReading, Floor, Offset, Sensor, Track, fit};
 use machine::{Fault, Nanoseconds, Reading, Result};
 
 use super::load::{Pattern, load};
@@ -85,7 +85,7 @@ pub struct Meter {
 }
 
 /// Longest wait for a file that another program writes.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Meter {
     /// Reads `sources` with [`Settings::default`].
@@ -237,7 +237,7 @@ impl Meter {
     }
 
     /// The energy of each sensor since [`Meter::begin`]. Waits for sensors that report late: a command runs once more.
-    pub fn end(&mut self) -> Vec<Drawn> {
+    pub fn end(&mut self) -> Vec<EnergyReading> {
         let to = monotonic();
         let from = self.begun.take().unwrap_or(to);
         self.settle(to);
@@ -245,10 +245,10 @@ impl Meter {
     }
 
     /// The energy of each sensor between two moments since the last [`Meter::begin`], as far as known by now.
-    pub fn between(&self, from: Nanoseconds, to: Nanoseconds) -> Vec<Drawn> {
+    pub fn between(&self, from: Nanoseconds, to: Nanoseconds) -> Vec<EnergyReading> {
         let state = lock(&self.shared.state);
         let of = |channel: &Channel| {
-            let mut drawn = Drawn::of(&channel.sensor, &channel.track, from, to, &channel.floor);
+            let mut drawn = EnergyReading::of(&channel.sensor, &channel.track, from, to, &channel.floor);
             drawn.notes.extend(channel.offset.clone());
             match channel.track.disordered() {
                 0 => {}
@@ -343,7 +343,7 @@ impl Meter {
     pub fn settle(&self, to: Nanoseconds) {
         self.look();
         self.kick();
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         while Instant::now() < until && self.is_awaited(to) {
             std::thread::sleep(Duration::from_millis(100));
             self.kick();

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use machine::power::{Covers, Drawn};
+use machine::power::{Covers, EnergyReading};
 use machine::{Nanoseconds, Reading};
 
 use super::*;
@@ -71,17 +71,17 @@ impl Ground {
     }
 }
 
-fn joules(drawn: &Drawn) -> f64 {
+fn joules(drawn: &EnergyReading) -> f64 {
     drawn.joules.value().unwrap_or_else(|| panic!("{drawn:?}")).0
 }
 
 /// Whether it drew so many joules within its own error, and the error is small.
-fn drew(drawn: &Drawn, expected: f64) -> bool {
+fn drew(drawn: &EnergyReading, expected: f64) -> bool {
     let error = drawn.error.value().unwrap_or_else(|| panic!("{drawn:?}")).0;
     (joules(drawn) - expected).abs() <= error && error < 1.0 + expected / 2.0
 }
 
-fn of<'a>(drawn: &'a [Drawn], name: &str) -> &'a Drawn {
+fn of<'a>(drawn: &'a [EnergyReading], name: &str) -> &'a EnergyReading {
     drawn.iter().find(|drawn| drawn.sensor.name == name).unwrap_or_else(|| panic!("{name} is none of {drawn:?}"))
 }
 
@@ -218,7 +218,8 @@ fn a_platform_is_not_added_and_a_counter_without_a_range_never_goes_round() {
     assert!((joules(psys) - 9.0).abs() <= 4.5 && psys.sensor.covers == Covers::Node, "{drawn:?}");
     assert!(drew(of(&drawn, "rapl:package-0/dram"), 0.5) && drew(of(&drawn, "rapl:package-1/dram"), 0.25), "{drawn:?}");
     assert_eq!(of(&drawn, "rapl:package-1").joules, Reading::absent("the counter began again"));
-    let parts: Vec<Drawn> = drawn.iter().filter(|drawn| drawn.sensor.name != "rapl:package-1").cloned().collect();
+    let parts: Vec<EnergyReading> =
+        drawn.iter().filter(|drawn| drawn.sensor.name != "rapl:package-1").cloned().collect();
     let Reading::Measured(total) = machine::power::total(&parts, "rapl:") else { panic!("{drawn:?}") };
     assert!((total.0 - 3.75).abs() < 0.5, "the platform has the others in its own: {total}");
 

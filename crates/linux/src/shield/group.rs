@@ -17,11 +17,11 @@ use crate::ownership::{self, start_of};
 
 const SUBJECT: &str = "cpusets";
 /// Longer than moving the threads of a machine takes.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Excludes other makers of this user.
 pub(super) fn lock() -> Result<Lock> {
-    ownership::take(SUBJECT, SUBJECT, PATIENCE, "wait until that has made its own")
+    ownership::take(SUBJECT, SUBJECT, TIMEOUT, "wait until that has made its own")
 }
 
 /// The hierarchy that has the cpusets.

@@ -32,7 +32,7 @@ use deadline::Deadline;
 pub use group::{cores_of, remove_remains};
 
 /// A child of this process holds its locks too, until its exec.
-const PATIENCE: Duration = Duration::from_millis(200);
+const TIMEOUT: Duration = Duration::from_millis(200);
 
 machine::named! {
     /// The means to protect a core with.
@@ -112,7 +112,7 @@ impl Shield {
         affinity::check(core)?;
         let own = || {
             let next = "choose another core, or wait until it ends";
-            ownership::take(&format!("core-{}", core.0), &subject(core), PATIENCE, next)
+            ownership::take(&format!("core-{}", core.0), &subject(core), TIMEOUT, next)
         };
         let ownership = (wanted != Wanted::Nothing).then(own).transpose()?;
         let mut because = Vec::new();

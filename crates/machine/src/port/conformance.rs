@@ -41,7 +41,7 @@ pub struct Leaf<P> {
 }
 
 /// How often an expected packet or notice is looked for before the check fails; long, because hosts may be busy.
-const LOOKS: u32 = 200_000;
+const POLLS: u32 = 200_000;
 
 /// Runs every check.
 pub fn all(bench: &mut impl Bench) {
@@ -91,7 +91,7 @@ fn is_packet(packet: &[u8], number: u64, length: usize) -> bool {
 /// Receives until `enough` packets came; panics where they do not.
 fn collect<P: Port>(port: &mut P, enough: usize, mut deliver: impl FnMut(PeerIndex, &[u8])) {
     let mut came = 0;
-    for look in 0..LOOKS {
+    for look in 0..POLLS {
         came += port.receive(enough - came, &mut deliver).expect("receiving");
         if came == enough {
             return;
@@ -142,7 +142,7 @@ pub fn order(bench: &mut impl Bench) {
     let length = |number: u64| [8, 40, 56, 57, 300, mtu, 4, mtu / 3][(number % 8) as usize];
     let count = 5_000;
     let (mut sent, mut came) = (0, 0);
-    for _ in 0..LOOKS {
+    for _ in 0..POLLS {
         // Bursts of changing length, so that the ring is empty, full and in between.
         for _ in 0..1 + sent % 97 {
             if sent == count || put(&mut hub, leaf.index, sent, length(sent)) != Sent::Taken {
@@ -219,7 +219,7 @@ pub fn interleaved_peers(bench: &mut impl Bench) {
     assert_eq!(put(&mut quiet.port, quiet.hub, 99, 8), Sent::Taken);
     quiet.port.flush().unwrap();
     let mut came = false;
-    for _ in 0..LOOKS {
+    for _ in 0..POLLS {
         for _ in 0..16 {
             put(&mut flooding.port, flooding.hub, 1, 8);
         }
@@ -243,7 +243,7 @@ pub fn budgets(bench: &mut impl Bench) {
     }
     assert_eq!(hub.receive(0, |_, _| panic!("a budget of 0")).unwrap(), 0);
     let mut came = 0;
-    for _ in 0..LOOKS {
+    for _ in 0..POLLS {
         let mut delivered = 0;
         let told = hub.receive(7, |_, _| delivered += 1).unwrap();
         assert_eq!(told, delivered, "the count is what was delivered");
@@ -304,7 +304,7 @@ pub fn ends(bench: &mut impl Bench) {
         assert!(ends.is_empty(), "no end is told while packets wait: {ends:?}");
     }
     collect(&mut hub, 1, |from, packet| assert!(from == ending.index && is_packet(packet, 11, 8)));
-    for _ in 0..LOOKS {
+    for _ in 0..POLLS {
         if !bench.notices_ends() {
             put(&mut hub, ending.index, 0, 8);
             hub.flush().unwrap();

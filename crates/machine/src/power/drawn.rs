@@ -18,7 +18,7 @@ pub struct Floor {
 
 /// The power and energy that a sensor told of an interval.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Drawn {
+pub struct EnergyReading {
     /// The sensor.
     pub sensor: Sensor,
     /// The energy of the covered time; absent where none is covered.
@@ -33,24 +33,30 @@ pub struct Drawn {
     pub floor: Reading<Floor>,
     /// The energy less that of the floor over the same time; below 0 where less was drawn than in idleness.
     pub above: Reading<Joules>,
-    /// Times without samples, in order, the first [`Drawn::MOST_GAPS`].
+    /// Times without samples, in order, the first [`EnergyReading::MOST_GAPS`].
     pub gaps: Vec<Gap>,
     /// Remarks for the reader.
     pub notes: Vec<String>,
 }
 
-impl Drawn {
+impl EnergyReading {
     /// Gaps that are kept; a note has the number of the others.
     pub const MOST_GAPS: usize = 16;
 
     /// The energy and power that `track`, the samples of `sensor`, gives for the time from `from` to `to`.
-    pub fn of(sensor: &Sensor, track: &Track, from: Nanoseconds, to: Nanoseconds, floor: &Reading<Floor>) -> Drawn {
+    pub fn of(
+        sensor: &Sensor,
+        track: &Track,
+        from: Nanoseconds,
+        to: Nanoseconds,
+        floor: &Reading<Floor>,
+    ) -> EnergyReading {
         let integral = track.told_between(from, to);
         let (joules, error, covered) = (integral.joules, integral.error, integral.covered);
         let mut gaps = integral.gaps;
         let mut notes = Vec::new();
-        if gaps.len() > Drawn::MOST_GAPS {
-            notes.push(format!("{} more gaps are left out here", gaps.len() - Drawn::MOST_GAPS));
+        if gaps.len() > EnergyReading::MOST_GAPS {
+            notes.push(format!("{} more gaps are left out here", gaps.len() - EnergyReading::MOST_GAPS));
         }
         let mean = joules.over(covered);
         let or_absent = |value: Option<Joules>| match (value, gaps.iter().max_by_key(|gap| gap.length())) {
@@ -71,7 +77,7 @@ impl Drawn {
             Some(watts) => Reading::Measured(watts),
             None => or_absent(None).map(|_| Watts(0.0)),
         };
-        let drawn = Drawn {
+        let drawn = EnergyReading {
             sensor: sensor.clone(),
             joules: or_absent(known),
             error: or_absent(known.map(|_| error)),
@@ -82,8 +88,8 @@ impl Drawn {
             gaps: Vec::new(),
             notes,
         };
-        gaps.truncate(Drawn::MOST_GAPS);
-        Drawn { gaps, ..drawn }
+        gaps.truncate(EnergyReading::MOST_GAPS);
+        EnergyReading { gaps, ..drawn }
     }
 
     /// Whether samples cover all of the interval but its last or first thousandth.
@@ -94,7 +100,7 @@ impl Drawn {
 
 /// The energy of packages and their memory, of the sensors whose names begin with `source`. Sensors that lie within
 /// another are left out, since that includes theirs already, and so are sensors of the whole host.
-pub fn total(drawn: &[Drawn], source: &str) -> Reading<Joules> {
+pub fn total(drawn: &[EnergyReading], source: &str) -> Reading<Joules> {
     let parts = drawn.iter().filter(|drawn| {
         let sensor = &drawn.sensor;
         sensor.name.starts_with(source) && sensor.within.is_none() && sensor.covers != Covers::Node

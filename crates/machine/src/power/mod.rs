@@ -15,7 +15,7 @@ mod sensor;
 mod tests;
 mod track;
 
-pub use drawn::{Drawn, Floor, total};
+pub use drawn::{EnergyReading, Floor, total};
 pub use offset::{Offset, fit};
 pub use sensor::{Band, Covers, Measure, Sensor};
 pub use track::{Advance, Gap, Integral, Track, advance};

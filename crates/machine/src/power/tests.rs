@@ -230,7 +230,9 @@ fn what_is_not_known_has_its_cause() {
 
 #[test]
 fn nothing_is_never_a_zero() {
-    let of = |track: &Track, floor: &Reading<Floor>| Drawn::of(&sensor(Measure::Gauge), track, at(0.0), at(2.0), floor);
+    let of = |track: &Track, floor: &Reading<Floor>| {
+        EnergyReading::of(&sensor(Measure::Gauge), track, at(0.0), at(2.0), floor)
+    };
     let floor = Reading::Measured(Floor { watts: Watts(60.0), how: "1 s before".into() });
     let nothing = of(&gauge(), &floor);
     assert_eq!(nothing.joules, Reading::absent("no sample was taken"));
@@ -258,7 +260,7 @@ fn more_than_its_kind_can_draw_is_no_power() {
             // The value of ACPI's meters where a reading failed.
             track.push(at(nth as f64), if nth % every == 1 % every { 4_294_967_295_000 } else { 100_000_000 });
         }
-        Drawn::of(&sensor, &track, at(0.0), at(6.0), &Reading::absent("not measured"))
+        EnergyReading::of(&sensor, &track, at(0.0), at(6.0), &Reading::absent("not measured"))
     };
     for covers in Covers::WORDS.map(|(covers, _)| covers) {
         let always = of(covers, 1);
@@ -282,7 +284,10 @@ fn a_counter_that_stands_still_is_no_reading() {
     let of = |numbers: &[u64]| {
         let mut track = Track::new(&sensor, at(1.0));
         numbers.iter().enumerate().for_each(|(nth, number)| track.push(at(nth as f64), *number));
-        (Drawn::of(&sensor, &track, at(0.0), at(3.0), &floor), Drawn::of(&sensor, &track, at(0.0), at(1.0), &floor))
+        (
+            EnergyReading::of(&sensor, &track, at(0.0), at(3.0), &floor),
+            EnergyReading::of(&sensor, &track, at(0.0), at(1.0), &floor),
+        )
     };
     let (stands, _) = of(&[5, 5, 5]);
     let why = Reading::absent("the counter did not move in 2 s");
@@ -318,7 +323,7 @@ fn parts_of_a_package_are_not_counted_twice() {
         let mut track = Track::new(&sensor, at(2.0));
         track.push(at(0.0), watts * 1_000_000);
         track.push(at(1.0), watts * 1_000_000);
-        drawn.push(Drawn::of(&sensor, &track, at(0.0), at(1.0), &Reading::absent("not measured")));
+        drawn.push(EnergyReading::of(&sensor, &track, at(0.0), at(1.0), &Reading::absent("not measured")));
     }
     assert_eq!(total(&drawn, "rapl:"), Reading::Measured(crate::Joules(120.0)));
     assert!(matches!(total(&drawn, "cray:"), Reading::Absent { .. }));

@@ -21,9 +21,9 @@ use super::{expected, ps};
 use linux::output;
 
 /// Time between two looks at requests and limits, while there is something to do.
-const LOOK: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// The same for an application that ends with a count of uses, which no site announces.
-const LOOK_AT_USES: Duration = Duration::from_millis(20);
+const USES_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Starts the offcodes of an application file where its plan says, and runs them until a limit that the file sets, a
 /// signal or `plimsoll stop`
@@ -104,11 +104,11 @@ fn keep_up(file: &AppFile, assembly: &mut Assembly, control: &mut Control, mut w
             idle = Idle::new();
         } else {
             let left = file.duration.map(|limit| limit.saturating_sub(start.elapsed()));
-            let uses = file.count.map(|_| LOOK_AT_USES);
+            let uses = file.count.map(|_| USES_POLL_INTERVAL);
             let window = watch.as_ref().map(Watch::left);
             slept |= rest(idle.rest(), assembly, control, [left, uses, window]);
         }
-        if !slept && looked.elapsed() < LOOK {
+        if !slept && looked.elapsed() < POLL_INTERVAL {
             continue;
         }
         looked = Instant::now();

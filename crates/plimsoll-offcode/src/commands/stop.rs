@@ -11,7 +11,7 @@ use linux::output;
 use super::ps::no_room;
 
 /// Time limit for a runtime to take everything back.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Ends a runtime that `plimsoll run` started, or one of its offcodes.
 #[derive(clap::Args)]
@@ -32,10 +32,10 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     // The answer comes before everything is taken back; the name goes after it.
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while control::is_up(process, user) {
         if Instant::now() > deadline {
-            let cause = format!("it has not ended within {} s", PATIENCE.as_secs());
+            let cause = format!("it has not ended within {} s", TIMEOUT.as_secs());
             return Err(Fault::new(format!("process {process}"), cause, "look at what it prints"));
         }
         std::thread::sleep(Duration::from_millis(20));

@@ -136,7 +136,7 @@ fn others() -> Option<String> {
         let running: f64 = text.split_whitespace().nth(3)?.split('/').next()?.parse().ok()?;
         Some(running - 1.0)
     };
-    let looks: Vec<f64> = (0..LOOKS)
+    let looks: Vec<f64> = (0..SAMPLES_OF_LOAD)
         .filter_map(|_| {
             std::thread::sleep(Duration::from_millis(30));
             running()
@@ -148,7 +148,7 @@ fn others() -> Option<String> {
 }
 
 /// The number of looks at other work.
-const LOOKS: usize = 10;
+const SAMPLES_OF_LOAD: usize = 10;
 
 /// Latency one way between two cores, over pairs of them; `None` on one core.
 fn handover() -> Result<Option<Interval>> {

@@ -68,7 +68,7 @@ const MARK: &str = "PLIMSOLL_WHATIF";
 const SEED: u64 = 0x0051_1A11_0000_0007;
 
 /// The limit of a run's time over that of the first one; at least a minute.
-const PATIENCE: u32 = 10;
+const LIMIT_FACTOR: u32 = 10;
 
 fn pair(text: &str) -> Result<(String, String)> {
     let names = text.split_once(',').filter(|(from, to)| !from.is_empty() && !to.is_empty() && !to.contains(','));
@@ -249,7 +249,7 @@ impl<'a> Runs<'a> {
         let began = Instant::now();
         let profile = self.profiled(Some(what))?;
         let took = began.elapsed();
-        self.limit = (took * PATIENCE).max(Duration::from_secs(60));
+        self.limit = (took * LIMIT_FACTOR).max(Duration::from_secs(60));
         self.hosts = profile.ranks.iter().map(Tables::host).collect::<BTreeSet<_>>().len();
         self.fits(&profile)?;
         Ok((Shown::of(&profile)?, took))

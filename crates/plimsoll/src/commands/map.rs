@@ -10,7 +10,7 @@ use machine::costs::store::{self, Known};
 use machine::seat::{Seat, Seats};
 use machine::{CoreCapability, CoreId, Fault, Machine, Reading, Result, Source, count};
 use mapping::advice::{Advice, LEAST};
-use mapping::missed::Missed;
+use mapping::missed::ReplayError;
 use mapping::problem::Problem;
 use mapping::reason::{Move, moves};
 use mapping::recorded::{Recorded, Replays, softirqs, stalls};
@@ -190,7 +190,7 @@ impl Judged {
         let mappings = mappings.chain(steered.iter().map(|(of, _)| replays.steering(&of.softirqs)));
         let levers: Vec<Lever> = mappings.map(|of| Lever { mapping: Some(of), ..Lever::default() }).collect();
         let answers = program.ask(&levers.iter().collect::<Vec<_>>())?;
-        let time = match Missed::of(&problem, &found.seats) {
+        let time = match ReplayError::of(&problem, &found.seats) {
             _ if found.seats == problem.seats => Interval::exactly(1.0),
             Some(missed) => missed.with(answers[0].time, program.in_calls()),
             None => answers[0].time,
@@ -279,7 +279,7 @@ impl Proposed {
     /// One is elsewhere, or the line starts nothing.
     pub fn verify(&self) -> Result<String> {
         let own = machine::here::program()?;
-        let seats = seats::verify(&self.line, &self.seats, &own, seats::PATIENCE)?;
+        let seats = seats::verify(&self.line, &self.seats, &own, seats::TIMEOUT)?;
         Ok(count::of(seats.0.len() as u64, "rank"))
     }
 

@@ -28,7 +28,7 @@ use rustix::net::xdp::{
 };
 
 pub use port::{
-    AfxdpCounters, AfxdpPort, Datagram, Dropped, Malformed, Nic, NicCounters, NicInForce, NicOptions, Way,
+    AfxdpCounters, AfxdpPort, Datagram, Dropped, Malformed, Nic, NicCounters, NicInForce, NicOptions, Path,
     read_datagram,
 };
 pub use receiver::{Held, Receiver};

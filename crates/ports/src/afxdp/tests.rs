@@ -11,7 +11,7 @@ use super::*;
 use linux::lab::testing::{gone, line_of, possible, wait_until};
 use linux::lab::{Host, Lab};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 const PORT: u16 = 9;
 
 /// One UDP datagram in IPv4 in Ethernet, without the UDP checksum, which IPv4 allows.
@@ -81,14 +81,14 @@ impl Two {
     fn socket(&self, host: Host, port: u16) -> UdpSocket {
         let address = (self.addresses[host as usize], port);
         let socket = self.lab.inside(host, || UdpSocket::bind(address)).unwrap().unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
         socket
     }
 }
 
 /// Places, submits and kicks all of `frames`, however small the rings; the deadline ends a hanging lab.
 fn send_all(sender: &mut Sender, frames: impl Iterator<Item = Vec<u8>>) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     for frame in frames {
         while !sender.place(frame.len(), |bytes| bytes.copy_from_slice(&frame)).unwrap() {
             sender.flush().unwrap();

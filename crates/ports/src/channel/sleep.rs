@@ -8,7 +8,7 @@ use super::seat::Seat;
 use super::word::{WRITING, Word};
 
 /// Polls before falling asleep: about a microsecond, in case the answer is on its way.
-const LOOKS: u32 = 1000;
+const POLLS: u32 = 1000;
 /// Longest time until a sleeper notices that an end in another process was killed.
 const GLANCE: Duration = Duration::from_millis(50);
 
@@ -20,7 +20,7 @@ pub(super) fn sleep_until(
     is_ready: impl Fn() -> bool,
     is_alone: impl Fn() -> bool,
 ) -> bool {
-    if (0..LOOKS).any(|_| is_ready()) {
+    if (0..POLLS).any(|_| is_ready()) {
         return true;
     }
     let start = Instant::now();

@@ -30,7 +30,7 @@ use process::Process;
 /// Most packets taken from one peer before the next is served.
 const TURN: usize = 32;
 /// Most processes that one call of `notices` checks.
-const LOOKS: usize = 64;
+const PROCESSES_PER_CHECK: usize = 64;
 /// Most peers with a link to this end when another makes one by invitation; it bounds the memory of all rings.
 const MOST_INCOMING: usize = SHM_LINKS.total.count();
 
@@ -335,7 +335,7 @@ impl Port for ShmPort {
         Ok(delivered)
     }
 
-    /// Makes at most [`LOOKS`] system calls, and one for each unanswered invitation. A peer's end is reported once,
+    /// Makes at most [`PROCESSES_PER_CHECK`] system calls, and one for each unanswered invitation. A peer's end is reported once,
     /// after the last packet it sent was delivered.
     fn notices(&mut self, mut report: impl FnMut(Notice)) -> Result<()> {
         // A peer without a link to us is reported one call later than it was found gone, since its invitation may have
@@ -343,7 +343,7 @@ impl Port for ShmPort {
         for index in 0..self.peers.len() {
             self.report_end(index, &mut report);
         }
-        for _ in 0..self.peers.len().min(LOOKS) {
+        for _ in 0..self.peers.len().min(PROCESSES_PER_CHECK) {
             self.watched = if self.watched + 1 >= self.peers.len() { 0 } else { self.watched + 1 };
             let peer = &mut self.peers[self.watched];
             if peer.state == State::Open && peer.process.as_mut().is_some_and(Process::has_ended) {

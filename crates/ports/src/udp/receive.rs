@@ -23,7 +23,7 @@ const PAYLOAD_AT: usize = 128;
 const STRIDE: usize = PAYLOAD_AT + PAYLOAD + 64;
 pub(super) const MEMORY: usize = MESSAGES * STRIDE;
 /// Errors of earlier packets that one `receive` skips.
-const PATIENCE: u32 = 4;
+const MOST_ERRORS: u32 = 4;
 
 const _: () = assert!(CONTROL_AT + CONTROL <= PAYLOAD_AT && (STRIDE / 64) % 2 == 1 && STRIDE.is_multiple_of(64));
 
@@ -88,7 +88,7 @@ impl ReceiveQueue {
         mut who: impl FnMut(&RawAddress) -> Option<PeerIndex>,
         mut deliver: impl FnMut(PeerIndex, &[u8]),
     ) -> Result<(usize, bool)> {
-        let (mut delivered, mut errors, mut patience) = (0, false, PATIENCE);
+        let (mut delivered, mut errors, mut patience) = (0, false, MOST_ERRORS);
         // Datagrams count against the budget too, so that a flood from unknown senders does not hold the caller.
         let mut datagrams = budget;
         while delivered < budget {

@@ -25,7 +25,7 @@ pub(super) const ARENA: usize = 512 << 10;
 /// Most bytes of a long message that wait to be sent together: the peer receives them while the rest is made.
 const WAITING_MOST: usize = 128 << 10;
 /// Errors of earlier packets that one message may meet before it is given up.
-const PATIENCE: u32 = 4;
+const MOST_ERRORS: u32 = 4;
 
 /// A packet to be sent: a head, and a body that its maker keeps.
 pub(super) struct Packet<'a> {
@@ -184,14 +184,14 @@ impl SendQueue {
         counters: &mut UdpCounters,
     ) -> Result<Transmitted> {
         let mut outcome = Transmitted::default();
-        let mut patience = PATIENCE;
+        let mut patience = MOST_ERRORS;
         while !self.is_empty() {
             let sent = match self.messages[self.head] {
                 m if m.packets() > 1 && !self.may_segment(&m, peers) => self.send_one_packet(socket, peers, counters),
                 _ => self.send_run(socket, peers, counters),
             };
             let Err(errno) = sent else {
-                patience = PATIENCE;
+                patience = MOST_ERRORS;
                 continue;
             };
             let first = self.messages[self.head];
@@ -215,7 +215,7 @@ impl SendQueue {
                 errno if may_be_earlier(errno) || matches!(errno, Errno::PERM | Errno::NETDOWN | Errno::INVAL) => {
                     counters.unsendable += first.packets() as u64;
                     self.head += 1;
-                    patience = PATIENCE;
+                    patience = MOST_ERRORS;
                 }
                 other => {
                     let peer = peers[first.peer.0 as usize].address();

@@ -30,15 +30,15 @@ fn send(port: &mut UdpPort, to: PeerIndex, packet: &[u8]) -> Sent {
 }
 
 /// A kernel thread may deliver late on a busy machine; this is long enough for it to run.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Receives until `count` packets have come or none has come for too long.
 fn collect(port: &mut UdpPort, count: usize) -> Vec<(PeerIndex, Vec<u8>)> {
     let mut all = Vec::new();
-    let mut patience = Instant::now() + PATIENCE;
+    let mut patience = Instant::now() + TIMEOUT;
     while all.len() < count && Instant::now() < patience {
         if port.receive(7, |from, packet| all.push((from, packet.to_vec()))).unwrap() > 0 {
-            patience = Instant::now() + PATIENCE;
+            patience = Instant::now() + TIMEOUT;
         } else {
             std::thread::yield_now();
         }
@@ -204,7 +204,7 @@ fn a_closed_peer_is_noticed_by_name() {
         let mut noticed = Vec::new();
         port.notices(|n| noticed.push(n)).unwrap();
         assert!(noticed.is_empty());
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while noticed.is_empty() && Instant::now() < deadline {
             send(&mut port, gone, b"anyone?");
             send(&mut port, there, b"hello");
@@ -232,7 +232,7 @@ fn a_burst_larger_than_any_buffer_is_lost_by_the_kernel_only() {
     }
     assert_eq!(a.counters().packets_sent, taken);
     let window = b.buffers().receive_window(Bytes(1400));
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while got < taken && !(got >= window && b.receive_drops().unwrap() > 0) && Instant::now() < deadline {
         got += b.receive(256, |_, packet| assert_eq!(packet.len(), 1400)).unwrap() as u64;
     }

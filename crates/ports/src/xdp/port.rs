@@ -20,10 +20,10 @@ use linux::xdp::{Attached, Interface};
 /// fragments.
 const RECEIVES_PER_LOOK: u32 = 256;
 /// Receives that poll the socket once the program has left a packet to it, which may still be on its way.
-const LOOKS_PER_PACKET: u32 = 64;
+const POLLS_PER_PACKET: u32 = 64;
 
 /// Polls of a lane whose program has gone.
-const LOOKS_BACK: u32 = 16;
+const POLLS_OF_GONE_LANE: u32 = 16;
 /// Most times that a port joins another lane.
 const JOINS_MOST: u32 = 16;
 
@@ -178,7 +178,7 @@ impl XdpPort {
         self.earlier = self.lane_counters();
         let lane = std::mem::replace(&mut self.lane, lane);
         let places = std::mem::replace(&mut self.places, vec![None; layout::SESSIONS]);
-        self.former = Some(Former { lane, places, looks: LOOKS_BACK });
+        self.former = Some(Former { lane, places, looks: POLLS_OF_GONE_LANE });
         self.passed = 0;
         for (index, peer) in self.peers.iter_mut().enumerate() {
             if let Some(Session { number, told, .. }) = peer.session.take() {
@@ -299,7 +299,7 @@ impl Port for XdpPort {
         let passed = self.lane.passed();
         if passed != self.passed {
             self.passed = passed;
-            self.looks = LOOKS_PER_PACKET;
+            self.looks = POLLS_PER_PACKET;
         }
         self.idle += 1;
         if self.looks > 0 || self.idle >= RECEIVES_PER_LOOK {
@@ -308,7 +308,7 @@ impl Port for XdpPort {
             taken += self.look_back(budget - taken, &mut deliver);
             let came = self.udp.receive(budget - taken, deliver)?;
             // A datagram may have held many packets.
-            self.looks = if came > 0 { LOOKS_PER_PACKET } else { self.looks };
+            self.looks = if came > 0 { POLLS_PER_PACKET } else { self.looks };
             taken += came;
         }
         Ok(taken)

@@ -1,6 +1,6 @@
 //! What sensors of power told of the job, of the time between MPI_Init and MPI_Finalize, and of each phase.
 
-use machine::power::{Drawn, Floor, Track};
+use machine::power::{EnergyReading, Floor, Track};
 use machine::{Joules, Nanoseconds, Reading, Watts};
 use record::samples::{PowerSamples, Samples};
 
@@ -19,7 +19,7 @@ pub fn power(joined: &Joined, job: Option<Window>, run: Option<Window>, phases: 
         let floor = floor(&power.track, power.sensor.is_counter());
         let span = |what: &str, phase, window: Window| {
             let (from, to) = joined.span(samples, window);
-            let drawn = Drawn::of(&power.sensor, &power.track, Nanoseconds(from), Nanoseconds(to), &floor);
+            let drawn = EnergyReading::of(&power.sensor, &power.track, Nanoseconds(from), Nanoseconds(to), &floor);
             told(what, phase, drawn)
         };
         let whole =
@@ -51,7 +51,7 @@ fn floor(track: &Track, is_counter: bool) -> Reading<Floor> {
     }
 }
 
-fn told(what: &str, phase: Option<usize>, drawn: Drawn) -> PowerSpan {
+fn told(what: &str, phase: Option<usize>, drawn: EnergyReading) -> PowerSpan {
     let joules = |reading: Reading<Joules>| reading.map(|joules| joules.0);
     let mut gaps = drawn.gaps;
     gaps.sort_by_key(|gap| std::cmp::Reverse(gap.length()));

@@ -24,7 +24,7 @@ use super::pump;
 use super::sealed::SealedPort;
 
 /// Longest sleep between looks, in case the other process has ended without a word.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Parameters that both hosts must agree on, sent over TLS.
 #[derive(Clone)]
@@ -149,7 +149,7 @@ impl Channel for EngineChannel {
                 end.set_waiting(true);
             }
             // The engine repeats what was lost, so it must not be left alone for long.
-            let left = (limit - start.elapsed().min(limit)).min(LOOK);
+            let left = (limit - start.elapsed().min(limit)).min(POLL_INTERVAL);
             let pause = Timespec { tv_sec: 0, tv_nsec: i64::from(left.subsec_nanos()) };
             match poll(&mut [PollFd::new(&self.wake, PollFlags::IN)], Some(&pause)) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}

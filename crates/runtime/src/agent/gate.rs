@@ -21,7 +21,7 @@ use super::state::AgentState;
 use super::wire::{Wire, classify};
 
 /// How often the gate looks at the time where that matters: somebody has not authenticated yet, or lines were left out.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Connections accepted before those that wait are served.
 const ACCEPTS: usize = 32;
 
@@ -96,7 +96,7 @@ impl Gate {
     /// authenticated to `admit`.
     pub fn turn(&mut self, bell: &Doorbell, mut admit: impl FnMut(Wire, SocketAddr)) -> Result<()> {
         let look = !self.silent.is_empty() || !self.begun.is_empty() || self.common.journal.left_out();
-        let pause = look.then_some(Timespec { tv_sec: 0, tv_nsec: LOOK.as_nanos() as i64 });
+        let pause = look.then_some(Timespec { tv_sec: 0, tv_nsec: POLL_INTERVAL.as_nanos() as i64 });
         let mut polled = Vec::with_capacity(3 + self.silent.len() + self.begun.len());
         polled.push(PollFd::new(&self.listener, PollFlags::IN));
         for pending in self.silent.iter().chain(&self.begun) {

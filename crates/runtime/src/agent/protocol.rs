@@ -100,7 +100,7 @@ pub(crate) enum Request<'a> {
         slot: u32,
         name: String,
         specification: Specification,
-        way: Way,
+        way: ChannelCarrier,
     },
     SetAttribute {
         slot: u32,
@@ -218,7 +218,7 @@ pub(crate) enum Body {
 
 /// The carrier of a channel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Way {
+pub(crate) enum ChannelCarrier {
     /// This connection, under a number that the client chose.
     OutOfBand { channel: u32 },
     /// The message engine over UDP, sealed under keys made for this channel.

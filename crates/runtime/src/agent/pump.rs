@@ -9,7 +9,7 @@ use super::engine_end::EngineEnd;
 
 /// Time between two looks while something is on its way: at first, and after many looks.
 const BUSY: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(16));
-const LOOKS: u32 = 200;
+const POLLS: u32 = 200;
 /// Time between two looks at a channel whose owner may be busy: its peer must see a sign of life. Where the owner
 /// sleeps until something comes, its engine says when.
 const CALM: Duration = Duration::from_millis(100);
@@ -89,7 +89,7 @@ fn run() {
         drop(lingering);
         match (busy, calm) {
             (true, _) => {
-                thread::sleep(if looks < LOOKS { BUSY.0 } else { BUSY.1 });
+                thread::sleep(if looks < POLLS { BUSY.0 } else { BUSY.1 });
                 looks += 1;
                 continue;
             }

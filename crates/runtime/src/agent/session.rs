@@ -20,7 +20,7 @@ use super::host::{Job, Order, Orders, Task};
 use super::journal::Reason;
 use super::limits::{Budgets, limit};
 use super::out_of_band::{self, Channels};
-use super::protocol::{Answer, Body, Frame, Hash, Request, Survey, VERSION, Way};
+use super::protocol::{Answer, Body, ChannelCarrier, Frame, Hash, Request, Survey, VERSION};
 use super::state::AgentState;
 use super::wire::{Handler, Outbox, Wire};
 use crate::code::{Code, Libraries, libraries_of, library_for_this_machine};
@@ -297,12 +297,12 @@ impl Session {
     }
 
     /// Makes the agent's end of a channel that the client asked for, with the UDP port of that end: 0 out of band.
-    fn agent_end(&mut self, specification: Specification, way: Way) -> Result<(Box<dyn Channel>, u16)> {
+    fn agent_end(&mut self, specification: Specification, way: ChannelCarrier) -> Result<(Box<dyn Channel>, u16)> {
         let limits = &self.common.limits;
         // Channels that have ended count no longer.
         self.engine_channels.retain(|channel| channel.strong_count() > 0);
         match way {
-            Way::OutOfBand { channel } => {
+            ChannelCarrier::OutOfBand { channel } => {
                 possible::within(&specification, limits.buffers).map_err(|why| why.fault("channel out of band"))?;
                 if specification.buffers.size.0 + FRAMING > limits.frame.0 {
                     let cause =
@@ -317,7 +317,7 @@ impl Session {
                 let taken = || Fault::new(format!("channel {channel}"), "its number is taken", "choose another");
                 Ok((Box::new(end.ok_or_else(taken)?), 0))
             }
-            Way::Engine { port, session, to_agent, to_client } => {
+            ChannelCarrier::Engine { port, session, to_agent, to_client } => {
                 let fits = possible::to_another_host(&specification, limits.buffers);
                 fits.map_err(|why| why.fault("channel to another host"))?;
                 // Packets go only to the client's own address: an agent sends nothing to third parties.
@@ -336,7 +336,7 @@ impl Session {
 }
 
 /// Time between two looks at forged and replayed packets of channels.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Bytes of a message's frame beside the message.
 const FRAMING: u64 = 32;
 
@@ -396,7 +396,7 @@ impl Handler for Session {
     }
 
     fn tick_every(&self) -> Option<Duration> {
-        (!self.engine_channels.is_empty()).then_some(LOOK)
+        (!self.engine_channels.is_empty()).then_some(POLL_INTERVAL)
     }
 
     fn tick(&mut self) -> Result<(), (Reason, String)> {

@@ -14,7 +14,7 @@ use offcode::Activity;
 const KEPT: Duration = Duration::from_millis(100);
 /// So long a client's offcodes may look for something to do, in each round of turns, and not pay for it: a polling thread gives
 /// such turns to everybody, all the time.
-const LOOK: Duration = Duration::from_micros(10);
+const POLL_INTERVAL: Duration = Duration::from_micros(10);
 
 /// The client for which an offcode runs.
 #[derive(Debug, Clone)]
@@ -48,21 +48,21 @@ pub(super) struct Account {
     /// Nanoseconds in hand; below 0 until a turn that took more is paid for.
     credit: f64,
     looked: Instant,
-    /// Rest of [`LOOK`] in this round.
+    /// Rest of [`POLL_INTERVAL`] in this round.
     free: Duration,
 }
 
 impl Account {
     /// An account without savings: the client gets a turn at once, and no more than that.
     pub fn new(client: &Client, now: Instant) -> Account {
-        Account { client: client.clone(), credit: 0.0, looked: now, free: LOOK }
+        Account { client: client.clone(), credit: 0.0, looked: now, free: POLL_INTERVAL }
     }
 
     /// Whether the client's next turn may be given in the round of turns that began at `now`.
     pub fn has_credit(&mut self, now: Instant) -> bool {
         let passed = now.saturating_duration_since(self.looked);
         if !passed.is_zero() {
-            (self.looked, self.free) = (now, LOOK);
+            (self.looked, self.free) = (now, POLL_INTERVAL);
         }
         let Some(percent) = self.client.share else { return true };
         let share = f64::from(percent) / 100.0;

@@ -14,7 +14,7 @@ use crate::code::Code;
 pub use services::Probe;
 
 /// How long a site may take for anything that does not wait for traffic.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What the suite works with: an offcode in a form that the site takes.
 pub struct Subject {
@@ -67,9 +67,9 @@ fn started(site: &mut dyn SiteDriver, subject: &Subject) -> (Slot, Box<dyn Chann
 
 /// Gives the site turns until `done` says so.
 fn until(site: &mut dyn SiteDriver, what: &str, mut done: impl FnMut() -> Result<bool>) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !done().unwrap_or_else(|fault| panic!("{what}: {fault}")) {
-        assert!(Instant::now() < deadline, "{what}: not within {} s", PATIENCE.as_secs());
+        assert!(Instant::now() < deadline, "{what}: not within {} s", TIMEOUT.as_secs());
         site.turn().expect("a turn");
         std::thread::yield_now();
     }

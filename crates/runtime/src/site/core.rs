@@ -19,7 +19,7 @@ use super::{Client, Deployment, EndAt, Ends, Evidence, Preparation, SiteDriver, 
 use endpoint::{Placed, settle};
 
 /// Time limit of a site's answer, which an offcode may keep from it.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// Idle turns before a thread that shares its core lets others run.
 const TURNS_BEFORE_YIELD: u32 = 16;
 /// The same where no rival is known: one that comes later then waits microseconds, not time slices.
@@ -112,11 +112,11 @@ impl CoreSite {
         let errand: Errand = Box::new(move |residents| drop(answer.send(work(residents))));
         self.errands.send(errand).map_err(|_| gone(&self.site))?;
         self.shared.errand.store(true, Ordering::Release);
-        answered.recv_timeout(PATIENCE).map_err(|e| match e {
+        answered.recv_timeout(TIMEOUT).map_err(|e| match e {
             mpsc::RecvTimeoutError::Disconnected => gone(&self.site),
             mpsc::RecvTimeoutError::Timeout => Fault::new(
                 self.site.to_string(),
-                format!("its thread has not answered for {} s: an offcode does not return", PATIENCE.as_secs()),
+                format!("its thread has not answered for {} s: an offcode does not return", TIMEOUT.as_secs()),
                 "let the offcode's turns be short",
             ),
         })
@@ -304,6 +304,6 @@ mod tests {
             drop(site);
             ended.send(())
         });
-        end.recv_timeout(PATIENCE).expect("the site's thread has ended");
+        end.recv_timeout(TIMEOUT).expect("the site's thread has ended");
     }
 }

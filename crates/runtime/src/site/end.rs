@@ -9,7 +9,7 @@ use offcode::{Cast, Channel, Delivery, Specification, Written};
 use serde::{Deserialize, Serialize};
 
 /// Time between two looks for room for messages that wait.
-pub(crate) const LOOK_FOR_ROOM: Duration = Duration::from_millis(10);
+pub(crate) const ROOM_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The specification of every out-of-band channel.
 pub const OUT_OF_BAND: Specification = Specification {

@@ -18,7 +18,7 @@ use offcode::{Activity, Channel, ChannelId, Specification, State};
 
 use super::account::{self, Account, Client};
 use super::body;
-use super::end::{EndAt, Ends, LOOK_FOR_ROOM};
+use super::end::{EndAt, Ends, ROOM_POLL_INTERVAL};
 use super::evidence::{Counter, Evidence};
 use super::{Deployment, Slot};
 use crate::trace::Trace;
@@ -201,7 +201,7 @@ impl Residents {
                 sleep.at_most(due);
             }
             if untold.no_room {
-                sleep.at_most(turn.min(LOOK_FOR_ROOM));
+                sleep.at_most(turn.min(ROOM_POLL_INTERVAL));
             }
         }
         true

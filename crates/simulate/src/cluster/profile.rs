@@ -105,7 +105,7 @@ pub struct Profile {
 }
 
 /// Values and their sources that replace a profile's, by name.
-pub type Given = BTreeMap<String, (Reading<f64>, String)>;
+pub type Overrides = BTreeMap<String, (Reading<f64>, String)>;
 
 /// A row of a profile's table: name, value, unit, source.
 type Row = (&'static str, f64, &'static str, &'static str);
@@ -181,7 +181,7 @@ impl Profile {
     ///
     /// # Errors
     /// No such profile, no such constant, a value that is no number of at least 0.
-    pub fn named(name: &str, replaced: &Given) -> Result<Profile> {
+    pub fn named(name: &str, replaced: &Overrides) -> Result<Profile> {
         let (rows, shape, card): (&[Row], _, _) = match name {
             mpich_tcp::NAME => (&mpich_tcp::ROWS, mpich_tcp::SHAPE, Card::Onload),
             verbs::NAME => (&verbs::ROWS, verbs::SHAPE, Card::Offload),
@@ -205,7 +205,11 @@ impl Profile {
     }
 
     /// Replaces constants by those that are given.
-    pub fn replace(constants: &mut Vec<Constant>, names: &[(&'static str, &'static str)], given: &Given) -> Result<()> {
+    pub fn replace(
+        constants: &mut Vec<Constant>,
+        names: &[(&'static str, &'static str)],
+        given: &Overrides,
+    ) -> Result<()> {
         for (name, (value, source)) in given {
             let subject = format!("constant {name}");
             let Some((name, unit)) = names.iter().find(|(known, _)| known == name) else {

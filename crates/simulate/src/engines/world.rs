@@ -29,7 +29,7 @@ const INLINE: u64 = 8 << 10;
 /// Marks a send that was over for its rank when the engine's core took it.
 const GONE: u64 = 1 << 32;
 /// The time without progress after which the run is stuck: longer than any timer of the engine, ps.
-const PATIENCE: u64 = 120_000_000_000_000;
+const TIMEOUT: u64 = 120_000_000_000_000;
 
 /// The time of the engine's clock.
 fn ns(clock: u64) -> Nanoseconds {
@@ -190,7 +190,7 @@ impl<'p> World<'p> {
         }
         while let Some((at, event)) = self.events.next() {
             self.now = at;
-            if self.computing == 0 && at > self.progressed + PATIENCE {
+            if self.computing == 0 && at > self.progressed + TIMEOUT {
                 break;
             }
             self.happen(event)?;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::super::{Channel, Counted, Delivery, Written};
-use super::{PATIENCE, SIZE};
+use super::{SIZE, TIMEOUT};
 
 /// A byte that depends on the message's number and on its position.
 fn content(number: u64, place: usize) -> u8 {
@@ -41,7 +41,7 @@ pub(super) fn put_now(channel: &mut dyn Channel, number: u64, length: usize) {
 
 /// As `put`, but tries again: over a network the writer learns a little later that the reader has room.
 pub(super) fn put_soon(channel: &mut dyn Channel, number: u64, length: usize) {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     while put(channel, number, length) != Written::Taken {
         assert!(Instant::now() < until, "no room for message {number} of {length} B");
         std::thread::yield_now();
@@ -73,7 +73,7 @@ pub(super) fn comes(mut attempt: impl FnMut() -> bool) -> bool {
         if look > 100 {
             std::thread::yield_now();
         }
-        if look % 64 == 63 && Instant::now() > *until.get_or_insert_with(|| Instant::now() + PATIENCE) {
+        if look % 64 == 63 && Instant::now() > *until.get_or_insert_with(|| Instant::now() + TIMEOUT) {
             return false;
         }
     }
@@ -163,7 +163,7 @@ pub(super) fn receive_all(reader: &mut dyn Channel, delivery: Delivery, mut done
                 break;
             }
             ended = done();
-            assert!(heard.elapsed() < PATIENCE, "message {next} does not arrive");
+            assert!(heard.elapsed() < TIMEOUT, "message {next} does not arrive");
             std::thread::yield_now();
             continue;
         };

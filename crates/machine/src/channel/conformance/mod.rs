@@ -49,7 +49,7 @@ pub trait Bench {
 }
 
 /// How long an expected message or notice is looked for before a check fails; long, because hosts may be busy.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 const SIZE: usize = 1024;
 

@@ -8,7 +8,7 @@ use super::super::{Channel, Counted, Delivery, Specification, Synchronization, W
 use super::message::{
     CONCURRENT, check_sums, comes, expect, is_empty, length, look, put, put_now, put_soon, receive_all, send_all, take,
 };
-use super::{Endpoint, PATIENCE, SIZE};
+use super::{Endpoint, SIZE, TIMEOUT};
 
 pub(super) fn states_what_was_asked((first, second): &mut (Endpoint, Endpoint), specification: &Specification) {
     for end in [first, second] {
@@ -73,7 +73,7 @@ pub(super) fn waits((writer, reader): &mut (Endpoint, Endpoint), synchronization
     assert!(!reader.wait(short).expect("waiting"), "a wait ends without a message, by its limit");
     assert!(!reader.wait(Nanoseconds(0)).expect("waiting"), "a wait of no time ends");
     put_now(&mut **writer, 0, 8);
-    let limit = Nanoseconds(PATIENCE.as_nanos() as u64);
+    let limit = Nanoseconds(TIMEOUT.as_nanos() as u64);
     assert!(reader.wait(limit).expect("waiting"), "a wait ends at once where a message is there");
     expect(&mut **reader, 0, 8);
     // Each message may find the reader asleep, about to sleep or awake.
@@ -216,7 +216,7 @@ pub(super) fn abandoned((mut writer, mut reader): (Endpoint, Endpoint)) {
     assert!(comes(|| reader.is_abandoned()), "the other end left, and this one is not told");
     is_empty(&mut *reader);
     if reader.specification().synchronization == Synchronization::Blocking {
-        let limit = Nanoseconds(PATIENCE.as_nanos() as u64);
+        let limit = Nanoseconds(TIMEOUT.as_nanos() as u64);
         assert!(!reader.wait(limit).expect("waiting"), "nothing will come any more");
     }
     if let Ok(written) = reader.write_with(8, &mut |into| into.fill(1)) {
@@ -228,7 +228,7 @@ pub(super) fn abandoned((mut writer, mut reader): (Endpoint, Endpoint)) {
 pub(super) fn a_sleeper_learns_of_the_end((writer, mut reader): (Endpoint, Endpoint)) {
     std::thread::scope(|scope| {
         let sleeper = scope.spawn(move || {
-            let said = reader.wait(Nanoseconds(PATIENCE.as_nanos() as u64)).expect("waiting");
+            let said = reader.wait(Nanoseconds(TIMEOUT.as_nanos() as u64)).expect("waiting");
             (said, reader.is_abandoned())
         });
         std::thread::sleep(Duration::from_millis(5));

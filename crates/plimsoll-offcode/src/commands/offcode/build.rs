@@ -60,7 +60,7 @@ impl Built {
 }
 
 /// Time limit for a library to tell its manifest.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 const WASM: &str = "wasm32-unknown-unknown";
 
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -237,7 +237,7 @@ fn told(library: &Path) -> Result<Told> {
         .stdout(Stdio::null())
         .spawn()
         .map_err(failed)?;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let status = loop {
         if let Some(status) = child.try_wait().map_err(failed)? {
             break status;
@@ -245,7 +245,7 @@ fn told(library: &Path) -> Result<Told> {
         if Instant::now() > deadline {
             let _ = child.kill();
             let _ = child.wait();
-            return Err(fault(format!("it did not tell its manifest within {} s", PATIENCE.as_secs())));
+            return Err(fault(format!("it did not tell its manifest within {} s", TIMEOUT.as_secs())));
         }
         std::thread::sleep(Duration::from_millis(2));
     };

@@ -32,7 +32,7 @@ pub struct Arguments {
 }
 
 /// Time limit of a body for one step.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An answer; `None`: refused, in whatever words.
 type Answer = Option<Vec<u8>>;
@@ -206,12 +206,12 @@ fn life(site: &mut dyn SiteDriver, deployment: &Deployment, script: &[Step]) -> 
 }
 
 fn answer(site: &mut dyn SiteDriver, end: &mut dyn Channel, step: &Step, id: u32) -> Result<Answer> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let wait = |site: &mut dyn SiteDriver| {
         site.turn()?;
         std::thread::yield_now();
         let late =
-            || Fault::new(step.name.clone(), format!("no answer within {} s", PATIENCE.as_secs()), "mend the body");
+            || Fault::new(step.name.clone(), format!("no answer within {} s", TIMEOUT.as_secs()), "mend the body");
         if Instant::now() > deadline { Err(late()) } else { Ok(()) }
     };
     let mut message = step.message.clone();

@@ -12,7 +12,7 @@ use machine::{Result, count};
 use super::of_first;
 
 /// Time between two requests for new calls.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Prints what the first runtime that has the offcode notes of its calls.
 pub fn follow(processes: &[u32], offcode: &str, limit: Option<Duration>) -> Result<ExitCode> {
@@ -28,7 +28,7 @@ pub fn follow(processes: &[u32], offcode: &str, limit: Option<Duration>) -> Resu
     loop {
         let left = limit.map(|limit| limit.saturating_sub(start.elapsed()));
         let mut sleep = bell.sleep();
-        sleep.at_most(left.map_or(LOOK, |left| left.min(LOOK)));
+        sleep.at_most(left.map_or(POLL_INTERVAL, |left| left.min(POLL_INTERVAL)));
         sleep.until_interrupted();
         sleep.begin();
         let said = control::calls_of(process, offcode, Some(next))?;

@@ -48,9 +48,9 @@ const PAYLOAD_AT: usize = 64;
 /// Frames taken from the shared ones at a time, and most frames that wait for a kick.
 const BATCH: usize = 64;
 /// Receives without polling the kernel socket while nothing indicates a packet there.
-const LOOK_EVERY: u32 = 512;
+const CALLS_PER_KERNEL_POLL: u32 = 512;
 /// Polls after the program has left a datagram to the kernel, which takes a moment to reach the socket.
-const LOOKS: u32 = 1024;
+const KERNEL_POLLS: u32 = 1024;
 /// Time between two attempts to resolve the hardware address of a next hop, at first and at last.
 const ASK_FIRST: Duration = Duration::from_micros(20);
 const ASK_LAST: Duration = Duration::from_millis(50);
@@ -86,7 +86,7 @@ pub struct AfxdpCounters {
 
 /// The present path of packets to a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum Path {
     /// Frames of ours.
     Frames,
     /// The kernel's path, while the kernel resolves the hardware address of the next hop.
@@ -115,12 +115,12 @@ struct Peer {
 }
 
 impl Peer {
-    fn way(&self) -> Way {
+    fn way(&self) -> Path {
         match self {
-            Peer { local: true, .. } => Way::Local,
-            Peer { template: Some(_), .. } => Way::Frames,
-            Peer { unanswered: true, .. } => Way::Unanswered,
-            _ => Way::Asking,
+            Peer { local: true, .. } => Path::Local,
+            Peer { template: Some(_), .. } => Path::Frames,
+            Peer { unanswered: true, .. } => Path::Unanswered,
+            _ => Path::Asking,
         }
     }
 }
@@ -234,12 +234,12 @@ impl AfxdpPort {
         self.peers.get(peer.0 as usize).map(|peer| peer.address)
     }
 
-    pub fn way(&self, peer: PeerIndex) -> Option<Way> {
+    pub fn way(&self, peer: PeerIndex) -> Option<Path> {
         self.peers.get(peer.0 as usize).map(Peer::way)
     }
 
     /// The present path of packets to each peer, in the peers' order.
-    pub fn ways(&self) -> impl Iterator<Item = Way> {
+    pub fn ways(&self) -> impl Iterator<Item = Path> {
         self.peers.iter().map(Peer::way)
     }
 
@@ -340,21 +340,21 @@ impl AfxdpPort {
         let passed = self.nic.passed_of_ours();
         if passed != self.passed {
             self.passed = passed;
-            self.looks = LOOKS;
+            self.looks = KERNEL_POLLS;
         }
         self.receives = self.receives.wrapping_add(1);
         if self.looks > 0 {
             self.looks -= 1;
             return true;
         }
-        self.always_look || self.receives.is_multiple_of(LOOK_EVERY)
+        self.always_look || self.receives.is_multiple_of(CALLS_PER_KERNEL_POLL)
     }
 
     fn by_kernel(&mut self, budget: usize, deliver: &mut impl FnMut(PeerIndex, &[u8])) -> Result<usize> {
         self.counters.kernel_looks += 1;
         let came = self.kernel.receive(budget, deliver)?;
         if came > 0 {
-            self.looks = LOOKS;
+            self.looks = KERNEL_POLLS;
             self.counters.kernel_received += came as u64;
         }
         Ok(came)

@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-use super::tests::{Hosts, PATIENCE, collect, put, until};
+use super::tests::{Hosts, TIMEOUT, collect, put, until};
 use super::*;
 use linux::lab::Host;
 use linux::lab::testing::{gone, line_of};
@@ -26,7 +26,7 @@ fn owner_for_the_tests_below() {
         let mut port = AfxdpPort::open("lab0", local).unwrap();
         let peer = port.add_peer(peer).unwrap();
         println!("\nopen: {}", std::process::id());
-        let ends = Instant::now() + 2 * PATIENCE;
+        let ends = Instant::now() + 2 * TIMEOUT;
         while Instant::now() < ends {
             let mut came = 0;
             port.receive(64, |_, _| came += 1).unwrap();
@@ -85,7 +85,7 @@ fn the_end_of_a_peers_process_is_noticed_and_leaves_nothing() {
             put(&mut a, to_b, b"question");
             let got = collect(&mut a, 1);
             assert_eq!(got, [b"answer"]);
-            a.way(to_b) == Some(Way::Frames) && a.counters().frames_received > 0
+            a.way(to_b) == Some(Path::Frames) && a.counters().frames_received > 0
         });
 
         // A second process is told who has the queue, and what to do.
@@ -125,7 +125,7 @@ fn a_port_that_closes_in_a_process_that_lives_on_refuses_too() {
         until("no frame leaves", || {
             put(&mut a, to_b, b"there?");
             assert_eq!(collect(&mut b, 1), [b"there?"]);
-            a.way(to_b) == Some(Way::Frames)
+            a.way(to_b) == Some(Path::Frames)
         });
         drop(b);
         let mut refused = false;

@@ -11,7 +11,7 @@ use crate::afxdp::{Mode, Options, Sender};
 use linux::lab::testing::possible;
 use linux::lab::{Host, Lab};
 
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(super) struct Hosts {
     pub lab: Lab,
@@ -104,7 +104,7 @@ pub(super) fn put(port: &mut AfxdpPort, to: PeerIndex, packet: &[u8]) {
 
 /// Receives until `count` packets have come, or none comes any more.
 pub(super) fn collect(port: &mut AfxdpPort, count: usize) -> Vec<Vec<u8>> {
-    let (mut got, deadline) = (Vec::new(), Instant::now() + PATIENCE);
+    let (mut got, deadline) = (Vec::new(), Instant::now() + TIMEOUT);
     while got.len() < count && Instant::now() < deadline {
         if port.receive(64, |_, packet| got.push(packet.to_vec())).unwrap() == 0 {
             std::thread::yield_now();
@@ -119,7 +119,7 @@ fn send_frame(wire: &mut Sender, frame: &[u8]) {
 }
 
 pub(super) fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !done() {
         assert!(Instant::now() < deadline, "{what}");
         std::thread::sleep(Duration::from_millis(1));
@@ -154,12 +154,12 @@ fn packets_go_by_frames_once_the_neighbour_is_known_and_what_runs_is_told() {
         let (mut a, mut b) = (hosts.port_at(Host::A, at(Host::A)), hosts.port_at(Host::B, at(Host::B)));
         let to_b = a.add_peer(b.local_address()).unwrap();
         b.add_peer(a.local_address()).unwrap();
-        assert_eq!(a.way(to_b), Some(Way::Asking));
+        assert_eq!(a.way(to_b), Some(Path::Asking));
         for number in 0..200u32 {
             put(&mut a, to_b, &number.to_le_bytes());
             assert_eq!(collect(&mut b, 1), [number.to_le_bytes()]);
         }
-        assert_eq!(a.way(to_b), Some(Way::Frames));
+        assert_eq!(a.way(to_b), Some(Path::Frames));
         let (sent, came) = (a.counters(), b.counters());
         // The first packets made the kernel resolve the address; no others went by it.
         assert!(sent.frames_sent >= 150 && sent.frames_sent + sent.kernel_sent == 200, "{sent:?}");
@@ -235,7 +235,7 @@ fn neighbours_are_followed_and_asked_again() {
         };
         until("no frame leaves", || {
             exchange(&mut a);
-            a.way(to_b) == Some(Way::Frames)
+            a.way(to_b) == Some(Path::Frames)
         });
         let notice = |a: &mut AfxdpPort| a.notices(|notice| panic!("{notice:?}")).unwrap();
         let other = "02:00:00:00:00:99";
@@ -250,11 +250,11 @@ fn neighbours_are_followed_and_asked_again() {
         hosts.ip(Host::A, &format!("neigh del {ip} dev lab0"));
         until("a neighbour that is gone is still used", || {
             notice(&mut a);
-            a.way(to_b) == Some(Way::Asking)
+            a.way(to_b) == Some(Path::Asking)
         });
         until("the neighbour is not found again", || {
             exchange(&mut a);
-            a.way(to_b) == Some(Way::Frames)
+            a.way(to_b) == Some(Path::Frames)
         });
         assert_ne!(a.peers[to_b.0 as usize].template.as_ref().unwrap().to(), new);
     }
@@ -282,7 +282,7 @@ fn peers_behind_a_router_get_frames_by_its_hardware_address() {
             assert_eq!(collect(&mut b, 1), [b"question"]);
             put(&mut b, to_a, b"answer");
             assert_eq!(collect(&mut a, 1), [b"answer"]);
-            a.way(to_b) == Some(Way::Frames) && b.way(to_a) == Some(Way::Frames)
+            a.way(to_b) == Some(Path::Frames) && b.way(to_a) == Some(Path::Frames)
         });
         assert_eq!(a.peers[0].next_hop, router);
     }
@@ -313,9 +313,9 @@ fn who_cannot_be_reached_is_told_and_does_not_hold_up_the_others() {
             put(&mut a, to_b, b"you?");
             assert_eq!(collect(&mut b, 1), [b"you?"]);
             a.notices(|notice| panic!("{notice:?}")).unwrap();
-            a.way(silent) == Some(Way::Unanswered)
+            a.way(silent) == Some(Path::Unanswered)
         });
-        assert_eq!(a.way(to_b), Some(Way::Frames));
+        assert_eq!(a.way(to_b), Some(Path::Frames));
     }
 }
 
@@ -344,7 +344,7 @@ fn a_link_that_goes_down_loses_packets_and_comes_back() {
     until("no frame leaves", || {
         put(&mut a, to_b, b"up");
         collect(&mut b, 1);
-        a.way(to_b) == Some(Way::Frames)
+        a.way(to_b) == Some(Path::Frames)
     });
     hosts.ip(Host::A, "link set lab0 down");
     for _ in 0..5000 {
@@ -360,7 +360,7 @@ fn a_link_that_goes_down_loses_packets_and_comes_back() {
         a.notices(|_| ()).unwrap();
         let mut came = false;
         b.receive(64, |_, packet| came |= packet == b"again").unwrap();
-        came && a.way(to_b) == Some(Way::Frames)
+        came && a.way(to_b) == Some(Path::Frames)
     });
 }
 

@@ -12,7 +12,7 @@ use offcode::{Activity, Channel, ChannelId, Specification, State};
 
 use super::{AgentSite, BUFFERS, Connection, lock, random};
 use crate::agent::engine_channel::{Agreement, Prepared};
-use crate::agent::protocol::{Answer, Body, Request, Way};
+use crate::agent::protocol::{Answer, Body, ChannelCarrier, Request};
 use crate::code::{Code, digest};
 use crate::ground::Ground;
 use crate::possible;
@@ -97,14 +97,14 @@ impl SiteDriver for AgentSite {
             let channel = next.fetch_add(1, Ordering::Relaxed);
             let end = shared.channels.open(channel, specification, shared.outbox.clone(), Vec::new());
             let end = end.ok_or_else(|| unexpected("the numbers of its channels have run out"))?;
-            self.done(Request::Connect { slot, name, specification, way: Way::OutOfBand { channel } })?;
+            self.done(Request::Connect { slot, name, specification, way: ChannelCarrier::OutOfBand { channel } })?;
             return Ok(Box::new(end));
         }
         possible::to_another_host(&specification, BUFFERS).map_err(|why| why.fault(self.site.to_string()))?;
         let prepared = Prepared::open(self.connection.here)?;
         let (to_agent, to_client) = (random()?, random()?);
         let session = u32::from_le_bytes(random()?);
-        let way = Way::Engine { port: prepared.port(), session, to_agent, to_client };
+        let way = ChannelCarrier::Engine { port: prepared.port(), session, to_agent, to_client };
         let Answer::Connected { port } = self.ask(Request::Connect { slot, name, specification, way })? else {
             return Err(unexpected("the agent answered a request for a channel with something else"));
         };

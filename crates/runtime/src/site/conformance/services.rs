@@ -9,7 +9,7 @@ use offcode::call::{Header, Kind};
 use offcode::service::{MAPS, MEMORY, TIMERS};
 use offcode::{Attributes, Channel, Described, Interface, Shape};
 
-use super::{PATIENCE, call};
+use super::{TIMEOUT, call};
 use crate::code::Code;
 use crate::site::{Deployment, Names, OUT_OF_BAND, SiteDriver, Slot, Unfit, begin};
 
@@ -75,7 +75,7 @@ const COLOUR: u16 = 9;
 
 /// Asks until it was woken more than so often.
 fn woken_beyond(site: &mut dyn SiteDriver, end: &mut dyn Channel, count: u64) -> u64 {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let woken = ask(site, end, WOKEN, &[]).expect("a number");
         if woken > count {

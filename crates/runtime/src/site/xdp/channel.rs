@@ -243,10 +243,10 @@ impl Channel for Messages {
             return Ok(false);
         };
         // The kernel does not wake the reader for an offcode that is removed: look now and then.
-        const LOOK: u64 = 5_000_000;
+        const POLL_INTERVAL: u64 = 5_000_000;
         let mut left = limit.0;
         loop {
-            let part = left.min(LOOK);
+            let part = left.min(POLL_INTERVAL);
             let found = output.wait(Nanoseconds(part));
             if found.map_err(|error| Fault::because("channel", error, "check the limits of this process"))? {
                 return Ok(true);

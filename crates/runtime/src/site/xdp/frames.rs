@@ -98,10 +98,10 @@ impl Channel for Frames {
     fn wait(&mut self, limit: Nanoseconds) -> Result<bool> {
         may_wait(&self.specification)?;
         // The kernel does not wake the reader for an offcode that is removed: look now and then.
-        const LOOK: u64 = 5_000_000;
+        const POLL_INTERVAL: u64 = 5_000_000;
         let mut left = limit.0;
         while !self.poll()? && left > 0 && !self.is_abandoned() {
-            let part = left.min(LOOK);
+            let part = left.min(POLL_INTERVAL);
             let time = Timespec { tv_sec: 0, tv_nsec: part as i64 };
             let mut sockets: Vec<PollFd> = self.receivers.iter().map(|one| PollFd::new(one, PollFlags::IN)).collect();
             match rustix::event::poll(&mut sockets, Some(&time)) {
