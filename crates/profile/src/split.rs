@@ -1,18 +1,18 @@
 //! Transfer and wait: the parts of a call's time that its own work takes and that it waits for others.
 //!
 //! # The model
-//! Tables hold durations and not moments, so that they do not show which rank was late. But calls of one function with sizes of one
+//! Tables hold durations and not moments, and do not show which rank was late. But calls of one function with sizes of one
 //! class in groups of one size do the same work, over all ranks and the whole run. The calls that waited for nobody
 //! are the shortest; the time beyond theirs is wait: for a peer that is late, or for a core or network that is busy
 //! with others.
 //!
 //! *Which are the shortest?* Of `G` ranks in a collective call one is the last to arrive, and waits for nobody. So at
 //! least one call in `G` is unhindered, also where the same rank is always late; the median of these calls is the
-//! quantile `1/2G` of all. A higher quantile would count waits as work as soon as ranks are imbalanced (at 5 % with more than
+//! quantile `1/2G` of all. A higher quantile would count waits as work where ranks are imbalanced (at 5 % with more than
 //! 20 ranks); the minimum would be the one call that noise made shortest. Messages between two ranks have no group;
 //! there, `G` is the number of ranks of the world, since in an imbalanced program others wait for at least one rank.
 //!
-//! *How long do they take?* Sizes of a class differ by up to a factor of two, and so do durations of equal calls (caches, roles in a
+//! *How long do they take?* Sizes of a class differ by up to 2x, and so do durations of equal calls (caches, roles in a
 //! tree). So all calls up to twice that quantile are unhindered: all of their time is transfer. Of a longer call the mean
 //! of the unhindered calls is transfer, and the rest is wait.
 //!

@@ -224,7 +224,7 @@ fn open_new<T>(
 }
 
 impl Watch {
-    /// The contents of a profile are untrusted. Files are read if they belong to this `user`; with `None`, to any user, since
+    /// The contents of a profile are untrusted. Files are read if they are of this `user`; with `None`, of any user, since
     /// the caller has named the folder. Memory for their contents is drawn from `memory`.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
-//! Causes that keep ranks from running. A rank that is off its core, or blocked, delays all ranks that wait for it, and no placement of the
-//! protocol's work helps against that.
+//! Causes that keep ranks from running. A rank that is off its core, or blocked, delays all ranks that wait for it, and no
+//! placement of the protocol's work prevents such a delay.
 
 use machine::{Reading, figure};
 use serde::{Deserialize, Serialize};

@@ -1,12 +1,12 @@
 //! The verdict: would this program gain from offload, from a core of its own for the protocol, from another mapping of
 //! ranks to cores, or from none of them?
 //!
-//! Losses that no placement mends come first ([`Hindrance`]): causes that keep ranks from running, and costs of the program's own
+//! Losses that no placement mends come first ([`Hindrance`]): causes that keep ranks from running, and the program's own
 //! shape. The worst comes first.
 //!
 //! Each answer is an interval, in shares of the run, from the certain protocol work on the ranks' cores to all the work that
-//! may be protocol work; missing data widen the interval. An interval above the variation between runs is a gain, one below is none; in between the
-//! profile cannot tell. This is how paper 000 (IV.B.2) argues from mpiP's tables that MILC gains; the
+//! may be protocol work; missing data widen it. An interval above the variation between runs is a gain, one below is none;
+//! in between the answer is open. Paper 000 (IV.B.2) argues in this way from mpiP's tables that MILC gains; the
 //! tests hold the rules to its figures (claims A13, A17, A20 to A24).
 
 mod bounds;

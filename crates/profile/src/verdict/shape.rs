@@ -1,4 +1,4 @@
-//! Losses by a program's own shape, independent of the placement of ranks and protocol work: too many calls, waits that follow
+//! Losses by a program's own shape, wherever ranks and protocol work are placed: too many calls, waits that follow
 //! from its order, transfers without overlapping computation.
 
 use super::evidence::{Evidence, SizeEvidence};
