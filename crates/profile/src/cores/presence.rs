@@ -88,7 +88,7 @@ impl<'a> Presence<'a> {
         self.samples.load.between(span.0, span.1, |load| load.cpu).map(|ns| ns / 1e9)
     }
 
-    /// ns of processor time on each core, and the ns used beyond the time of the cores where its threads were seen: threads that
+    /// ns of processor time on each core, and ns used beyond the time of the cores where its threads were seen: threads that
     /// call no MPI are not sampled.
     pub(super) fn cpu_by_core(&self, span: Span) -> (BTreeMap<u32, f64>, f64) {
         let stays: Vec<(u32, Span)> = self.stays_within(span).collect();
