@@ -1,4 +1,4 @@
-//! Results of a finished study for later ones: rows of the machine's costs, and its gains as predictions of the next study's.
+//! Results of a finished study for later ones: rows of the machine's costs, and its gains as predictions for the next study.
 
 use machine::costs::{self, ENGINE, Item, Row, Way};
 use machine::{Nanoseconds, Reading, Result, Site};

@@ -34,7 +34,7 @@ impl Stretch {
         (allowed.len() > usize::from(!told)).then_some(Stretch { from, to, allowed, rows })
     }
 
-    /// Whether it does as well for who does as `other` says.
+    /// Whether the stretch allows the answer of `other`.
     pub fn agrees(&self, other: &Stretch) -> bool {
         match other.answer() {
             Answer::At(place) => self.allowed.contains(&place),

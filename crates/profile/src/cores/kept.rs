@@ -5,8 +5,8 @@
 //! - Stopped time and time without a core are divided between two samples as the thread's time is.
 //! - A thread that often gives its core up does so inside MPI, where it waits: its time without a core is inside MPI,
 //!   up to the time that it spent there.
-//! - Blocked time is outside as often as samples found the thread blocked there. Without such samples it is 0: interrupts and
-//!   hypervisors take time that the kernel counts for nobody.
+//! - Blocked time is outside as often as samples found the thread blocked there. Without such samples it is 0: interrupts
+//!   and hypervisors take time that the kernel counts for nobody.
 
 use record::samples::{MISSED, ThreadBlocked, ThreadSamples};
 
