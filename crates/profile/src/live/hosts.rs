@@ -21,11 +21,11 @@ pub struct Host {
     time: u64,
     pub threads: BTreeMap<(u32, u16), ThreadWork>,
     pub switches: BTreeMap<(u32, u16), ThreadLoad>,
-    /// From the look before to this one: times that a process was taken off its cores, a second.
+    /// Involuntary context switches of each process a second, since the previous look.
     pub involuntary: BTreeMap<u32, f64>,
     pub halts: BTreeMap<(u32, u16), ThreadBlocked>,
-    /// From the look before to this one: of each process the share of its threads' time that they were blocked outside of MPI, and
-    /// what of that was sleep, locks and storage.
+    /// Share of each process's thread time blocked outside MPI since the previous look, and its
+    /// parts by sleep, locks and storage.
     pub blocked: BTreeMap<u32, (f64, [f64; 3])>,
     /// The reason why the samples are no longer read.
     broken: Option<String>,
@@ -80,7 +80,7 @@ impl Host {
         }
     }
 
-    /// Draws what it takes by now; where there is not so much left, it is left.
+    /// Draws the memory that the host takes; where the budget is used up, the host is left out.
     fn weigh(&mut self) -> Result<()> {
         // The totals exist as read, as shown, and as of the previous look.
         self.share.resize(LEAST + 4 * self.tail.weight() as u64).map_err(|_| {
