@@ -103,7 +103,7 @@ impl Tally {
         points.filter(|(_, spec)| self.design.is_candidate(spec)).map(|(key, _)| tried(key)).max().unwrap_or(0)
     }
 
-    /// The next look at a group that the last one left open; `None` where it is decided. Blocks after the last look do not count.
+    /// The next look at a group that the last one left open; `None` where it is decided. Later blocks do not count.
     pub fn next_look(&self, contents: &Contents, group: usize) -> Option<u32> {
         let rounds = self.rounds(contents, group)?;
         let next = looks().find(|&look| look as usize > rounds.len())?;
