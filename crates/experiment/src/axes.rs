@@ -1,5 +1,5 @@
-//! A point with open axes: whatever was asked of one run, by name. What is not asked is not in it, so that a new axis leaves
-//! the keys of all points without it as they are.
+//! A point with open axes: the requested settings of one run, by name. A point has no unset axes, so that a new axis leaves
+//! the keys of all points without this axis unchanged.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,7 +17,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// As a number that can be drawn and ordered: 1.9e9 of `1.9GHz`, 4096 of `4KiB`; `None` of what is none.
+    /// The value as a number: 1.9e9 of `1.9GHz`, 4096 of `4KiB`; `None` of a value that is no number.
     pub fn magnitude(&self) -> Option<f64> {
         let text = match self {
             Value::Number(number) => return Some(*number as f64),
@@ -63,7 +63,7 @@ impl fmt::Display for Value {
 pub struct Axes(BTreeMap<String, Value>);
 
 impl Axes {
-    /// The same with `value` on the axis `name`.
+    /// The point with `value` on the axis `name`.
     #[must_use]
     pub fn with(mut self, name: &str, value: Value) -> Axes {
         self.0.insert(name.to_owned(), value);
@@ -80,7 +80,7 @@ impl Axes {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
     }
 
-    /// Names the point: equal for equal axes alone, whatever the order in which they were asked, and the same in every
+    /// The point's key: equal for equal axes alone, independent of the order in which they were set, and the same in every
     /// version.
     pub fn key(&self) -> String {
         let mut hash = Sha256::new();
@@ -116,7 +116,7 @@ mod tests {
     fn keys_are_of_the_axes_alone() {
         let one = Axes::default().with("carrier", text("tcp")).with("ranks", Value::Number(4));
         assert_eq!(one, Axes::default().with("ranks", Value::Number(4)).with("carrier", text("tcp")));
-        // Stored points are found by it.
+        // The key identifies stored points.
         assert_eq!(one.key(), "p2-bb49040172873106cb1458797f1ee9fc");
         let others = [
             Axes::default(),

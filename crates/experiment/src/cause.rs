@@ -1,8 +1,8 @@
-//! Why a run does not count.
+//! Causes for which a run does not count.
 
 use std::fmt;
 
-/// A run that failed, was cut short, or met another machine than it should have.
+/// A run that failed, was cut short, or ran under other conditions than requested.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     pub cause: Cause,
@@ -41,7 +41,7 @@ impl Failure {
         Failure { cause, words: words.into() }
     }
 
-    /// A run that failed, by what it said: a lost node and a full disk are nothing that its point is to be blamed for.
+    /// The failure of a run by its messages: a lost node and a full disk are not the point's fault.
     pub fn of_program(words: impl Into<String>, said: &str) -> Failure {
         let words = words.into();
         let says = |signs: &[&str]| signs.iter().any(|sign| said.contains(sign) || words.contains(sign));
@@ -84,7 +84,7 @@ impl Cause {
         matches!(self, SetupFailed | ProgramFailed | TimedOut | CheckFailed | FigureMissing)
     }
 
-    /// Whether no other run can be expected to do better here.
+    /// Whether all further runs here are expected to fail too.
     pub fn ends_all(self) -> bool {
         matches!(self, Cause::NodeLost | Cause::DiskFull)
     }

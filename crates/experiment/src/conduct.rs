@@ -1,9 +1,9 @@
-//! Carries a design out: round by round, each block stored before the next, until all is decided or the budget spent.
+//! Conducts a design: round by round, each block stored before the next, until all is decided or the budget spent.
 //!
-//! The budget is planned before it is spent. A first round calibrates: it tells what a block of each point costs. What
-//! does not fit with the first look's rounds is then left out, whole groups at a time; after that look, rounds go where
-//! a group is open (see [`rounds::contrast::looks`]), and there to candidates that no other is told to be better than. A
-//! round in which the machine changed between two contenders is asked again.
+//! The budget is planned before it is spent. A first round calibrates: it measures the cost of a block of each point. Groups
+//! that do not fit with the first look's rounds are then left out as a whole; after that look, rounds go where
+//! a group is open (see [`rounds::contrast::looks`]), and there to candidates that none is shown to be better than. A
+//! round in which the machine changed between two contenders is repeated.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::ControlFlow;
@@ -23,7 +23,7 @@ use crate::tally::{Tally, most_tries};
 /// Failed blocks in a row, none having worked, that end the study: the cause is no single point.
 const HOPELESS: usize = 12;
 
-/// Runs `study` to its end, from wherever it stands in `store`. `stop` is asked between blocks.
+/// Runs `study` to its end, from its state in `store`. `stop` is polled between blocks.
 ///
 /// # Errors
 /// The store fails, or no point can be measured at all; a point that fails by itself is noted and left out.
@@ -123,7 +123,7 @@ impl Sitting for Conducted<'_> {
     }
 }
 
-/// What is known while a study runs.
+/// The state of a running study.
 struct Standing {
     tally: Tally,
     contents: Contents,
@@ -133,7 +133,7 @@ struct Standing {
     began: bool,
     blocks: usize,
     failed_in_a_row: usize,
-    /// Rounds that each group is to have; 0 where it is left out.
+    /// Planned rounds of each group; 0 where the group is left out.
     wanted: Vec<u32>,
     /// Points beside the candidates that get no more rounds.
     spared: HashSet<PointKey>,
@@ -159,7 +159,7 @@ impl Standing {
         }
     }
 
-    /// Decides what runs in this round; false where the study is at its end.
+    /// Plans this round; false at the end of the study.
     fn plan(&mut self, observer: &mut dyn Observer) -> bool {
         self.leave_out(observer);
         self.tally.take_out_beaten(&self.contents);
@@ -170,7 +170,7 @@ impl Standing {
         !self.due.is_empty()
     }
 
-    /// Groups that have not all rounds that they are to have. A round under way is ended.
+    /// Groups short of their planned rounds. A round under way is completed.
     fn short(&self) -> HashSet<usize> {
         let short = |&group: &usize| {
             let wanted = self.wanted[group];
@@ -181,7 +181,7 @@ impl Standing {
         self.tally.groups().filter(short).collect()
     }
 
-    /// A look at all groups: those that are open get the next look's rounds, the most telling first, each whole or not
+    /// A look at all groups: open groups get the next look's rounds, the most informative first, each whole or not
     /// at all. False where none gets any.
     fn look(&mut self) -> bool {
         let mut left = self.budget().saturating_sub(self.spent.0);
@@ -202,7 +202,7 @@ impl Standing {
         granted
     }
 
-    /// Where the first look's rounds of all do not fit the budget: leaves out first what stands beside, the costliest
+    /// Where the first look's rounds of all exceed the budget: leaves out first points beside the candidates, the costliest
     /// first, then the groups of highest rank.
     fn leave_out(&mut self, observer: &mut dyn Observer) {
         if self.round == 0 {
@@ -217,7 +217,7 @@ impl Standing {
         let beside = self.tally.beside(&self.contents).filter(|(_, key, _)| !self.spared.contains(key));
         let mut beside: Vec<(u64, PointKey)> = beside.map(|(_, key, cost)| (cost.0, key.clone())).collect();
         beside.sort();
-        // A little over the budget is borne rather than a comparison lost to the jitter of the estimate.
+        // A small excess over the budget is allowed, so that no comparison is lost to the jitter of the estimate.
         let limit = (self.budget() + self.budget() / 10).saturating_sub(self.spent.0);
         let mut total = need.values().sum::<u64>() + beside.iter().map(|(cost, _)| cost).sum::<u64>();
         while total > limit
@@ -247,12 +247,12 @@ impl Standing {
         self.tally.design.grounds.budget.0
     }
 
-    /// A block of the group was measured in this round already.
+    /// Whether a block of the group was measured in this round already.
     fn under_way(&self, group: usize) -> bool {
         self.tally.keys(group).iter().any(|key| self.contents.was_tried(key, self.round))
     }
 
-    /// Asked between groups only, since a group cut in two would be no comparison.
+    /// Called between groups only, since a group cut in two would be no comparison.
     fn may_start(&self, group: usize) -> bool {
         let budget = self.budget();
         let first = self.wanted[group] <= FIRST_LOOK;

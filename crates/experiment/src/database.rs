@@ -11,7 +11,7 @@ use machine::lock::{Lock, beside};
 use machine::{Fault, Nanoseconds, Probe, Result};
 use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags};
 
-/// What a store holds.
+/// The kind and layout of a store.
 #[derive(Debug)]
 pub struct Layout {
     /// Number of the layout, in `PRAGMA user_version`.
@@ -33,11 +33,11 @@ pub struct Database {
     layout: &'static Layout,
     connection: Connection,
     path: PathBuf,
-    /// Held for as long as this measures; `None` for a reader.
+    /// Held while this process measures; `None` for a reader.
     _measures: Option<Lock>,
 }
 
-/// A process that this one has just started holds a lock too, until it becomes another program.
+/// Wait for a lock: a process just forked holds the lock too, until its exec.
 const TIMEOUT: Duration = Duration::from_millis(200);
 const IN_USE: &str = "wait until that one ends, or give another place with --store FILE";
 
@@ -78,7 +78,7 @@ impl Database {
             let next = format!("run `{}` first, or name its store with --store FILE", layout.command);
             Fault::because(format!("store {}", path.display()), error, next)
         })?;
-        // Of what nobody measures into a copy: it needs no lock, no file beside it, nor a folder to write to, and stays as it
+        // A store at rest is copied: a copy needs no lock, no file beside it, nor a writable folder, and stays as it
         // is when a study begins.
         let connection = match at_rest(&there) {
             Some(bytes) => copy(bytes),
@@ -150,9 +150,9 @@ fn connect(name: impl AsRef<FilePath>, flags: OpenFlags) -> rusqlite::Result<Con
     Ok(connection)
 }
 
-/// The bytes of a store that nobody measures into, all of one moment; `None` where that is not certain, or they are too many.
+/// The bytes of a store at rest, all of one moment; `None` where that is not certain, or they are too many.
 fn at_rest(path: &FilePath) -> Option<Vec<u8>> {
-    // Whoever writes to the file has one of these as long.
+    // Every writer keeps one of these files while it writes.
     let logs = ["-wal", "-journal"].map(|end| ending(path, end));
     let state = || {
         let file = std::fs::metadata(path).ok()?;
@@ -219,7 +219,7 @@ pub fn json<T: serde::Serialize + ?Sized>(value: &T) -> String {
     serde_json::to_string(value).expect("own types always serialize")
 }
 
-/// A probe as stores have it.
+/// A probe in the unit of stores.
 pub fn picoseconds(probe: Option<Probe>) -> Option<i64> {
     probe.map(|probe| probe.half_round_trip_ps as i64)
 }
@@ -245,7 +245,7 @@ fn may_not_write(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(CannotOpen | ReadOnly | PermissionDenied))
 }
 
-/// The fault of a store that could not be read, for one who does not mean to write to it.
+/// The fault of a store that could not be read, for a caller that only reads.
 fn unread(path: &FilePath, layout: &Layout, error: rusqlite::Error) -> Fault {
     match may_not_write(&error) {
         true => {

@@ -29,7 +29,7 @@ fn decide(question: Question, points: &[PointFindings]) -> Option<Decision> {
     }
     cases.retain(|_, points| points.len() > 1);
     let (_, first) = cases.first_key_value()?;
-    // What one that was not measured everywhere loses there, nobody knows.
+    // The loss of a contender without measurements everywhere is unknown.
     let everywhere = |of: &Contender| cases.values().all(|points| of_contender(points, of).is_some());
     let contenders: Vec<Contender> = first.iter().map(|point| point.spec.contender()).filter(everywhere).collect();
     let losses = losses(&cases, &contenders);
@@ -56,7 +56,7 @@ fn of_contender<'a>(points: &[&'a PointFindings], contender: &Contender) -> Opti
     points.iter().copied().find(|point| point.spec.contender() == *contender)
 }
 
-/// What each contender loses in each case over the one that performs best there.
+/// Loss of each contender in each case against the best there.
 fn losses(cases: &Cases, contenders: &[Contender]) -> Vec<Vec<Loss>> {
     let mut losses = vec![Vec::new(); contenders.len()];
     for ((pattern, size), points) in cases {
@@ -71,7 +71,7 @@ fn losses(cases: &Cases, contenders: &[Contender]) -> Vec<Vec<Loss>> {
             let Estimate { middle, low, high, samples } = over;
             Some(Estimate { middle: middle.max(1.0), low: low.max(1.0), high: high.max(1.0), samples })
         };
-        // Blocks that never ran side by side tell nothing.
+        // Blocks that never ran side by side are not comparable.
         let Some(of_case) = contenders.iter().map(loss).collect::<Option<Vec<Estimate>>>() else { continue };
         for ((losses, contender), loss) in losses.iter_mut().zip(contenders).zip(of_case) {
             let (contender, best) = (contender.clone(), best.spec.contender());
@@ -81,7 +81,7 @@ fn losses(cases: &Cases, contenders: &[Contender]) -> Vec<Vec<Loss>> {
     losses
 }
 
-/// How many times as fast as the kernel's TCP short messages are; `None` where they are no faster.
+/// Speed-up of short messages over the kernel's TCP; `None` where they are no faster.
 fn over_the_kernel(cases: &Cases, held: &Contender) -> Option<Estimate> {
     let kernel = Contender { stack: Stack::Tcp, placement: Site::App };
     let short = cases.iter().filter(|((pattern, size), _)| *pattern == Pattern::PingPong && *size <= SHORT);

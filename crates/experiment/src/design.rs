@@ -1,4 +1,4 @@
-//! The designed set of points: what is compared with what, at which sizes, within a time budget.
+//! The designed set of points: contenders, patterns and sizes of each comparison, within a time budget.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,11 +33,11 @@ struct Seats {
     remote: CoreId,
     engine: CoreId,
     peer_engine: CoreId,
-    /// Whether no application needs an engine's core.
+    /// Whether the engines' cores are free of applications.
     own: bool,
 }
 
-/// What a design is made for.
+/// The conditions for which a design is made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grounds {
     /// Cores that the study may use, the two of the applications first, then those of their dedicated engines.
@@ -49,10 +49,10 @@ pub struct Grounds {
     /// Whether the second host gives no engine a core of its own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub at_app: bool,
-    /// What the first two share, where the machine shows it and can be believed.
+    /// The distance of the first two cores, where the machine reports it reliably.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub distance: Option<Distance>,
-    /// What stands for the network.
+    /// The path that stands for the network.
     pub network: Path,
     /// Core to which receive processing can be pinned (RPS); `None` where it cannot be steered.
     pub protocol_core: Option<CoreId>,
@@ -103,14 +103,14 @@ pub struct Design {
     pub grounds: Grounds,
     pub minimum_rounds: u32,
     pub groups: Vec<Group>,
-    /// What the design does otherwise than a reader may expect, and why.
+    /// Deviations of the design from a reader's expectation, with the reason.
     pub notes: Vec<String>,
 }
 
 /// Sizes by importance: a short budget keeps the first ones.
 const SIZES: [u64; 9] = [8, 64 << 10, 1 << 20, 4 << 10, 512, 16 << 10, 256 << 10, 64, 2];
 
-/// The main patterns run at every size, the others at the sizes where they say something of their own.
+/// The main patterns run at every size, the others at the sizes where they add information.
 const OTHERS: [(Pattern, &[u64]); 4] = [
     (Pattern::MessageRate, &[8]),
     (Pattern::Window, &[4 << 10, 64 << 10]),
@@ -118,10 +118,10 @@ const OTHERS: [(Pattern, &[u64]); 4] = [
     (Pattern::StreamNoCache, &[64 << 10, 1 << 20]),
 ];
 
-/// Where an engine on a core of its own is measured although this machine has no core to spare.
+/// Sizes at which an engine on a core of its own is measured on a machine without a free core.
 const BESIDE: [u64; 2] = [8, 64 << 10];
 
-/// Cores that the sweep visits at most: evenly spread over those that there are.
+/// Most cores of the sweep, evenly spread over all cores.
 const SWEPT: usize = 8;
 
 /// Paper 002 §5.1 sweeps the stream bandwidth; these sizes hold its peak and a size bound by messages.
@@ -237,7 +237,7 @@ impl Design {
         };
         let mut same = engine(Stack::EngineShm, &host);
         same.push(point(Stack::Tcp, &host));
-        // A run of NPopenmpi starts two processes anew: seconds a block, so only where it says most.
+        // A run of NPopenmpi starts two processes: seconds a block, so only the most informative points have one.
         let reference = matches!(pattern, Pattern::PingPong | Pattern::Stream) && SIZES[..3].contains(&size.0);
         if self.grounds.open_mpi && reference {
             same.push(point(Stack::OpenMpi, &host));
@@ -296,7 +296,7 @@ impl Design {
     }
 
     /// Leaves out the groups of highest rank until the calibrating round of the rest takes no more than its share of the
-    /// budget. What blocks really cost, which that round shows, may leave out more.
+    /// budget. The measured costs of blocks may leave out more after that round.
     fn fit(&mut self) {
         let round = |groups: &[Group]| groups.iter().map(|g| g.points.len() as u64).sum::<u64>() * BLOCK.0;
         let whole = Nanoseconds(round(&self.groups) * u64::from(MINIMUM_ROUNDS));
@@ -312,7 +312,7 @@ impl Design {
     }
 }
 
-/// Names groups that `budget` does not hold, and one that would: `enough`, rounded up.
+/// Names groups that exceed `budget`, and a sufficient budget: `enough`, rounded up.
 pub fn too_short(groups: &[&Group], budget: Nanoseconds, enough: Nanoseconds) -> String {
     let named = places(groups.iter().map(|group| (group.pattern, group.size)));
     let enough = enough.0.div_ceil(10_000_000_000) * 10;

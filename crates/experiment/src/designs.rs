@@ -1,4 +1,4 @@
-//! The store of designs of one kind, studies or trials: what each is, where and when it was begun, and what it took so far.
+//! The store of designs of one kind, studies or trials: each with its machine, its start and the time spent so far.
 
 use std::marker::PhantomData;
 use std::path::Path;
@@ -42,10 +42,10 @@ pub trait Designed: Clone + Serialize + DeserializeOwned {
     /// Layout of the stores of such designs.
     const LAYOUT: &'static Layout;
 
-    /// Names what is compared: an unfinished design goes on only under the same hash.
+    /// Hash of the comparison: an unfinished design continues only under the same hash.
     fn hash(&self) -> String;
 
-    /// Adds what the other tables have of a design that is begun under this number.
+    /// Adds the rows of the other tables for a new design of this number.
     fn enter(&self, transaction: &Transaction, id: i64) -> rusqlite::Result<()>;
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn hash(of: &impl Serialize) -> String {
     Sha256::digest(canonical)[..16].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A study or a trial that was begun, as its row tells it.
+/// A study or a trial that was begun, as stored in its row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Begun<D> {
     pub id: i64,
@@ -79,7 +79,7 @@ pub struct Begun<D> {
     pub spent: Nanoseconds,
 }
 
-/// What a study or a trial is begun with.
+/// The data with which a study or a trial begins.
 pub struct Beginning<'a, D> {
     pub design: &'a D,
     pub seed: u64,
@@ -174,7 +174,7 @@ impl<D: Designed> Store<D> {
         Ok(Begun { id, design, seed, host, version, facts, started, finished, spent })
     }
 
-    /// Commits what came of a run or a block, and charges the design for its time.
+    /// Commits the outcome of a run or a block, and charges the design for its time.
     pub(crate) fn charge(
         &self,
         begun: &Begun<D>,
@@ -199,7 +199,7 @@ impl<D: Designed> Store<D> {
     }
 }
 
-/// All but what is stored as JSON.
+/// The row without the columns stored as JSON.
 fn of(row: &Row) -> rusqlite::Result<Begun<()>> {
     Ok(Begun {
         id: row.get(0)?,

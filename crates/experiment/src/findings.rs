@@ -1,4 +1,4 @@
-//! What a study found: the shape that statistics fill and that every rendering (HTML, terminal, JSON) reads.
+//! The findings of a study: filled by the statistics and read by every rendering (HTML, terminal, JSON).
 
 use std::fmt;
 
@@ -53,14 +53,14 @@ impl Question {
     }
 }
 
-/// One point with all that was measured of it.
+/// One point with all its measurements.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PointFindings {
     pub key: PointKey,
     pub spec: PointSpec,
-    /// Every question that it takes part in; TCP over loopback may serve two.
+    /// The point's questions; TCP over loopback may serve two.
     pub questions: Vec<Question>,
-    /// Whether a verdict may choose it; else it stands beside.
+    /// Whether a verdict may choose the point; otherwise it is a reference.
     pub candidate: bool,
     /// The value, in the unit of the pattern's metric.
     pub value: Estimate,
@@ -69,19 +69,19 @@ pub struct PointFindings {
     pub samples: Vec<Sample>,
 }
 
-/// What a range of sizes calls for.
+/// The choice for a range of sizes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Choice {
     Place(Contender),
     /// They perform the same within 2 %, and none costs clearly less CPU.
     Either(Vec<Contender>),
-    /// No more can be told than that they perform the same within this share, which is small.
+    /// They perform the same within this small share; no smaller difference can be resolved.
     Alike {
         between: Vec<Contender>,
         within: f64,
     },
-    /// The intervals overlap, or the machine was too noisy: no coin is tossed.
+    /// The intervals overlap, or the machine was too noisy.
     CannotTell {
         between: Vec<Contender>,
         why: String,
@@ -89,7 +89,7 @@ pub enum Choice {
 }
 
 impl Choice {
-    /// The place that is chosen, or those between which the choice is open.
+    /// The chosen place, or the places between which the choice is open.
     pub fn contenders(&self) -> &[Contender] {
         match self {
             Choice::Place(contender) => std::slice::from_ref(contender),
@@ -110,7 +110,7 @@ pub struct Rejected {
     pub why: String,
 }
 
-/// What was measured beside the candidates but is not one: an outside stack, or one that loses messages.
+/// A point measured beside the candidates: an outside stack, or a stack that loses messages.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reference {
     pub contender: Contender,
@@ -129,7 +129,7 @@ pub struct SizeRange {
     pub from: Bytes,
     pub to: Bytes,
     pub choice: Choice,
-    /// Candidates that are not told to be worse than the place that is chosen; none where CPU time decided.
+    /// Candidates not shown to be worse than the chosen place; none where CPU time decided.
     pub ties: Vec<Contender>,
     /// Choice over the best other contender: a ratio above 1 in the choice's favour; paired by round.
     pub gain: Option<Estimate>,
@@ -156,7 +156,7 @@ pub struct SweepRow {
     /// Over the row of the same receiver on the protocol core itself, paired by round; above 1 where this core is
     /// better; absent on that row.
     pub gain: Option<Estimate>,
-    /// What that gain decides.
+    /// The decision by that gain.
     pub standing: Option<Standing>,
     /// NET_RX softirqs of all cores for one message (paper 002 Fig. 4a, counted by softirq).
     pub softirqs_per_message: Reading<f64>,
@@ -192,25 +192,25 @@ impl fmt::Display for Line {
     }
 }
 
-/// What a contender loses at one size of one pattern over the one that performs best there.
+/// Loss of a contender at one size of one pattern against the best there.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Loss {
     pub contender: Contender,
     pub pattern: Pattern,
     pub size: Bytes,
-    /// What performs best there.
+    /// The best contender there.
     pub best: Contender,
     /// The best over the contender: a ratio from 1 on.
     pub loss: Estimate,
 }
 
-/// One choice for all that a question asks: the contender that loses least where it loses most.
+/// One choice for all cases of a question: the contender with the smallest largest loss.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
     pub question: Question,
     pub path: Path,
     pub choice: Contender,
-    /// Others whose largest loss cannot be told from that of the choice.
+    /// Others whose largest loss cannot be distinguished from that of the choice.
     pub open: Vec<Contender>,
     /// Whether neither the choice nor any of these is behind the best anywhere.
     pub tie: bool,
@@ -261,7 +261,7 @@ pub struct Findings {
     pub machine: Vec<Fact>,
     pub verdict: Verdict,
     pub points: Vec<PointFindings>,
-    /// What was left out and why, what ran otherwise than asked.
+    /// Omitted points with the reason, and deviations from the request.
     pub notes: Vec<String>,
 }
 

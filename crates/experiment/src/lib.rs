@@ -1,4 +1,4 @@
-//! Experiments: designs, stores of results, verdicts and reports. What is measured, and by which statistics, is `rounds`.
+//! Experiments: designs, stores of results, verdicts and reports. Measurements and statistics are in `rounds`.
 #![forbid(unsafe_code)]
 
 pub mod analysis;

@@ -1,4 +1,4 @@
-//! How near the application cores of a study were to each other while its blocks ran.
+//! Distance between the application cores of a study while its blocks ran.
 
 use std::collections::BTreeMap;
 

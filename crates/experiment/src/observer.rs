@@ -1,4 +1,4 @@
-//! Who watches what is measured at one sitting.
+//! The observer of the measurements of one sitting.
 
 use std::fmt;
 
@@ -25,6 +25,6 @@ impl fmt::Display for Progress {
 pub trait Observer {
     fn progress(&mut self, progress: &Progress);
 
-    /// Something that the reader should know now: what failed, what is left out.
+    /// A failure or an omission, reported at once.
     fn note(&mut self, text: &str);
 }

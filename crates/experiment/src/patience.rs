@@ -1,4 +1,4 @@
-//! How long a run usually takes, and how long it may take before it is ended.
+//! Usual duration of a run, and the limit after which it is ended.
 
 use machine::Nanoseconds;
 use rounds::statistics::median;

@@ -1,4 +1,4 @@
-//! From points to rows of the verdict: what each size calls for, adjacent sizes with the same choice merged.
+//! From points to rows of the verdict: the choice at each size, adjacent sizes with the same choice merged.
 
 use machine::{Bytes, CoreId, Reading, Site};
 use rounds::comparison::{Answer, Paired, Standing, alike, answer, leader};
@@ -10,13 +10,13 @@ use rounds::statistics::median_interval;
 
 use crate::findings::{Choice, PointFindings, Question, Reference, Rejected, SizeRange};
 
-/// What one size of one pattern calls for.
+/// The choice at one size of one pattern.
 struct Decision<'a> {
     size: Bytes,
     kind: Kind,
     /// Difference up to which candidates are alike, as a share.
     within: f64,
-    /// Candidates between which the choice is open, the leader first; with a place, only that.
+    /// Candidates between which the choice is open, the leader first; with a chosen place, only that candidate.
     between: Vec<&'a PointFindings>,
     points: Vec<&'a PointFindings>,
 }
@@ -217,7 +217,7 @@ fn pooled_cost(run: &[Decision], held: &Contender) -> Reading<Estimate> {
     collect_interval(costs)
 }
 
-/// The interval of those readings that have a value; without one, the first reason.
+/// The interval of the readings with a value; without any, the first reason.
 pub fn collect_interval(readings: impl IntoIterator<Item = Reading<f64>>) -> Reading<Estimate> {
     let mut values = Vec::new();
     let mut reason = None;
@@ -265,7 +265,7 @@ fn why_not(run: &[Decision], held: &Contender, spec: &PointSpec, gain: Option<Es
     why
 }
 
-/// The core that a dedicated engine shares with an application of its host, and with whose.
+/// The core that a dedicated engine shares with an application of its host, and the name of the application.
 pub fn shares(spec: &PointSpec) -> Option<(CoreId, &'static str)> {
     let Site::Core(core) = spec.placement else { return None };
     let here = !matches!(spec.path, Path::Remote(_));

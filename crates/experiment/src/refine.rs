@@ -1,4 +1,4 @@
-//! What a finished study leaves to others: rows of the machine's costs, and its gains as predictions of the next study's.
+//! Results of a finished study for later ones: rows of the machine's costs, and its gains as predictions for the next study.
 
 use machine::costs::{self, ENGINE, Item, Row, Way};
 use machine::{Nanoseconds, Reading, Result, Site};
@@ -12,7 +12,7 @@ use crate::findings::{Findings, PointFindings};
 use crate::ledger::{Kind, Ledger, Outcome, Prediction, Subject};
 use crate::ranges::shares;
 
-/// What stands for the MPI of a way that no MPI is above.
+/// The MPI of a way that is used without MPI.
 const NO_MPI: &str = "no MPI";
 
 /// A row for each point whose values are costs of a message.
@@ -25,7 +25,7 @@ pub fn rows(findings: &Findings, source: &str, taken: Nanoseconds) -> Vec<Row> {
             Pattern::MessageRate if point.spec.pattern.metric() == Metric::MessagesPerSecond => {
                 (Item::Message(way), values.map(|value| 1e9 / value).collect())
             }
-            // A rate of messages says it better where there is one.
+            // A message rate is preferred where there is one.
             Pattern::Stream if !findings.points.iter().any(|other| is_rate_of(other, &point.spec)) => {
                 (Item::Message(way), values.map(|value| point.spec.size.0 as f64 * 1e9 / value).collect())
             }
@@ -64,8 +64,8 @@ fn way(point: &PointFindings) -> Option<Way> {
     Some(Way { carrier, mpi: NO_MPI.to_owned(), placement: spec.placement.kind(), network })
 }
 
-/// Settles what an earlier study of this machine predicted of the engine's gain over the kernel's TCP at each size, and
-/// predicts it for the next study.
+/// Settles an earlier study's predictions of the engine's gain over the kernel's TCP at each size on this machine, and
+/// predicts the gain for the next study.
 ///
 /// # Errors
 /// The ledger cannot be written.

@@ -1,8 +1,8 @@
-//! Comparisons of contenders whose true ratio is known, measured on a simulated machine: how often the interval that is shown
+//! Comparisons of contenders whose true ratio is known, measured on a simulated machine: how often the reported interval
 //! covers the truth, and how often the verdict is wrong.
 //!
-//! Each study has two contenders or more and goes on as a real one does, look by look, until it is decided or [`MOST_ROUNDS`] are
-//! measured; its blocks pass through the same code as measured ones.
+//! Each study has two contenders or more and proceeds like a real one, look by look, until it is decided or [`MOST_ROUNDS`]
+//! are measured; its blocks pass through the same code as measured ones.
 
 use machine::{Nanoseconds, Probe};
 
@@ -18,14 +18,14 @@ use rounds::statistics::median;
 const NOISE: f64 = 0.02;
 const MOST_ROUNDS: u32 = 128;
 const BLOCK: Nanoseconds = Nanoseconds(50_000_000);
-/// How much better the first contender is than the second.
+/// True performance of the first contender over the second.
 const TRUTHS: [f64; 4] = [1.0, 1.02, 1.03, 1.10];
 /// Least share of studies whose interval covers the truth, for a row to hold.
 pub const LEAST_COVERED: f64 = 0.94;
 pub const MOST_WRONG: f64 = 0.05;
 
 machine::named! {
-    /// What the machine does to blocks beside their noise.
+    /// The machine's effect on blocks beside their noise.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Disturbance {
         Calm = "noise of 2 % a block alone",
@@ -36,7 +36,7 @@ machine::named! {
     }
 }
 
-/// What the studies of one truth on one machine came to.
+/// Results of the studies of one truth on one machine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
     pub disturbance: Disturbance,
@@ -46,9 +46,9 @@ pub struct Row {
     pub studies: usize,
     /// Studies whose shown interval covers the truth.
     pub covered: usize,
-    /// Studies whose verdict costs more than [`EQUALITY`], or calls different what is equal.
+    /// Studies whose verdict costs more than [`EQUALITY`], or distinguishes equal contenders.
     pub wrong: usize,
-    /// Studies that could not tell.
+    /// Studies without a decision.
     pub open: usize,
     /// Rounds that half of the studies needed at most.
     pub rounds: f64,
@@ -63,7 +63,7 @@ impl Row {
         self.wrong as f64 / self.studies as f64
     }
 
-    /// Whether the statistics hold what is asked of them here.
+    /// Whether the statistics meet their requirements in this row.
     pub fn holds(&self) -> bool {
         self.covered_share() >= LEAST_COVERED && self.wrong_share() <= MOST_WRONG
     }
@@ -88,7 +88,7 @@ fn row((disturbance, contenders): (Disturbance, usize), truth: f64, studies: usi
         covered += usize::from(shown.is_some_and(|shown| shown.low <= truth && truth <= shown.high));
         let differ = truth > 1.0 + EQUALITY;
         match answer(&points, METRIC) {
-            // None of those that are equal is better.
+            // Of equal contenders none is better.
             Some(Answer::Place(0)) => wrong += usize::from(truth == 1.0),
             Some(Answer::Place(_)) => wrong += 1,
             Some(Answer::Safe(0)) => {}
@@ -137,7 +137,7 @@ impl Machine<'_> {
         let noise = NOISE * self.normal();
         let noise = match self.disturbance {
             Disturbance::Autocorrelation => {
-                // As much noise in all, half of it left of the block before.
+                // The same total noise, half of it carried over from the previous block.
                 self.held[who] = 0.5 * self.held[who] + 0.75f64.sqrt() * noise;
                 self.held[who]
             }

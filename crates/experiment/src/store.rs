@@ -1,5 +1,5 @@
 //! The store of studies: a row for each point, each block and each study. Every block is committed before the next one
-//! starts, and a study is added to those that are there.
+//! starts, and a new study is added to the existing ones.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -76,7 +76,7 @@ impl Designed for Design {
     }
 }
 
-/// A study among those of its store, for a reader who wants another than the latest.
+/// A study in the list of its store, from which a reader may choose one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     pub id: i64,
@@ -94,14 +94,14 @@ impl fmt::Display for Entry {
     }
 }
 
-/// Blocks of a study, and what it could not measure.
+/// Blocks of a study, and its failures.
 #[derive(Debug, Default)]
 pub struct Contents {
     /// The samples of each point, in round order.
     pub samples: HashMap<PointKey, Vec<Sample>>,
     /// Wall time of each block, set-up and counters included.
     pub took: HashMap<PointKey, Vec<Nanoseconds>>,
-    /// Rounds that failed, with the fault as it was said.
+    /// Rounds that failed, with the text of the fault.
     pub failures: HashMap<PointKey, Vec<(u32, String)>>,
 }
 

@@ -1,4 +1,4 @@
-//! Sizes in a row that share an answer: joined as long as a place does at all of them.
+//! Adjacent sizes that share an answer: joined as long as one place suffices at all of them.
 
 use std::collections::BTreeSet;
 
@@ -6,14 +6,14 @@ use machine::{Bytes, CoreId, Site};
 
 use rounds::point::{Contender, Stack};
 
-/// Sizes in a row for which one answer does.
+/// Adjacent sizes for which one answer suffices.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Stretch {
     pub from: Bytes,
     pub to: Bytes,
-    /// Places of which none is told to be worse than the best at any of the sizes.
+    /// Places not shown to be worse than the best at any of the sizes.
     pub allowed: BTreeSet<Place>,
-    /// What is best there, and by how much, of each row behind it.
+    /// The best place and its gain, for each row of the stretch.
     pub rows: Vec<(Answer, Option<Gain>)>,
 }
 
@@ -25,7 +25,7 @@ pub(crate) enum Answer {
 }
 
 impl Stretch {
-    /// Both stretches as one, where a place does in both; two places where neither has told one.
+    /// Both stretches as one, where a place suffices in both; two places where neither stretch has a decided one.
     pub fn with(&self, next: &Stretch) -> Option<Stretch> {
         let allowed: BTreeSet<Place> = self.allowed.intersection(&next.allowed).copied().collect();
         let rows = [&self.rows[..], &next.rows[..]].concat();
@@ -34,7 +34,7 @@ impl Stretch {
         (allowed.len() > usize::from(!told)).then_some(Stretch { from, to, allowed, rows })
     }
 
-    /// Whether it does as well for who does as `other` says.
+    /// Whether the stretch allows the answer of `other`.
     pub fn agrees(&self, other: &Stretch) -> bool {
         match other.answer() {
             Answer::At(place) => self.allowed.contains(&place),
@@ -42,7 +42,7 @@ impl Stretch {
         }
     }
 
-    /// The place that most rows choose of those that do everywhere.
+    /// The most chosen place of those that suffice everywhere.
     pub fn answer(&self) -> Answer {
         let chosen = |place: &Place| self.rows.iter().filter(|(answer, _)| *answer == Answer::At(*place)).count();
         let most = self.allowed.iter().copied().rev().max_by_key(chosen);
@@ -54,7 +54,7 @@ impl Stretch {
         }
     }
 
-    /// What is gained at `place`.
+    /// The gains at `place`.
     pub fn gains(&self, place: Place) -> Vec<Gain> {
         let gain = |(answer, gain): &(Answer, Option<Gain>)| match answer {
             Answer::At(best) if *best == place => *gain,
@@ -107,7 +107,7 @@ pub(crate) enum Gain {
     NoSlower,
 }
 
-/// Neighbours as one, as long as a place does at all of their sizes.
+/// Neighbours as one, as long as one place suffices at all of their sizes.
 pub(crate) fn joined(stretches: impl IntoIterator<Item = Stretch>) -> Vec<Stretch> {
     let mut joined: Vec<Stretch> = Vec::new();
     for next in stretches {

@@ -55,7 +55,7 @@ pub fn rows(points: &[PointFindings]) -> Vec<SweepRow> {
     rows
 }
 
-/// Where the receiving process should be: on the core that does the protocol's work, or on another.
+/// The receiving process's best core: the core that does the protocol's work, or another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     Together,
@@ -64,8 +64,8 @@ pub enum Side {
     Either,
 }
 
-/// What the standings of the other cores over the protocol's own decide; `best` is that of the best of them. `None` where
-/// they cannot be told apart. Which other core is best is not asked.
+/// The decision by the standings of the other cores over the protocol's own; `best` is the best of them. `None` where
+/// they cannot be distinguished. The order of the other cores does not matter.
 pub fn side(best: Standing, all: &[Standing]) -> Option<Side> {
     use Standing::{Better, Equal, NotBetter, NotWorse, Worse};
     match best {

@@ -1,4 +1,4 @@
-//! What a study has of each group, and what it would cost to have more.
+//! A study's rounds of each group, and the cost of further rounds.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -16,11 +16,11 @@ use crate::patience::usual;
 use crate::store::Contents;
 use crate::sweep;
 
-/// A design beside what was measured of it. Groups and their points by their place in the design.
+/// A design with the state of its measurements. Groups and their points by their place in the design.
 pub struct Tally {
     pub design: Design,
     keys: Vec<Vec<PointKey>>,
-    /// Candidates that another is told to be better than: they get no more rounds.
+    /// Candidates that another is shown to be better than: they get no more rounds.
     beaten: HashSet<PointKey>,
 }
 
@@ -30,7 +30,7 @@ impl Tally {
         Tally { design: design.clone(), keys, beaten: HashSet::new() }
     }
 
-    /// At a look, takes candidates out that are told to be worse than another, of groups that have the first look's rounds.
+    /// At a look, removes candidates shown to be worse than another, in groups that have the first look's rounds.
     pub fn take_out_beaten(&mut self, contents: &Contents) {
         for group in self.groups() {
             let rounds = self.rounds(contents, group).map_or(0, |rounds| rounds.len());
@@ -51,7 +51,7 @@ impl Tally {
         }
     }
 
-    /// Whether another candidate is told to be better than `spec`, for each question that asks both.
+    /// Whether another candidate is shown to be better than `spec`, for each question with both.
     fn is_told_worse(&self, group: usize, candidates: &[(&PointSpec, &[Sample])], spec: &PointSpec) -> bool {
         let Group { questions, pattern, .. } = &self.design.groups[group];
         let network = &self.design.grounds.network;
@@ -96,14 +96,14 @@ impl Tally {
         self.rounds(contents, group).is_some_and(|rounds| rounds.len() >= self.design.minimum_rounds as usize)
     }
 
-    /// Rounds in which a candidate of the group was tried, whether they can be compared or not.
+    /// Rounds in which a candidate of the group was tried, comparable or not.
     pub fn tries(&self, contents: &Contents, group: usize) -> usize {
         let tried = |key| contents.samples_of(key).len() + contents.failures.get(key).map_or(0, Vec::len);
         let points = self.keys[group].iter().zip(&self.design.groups[group].points);
         points.filter(|(_, spec)| self.design.is_candidate(spec)).map(|(key, _)| tried(key)).max().unwrap_or(0)
     }
 
-    /// The next look at a group that the last one left open; `None` where it is decided. Blocks after the last look do not count: one that was interrupted is asked no more often.
+    /// The next look at a group that the last one left open; `None` where it is decided. Later blocks do not count.
     pub fn next_look(&self, contents: &Contents, group: usize) -> Option<u32> {
         let rounds = self.rounds(contents, group)?;
         let next = looks().find(|&look| look as usize > rounds.len())?;
@@ -128,7 +128,7 @@ impl Tally {
         !self.design.is_candidate(spec) && contents.samples_of(key).len() >= REFERENCE_ROUNDS as usize
     }
 
-    /// Points beside the candidates that did not fail for good, with what their missing rounds take.
+    /// Points beside the candidates that did not fail for good, with the cost of their missing rounds.
     pub fn beside<'a>(
         &'a self,
         contents: &'a Contents,
@@ -141,7 +141,7 @@ impl Tally {
         })
     }
 
-    /// What it takes, as far as blocks so far tell, until the group's candidates have `rounds`.
+    /// Time until the group's candidates have `rounds`, estimated from the blocks so far.
     pub fn cost(&self, contents: &Contents, group: usize, rounds: u32) -> Nanoseconds {
         let has = self.rounds(contents, group).map_or(usize::MAX, |rounds| rounds.len());
         let missing = u64::from(rounds).saturating_sub(has as u64);
@@ -151,7 +151,7 @@ impl Tally {
         Nanoseconds(measurable.map(|(key, _)| missing * contents.typical_block(key).0).sum())
     }
 
-    /// What was left out, for the report: points that failed, and groups that the budget did not hold.
+    /// Omissions, for the report: points that failed, and groups that exceeded the budget.
     pub fn left_out(&self, contents: &Contents, spent: Nanoseconds) -> Vec<String> {
         let mut notes = failures(&self.design, contents);
         notes.extend(clocks::changes(contents.samples.values().flatten().map(|sample| &sample.clocks)));

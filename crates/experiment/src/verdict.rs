@@ -1,4 +1,4 @@
-//! The verdict: rows for each question, what the machine did meanwhile, and what to beware of.
+//! The verdict: rows for each question, the machine's state meanwhile, and warnings.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use crate::wording::lines;
 /// Points whose blocks spread by more than this are called noisy.
 const NOISY: f64 = 0.25;
 
-/// Judges what was measured; `network` is the path that stands for the network, `distance` what the topology says of the
+/// Judges the points; `network` is the path that stands for the network, `distance` the topology's distance of the
 /// two application cores.
 pub fn judge(points: &[PointFindings], network: &Path, distance: Option<Distance>) -> Verdict {
     let mut rows = ranges(Question::SameHost, points);

@@ -12,7 +12,7 @@ use crate::findings::{Choice, Decision, Line, Loss, Question, SizeRange, SweepRo
 use crate::stretch::{Answer, Gain, Place, Stretch, joined};
 use crate::sweep::{Side, side};
 
-/// Patterns that ask for the same thing, the one that runs at every size first.
+/// Patterns with the same aim, the one that runs at every size first.
 const AIMS: [&[Pattern]; 3] = [
     &[Pattern::PingPong],
     &[Pattern::Stream, Pattern::StreamNoCache, Pattern::Bidirectional, Pattern::Window],
@@ -29,7 +29,7 @@ pub fn lines(rows: &[SizeRange], sweep: &[SweepRow]) -> Vec<Line> {
     lines
 }
 
-/// The first answer: one choice for all sizes, and the most that it loses anywhere.
+/// The first answer: one choice for all sizes, and its largest loss.
 pub fn decision(of: &Decision) -> Line {
     let place = Place::of(&of.choice).name();
     let others: Vec<String> = of.open.iter().map(|open| Place::of(open).name()).collect();
@@ -47,7 +47,7 @@ pub fn decision(of: &Decision) -> Line {
     Line { asked: place_of(of.question).into(), answer, told: of.open.is_empty() || of.tie }
 }
 
-/// What each contender of a decision loses where it loses most, the least first.
+/// The largest loss of each contender of a decision, the least first.
 pub fn largest_losses(of: &Decision) -> Vec<String> {
     let mut largest: Vec<&Loss> = Vec::new();
     for loss in &of.losses {
@@ -219,7 +219,7 @@ fn name(pattern: Pattern) -> &'static str {
     }
 }
 
-/// Where the receiving process should be while one core does the protocol's work: on that core, or on another.
+/// The receiving process's best core while one core does the protocol's work: that core, or another.
 fn of_sweep(rows: &[SweepRow]) -> Vec<Line> {
     let mut tracks: Vec<(Receiver, Vec<Stretch>)> = Vec::new();
     for receiver in Receiver::ALL {
@@ -366,7 +366,7 @@ mod tests {
                             row(question, pattern, (e, e), choice, 1.02),
                         ];
                         seen += short(&lines(&ends, &[])) + short(&lines(&parts, &[]));
-                        // A second pattern that says otherwise gives each its name.
+                        // With a second pattern of another answer, each line names its pattern.
                         let apart = ends.iter().cloned().chain([row(question, Pattern::PingPong, (a, a), other, gain)]);
                         seen += short(&lines(&apart.collect::<Vec<_>>(), &[]));
                     }

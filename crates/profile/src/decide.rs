@@ -1,8 +1,8 @@
 //! Which placement a program's messages should have, by the costs of the machine and what the program sends.
 //!
-//! A message costs a rank something between its part of a stream, where nobody waits for it, and half a round trip, where
-//! somebody does. Which of them is on the critical path no table tells, so the time of a placement is an interval from the
-//! one to the other; so is the difference of two placements, whose costs are uncertain independently of each other.
+//! A message costs a rank between its part of a stream, where nobody waits for it, and half a round trip, where
+//! somebody does. No table shows which messages are on the critical path, so the time of a placement is an interval from the
+//! one to the other. So is the difference of two placements, whose costs are uncertain independently of each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,24 +11,24 @@ use machine::{Bytes, Costs, Minimax, Reading, minimax};
 
 use crate::summary::Summary;
 
-/// Less than this share of the run is no reason to leave the default: runs differ by as much (claim A13).
+/// Least gain, as a share of the run, that justifies leaving the default: runs differ by as much (claim A13).
 pub const WORTH: f64 = crate::verdict::NOISE;
 
-/// An engine that is busier than this share of the run would hold the ranks up.
+/// Largest busy share of an engine; a busier engine would delay the ranks.
 const BUSIEST: f64 = 0.7;
 
-/// What a program sends, as far as its placement depends on it.
+/// A program's messages, as far as its placement depends on them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Traffic {
     pub ranks: u32,
     /// Seconds of the run.
     pub seconds: f64,
-    /// Messages of all ranks by size, at least and at most: a collective call is some messages, and how many only its
-    /// algorithm knows.
+    /// Messages of all ranks by size, at least and at most: the number of messages of a collective call depends on its
+    /// algorithm.
     pub messages: BTreeMap<Bytes, (f64, f64)>,
     /// The share of the run that the mean rank spends in MPI: no placement of messages saves more.
     pub in_mpi: f64,
-    /// The part of the messages that goes to another host.
+    /// The share of messages to another host.
     pub crossing: f64,
 }
 
@@ -77,7 +77,7 @@ impl Traffic {
     }
 }
 
-/// Messages that one rank's call sends, in the mean over a group: a tree's at least, those to and from all others at most.
+/// Mean messages of one rank's collective call: at least those of a tree, at most those to and from all others.
 fn messages_of_collective(group: u32) -> (f64, f64) {
     match group {
         0 | 1 => (0.0, 0.0),
@@ -102,7 +102,7 @@ fn crossing(summary: &Summary) -> f64 {
     if all == 0 { 0.5 } else { far as f64 / all as f64 }
 }
 
-/// Where the engine could be.
+/// A possible place of the engine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
     /// As `plimsoll mpirun` takes it: "core:3", "app, udp".
@@ -112,11 +112,11 @@ pub struct Candidate {
     pub between: Way,
     /// Why the candidate is not possible, with what to do.
     pub refused: Option<String>,
-    /// Whether the candidate can be chosen; else it is only judged.
+    /// Whether the candidate can be chosen; otherwise only its time is predicted.
     pub eligible: bool,
 }
 
-/// What is expected of a candidate.
+/// The prediction for a candidate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Judged {
     pub candidate: Candidate,
@@ -124,7 +124,7 @@ pub struct Judged {
     pub expected: Result<Interval, String>,
 }
 
-/// The chosen candidate, and what is expected of each.
+/// The chosen candidate, and the prediction for each.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
     /// The default first.
@@ -132,8 +132,8 @@ pub struct Decision {
     pub chosen: usize,
 }
 
-/// Chooses the candidate that could be worst by least; the default, which is the first, unless another is expected to gain
-/// what is [`WORTH`] it.
+/// Chooses the candidate with the least worst-case loss; the default (the first) unless the expected gain of another is at
+/// least [`WORTH`].
 pub fn decide(traffic: &Traffic, candidates: Vec<Candidate>, costs: &Costs) -> Decision {
     let times: Vec<Result<Times, String>> = candidates
         .iter()
@@ -155,7 +155,7 @@ pub fn decide(traffic: &Traffic, candidates: Vec<Candidate>, costs: &Costs) -> D
         .map(|(expected, candidate)| Judged { candidate, expected })
         .collect();
     let known = |of: &Judged| of.expected.clone().ok();
-    // Time over that of each eligible alternative, at worst, and never below 1.
+    // Worst-case time over that of each eligible alternative, never below 1.
     let losses = |at: usize| {
         let others = judged.iter().enumerate().filter(|(other, of)| *other != at && of.candidate.eligible);
         let more = |other: usize| times[at].as_ref().ok()?.over(times[other].as_ref().ok()?, traffic).ok();
@@ -171,7 +171,7 @@ pub fn decide(traffic: &Traffic, candidates: Vec<Candidate>, costs: &Costs) -> D
     Decision { chosen: found.map_or(0, |found| able[found.choice]), judged }
 }
 
-/// One place for whatever a program may send.
+/// One place for any program.
 #[derive(Debug, Clone, PartialEq)]
 pub struct General {
     /// Its place among the candidates.
@@ -214,11 +214,11 @@ pub fn in_general(candidates: &[Candidate], costs: &Costs, between: bool) -> Opt
     Some(General { chosen: able[choice], loses: worst[choice].0.middle })
 }
 
-/// Seconds of the mean rank for its messages.
+/// Seconds that the mean rank spends on its messages.
 struct Times {
-    /// If nobody waits for a message.
+    /// Time if nobody waits for a message.
     stream: Interval,
-    /// If somebody waits for each message.
+    /// Time if somebody waits for each message.
     waited: Interval,
     /// Share of the run that an engine on a core of its own is busy.
     engine: Option<f64>,

@@ -1,4 +1,4 @@
-//! `job.json`: the run that a profile is of.
+//! `job.json`: the run that a profile describes.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -16,31 +16,31 @@ pub struct Job {
     pub command: Vec<String>,
     /// The host where the command was started.
     pub host: String,
-    /// What tells that host's present start from others, as the kernel gives it.
+    /// The kernel's boot identifier of that host.
     pub boot: String,
     /// Process number of `plimsoll profile`, while it runs.
     pub pid: u32,
-    /// What tells the PID namespace in which this number counts from others of the host; 0 where it is not known.
+    /// The PID namespace of `pid`; 0 where unknown.
     #[serde(default)]
     pub pid_namespace: u32,
     /// CLOCK_REALTIME, ns since 1970.
     pub started: u64,
-    /// The same; `None` while it runs, or where the profiler was killed.
+    /// CLOCK_REALTIME, ns; `None` while the run lasts, or where the profiler was killed.
     pub ended: Option<u64>,
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
     /// Bytes a thread's timeline may take; 0: no timeline.
     pub trace_limit: u64,
-    /// Time between two samples of the cores, ns; `None` where it was left to the sampler.
+    /// Time between two samples of the cores, ns; `None` where the sampler chose it.
     #[serde(default)]
     pub interval: Option<u64>,
-    /// The delays that were asked for (`record::perturbation`); `None`: the program runs as it is.
+    /// The requested delays (`record::perturbation`); `None`: no delays.
     #[serde(default)]
     pub perturbation: Option<String>,
     /// Sources of power that every sampler reads, as `plimsoll power` has them.
     #[serde(default)]
     pub power: Vec<String>,
-    /// What the profiler has to say of the run: what could not be recorded, and why.
+    /// Notes of the profiler: data that could not be recorded, with the reason.
     pub notes: Vec<String>,
 }
 
@@ -62,13 +62,13 @@ impl Job {
 
     /// The job that the text of a job.json states.
     pub fn parse(text: &str) -> Result<Job> {
-        // Its own words may quote a file that its reader may not show.
+        // The parser's message may quote contents that the reader may not show.
         let cause = |e: serde_json::Error| format!("it is none from line {}, column {} on", e.line(), e.column());
         let next = "the file is damaged; profile the program again";
         serde_json::from_str(text).map_err(|e| Fault::new("the job of a profile", cause(e), next))
     }
 
-    /// Whole or not at all, also for who reads at that moment.
+    /// Writes the file atomically, also for concurrent readers.
     pub fn write(&self, profile: &Path) -> Result<()> {
         let path = profile.join(folder::JOB);
         let fault = |e| Fault::unwritable(path.display().to_string(), e, "name another folder with -o");

@@ -10,7 +10,7 @@ use crate::summary::{SiteSummary, ratio};
 use crate::symbols::{Symbols, hexadecimal};
 use crate::tables::Tables;
 
-/// By number of a place: which of `summaries` it is.
+/// For each number of a place its index in `summaries`.
 pub fn among(places: &Places, summaries: &[SiteSummary]) -> Vec<Option<usize>> {
     let named = |(nth, of): (usize, &SiteSummary)| {
         ((of.module.clone(), of.build_id.clone(), of.offset, of.function.clone()), nth)
@@ -27,7 +27,7 @@ pub fn among(places: &Places, summaries: &[SiteSummary]) -> Vec<Option<usize>> {
 #[derive(Default)]
 struct Merged {
     ranks: usize,
-    /// The last rank counted, plus 1: ranks come one after the other.
+    /// The last rank counted, plus 1: ranks are added in order.
     last: usize,
     calls: u64,
     seconds: f64,
@@ -52,7 +52,7 @@ pub fn sites(ranks: &[Tables], mpi: f64, started: Duration) -> Vec<SiteSummary> 
         }
     }
     let mut found: Vec<(Place, Merged)> = places.all.into_iter().zip(merged).collect();
-    // Neighbours share what was read of the file.
+    // Neighbouring places share the symbols of a file.
     found.sort_unstable_by_key(|(place, _)| *place);
     let mut summaries = Vec::with_capacity(found.len());
     for of_module in found.chunk_by(|a, b| a.0.module == b.0.module) {

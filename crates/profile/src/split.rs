@@ -1,30 +1,30 @@
-//! Transfer and wait: what of a call's time the call takes, and what it waits for others.
+//! Transfer and wait: the parts of a call's time that its own work takes and that it waits for others.
 //!
 //! # The model
-//! Tables hold durations and not moments, so that nobody sees who was late. But calls of one function with sizes of one
-//! class at groups of one size do the same work, over all ranks and the whole run. Those of them that waited for nobody
-//! are the shortest; what calls take beyond those, they wait: for a peer that is late, or for a core or network that is busy
+//! Tables hold durations and not moments, and do not show which rank was late. But calls of one function with sizes of one
+//! class in groups of one size do the same work, over all ranks and the whole run. The calls that waited for nobody
+//! are the shortest; the time beyond theirs is wait: for a peer that is late, or for a core or network that is busy
 //! with others.
 //!
 //! *Which are the shortest?* Of `G` ranks in a collective call one is the last to arrive, and waits for nobody. So at
-//! least one call in `G` is unhindered, also where it is always the same rank that is late; the middle one of these is the
-//! quantile `1/2G` of all. A higher quantile would take waits for work as soon as ranks are imbalanced (at 5 % with more than
+//! least one call in `G` is unhindered, also where the same rank is always late; the median of these calls is the
+//! quantile `1/2G` of all. A higher quantile would count waits as work where ranks are imbalanced (at 5 % with more than
 //! 20 ranks); the minimum would be the one call that noise made shortest. Messages between two ranks have no group;
-//! there, `G` is the ranks of the world, since at least one rank of an imbalanced program is the one that others wait for.
+//! there, `G` is the number of ranks of the world, since in an imbalanced program others wait for at least one rank.
 //!
-//! *How long do they take?* Sizes of a class differ by up to two, and durations of equal calls do too (caches, roles in a
+//! *How long do they take?* Sizes of a class differ by up to 2x, and so do durations of equal calls (caches, roles in a
 //! tree). So all calls up to twice that quantile are unhindered: all of their time is transfer. Of a longer call the mean
-//! of the unhindered is transfer, and the rest is wait.
+//! of the unhindered calls is transfer, and the rest is wait.
 //!
-//! *When can it not be told?* The quantile must rest on more than a chance: at least [`FEWEST`] calls lie below it, which is
-//! so from 8 calls a rank on. With fewer the time stays undivided.
+//! *When is the time not divided?* The quantile must not rest on chance: at least [`FEWEST`] calls lie below it, which is
+//! the case from 8 calls a rank on. With fewer calls the time stays undivided.
 //!
-//! Known by what they do, without the model: calls that only begin an operation (`MPI_Isend`, `MPI_Ireduce`, `MPI_Put`) are
+//! Some calls need no model: calls that only begin an operation (`MPI_Isend`, `MPI_Ireduce`, `MPI_Put`) are
 //! all transfer, since they return when their own work is done; probes, and tests in which nothing completed, are all
 //! wait; collectives of one rank wait for nobody.
 //!
-//! A large send may wait for its receiver every time, so that its shortest calls are waits as well. A message takes both of
-//! its ends about the same time: where the shortest sends of a size take several times what the shortest receives of that
+//! A large send may wait for its receiver every time, so that its shortest calls are waits as well. A message takes both
+//! ends about the same time: where the shortest sends of a size take several times as long as the shortest receives of that
 //! size take, the receives' time stands for both.
 //!
 //! # What it gets wrong
@@ -34,9 +34,9 @@
 //!   ones counts as wait. The same holds for roles: the root of a broadcast returns before its leaves.
 //! - Copying and protocol inside `MPI_Wait` count as wait where most messages are complete when it is called.
 //! - A call in which the calling thread lost its core is long, and that time counts as wait, or as transfer where the calls only
-//!   begin something. Where the host was sampled it is taken out again, by class of function, and named `off_core`.
+//!   begin something. Where the host was sampled that time is subtracted again, by class of function, and named `off_core`.
 //!
-//! A timeline has the moments and does without a model; what it says is `measured`.
+//! A timeline has the moments and needs no model; its figures are `measured`.
 
 use std::collections::HashMap;
 
@@ -48,19 +48,19 @@ use record::scale::{TIME_CLASSES, size_floor, time_floor};
 use crate::summary::Split;
 use crate::tables::{Calls, Tables};
 
-/// Calls that must lie below the quantile.
+/// Least number of calls below the quantile.
 pub const FEWEST: f64 = 4.0;
 
-/// A send of so much may wait for its receiver, also every time: carriers send at once what is smaller.
+/// Bytes from which a send may wait for its receiver, even every time: carriers send smaller messages at once.
 pub const RENDEZVOUS: u64 = 4 << 10;
 
-/// Sends that take so many times what receives of their size take have waited.
+/// Sends that take this many times as long as receives of their size have waited.
 const FAR_LONGER: f64 = 3.0;
 
 /// Calls of one kind: function, group, class of size.
 pub type Kind = (FunctionId, u32, usize);
 
-/// What a call of a kind takes when nobody is late, in seconds.
+/// Time of a call of one kind when nobody is late, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Unhindered {
     /// Calls up to this duration are unhindered.
@@ -68,7 +68,7 @@ pub struct Unhindered {
     pub mean: f64,
 }
 
-/// What decides how calls of a kind are divided.
+/// The division of the time of calls of one kind.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Rule {
     AllTransfer,
@@ -100,7 +100,7 @@ impl Parts {
         Parts { transfer: self.transfer * factor, wait: self.wait * factor, undivided: self.undivided * factor }
     }
 
-    /// The parts as readings: absent where nothing could be told.
+    /// The parts as readings: absent where all of the time is undivided.
     pub fn split(&self) -> Split {
         let off_core = Reading::absent("durations do not tell it, and nothing was sampled that does");
         if self.undivided > 0.0 && self.transfer + self.wait == 0.0 {
@@ -113,7 +113,7 @@ impl Parts {
 }
 
 impl Split {
-    /// The same with so many seconds off the core taken out of what the model counts them in.
+    /// The split with `off_core` seconds moved out of the parts in which the model counts them.
     pub fn apart(self, off_core: f64) -> Split {
         let mut left = off_core;
         let mut rest = |part: f64| {
@@ -127,11 +127,10 @@ impl Split {
         Split { transfer, wait, off_core: Reading::Modelled(off_core - left), undivided }
     }
 
-    /// The sum of all.
     pub fn sum<'a>(all: impl Iterator<Item = &'a Split> + Clone) -> Split {
         let mut parts = Parts::default();
         for split in all.clone() {
-            // What is not known of a split is in its undivided part.
+            // Time of an unknown part is in the undivided part.
             parts.transfer += split.transfer.value().unwrap_or(&0.0);
             parts.wait += split.wait.value().unwrap_or(&0.0);
             parts.undivided += split.undivided;
@@ -162,7 +161,7 @@ impl Model {
         Model::of_calls(ranks.iter().map(|rank| (rank.header.size, rank.tick, &*rank.calls)))
     }
 
-    /// Of each rank the size of its world, the length of its ticks in seconds, and its calls.
+    /// `ranks`: for each rank the size of its world, the length of its ticks in seconds, and its calls.
     pub fn of_calls<'a>(ranks: impl Iterator<Item = (u32, f64, &'a [Calls])>) -> Model {
         let mut merged: HashMap<Kind, Merged> = HashMap::new();
         for (size, tick, all) in ranks {
@@ -177,7 +176,7 @@ impl Model {
         model
     }
 
-    /// Sends that wait for their receivers every time take what the receives take.
+    /// Sends that wait for their receivers every time get the unhindered time of the receives.
     fn end_sends_with_receives(&mut self) {
         let of_class = |kind: &Kind, class| function(kind.0).is_some_and(|function| function.class == class);
         let mut received: HashMap<usize, Unhindered> = HashMap::new();
@@ -238,7 +237,7 @@ pub fn middle(class: usize) -> f64 {
     (from as f64 + to as f64) / 2.0
 }
 
-/// Histograms of all ranks, apart where ticks are of different lengths.
+/// Histograms of all ranks, one for each length of a tick.
 #[derive(Default)]
 struct Merged {
     world: u32,
@@ -308,7 +307,7 @@ fn only_begins(function: &Function) -> bool {
     }
 }
 
-/// Whether the call moves no data: it looks whether there is a message, or waits until there is.
+/// Whether the call moves no data: a test for a message, or a wait for one.
 fn only_looks(function: &Function, size_class: usize) -> bool {
     match function.class {
         Class::Probe => true,

@@ -10,13 +10,13 @@ use timeline::places::Module;
 
 use crate::summary::Frame;
 
-/// A file of code, opened to ask it for names.
+/// A file of code, opened for its names.
 pub struct Symbols {
     /// Names, and lines where the file has them.
     file: Option<Loader>,
-    /// Lines, where they are kept apart (`/usr/lib/debug`).
+    /// Lines, where they are in a separate file (`/usr/lib/debug`).
     debug: Option<Loader>,
-    /// Why there are no names, or no lines.
+    /// The reason why names or lines are missing.
     note: Option<String>,
 }
 
@@ -27,7 +27,7 @@ pub struct Found {
 }
 
 impl Symbols {
-    /// `started`: of the job, since 1970; a file without a build ID must be older.
+    /// `started`: the job's start since 1970; a file without a build ID must be older.
     pub fn of(module: &Module, started: Duration) -> Symbols {
         let nothing = |note: String| Symbols { file: None, debug: None, note: Some(note) };
         if !module.path.starts_with('/') {
@@ -45,9 +45,9 @@ impl Symbols {
         Symbols { file: Some(file), debug, note: None }
     }
 
-    /// `after`: the address that a call returns to, as the file has it.
+    /// `after`: the return address of a call, relative to the file.
     pub fn at(&self, after: u64) -> Found {
-        // The call is before the address that it returns to, which may be another line's or even another function's.
+        // The call is before its return address, which may belong to another line or even to another function.
         let address = after.wrapping_sub(1);
         let Some(file) = &self.file else { return Found { frames: Vec::new(), note: self.note.clone() } };
         for loader in self.debug.iter().chain([file]) {
@@ -90,11 +90,11 @@ fn frames(loader: &Loader, address: u64) -> Vec<Frame> {
     found
 }
 
-/// Whether the file is still that which the process had loaded.
+/// Fails unless the file is the same that the process had loaded.
 fn unchanged(path: &Path, module: &Module, started: Duration) -> Result<(), String> {
     let unreadable = |error: std::io::Error| format!("{} cannot be read here: {error}", module.path);
     let metadata = fs::metadata(path).map_err(unreadable)?;
-    // A profile names any path: what is behind it may never answer.
+    // A profile may name any path, also a device or a pipe, which could block the reader.
     if !metadata.is_file() {
         return Err(format!("{} is no file here", module.path));
     }
@@ -120,7 +120,7 @@ fn unchanged(path: &Path, module: &Module, started: Duration) -> Result<(), Stri
     }
 }
 
-/// Where distributions put the debug information of what they have stripped.
+/// The path at which distributions store the debug information of stripped files.
 fn kept_apart(build_id: &[u8]) -> Option<PathBuf> {
     let name = hexadecimal(build_id);
     let path = PathBuf::from(format!("/usr/lib/debug/.build-id/{}/{}.debug", name.get(..2)?, name.get(2..)?));

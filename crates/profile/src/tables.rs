@@ -1,4 +1,4 @@
-//! One rank's tables, without the room in them that was never used.
+//! One rank's tables, without their unused space.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use record::rank::Rank;
 
 use crate::summary::State;
 
-/// One rank as its file says it.
+/// One rank as recorded in its file.
 #[derive(Debug, Clone)]
 pub struct Tables {
     /// The name of its file.
@@ -20,11 +20,11 @@ pub struct Tables {
     pub header: Header,
     /// Length of a tick, seconds.
     pub tick: f64,
-    /// Ticks when it was last there, as others saw it; 0 where its own tables say when it ended.
+    /// Ticks when others last saw the rank; 0 where its own tables have the end.
     pub seen: u64,
-    /// Its process is gone, and did not end in order.
+    /// The process has ended without an orderly exit.
     pub gone: bool,
-    /// What in it does not agree with itself ([`Rank::doubt`]).
+    /// A contradiction in the tables ([`Rank::doubt`]).
     pub doubt: Option<String>,
     pub threads: Vec<(u16, Thread)>,
     pub calls: Vec<Calls>,
@@ -41,7 +41,7 @@ impl Tables {
         Tables::of(Rank::open(path)?, name.unwrap_or_default()).map_err(|fault| fault.within(path.display()))
     }
 
-    /// `file` is what to call it.
+    /// `file`: the name of its file.
     pub fn of(rank: Rank, file: String) -> Result<Tables> {
         let header = rank.header;
         if header.placed == 0 {
@@ -83,7 +83,7 @@ impl Tables {
     }
 
     /// The run between MPI_Init's return and MPI_Finalize's call, in ticks: `(from, to)`. Where MPI_Finalize was not
-    /// called, to the last moment that it is known to have been there; where the profiler failed, to that moment.
+    /// called, to the last moment at which the rank is known to have been there; where the profiler failed, to that moment.
     pub fn run(&self) -> (u64, u64) {
         let header = &self.header;
         let from = if header.initialized == 0 { header.started.ticks } else { header.initialized };
@@ -94,13 +94,13 @@ impl Tables {
         let to = match header.failed {
             0 if header.finalized == 0 => last(),
             0 => header.finalized,
-            // What came then is in no table.
+            // Later calls are in no table.
             failed => failed,
         };
         (from, to.max(from))
     }
 
-    /// `over`: the job is.
+    /// `over`: whether the job has ended.
     pub fn state(&self, over: bool) -> State {
         let header = &self.header;
         match () {

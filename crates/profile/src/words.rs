@@ -13,12 +13,12 @@ pub fn seconds(value: f64) -> String {
     }
 }
 
-/// The same for an axis.
+/// Seconds as the label of an axis.
 pub fn tick(value: f64) -> String {
     if value == 0.0 { "0".into() } else { seconds(value) }
 }
 
-/// A share of 1 that never reads 0 where something is there.
+/// A share of 1 as a percentage; a share above 0 never reads 0.
 pub fn percent(share: f64) -> String {
     match share * 100.0 {
         p if !p.is_finite() => "no value".into(),
@@ -28,7 +28,7 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// A rate or a number too long to read: `1.3 M`.
+/// A rate or a large number: `1.3 M`.
 pub fn amount(value: f64) -> String {
     number::scaled(value, &[(1.0, ""), (1e3, "k"), (1e6, "M"), (1e9, "G"), (1e12, "T")]).trim_end().to_string()
 }
@@ -64,7 +64,7 @@ pub fn size_class(floor: u64) -> String {
     }
 }
 
-/// How a rank is called: with its world only where there are several.
+/// The name of a rank, with its world only where there are several worlds.
 pub fn rank(summary: &Summary, place: usize) -> String {
     match summary.ranks.get(place) {
         Some(rank) => rank_of(summary, rank),
@@ -105,7 +105,7 @@ pub fn cell<T>(of: &Reading<T>, write: impl Fn(&T) -> String) -> (String, Option
     }
 }
 
-/// Where a site is, as far as it is known: `exchange (halo.c:120)`.
+/// The place of a site, as far as known: `exchange (halo.c:120)`.
 pub fn place(frame: &Frame) -> String {
     let line = match (&frame.file, frame.line) {
         (Some(file), Some(line)) => format!("{}:{line}", file.rsplit('/').next().unwrap_or(file)),

@@ -1,4 +1,4 @@
-//! Which share of each core the ranks could have: its busy time less their own.
+//! The share of each core available to the ranks: the rest beside the busy time of others.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,16 +8,16 @@ use record::samples::{CoreClock, CoreSamples, Samples, Series};
 
 use super::{Joined, Presence, Span, Window, busy, of, overlap, unseen};
 
-/// The clock of a core that was busy for less of the time may have been lowered for that.
+/// Busy share below which a core's clock may have been lowered for lack of load.
 const UNDER_LOAD: f64 = 0.5;
 
-/// Less of a core than this may be used by whom it will.
+/// Share of a core whose user does not matter.
 const NEGLIGIBLE: f64 = 0.02;
 
 const NOT_RECORDED: &str = "the plimsoll that recorded the profile did not note it";
 
 impl Joined {
-    /// Of every core in `window`, by host and core; `ranks` are those that were seen, each with the samples of its host.
+    /// Every core in `window`, by host and core; `ranks` are the sampled ranks, each with the samples of its host.
     pub(super) fn capability<'a>(
         &self,
         ranks: impl IntoIterator<Item = &'a (&'a Samples, Presence<'a>)>,
@@ -42,7 +42,7 @@ impl Joined {
     }
 }
 
-/// Of one core that ranks used for `own` ns. `elsewhere`: ns that ranks of its host used nobody knows where.
+/// One core that ranks used for `own` ns. `elsewhere`: ns that ranks of its host used on unknown cores.
 fn capability(
     samples: &Samples,
     (core, of_core): (u32, &CoreSamples),
@@ -57,7 +57,7 @@ fn capability(
     let accounting = samples.accounting.as_ref();
     let is_busy = busy(&of_core.load, span);
 
-    // What is not known is taken to be charged.
+    // Unknown softirq time is taken to be charged.
     let deferred = share(of_core.deferred.between(span.0, span.1, |deferred| deferred.cpu)).unwrap_or(0.0);
     let softirqs = match accounting.and_then(|accounting| accounting.softirqs_charged) {
         Some(false) => Reading::Measured(0.0),
@@ -103,7 +103,7 @@ fn capability(
     )
 }
 
-/// How busy the other threads of the same core were.
+/// Busy share of the sibling hardware threads.
 fn beside(samples: &Samples, core: u32, span: Span) -> Reading<f64> {
     let Some(accounting) = &samples.accounting else { return Reading::absent(NOT_RECORDED) };
     let first_of = |core: u32| accounting.threads.iter().find(|(thread, _)| *thread == core).map(|(_, first)| *first);
@@ -113,7 +113,7 @@ fn beside(samples: &Samples, core: u32, span: Span) -> Reading<f64> {
     shares.map_or_else(unseen, sibling)
 }
 
-/// The mean of what was seen.
+/// The mean of the sampled clock.
 fn clock(series: &Series<CoreClock>, span: Span, is_busy: Option<f64>) -> Reading<Hertz> {
     let seen = series.points().iter().filter(|(at, _)| (span.0..=span.1).contains(at));
     let (sum, count) = seen.fold((0.0, 0u32), |(sum, count), (_, clock)| (sum + clock.hertz as f64, count + 1));

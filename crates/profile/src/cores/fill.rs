@@ -1,4 +1,4 @@
-//! The samples' part of a summary: cores, what ranks met on them, phases and columns.
+//! The samples' part of a summary: cores, the ranks' conditions on them, phases and columns.
 
 use machine::{CoreCapability, Reading};
 use record::functions::Class;
@@ -12,15 +12,15 @@ use crate::summary::{
 };
 use crate::tables::Tables;
 
-/// Columns of the series; fewer where samples are.
+/// Columns of the series; fewer where there are fewer samples.
 const COLUMNS: usize = 240;
 
-/// A rank that spent less of its time on a core passed by.
+/// Share of a rank's time on a core below which the core is left out.
 const PASSED_BY: f64 = 0.01;
 
 type Seen<'a> = Option<(&'a Samples, Presence<'a>)>;
 
-/// Puts into `summary`, which is of `profile`, what was sampled. Where nothing was, it stays as it is.
+/// Adds the samples of `profile` to its `summary`. Without samples the summary stays unchanged.
 pub fn fill(profile: &Profile, summary: &mut Summary) {
     let joined = Joined::read(profile, summary.job.started);
     summary.job.notes.extend(joined.notes.iter().cloned());
@@ -40,7 +40,7 @@ pub fn fill(profile: &Profile, summary: &mut Summary) {
         let Some(met) = met else { continue };
         rank.cores = met.cores.clone().map(|cores| cores.into_iter().map(|(core, _)| core).collect());
         (rank.softirq, rank.involuntary) = (met.softirq.clone(), met.involuntary.clone());
-        // Looks find stops as often too long as too short; what the kernel counts is exact.
+        // Sampled stops err in both directions; the kernel's counts are exact.
         let rest = rank.thread_seconds - met.run_delay.value().copied().unwrap_or(0.0);
         rank.stopped = met.stopped.clone().map(|stopped| stopped.min(rest.max(0.0)));
         let whole = rank.thread_seconds;
@@ -62,27 +62,27 @@ pub fn fill(profile: &Profile, summary: &mut Summary) {
     summary.series = Some(series(&joined, &seen, whole, &cores));
 }
 
-/// What ranks could have of each core while they ran; empty where nothing was sampled.
+/// Each core's share available to ranks while they ran; empty without samples.
 pub fn capability(profile: &Profile) -> Vec<CoreCapability> {
     let joined = Joined::read(profile, profile.origin());
     let (seen, runs) = seen(profile, &joined);
     around(runs.iter().flatten()).map_or_else(Vec::new, |whole| joined.capability(seen.iter().flatten(), whole))
 }
 
-/// Where each rank was, and when it ran.
+/// The cores and the run of each rank.
 fn seen<'a>(profile: &Profile, joined: &'a Joined) -> (Vec<Seen<'a>>, Vec<Option<Window>>) {
     let seen: Vec<Seen> = profile.ranks.iter().map(|rank| joined.presence(rank)).collect();
     let runs = profile.ranks.iter().zip(&seen).map(|(rank, seen)| Some(run(joined, seen.as_ref()?.0, rank))).collect();
     (seen, runs)
 }
 
-/// From MPI_Init's return to MPI_Finalize's call.
+/// The window from MPI_Init's return to MPI_Finalize's call.
 fn run(joined: &Joined, samples: &Samples, rank: &Tables) -> Window {
     let (from, to) = rank.run();
     window(joined, samples, rank, from, to)
 }
 
-/// Of two moments of a rank, by its host's monotonic clock.
+/// The window between two moments of a rank, by its host's monotonic clock.
 fn window(joined: &Joined, samples: &Samples, rank: &Tables, from: u64, to: u64) -> Window {
     let started = rank.header.started;
     let at = |ticks: u64| {
@@ -92,8 +92,8 @@ fn window(joined: &Joined, samples: &Samples, rank: &Tables, from: u64, to: u64)
     Window { from: at(from), to: at(to) }
 }
 
-/// What of a rank's parts was off its core, and what it did outside MPI. What was taken out of the model's parts, by class; a
-/// timeline tells that of its calls by itself.
+/// Fills in the off-core time of a rank's parts and the rank's time outside MPI. Returns the time taken out of the model's
+/// parts, by class; a timeline has the off-core time of its own calls.
 fn off_core(rank: &mut RankSummary, kept: &Reading<Kept>) -> Option<[f64; CLASSES]> {
     let untold = || Reading::absent("the kernel of its host does not tell it");
     rank.yielded = kept.clone().map(|kept| kept.yielded);
@@ -146,7 +146,7 @@ fn off_core(rank: &mut RankSummary, kept: &Reading<Kept>) -> Option<[f64; CLASSE
     Some(taken)
 }
 
-/// Subtracts, from the wait of each function of a class, the time that its callers were off their cores inside such calls, as is done
+/// Subtracts, from the wait of each function of a class, its callers' off-core time inside such calls, as is done
 /// for the wait of their ranks.
 fn apart(functions: &mut [FunctionSummary], inside: &[f64; CLASSES]) {
     for class in Class::ALL {
@@ -193,7 +193,7 @@ fn core_summary(
     met: &[Option<RankActivity>],
     ranks: &[RankSummary],
 ) -> CoreSummary {
-    // Place of a rank, its time on this core, and that on all.
+    // Place of a rank, its time on this core, and its time on all cores.
     let there = seen.iter().zip(met).enumerate().filter_map(|(place, (seen, met))| {
         let (samples, _) = seen.as_ref()?;
         let cores = met.as_ref()?.cores.value()?;
@@ -228,7 +228,7 @@ fn core_summary(
     }
 }
 
-/// Whether a core is one of those that `samples` are of.
+/// Whether `samples` contain a core.
 fn is_of(joined: &Joined, samples: &Samples, core: &CoreActivity) -> bool {
     let same = |other: &&Samples| other.head.host == core.host && other.cores.contains_key(&core.core);
     joined.samples.iter().filter(same).any(|other| other.head.boot == samples.head.boot)
@@ -275,7 +275,7 @@ fn phases(profile: &Profile, joined: &Joined, seen: &[Seen], summary: &mut Summa
     }
 }
 
-/// The rank's own phase of that number, where it has the same level.
+/// The rank's own phase number `nth`, where its level is the same.
 fn own_phase(joined: &Joined, samples: &Samples, rank: &Tables, nth: usize, level: i32) -> Option<Window> {
     let phase = rank.phases.get(nth).filter(|phase| phase.level == level)?;
     let end = rank.phases.get(nth + 1).map_or(rank.run().1, |next| next.ticks);

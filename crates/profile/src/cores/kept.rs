@@ -1,29 +1,29 @@
-//! What kept the threads of a rank from running, inside MPI and outside.
+//! Time in which threads of a rank did not run, inside MPI and outside, by cause.
 //!
-//! The kernel counts how long a thread was on a core and how long it was runnable while others had it; what is left it was stopped or
-//! blocked. Where it was meanwhile, samples tell:
-//! - A stop, and having no core, is spread between two looks as the thread's time is.
-//! - A thread that gives its core up again and again does so inside MPI, where it waits: what time it has no core is of there, as far
-//!   as it was there.
-//! - Time blocked is outside as often as looks found the thread blocked there. What no look finds blocked was not: interrupts and
-//!   hypervisors take time that the kernel counts for nobody.
+//! The kernel counts a thread's time on a core and its time runnable without one; in the rest the thread was stopped or
+//! blocked. Samples show whether the thread was inside MPI meanwhile:
+//! - Stopped time and time without a core are divided between two samples as the thread's time is.
+//! - A thread that often gives its core up does so inside MPI, where it waits: its time without a core is inside MPI,
+//!   up to the time that it spent there.
+//! - Blocked time is outside as often as samples found the thread blocked there. Without such samples it is 0: interrupts
+//!   and hypervisors take time that the kernel counts for nobody.
 
 use record::samples::{MISSED, ThreadBlocked, ThreadSamples};
 
 use super::presence::{Presence, grown, sum};
 use super::{CLASSES, Span};
 
-/// A scheduler leaves a thread its core for longer, on the average, ns.
+/// Mean time on a core, ns, that any scheduler exceeds.
 const TURN: f64 = 500_000.0;
 
 /// Seconds, of all threads.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Kept {
-    /// Inside MPI, stopped or without a core that it had not given up, by class of function.
+    /// Inside MPI, stopped or without a core that the thread had not given up, by class of function.
     pub inside: [f64; CLASSES],
-    /// Inside MPI, without a core that it had given up itself.
+    /// Inside MPI, without a core that the thread had given up itself.
     pub yielded: f64,
-    /// Outside, without a core; `None`: the kernel does not tell it.
+    /// Outside, without a core; `None`: the kernel does not report it.
     pub runnable: Option<f64>,
     /// Outside, stopped; `None`: it could not be seen.
     pub stopped: Option<f64>,
@@ -31,7 +31,7 @@ pub struct Kept {
     pub blocked: Option<Blocked>,
 }
 
-/// Time blocked, and what of it for what, in seconds.
+/// Blocked time and its parts by cause, in seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Blocked {
     pub all: f64,
@@ -50,7 +50,7 @@ struct OfThread {
 }
 
 impl Presence<'_> {
-    /// `None` where none of it is known of any thread.
+    /// `None` where nothing is known of any thread.
     pub(super) fn kept(&self, span: Span) -> Option<Kept> {
         let threads = self.samples.threads.values().zip(&self.by_class).zip(&self.inside);
         let all = threads.filter_map(|((thread, by_class), inside)| of_thread(thread, by_class, inside, span));
@@ -142,7 +142,7 @@ fn of_thread(
     Some(of)
 }
 
-/// Whether it gave its core up far more often than schedulers take one.
+/// Whether the thread lost its core far more often than by preemption.
 fn gives_up(thread: &ThreadSamples, span: Span) -> bool {
     let ran = thread.ran.between(span.0, span.1, |ran| ran.ran);
     let times = thread.load.between(span.0, span.1, |load| load.involuntary);
@@ -159,7 +159,7 @@ fn blocked(thread: &ThreadSamples, inside: &[(u64, f64)], span: Span) -> Option<
     let stopped = thread.stop.between(from, to, |stop| stop.stopped).unwrap_or(0.0);
     let delayed = thread.delay.between(from, to, |delay| delay.delayed);
     let rest = (length - ran - stopped - delayed.unwrap_or(0.0)).max(0.0);
-    // Where the kernel does not tell how long it was runnable, the looks alone tell it from blocked.
+    // Where the kernel does not report runnable time, samples alone distinguish it from blocked time.
     let missed = if delayed.is_some() { MISSED } else { 1.0 };
     let all = rest.min(missed * (found + found_inside));
     if all <= 0.0 {
@@ -191,7 +191,7 @@ mod tests {
     /// A step: outside of MPI, then inside.
     const STEP: (u64, u64) = (40 * MS, 60 * MS);
 
-    /// What a thread did in a step: ms on a core and without one, of all; times that it lost it; what looks found blocked, outside
+    /// A thread in a step: ms on a core and runnable without one; involuntary switches; time sampled as blocked, outside
     /// and inside.
     struct Did {
         ran: u64,
@@ -200,7 +200,7 @@ mod tests {
         blocked: (u64, u64),
     }
 
-    /// Ten steps, looked at where they begin and where they turn.
+    /// Ten steps, sampled at the beginning and the middle of each.
     fn kept(did: &Did) -> Kept {
         let head = Head {
             host: "h".into(),
@@ -252,17 +252,17 @@ mod tests {
         (value - wanted).abs() < 0.01
     }
 
-    /// Of a second 0.4 are outside of MPI.
+    /// 0.4 of a second are outside MPI.
     #[test]
     fn a_rank_that_sleeps_is_blocked_where_it_was_found_so() {
         let all = |of: Kept| of.blocked.unwrap();
-        // It polls inside MPI: nothing is blocked there.
+        // A thread that polls inside MPI: nothing is blocked there.
         let sleeps = all(kept(&Did { ran: 63, delayed: 0, involuntary: 0, blocked: (37, 0) }));
         assert!(near(sleeps.all, 0.37) && near(sleeps.sleep, 0.37) && near(sleeps.lock, 0.0), "{sleeps:?}");
-        // It computes, and waits inside MPI without polling.
+        // A thread that computes, and waits inside MPI without polling.
         let waits = all(kept(&Did { ran: 42, delayed: 0, involuntary: 0, blocked: (0, 58) }));
         assert!(near(waits.all, 0.0), "{waits:?}");
-        // Both: what is blocked in all is more than fits inside.
+        // Both: the blocked time exceeds the time inside MPI.
         let both = all(kept(&Did { ran: 5, delayed: 0, involuntary: 0, blocked: (1, 94) }));
         assert!(near(both.all, 0.35), "{both:?}");
     }
@@ -275,13 +275,13 @@ mod tests {
 
     #[test]
     fn who_gives_its_core_up_does_so_inside_mpi() {
-        // All that it waits for has the core meanwhile.
+        // A thread that yields: the others have the core meanwhile.
         let yields = kept(&Did { ran: 45, delayed: 55, involuntary: 9000, blocked: (0, 0) });
         assert!(near(yields.runnable.unwrap(), 0.0) && near(yields.yielded, 0.55), "{yields:?}");
         assert!(near(yields.inside.iter().sum(), 0.0), "{yields:?}");
         let more = kept(&Did { ran: 10, delayed: 90, involuntary: 9000, blocked: (0, 0) });
         assert!(near(more.runnable.unwrap(), 0.3) && near(more.yielded, 0.6), "{more:?}");
-        // It takes turns with another program.
+        // A thread that takes turns with another program.
         let shares = kept(&Did { ran: 50, delayed: 50, involuntary: 12, blocked: (0, 0) });
         assert!(near(shares.runnable.unwrap(), 0.2) && near(shares.inside.iter().sum(), 0.3), "{shares:?}");
         assert!(near(shares.yielded, 0.0), "{shares:?}");

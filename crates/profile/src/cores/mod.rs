@@ -1,7 +1,7 @@
-//! What the cores did while the ranks ran, and to which ranks: samples and tables joined.
+//! Activity of the cores while the ranks ran, and its effect on the ranks: samples joined with tables.
 //!
-//! Everything is asked for by a window of time, be it the whole run, a phase that the program marked or a column of a
-//! chart, so that the three agree. That is what paper 002 shows in its Figure 4 (protocol work by core) and, with the
+//! Every figure is of a window of time, be it the whole run, a phase that the program marked or a column of a
+//! chart, so that the three agree. Paper 002 shows these figures in its Figure 4 (protocol work by core) and, with the
 //! ranks' own split, in its Figures 7 and 11.
 
 mod capability;
@@ -32,15 +32,15 @@ pub struct Window {
     pub to: f64,
 }
 
-/// The same on a host's CLOCK_MONOTONIC, ns.
+/// A window on a host's CLOCK_MONOTONIC, ns.
 type Span = (u64, u64);
 
-/// What one core did in a window.
+/// The activity of one core in a window.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CoreActivity {
     pub host: String,
     pub core: u32,
-    /// Share of the time that it was not idle; what a hypervisor gave to others counts as busy.
+    /// Share of time not idle; time that a hypervisor gave to others counts as busy.
     pub busy: Reading<f64>,
     /// Network softirqs, and seconds in them.
     pub rx: Reading<f64>,
@@ -55,22 +55,22 @@ pub struct CoreActivity {
     pub energy: Reading<f64>,
 }
 
-/// What one rank met in a window.
+/// The conditions of one rank in a window.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RankActivity {
-    /// Cores that its threads were on and for how many seconds, the longest first.
+    /// Cores of its threads with the seconds on each, the longest first.
     pub cores: Reading<Vec<(u32, f64)>>,
-    /// Seconds of network softirqs on those cores while it was there: shared by all ranks that were.
+    /// Seconds of network softirqs on those cores while the rank was there: shared by all ranks on the core.
     pub softirq: Reading<f64>,
-    /// Times that it was taken off its core because another was to run.
+    /// Involuntary context switches.
     pub involuntary: Reading<u64>,
-    /// Seconds that a hypervisor took from those cores while it was there.
+    /// Seconds that a hypervisor took from those cores while the rank was there.
     pub stolen: Reading<f64>,
     /// Seconds that its threads were stopped.
     pub stopped: Reading<f64>,
     /// Seconds that its threads were runnable while others had their core.
     pub run_delay: Reading<f64>,
-    /// What of both, and of time blocked, was where.
+    /// Stopped, runnable and blocked time by place: inside MPI or outside.
     pub kept: Reading<Kept>,
     /// Seconds inside MPI, of all its threads.
     pub mpi: Reading<f64>,
@@ -82,11 +82,11 @@ pub struct RankActivity {
 /// The samples of a profile beside its ranks.
 #[derive(Debug, Clone, Default)]
 pub struct Joined {
-    /// Several of one host where its sampler was started again.
+    /// The samples by host; several of one host where its sampler was restarted.
     pub samples: Vec<Samples>,
     /// When the job began, ns since 1970.
     pub origin: u64,
-    /// What could not be read, and what the samplers had to say.
+    /// Files that could not be read, and notes of the samplers.
     pub notes: Vec<String>,
 }
 
@@ -112,7 +112,7 @@ impl Joined {
         self.samples.push(samples);
     }
 
-    /// What every core did in `window`, by host and core.
+    /// The activity of every core in `window`, by host and core.
     pub fn cores(&self, window: Window) -> Vec<CoreActivity> {
         let of_host = |samples: &Samples| {
             let span = self.span(samples, window);
@@ -122,7 +122,7 @@ impl Joined {
         self.samples.iter().flat_map(of_host).collect()
     }
 
-    /// What `rank` met in `window`.
+    /// The conditions of `rank` in `window`.
     pub fn rank(&self, rank: &Tables, window: Window) -> RankActivity {
         let Some((samples, presence)) = self.presence(rank) else {
             let reason = "nothing was sampled on its host";
@@ -142,14 +142,14 @@ impl Joined {
         self.met(samples, &presence, window)
     }
 
-    /// Where `rank` was; `None` where its host was not sampled.
+    /// The presence of `rank` on cores; `None` where its host was not sampled.
     pub fn presence(&self, rank: &Tables) -> Option<(&Samples, Presence<'_>)> {
         let boot = record::layout::words(&rank.header.boot);
         let mut of_host = self.samples.iter().filter(|samples| samples.head.boot == boot);
         of_host.find_map(|samples| Some((samples, Presence::of(samples, rank)?)))
     }
 
-    /// The same as [`Joined::rank`], where the presence is known.
+    /// [`Joined::rank`] for a known presence.
     pub fn met(&self, samples: &Samples, presence: &Presence, window: Window) -> RankActivity {
         let span = self.span(samples, window);
         let origins = &samples.head.origins;
@@ -172,7 +172,7 @@ impl Joined {
         }
     }
 
-    /// `window` on the clock of a host. Between hosts it is as good as their real-time clocks agree.
+    /// `window` on the clock of a host, between hosts as exact as their real-time clocks agree.
     fn span(&self, samples: &Samples, window: Window) -> Span {
         let since = (i128::from(self.origin) - i128::from(samples.head.realtime)) as f64;
         let at = |seconds: f64| {
@@ -189,8 +189,8 @@ impl Joined {
     }
 }
 
-/// What happened on the cores of a rank while it was there, s. `None` where a core is not in the samples, or none of it was
-/// looked at then.
+/// Seconds of a total on the cores of a rank while it was there. `None` where a core is not in the samples, or was not
+/// sampled then.
 fn met(
     samples: &Samples,
     presence: &Presence,
@@ -231,7 +231,7 @@ fn activity(samples: &Samples, core: u32, of_core: &CoreSamples, span: Span) -> 
             &origins.energy,
             zone.and_then(|(_, energy)| energy.between(span.0, span.1, |energy| energy.microjoules)).map(|uj| uj / 1e6),
         ) {
-            // Some counters stand for ever.
+            // Some counters never move.
             Reading::Measured(joules) if joules <= 0.0 => {
                 Reading::absent("the package's counter did not move in this time")
             }
@@ -246,13 +246,13 @@ fn busy(load: &Series<CoreLoad>, span: Span) -> Option<f64> {
     Some((1.0 - idle / looked).clamp(0.0, 1.0))
 }
 
-/// How much of the span lies between the first point and the last, ns.
+/// The part of the span between the first point and the last, ns.
 fn overlap<T: Totals>(series: &Series<T>, span: Span) -> Option<f64> {
     let (from, to) = (span.0.max(series.first()?.0), span.1.min(series.last()?.0));
     (to > from).then(|| (to - from) as f64)
 }
 
-/// A value with what its origin says of it.
+/// A value as a reading, with the reason of its origin where the value is missing.
 fn of(origin: &Reading<String>, value: Option<f64>) -> Reading<f64> {
     match (origin, value) {
         (Reading::Measured(_), Some(value)) => Reading::Measured(value),

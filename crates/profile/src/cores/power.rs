@@ -1,4 +1,4 @@
-//! What sensors of power told of the job, of the time between MPI_Init and MPI_Finalize, and of each phase.
+//! Readings of power sensors for the job, for the time between MPI_Init and MPI_Finalize, and for each phase.
 
 use machine::power::{EnergyReading, Floor, Track};
 use machine::{Joules, Nanoseconds, Reading, Watts};
@@ -9,10 +9,10 @@ use crate::summary::{PhaseSummary, PowerSpan, PowerSummary};
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Gaps that are told of each time.
+/// Most gaps that are listed for each time.
 const MOST_GAPS: usize = 4;
 
-/// Of every sensor. `run`: from MPI_Init to MPI_Finalize; `job`: the whole.
+/// The summary of every sensor. `run`: from MPI_Init to MPI_Finalize; `job`: the whole job.
 pub fn power(joined: &Joined, job: Option<Window>, run: Option<Window>, phases: &[PhaseSummary]) -> Vec<PowerSummary> {
     let sensors = joined.samples.iter().flat_map(|samples| samples.power.iter().map(move |power| (samples, power)));
     let of = |(samples, power): (&Samples, &PowerSamples)| {
@@ -39,7 +39,7 @@ pub fn power(joined: &Joined, job: Option<Window>, run: Option<Window>, phases: 
     sensors.map(of).collect()
 }
 
-/// Nothing says when the machine was idle: its lowest second bounds it from above.
+/// The machine's idle time is unknown: its lowest second bounds the idle power from above.
 fn floor(track: &Track, is_counter: bool) -> Reading<Floor> {
     let length = Nanoseconds(track.period().map_or(SECOND, |period| period.0.saturating_mul(3).max(SECOND)));
     match track.least(length) {

@@ -1,4 +1,4 @@
-//! Where the threads of one rank were, and what they did, over time.
+//! Cores and states of the threads of one rank, over time.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +11,9 @@ use crate::tables::Tables;
 /// One rank in the samples of its host. Times are of the host's CLOCK_MONOTONIC, ns.
 #[derive(Debug, Clone)]
 pub struct Presence<'a> {
-    /// A core, and from when to when one of its threads or several were there.
+    /// A core, and a span in which at least one of the rank's threads was there.
     stays: Vec<(u32, Span)>,
-    /// Of each thread: ns inside MPI so far, at the moments of the samples.
+    /// For each thread: ns inside MPI so far, at the moments of the samples.
     pub(super) inside: Vec<Vec<(u64, f64)>>,
     /// The same by class of function.
     pub(super) by_class: Vec<Vec<(u64, [f64; CLASSES])>>,
@@ -88,7 +88,7 @@ impl<'a> Presence<'a> {
         self.samples.load.between(span.0, span.1, |load| load.cpu).map(|ns| ns / 1e9)
     }
 
-    /// ns of processor time on each core, and what more was used than the cores have time where its threads were seen: threads that
+    /// ns of processor time on each core, and ns used beyond the time of the cores where its threads were seen: threads that
     /// call no MPI are not sampled.
     pub(super) fn cpu_by_core(&self, span: Span) -> (BTreeMap<u32, f64>, f64) {
         let stays: Vec<(u32, Span)> = self.stays_within(span).collect();
@@ -120,7 +120,7 @@ impl<'a> Presence<'a> {
     }
 }
 
-/// Of those that are known; `None` where none is.
+/// The sum of the known values; `None` where none is known.
 pub(super) fn sum(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     values.flatten().reduce(|sum, value| sum + value)
 }
@@ -131,7 +131,7 @@ fn moment(rank: &Tables, ticks: u64) -> u64 {
     rank.header.started.monotonic.saturating_add_signed((since * rank.tick * 1e9) as i64)
 }
 
-/// A thread is taken to stay where it was seen until it is seen elsewhere. What was seen before MPI_Init returned says nothing of
+/// A thread is taken to stay on a core until it is sampled on another. Samples before MPI_Init's return do not count for
 /// the run: hwloc, which MPI libraries call there, binds the thread to every core in turn.
 fn stays_of(thread: &ThreadSamples, begun: u64, last: u64) -> Vec<(u32, Span)> {
     let points = thread.work.points();
@@ -143,7 +143,7 @@ fn stays_of(thread: &ThreadSamples, begun: u64, last: u64) -> Vec<(u32, Span)> {
     stays.filter(|(_, (from, to))| from < to).collect()
 }
 
-/// Spans without those parts that another has too.
+/// The union of spans, without overlaps.
 fn union(mut spans: Vec<Span>) -> Vec<Span> {
     spans.sort_unstable();
     let mut all: Vec<Span> = Vec::new();
@@ -156,7 +156,7 @@ fn union(mut spans: Vec<Span>) -> Vec<Span> {
     all
 }
 
-/// Time inside MPI up to each moment, the call that a thread is in among it: a long wait counts while it lasts.
+/// Time inside MPI up to each moment, including the unfinished call: a long wait counts while it lasts.
 fn inside(thread: &ThreadSamples, rank: &Tables) -> Vec<(u64, f64)> {
     let mut points: Vec<(u64, f64)> = Vec::with_capacity(thread.work.points().len());
     for (at, work) in thread.work.points() {
@@ -188,7 +188,7 @@ fn by_class(thread: &ThreadSamples, rank: &Tables) -> Vec<(u64, [f64; CLASSES])>
     thread.work.points().iter().map(at_moment).collect()
 }
 
-/// How far a total went, interpolated; `None` where the span holds no time between the first point and the last.
+/// Growth of a total, interpolated; `None` where the span does not overlap the time from the first point to the last.
 pub(super) fn grown(points: &[(u64, f64)], span: Span) -> Option<f64> {
     let (first, last) = (points.first()?.0, points.last()?.0);
     let (from, to) = (span.0.max(first), span.1.min(last));

@@ -46,7 +46,7 @@ fn head(softirq_times: Reading<String>) -> Head {
     }
 }
 
-/// Rank 0 stays on core 0, is in no call and has it for half of the time; rank 1 is on core 1 until the middle, then on core 0,
+/// Rank 0 stays on core 0, runs for half the time and is in no call; rank 1 is on core 1 until the middle, then on core 0,
 /// and from 700 ms on in a call that does not end, stopped from 800 ms to 900 ms. Core 0 loses a tenth to the hypervisor.
 fn samples(head: &Head) -> Vec<u8> {
     samples_of(head, None, 1)
@@ -119,7 +119,7 @@ fn rank(rank: u32, pid: u32) -> Image {
     (header.initialized, header.finalized, header.ended) = (BEGUN, ENDED, ENDED + MS);
     image.region(kind::THREAD, 0, (0, 0), &[Thread { tid: pid, ..Thread::default() }]);
     if rank == 1 {
-        // That which is sampled from 700 ms on.
+        // The call that is sampled from 700 ms on.
         image.row(0, FunctionId(3), 0, [(300 * MS, 8)]);
     }
     let phase = |after: u64, level| Phase { ticks: BEGUN + after * MS, level, ..Phase::default() };
@@ -251,7 +251,7 @@ fn what_ranks_could_have_of_a_core_is_its_time_less_that_of_others() {
     assert_eq!(crate::capability::of(&profile), summary.capability);
     let [zero, one] = &summary.capability[..] else { panic!("there are two cores") };
     assert_eq!((zero.host.as_str(), zero.core.0, one.core.0), ("h", 0, 1));
-    // What the kernel does with softirqs and stolen time is not known: of 0.2, as much as the ranks had of the core is on top.
+    // The accounting of softirqs and stolen time is unknown: of 0.2, the ranks' share of the core is added.
     assert!(near(&zero.taken, 0.375 + 0.2 * 0.625) && matches!(zero.taken, Reading::Modelled(_)), "{zero:?}");
     assert!(near(&one.taken, 0.375) && near(&one.softirq, 0.0) && near(&zero.softirq, 0.1), "{one:?}");
     assert!(matches!(&zero.sibling, Reading::Absent { reason } if reason.contains("recorded")), "{zero:?}");

@@ -12,7 +12,7 @@ use record::untrusted::Folder;
 
 use super::{CoreNow, LEAST, RankNow, open_new, used_up};
 
-/// One host's samples, with what they said at the look before.
+/// One host's samples, with their state at the previous look.
 pub struct Host {
     tail: Tail,
     share: Share,
@@ -21,17 +21,17 @@ pub struct Host {
     time: u64,
     pub threads: BTreeMap<(u32, u16), ThreadWork>,
     pub switches: BTreeMap<(u32, u16), ThreadLoad>,
-    /// From the look before to this one: times that a process was taken off its cores, a second.
+    /// Involuntary context switches of each process a second, since the previous look.
     pub involuntary: BTreeMap<u32, f64>,
     pub halts: BTreeMap<(u32, u16), ThreadBlocked>,
-    /// From the look before to this one: of each process the share of its threads' time that they were blocked outside of MPI, and
-    /// what of that was sleep, locks and storage.
+    /// Share of each process's thread time blocked outside MPI since the previous look, and its
+    /// parts by sleep, locks and storage.
     pub blocked: BTreeMap<u32, (f64, [f64; 3])>,
-    /// Why nothing more is read.
+    /// The reason why the samples are no longer read.
     broken: Option<String>,
 }
 
-/// Opens what is new and reads what came.
+/// Opens new files of samples and reads new samples.
 pub fn follow(profile: &Folder, hosts: &mut BTreeMap<PathBuf, Host>, memory: &Arc<Budget>, notes: &mut Vec<String>) {
     open_new(profile, (HOSTS, SAMPLES_SUFFIX), hosts, notes, |file| {
         Ok(Some(Host::new(Tail::of(file), memory.draw(LEAST).map_err(|_| used_up())?)))
@@ -44,7 +44,7 @@ pub fn follow(profile: &Folder, hosts: &mut BTreeMap<PathBuf, Host>, memory: &Ar
     }
 }
 
-/// By process, of threads that were there at both looks, which are so many ns apart.
+/// Blocked shares by process, over threads that both looks have; the looks are `ns` apart.
 fn blocked(
     before: &BTreeMap<(u32, u16), ThreadBlocked>,
     now: &BTreeMap<(u32, u16), ThreadBlocked>,
@@ -80,9 +80,9 @@ impl Host {
         }
     }
 
-    /// Draws what it takes by now; where there is not so much left, it is left.
+    /// Draws the memory that the host takes; where the budget is used up, the host is left out.
     fn weigh(&mut self) -> Result<()> {
-        // Its totals are there as they were read, as they are shown, and as they were at the look before.
+        // The totals exist as read, as shown, and as of the previous look.
         self.share.resize(LEAST + 4 * self.tail.weight() as u64).map_err(|_| {
             self.tail.forget();
             (self.work, self.load, self.threads, self.switches, self.halts) = Default::default();
@@ -100,7 +100,7 @@ impl Host {
         self.involuntary.clear();
         if self.time > 0 && seconds > 0.0 {
             for (thread, load) in &switches {
-                // A thread that is new since then has all of its switches in this time.
+                // A thread that is new since the previous look has all of its switches in this time.
                 let before = self.switches.get(thread).map_or(0, |before| before.involuntary);
                 let times = load.involuntary.saturating_sub(before) as f64 / seconds;
                 *self.involuntary.entry(thread.0).or_default() += times;
@@ -123,12 +123,12 @@ impl Host {
         self.tail.time()
     }
 
-    /// Where a process was last seen: on the core of its first thread.
+    /// The core on which the first thread of a process was last seen.
     pub fn core(&self, pid: u32) -> Option<u32> {
         self.threads.range((pid, 0)..=(pid, u16::MAX)).find_map(|(_, work)| work.on())
     }
 
-    /// What the cores did since the look before. Rates need two looks.
+    /// The cores' rates since the previous look, which need two looks.
     pub fn cores(&mut self, ranks: &[RankNow]) -> Vec<CoreNow> {
         let Some(head) = self.tail.head() else { return vec![] };
         let (work, load, time) = (self.tail.core_work(), self.tail.core_load(), self.tail.time());

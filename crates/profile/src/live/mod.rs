@@ -1,4 +1,4 @@
-//! What a running job does, from the tables that its ranks write and the samples of its hosts: rates and shares of the
+//! State of a running job, from the tables that its ranks write and the samples of its hosts: rates and shares of the
 //! time between two looks.
 
 mod hosts;
@@ -23,13 +23,13 @@ use crate::job::Job;
 use crate::split::Model;
 use crate::summary::Stall;
 
-/// The host that looks, since a clock and processes are only known where they are.
+/// The host of the observer, since a clock and processes are only known on their own host.
 pub struct Here<'a> {
-    /// What tells its present start from others, as the kernel gives it.
+    /// The kernel's boot identifier.
     pub boot: String,
     /// CLOCK_MONOTONIC, ns.
     pub monotonic: &'a dyn Fn() -> u64,
-    /// Of the process that looks: what tells it from others of its host.
+    /// PID namespace of the observing process.
     pub pid_namespace: u32,
     pub is_alive: &'a dyn Fn(u32) -> bool,
 }
@@ -42,7 +42,7 @@ impl Here<'_> {
         is_told.then(|| (self.is_alive)(pid))
     }
 
-    /// Whether it is known to have ended.
+    /// Whether the process is known to have ended.
     fn has_ended(&self, boot: &str, namespace: u32, pid: u32) -> bool {
         self.has(boot, namespace, pid) == Some(false)
     }
@@ -51,7 +51,7 @@ impl Here<'_> {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Look {
     pub job: JobNow,
-    /// Time since the look before; `None` at the first one, which can tell no rate.
+    /// Time since the previous look; `None` at the first look, which has no rates.
     pub seconds: Option<f64>,
     /// The ranks, by world, then by rank.
     pub ranks: Vec<RankNow>,
@@ -59,7 +59,7 @@ pub struct Look {
     pub cores: Vec<CoreNow>,
     /// The functions, by share of the time in MPI, most first.
     pub functions: Vec<FunctionNow>,
-    /// What could not be read, and why.
+    /// Files that could not be read, with the reason.
     pub notes: Vec<String>,
 }
 
@@ -96,7 +96,7 @@ pub enum RankState {
     Finalized,
     Exited,
     Aborted,
-    /// Its process is no longer there, and did not end in order.
+    /// The process has ended without an orderly exit.
     Killed,
 }
 
@@ -114,16 +114,16 @@ pub struct RankNow {
     pub mpi: Option<f64>,
     /// Modelled; see [`crate::split`].
     pub wait: Option<f64>,
-    /// Blocked outside of MPI, by what looks found.
+    /// Share of time blocked outside MPI, from samples.
     pub blocked: Option<f64>,
-    /// What for, where it was blocked for most of its time outside of MPI.
+    /// The cause, where the rank was blocked for most of its time outside MPI.
     pub stall: Option<Stall>,
     pub messages: Option<f64>,
     pub bytes: Option<f64>,
     /// The ranks of its world that it sent most to so far, most first, where these messages are large.
     pub partners: Vec<u32>,
     pub core: Option<u32>,
-    /// Times that it was taken off its core.
+    /// Involuntary context switches.
     pub involuntary: Option<f64>,
 }
 
@@ -164,13 +164,13 @@ pub struct Watch {
     ranks: BTreeMap<PathBuf, Followed>,
     hosts: BTreeMap<PathBuf, Host>,
     before: Option<u64>,
-    /// Whose turn it is to have its whole tables held against themselves.
+    /// The rank whose whole tables are checked for consistency next.
     turn: usize,
 }
 
-/// What each file and each job counts, in bytes: its descriptor, its path, what was last read of it.
+/// Bytes that each file and each job counts at least: its descriptor, its path and the last read from it.
 const LEAST: u64 = 64 << 10;
-/// Notes of one look, after which no more files are opened.
+/// Number of notes of one look from which no more files are opened.
 const NOTES: usize = 1000;
 
 fn used_up() -> Fault {
@@ -178,15 +178,15 @@ fn used_up() -> Fault {
     Fault::new("its figures", "they need more memory than is left for profiles", next).of_kind(FaultKind::Limit)
 }
 
-/// Reads a job anew, which draws what it takes.
+/// Reads a job again and draws its memory from the share.
 fn job(folder: &Folder, share: &mut Share) -> Result<Job> {
     let text = Job::text(folder)?;
-    // An empty word takes eight times what it takes in the text; it is read, kept and shown.
+    // An empty word takes eight times its size in the text, in three copies: as read, as kept and as shown.
     share.resize(LEAST + 24 * text.len() as u64).map_err(|_| used_up())?;
     Job::parse(&text).map_err(|fault| fault.within(folder.path().join(folder::JOB).display()))
 }
 
-/// Opens what is new of one kind of files. What cannot be read is noted.
+/// Opens new files of one kind and notes those that cannot be read.
 fn open_new<T>(
     profile: &Folder,
     (below, suffix): (&'static str, &'static str),
@@ -224,8 +224,8 @@ fn open_new<T>(
 }
 
 impl Watch {
-    /// Whoever writes the profile may write anything. Files are read if they are of this `user`; where `None`, of anybody:
-    /// who asks has named the folder. What is kept of them is drawn from `memory`.
+    /// The contents of a profile are untrusted. Files are read if they are of this `user`; with `None`, of any user, since
+    /// the caller has named the folder. Memory for their contents is drawn from `memory`.
     ///
     /// # Errors
     /// `folder` is none that `plimsoll profile` made.
@@ -270,7 +270,7 @@ impl Watch {
                 notes.extend(followed.check(path));
             }
         }
-        // What calls of a kind take when nobody waits is judged by those of all ranks.
+        // The unhindered time of calls of one kind comes from the calls of all ranks.
         let model = Model::of_calls(self.ranks.values().filter_map(|followed| followed.calls(&ticks)));
         let mut functions: BTreeMap<(FunctionId, u32), ranks::Sum> = BTreeMap::new();
         for followed in self.ranks.values_mut() {
@@ -290,7 +290,7 @@ impl Watch {
         Look { job: self.job_now(here), seconds, ranks: all, cores, functions, notes }
     }
 
-    /// As its job.json said last.
+    /// The state by the last job.json that was read.
     pub fn state(&self, here: &Here) -> JobState {
         let job = &self.job;
         match job.ended {

@@ -21,27 +21,27 @@ use crate::split::{Model, Parts};
 use crate::summary::Stall;
 use crate::tables::Calls;
 
-/// Ticks are as long for all ranks of a host.
+/// Length of a tick in ns by host: the same for all ranks of a host.
 pub type Ticks = HashMap<[u8; 40], f64>;
 
-/// A rank's file, with what it said at the look before.
+/// A rank's file, with its state at the previous look.
 pub struct Followed {
     live: Live,
     share: Share,
-    /// Why it is followed no more.
+    /// The reason why the file is no longer read.
     damage: Option<String>,
     glance: Option<Glance>,
     before: Option<Seen>,
-    /// Its calls so far, those of the look before, and when that was.
+    /// Its calls so far; `compared`: time and calls of the previous comparison.
     calls: Vec<Calls>,
     compared: Option<(u64, Vec<Calls>)>,
-    /// Whether its tables were held against themselves once.
+    /// Whether its tables were checked for consistency.
     is_checked: bool,
     /// Share of its threads' time between the last two looks in calls that are over.
     wait: Option<f64>,
-    /// And how many messages it had sent when they were looked for.
+    /// Messages that the rank had sent when its partners were read, and the partners.
     partners: (u64, Vec<u32>),
-    /// Calls that go on: the function, for how much of the time since the look before, and whether it may be waiting.
+    /// Unfinished calls: the function, the share of the time since the previous look, and whether the call may be waiting.
     held: Vec<(FunctionId, f64, bool)>,
 }
 
@@ -51,20 +51,20 @@ struct Seen {
     calls: u64,
     messages: u64,
     bytes: u64,
-    /// In MPI since it started, s.
+    /// Time in MPI since the start, s.
     mpi: f64,
-    /// Of that in a call that goes on and may wait, s.
+    /// The part of `mpi` in an unfinished call that may wait, s.
     held: f64,
 }
 
-/// Of one function, by rank and added up: a second.
+/// Sums of one function over ranks, a second.
 #[derive(Default)]
 pub struct Sum {
     calls: f64,
     parts: Parts,
 }
 
-/// Opens what is new and looks at every rank.
+/// Opens new files and reads the state of every rank.
 pub fn follow(
     profile: &Folder,
     ranks: &mut BTreeMap<PathBuf, Followed>,
@@ -98,7 +98,7 @@ fn has_grown(before: &Glance, now: &Glance) -> bool {
     })
 }
 
-/// The length of a tick on each host, ns, as the rank that ran longest knows it.
+/// The length of a tick on each host, ns, from the rank that ran longest.
 pub fn ticks(ranks: &BTreeMap<PathBuf, Followed>) -> Ticks {
     let mut longest: HashMap<[u8; 40], (u64, f64)> = HashMap::new();
     for header in ranks.values().filter_map(|followed| Some(&followed.glance.as_ref()?.header)) {
@@ -113,10 +113,10 @@ pub fn ticks(ranks: &BTreeMap<PathBuf, Followed>) -> Ticks {
     longest.into_iter().map(|(boot, (_, tick))| (boot, tick)).collect()
 }
 
-/// Adds calls that go on: a function that a rank hangs in has no call that is over.
+/// Adds unfinished calls: a function in which a rank hangs may have no finished call.
 pub fn add_held(ranks: &BTreeMap<PathBuf, Followed>, functions: &mut BTreeMap<(FunctionId, u32), Sum>) {
     for (id, share, waits) in ranks.values().flat_map(|followed| followed.held.iter().copied()) {
-        // Their group is not known before they end; most often a function has one.
+        // The group of a call is known at its end; most functions have only one group.
         let group = functions.range((id, 0)..=(id, u32::MAX)).next().map_or(0, |((_, group), _)| *group);
         let parts = match waits {
             true => Parts { wait: share, ..Parts::default() },
@@ -147,7 +147,7 @@ pub fn shares(functions: BTreeMap<(FunctionId, u32), Sum>) -> Vec<FunctionNow> {
     shares
 }
 
-/// Whether a call that goes on may be waiting: one that only begins something is at work.
+/// Whether an unfinished call may be waiting: a call that only begins an operation is at work.
 fn may_wait(thread: &Thread) -> bool {
     let class = inside(thread).and_then(function).map(|function| function.class);
     !matches!(class, None | Some(Class::Post | Class::Request | Class::OneSided))
@@ -174,12 +174,12 @@ impl Followed {
         }
     }
 
-    /// Its figures would be nobody's.
+    /// Leaves out a rank with damaged tables.
     pub fn give_up(&mut self, path: &Path, why: &str) -> Option<String> {
         self.leave(path, &format!("its tables are damaged: {why}. Next: profile the program again"))
     }
 
-    /// It is named and shown no more.
+    /// Leaves out a rank and releases its memory; the note names the rank.
     fn leave(&mut self, path: &Path, why: &str) -> Option<String> {
         let whose = self.glance.take().filter(|glance| glance.header.placed != 0);
         let rank = whose.map_or_else(String::new, |glance| format!("rank {}, ", glance.header.rank));
@@ -190,16 +190,16 @@ impl Followed {
         self.damage.clone()
     }
 
-    /// Draws what it takes by now; where there is not so much left, it is left.
+    /// Draws the memory that the rank takes; where the budget is used up, the rank is left out.
     fn weigh(&mut self, path: &Path) -> Option<String> {
-        // Its calls are there as they are, as they were read, and as they were at the look before.
+        // Its calls exist in three copies: in the file's state, as read, and as of the previous look.
         match self.share.resize(LEAST + 3 * self.live.weight() as u64) {
             Ok(()) => None,
             Err(_) => self.leave(path, &used_up().to_string()),
         }
     }
 
-    /// One that does not know its rank yet has nothing to tell.
+    /// `None` for a process whose rank is not known yet.
     fn placed(&self) -> Option<&Glance> {
         self.glance.as_ref().filter(|glance| glance.header.placed != 0)
     }
@@ -208,7 +208,7 @@ impl Followed {
         self.is_checked || self.placed().is_none()
     }
 
-    /// Holds its whole tables against themselves; says what does not agree.
+    /// Checks the consistency of all tables; returns a note on a contradiction.
     pub fn check(&mut self, path: &Path) -> Option<String> {
         let rank = self.placed()?.header.rank;
         self.is_checked = true;
@@ -224,7 +224,7 @@ impl Followed {
         }
     }
 
-    /// Reads what changed of its calls and partners.
+    /// Reads changes of its calls and partners.
     pub fn read(&mut self, path: &Path) -> Option<String> {
         let sent = self.placed()?.threads.iter().fold(0, |sum: u64, (_, thread)| sum.saturating_add(thread.messages));
         match self.changed(sent) {
@@ -237,7 +237,7 @@ impl Followed {
         let Some(glance) = &self.glance else { return Ok(()) };
         self.calls.clear();
         self.calls.extend_from_slice(self.live.calls(glance)?);
-        // Who was sent most so far changes no sooner.
+        // The main partners hardly change before the messages grow by an eighth.
         if sent.saturating_sub(self.partners.0) > self.partners.0 / 8 {
             self.partners = (sent, partners(&self.live.peers()?));
         }
@@ -250,7 +250,7 @@ impl Followed {
         Some((header.size, tick(header, ticks).unwrap_or(0.0) / 1e9, &self.calls))
     }
 
-    /// Adds what the calls since the look before took.
+    /// Adds the time of calls since the previous look.
     pub fn compare(
         &mut self,
         ticks: &Ticks,
@@ -280,21 +280,21 @@ impl Followed {
             let glance = self.glance.as_ref();
             let threads = glance.into_iter().flat_map(|glance| &glance.threads);
             let threads = threads.filter(|(_, thread)| thread.ended == 0).count().max(1) as f64;
-            // What ended now may have begun long before, when it was told as a call that goes on.
+            // A call that ended may have begun long before, and was then counted as an unfinished call.
             let rate = (1.0 / seconds).min(threads / all.sum().max(f64::MIN_POSITIVE));
             for (key, sum) in sums {
                 let whole = functions.entry(key).or_default();
                 whole.calls += sum.calls;
                 whole.parts.add(sum.parts.times(rate));
             }
-            // Where calls are too few to divide, nothing is known of their wait.
+            // Where calls are too few to divide, their wait is unknown.
             let is_told = all.undivided < 0.5 * all.sum() || all.sum() == 0.0;
             self.wait = is_told.then(|| all.wait / seconds / threads);
         }
         self.compared = Some((now, std::mem::take(&mut self.calls)));
     }
 
-    /// `over`: the job is.
+    /// `over`: whether the job has ended.
     pub fn look(
         &mut self,
         here: &Here,
@@ -310,7 +310,7 @@ impl Followed {
         let host = hosts.values().find(|host| host.is_of(&boot));
         let is_here = boot == here.boot;
         let at = (here.monotonic)();
-        // That host's clock: here it is known, of another host as it was when that was last sampled.
+        // The clock of the rank's host: on another host, the time of its last sample.
         let clock = if is_here { Some(at) } else { host.map(Host::time).filter(|time| *time > 0) };
         let tick = tick(header, ticks);
         let now = clock.zip(tick).map(|(clock, tick)| counter(header, clock, tick));
@@ -349,7 +349,7 @@ impl Followed {
         let threads = live().count().max(1) as f64;
         let share = |grown: f64, before: &Seen| (grown / passed(before) / threads).clamp(0.0, 1.0);
         let mpi = before.filter(|_| tick.is_some()).map(|before| share(seen.mpi - before.mpi, &before));
-        // A call that goes on waits as long as it does so; when it ends, the tables have it.
+        // All time of an unfinished call counts as wait; when the call ends, the tables contain it.
         let held = before.map_or(0.0, |before| share((seen.held - before.held).max(0.0), &before));
         let wait = match (self.wait, mpi) {
             (Some(wait), Some(mpi)) => Some((wait + held).clamp(0.0, 1.0).min(mpi)),
@@ -363,7 +363,7 @@ impl Followed {
             ));
         }
         self.before = Some(seen);
-        // Tables and samples are read apart.
+        // Tables and samples are of different moments.
         let outside = mpi.map_or(1.0, |mpi| 1.0 - mpi);
         let blocked = host.filter(|_| !is_over).and_then(|host| host.blocked.get(&header.pid).copied());
         let stall = blocked.filter(|(share, _)| *share > 0.5 * outside).filter(|(share, _)| *share >= STALLED);
@@ -390,14 +390,14 @@ impl Followed {
     }
 }
 
-/// The world of each of them. One that does not know its rank yet is shown with the last.
+/// The world of each rank. A process whose rank is not known yet is shown with the last world.
 pub fn worlds(ranks: &BTreeMap<PathBuf, Followed>) -> Vec<usize> {
     let (worlds, places) = worlds::of(ranks.values().filter_map(|followed| Some(&followed.placed()?.header)));
     let (last, mut places) = (worlds.len().saturating_sub(1), places.into_iter());
     ranks.values().map(|followed| followed.placed().and_then(|_| places.next()).unwrap_or(last)).collect()
 }
 
-/// The length of its ticks, ns.
+/// The length of the rank's ticks, ns.
 fn tick(header: &Header, ticks: &Ticks) -> Option<f64> {
     match header.clock {
         clock::MONOTONIC => Some(1.0),
@@ -405,15 +405,15 @@ fn tick(header: &Header, ticks: &Ticks) -> Option<f64> {
     }
 }
 
-/// Who is blocked for a smaller share of its time is not said to be.
+/// Least share of its time for which a rank counts as blocked.
 const STALLED: f64 = 0.05;
 
-/// Messages that are larger on the average do not fit into what a connection takes in at once.
+/// Mean bytes from which messages do not fit into a connection's buffers.
 const LARGE: u64 = 64 << 10;
-/// Partners of a rank that are told.
+/// Most partners of a rank that are shown.
 const PARTNERS: usize = 4;
 
-/// The ranks that were sent most, most first, where their messages are large.
+/// The main receivers, most first, where their messages are large.
 fn partners(peers: &[Peer]) -> Vec<u32> {
     let mut large: Vec<(u64, u32)> = (0..)
         .zip(peers)
@@ -424,13 +424,13 @@ fn partners(peers: &[Peer]) -> Vec<u32> {
     large.into_iter().take(PARTNERS).map(|(_, rank)| rank).collect()
 }
 
-/// What the counter of a rank's host stands at.
+/// The present value of the counter of a rank's host.
 fn counter(header: &Header, monotonic: u64, tick: f64) -> u64 {
     let since = monotonic.saturating_sub(header.started.monotonic) as f64;
     header.started.ticks + (since / tick) as u64
 }
 
-/// `gone`: its process is no longer there. `now`: what its counter stands at, and how long a tick is, ns.
+/// `gone`: the process has ended. `now`: the present counter, and the length of a tick, ns.
 fn state(glance: &Glance, gone: bool, now: Option<(u64, f64)>) -> RankState {
     let header = &glance.header;
     let longest = || {
@@ -453,7 +453,7 @@ fn state(glance: &Glance, gone: bool, now: Option<(u64, f64)>) -> RankState {
     }
 }
 
-/// The calls that came to a cell. Its longest is not known.
+/// The calls added to a cell since `before`. Their longest is unknown.
 fn since(now: &Cell, before: &Cell) -> Cell {
     let mut cell = Cell {
         calls: now.calls.saturating_sub(before.calls),

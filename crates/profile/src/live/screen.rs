@@ -8,7 +8,7 @@ use crate::summary::Stall;
 use crate::words;
 
 machine::named! {
-    /// What ranks are sorted by.
+    /// Sort key of the ranks.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum Sort {
         Rank = "rank",
@@ -28,7 +28,7 @@ impl Sort {
     }
 }
 
-/// Rows and columns of a terminal, and where its reader is.
+/// Rows and columns of a terminal, and the position in the list.
 #[derive(Debug, Clone, Copy)]
 pub struct Window {
     pub columns: usize,
@@ -49,7 +49,7 @@ const QUIET: &str = "\x1b[2m";
 const WARN: &str = "\x1b[1;33m";
 const PLAIN: &str = "\x1b[0m";
 
-/// A table's columns: heads, and whether numbers stand in them.
+/// A table's columns: head, and whether the column is numeric.
 type Heads = [(&'static str, bool)];
 
 /// Lines without their ends; none is wider than the window.
@@ -81,7 +81,7 @@ pub fn lines(look: &Look, window: Window) -> Vec<String> {
     let (rows, styles): (Vec<_>, Vec<_>) = order.iter().map(row).unzip();
     let ranks = table(&RANK_HEADS, rows);
 
-    // Ranks have what the others leave, and at least half of the room.
+    // Ranks take the rows that the other tables leave, and at least half of the room.
     let room = window.rows.map(|rows| rows.saturating_sub(out.len() + 1));
     let (ranks_room, mut others) = match room {
         None => (ranks.len(), usize::MAX),
@@ -185,7 +185,7 @@ const CORE_HEADS: [(&str, bool); 5] =
 
 const FUNCTION_HEADS: [(&str, bool); 4] = [("CALL", false), ("CALLS/S", true), ("OF MPI TIME", true), ("WAIT", true)];
 
-/// What is not known.
+/// An unknown value.
 const UNKNOWN: &str = "-";
 
 fn known(value: Option<f64>, write: fn(f64) -> String) -> String {
@@ -201,7 +201,7 @@ fn rank(rank: &RankNow, worlds: bool) -> Vec<String> {
     let state = match &rank.state {
         RankState::Starting => "starting".into(),
         RankState::Computing => rank.stall.map_or("computing", Stall::words).into(),
-        // Shorter than anyone can look at.
+        // Too short to read on a screen.
         RankState::Inside { function, seconds: Some(seconds) } if *seconds < 0.05 => format!("in {function}"),
         RankState::Inside { function, seconds: Some(seconds) } => {
             format!("in {function} for {}", words::seconds(*seconds))
@@ -229,7 +229,7 @@ fn rank(rank: &RankNow, worlds: bool) -> Vec<String> {
     ]
 }
 
-/// Who hangs and who died is to be seen.
+/// Highlights ranks that hang or were killed.
 fn style(rank: &RankNow) -> &'static str {
     match &rank.state {
         RankState::Inside { seconds: Some(seconds), .. } if *seconds >= 1.0 => WARN,
@@ -276,7 +276,7 @@ fn sorted(look: &Look, sort: Sort) -> Vec<usize> {
     order
 }
 
-/// The head, then a line a row; columns are as wide as what stands in them.
+/// The head, then a line a row; columns are as wide as their widest cell.
 fn table(heads: &Heads, rows: Vec<Vec<String>>) -> Vec<String> {
     let head: Vec<String> = heads.iter().map(|(name, _)| (*name).to_string()).collect();
     let all: Vec<Vec<String>> = std::iter::once(head).chain(rows).collect();
@@ -292,7 +292,7 @@ fn table(heads: &Heads, rows: Vec<Vec<String>>) -> Vec<String> {
     all.iter().map(line).collect()
 }
 
-/// No wider than the window, and nothing in it that a terminal would obey.
+/// Cuts a line to the width of the window and removes control characters.
 fn cut(line: &str, columns: usize) -> String {
     let line = printable(line);
     match line.chars().count() > columns && columns > 0 {

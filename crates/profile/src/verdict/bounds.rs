@@ -1,8 +1,8 @@
-//! Bounds of a quantity: at least, at most, and why no more is known.
+//! Bounds of a quantity: least, most, and the reason why they differ.
 
 use machine::Reading;
 
-/// Seconds, or a share of the run. Where the two differ `unknown` says why.
+/// Seconds, or shares of the run. Where the two differ, `unknown` gives the reason.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Bounds {
     pub least: f64,
@@ -22,7 +22,7 @@ impl Bounds {
         }
     }
 
-    /// Bounds of a reading; a missing one may be anything up to `most`.
+    /// Bounds of a reading; a missing reading lies between 0 and `most`.
     pub fn of(reading: &Reading<f64>, most: f64) -> Bounds {
         match reading {
             Reading::Measured(value) | Reading::Modelled(value) => Bounds::exactly(*value),
@@ -30,7 +30,7 @@ impl Bounds {
         }
     }
 
-    /// Why a share of the run is not known, where that makes a difference.
+    /// The reason why a share of the run is not known, where the bounds differ enough to matter.
     pub fn unknown(&self) -> Option<&str> {
         self.unknown.as_deref().filter(|_| self.most - self.least > super::NOISE / 2.0)
     }

@@ -8,7 +8,7 @@ use super::{Answer, Choice, Evidence, Judgement, judged, share};
 
 pub fn judge(evidence: &Evidence, costs: &Costs) -> Judgement {
     let crossing = costs.get(&Item::crossing(SiteKind::App, SiteKind::Core));
-    // The rank hands the message over and takes the answer; of each crossing all may be its own time.
+    // The rank hands the message over and takes the answer; each crossing may be entirely the rank's time.
     let handover = crossing.reading.value().map_or(f64::INFINITY, |interval| 2e-9 * interval.high);
     let posting = evidence.mean(|rank| (rank.posting - rank.messages as f64 * handover).max(0.0));
     let (transfer, away) = (evidence.bounds(|rank| &rank.transfer), evidence.bounds(|rank| &rank.away));
@@ -35,7 +35,7 @@ pub fn judge(evidence: &Evidence, costs: &Costs) -> Judgement {
         how(&crossing.reading),
         crossing.source
     ));
-    // What giving up a core costs, on the host where that is most.
+    // Cost of giving up a core, on the host where the cost is highest.
     let (mut least_cost, mut most_cost): (f64, f64) = (0.0, 0.0);
     for (index, host) in evidence.hosts.iter().enumerate() {
         let ranks = evidence.ranks_on(index).count();

@@ -1,4 +1,4 @@
-//! What a profile says of the program, as far as the verdict needs it.
+//! The figures of a profile that the verdict needs.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::split::RENDEZVOUS;
 use crate::summary::{FunctionSize, FunctionSummary, RankSummary, SiteSummary, Stall, Summary, ratio};
 use crate::terminal::place;
 
-/// One rank, in seconds of its run. What is missing is not 0: its bounds are wide, or it says why.
+/// One rank, in seconds of its run. A missing figure is not 0: it has wide bounds or a reason.
 #[derive(Debug, Clone)]
 pub struct RankEvidence {
     /// Its rank in MPI_COMM_WORLD.
@@ -31,14 +31,14 @@ pub struct RankEvidence {
     pub bytes: u64,
     /// Least time in calls that only begin messages or hand them over: work of the host, not waiting.
     pub posting: f64,
-    /// What its calls take when nobody is late: protocol, copies and wire.
+    /// Time of its calls when nobody is late: protocol, copies and wire.
     pub transfer: Bounds,
     pub wait: Bounds,
     /// The part of the wait for partners that had begun their half of a message and were outside of MPI.
     pub away: Bounds,
     /// The kernel's network work (softirqs) on the rank's core while it was there.
     pub protocol: Bounds,
-    /// How long the rank was blocked outside MPI, and what for; `None` if that is not known.
+    /// Time for which the rank was blocked outside MPI, and the cause; `None` if unknown.
     pub stall: Option<(f64, Stall)>,
     pub stopped: Reading<f64>,
     /// Time in which the rank was runnable while others had its core.
@@ -68,7 +68,7 @@ impl RankEvidence {
         self.run_delay.clone().map(|delay| (delay - yielded).max(0.0))
     }
 
-    /// Most seconds of transfer, and of waits for data that another would have moved.
+    /// Most seconds of transfer and of waits for data that a device or another core would have moved.
     pub fn moving(&self) -> f64 {
         (self.transfer.most + self.away.most).min(self.mpi)
     }
@@ -113,14 +113,14 @@ pub struct SiteEvidence {
 pub struct Evidence {
     pub ranks: Vec<RankEvidence>,
     pub hosts: Vec<HostEvidence>,
-    /// Ranks of which there are no tables.
+    /// Number of ranks without tables.
     pub missing: usize,
-    /// Share of what the ranks send whose receiver is on another host.
+    /// Share of sent data whose receiver is on another host.
     pub between_hosts: Bounds,
     /// Seconds of all threads of all ranks.
     pub spent: f64,
     pub sizes: Vec<SizeEvidence>,
-    /// Those with most time first.
+    /// Call sites, the longest time first.
     pub sites: Vec<SiteEvidence>,
 }
 
@@ -164,7 +164,7 @@ impl Evidence {
         self.sites.iter().find(|site| classes.contains(&site.class.as_str()))
     }
 
-    /// That place as the end of a sentence; empty where it is not known.
+    /// The place that `first_of` finds as the end of a sentence; empty where unknown.
     pub(super) fn most_in(&self, classes: &[&str]) -> String {
         self.first_of(classes).map_or_else(String::new, |site| format!(", most in {}", site.words))
     }
@@ -184,7 +184,7 @@ impl Evidence {
         if run > 0.0 { self.ranks.iter().map(seconds).sum::<f64>() / run } else { 0.0 }
     }
 
-    /// The same between bounds, with the reasons of all ranks for what is not known.
+    /// Bounds of the mean share of the run, with the reasons of all ranks for unknown parts.
     pub fn bounds(&self, of: impl Fn(&RankEvidence) -> &Bounds) -> Bounds {
         let mut reasons: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
         for rank in &self.ranks {
@@ -282,12 +282,12 @@ impl Evidence {
 fn of_rank(rank: &RankSummary, host: usize, work: &BTreeMap<&str, f64>, others: f64) -> RankEvidence {
     let split = &rank.split;
     let each = ratio(rank.seconds, rank.thread_seconds);
-    // At least: what is not known of a class of calls adds nothing.
+    // A lower bound: an unknown time of a class of calls adds nothing.
     let working = |class: &str| {
         let known = rank.classes.get(class)?;
         Some(known.split.transfer.value()?.min(known.seconds * work.get(class)?))
     };
-    // What could not be divided may be all of either.
+    // Undivided time may belong entirely to either part.
     let part = |reading: &Reading<f64>| {
         let least = each * reading.value().copied().unwrap_or(0.0);
         Bounds::between(least, least + each * split.undivided, "too few calls of a kind to tell")
@@ -295,7 +295,7 @@ fn of_rank(rank: &RankSummary, host: usize, work: &BTreeMap<&str, f64>, others: 
     let classes = MAY_MISS.iter().filter_map(|class| rank.classes.get(*class));
     let may_miss = classes.map(|class| part_of(&class.split.wait) + class.split.undivided).sum::<f64>();
     let of_run = |reading: &Reading<f64>| reading.clone().map(|seconds| seconds * each);
-    // Cores have one time for all threads that are there.
+    // A core's time counts once for all threads on the core.
     let of_cores = |reading: &Reading<f64>| reading.clone().map(|seconds| seconds.min(rank.seconds));
     RankEvidence {
         rank: rank.rank,
@@ -322,7 +322,7 @@ fn of_rank(rank: &RankSummary, host: usize, work: &BTreeMap<&str, f64>, others: 
     }
 }
 
-/// Seconds of a part; 0 where unknown, since they are then counted elsewhere.
+/// Seconds of a part; 0 where unknown, since the undivided part then contains them.
 fn part_of(reading: &Reading<f64>) -> f64 {
     reading.value().copied().unwrap_or(0.0)
 }
@@ -338,7 +338,7 @@ fn unhindered(summary: &Summary, class: &str) -> f64 {
     if seconds > 0.0 { sizes().filter(is_own).filter_map(work).sum::<f64>() / seconds } else { 0.0 }
 }
 
-/// Seconds that calls take when nobody is late, where that is known.
+/// Seconds of the calls when nobody is late, where known.
 fn work(size: &FunctionSize) -> Option<f64> {
     Some((size.unhindered.value()? * size.calls as f64).min(size.seconds))
 }
@@ -348,7 +348,7 @@ fn sizes(summary: &Summary) -> Vec<SizeEvidence> {
     let counted = summary.functions.iter().filter(|function| function.counted);
     let of = |function: &FunctionSummary| {
         let class = function.class.clone();
-        // Where a timeline tells it, all sizes together take no more.
+        // Where a timeline measures the transfer, all sizes together take no more.
         let all: f64 = function.sizes.iter().filter_map(work).sum();
         let measured = match function.split.transfer {
             Reading::Measured(transfer) if all > transfer => transfer / all,

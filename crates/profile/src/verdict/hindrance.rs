@@ -1,5 +1,5 @@
-//! What keeps ranks from running. A rank that is off its core, or blocked, holds up all that wait for it, and no placement of the
-//! protocol's work helps against that.
+//! Causes that keep ranks from running. A rank that is off its core, or blocked, delays all ranks that wait for it, and no
+//! placement of the protocol's work prevents such a delay.
 
 use machine::{Reading, figure};
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{Evidence, RankEvidence, shape, share};
 use crate::summary::Stall;
 
-/// Share of a rank's time; any host takes less than this for threads of its own.
+/// Least share of a rank's time that is reported; any host takes less for threads of its own.
 pub(super) const WORTH_SAYING: f64 = 0.05;
 
 /// Classes of calls in which ranks wait for each other.
@@ -76,7 +76,7 @@ pub struct Hindrance {
     pub next: String,
 }
 
-/// Hindrances, the one that costs the run most first.
+/// Hindrances, the most costly first.
 pub fn find(evidence: &Evidence) -> Vec<Hindrance> {
     if evidence.is_empty() {
         return Vec::new();
@@ -156,7 +156,7 @@ fn what_ends(stall: Stall) -> &'static str {
     }
 }
 
-/// Seconds of ranks as a share of what all of them have.
+/// Seconds of ranks as a share of the time of all ranks.
 fn cost(evidence: &Evidence, seconds: f64) -> f64 {
     (seconds / (evidence.runtime() * evidence.ranks.len() as f64)).min(1.0)
 }

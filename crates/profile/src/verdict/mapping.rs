@@ -1,5 +1,5 @@
-//! Would the program gain if its ranks sat on other cores? Paper 002 (6.1): a rank that computes much on the core that does
-//! the protocol's work keeps all others waiting; a rank that waits anyway can have that core.
+//! Would the program gain if its ranks ran on other cores? Paper 002 (6.1): a rank that computes much on the core that does
+//! the protocol's work delays all others; a rank that waits anyway can take that core.
 
 use machine::{Reading, count};
 
@@ -86,7 +86,7 @@ struct Exchange<'a> {
     gain: (f64, f64),
 }
 
-/// The exchange of cores on one host that gains most.
+/// The most profitable exchange of cores on one host.
 fn exchange(evidence: &Evidence, host: usize) -> Option<Exchange<'_>> {
     let run = evidence.runtime();
     let mine: Vec<_> = evidence.ranks_on(host).map(|(_, rank)| rank).collect();
@@ -113,7 +113,7 @@ fn exchange(evidence: &Evidence, host: usize) -> Option<Exchange<'_>> {
     Some(Exchange { loaded, idle, gain: (least.min(most), most) })
 }
 
-// Both are known where these are asked for, as near as makes a difference.
+// Lower bounds suffice: both quantities are nearly exact where they are used.
 
 fn protocol(rank: &RankEvidence) -> f64 {
     rank.protocol.least

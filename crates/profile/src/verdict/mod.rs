@@ -1,12 +1,12 @@
 //! The verdict: would this program gain from offload, from a core of its own for the protocol, from another mapping of
 //! ranks to cores, or from none of them?
 //!
-//! What no placement mends comes before all of these ([`Hindrance`]): what keeps ranks from running, and what the program's own shape
-//! costs. The worst comes first.
+//! Losses that no placement mends come first ([`Hindrance`]): causes that keep ranks from running, and the program's own
+//! shape. The worst comes first.
 //!
-//! Each answer is an interval, in shares of the run, from what is certainly protocol work on the ranks' cores to all that
-//! may be; what is not known widens it. Only an interval that lies above what runs differ by anyway is a gain; one below it is none; in between the
-//! profile cannot tell. This is how paper 000 (IV.B.2) argues from mpiP's tables that MILC gains; the
+//! Each answer is an interval, in shares of the run, from the certain protocol work on the ranks' cores to all the work that
+//! may be protocol work; missing data widen it. An interval above the variation between runs is a gain, one below is none;
+//! in between the answer is open. Paper 000 (IV.B.2) argues in this way from mpiP's tables that MILC gains; the
 //! tests hold the rules to its figures (claims A13, A17, A20 to A24).
 
 mod bounds;
@@ -38,7 +38,7 @@ machine::named! {
 }
 
 impl Choice {
-    /// The choice as what would be done.
+    /// The choice as a phrase in a sentence.
     fn words(self) -> &'static str {
         match self {
             Choice::Offload => "a network device that does the work of messages",
@@ -85,7 +85,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// By what the profile shows and what messages cost on the machine.
+    /// The verdict from the profile and the costs of messages on the machine.
     pub fn of(evidence: &Evidence, costs: &Costs) -> Verdict {
         let judgements =
             vec![offload::judge(evidence, costs), dedicated::judge(evidence, costs), mapping::judge(evidence)];
@@ -104,27 +104,27 @@ impl Verdict {
         Verdict { sentence, hindrances, program: evidence.words(), judgements }
     }
 
-    /// What another place would bring, where a hindrance comes before it.
+    /// The sentence on other placements where a hindrance comes first.
     pub fn beside(&self) -> Option<String> {
         (!self.hindrances.is_empty()).then(|| placement(&self.judgements, ""))
     }
 }
 
 impl Judgement {
-    /// The gain in words, without its unit: a share of the run.
+    /// The gain in words, a share of the run, without its unit.
     pub fn gain_in_words(&self) -> String {
         self.gain.map_or_else(|| "nothing bounds it".into(), percent)
     }
 }
 
-/// The answer and the gain between these shares of the run. A gain that may be all of it has no bound.
+/// The answer and the gain between these shares of the run. A gain that may be the whole run has no bound.
 fn judged(least: f64, most: f64) -> (Answer, Option<(f64, f64)>) {
     let gain = (least, most.min(1.0));
     let answer = answer(gain);
     (answer, (gain.1 < 1.0 || answer == Answer::Gains).then_some(gain))
 }
 
-/// A gain between these bounds, against what runs differ by anyway.
+/// The answer to a gain between these bounds, compared with the variation between runs.
 fn answer(gain: (f64, f64)) -> Answer {
     match gain {
         (least, _) if least > NOISE => Answer::Gains,
@@ -133,7 +133,7 @@ fn answer(gain: (f64, f64)) -> Answer {
     }
 }
 
-/// Whether other places would make it faster; `instead`: what does not.
+/// The sentence whether other placements would make the program faster; `instead`: its words where none does.
 fn placement(judgements: &[Judgement], instead: &str) -> String {
     let with = |wanted| judgements.iter().filter(move |judgement| judgement.answer == wanted);
     let best = with(Answer::Gains).max_by(|a, b| least(a).total_cmp(&least(b)));
@@ -193,7 +193,7 @@ fn percent((least, most): (f64, f64)) -> String {
     }
 }
 
-/// A share as a percentage that never reads 0 where something is there.
+/// A share as a percentage; a share above 0 never reads 0.
 fn share(value: f64) -> String {
     match 100.0 * value {
         0.0 => "0 %".into(),
@@ -202,7 +202,7 @@ fn share(value: f64) -> String {
     }
 }
 
-/// A rate or a count, in three significant digits.
+/// A rate or a count with three significant digits.
 fn amount(value: f64) -> String {
     match value {
         v if v >= 99_950.0 => format!("{:.3} million", v / 1e6),

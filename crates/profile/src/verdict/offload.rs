@@ -22,7 +22,7 @@ pub fn judge(evidence: &Evidence, costs: &Costs) -> Judgement {
     let interrupting = evidence.mean(|rank| rank.interrupting());
     let (transfer, away) = (evidence.bounds(|rank| &rank.transfer), evidence.bounds(|rank| &rank.away));
     let protocol = evidence.bounds(|rank| &rank.protocol);
-    // Without a message that surely crosses, the kernel's work may all be for the host itself.
+    // Without a message that certainly crosses hosts, all of the kernel's work may be for the host itself.
     let least = posting * crossing.least + if crossing.least > 0.0 { interrupting } else { 0.0 };
     let most = (evidence.mean(|rank| rank.moving()) * crossing.most + protocol.most).max(least);
 

@@ -1,5 +1,5 @@
-//! What a program loses by its own shape, wherever its ranks and the protocol's work are: calls that are too many, waits that follow
-//! from its order, transfers beside which nothing is computed.
+//! Losses by a program's own shape, wherever ranks and protocol work are placed: too many calls, waits that follow
+//! from its order, transfers without overlapping computation.
 
 use super::evidence::{Evidence, SizeEvidence};
 use super::hindrance::{Cause, Hindrance, WORTH_SAYING};
@@ -7,17 +7,17 @@ use super::{NOISE, amount, share};
 use machine::count::grouped;
 use machine::figure;
 
-/// Messages below this cost for being messages, and hardly for their bytes.
+/// Bytes below which a message's cost hardly depends on its size.
 const TINY: u64 = 1 << 10;
-/// Fewer a second of each thread are not many.
+/// Least messages a second of each thread that count as many.
 const MANY: f64 = 1000.0;
-/// Seconds; what takes longer does not take it for being a message.
+/// Longest cost of a message as such, in seconds; a longer time has another cause.
 const OF_A_MESSAGE: f64 = 50e-6;
 
-/// Messages from this on take long enough to compute meanwhile.
+/// Bytes from which a transfer is long enough to overlap with computation.
 const LARGE: u64 = 64 << 10;
 
-/// Calls that wait take so many times what their bytes need.
+/// Calls that take this many times as long as their bytes need are waits.
 const FAR_LONGER: f64 = 20.0;
 
 pub fn find(evidence: &Evidence) -> Vec<Hindrance> {
@@ -29,7 +29,7 @@ fn of_program(cause: Cause, cost: f64, words: String, next: &str) -> Hindrance {
     Hindrance { cause, rank, host, core, share: cost, cost, words, next: next.into() }
 }
 
-/// What sizes have together: calls, bytes, and the share of the run that they take when nobody is late.
+/// Sums over sizes: calls, bytes, and the share of the run that the calls take when nobody is late.
 fn sums<'a>(sizes: impl Iterator<Item = &'a SizeEvidence>) -> (u64, u64, f64) {
     sizes.fold((0, 0, 0.0), |(calls, bytes, work), size| {
         (calls.saturating_add(size.calls), bytes.saturating_add(size.bytes), work + size.work)
@@ -74,7 +74,7 @@ fn serialised(evidence: &Evidence) -> Option<Hindrance> {
     let most = evidence.ranks.iter().map(|rank| rank.compute / run).fold(0.0, f64::max);
     let within = evidence.share_in(&WAITING);
     let site = evidence.first_of(&WAITING)?;
-    // Of a nanosecond a byte and a microsecond a message.
+    // A nanosecond a byte and a microsecond a message.
     let needed = 1e-6 + 1e-9 * site.bytes as f64 / site.calls.max(1) as f64;
     let is_turn = ranks > 2 && (0.5..=1.3).contains(&computing) && most <= 0.6 * computing;
     if !is_turn || within < 0.4 || site.mean < FAR_LONGER * needed {
@@ -99,7 +99,7 @@ fn without_overlap(evidence: &Evidence) -> Option<Hindrance> {
     let (calls, bytes, work) = sums(evidence.sizes.iter().filter(large));
     let away = if calls > 0 { evidence.mean(|rank| rank.away.least) } else { 0.0 };
     let taken = work.max(away);
-    // No more can be hidden than there is to hide it behind.
+    // Overlap hides no more transfer than there is computation.
     let cost = taken.min(evidence.mean(|rank| rank.compute));
     if cost < WORTH_SAYING {
         return None;
