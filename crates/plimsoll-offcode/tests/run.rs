@@ -213,8 +213,8 @@ fn an_application_runs_is_listed_and_is_stopped() {
     let map =
         |name: &str| output(&lab, &["ps", "--process", &up.process(), "--entries", &format!("example.frames/{name}")]);
     assert!(text(&map("frames").stdout).starts_with("frames: "), "{:?}", map("frames"));
-    assert_eq!(text(&map("skip::LIMIT").stdout), "LIMIT: 0\n");
-    assert!(text(&map("NONE").stderr).contains("skip::LIMIT, frames"), "{:?}", map("NONE"));
+    assert_eq!(text(&map("LIMIT").stdout), "LIMIT: 0\n");
+    assert!(text(&map("NONE").stderr).contains("LIMIT, frames"), "{:?}", map("NONE"));
 
     let refused = output(&lab, &["stop", "--process", &up.process(), "example.nothing"]);
     assert!(!refused.status.success());

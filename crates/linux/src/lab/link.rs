@@ -170,7 +170,11 @@ fn run_ip(about: &str, command: &mut Command, input: &str) -> Result<()> {
         Ok(output) if output.status.success() => Ok(()),
         Ok(output) => {
             let said = String::from_utf8_lossy(&output.stderr);
-            let said = said.lines().filter(|line| !line.starts_with("Command failed")).collect::<Vec<_>>().join("; ");
+            let mut said =
+                said.lines().filter(|line| !line.starts_with("Command failed")).collect::<Vec<_>>().join("; ");
+            if said.is_empty() {
+                said = format!("it gave no reason ({})", output.status);
+            }
             let forbidden = said.contains("not permitted") || said.contains("Permission denied");
             let (kind, next) = match said.contains("Unknown device type") {
                 _ if forbidden => (FaultKind::NotPermitted, AS_ROOT),
