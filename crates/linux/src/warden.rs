@@ -78,7 +78,7 @@ impl Warden {
             .canonicalize()
             .map_err(|e| Fault::because(format!("folder {}", folder.display()), e, "make it before its warden"))?;
         let folder = folder.as_os_str();
-        Warden::start(["cwd".as_ref(), GRACE.as_ref(), folder, folder])
+        Warden::start(SCRIPT, ["cwd".as_ref(), GRACE.as_ref(), folder, folder])
     }
 
     /// Watches over all processes that were started with `name` set to `value` in their environment, and their
@@ -89,21 +89,27 @@ impl Warden {
     /// Start it before the first of them, without the variable in this process's own environment.
     pub fn over_marked(name: &str, value: &str, folder: &Path) -> Result<Warden> {
         let mark = format!("{name}={value}");
-        let mut warden = Warden::start(["environ".as_ref(), GRACE.as_ref(), folder.as_os_str(), mark.as_ref()])?;
+        let mut warden =
+            Warden::start(SCRIPT, ["environ".as_ref(), GRACE.as_ref(), folder.as_os_str(), mark.as_ref()])?;
         warden.orphans = Orphans::of_a_run();
         Ok(warden)
     }
 
-    /// Watches over all processes in two network namespaces, named by inode. They are killed.
-    pub(crate) fn over_networks(inodes: [u64; 2]) -> Result<Warden> {
+    /// Watches over all processes in two network namespaces, named by inode and by the path of a descriptor of this process.
+    /// They are killed.
+    ///
+    /// The warden holds the namespaces until it ends: the kernel gives an inode that nobody holds to the next namespace,
+    /// whose processes it would kill.
+    pub(crate) fn over_networks(inodes: [u64; 2], descriptors: [String; 2]) -> Result<Warden> {
         let [one, other] = inodes.map(|inode| format!("net:[{inode}]"));
-        Warden::start(["ns/net", "0", "", &one, &other].map(OsStr::new))
+        let script = format!("exec 8<{} 9<{}\n{SCRIPT}", descriptors[0], descriptors[1]);
+        Warden::start(&script, ["ns/net", "0", "", &one, &other].map(OsStr::new))
     }
 
     /// Returns once the warden waits, so that the start of a shell does not disturb the owner's measurement.
-    fn start<const N: usize>(arguments: [&OsStr; N]) -> Result<Warden> {
+    fn start<const N: usize>(script: &str, arguments: [&OsStr; N]) -> Result<Warden> {
         let mut shell = Command::new("sh");
-        shell.args(["-c", SCRIPT, "plimsoll-warden"]).args(arguments).stdout(Stdio::piped());
+        shell.args(["-c", script, "plimsoll-warden"]).args(arguments).stdout(Stdio::piped());
         let mut warden = Warden::by(&mut shell)?;
         let said = warden.shell.stdout.take();
         said.map_or(Ok(()), |mut said| said.read_exact(&mut [0]))

@@ -155,8 +155,9 @@ pub struct HostStatus {
 /// Two hosts, up and joined.
 #[derive(Debug)]
 pub struct Lab {
-    hosts: [Namespace; 2],
+    /// Dropped before the hosts: it looks for processes by their namespaces' inodes.
     warden: Option<Warden>,
+    hosts: [Namespace; 2],
 }
 
 impl Lab {
@@ -172,7 +173,8 @@ impl Lab {
     fn joined(options: &Options, join: impl FnOnce(&[Namespace; 2]) -> Result<()>) -> Result<Lab> {
         options.check()?;
         let hosts = [Namespace::unnamed(Host::A, "plimsoll-a")?, Namespace::unnamed(Host::B, "plimsoll-b")?];
-        let warden = Warden::over_networks(hosts.each_ref().map(Namespace::inode))?;
+        let warden =
+            Warden::over_networks(hosts.each_ref().map(Namespace::inode), hosts.each_ref().map(Namespace::path))?;
         join(&hosts)?;
         link::configure(&hosts, options)?;
         Ok(Lab { hosts, warden: Some(warden) })

@@ -206,6 +206,20 @@ fn dropping_an_owned_lab_ends_what_runs_in_it() {
     assert!(gone(warden));
 }
 
+#[test]
+fn the_warden_of_a_lab_holds_its_namespaces() {
+    if !possible() {
+        return;
+    }
+    let lab = Lab::owned(&Options::default()).unwrap();
+    let folder = format!("/proc/{}/fd", lab.warden.as_ref().unwrap().id());
+    let links = std::fs::read_dir(folder).unwrap().map(|entry| std::fs::read_link(entry.unwrap().path()).unwrap());
+    let held: Vec<_> = links.map(|link| link.display().to_string()).collect();
+    for host in &lab.hosts {
+        assert!(held.contains(&format!("net:[{}]", host.inode())), "{held:?}");
+    }
+}
+
 /// The owner that the next test kills: this test binary again, told by its environment to make a lab and wait.
 #[test]
 fn owner_for_the_test_below() {
