@@ -284,7 +284,6 @@ impl Delays {
             self.of_columns.fill(0);
             return self.asked.note(perturbed::STOPPED);
         }
-        let before = self.spent;
         for (kind, delays) in wanted.into_iter().enumerate().filter(|(_, delays)| delays.count > 0) {
             let from = now;
             while now.saturating_sub(from) < delays.ticks {
@@ -294,8 +293,8 @@ impl Delays {
             self.spent += took;
             self.count(kind, Injected { count: delays.count, ticks: took });
         }
-        // A spin may take longer than is due.
-        let longer = (self.spent - before) as f64 / all as f64;
+        // What is due, without the time for which a spin lost its core: the program would have lost it elsewhere.
+        let longer = 1.0 + self.asked.reading as f64 / all as f64;
         for (ticks, dose) in self.of_columns.iter_mut().zip(&self.asked.doses).filter(|(ticks, _)| **ticks > 0) {
             dose.fetch_add((std::mem::take(ticks) as f64 * longer) as u64, Ordering::Relaxed);
         }

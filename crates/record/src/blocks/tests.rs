@@ -1,6 +1,9 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::image::Image;
+use crate::layout::kind;
+use crate::rank::Rank;
 
 fn schedule(columns: usize, seed: u64) -> Schedule {
     let blocks = Blocks { progress: Progress::Collectives, every: 40, guard: 4, seed };
@@ -48,6 +51,7 @@ fn the_order_of_a_round_is_fair_and_another_with_each_seed() {
 fn without_blocks_all_is_on_and_the_text_is_that_of_one_perturbation() {
     let plain: Schedule = "send=1us,rank=3".parse().unwrap();
     assert_eq!((plain.blocks, plain.on(0), plain.to_string().as_str()), (None, !0, "send=1us,rank=3"));
+    assert_eq!((schedule(3, 0).on(0), schedule(3, 0).on(9)), (7, 7));
 }
 
 #[test]
@@ -92,4 +96,19 @@ proptest! {
     fn nothing_makes_it_panic(text in "(progress=)?.{0,40}") {
         let _ = text.parse::<Schedule>();
     }
+}
+
+#[test]
+fn marks_are_read_from_tables_and_a_damaged_one_is_refused() {
+    let marks: Vec<Mark> =
+        (1..4).map(|nth| Mark { ticks: 100 * nth, count: 8 * nth, on: 1, messages: 7, doses: vec![nth] }).collect();
+    let read = |change: u64| {
+        let mut image = Image::default();
+        let mut words: Vec<[u64; 6]> = marks.iter().map(|mark| mark.words().try_into().unwrap()).collect();
+        words[1][4] ^= change;
+        image.of_rank(kind::MARKS, &words);
+        Rank::read(&image.bytes())
+    };
+    assert_eq!(read(0).unwrap().marks, marks);
+    assert!(read(1).unwrap_err().cause().contains("a record in it is damaged"));
 }
