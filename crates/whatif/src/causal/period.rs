@@ -96,7 +96,7 @@ impl Period {
             return Err(Fault::new(
                 "a causal experiment",
                 cause,
-                "measure fewer factors, or a longer part of the work",
+                "measure fewer factors, a longer part of the work, or whole runs (--whole)",
             ));
         }
         Ok(Blocks { progress: self.progress, every, guard, seed })
