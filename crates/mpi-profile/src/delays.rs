@@ -14,6 +14,9 @@ use crate::heading::Heading;
 use crate::progress::Passes;
 use crate::timeline::arguments::{self, Arguments};
 
+/// By how much a spin may end late, ns, and still be a delay of that length.
+const LATE: f64 = 1000.0;
+
 /// The delays that are requested of a rank.
 #[derive(Debug)]
 pub struct Asked {
@@ -119,16 +122,20 @@ impl Asked {
         self.doses.iter().map(|dose| dose.load(Ordering::Relaxed)).collect()
     }
 
-    /// The columns by which this thread is to be delayed now, with their places.
-    fn live(&self) -> impl Iterator<Item = (usize, &Perturbation)> {
-        let mut on = self.on() & self.ours.load(Ordering::Relaxed);
+    /// The columns that count in this rank: the place, the delays, and 1 where the column is on, else 0. One that is off costs
+    /// what one that is on costs, but for the delay.
+    fn columns(&self) -> impl Iterator<Item = (usize, &Perturbation, f64)> {
+        let (on, mut ours) = (self.on(), self.ours.load(Ordering::Relaxed));
         let places = std::iter::from_fn(move || {
-            let place = on.trailing_zeros() as usize;
-            on &= on.wrapping_sub(1);
+            let place = ours.trailing_zeros() as usize;
+            ours &= ours.wrapping_sub(1);
             (place < 64).then_some(place)
         });
-        let columns = places.filter_map(|place| Some((place, self.schedule.columns.get(place)?)));
-        columns.filter(|(_, column)| column.core.is_none_or(is_on))
+        let columns = places.filter_map(move |place| {
+            let is_on = if on >> place & 1 == 1 { 1.0 } else { 0.0 };
+            Some((place, self.schedule.columns.get(place)?, is_on))
+        });
+        columns.filter(|(_, column, _)| column.core.is_none_or(is_on))
     }
 
     /// Whether messages with this rank of MPI_COMM_WORLD are delayed.
@@ -231,9 +238,9 @@ impl Delays {
     }
 
     pub fn send(&mut self, bytes: u64, peer: u32) {
-        for (place, column) in self.asked.live() {
+        for (place, column, is_on) in self.asked.columns() {
             if let Some(delay) = column.at_send(bytes).filter(|_| self.asked.means(column.peers, peer))
-                && !self.want(injected::SEND, place, delay)
+                && !self.want(injected::SEND, place, is_on * delay)
             {
                 self.asked.note(perturbed::CUT);
             }
@@ -241,9 +248,9 @@ impl Delays {
     }
 
     pub fn receive(&mut self, bytes: u64, peer: u32) {
-        for (place, column) in self.asked.live() {
+        for (place, column, is_on) in self.asked.columns() {
             if let Some(delay) = column.at_receive(bytes).filter(|_| self.asked.means(column.peers, peer))
-                && !self.want(injected::RECEIVE, place, delay)
+                && !self.want(injected::RECEIVE, place, is_on * delay)
             {
                 self.asked.note(perturbed::CUT);
             }
@@ -252,8 +259,8 @@ impl Delays {
 
     /// Adds the delay of computing for so many ticks, as far as there is room; the rest stays due.
     pub fn compute(&mut self, gap: u64) {
-        for (place, column) in self.asked.live().filter(|(_, column)| column.compute > 0.0) {
-            self.owed[place] += gap as f64 * column.compute;
+        for (place, column, is_on) in self.asked.columns().filter(|(_, column, _)| column.compute > 0.0) {
+            self.owed[place] += is_on * gap as f64 * column.compute;
             let now = self.owed[place].min(self.room as f64);
             self.owed[place] -= now;
             self.room -= now as u64;
@@ -274,9 +281,6 @@ impl Delays {
             return self.of_columns.fill(0);
         }
         let all: u64 = wanted.iter().map(|delays| delays.ticks).sum();
-        if all == 0 {
-            return wanted.into_iter().enumerate().for_each(|(kind, delays)| self.count(kind, delays));
-        }
         self.room = self.asked.ticks(LONGEST);
         let mut now = clock::ticks(self.asked.clock);
         if (self.spent + all) as f64 > SHARE * now.saturating_sub(self.asked.began) as f64 {
@@ -284,19 +288,23 @@ impl Delays {
             self.of_columns.fill(0);
             return self.asked.note(perturbed::STOPPED);
         }
+        let mut spun = 0;
         for (kind, delays) in wanted.into_iter().enumerate().filter(|(_, delays)| delays.count > 0) {
             let from = now;
             while now.saturating_sub(from) < delays.ticks {
                 now = clock::ticks(self.asked.clock);
             }
-            let took = now.saturating_sub(from) + self.asked.reading;
-            self.spent += took;
-            self.count(kind, Injected { count: delays.count, ticks: took });
+            let more = now.saturating_sub(from);
+            // A spin that takes much longer has lost its core, as the program would have elsewhere.
+            spun += more.min(delays.ticks + self.asked.ticks(LATE));
+            let ticks = if delays.ticks > 0 { more + self.asked.reading } else { 0 };
+            self.spent += ticks;
+            self.count(kind, Injected { count: delays.count, ticks });
         }
-        // What is due, without the time for which a spin lost its core: the program would have lost it elsewhere.
-        let longer = 1.0 + self.asked.reading as f64 / all as f64;
-        for (ticks, dose) in self.of_columns.iter_mut().zip(&self.asked.doses).filter(|(ticks, _)| **ticks > 0) {
-            dose.fetch_add((std::mem::take(ticks) as f64 * longer) as u64, Ordering::Relaxed);
+        let longer = spun as f64 / all.max(1) as f64;
+        for (place, ..) in self.asked.columns() {
+            let ticks = std::mem::take(&mut self.of_columns[place]) as f64 * longer;
+            self.asked.doses[place].fetch_add(ticks as u64, Ordering::Relaxed);
         }
     }
 

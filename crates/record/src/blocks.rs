@@ -47,7 +47,6 @@ pub struct Blocks {
     pub every: u32,
     /// Passes after each switch that are not measured; fewer than `every`.
     pub guard: u32,
-    /// 0: all columns are on in every block.
     pub seed: u64,
 }
 
@@ -66,12 +65,9 @@ impl Schedule {
         round(self.columns.len())
     }
 
-    /// The columns that are on in a block, a bit each. Block 0 comes before the first round, and with a seed has none.
+    /// The columns that are on in a block, a bit each. Block 0 comes before the first round, and has none.
     pub fn on(&self, block: u64) -> u64 {
         let Some(blocks) = &self.blocks else { return !0 };
-        if blocks.seed == 0 {
-            return !0 >> (64 - self.columns.len());
-        }
         let Some(past) = block.checked_sub(1) else { return 0 };
         let (round, place) = (past / self.round(), (past % self.round()) as usize);
         let mut rows = [(0, 0); MOST_BLOCKS];

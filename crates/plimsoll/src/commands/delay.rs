@@ -54,7 +54,7 @@ pub struct Arguments {
     #[arg(long)]
     whole: bool,
     /// Seed of the order of the blocks
-    #[arg(long, value_name = "SEED", default_value_t = 7, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "SEED", default_value_t = 7)]
     seed: u64,
     /// Most time for further runs: 90s, 2min, 1h
     #[arg(long, value_name = "TIME", default_value = "5min")]
