@@ -10,11 +10,11 @@
 
 pub mod advice;
 pub mod decision;
-pub mod missed;
 pub mod problem;
 pub mod proving;
 pub mod reason;
 pub mod recorded;
+pub mod replay_error;
 pub mod search;
 pub mod simulated;
 pub mod steering;

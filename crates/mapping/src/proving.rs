@@ -9,8 +9,8 @@ use whatif::answer::Program;
 use whatif::lever::Lever;
 
 use crate::advice::Advice;
-use crate::missed::{self, ReplayError};
 use crate::recorded::{Replays, softirqs};
+use crate::replay_error::{self, ReplayError};
 use crate::search::search;
 use crate::simulated::Simulated;
 
@@ -66,7 +66,7 @@ pub fn prove(seed: u64, across: bool) -> Result<Proof> {
     let time = |seats: &[u32]| Ok::<f64, machine::Fault>(case.time(&simulated.cluster(seats).seats)? as f64 / now);
     let best = if across { case.best()?.1 as f64 / now } else { search(&problem, &simulated)?.time };
     let came = time(&found.seats)?;
-    let missed = (came / drawn.middle).ln() / missed::scale(&drawn, program.in_calls());
+    let missed = (came / drawn.middle).ln() / replay_error::scale(&drawn, program.in_calls());
     Ok(Proof {
         balanced: case.balanced,
         advice: Advice::of(&found, &problem, &expected),

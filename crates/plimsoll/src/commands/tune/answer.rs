@@ -220,7 +220,7 @@ fn speed(told: &Estimate) -> String {
 #[cfg(test)]
 mod tests {
     use experiment::trial::judgement::Standing;
-    use rounds::contrast::Says;
+    use rounds::contrast::Verdict;
 
     use super::*;
 
@@ -229,7 +229,7 @@ mod tests {
             spread: None,
             rounds: 9,
             over_first: Some(Estimate { middle: *middle, low: middle - 0.05, high: middle + 0.05, samples: 9 }),
-            says: Says::CannotTell,
+            says: Verdict::CannotTell,
             left_out: None,
         };
         Judgement { arms: middles.iter().map(standing).collect(), best }
