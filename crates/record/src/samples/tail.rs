@@ -1,4 +1,4 @@
-//! The latest totals in a file of samples that grows: each look reads what was added since the last.
+//! The latest totals in a growing file of samples: each look reads the bytes added since the last.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -57,7 +57,7 @@ impl Tail {
         Tail { file, at: 0, rest: vec![], head: None, begun: 0, subjects: vec![], time: 0, ended: false }
     }
 
-    /// Approximate memory that it takes, in bytes.
+    /// Approximate memory in use, in bytes.
     pub fn weight(&self) -> usize {
         // A core takes at least two bytes of the head, and eight in memory.
         self.rest.capacity() + 4 * self.begun + size_of_val(&self.subjects[..])
@@ -68,10 +68,10 @@ impl Tail {
         (self.rest, self.head, self.begun, self.subjects) = Default::default();
     }
 
-    /// Reads what was added since the last time.
+    /// Reads the frames added since the last time.
     ///
     /// # Errors
-    /// The file is damaged or not of this version; what was read stays.
+    /// The file is damaged or not of this version; totals read before stay.
     pub fn advance(&mut self) -> Result<()> {
         let refused = |cause: &str| Fault::new("samples", cause, "profile the program again");
         let unread = |e: std::io::Error| refused(&e.to_string());
