@@ -16,7 +16,7 @@ use record::untrusted::Folder;
 
 use crate::process::{self, Environment};
 
-/// Where launchers write a process's rank: Open MPI 4 and 5, MPICH's and Intel's Hydra, Slurm.
+/// Environment variables of a process's rank: Open MPI 4 and 5, MPICH's and Intel's Hydra, Slurm.
 const RANKS: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
 
 /// The most bytes of a launcher's name of a job; a process with a longer name is of no job.

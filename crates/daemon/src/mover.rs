@@ -96,8 +96,8 @@ pub fn settle(process: Process, from: &CpuSet, to: &CpuSet) -> Result<()> {
     settled
 }
 
-/// Restores `before` for each thread whose mask is `ours`, as far as possible. Other masks were changed by somebody else and
-/// stay. Returns the number of threads restored and the number left alone.
+/// Restores `before` for each thread whose mask is `ours`, as far as possible. Other masks are not the daemon's and stay.
+/// Returns the number of threads restored and the number left alone.
 pub fn put_back(process: Process, ours: impl Fn(&CpuSet) -> bool, before: &CpuSet) -> Result<(usize, usize)> {
     let (mut back, mut left, mut failed) = (0, 0, None);
     with_each_thread(process, |thread| {

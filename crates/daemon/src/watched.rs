@@ -224,7 +224,7 @@ impl Watched {
         known.next().map(|(process, _)| *process).or_else(|| process::identify(pid))
     }
 
-    /// Whether a process that a profile names writes that profile: whoever may write a profile may name any process in it.
+    /// Whether a process that a profile names writes that profile: a writer may name any process in a profile.
     fn is_its_own(&self, process: Process) -> bool {
         let Name::Profile(folder) = &self.job.name else { return false };
         let named = Environment::of(process.pid).and_then(|environment| environment.get(variable::FOLDER));

@@ -105,7 +105,7 @@ pub struct Dropped {
     pub communicators: u64,
     pub modules: u64,
     pub phases: u64,
-    /// Those of `peers` that went to processes outside of this MPI_COMM_WORLD, for which the matrix has no place.
+    /// Messages of `peers` to processes outside of this MPI_COMM_WORLD, for which the matrix has no place.
     pub outside: u64,
     /// Times that a file could not grow because of a full file system or a quota, not because of the profile's limit.
     pub storage: u64,

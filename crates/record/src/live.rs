@@ -83,7 +83,7 @@ impl Live {
         self.threads.len() * size_of::<(u16, Thread)>() + size_of_val(&self.peers[..]) + self.calls.weight()
     }
 
-    /// Frees that memory: the rank is no longer followed.
+    /// Frees the memory of [`Live::weight`]: the rank is not followed any more.
     pub fn forget(&mut self) {
         (self.threads, self.calls, self.peers) = Default::default();
     }

@@ -1,4 +1,4 @@
-//! What a study file defines: programs, the points at which they run, in which order and for how long.
+//! The definition of a study: programs, the points at which they run, order and time.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -1,4 +1,4 @@
-//! Cells in use of a running rank's calls; most cells of a row, which has one for each class of size, are not in use.
+//! Cells in use of a running rank's calls; a row has a cell for each class of size, most of them not in use.
 
 use std::collections::HashMap;
 

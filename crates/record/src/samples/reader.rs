@@ -337,12 +337,12 @@ impl Progress {
         Some(())
     }
 
-    /// Adds points for what changed since the last moment that was kept.
+    /// Adds points to the tracks that changed since the last kept moment.
     fn keep(&mut self, class: usize) {
         for place in std::mem::take(&mut self.changed[class]) {
             let track = &mut self.tracks[place];
             track.is_changed = false;
-            // The subject was unchanged up to the moment before, so its total did not grow evenly since its own last point.
+            // The subject was unchanged up to the moment before: a point there keeps its total from growing evenly since the last.
             if let Some(before) = self.last_kept[class].filter(|_| track.is_begun) {
                 push(&mut self.samples, track, before, &track.kept);
             }
@@ -356,7 +356,7 @@ impl Progress {
         for class in 0..2 {
             self.keep(class);
         }
-        // Tracks that did not change any more get a last point at the end.
+        // Tracks without a change since their last point get a point at the end.
         for track in &self.tracks {
             if let Some(class) = track.class {
                 push(&mut self.samples, track, self.last[class], &track.values);

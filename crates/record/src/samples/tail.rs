@@ -63,7 +63,7 @@ impl Tail {
         self.rest.capacity() + 4 * self.begun + size_of_val(&self.subjects[..])
     }
 
-    /// Frees that memory: nothing more is read.
+    /// Frees the memory of [`Tail::weight`]: nothing more is read.
     pub fn forget(&mut self) {
         (self.rest, self.head, self.begun, self.subjects) = Default::default();
     }
@@ -189,7 +189,7 @@ impl Tail {
         self.sums_by(|numbers| (numbers[0], numbers[1] as u16))
     }
 
-    /// How long each thread was blocked, by process and the thread's index in its tables.
+    /// Blocked time of each thread, by process and the thread's index in its tables.
     pub fn thread_blocked(&self) -> BTreeMap<(u32, u16), ThreadBlocked> {
         self.sums_by(|numbers| (numbers[0], numbers[1] as u16))
     }

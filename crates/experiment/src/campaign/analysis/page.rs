@@ -181,7 +181,7 @@ impl Along {
 /// Axes of message sizes.
 const SIZES: [&str; 2] = ["size", "program.bytes"];
 
-/// Most lines of a chart that can be told apart.
+/// Most lines of a chart that a reader can distinguish.
 const MOST_LINES: usize = 12;
 
 fn figures(analysis: &Analysis) -> Vec<Figure> {
