@@ -342,7 +342,7 @@ impl Progress {
         for place in std::mem::take(&mut self.changed[class]) {
             let track = &mut self.tracks[place];
             track.is_changed = false;
-            // The subject was unchanged up to the moment before: a point there keeps its total from growing evenly since the last.
+            // The subject was unchanged up to the moment before: a point there keeps earlier growth at 0.
             if let Some(before) = self.last_kept[class].filter(|_| track.is_begun) {
                 push(&mut self.samples, track, before, &track.kept);
             }
