@@ -1,12 +1,12 @@
 //! The error of replays for ranks that move, measured on simulated programs, and an interval that contains it.
 //!
-//! Draws cover the uncertainty of the costs, but not the replay's lack of a message's pieces. The error grows with the width
-//! of the draws and with the share of the run in calls:
+//! Draws cover the uncertainty of costs, but not that the replay treats a message as one piece. The error grows with the
+//! width of the draws and with the share of the run in calls:
 //! ```text
 //! scale   = ln(high / low) + 0.1 x share in calls             of the draws
 //! missed  = ln(simulated / middle) / scale
 //! ```
-//! The constants are quantiles of `missed` over mappings that promise a gain, for programs that no other test uses:
+//! The constants are quantiles of `missed` over mappings that promise a gain, of programs that serve only for this:
 //! `cargo bench -p mapping --bench random -- 1000 --calibrate --within`, and `-- 300 --calibrate`.
 
 use machine::costs::Interval;

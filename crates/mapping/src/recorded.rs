@@ -212,7 +212,7 @@ fn blocked(outside: &Outside, compute: f64) -> f64 {
 /// Least share of a stall in a rank's time that is reported.
 const WORTH_SAYING: f64 = 0.05;
 
-/// Sentences on the ranks that a stall, which no core changes, kept for much of the run.
+/// Sentences on ranks that were stalled for much of the run, which no core changes.
 pub fn stalls(summary: &Summary) -> Vec<String> {
     let of = |rank: &RankSummary| {
         let (seconds, stall) = rank.outside.stall()?;
