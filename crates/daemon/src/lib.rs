@@ -60,13 +60,13 @@ pub struct Settings {
     pub deciding: deciding::Settings,
 }
 
-/// Time from one search for jobs and look at all threads to the next.
+/// Time from one search for jobs and check of all threads to the next.
 const SEARCH: Duration = Duration::from_secs(5);
 
 /// The most time that the daemon waits for a job's files.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A daemon with what it watches. Dropping it puts every process back that it moved.
+/// A daemon with its jobs. Dropping it restores every process that it moved.
 pub struct Daemon {
     settings: Settings,
     state: State,
@@ -89,7 +89,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Takes the folder, and restores what a killed daemon left changed.
+    /// Takes the folder, and restores the processes that a killed daemon had moved.
     pub fn start(folder: &Path, settings: Settings, told: impl FnMut(&Decision) + 'static) -> Result<Daemon> {
         let host = Host::here();
         let state = State::take(folder)?;
@@ -124,7 +124,7 @@ impl Daemon {
         Ok(daemon)
     }
 
-    /// Ends a window: looks, decides and acts.
+    /// Ends a window: observes, decides and acts.
     ///
     /// # Errors
     /// The daemon cannot continue, as on a full disk, and is to be dropped.
@@ -196,7 +196,7 @@ impl Daemon {
     /// Begins to watch a job; `None` where it is over.
     ///
     /// # Errors
-    /// It cannot be watched.
+    /// The job cannot be watched.
     fn begin(&mut self, job: &Job) -> Result<Option<Watched>> {
         let fault = |cause: &str| {
             Fault::new("the job", cause, "watch it alone, as its user: plimsoll daemon JOB").of_kind(FaultKind::Limit)
@@ -253,7 +253,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Carries out all of a step or nothing; the inner error is the reason, in words.
+    /// Carries out a step in full or not at all; the inner error is the reason, in words.
     ///
     /// # Errors
     /// The change cannot be written to the journal.

@@ -1,8 +1,8 @@
-//! Which rank belongs on which core.
+//! Mappings of ranks to cores.
 //!
-//! [`problem`] is what is known of a job and its cores, [`search`] proposes mappings and has a [`search::Judge`] decide among them:
-//! the replay of a recorded program ([`recorded`]) or a simulated cluster ([`simulated`]). [`decision`] says which ranks of a
-//! running job to move, and what to take back.
+//! [`problem`] has the facts about a job and its cores. [`search`] proposes mappings, which a [`search::Judge`] evaluates:
+//! the replay of a recorded program ([`recorded`]) or a simulated cluster ([`simulated`]). [`decision`] chooses moves of
+//! ranks of a running job, and undoes moves that do not help.
 //!
 //! Pure: no clock but the caller's, no socket, thread of its own or file.
 #![forbid(unsafe_code)]

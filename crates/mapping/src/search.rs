@@ -1,8 +1,8 @@
-//! The search for a mapping: proposals by estimate, judged one against the other.
+//! The search for a mapping: an estimate proposes mappings, and a judge compares them.
 //!
-//! Cores of one class do the same for a rank, so that a mapping is first a class for each rank. Where all such mappings can be
-//! judged they are; else those that the estimate proposes, and exchanges around the best of them as far as the judge can afford.
-//! Ranks of one class are then settled by distance.
+//! Cores of one class are equal for a rank, so that a mapping is first a class for each rank. The judge evaluates all such
+//! mappings if it can afford to, else those that the estimate proposes and exchanges around the best of them. Ranks of one
+//! class then get their spots by distance.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,15 +11,15 @@ use whatif::answer::in_parallel;
 
 use crate::problem::{Aim, Problem};
 
-/// Decides between mappings.
+/// A judge of mappings.
 pub trait Judge: Sync {
     /// The time under a mapping (by rank, its spot) over the recorded one.
     ///
     /// # Errors
-    /// The time cannot be told.
+    /// The time cannot be determined.
     fn time(&self, seats: &[u32]) -> Result<f64>;
 
-    /// The number of mappings that the judge can be asked about.
+    /// The number of mappings that the judge can evaluate.
     fn affordable(&self) -> usize;
 }
 
@@ -46,7 +46,7 @@ const LEAST: f64 = 1e-3;
 /// The most passes of exchanges by estimate.
 const PASSES: usize = 8;
 
-/// The number of ranks, those with most time, that are exchanged with all others where there are more.
+/// Most ranks that are exchanged with all others, the slowest first.
 const SLOWEST: usize = 128;
 
 /// Searches `problem`.
@@ -81,7 +81,7 @@ struct Bench<'p> {
 }
 
 impl Bench<'_> {
-    /// Judges the mappings that are new, as far as can be afforded.
+    /// Judges the new mappings, as many as can be afforded.
     fn judge(&mut self, asked: Vec<Vec<u32>>) -> Result<()> {
         let new: BTreeSet<Vec<u32>> = asked.into_iter().filter(|seats| !self.known.contains_key(seats)).collect();
         let new: Vec<Vec<u32>> = new.into_iter().take(self.left).collect();
@@ -95,7 +95,7 @@ impl Bench<'_> {
         self.known.get(seats).copied().unwrap_or(f64::INFINITY)
     }
 
-    /// The shortest time; of equal ones the recorded mapping.
+    /// The mapping with the shortest time; the recorded mapping where no gain is above [`LEAST`].
     fn best(&self) -> Vec<u32> {
         let recorded = (&self.problem.seats, self.time(&self.problem.seats));
         let known = self.known.iter().map(|(seats, time)| (seats, *time));
@@ -103,7 +103,7 @@ impl Bench<'_> {
         best.unwrap_or(recorded).0.clone()
     }
 
-    /// One mapping of each class of equal ones, if there are no more than `most`.
+    /// One mapping for each assignment of classes to ranks; `None` where there are more than `most`.
     fn all(&self, most: usize) -> Option<Vec<Vec<u32>>> {
         let mut room: BTreeMap<u32, usize> = BTreeMap::new();
         self.classes.iter().for_each(|class| *room.entry(*class).or_default() += 1);
@@ -144,7 +144,7 @@ impl Bench<'_> {
         true
     }
 
-    /// The recorded mapping, improved by exchanges as the estimate judges them.
+    /// The recorded mapping, improved by exchanges that lower the estimate.
     fn proposed(&self, aim: Aim) -> Vec<u32> {
         let mut trying = Trying::of(self.problem, self.problem.seats.clone());
         for _ in 0..PASSES {
@@ -208,7 +208,7 @@ impl Bench<'_> {
     }
 }
 
-/// Exponent of the norm in place of the maximum over ranks: where several ranks are slowest, the gain of one of them counts too.
+/// Exponent of the norm in place of the maximum over ranks, so that a gain of one of several slowest ranks counts.
 const NORM: i32 = 32;
 
 /// The least step by estimate; smaller ones are rounding.
@@ -222,7 +222,7 @@ struct Trying<'p> {
     /// The sum of the times, and of their powers of [`NORM`].
     sum: f64,
     powers: f64,
-    /// By rank: the pairs that it is in.
+    /// By rank: its pairs.
     talks: Vec<Vec<u32>>,
     free: Vec<u32>,
 }
@@ -249,7 +249,7 @@ impl<'p> Trying<'p> {
         ranks
     }
 
-    /// Makes each exchange that is better, in one pass. Whether there was one.
+    /// Makes each exchange that is better, in one pass; returns whether there was one.
     fn pass(&mut self, aim: Aim, classes: &[u32]) -> bool {
         let mut better = false;
         let all = self.slowest();
@@ -274,7 +274,7 @@ impl<'p> Trying<'p> {
         better
     }
 
-    /// Makes the moves if the mapping is then better.
+    /// Makes the moves if they better the mapping; returns whether they do.
     fn exchange(&mut self, aim: Aim, moves: &[(usize, u32)]) -> bool {
         let before = self.figure(aim, moves);
         let old: Vec<(usize, u32)> = moves.iter().map(|(rank, _)| (*rank, self.seats[*rank])).collect();
@@ -296,7 +296,7 @@ impl<'p> Trying<'p> {
         }
     }
 
-    /// The estimate, with only those pairs that the moved ranks are in.
+    /// The estimate, with the pairs of the moved ranks only.
     fn figure(&self, aim: Aim, moves: &[(usize, u32)]) -> f64 {
         let slowest = self.powers.max(0.0).powf(1.0 / f64::from(NORM));
         let mean = self.sum / self.times.len().max(1) as f64;
@@ -341,7 +341,7 @@ fn seated(problem: &Problem, classes: &[u32], of_rank: &[u32]) -> Vec<u32> {
     let keeps = |rank: usize| classes[problem.seats[rank] as usize] == of_rank[rank];
     let mut taken = vec![false; problem.spots.len()];
     (0..of_rank.len()).filter(|rank| keeps(*rank)).for_each(|rank| taken[problem.seats[rank] as usize] = true);
-    // Spots that ranks leave come before those that no rank had.
+    // Spots that ranks leave come before spots without a recorded rank.
     let had: BTreeSet<u32> = problem.seats.iter().copied().collect();
     let mut free: Vec<u32> = (0..problem.spots.len() as u32).filter(|spot| !taken[*spot as usize]).collect();
     free.sort_by_key(|spot| !had.contains(spot));
@@ -358,10 +358,10 @@ fn seated(problem: &Problem, classes: &[u32], of_rank: &[u32]) -> Vec<u32> {
         .collect()
 }
 
-/// Distances of partners have to shrink by this share of what they are before ranks of one class change places for them.
+/// Least share by which distances of partners must shrink for ranks of one class to change places.
 const NEARER: f64 = 0.1;
 
-/// Exchanges ranks of one class so that talkative partners are near (c), if that makes a difference.
+/// Exchanges ranks of one class so that talkative partners are near (c), if distances shrink by [`NEARER`].
 fn settled(problem: &Problem, classes: &[u32], seats: Vec<u32>) -> Vec<u32> {
     if problem.distances.is_empty() {
         return seats;

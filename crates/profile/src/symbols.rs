@@ -1,4 +1,4 @@
-//! From an address in a file of code to function, file and line.
+//! Function, file and line of an address in a file of code.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub struct Symbols {
     note: Option<String>,
 }
 
-/// The frames of one address, innermost first, since functions are inlined into others.
+/// The frames of one address, innermost first: several where functions are inlined.
 pub struct Found {
     pub frames: Vec<Frame>,
     pub note: Option<String>,
@@ -47,7 +47,7 @@ impl Symbols {
 
     /// `after`: the return address of a call, relative to the file.
     pub fn at(&self, after: u64) -> Found {
-        // The call is before its return address, which may belong to another line or even to another function.
+        // The call precedes its return address, which may belong to another line or even to another function.
         let address = after.wrapping_sub(1);
         let Some(file) = &self.file else { return Found { frames: Vec::new(), note: self.note.clone() } };
         for loader in self.debug.iter().chain([file]) {
@@ -81,7 +81,7 @@ fn frames(loader: &Loader, address: u64) -> Vec<Frame> {
         let (file, line) = frame.location.map_or((None, None), |at| (at.file.map(str::to_owned), at.line));
         found.push(Frame { name, file, line });
     }
-    // Code of a compilation unit without a function's name still has its symbol.
+    // Code without a function's name in its debug information has the name of its symbol.
     if let Some(last) = found.last_mut()
         && last.name.is_none()
     {
@@ -90,7 +90,7 @@ fn frames(loader: &Loader, address: u64) -> Vec<Frame> {
     found
 }
 
-/// Fails unless the file is the same that the process had loaded.
+/// Fails unless the file is the one that the process loaded.
 fn unchanged(path: &Path, module: &Module, started: Duration) -> Result<(), String> {
     let unreadable = |error: std::io::Error| format!("{} cannot be read here: {error}", module.path);
     let metadata = fs::metadata(path).map_err(unreadable)?;

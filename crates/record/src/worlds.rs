@@ -1,7 +1,7 @@
 //! Grouping of ranks by MPI_COMM_WORLD.
 //!
-//! The launcher's name of a job distinguishes launches. A script that it starts for each rank may run several MPI
-//! programs one after the other: then one name has each rank several times.
+//! The launcher's name of a job distinguishes launches. A script for each rank may run several MPI programs one after the
+//! other: then one name has each rank several times.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::layout::{Header, words};
 /// One MPI_COMM_WORLD of a job.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct World {
-    /// The launcher's name for it; programs after the first of a launch have their number added.
+    /// The launcher's name of the world; programs after the first of a launch have their number added.
     pub name: String,
     /// Number of its ranks, some of which may have left no file.
     pub size: u32,

@@ -1,13 +1,13 @@
-//! Shades: how much of something there is, in eight steps.
+//! Shades: a magnitude in eight steps.
 
 use std::fmt::Write;
 
 use super::plot::unit;
 
-/// Shades that the style sheet has: `h1`, the faintest, to `h8`.
+/// Shades in the style sheet: `h1`, the faintest, to `h8`.
 pub const SHADES: u8 = 8;
 
-/// A scale of shades by magnitude, the least at the faintest.
+/// A logarithmic scale of shades; the least value has the faintest shade.
 pub struct Log {
     least: f64,
     most: f64,
@@ -22,7 +22,7 @@ impl Log {
         (most > 0.0).then_some(Log { least, most })
     }
 
-    /// 0 for nothing.
+    /// 1 to [`SHADES`]; 0 for a value that is not above 0.
     pub fn shade(&self, value: f64) -> u8 {
         if value.is_nan() || value <= 0.0 {
             return 0;
@@ -34,7 +34,7 @@ impl Log {
         1 + (share.clamp(0.0, 1.0) * f64::from(SHADES) - 1e-9).max(0.0) as u8
     }
 
-    /// The least value of each shade and the most of the last; where all values are one, that alone.
+    /// The least value of each shade and the greatest of the last; one bound where all values are equal.
     pub fn bounds(&self) -> Vec<f64> {
         if self.most <= self.least {
             return vec![self.most];
@@ -44,7 +44,7 @@ impl Log {
     }
 }
 
-/// The shade of a share of 1; 0 for nothing.
+/// The shade of a share of 1; 0 for a share that is not above 0.
 pub fn shade_of_share(share: f64) -> u8 {
     if share.is_nan() || share <= 0.0 {
         return 0;
@@ -72,7 +72,7 @@ pub fn legend(what: &str, bounds: &[String]) -> String {
     )
 }
 
-/// Rows of equal cells, each a unit wide and high: one path for each shade of a row, so that thousands stay small.
+/// A row of equal cells, each one unit wide and high: one path for each shade, so that thousands of cells are little text.
 pub fn row(out: &mut String, top: usize, shades: &[u8]) {
     for shade in 1..=SHADES {
         let mut path = String::new();

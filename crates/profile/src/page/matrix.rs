@@ -1,4 +1,4 @@
-//! Who sends to whom: a heat map in which a row is a sender and a column a receiver.
+//! A heat map of the traffic between ranks: a row is a sender, a column a receiver.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use super::plot::{Plot, names, rectangle};
 use crate::summary::{Matrix, Summary};
 use crate::words;
 
-/// More ranks than this share cells.
+/// Greatest number of cells across; with more ranks, several share a cell.
 const CELLS: usize = 64;
-/// Worlds that are drawn.
+/// Greatest number of worlds that are drawn.
 const WORLDS: usize = 4;
 
-/// What was moved from some ranks to others.
+/// Traffic from the ranks of a row to the ranks of a column.
 #[derive(Default, Clone, Copy)]
 struct Traffic {
     messages: u64,

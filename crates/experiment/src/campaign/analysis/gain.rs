@@ -1,4 +1,4 @@
-//! What a carrier gains over the baseline, and how that goes with nodes and with clock.
+//! The gain of a carrier over the baseline, and its trend with nodes and with clock.
 
 use serde::Serialize;
 
@@ -26,7 +26,7 @@ pub struct Gained {
     pub power: Option<Change>,
 }
 
-/// How the gain changes along an axis, the other one fixed.
+/// Change of the gain along an axis, with the other one fixed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Trend {
     /// `a doubling of nodes`, `a GHz`.
@@ -41,7 +41,7 @@ pub(super) struct Plan {
     panel: String,
     carrier: String,
     baseline: String,
-    /// The carrier's point and the baseline's.
+    /// Index of the carrier's point and of the baseline's.
     pairs: Vec<(usize, usize)>,
     trends: Vec<Along>,
     with_power: bool,
@@ -50,7 +50,7 @@ pub(super) struct Plan {
 struct Along {
     by: String,
     at: Option<String>,
-    /// Place on the axis and pair.
+    /// Value on the axis, and pair.
     pairs: Vec<(f64, (usize, usize))>,
 }
 
@@ -86,7 +86,7 @@ pub(super) fn plans(points: &[Point], roles: &Roles) -> Vec<Plan> {
     plans
 }
 
-/// Groups pairs by what is fixed; those that vary along the axis have a trend.
+/// The pairs of each trend along an axis: those of one value of the `fixed` axis, if they vary along the other.
 fn along(
     points: &[Point],
     pairs: &[(usize, usize)],

@@ -27,18 +27,18 @@ pub struct Step {
     pub lost: Option<Change>,
     /// Watts saved, in per cent.
     pub saved: Option<Change>,
-    /// Energy for the same work, in per cent of the reference's, less that.
+    /// Increase of the energy for the same work, in per cent of the reference's.
     pub energy: Option<Change>,
     pub knee: Knee,
     pub front: Front,
 }
 
-/// Whether what is saved exceeds what is lost by most at this clock.
+/// Whether the watts saved exceed the performance lost by most at this clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Knee {
     Here,
-    /// The clock cannot be told from the knee.
+    /// The clock is not surely worse than the knee.
     Perhaps,
     No,
 }
@@ -48,17 +48,17 @@ pub enum Knee {
 #[serde(rename_all = "kebab-case")]
 pub enum Front {
     On,
-    /// Another has better middles, and is not surely better.
+    /// Another point has better middles, but is not surely better.
     Perhaps,
-    /// Another is surely better in the one and not worse in the other.
+    /// Another point is surely better in performance or watts, and surely not worse in the other.
     Behind,
-    /// There are no watts.
+    /// No watts were measured.
     Unknown,
 }
 
 pub(super) struct Plan {
     place: Place,
-    /// Points with their clocks, the reference first.
+    /// Clocks with the indices of their points, the reference first.
     points: Vec<(f64, usize)>,
     changes: usize,
     /// All points of the panel and scale.
@@ -120,7 +120,7 @@ pub(super) fn curve(plan: &Plan, points: &[Point], error: f64) -> Curve {
     Curve { place: plan.place.clone(), reference, steps }
 }
 
-/// Marks the clock at which what is saved exceeds what is lost by most, in points of per cent, and those that may be it.
+/// Marks the clock at which the watts saved, in per cent, exceed the performance lost by most, and those not surely worse.
 fn knee(steps: &mut [Step], points: &[Point], full: &Point, error: f64) {
     if full.power.is_none() || steps.iter().skip(1).all(|step| step.saved.is_none()) {
         return;

@@ -13,16 +13,16 @@ use crate::campaign::definition::{Program, Ranks, Reading, Work};
 use crate::campaign::results::Figure;
 use crate::trial::merit::Merit;
 
-/// Axes that a command need not name: plimsoll applies them.
+/// Axes that plimsoll applies, so that a command need not name them.
 const APPLIED: [&str; 7] = ["placement", "network", "carrier", "semantics", "ranks", "clock", "dilate"];
 
-/// Of these, those that `plimsoll mpirun` applies.
+/// Axes of [`APPLIED`] that `plimsoll mpirun` applies.
 const OF_RANKS: [&str; 5] = ["placement", "network", "carrier", "semantics", "dilate"];
 
-/// Names that are known besides axes and `[set]`.
+/// Names besides axes and words of `[set]` that a template may have.
 const GIVEN: [&str; 4] = ["ranks", "nodes", "program", "folder"];
 
-/// What can be read off a run without a pattern: name, unit, whether more is better, of commands.
+/// Figures that need no pattern: name, unit, whether more is better.
 const READ: [(&str, &str, bool); 5] = [
     ("time", "s", false),
     ("watts", "W", false),
@@ -31,7 +31,7 @@ const READ: [(&str, &str, bool); 5] = [
     ("bytes", "B/s", true),
 ];
 
-/// The figures of a file, and how those without a program of their own are read.
+/// The figures of a file; `shared` has those of all programs, with their patterns.
 pub struct Figures {
     all: Vec<Figure>,
     shared: Vec<(usize, Option<Merit>)>,
@@ -104,7 +104,7 @@ impl Figures {
         }
     }
 
-    /// What of a program is read, its own figures before those that all have.
+    /// The readings of a program: its own figures before the shared ones.
     fn of_program(&self, own: Vec<(usize, Option<Merit>)>, simulated: bool) -> Vec<(usize, Reading)> {
         let mut found: Vec<(usize, Reading)> = Vec::new();
         for (figure, merit) in own.into_iter().chain(self.shared.iter().cloned()) {
@@ -125,7 +125,7 @@ impl Figures {
     }
 }
 
-/// A program, with the axes of its own, and its place.
+/// Reads a program, its own axes and its place in the file.
 pub fn read<'a>(
     mut table: Fields<'a>,
     shared: &[Axis],
@@ -174,7 +174,7 @@ pub fn read<'a>(
             }
             (None, None) => None,
         };
-        // Whoever asks for the ranks by name starts them.
+        // A command that names `ranks` starts them itself.
         let starts = ranks.is_some() && !command.iter().any(|word| word.names().contains(&"ranks"));
         let mpirun = table.take("mpirun").map(|entry| words.command(entry)).transpose()?.unwrap_or_default();
         let ranks = if matches!(&ranks, Some(Ranks::ANode(_))) { words.used("nodes", ranks) } else { ranks };
@@ -191,7 +191,7 @@ pub fn read<'a>(
     Ok((Program { name, work, variables, setup, check, cleanup, figures, limit }, axes, at))
 }
 
-/// Reads words with names in braces, and keeps which axes they ask for.
+/// Reads words with names in braces, and collects the axes that they name.
 struct Words<'a> {
     all: &'a [&'a Axis],
     set: &'a BTreeMap<String, String>,
@@ -199,7 +199,7 @@ struct Words<'a> {
 }
 
 impl Words<'_> {
-    /// A command as one text, split as a shell does, or as a list.
+    /// A command: a text, split as by a shell, or a list of words.
     fn command(&mut self, entry: Entry) -> Result<Vec<Template>> {
         let (source, at) = (entry.source, entry.at.clone());
         let words: Vec<Template> = if entry.is_list() {
