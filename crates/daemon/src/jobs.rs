@@ -23,10 +23,10 @@ const RANKS: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLUR
 const NAME: usize = 256;
 
 /// The ranks, by number, of an MPI program without a profile.
-pub type Plain = BTreeMap<u32, Process>;
+pub type UnprofiledRanks = BTreeMap<u32, Process>;
 
 /// The jobs of this host; those with a profile have their ranks there.
-pub type Found = BTreeMap<Job, Plain>;
+pub type Found = BTreeMap<Job, UnprofiledRanks>;
 
 /// Every profile that is being written on this host: the process number of its `plimsoll profile`, its folder and user. Each
 /// process of the program has the folder in its environment; the folder's job file names the profiler.
@@ -123,7 +123,7 @@ pub struct Search {
 }
 
 /// Searches after which a process without a rank is skipped; before, a launcher may still execute a rank in it.
-const ENOUGH: u32 = 2;
+const SEARCHES_BEFORE_SKIP: u32 = 2;
 
 impl Search {
     /// All jobs whose processes this user may see.
@@ -132,8 +132,8 @@ impl Search {
         let before = std::mem::take(&mut self.others);
         for pid in process::all().filter(|pid| *pid != std::process::id()) {
             let seen = before.get(&pid).copied().unwrap_or(0);
-            if seen >= ENOUGH || look(pid, &mut found).is_none() {
-                self.others.insert(pid, (seen + 1).min(ENOUGH));
+            if seen >= SEARCHES_BEFORE_SKIP || look(pid, &mut found).is_none() {
+                self.others.insert(pid, (seen + 1).min(SEARCHES_BEFORE_SKIP));
             }
         }
         found
@@ -237,7 +237,7 @@ mod tests {
             for (user, sleep) in [(0, &ours), (NOBODY, &theirs)] {
                 let job = Job { user, name: Name::Launcher(format!("mpirun {namespace}")) };
                 let process = process::identify(sleep.0.id()).unwrap();
-                assert_eq!(found.get(&job), Some(&Plain::from([(0, process)])), "{job}");
+                assert_eq!(found.get(&job), Some(&UnprofiledRanks::from([(0, process)])), "{job}");
             }
         }
     }

@@ -4,7 +4,6 @@
 //! starts.
 #![forbid(unsafe_code)]
 
-mod beside;
 mod cores;
 mod decision;
 #[cfg(test)]
@@ -17,6 +16,7 @@ pub mod process;
 mod state;
 #[cfg(test)]
 mod testing;
+mod timed_reads;
 mod watched;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,12 +36,12 @@ use profile::live::{JobState, Watch};
 use profile::printable::printable;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use beside::Beside;
 use cores::Cores;
 pub use decision::{Decision, What};
-use jobs::{Found, Job, Name, Plain};
+use jobs::{Found, Job, Name, UnprofiledRanks};
 use journal::Journal;
 pub use state::{Counts, JobStatus, RankStatus, Shown, State, Status, folder};
+use timed_reads::TimedReads;
 use watched::{Host, LATE, Watched};
 
 /// Options of a daemon.
@@ -80,7 +80,7 @@ pub struct Daemon {
     left: BTreeSet<Job>,
     /// Memory budgets for profiles: of all together and by user.
     memory: (Arc<Budget>, BTreeMap<u32, Arc<Budget>>),
-    beside: Beside,
+    reads: TimedReads,
     searched: Option<Nanoseconds>,
     began: (Nanoseconds, u64),
     counts: Counts,
@@ -111,7 +111,7 @@ impl Daemon {
             search: jobs::Search::default(),
             left: BTreeSet::new(),
             memory: (Budget::new(WATCHED_PROFILES.total.bytes().0), BTreeMap::new()),
-            beside: Beside::new(TIMEOUT),
+            reads: TimedReads::new(TIMEOUT),
             searched: None,
             counts: Counts::default(),
             told: Box::new(told),
@@ -138,7 +138,7 @@ impl Daemon {
         for place in 0..self.jobs.len() {
             let others = self.jobs.iter().enumerate().filter(|(other, _)| *other != place);
             let others: Vec<CpuSet> = others.flat_map(|(_, job)| job.seats().cloned()).collect();
-            let notes = self.jobs[place].look(&self.host, &self.cores, search, &others, &mut self.beside);
+            let notes = self.jobs[place].look(&self.host, &self.cores, search, &others, &mut self.reads);
             for note in notes {
                 self.tell(place, What::Noted(note))?;
             }
@@ -165,7 +165,7 @@ impl Daemon {
     /// Begins to watch the jobs that are new.
     fn find_jobs(&mut self) -> Result<()> {
         let found = match &self.settings.only {
-            Some(job @ Job { name: Name::Profile(_), .. }) => Found::from([(job.clone(), Plain::new())]),
+            Some(job @ Job { name: Name::Profile(_), .. }) => Found::from([(job.clone(), UnprofiledRanks::new())]),
             Some(only) => self.search.find().remove_entry(only).into_iter().collect(),
             None => self.search.find(),
         };
@@ -216,13 +216,13 @@ impl Daemon {
             let watch = Watch::open(&folder, Some(user), memory)?;
             Ok((watch.state(&here.looking()) == JobState::Running).then_some(watch))
         };
-        let watch = self.beside.read(user, open).ok_or_else(|| fault(LATE))??;
+        let watch = self.reads.read(user, open).ok_or_else(|| fault(LATE))??;
         Ok(watch.map(|watch| Watched::new(job.clone(), Some(watch), decider)))
     }
 
     /// Processor time of the threads that read profiles.
     pub fn reading(&self) -> Nanoseconds {
-        self.beside.used
+        self.reads.used
     }
 
     fn carry_out(&mut self, place: usize, actions: Vec<Action>) -> Result<()> {

@@ -10,15 +10,15 @@ use profile::live::{Here, JobState, Look, RankState, Watch};
 use profile::printable::printable;
 use record::folder::variable;
 
-use crate::beside::Beside;
 use crate::cores::Cores;
-use crate::jobs::{Job, Name, Plain};
+use crate::jobs::{Job, Name, UnprofiledRanks};
 use crate::mover;
 use crate::process::{self, Environment, Held, Used};
 use crate::state::{JobStatus, RankStatus};
+use crate::timed_reads::TimedReads;
 
 /// Share of sleep below which a rank is taken to spin while it waits; its waiting time is then unknown.
-const SPINS: f64 = 0.02;
+const LEAST_SLEEP: f64 = 0.02;
 
 /// Reason why a rank of another host is left alone; a daemon there may move it.
 const ELSEWHERE: &str = "it is on another host";
@@ -26,7 +26,7 @@ const ELSEWHERE: &str = "it is on another host";
 /// Most notes kept of a job.
 const NOTES: usize = 100;
 /// Most cores of other hosts kept of a job.
-const OTHERS: usize = 16384;
+const MOST_REMOTE_CORES: usize = 16384;
 
 enum By {
     /// `watch` is `None` once the profile could not be read in time.
@@ -62,7 +62,7 @@ pub struct Watched {
     pub decider: Decider,
     /// Ranks of this host, by process.
     tracked: BTreeMap<Process, Tracked>,
-    plain: Plain,
+    plain: UnprofiledRanks,
     /// Cores of other hosts where ranks of the job were seen.
     elsewhere: BTreeSet<(String, CoreId)>,
     pub last: Observation,
@@ -82,7 +82,7 @@ impl Watched {
     }
 
     /// Sets the ranks that a search found, for a job without a profile.
-    pub fn found(&mut self, ranks: Plain) {
+    pub fn found(&mut self, ranks: UnprofiledRanks) {
         self.plain = ranks;
     }
 
@@ -134,7 +134,7 @@ impl Watched {
         cores: &Cores,
         thorough: bool,
         others: &[CpuSet],
-        beside: &mut Beside,
+        beside: &mut TimedReads,
     ) -> Vec<String> {
         let mut said = Vec::new();
         let ranks = match &mut self.by {
@@ -164,7 +164,7 @@ impl Watched {
         self.tracked.retain(|process, _| there.contains(process));
         let elsewhere = ranks.iter().filter(|rank| rank.host != here.name);
         let elsewhere = elsewhere.flat_map(|rank| rank.cores.iter().map(|core| (rank.host.clone(), core)));
-        self.elsewhere.extend(elsewhere.take(OTHERS.saturating_sub(self.elsewhere.len())));
+        self.elsewhere.extend(elsewhere.take(MOST_REMOTE_CORES.saturating_sub(self.elsewhere.len())));
         let cores = self.cores(here, cores, others);
         self.last = Observation { time: clock::monotonic(), ranks, cores };
         said
@@ -242,7 +242,7 @@ impl Watched {
             self.follow(process, cores, thorough, true, said, &mut seen);
             if let Some(tracked) = self.tracked.get(&process) {
                 seen.denied = tracked.denied;
-                seen.wait = tracked.rested.filter(|rested| *rested >= SPINS);
+                seen.wait = tracked.rested.filter(|rested| *rested >= LEAST_SLEEP);
             }
             ranks.push(seen);
         }

@@ -73,7 +73,7 @@ fn campaign(path: &Path, points: usize) -> Result<Campaign> {
 }
 
 fn begin(store: &mut Store, campaign: &Campaign, process: u32) -> Result<()> {
-    store.enter(&campaign.points, &campaign.of_shard(Shard::WHOLE))?;
+    store.add_points(&campaign.points, &campaign.of_shard(Shard::WHOLE))?;
     store.begin(&Session {
         host: format!("node{}", process % 8),
         boot: String::new(),

@@ -80,9 +80,9 @@ impl Database {
         })?;
         // A store at rest is copied: a copy needs no lock, no file beside it, nor a writable folder, and stays as it
         // is when a study begins.
-        let connection = match at_rest(&there) {
+        let connection = match idle_bytes(&there) {
             Some(bytes) => copy(bytes),
-            None => with_its_log(&there),
+            None => open_with_log(&there),
         };
         let connection = connection.map_err(|error| unread(path, layout, error))?;
         let database = Database { layout, connection, path: path.to_path_buf(), _measures: None };
@@ -151,7 +151,7 @@ fn connect(name: impl AsRef<FilePath>, flags: OpenFlags) -> rusqlite::Result<Con
 }
 
 /// The bytes of a store without a writer; `None` if it has a log, changes meanwhile or exceeds [`MOST_COPIED`].
-fn at_rest(path: &FilePath) -> Option<Vec<u8>> {
+fn idle_bytes(path: &FilePath) -> Option<Vec<u8>> {
     // Every writer keeps one of these files while it writes.
     let logs = ["-wal", "-journal"].map(|end| ending(path, end));
     let state = || {
@@ -171,13 +171,13 @@ fn ending(path: &FilePath, end: &str) -> PathBuf {
 
 /// Opens a store that has a log, of a running or a killed study. SQLite writes beside a store even to read it; where the
 /// folder is not writable, a copy of store and log is read.
-fn with_its_log(path: &FilePath) -> rusqlite::Result<Connection> {
+fn open_with_log(path: &FilePath) -> rusqlite::Result<Connection> {
     let direct = connect(path.as_os_str(), OpenFlags::SQLITE_OPEN_READ_ONLY).and_then(|connection| {
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
         Ok(connection)
     });
     match direct {
-        Err(error) if may_not_write(&error) => match whole(path) {
+        Err(error) if may_not_write(&error) => match bytes_with_log(path) {
             Some(bytes) => copy(bytes),
             None => Err(error),
         },
@@ -186,7 +186,7 @@ fn with_its_log(path: &FilePath) -> rusqlite::Result<Connection> {
 }
 
 /// The bytes of a store with its log applied; `None` if they change during three reads or exceed [`MOST_COPIED`].
-fn whole(path: &FilePath) -> Option<Vec<u8>> {
+fn bytes_with_log(path: &FilePath) -> Option<Vec<u8>> {
     let files = [path.to_owned(), ending(path, "-wal")];
     let state = |file: &PathBuf| std::fs::metadata(file).ok().map(|file| (file.len(), file.modified().ok()));
     for _ in 0..3 {

@@ -57,22 +57,23 @@ pub fn search(problem: &Problem, judge: &dyn Judge) -> Result<Found> {
     let classes = problem.classes();
     // The time of the recorded mapping over itself.
     let known = BTreeMap::from([(problem.seats.clone(), 1.0)]);
-    let mut bench = Bench { problem, judge, classes: &classes, known, left: judge.affordable().saturating_sub(1) };
-    let all = bench.all(bench.left);
+    let mut judged =
+        JudgedMappings { problem, judge, classes: &classes, known, left: judge.affordable().saturating_sub(1) };
+    let all = judged.all(judged.left);
     let exhausted = all.is_some();
     match all {
-        Some(all) => bench.judge(all)?,
+        Some(all) => judged.judge(all)?,
         None => {
-            bench.judge(AIMS.map(|aim| bench.proposed(aim)).to_vec())?;
-            bench.climb()?;
+            judged.judge(AIMS.map(|aim| judged.proposed(aim)).to_vec())?;
+            judged.climb()?;
         }
     }
-    let kept = bench.without_needless()?;
-    let seats = settled(problem, &classes, kept.clone());
-    Ok(Found { time: bench.known[&kept], seats, judged: bench.known.len(), all: exhausted })
+    let kept = judged.without_needless()?;
+    let seats = placed_by_distance(problem, &classes, kept.clone());
+    Ok(Found { time: judged.known[&kept], seats, judged: judged.known.len(), all: exhausted })
 }
 
-struct Bench<'p> {
+struct JudgedMappings<'p> {
     problem: &'p Problem,
     judge: &'p dyn Judge,
     classes: &'p [u32],
@@ -80,7 +81,7 @@ struct Bench<'p> {
     left: usize,
 }
 
-impl Bench<'_> {
+impl JudgedMappings<'_> {
     /// Judges the new mappings, as many as can be afforded.
     fn judge(&mut self, asked: Vec<Vec<u32>>) -> Result<()> {
         let new: BTreeSet<Vec<u32>> = asked.into_iter().filter(|seats| !self.known.contains_key(seats)).collect();
@@ -112,7 +113,7 @@ impl Bench<'_> {
         let mut of_rank = Vec::new();
         let mut found = Vec::new();
         self.extend(&mut room, &hosts, &mut of_rank, &mut found, most)
-            .then(|| found.iter().map(|of_rank| seated(self.problem, self.classes, of_rank)).collect())
+            .then(|| found.iter().map(|of_rank| spots_for_classes(self.problem, self.classes, of_rank)).collect())
     }
 
     fn extend(
@@ -146,13 +147,13 @@ impl Bench<'_> {
 
     /// The recorded mapping, improved by exchanges that lower the estimate.
     fn proposed(&self, aim: Aim) -> Vec<u32> {
-        let mut trying = Trying::of(self.problem, self.problem.seats.clone());
+        let mut trying = TrialMapping::of(self.problem, self.problem.seats.clone());
         for _ in 0..PASSES {
             if !trying.pass(aim, self.classes) {
                 break;
             }
         }
-        seated(
+        spots_for_classes(
             self.problem,
             self.classes,
             &trying.seats.iter().map(|spot| self.classes[*spot as usize]).collect::<Vec<_>>(),
@@ -165,7 +166,7 @@ impl Bench<'_> {
         loop {
             let best = self.best();
             let time = self.time(&best);
-            let mut around = Trying::of(self.problem, best.clone()).around(self.classes).into_iter();
+            let mut around = TrialMapping::of(self.problem, best.clone()).around(self.classes).into_iter();
             let better = loop {
                 let next: Vec<Vec<u32>> = around.by_ref().take(batch).collect();
                 if next.is_empty() || self.left == 0 {
@@ -215,7 +216,7 @@ const NORM: i32 = 32;
 const STEP: f64 = 1e-6;
 
 /// A mapping with the times of its ranks.
-struct Trying<'p> {
+struct TrialMapping<'p> {
     problem: &'p Problem,
     seats: Vec<u32>,
     times: Vec<f64>,
@@ -227,8 +228,8 @@ struct Trying<'p> {
     free: Vec<u32>,
 }
 
-impl<'p> Trying<'p> {
-    fn of(problem: &'p Problem, seats: Vec<u32>) -> Trying<'p> {
+impl<'p> TrialMapping<'p> {
+    fn of(problem: &'p Problem, seats: Vec<u32>) -> TrialMapping<'p> {
         let mut talks = vec![Vec::new(); seats.len()];
         for (place, talk) in (0u32..).zip(&problem.talks) {
             for rank in [talk.one, talk.other] {
@@ -239,7 +240,7 @@ impl<'p> Trying<'p> {
         let free = (0..problem.spots.len() as u32).filter(|spot| !taken.contains(spot)).collect();
         let times: Vec<f64> = seats.iter().enumerate().map(|(rank, spot)| problem.time(rank, *spot)).collect();
         let (sum, powers) = (times.iter().sum(), times.iter().map(|time| time.powi(NORM)).sum());
-        Trying { problem, seats, times, sum, powers, talks, free }
+        TrialMapping { problem, seats, times, sum, powers, talks, free }
     }
 
     /// Ranks by time, the slowest first.
@@ -337,7 +338,7 @@ impl<'p> Trying<'p> {
 }
 
 /// Spots of these classes by rank: a rank whose class has not changed keeps its spot.
-fn seated(problem: &Problem, classes: &[u32], of_rank: &[u32]) -> Vec<u32> {
+fn spots_for_classes(problem: &Problem, classes: &[u32], of_rank: &[u32]) -> Vec<u32> {
     let keeps = |rank: usize| classes[problem.seats[rank] as usize] == of_rank[rank];
     let mut taken = vec![false; problem.spots.len()];
     (0..of_rank.len()).filter(|rank| keeps(*rank)).for_each(|rank| taken[problem.seats[rank] as usize] = true);
@@ -362,14 +363,14 @@ fn seated(problem: &Problem, classes: &[u32], of_rank: &[u32]) -> Vec<u32> {
 const NEARER: f64 = 0.1;
 
 /// Exchanges ranks of one class so that talkative partners are near (c), if distances shrink by [`NEARER`].
-fn settled(problem: &Problem, classes: &[u32], seats: Vec<u32>) -> Vec<u32> {
+fn placed_by_distance(problem: &Problem, classes: &[u32], seats: Vec<u32>) -> Vec<u32> {
     if problem.distances.is_empty() {
         return seats;
     }
     let far = |seats: &[u32]| problem.talks.iter().map(|talk| problem.far(talk, seats)).sum::<f64>();
     let before = far(&seats);
-    let mut trying = Trying::of(problem, seats.clone());
-    let of_ranks = |trying: &Trying, ranks: [usize; 2]| -> f64 {
+    let mut trying = TrialMapping::of(problem, seats.clone());
+    let of_ranks = |trying: &TrialMapping, ranks: [usize; 2]| -> f64 {
         let pairs = |rank: usize| {
             let talks = trying.talks[rank].iter();
             talks.map(|talk| problem.far(&problem.talks[*talk as usize], &trying.seats)).sum::<f64>()

@@ -13,7 +13,7 @@ impl Summary {
         if !on_path.is_empty() {
             self.sites.iter_mut().for_each(|site| site.critical = Some(OnPath::default()));
         }
-        let among = sites::among(places, &self.sites);
+        let among = sites::summary_index_of_places(places, &self.sites);
         for (place, of) in on_path {
             if let Some(site) = among.get(*place as usize).copied().flatten() {
                 self.sites[site].critical = Some(of.clone());

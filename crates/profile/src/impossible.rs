@@ -12,7 +12,7 @@ const CALLS_A_SECOND: f64 = 1e9;
 const BYTES_A_SECOND: f64 = 1e13;
 
 /// The end of a sentence that begins 'by its tables'; `None` where all is possible. `lived`: greatest lifetime, seconds.
-pub fn by_its_time(rank: &Tables, lived: f64) -> Option<&'static str> {
+pub fn impossible_figure(rank: &Tables, lived: f64) -> Option<&'static str> {
     let (mut calls, mut bytes, mut ticks) = (most_lost(&rank.header.dropped), 0, 0);
     let mut hold = |counts: &[u64], sizes: &[u64], times: &[u64]| {
         let most = |of: &[u64], before: u64| of.iter().copied().fold(before, u64::max);

@@ -10,7 +10,7 @@ use crate::profile::Profile;
 
 /// Sets `seen` of each such rank: the time of its last sample, else the job's end, else, while the job runs, the current
 /// time. A rank that is gone and was not sampled has its start.
-pub fn note(profile: &mut Profile) {
+pub fn set_last_seen(profile: &mut Profile) {
     let unsettled = |profile: &Profile| profile.ranks.iter().any(|rank| rank.header.finalized == 0);
     if !unsettled(profile) {
         return;

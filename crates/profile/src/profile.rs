@@ -86,7 +86,7 @@ impl Profile {
         let mut profile = Profile::without(job, ranks, missing);
         profile.folder = folder.to_path_buf();
         profile.notes.extend(notes);
-        last_seen::note(&mut profile);
+        last_seen::set_last_seen(&mut profile);
         Ok(profile)
     }
 
@@ -116,7 +116,7 @@ impl Profile {
             };
             rank.gone = there.map_or_else(|| written().is_some_and(|ago| ago > QUIET), |there| !there);
         }
-        last_seen::note(&mut self);
+        last_seen::set_last_seen(&mut self);
         self
     }
 
@@ -130,7 +130,7 @@ impl Profile {
         let mut profile = Profile { notes: job.notes.clone(), job, ranks, ..Profile::default() };
         profile.share_clocks();
         profile.note_clocks();
-        profile.judge_doubts(&mut unread);
+        profile.note_or_drop_damaged_ranks(&mut unread);
         let unread = profile.sort_into_worlds(&unread);
         profile.note_what_is_missing(&unread);
         profile
@@ -209,7 +209,7 @@ impl Profile {
     }
 
     /// Notes ranks whose tables disagree, and leaves ranks with impossible figures out.
-    fn judge_doubts(&mut self, unread: &mut Vec<Header>) {
+    fn note_or_drop_damaged_ranks(&mut self, unread: &mut Vec<Header>) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(u64::MAX, |since| since.as_nanos() as u64);
         let (notes, until) = (&mut self.notes, self.job.ended.unwrap_or(now));
         self.ranks.retain(|rank| {
@@ -223,7 +223,7 @@ impl Profile {
                 ));
             }
             let doubt = rank.doubt.as_deref();
-            if let Some(what) = impossible::by_its_time(rank, lived(header, until)) {
+            if let Some(what) = impossible::impossible_figure(rank, lived(header, until)) {
                 let damaged = doubt.map_or_else(String::new, |doubt| format!(" ({doubt})"));
                 notes.push(format!(
                     "left out: rank {}, {}: its tables are damaged{damaged}, and by them {what}. Next: profile the program \

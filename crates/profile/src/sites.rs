@@ -11,7 +11,7 @@ use crate::symbols::{Symbols, hexadecimal};
 use crate::tables::Tables;
 
 /// The index in `summaries` of each of `places`, by number.
-pub fn among(places: &Places, summaries: &[SiteSummary]) -> Vec<Option<usize>> {
+pub fn summary_index_of_places(places: &Places, summaries: &[SiteSummary]) -> Vec<Option<usize>> {
     let named = |(nth, of): (usize, &SiteSummary)| {
         ((of.module.clone(), of.build_id.clone(), of.offset, of.function.clone()), nth)
     };

@@ -77,7 +77,7 @@ impl Rank {
         if file.length().map_err(unreadable)? > most {
             return Ok(None);
         }
-        Source::of(&Within { file, most }).and_then(Rank::from).map(Some)
+        Source::of(&BoundedFile { file, most }).and_then(Rank::from).map(Some)
     }
 
     /// As [`Rank::open`], for bytes in memory.
@@ -336,12 +336,12 @@ impl Bytes for File {
 }
 
 /// A file of which at most `most` bytes are read, however it grows.
-struct Within<'a> {
+struct BoundedFile<'a> {
     file: &'a File,
     most: u64,
 }
 
-impl Bytes for Within<'_> {
+impl Bytes for BoundedFile<'_> {
     fn length(&self) -> io::Result<u64> {
         Ok(self.file.length()?.min(self.most))
     }

@@ -34,7 +34,7 @@ pub fn named(worlds: &[World], place: usize) -> String {
 
 /// # Errors
 /// There is no world of this number.
-pub fn there(worlds: &[World], place: usize) -> Result<()> {
+pub fn check_world(worlds: &[World], place: usize) -> Result<()> {
     if place < worlds.len() {
         return Ok(());
     }
@@ -139,8 +139,8 @@ mod tests {
         assert_eq!(names, [("v", program("c"), 2), ("w", program("a"), 2), ("w, program 2", program("b"), 2)]);
         assert_eq!(places, [2, 1, 0, 2, 1]);
         assert_eq!(named(&worlds, 1), "world 1 of 3 (a)");
-        there(&worlds, 2).unwrap();
-        assert_eq!(there(&worlds, 3).unwrap_err().cause(), "the profile has 3 worlds: 0 (c), 1 (a), 2 (b)");
+        check_world(&worlds, 2).unwrap();
+        assert_eq!(check_world(&worlds, 3).unwrap_err().cause(), "the profile has 3 worlds: 0 (c), 1 (a), 2 (b)");
     }
 
     #[test]

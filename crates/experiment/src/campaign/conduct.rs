@@ -9,7 +9,7 @@ use rounds::sitting::{End, Sitting, sit};
 use super::definition::Campaign;
 use super::simulated::{self, Simulator};
 use super::stop::settled;
-use super::store::{Done, Kept, Known, Outcome, Store};
+use super::store::{CountedRun, NewRun, Outcome, PointRuns, Store};
 use crate::cause::{Cause, Failure};
 use crate::observer::{Observer, Progress};
 use crate::patience;
@@ -44,7 +44,7 @@ pub trait Runner {
 pub const OTHER_BUILD: &str = "measure it into a store of its own (--store FILE): two builds are never averaged";
 
 /// Points to run, with time limits.
-pub struct Order<'a> {
+pub struct SessionPlan<'a> {
     pub campaign: &'a Campaign,
     /// By point: whether this session runs it.
     pub mine: Vec<bool>,
@@ -63,21 +63,21 @@ pub struct Order<'a> {
 /// # Errors
 /// The store fails; a program has changed; a node is lost; the disk is full. Finished runs stay in the store.
 pub fn conduct(
-    order: Order,
+    order: SessionPlan,
     store: &mut Store,
     (runner, simulator): (&mut dyn Runner, &dyn Simulator),
     observer: &mut dyn Observer,
     stop: &(dyn Fn() -> bool + Sync),
 ) -> Result<End> {
     let campaign = order.campaign;
-    store.enter(&campaign.points, &order.mine)?;
+    store.add_points(&campaign.points, &order.mine)?;
     let mut known = store.known(&campaign.points)?;
     if order.retry {
         known.iter_mut().for_each(|known| known.failures.clear());
     }
     let due: Vec<usize> = (0..campaign.points.len())
         .filter(|&point| order.mine[point] && is_simulated(campaign, point))
-        .filter(|&point| known[point].done.is_empty() && left_out(campaign, &known[point]).is_none())
+        .filter(|&point| known[point].done.is_empty() && final_failure(campaign, &known[point]).is_none())
         .collect();
     simulated::run(campaign, &due, store, (simulator, order.cores), runner.wall(), observer, stop)?;
     let (spent, began, here) = (store.spent()?, Nanoseconds(0), Nanoseconds(0));
@@ -89,7 +89,7 @@ pub(super) fn is_simulated(campaign: &Campaign, point: usize) -> bool {
 }
 
 /// The failure after which a point gets no more runs; `None` where it may get more.
-pub fn left_out<'a>(campaign: &Campaign, known: &'a Known) -> Option<&'a Failure> {
+pub fn final_failure<'a>(campaign: &Campaign, known: &'a PointRuns) -> Option<&'a Failure> {
     let mut of_point = 0;
     let mut round = None;
     let mut disturbed = 0;
@@ -108,19 +108,19 @@ pub fn left_out<'a>(campaign: &Campaign, known: &'a Known) -> Option<&'a Failure
 }
 
 /// Median time of the runs of a point; without any, of the runs of its program at all points. `None`: there are no runs.
-pub fn usual(campaign: &Campaign, known: &[Known], point: usize) -> Option<Nanoseconds> {
+pub fn usual(campaign: &Campaign, known: &[PointRuns], point: usize) -> Option<Nanoseconds> {
     let program = campaign.points[point].program;
     let of_program = || campaign.points.iter().zip(known).filter(|(point, _)| point.program == program);
     known[point].usual().or_else(|| patience::usual(of_program().flat_map(|(_, known)| known.took())))
 }
 
 struct Conducted<'a> {
-    order: Order<'a>,
+    order: SessionPlan<'a>,
     store: &'a mut Store,
     runner: &'a mut dyn Runner,
     observer: &'a mut dyn Observer,
     stop: &'a (dyn Fn() -> bool + Sync),
-    known: Vec<Known>,
+    known: Vec<PointRuns>,
     /// Time spent by all sessions, and by this one.
     spent: Nanoseconds,
     here: Nanoseconds,
@@ -195,11 +195,11 @@ impl Sitting for Conducted<'_> {
         (self.spent, self.here) = (self.spent + spent, self.here + spent);
         self.left = self.left.saturating_sub(1);
         let Turn { point, round, place } = turn;
-        self.store.keep(&[Kept { point, round, place, started, outcome: outcome.clone() }], spent)?;
+        self.store.keep(&[NewRun { point, round, place, started, outcome: outcome.clone() }], spent)?;
         let words = || self.order.campaign.words(point);
         match outcome {
             Ok(Outcome { elapsed, values, note, .. }) => {
-                self.known[point].done.push(Done { session: self.store.session, round, elapsed, values });
+                self.known[point].done.push(CountedRun { session: self.store.session, round, elapsed, values });
                 note.into_iter().for_each(|note| self.observer.note(&format!("{}: {note}", words())));
             }
             Err(failure) => {
@@ -211,7 +211,7 @@ impl Sitting for Conducted<'_> {
                 if let Some(fault) = fatal {
                     return Err(fault);
                 }
-                if left_out(self.order.campaign, &self.known[point]).is_some() {
+                if final_failure(self.order.campaign, &self.known[point]).is_some() {
                     self.observer.note(&format!("{}: left; --retry runs it again", words()));
                 }
             }
@@ -239,7 +239,7 @@ impl Conducted<'_> {
         let known = &self.known[turn.point];
         !is_simulated(campaign, turn.point)
             && !known.done.iter().any(|run| run.round == turn.round)
-            && left_out(campaign, known).is_none()
+            && final_failure(campaign, known).is_none()
     }
 
     /// Whether a run of the point is expected to end within both budgets.

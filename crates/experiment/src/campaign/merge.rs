@@ -28,7 +28,7 @@ impl Store {
     /// # Errors
     /// The other store is of another study; a run differs between the two; one of them fails. Then no row is added.
     pub fn join(&mut self, other: &Store) -> Result<Joined> {
-        other.is_of(&self.identity, "merge stores of one study file alone, each into a store of its own")?;
+        other.check_identity(&self.identity, "merge stores of one study file alone, each into a store of its own")?;
         let rows = other.database.try_to(Rows::read)?;
         let mut conflict = None;
         let joined = self.database.try_to(|c| {

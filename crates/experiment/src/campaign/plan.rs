@@ -3,9 +3,9 @@
 use machine::Nanoseconds;
 use rounds::order::turns;
 
-use super::conduct::{is_simulated, left_out};
+use super::conduct::{final_failure, is_simulated};
 use super::definition::{Campaign, Shard};
-use super::store::Known;
+use super::store::PointRuns;
 
 /// The plan of a shard: states of points, order, number of runs and time.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,7 +53,7 @@ impl Plan {
     pub fn of(
         campaign: &Campaign,
         shard: Shard,
-        known: &[Known],
+        known: &[PointRuns],
         cannot: Vec<Option<String>>,
         usual: &dyn Fn(usize) -> Option<Nanoseconds>,
         cores: usize,
@@ -70,7 +70,7 @@ impl Plan {
                 (false, _) => Planned::Elsewhere,
                 _ if left == 0 || settled[point] => Planned::Done,
                 (_, Some(why)) => Planned::Cannot(why),
-                _ => match left_out(campaign, &known[point]) {
+                _ => match final_failure(campaign, &known[point]) {
                     Some(failure) => Planned::Left(failure.to_string()),
                     None => Planned::Runs(left),
                 },

@@ -109,7 +109,7 @@ impl Session {
 
 /// A run to store.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Kept {
+pub struct NewRun {
     /// Index of the point in the file.
     pub point: usize,
     pub round: u32,
@@ -138,14 +138,14 @@ pub struct Outcome {
 
 /// The stored runs of a point.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Known {
+pub struct PointRuns {
     /// Runs that count, in the order of their rounds.
-    pub done: Vec<Done>,
+    pub done: Vec<CountedRun>,
     /// Failed runs, with their rounds.
     pub failures: Vec<(u32, Failure)>,
 }
 
-impl Known {
+impl PointRuns {
     /// Durations of the runs that count.
     pub(super) fn took(&self) -> impl Iterator<Item = Nanoseconds> {
         self.done.iter().map(|run| run.elapsed)
@@ -158,7 +158,7 @@ impl Known {
 
 /// A run that counts.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Done {
+pub struct CountedRun {
     /// Row number of the session.
     pub session: Option<i64>,
     pub round: u32,
@@ -179,7 +179,7 @@ impl Store {
         })?;
         let store = Store::of(database)?;
         let next = "give another place with --store FILE: results of one study are never mixed with another's";
-        store.is_of(identity, next).map(|()| store)
+        store.check_identity(identity, next).map(|()| store)
     }
 
     /// Opens an existing store for reading.
@@ -197,7 +197,7 @@ impl Store {
 
     /// # Errors
     /// The store holds another study; `next` is the advice of the fault.
-    pub fn is_of(&self, identity: &Identity, next: &str) -> Result<()> {
+    pub fn check_identity(&self, identity: &Identity, next: &str) -> Result<()> {
         let refused = |why| Fault::new(self.database.subject(), format!("it holds another study: {why}"), next);
         identity.difference(&self.identity).map_or(Ok(()), |why| Err(refused(why)))
     }
@@ -222,7 +222,7 @@ impl Store {
     }
 
     /// Adds the points that are `wanted`, so that their runs can be stored.
-    pub fn enter(&mut self, points: &[Point], wanted: &[bool]) -> Result<()> {
+    pub fn add_points(&mut self, points: &[Point], wanted: &[bool]) -> Result<()> {
         let mut rows = vec![None; points.len()];
         self.database.try_to(|c| {
             let transaction = c.unchecked_transaction()?;
@@ -240,11 +240,11 @@ impl Store {
     }
 
     /// Commits runs of entered points, and adds `spent` to the time of the session.
-    pub fn keep(&mut self, runs: &[Kept], spent: Nanoseconds) -> Result<()> {
+    pub fn keep(&mut self, runs: &[NewRun], spent: Nanoseconds) -> Result<()> {
         let clock = |clock: Option<Hertz>| clock.map(|clock| clock.0 as i64);
         self.database.try_to(|c| {
             let (transaction, session) = (c.unchecked_transaction()?, self.session);
-            for Kept { point, round, place, started, outcome } in runs {
+            for NewRun { point, round, place, started, outcome } in runs {
                 let (row, started) = (self.rows.get(*point).copied().flatten(), started.0 as i64);
                 match outcome {
                     Ok(Outcome { elapsed, cpu, values, clocks, probes, .. }) => c
@@ -275,8 +275,8 @@ impl Store {
     }
 
     /// The stored runs of points, by index in the file.
-    pub fn known(&self, points: &[Point]) -> Result<Vec<Known>> {
-        let mut known = vec![Known::default(); points.len()];
+    pub fn known(&self, points: &[Point]) -> Result<Vec<PointRuns>> {
+        let mut known = vec![PointRuns::default(); points.len()];
         let keys: HashMap<String, usize> = points.iter().enumerate().map(|(at, of)| (of.axes.key(), at)).collect();
         let place: HashMap<i64, usize> = self.database.try_to(|c| {
             let mut rows = c.prepare("SELECT id, key FROM point")?;
@@ -291,7 +291,7 @@ impl Store {
                 let Some(&at) = place.get(&row.get(0)?) else { continue };
                 let values = unpacked(row.get_ref(4)?.as_blob()?);
                 let (session, round) = (row.get(1)?, row.get(2)?);
-                known[at].done.push(Done { session, round, elapsed: nanoseconds(row.get(3)?), values });
+                known[at].done.push(CountedRun { session, round, elapsed: nanoseconds(row.get(3)?), values });
             }
             let mut rows = c.prepare("SELECT point, cause, words, round FROM failure ORDER BY started_ns")?;
             let mut rows = rows.query([])?;

@@ -134,7 +134,7 @@ impl<W: Write> Writer<'_, W> {
             self.compute(thread)?;
         }
         if self.next == 0 {
-            self.put(0, "calc 0".into(), &[], None)?;
+            self.write_operation(0, "calc 0".into(), &[], None)?;
         }
         Ok(())
     }
@@ -264,7 +264,7 @@ impl<W: Write> Writer<'_, W> {
         let direction = if word == "send" { "to" } else { "from" };
         // The simulator computes a gap of `bytes - 1` bytes.
         let bytes = bytes.max(1);
-        self.put(thread, format!("{word} {bytes}b {direction} {peer} tag {tag}"), after, started)
+        self.write_operation(thread, format!("{word} {bytes}b {direction} {peer} tag {tag}"), after, started)
     }
 
     /// Writes the computing of a thread since its last operation.
@@ -275,12 +275,18 @@ impl<W: Write> Writer<'_, W> {
         }
         let text = format!("calc {}", std::mem::take(&mut chain.computing));
         let (after, started) = (std::mem::take(&mut chain.after), chain.started.take());
-        let label = self.put(thread, text, &after, started)?;
+        let label = self.write_operation(thread, text, &after, started)?;
         self.chains.entry(thread).or_default().after = vec![label];
         Ok(())
     }
 
-    fn put(&mut self, thread: u16, what: String, after: &[Label], started: Option<Label>) -> io::Result<Label> {
+    fn write_operation(
+        &mut self,
+        thread: u16,
+        what: String,
+        after: &[Label],
+        started: Option<Label>,
+    ) -> io::Result<Label> {
         let label = self.next;
         self.next += 1;
         match thread {

@@ -8,18 +8,18 @@ use super::plot::unit;
 pub const SHADES: u8 = 8;
 
 /// A logarithmic scale of shades; the least value has the faintest shade.
-pub struct Log {
+pub struct LogShades {
     least: f64,
     most: f64,
 }
 
-impl Log {
+impl LogShades {
     /// Over the values above 0; `None` where there is none.
-    pub fn over(values: impl Iterator<Item = f64>) -> Option<Log> {
+    pub fn over(values: impl Iterator<Item = f64>) -> Option<LogShades> {
         let (least, most) = values
             .filter(|value| value.is_finite() && *value > 0.0)
             .fold((f64::INFINITY, 0.0_f64), |(least, most), value| (least.min(value), most.max(value)));
-        (most > 0.0).then_some(Log { least, most })
+        (most > 0.0).then_some(LogShades { least, most })
     }
 
     /// 1 to [`SHADES`]; 0 for a value that is not above 0.
@@ -96,16 +96,16 @@ mod tests {
 
     #[test]
     fn the_least_is_faintest_and_the_most_is_fullest() {
-        let scale = Log::over([0.0, 3.0, 3e6, f64::NAN].into_iter()).unwrap();
+        let scale = LogShades::over([0.0, 3.0, 3e6, f64::NAN].into_iter()).unwrap();
         assert_eq!((scale.shade(0.0), scale.shade(3.0), scale.shade(3e6)), (0, 1, SHADES));
         let mut last = 1;
         for bound in scale.bounds() {
             assert!(scale.shade(bound * 1.0001) >= last);
             last = scale.shade(bound * 1.0001);
         }
-        let flat = Log::over([5.0, 5.0].into_iter()).unwrap();
+        let flat = LogShades::over([5.0, 5.0].into_iter()).unwrap();
         assert_eq!((flat.shade(5.0), flat.bounds().len()), (SHADES, 1));
-        assert!(Log::over([0.0].into_iter()).is_none());
+        assert!(LogShades::over([0.0].into_iter()).is_none());
         assert_eq!([0.0, 0.001, 0.5, 1.0, 2.0].map(shade_of_share), [0, 1, 4, 8, 8]);
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use chart::Figure;
 use machine::count;
 
-use super::heat::{self, Log};
+use super::heat::{self, LogShades};
 use super::plot::{Plot, names, rectangle};
 use crate::summary::{Matrix, Summary};
 use crate::words;
@@ -91,8 +91,8 @@ fn figure(nth: usize, matrix: &Matrix, several: bool) -> Figure {
         missing.push(format!("{unknown} entries name ranks that this world has not; they are left out"));
     }
     let (Some(bytes), Some(calls)) = (
-        Log::over(cells.values().map(Traffic::all_bytes)).or_else(|| Log::over([1.0].into_iter())),
-        Log::over(cells.values().map(Traffic::all_calls)),
+        LogShades::over(cells.values().map(Traffic::all_bytes)).or_else(|| LogShades::over([1.0].into_iter())),
+        LogShades::over(cells.values().map(Traffic::all_calls)),
     ) else {
         missing.push("no rank sent a message to another".into());
         return Figure { title, missing, ..Figure::default() };

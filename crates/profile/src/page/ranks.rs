@@ -124,7 +124,7 @@ fn stacked(
     let gap = if columns.len() <= 96 { 0.14 } else { 0.0 };
     let mut marks = String::new();
     for (i, (places, values)) in columns.iter().zip(&values).enumerate() {
-        let _ = write!(marks, "<g><title>{}</title>", escape(&said(summary, places, parts, values)));
+        let _ = write!(marks, "<g><title>{}</title>", escape(&hover_text(summary, places, parts, values)));
         let mut foot = HEIGHT;
         for (part, value) in parts.iter().zip(values) {
             let high = value * scale;
@@ -167,7 +167,7 @@ fn stacked(
 }
 
 /// The hover text of a column.
-fn said(summary: &Summary, places: &[usize], parts: &[Part], values: &[f64]) -> String {
+fn hover_text(summary: &Summary, places: &[usize], parts: &[Part], values: &[f64]) -> String {
     let whole: f64 = values.iter().sum();
     let mut text = match places {
         [one] => {

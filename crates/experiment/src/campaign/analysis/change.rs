@@ -129,21 +129,21 @@ impl Change {
 }
 
 /// Decrease of a figure of which less is better, in per cent.
-pub(super) fn saved(ratio: f64) -> f64 {
+pub(super) fn percent_saved(ratio: f64) -> f64 {
     -100.0 * (-ratio).exp_m1()
 }
 
 /// Increase of a figure of which less is better, in per cent.
-pub(super) fn risen(ratio: f64) -> f64 {
+pub(super) fn percent_risen(ratio: f64) -> f64 {
     100.0 * (-ratio).exp_m1()
 }
 
 /// Loss of performance, in per cent.
-pub(super) fn lost(ratio: f64) -> f64 {
+pub(super) fn percent_lost(ratio: f64) -> f64 {
     -100.0 * ratio.exp_m1()
 }
 
 /// Gain in performance, in per cent.
-pub(super) fn gained(ratio: f64) -> f64 {
+pub(super) fn percent_gained(ratio: f64) -> f64 {
     100.0 * ratio.exp_m1()
 }

@@ -133,21 +133,21 @@ fn look(nth: usize) -> Look {
 }
 
 /// Quantity on the x axis.
-struct Along {
+struct XAxis {
     axis: String,
     label: &'static str,
     scale: Scale,
     write: fn(f64) -> String,
 }
 
-impl Along {
-    fn clock(analysis: &Analysis) -> Option<Along> {
+impl XAxis {
+    fn clock(analysis: &Analysis) -> Option<XAxis> {
         let axis = analysis.roles.clock.clone()?;
         let label = if analysis.roles.dilated { "protocol's work, times" } else { "clock, GHz" };
-        Some(Along { axis, label, scale: Scale::Linear, write: |value| digits(value) })
+        Some(XAxis { axis, label, scale: Scale::Linear, write: |value| digits(value) })
     }
 
-    fn size(cells: &[&Cell]) -> Option<Along> {
+    fn size(cells: &[&Cell]) -> Option<XAxis> {
         let varies = |axis: &&str| {
             let mut sizes = cells.iter().filter_map(|cell| cell.axes.get(axis)?.magnitude());
             let first = sizes.next();
@@ -155,7 +155,7 @@ impl Along {
         };
         let axis = SIZES.into_iter().find(varies)?;
         let write = |value: f64| machine::Bytes(value as u64).to_string();
-        Some(Along { axis: axis.into(), label: "message", scale: Scale::Log2, write })
+        Some(XAxis { axis: axis.into(), label: "message", scale: Scale::Log2, write })
     }
 
     fn is_size(&self) -> bool {
@@ -197,7 +197,7 @@ fn figures(analysis: &Analysis) -> Vec<Figure> {
         let cells: Vec<&Cell> = analysis.cells.iter().filter(|cell| program(cell) == *of).collect();
         let about = if programs.len() > 1 { of.as_str() } else { "" };
         // Message sizes that vary, as NetPIPE's, are the x axis; else the clock is.
-        let along = Along::size(&cells).or_else(|| Along::clock(analysis));
+        let along = XAxis::size(&cells).or_else(|| XAxis::clock(analysis));
         if let Some(along) = &along {
             for figure in 0..analysis.roles.figures.len() {
                 figures.extend(curves(analysis, about, &cells, along, figure));
@@ -213,7 +213,7 @@ fn program(cell: &Cell) -> String {
 }
 
 /// A figure of a program along an axis, with a line for each combination of the other axes' values.
-fn curves(analysis: &Analysis, program: &str, cells: &[&Cell], along: &Along, figure: usize) -> Option<Figure> {
+fn curves(analysis: &Analysis, program: &str, cells: &[&Cell], along: &XAxis, figure: usize) -> Option<Figure> {
     let (title, unit) = &analysis.roles.figures[figure];
     let mut lines: BTreeMap<String, Vec<Mark>> = BTreeMap::new();
     let mut order: Vec<String> = Vec::new();

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::change::{Series, lost, risen, saved};
+use super::change::{Series, percent_lost, percent_risen, percent_saved};
 use super::{Change, Place, Point, Roles, grouped};
 
 /// The clocks of one carrier at one scale, against its full clock.
@@ -102,14 +102,14 @@ pub(super) fn curve(plan: &Plan, points: &[Point], error: f64) -> Curve {
         .map(|(nth, &(at, point))| {
             let of = &points[point];
             let changed = nth > 0;
-            let performance = || Change::of(&of.performance.over(&reference.performance), error, lost);
+            let performance = || Change::of(&of.performance.over(&reference.performance), error, percent_lost);
             Step {
                 clock: of.place.clock.clone().unwrap_or_default(),
                 point,
                 at,
                 lost: changed.then(performance).flatten(),
-                saved: changed.then(|| between(&of.power, &reference.power, saved)).flatten(),
-                energy: changed.then(|| between(&of.energy, &reference.energy, risen)).flatten(),
+                saved: changed.then(|| between(&of.power, &reference.power, percent_saved)).flatten(),
+                energy: changed.then(|| between(&of.energy, &reference.energy, percent_risen)).flatten(),
                 knee: Knee::No,
                 front: front(point, &plan.rivals, points, error),
             }
@@ -138,7 +138,7 @@ fn knee(steps: &mut [Step], points: &[Point], full: &Point, error: f64) {
         let of = &points[step.point];
         let power = of.power.as_ref()?.over(full.power.as_ref()?);
         let performance = of.performance.over(&full.performance);
-        Some(power.with(&performance, |power, performance| saved(power) - lost(performance)))
+        Some(power.with(&performance, |power, performance| percent_saved(power) - percent_lost(performance)))
     };
     let winner = by_round(&steps[best]);
     for (nth, step) in steps.iter_mut().enumerate() {

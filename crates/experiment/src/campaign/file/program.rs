@@ -14,16 +14,16 @@ use crate::campaign::results::Figure;
 use crate::trial::merit::Merit;
 
 /// Axes that plimsoll applies, so that a command need not name them.
-const APPLIED: [&str; 7] = ["placement", "network", "carrier", "semantics", "ranks", "clock", "dilate"];
+const PLIMSOLL_AXES: [&str; 7] = ["placement", "network", "carrier", "semantics", "ranks", "clock", "dilate"];
 
-/// Axes of [`APPLIED`] that `plimsoll mpirun` applies.
-const OF_RANKS: [&str; 5] = ["placement", "network", "carrier", "semantics", "dilate"];
+/// Axes of [`PLIMSOLL_AXES`] that `plimsoll mpirun` applies.
+const MPIRUN_AXES: [&str; 5] = ["placement", "network", "carrier", "semantics", "dilate"];
 
 /// Names besides axes and words of `[set]` that a template may have.
-const GIVEN: [&str; 4] = ["ranks", "nodes", "program", "folder"];
+const BUILTIN_NAMES: [&str; 4] = ["ranks", "nodes", "program", "folder"];
 
 /// Figures that need no pattern: name, unit, whether more is better.
-const READ: [(&str, &str, bool); 5] = [
+const STANDARD_FIGURES: [(&str, &str, bool); 5] = [
     ("time", "s", false),
     ("watts", "W", false),
     ("joules", "J", false),
@@ -59,7 +59,7 @@ impl Figures {
     }
 
     fn standard(&mut self, wanted: &str) {
-        if let Some((name, unit, more)) = READ.into_iter().find(|(name, ..)| *name == wanted)
+        if let Some((name, unit, more)) = STANDARD_FIGURES.into_iter().find(|(name, ..)| *name == wanted)
             && !self.all.iter().any(|figure| figure.name == name)
         {
             self.shared.push((self.all.len(), None));
@@ -70,7 +70,7 @@ impl Figures {
     fn read(&mut self, mut table: Fields) -> Result<(usize, Option<Merit>)> {
         let named = table.need("name", "write name = \"time\", or any name with a pattern")?;
         let name = named.name()?.to_owned();
-        let standard = READ.into_iter().find(|(of, ..)| *of == name);
+        let standard = STANDARD_FIGURES.into_iter().find(|(of, ..)| *of == name);
         let unit = table.take("unit").map(|unit| unit.name().map(str::to_owned)).transpose()?;
         let more = table.take("more").map(|more| more.flag()).transpose()?;
         let pattern = table.take("pattern");
@@ -82,7 +82,7 @@ impl Figures {
                 Some(merit.map_err(|fault| entry.fault(fault.cause(), fault.next()))?)
             }
             None if standard.is_none() => {
-                let names = READ.map(|(name, ..)| name);
+                let names = STANDARD_FIGURES.map(|(name, ..)| name);
                 let next = format!("give it pattern = 'Loop time of ([0-9.]+)'; {}", choose(&name, &names));
                 return Err(named.fault(format!("figure '{name}' has no pattern"), next));
             }
@@ -222,9 +222,9 @@ impl Words<'_> {
         let template = Template::new(word).map_err(|cause| entry.fault(cause, next))?;
         for name in template.names() {
             let axis = self.all.iter().find(|axis| axis.name.trim_start_matches("env.") == name);
-            if axis.is_none() && !self.set.contains_key(name) && !GIVEN.contains(&name) {
+            if axis.is_none() && !self.set.contains_key(name) && !BUILTIN_NAMES.contains(&name) {
                 let mut known: Vec<&str> =
-                    self.all.iter().map(|axis| axis.name.trim_start_matches("env.")).chain(GIVEN).collect();
+                    self.all.iter().map(|axis| axis.name.trim_start_matches("env.")).chain(BUILTIN_NAMES).collect();
                 known.extend(self.set.keys().map(String::as_str));
                 return Err(entry.fault(format!("there is no {{{name}}}"), choose(name, &known)));
             }
@@ -258,16 +258,16 @@ impl Words<'_> {
                 );
                 return fault(format!("nothing of program {program} uses axis '{name}'"), next);
             }
-            if OF_RANKS.contains(&name) && !starts {
+            if MPIRUN_AXES.contains(&name) && !starts {
                 let next = format!(
                     "give the program ranks = N and leave mpirun out of its command, or write {{{name}}} in it"
                 );
                 return fault(format!("plimsoll does not start the ranks of program {program}"), next);
             }
-            if name.starts_with("env.") || (APPLIED.contains(&name) && (name != "ranks" || starts)) {
+            if name.starts_with("env.") || (PLIMSOLL_AXES.contains(&name) && (name != "ranks" || starts)) {
                 continue;
             }
-            let near = choose(name, &APPLIED);
+            let near = choose(name, &PLIMSOLL_AXES);
             let near = if near.starts_with("did") { format!("{near} Else ") } else { String::new() };
             let next =
                 format!("{near}write {{{name}}} in its command, or env.{name} for a variable of its environment");
