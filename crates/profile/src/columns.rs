@@ -9,7 +9,7 @@ use crate::sites::name;
 use crate::summary;
 
 /// The timeline in `columns` columns of equal length. `started`: the origin of the columns' times, ns since 1970.
-/// `place_of`: a rank's place in [`summary::Summary::ranks`].
+/// `place_of`: a rank's place in [`crate::summary::Summary::ranks`].
 pub fn columns(
     timeline: &Timeline,
     columns: usize,
