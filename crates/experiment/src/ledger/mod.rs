@@ -5,8 +5,10 @@
 //! cut is counted and left out.
 
 mod page;
+mod score;
 mod tally;
 mod terminal;
+mod widening;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -19,8 +21,10 @@ use machine::{Bytes, Fault, Nanoseconds, Result, optional};
 use serde::{Deserialize, Serialize};
 
 pub use page::render as page;
+pub use score::{Pair, Score, Scores, pairs, score};
 pub use tally::{Settled, Tally, tallies};
 pub use terminal::render as terminal;
+pub use widening::{Widened, Widening};
 
 /// A program's run, or an offcode, by all that makes two the same.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -79,8 +83,17 @@ pub struct Prediction {
     pub subject: Subject,
     /// "time at core:3 over app".
     pub quantity: String,
-    /// A positive value; 95 of 100 outcomes are expected in the interval.
+    /// What is changed, where predictions of the kind are judged apart by it: "carrier".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lever: Option<String>,
+    /// A positive value.
     pub expected: Interval,
+    /// Share of outcomes that are expected in the interval, 0 to 1.
+    #[serde(default = "default_level")]
+    pub level: f64,
+    /// What widened the interval; `None`: nothing did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub widened: Option<Widened>,
     /// Grounds of the prediction, in words.
     pub because: String,
     /// What was chosen by it, where something was.
@@ -88,12 +101,53 @@ pub struct Prediction {
     pub version: String,
 }
 
+/// The level of all predictions of earlier versions.
+fn default_level() -> f64 {
+    0.95
+}
+
 impl Prediction {
+    /// A prediction of now, at a level of 0.95.
+    pub fn new(
+        kind: Kind,
+        subject: Subject,
+        quantity: String,
+        expected: Interval,
+        because: impl Into<String>,
+    ) -> Prediction {
+        Prediction {
+            id: 0,
+            made: machine::here::now(),
+            kind,
+            subject,
+            quantity,
+            lever: None,
+            expected,
+            level: default_level(),
+            widened: None,
+            because: because.into(),
+            choice: None,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
+
     /// A sentence that compares the outcome with the expectation.
     pub fn against(&self, value: f64) -> String {
         let held = if self.expected.holds(value) { "held" } else { "MISSED" };
         let value = terminal::value(self.kind, value);
         format!("{}: {value}, expected {}: {held}", self.quantity, terminal::expected(self))
+    }
+
+    /// Its grounds, with what widened it.
+    pub fn grounds(&self) -> String {
+        let widened = self.widened.map(|widened| format!("; {}", widened.by));
+        self.because.clone() + &widened.unwrap_or_default()
+    }
+
+    /// What the same prediction has in common when it is made again for another run.
+    pub fn key(&self) -> (&Subject, &str, [u64; 3]) {
+        let Interval { low, middle, high } = self.unwidened();
+        (&self.subject, &self.quantity, [low, middle, high].map(f64::to_bits))
     }
 }
 
@@ -284,16 +338,10 @@ mod tests {
     use super::*;
 
     pub(super) fn prediction(kind: Kind, quantity: &str, low: f64, high: f64) -> Prediction {
+        let subject = Subject { words: "lmp, 4 ranks".into(), digest: "1".into() };
         Prediction {
-            id: 0,
             made: Nanoseconds(1),
-            kind,
-            subject: Subject { words: "lmp, 4 ranks".into(), digest: "1".into() },
-            quantity: quantity.into(),
-            expected: Interval::between(low, high),
-            because: "costs".into(),
-            choice: None,
-            version: "0".into(),
+            ..Prediction::new(kind, subject, quantity.to_owned(), Interval::between(low, high), "costs")
         }
     }
 
@@ -318,6 +366,18 @@ mod tests {
         assert_eq!(read.open_predictions().map(|of| of.id).collect::<Vec<_>>(), [second]);
         let rebuilt = Subject { digest: "2".into(), ..one.subject };
         assert_eq!(ledger.settle(&rebuilt, "seconds", &outcome(1.0, None)).unwrap(), []);
+    }
+
+    #[test]
+    fn predictions_of_earlier_versions_claim_95_of_100() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("l");
+        let line = r#"{"prediction":{"id":7,"made":1,"kind":"what-if","subject":{"words":"a","digest":""},"quantity":"q",
+            "expected":{"low":1.0,"middle":2.0,"high":3.0},"because":"b","choice":null,"version":"0.1.0"}}"#;
+        fs::write(&path, line.replace('\n', "")).unwrap();
+        let ledger = Ledger::at(&path).unwrap();
+        let [of] = &ledger.predictions[..] else { panic!("{} cannot be read", ledger.damaged) };
+        assert_eq!((of.level, &of.lever, of.widened), (0.95, &None, None));
     }
 
     #[test]
