@@ -1,8 +1,8 @@
-//! The ledger: what plimsoll predicted, stored before the outcome was known, and what came.
+//! The ledger: predictions, stored before their outcomes were known, and these outcomes.
 //!
 //! A file a host, `ledger-HOST.jsonl`, beside the machine's costs: a line of JSON for each prediction, outcome and run, only
-//! ever added to. A line is one write under the file's lock, which is beside it, so that writers do not mix; what a full disk
-//! cut is counted and left out.
+//! ever added to. A line is one write under the file's lock, which is beside it, so that writers do not mix; a line that a
+//! full disk cut is counted and left out.
 
 mod page;
 mod score;
@@ -35,7 +35,7 @@ pub struct Subject {
     pub digest: String,
 }
 
-/// What is predicted.
+/// The kind of quantity that is predicted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -83,7 +83,7 @@ pub struct Prediction {
     pub subject: Subject,
     /// "time at core:3 over app".
     pub quantity: String,
-    /// What is changed, where predictions of the kind are judged apart by it: "carrier".
+    /// The change, "carrier", where predictions of the kind are judged apart by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lever: Option<String>,
     /// A positive value.
@@ -91,12 +91,12 @@ pub struct Prediction {
     /// Share of outcomes that are expected in the interval, 0 to 1.
     #[serde(default = "default_level")]
     pub level: f64,
-    /// What widened the interval; `None`: nothing did.
+    /// The widening of the interval, if it is wider than its model's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub widened: Option<Widened>,
     /// Grounds of the prediction, in words.
     pub because: String,
-    /// What was chosen by it, where something was.
+    /// The choice that it led to, if any.
     pub choice: Option<String>,
     pub version: String,
 }
@@ -107,7 +107,7 @@ fn default_level() -> f64 {
 }
 
 impl Prediction {
-    /// A prediction of now, at a level of 0.95.
+    /// A prediction that is made now, at a level of 0.95.
     pub fn new(
         kind: Kind,
         subject: Subject,
@@ -138,20 +138,20 @@ impl Prediction {
         format!("{}: {value}, expected {}: {held}", self.quantity, terminal::expected(self))
     }
 
-    /// Its grounds, with what widened it.
+    /// Grounds and widening, in words.
     pub fn grounds(&self) -> String {
         let widened = self.widened.map(|widened| format!("; {}", widened.by));
         self.because.clone() + &widened.unwrap_or_default()
     }
 
-    /// What the same prediction has in common when it is made again for another run.
+    /// A key that is the same where the prediction is made again for another run.
     pub fn key(&self) -> (&Subject, &str, [u64; 3]) {
         let Interval { low, middle, high } = self.unwidened();
         (&self.subject, &self.quantity, [low, middle, high].map(f64::to_bits))
     }
 }
 
-/// What came of a prediction.
+/// The outcome of a prediction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     /// The prediction's `id`.
@@ -164,7 +164,7 @@ pub struct Outcome {
     pub source: String,
 }
 
-/// What one run of a program showed: what its carrier counted.
+/// A run of a program, as its carrier counted it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     pub subject: Subject,
@@ -197,7 +197,7 @@ enum Line {
 /// Longest wait for the file's lock: longer than it takes to write some lines.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a host's ledger holds.
+/// The contents of a host's ledger.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Ledger {
     pub predictions: Vec<Prediction>,
@@ -205,7 +205,7 @@ pub struct Ledger {
     pub runs: Vec<Run>,
     /// Lines that could not be read: cut, or of a newer plimsoll.
     pub damaged: usize,
-    /// Why an older one is not seen, where this user may not look for it.
+    /// The reason why an older one is not seen, where this user may not look for it.
     pub note: Option<String>,
     path: PathBuf,
 }
@@ -263,7 +263,7 @@ impl Ledger {
         self.add(Line::Prediction(prediction)).map(|()| id)
     }
 
-    /// Holds what came against every open prediction of this subject and quantity, and returns those.
+    /// Stores the outcome of every open prediction of this subject and quantity. Returns these predictions.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -282,7 +282,7 @@ impl Ledger {
         self.predictions.iter().filter(move |prediction| !settled.contains(&prediction.id))
     }
 
-    /// Adds what a run showed.
+    /// Adds a run.
     ///
     /// # Errors
     /// The file cannot be written.

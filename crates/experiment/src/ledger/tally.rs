@@ -1,4 +1,4 @@
-//! How predictions of a kind did.
+//! Tallies: settled and open predictions by kind.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,12 +14,12 @@ pub struct Settled<'a> {
 }
 
 impl Settled<'_> {
-    /// Whether what came lies in the interval.
+    /// Whether the outcome lies in the interval.
     pub fn held(&self) -> bool {
         self.prediction.expected.holds(self.outcome.value)
     }
 
-    /// Whether it lies beside it, by no more than it was measured to.
+    /// Whether the outcome lies beside the interval, by no more than it was measured to.
     pub fn near(&self) -> bool {
         let expected = self.prediction.expected;
         !self.held() && self.outcome.interval.is_some_and(|(low, high)| low <= expected.high && expected.low <= high)
@@ -89,7 +89,7 @@ pub(super) fn settled(ledger: &Ledger) -> Vec<Settled<'_>> {
     settled
 }
 
-/// One for each kind of which there is something.
+/// A tally for each kind of which there are predictions.
 pub fn tallies(ledger: &Ledger) -> Vec<Tally<'_>> {
     let kinds = [
         Kind::Placement,

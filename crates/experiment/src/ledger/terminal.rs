@@ -11,7 +11,7 @@ use super::{Kind, Ledger, Prediction, Settled, Tally, tallies};
 /// Predictions shown of each kind.
 const SHOWN: usize = 8;
 
-/// Each kind: how its predictions did, its misses, then its latest.
+/// Each kind with its tally, its misses, then its latest outcomes.
 pub fn render(ledger: &Ledger) -> String {
     let all = tallies(ledger);
     if all.is_empty() {
@@ -39,7 +39,7 @@ pub fn render(ledger: &Ledger) -> String {
     text
 }
 
-/// How predictions of a kind did, in a line.
+/// A tally in a line.
 pub(super) fn summary(tally: &Tally) -> String {
     let n = tally.settled.len();
     let mut words = match tally.coverage() {
@@ -63,7 +63,7 @@ pub(super) fn summary(tally: &Tally) -> String {
     words
 }
 
-/// Whether it held, in a word.
+/// The verdict on a prediction, a word.
 pub(super) fn verdict(settled: &Settled) -> &'static str {
     match (settled.held(), settled.near()) {
         (true, _) => "held",

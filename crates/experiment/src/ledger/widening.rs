@@ -57,7 +57,7 @@ impl Prediction {
 }
 
 impl Ledger {
-    /// What widens the next interval of this kind and lever; `None`: its latest 40 outcomes lay in the models' intervals as
+    /// The widening of the next interval of this kind and lever; `None`: its latest 40 outcomes lay in the models' intervals as
     /// often as those claimed, or there are fewer.
     pub fn widening(&self, kind: Kind, lever: Option<&str>) -> Option<Widening> {
         let like = |of: &Prediction| of.kind == kind && of.lever.as_deref() == lever;

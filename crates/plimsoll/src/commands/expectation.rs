@@ -16,7 +16,7 @@ pub fn of_job(time: &Interval, outside: f64, becomes: (f64, f64)) -> Interval {
     Interval { low: of_job(time.low, becomes.0), middle: of_job(time.middle, 1.0), high: of_job(time.high, becomes.1) }
 }
 
-/// What a replay changed; the ledger judges predictions apart by it.
+/// Changes of a replay, by which the ledger judges its predictions apart.
 pub const CARRIER: &str = "carrier";
 pub const MAPPING: &str = "mapping";
 pub const SETTING: &str = "setting";

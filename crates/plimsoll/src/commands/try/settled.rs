@@ -38,7 +38,7 @@ pub fn settle(design: &Design, judgement: &Judgement) -> Result<Vec<Settled>> {
     };
     let mut ledger = Ledger::open()?;
     let mut said = Vec::new();
-    for Compared { arm, base, value, interval } in compared(design, judgement) {
+    for Compared { arm, base, value, interval } in compared(&design.arms, judgement) {
         let mut names = Vec::new();
         if of_times {
             names.push((expectation::subject(&base.line), expectation::over(&arm.line, &base.line)));
@@ -71,13 +71,13 @@ struct Compared<'a> {
 }
 
 /// Every arm over every other, where both are told from the first or are it.
-fn compared<'a>(design: &'a Design, judgement: &Judgement) -> Vec<Compared<'a>> {
+fn compared<'a>(arms: &'a [Arm], judgement: &Judgement) -> Vec<Compared<'a>> {
     let first = Estimate { middle: 0.0, low: 0.0, high: 0.0, samples: 0 };
     let gain = |nth: usize| if nth == 0 { Some(first) } else { judgement.arms[nth].told() };
-    let gains: Vec<(usize, Estimate)> = (0..design.arms.len()).filter_map(|nth| Some((nth, gain(nth)?))).collect();
+    let gains: Vec<(usize, Estimate)> = (0..arms.len()).filter_map(|nth| Some((nth, gain(nth)?))).collect();
     let over = |(base, of_base): &(usize, Estimate), (arm, of_arm): &(usize, Estimate)| Compared {
-        arm: &design.arms[*arm],
-        base: &design.arms[*base],
+        arm: &arms[*arm],
+        base: &arms[*base],
         value: (of_base.middle - of_arm.middle).exp(),
         // Of two others, gains over the first share its noise.
         interval: (*base == 0 || *arm == 0)
@@ -85,4 +85,44 @@ fn compared<'a>(design: &'a Design, judgement: &Judgement) -> Vec<Compared<'a>> 
     };
     let each = gains.iter().flat_map(|base| gains.iter().map(move |arm| (base, arm)));
     each.filter(|(base, arm)| base.0 != arm.0).map(|(base, arm)| over(base, arm)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use experiment::axes::Axes;
+    use experiment::trial::judgement::{Best, Standing};
+    use rounds::contrast::Says;
+
+    use super::*;
+
+    #[test]
+    fn each_arm_is_compared_with_each_other_whatever_their_order() {
+        let arm = |name: &str| Arm {
+            name: name.to_owned(),
+            axes: Axes::default(),
+            command: vec![name.to_owned()],
+            variables: Vec::new(),
+            proven: false,
+            line: name.to_owned(),
+        };
+        let standing = |gain: Option<f64>| Standing {
+            spread: None,
+            rounds: 9,
+            over_first: gain.map(|gain| Estimate { middle: gain.ln(), low: 0.0, high: 2.0 * gain.ln(), samples: 9 }),
+            says: Says::CannotTell,
+            left_out: None,
+        };
+        let arms = ["a", "b", "c", "none"].map(arm);
+        let judgement = Judgement { arms: [None, Some(2.0), Some(8.0), None].map(standing).into(), best: Best::One(2) };
+        let all = compared(&arms, &judgement);
+        let of = |arm: &str, base: &str| {
+            let found = all.iter().find(|of| of.arm.name == arm && of.base.name == base)?;
+            let ends = found.interval.map(|(low, high)| (low * 100.0, high * 100.0));
+            Some(((found.value * 100.0).round(), ends.map(|(low, high)| (low.round(), high.round()))))
+        };
+        assert_eq!(of("b", "a"), Some((50.0, Some((25.0, 100.0)))));
+        assert_eq!(of("a", "b"), Some((200.0, Some((100.0, 400.0)))));
+        assert_eq!(of("b", "c"), Some((400.0, None)));
+        assert_eq!((of("none", "a"), of("a", "a"), all.len()), (None, None, 6));
+    }
 }

@@ -25,7 +25,7 @@ use crate::opened::Opened;
 /// A command that may be faster than today's.
 pub struct Candidate {
     pub arm: Arm,
-    /// What it changes, as the ledger's predictions name it.
+    /// The change, as the ledger's predictions name it.
     pub changes: &'static str,
     /// The time between MPI_Init and MPI_Finalize over today's; `None`: no replay can tell.
     pub replayed: Option<Interval>,
