@@ -18,13 +18,15 @@ use whatif::lever::Lever;
 use whatif::replay::Buffer;
 
 use super::today::{Today, arm};
-use crate::commands::expectation::{MOST_OUTSIDE, of_job};
+use crate::commands::expectation::{CARRIER, MAPPING, MOST_OUTSIDE, SETTING, of_job};
 use crate::commands::map::{Asked, Judged, Proposed};
 use crate::opened::Opened;
 
 /// A command that may be faster than today's.
 pub struct Candidate {
     pub arm: Arm,
+    /// The change, as the ledger's predictions name it.
+    pub changes: &'static str,
     /// The time between MPI_Init and MPI_Finalize over today's; `None`: no replay can tell.
     pub replayed: Option<Interval>,
     /// The time of the whole job over today's; `None`: no replay can tell.
@@ -65,6 +67,7 @@ pub struct Candidates {
 /// A candidate that is not judged yet.
 struct Possible {
     arm: Arm,
+    changes: &'static str,
     lever: Option<Lever>,
     verified: Verified,
     /// The highest expected time over today's at which it is tried.
@@ -89,14 +92,14 @@ impl Candidates {
         let levers: Vec<&Lever> = possible.iter().filter_map(|one| one.lever.as_ref()).collect();
         let answers = program.ok().and_then(|program| program.ask(&levers).ok());
         let mut times = answers.into_iter().flatten().map(|answer| answer.time);
-        for Possible { arm, lever, verified, most } in possible {
+        for Possible { arm, changes, lever, verified, most } in possible {
             let time = lever.and_then(|_| times.next());
             // Start and end of the job may take half to twice as long under another carrier.
             let predicted = time.filter(|_| outside <= MOST_OUTSIDE).map(|time| of_job(&time, outside, (0.5, 2.0)));
             let replayed = time;
             match time.filter(|time| time.low > most && !every) {
                 Some(time) => all.leave_out(&arm.name, format!("a replay predicts {}", ratio(&faster(&time)))),
-                None => all.tried.push(Candidate { arm, replayed, predicted, verified }),
+                None => all.tried.push(Candidate { arm, changes, replayed, predicted, verified }),
             }
         }
         all.map(opened, known, folder);
@@ -136,7 +139,8 @@ impl Candidates {
                     let words = recorded.under(&candidate.options, ranks, at);
                     let arm = arm(&name, words, Vec::new(), Some(&own));
                     let lever = Some(Lever { ways: Some(candidate.ways.clone()), ..Lever::default() });
-                    possible.push(Possible { arm, lever, verified: Verified::Otherwise, most: CLEARLY_SLOWER });
+                    let (changes, verified, most) = (CARRIER, Verified::Otherwise, CLEARLY_SLOWER);
+                    possible.push(Possible { arm, changes, lever, verified, most });
                 }
             }
         }
@@ -176,7 +180,7 @@ impl Candidates {
             let lever = costs.map(|of| Lever { ways: Some(of.ways.clone()), ..Lever::default() });
             let proof = carrier.proof(installation).cloned();
             let verified = proof.map_or(Verified::Otherwise, |proof| Verified::Says(Box::new((carrier, proof))));
-            possible.push(Possible { arm, lever, verified, most: CLEARLY_SLOWER });
+            possible.push(Possible { arm, changes: CARRIER, lever, verified, most: CLEARLY_SLOWER });
         }
         let crowded = ranks as usize > allowed.len();
         for setting in carriers::settings()? {
@@ -185,7 +189,7 @@ impl Candidates {
             let arm = today.with(&setting.name, &variables);
             let lever = setting.eager.map(|eager| Lever { eager: Some(eager), ..Lever::default() });
             let most = if lever.is_some() { AT_BEST } else { CLEARLY_SLOWER };
-            possible.push(Possible { arm, lever, verified: Verified::Otherwise, most });
+            possible.push(Possible { arm, changes: SETTING, lever, verified: Verified::Otherwise, most });
         }
         Ok(possible)
     }
@@ -207,6 +211,7 @@ impl Candidates {
                 let predicted = (outside <= MOST_OUTSIDE).then(|| of_job(&time, outside, (0.9, 1.1)));
                 self.tried.push(Candidate {
                     arm,
+                    changes: MAPPING,
                     replayed: Some(time),
                     predicted,
                     verified: Verified::Seats(Box::new(proposed)),
