@@ -91,7 +91,7 @@ fn compared<'a>(arms: &'a [Arm], judgement: &Judgement) -> Vec<Compared<'a>> {
 mod tests {
     use experiment::axes::Axes;
     use experiment::trial::judgement::{Best, Standing};
-    use rounds::contrast::Says;
+    use rounds::contrast::Verdict;
 
     use super::*;
 
@@ -109,7 +109,7 @@ mod tests {
             spread: None,
             rounds: 9,
             over_first: gain.map(|gain| Estimate { middle: gain.ln(), low: 0.0, high: 2.0 * gain.ln(), samples: 9 }),
-            says: Says::CannotTell,
+            says: Verdict::CannotTell,
             left_out: None,
         };
         let arms = ["a", "b", "c", "none"].map(arm);
