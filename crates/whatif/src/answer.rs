@@ -175,7 +175,8 @@ impl<'a> Program<'a> {
     /// The errors of [`Program::new`].
     pub fn unrecorded(graph: &Graph, costs: &Costs, ways: Ways) -> Result<f64> {
         let draws = vec![drawn(0)];
-        let program = Program { graph, costs, ways, buffer: Buffer::Unlimited, softirqs: None, draws, contradicted: false };
+        let program =
+            Program { graph, costs, ways, buffer: Buffer::Unlimited, softirqs: None, draws, contradicted: false };
         Ok(Base::of(&program, &program.draws[0])?.now as f64 / 1e3)
     }
 

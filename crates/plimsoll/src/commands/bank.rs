@@ -10,7 +10,7 @@ use machine::costs::{Interval, store};
 use machine::{Costs, Fault, Result};
 use rounds::statistics::median;
 use whatif::answer::Program;
-use whatif::graph::Graph;
+use whatif::graph::{Graph, Reach};
 use whatif::lever::{Lever, Mapping};
 use whatif::model::Ways;
 use whatif::outcome::bank::{HEADER, Row};
@@ -19,7 +19,7 @@ use whatif::replay::Buffer;
 
 use crate::opened::Opened;
 
-/// Prints the outcomes of recorded programs, each predicted from one recording, as crates/whatif/src/outcome/bank.tsv has them
+/// Prints the outcomes of recorded programs, each predicted from one recording: crates/whatif/src/outcome/bank.tsv
 #[derive(clap::Args)]
 pub struct Arguments {
     /// State folder (XDG_STATE_HOME) with costs that were measured while the machine was calm
@@ -28,8 +28,7 @@ pub struct Arguments {
     /// State folder with costs that were measured beside a hog
     #[arg(long, value_name = "DIR")]
     costs_hog: PathBuf,
-    /// Profiles in folders named PROGRAM-CARRIER-LOAD-ROUND. Carriers: vader, tcp, ucx, engine, udp, afxdp; loads: calm, hog;
-    /// rounds: 1, 2
+    /// Profiles, named PROGRAM-CARRIER-LOAD-ROUND: vader, tcp, ucx, engine, udp or afxdp; calm or hog; 1 or 2
     #[arg(value_name = "DIR", required = true)]
     recordings: Vec<PathBuf>,
 }
@@ -89,9 +88,11 @@ impl Recording {
         let opened = Opened::profile(folder, 0)?;
         let recorded = opened.recorded();
         let ways = recorded.ways(costs, None)?;
-        if ways != recorded.ways(costs, Some(CARRIERS[name.carrier].1))? {
+        let named = recorded.ways(costs, Some(CARRIERS[name.carrier].1))?;
+        let reach = if recorded.between { Reach::Between } else { Reach::Host };
+        if ways.of(reach) != named.of(reach) {
             let cause = format!("its messages were carried by {}", recorded.carried_by(&ways));
-            return Err(Fault::new(folder.display().to_string(), cause, "record it again"));
+            return Err(Fault::new("its carrier", cause, "record it again"));
         }
         let time = Program::unrecorded(&opened.graph, costs, ways.clone())?;
         Ok(Recording { opened, ways, time })

@@ -54,16 +54,16 @@ pub struct Row {
 }
 
 /// The names of a row's fields.
-pub const HEADER: &str =
-    "program\tfrom\tto\tload\tcosts\thosts\tkind\tnoise\ttaken\tunexplained\ttrips\tseconds\tlow\tmiddle\thigh\tobserved";
+pub const HEADER: &str = "program\tfrom\tto\tload\tcosts\thosts\tkind\t\
+    noise\ttaken\tunexplained\ttrips\tseconds\tcontradicted\tlow\tmiddle\thigh\tobserved";
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Row { program, carriers: [from, to], load, costs, hosts, kind, features, drawn, observed } = self;
-        let Features { noise, taken, unexplained, trips, seconds, .. } = features;
+        let Features { noise, taken, unexplained, trips, seconds, contradicted, .. } = features;
         let Interval { low, middle, high } = drawn;
         write!(f, "{program}\t{from}\t{to}\t{load}\t{costs}\t{hosts}\t{}", kind.word())?;
-        write!(f, "\t{noise:.4}\t{taken:.4}\t{unexplained:.3}\t{trips}\t{seconds:.3}")?;
+        write!(f, "\t{noise:.4}\t{taken:.4}\t{unexplained:.3}\t{trips}\t{seconds:.3}\t{}", u8::from(*contradicted))?;
         write!(f, "\t{low:.4}\t{middle:.4}\t{high:.4}\t{observed:.4}")
     }
 }
@@ -72,11 +72,12 @@ impl FromStr for Row {
     type Err = Fault;
 
     fn from_str(line: &str) -> Result<Row> {
-        let wrong = || Fault::new(format!("row '{line}'"), "it is no outcome", "make the bank again: scripts/make-bank");
+        let wrong =
+            || Fault::new(format!("row '{line}'"), "it is no outcome", "make the bank again: scripts/make-bank");
         let words: Vec<&str> = line.split('\t').collect();
         let [program, from, to, load, costs, hosts, kind, figures @ ..] = words.as_slice() else { return Err(wrong()) };
         let figures: Vec<f64> = figures.iter().map(|word| word.parse().map_err(|_| wrong())).collect::<Result<_>>()?;
-        let [noise, taken, unexplained, trips, seconds, low, middle, high, observed] = figures[..] else {
+        let [noise, taken, unexplained, trips, seconds, contradicted, low, middle, high, observed] = figures[..] else {
             return Err(wrong());
         };
         let drawn = Interval { low, middle, high };
@@ -88,7 +89,7 @@ impl FromStr for Row {
             unexplained,
             trips,
             seconds,
-            contradicted: false,
+            contradicted: contradicted != 0.0,
         };
         Ok(Row {
             program: program.to_string(),
@@ -148,13 +149,14 @@ impl Bank {
         Ok(Bank::of(text.lines().skip(1).map(str::parse).collect::<Result<_>>()?))
     }
 
-    /// A kind with too few programs has the errors of all other kinds.
+    /// Rows that would be refused calibrate nothing. A kind with too few programs has the errors of all other kinds.
     pub fn of(rows: Vec<Row>) -> Bank {
+        let answered: Vec<&Row> = rows.iter().filter(|row| refused(&row.features).is_none()).collect();
         let programs: BTreeSet<&str> = rows.iter().map(|row| row.program.as_str()).collect();
         let group: BTreeMap<&str, u32> = programs.into_iter().zip(0..).collect();
         let scored = |row: &Row| Scored { group: group[row.program.as_str()], residual: row.residual() };
         let quantile_of = |fits: &dyn Fn(&Row) -> bool| {
-            let scored: Vec<Scored> = rows.iter().filter(|row| fits(row)).map(scored).collect();
+            let scored: Vec<Scored> = answered.iter().filter(|row| fits(row)).map(|row| scored(row)).collect();
             quantile(&scored, LEVEL)
         };
         let calibrated = |kind: Kind| {
@@ -166,7 +168,7 @@ impl Bank {
                 let of = compared(&row.features);
                 [0, 1, 2, 3].map(|nth| f64::max(most[nth], of[nth].0))
             };
-            let most = rows.iter().filter(|row| alike(row)).fold([0.0; 4], most);
+            let most = answered.iter().filter(|row| alike(row)).fold([0.0; 4], |all, row| most(all, row));
             Some((kind, Calibrated { quantile, most }))
         };
         let kinds = Kind::ALL.into_iter().filter_map(calibrated).collect();
@@ -178,14 +180,15 @@ impl Bank {
         self.forecast(Kind::of(program, lever), &quality.features(answer), answer.time)
     }
 
-    /// The forecast of the same run once more.
-    pub fn again(&self, features: &Features) -> Forecast {
-        self.judged(Some(Kind::Same), features, Interval::exactly(1.0))
-    }
-
     /// The forecast of a lever of this `kind`. `drawn`: the answer over all draws.
     pub fn forecast(&self, kind: Option<Kind>, features: &Features, drawn: Interval) -> Forecast {
-        if drawn == Interval::exactly(1.0) { Forecast::Unchanged } else { self.judged(kind, features, drawn) }
+        if drawn != Interval::exactly(1.0) {
+            return self.judged(kind, features, drawn);
+        }
+        match self.judged(Some(Kind::Same), features, drawn) {
+            Forecast::Within { time, .. } => Forecast::Unchanged { again: Some(time) },
+            _ => Forecast::Unchanged { again: None },
+        }
     }
 
     fn judged(&self, kind: Option<Kind>, features: &Features, drawn: Interval) -> Forecast {
@@ -241,6 +244,7 @@ fn refused(of: &Features) -> Option<(String, String)> {
 fn unlike(features: &Features, most: &[f64; 4]) -> Option<(String, String)> {
     let beyond = |((value, _), most): &((f64, &str), &f64)| *value > (**most * BEYOND).max(ALWAYS);
     let ((value, name), most) = compared(features).into_iter().zip(most).find(beyond)?;
-    let reason = format!("no calibrated program is like this: {name} {}, at most {} there", percent(value), percent(*most));
+    let reason =
+        format!("no calibrated program is like this: {name} {}, at most {} there", percent(value), percent(*most));
     Some((reason, "measure it: plimsoll try".to_owned()))
 }

@@ -1,9 +1,9 @@
 //! Outcomes: how far answers are off, learned from programs that were recorded on one carrier and then on another.
 //!
-//! The error of an answer is unlike that of its costs: the recording is one run, the machine changes, and the model may be wrong. So
-//! errors are taken from a [`bank`] of outcomes, by kind of lever, each divided by a [`Features::scale`] that is known beforehand.
-//! The interval is the middle of the answer, times and over the exponential of the scale times a conformal quantile
-//! ([`rounds::conformal`]).
+//! The error of an answer is unlike that of its costs: the recording is one run, the machine changes, and the model may be
+//! wrong. So errors are taken from a [`bank`] of outcomes, by kind of lever, each divided by a [`Features::scale`] that is
+//! known beforehand. The interval is the middle of the answer, times and over the exponential of the scale times a conformal
+//! quantile ([`rounds::conformal`]).
 
 pub mod bank;
 
@@ -251,28 +251,44 @@ impl Cause {
 /// An expected outcome.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Forecast {
-    /// The lever has no effect at all.
-    Unchanged,
+    /// The lever has no effect at all. `again`: another run of the program, where outcomes say how runs differ.
+    Unchanged {
+        again: Option<Interval>,
+    },
     /// Calibrated: [`bank::LEVEL`] of outcomes lie in `time`.
-    Within { time: Interval, widened: Vec<Widening> },
+    Within {
+        time: Interval,
+        widened: Vec<Widening>,
+    },
     /// The interval over all draws: no outcome of such a lever says how far it is off.
     Uncalibrated(Interval),
-    CannotTell { reason: String, next: String },
+    CannotTell {
+        reason: String,
+        next: String,
+    },
 }
 
 impl Forecast {
-    /// The time over today's; `None`: cannot tell.
-    pub fn time(&self) -> Option<Interval> {
+    /// The effect: the time over today's; `None`: cannot tell.
+    pub fn effect(&self) -> Option<Interval> {
         match self {
-            Forecast::Unchanged => Some(Interval::exactly(1.0)),
+            Forecast::Unchanged { .. } => Some(Interval::exactly(1.0)),
             Forecast::Within { time, .. } | Forecast::Uncalibrated(time) => Some(*time),
             Forecast::CannotTell { .. } => None,
         }
     }
 
+    /// The time of a run with the lever over that of one without; `None`: cannot tell.
+    pub fn run(&self) -> Option<Interval> {
+        match self {
+            Forecast::Unchanged { again } => again.or_else(|| self.effect()),
+            _ => self.effect(),
+        }
+    }
+
     /// The share of outcomes that lie in the interval; `None`: not known.
     pub fn level(&self) -> Option<f64> {
-        matches!(self, Forecast::Within { .. }).then_some(bank::LEVEL)
+        matches!(self, Forecast::Within { .. } | Forecast::Unchanged { again: Some(_) }).then_some(bank::LEVEL)
     }
 }
 

@@ -135,6 +135,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         profile: folder.to_owned(),
         limits: limits(&opened, &known),
         predicted: Vec::new(),
+        levels: Vec::new(),
         left_out,
         notes,
         verified: None,
@@ -164,6 +165,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     predict(&design, &tried, folder);
     let predicted = |of: &Candidate| if design.merit.mpi { of.replayed } else { of.predicted };
     found.predicted = std::iter::once(None).chain(tried.iter().map(predicted)).collect();
+    found.levels = std::iter::once(None).chain(tried.iter().map(|of| of.level)).collect();
     let left = Nanoseconds(budget.0.saturating_sub(begun.elapsed().as_nanos() as u64));
     let names: Vec<&str> = tried.iter().map(|of| of.arm.name.as_str()).collect();
     output::tell(&format!("Trying {}, at most {}\n", names.join(", "), clock::duration(left)));
