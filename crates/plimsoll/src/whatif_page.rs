@@ -60,9 +60,10 @@ const LINES: usize = 10;
 const RANKS: usize = 4;
 
 /// What the intervals are.
-const CALIBRATED: &str = "\nIntervals of 90 % held that share of the outcomes of other recorded programs; others cover the uncertainty of the costs \
-    alone. plimsoll ledger shows how often they hold here.\n";
-const UNCALIBRATED: &str = "\nThe intervals cover the uncertainty of the costs, not that of the model: plimsoll ledger shows how often they held.\n";
+const CALIBRATED: &str = "\nIntervals of 90 % held as many outcomes of other recorded programs; others cover the uncertainty \
+    of the costs alone. plimsoll ledger shows how often they hold here.\n";
+const UNCALIBRATED: &str = "\nThe intervals cover the uncertainty of the costs, not that of the model: plimsoll ledger shows \
+    how often they held.\n";
 
 impl Page<'_> {
     pub fn terminal(&self, width: usize) -> String {
@@ -108,6 +109,9 @@ impl Page<'_> {
             let parts = &answer.path.parts;
             let of = |part| percent(part, parts.total());
             let mut words = format!("{} computing, {} messages", of(parts.computing), of(parts.messages + parts.work));
+            if let Forecast::Uncalibrated(_) = forecast {
+                words += ", model error not measured";
+            }
             if let Some(order) = answer.order {
                 words += &format!(", {:+.1} % in the recorded order", 100.0 * order);
             }
@@ -360,11 +364,10 @@ pub fn than(time: &Interval, level: Option<f64>) -> String {
     }
 }
 
-/// What makes the interval of a forecast wide, that nobody measured how wide it must be, or why there is none.
+/// What makes the interval of a forecast wide, or why there is none.
 fn why(forecast: &Forecast) -> Option<String> {
     match forecast {
-        Forecast::Unchanged { .. } => None,
-        Forecast::Uncalibrated(_) => Some("model error not measured".to_owned()),
+        Forecast::Unchanged { .. } | Forecast::Uncalibrated(_) => None,
         Forecast::CannotTell { reason, next } => Some(format!("{reason}; {next}")),
         Forecast::Within { widened, .. } => {
             let one = |of: &Widening| format!("{} ({:.1}x)", of.cause.words(of.value), of.factor);

@@ -115,7 +115,8 @@ impl Row {
 #[derive(Debug, Clone, Default)]
 pub struct Bank {
     pub rows: Vec<Row>,
-    kinds: BTreeMap<Kind, Calibrated>,
+    /// By kind, and whether others had the cores.
+    kinds: BTreeMap<(Kind, bool), Calibrated>,
 }
 
 /// A kind of lever with enough outcomes.
@@ -149,7 +150,7 @@ impl Bank {
         Ok(Bank::of(text.lines().skip(1).map(str::parse).collect::<Result<_>>()?))
     }
 
-    /// Rows that would be refused calibrate nothing. A kind with too few programs has the errors of all other kinds.
+    /// Rows that would be refused calibrate nothing. A kind with too few programs has the errors of all kinds.
     pub fn of(rows: Vec<Row>) -> Bank {
         let answered: Vec<&Row> = rows.iter().filter(|row| refused(&row.features).is_none()).collect();
         let programs: BTreeSet<&str> = rows.iter().map(|row| row.program.as_str()).collect();
@@ -159,19 +160,21 @@ impl Bank {
             let scored: Vec<Scored> = answered.iter().filter(|row| fits(row)).map(|row| scored(row)).collect();
             quantile(&scored, LEVEL)
         };
-        let calibrated = |kind: Kind| {
-            let own = quantile_of(&|row| row.kind == kind);
-            let alike: &dyn Fn(&Row) -> bool =
-                if own.is_some() { &|row| row.kind == kind } else { &|row| row.kind != Kind::Same };
-            let quantile = own.or_else(|| quantile_of(alike))?;
+        let calibrated = |(kind, loaded): (Kind, bool)| {
+            let alike = |row: &Row| row.kind == kind && row.features.is_loaded() == loaded;
+            let pooled = |row: &Row| row.kind != Kind::Same && row.features.is_loaded() == loaded;
+            let own = quantile_of(&alike);
+            let fits: &dyn Fn(&Row) -> bool = if own.is_some() { &alike } else { &pooled };
+            let quantile = own.or_else(|| quantile_of(fits))?;
             let most = |most: [f64; 4], row: &Row| {
                 let of = compared(&row.features);
                 [0, 1, 2, 3].map(|nth| f64::max(most[nth], of[nth].0))
             };
-            let most = answered.iter().filter(|row| alike(row)).fold([0.0; 4], |all, row| most(all, row));
-            Some((kind, Calibrated { quantile, most }))
+            let most = answered.iter().filter(|row| fits(row)).fold([0.0; 4], |all, row| most(all, row));
+            Some(((kind, loaded), Calibrated { quantile, most }))
         };
-        let kinds = Kind::ALL.into_iter().filter_map(calibrated).collect();
+        let kinds = Kind::ALL.into_iter().flat_map(|kind| [(kind, false), (kind, true)]);
+        let kinds = kinds.filter_map(calibrated).collect();
         Bank { rows, kinds }
     }
 
@@ -192,7 +195,8 @@ impl Bank {
     }
 
     fn judged(&self, kind: Option<Kind>, features: &Features, drawn: Interval) -> Forecast {
-        let Some(Calibrated { quantile, most }) = kind.and_then(|kind| self.kinds.get(&kind)) else {
+        let Some(Calibrated { quantile, most }) = kind.and_then(|kind| self.kinds.get(&(kind, features.is_loaded())))
+        else {
             return Forecast::Uncalibrated(drawn);
         };
         if let Some((reason, next)) = refused(features).or_else(|| unlike(features, most)) {

@@ -186,6 +186,9 @@ pub enum Cause {
 /// The scale of an exact answer about a steady recording: two runs differ by about this.
 const FLOOR: f64 = 0.01;
 
+/// The share of a recording's time in which others had its cores from which on it is one of a loaded machine.
+const LOADED: f64 = 0.1;
+
 /// Widenings by at least this factor are named.
 const NAMED: f64 = 1.2;
 
@@ -214,6 +217,11 @@ impl Features {
             (Cause::Taken, self.taken, 0.5 * self.taken),
             (Cause::Unexplained, self.unexplained, 0.5 * self.unexplained * self.change),
         ]
+    }
+
+    /// Whether others had its cores for much of the time.
+    pub fn is_loaded(&self) -> bool {
+        self.taken > LOADED
     }
 
     /// The expected size of the error, in logarithms.
