@@ -82,13 +82,9 @@ fn predict_one(
         Some(interval) => (interval, format!("{} earlier runs", earlier.len())),
         None => (by_costs, because.to_owned()),
     };
-    let (choice, version) = (Some(site.to_string()), env!("CARGO_PKG_VERSION").to_owned());
-    let prediction = Prediction { id: 0, made: now(), kind, subject, quantity, expected, because, choice, version };
-    let same = |open: &Prediction| {
-        (&open.subject, &open.quantity, open.expected)
-            == (&prediction.subject, &prediction.quantity, prediction.expected)
-    };
-    if !ledger.open_predictions().any(same) {
+    let of = Prediction::new(kind, subject, quantity, expected, because);
+    let prediction = Prediction { choice: Some(site.to_string()), ..of }.widened(ledger.widening(kind, None));
+    if !ledger.open_predictions().any(|open| open.key() == prediction.key()) {
         ledger.predict(prediction)?;
     }
     Ok(())

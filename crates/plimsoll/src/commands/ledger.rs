@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use experiment::ledger::{self, Ledger};
+use experiment::ledger::{self, Ledger, Scores};
 use linux::output;
 use machine::{Fault, Result};
 
@@ -15,6 +15,13 @@ pub struct Arguments {
     /// Write the ledger as an HTML page to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Print instead, by kind of prediction and what it changes, how good the intervals were
+    ///
+    /// HELD: the share of outcomes in their interval, with the 95 % interval of that share, beside the share that was CLAIMED. BIAS:
+    /// the median outcome over the expected one. WIDTH: the median of an interval's high end over its low end. WORST: the farthest
+    /// outcome, over or under the expected one. SCORE: the interval score on logarithms, width plus misses; less is better.
+    #[arg(long, conflicts_with = "html")]
+    score: bool,
     #[command(flatten)]
     json: Json,
 }
@@ -23,6 +30,13 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     let ledger = Ledger::open()?;
     if let Some(note) = &ledger.note {
         eprintln!("plimsoll: {note}");
+    }
+    if arguments.score {
+        let here = Scores { place: "on this host", scores: ledger::score(&ledger::pairs(&ledger)) };
+        let all = [here];
+        let page = || all.iter().map(|scores| scores.terminal(output::width())).collect::<Vec<_>>().join("\n");
+        arguments.json.tell(|| outputs::json(&all), || output::page(&page()))?;
+        return Ok(ExitCode::SUCCESS);
     }
     let all = serde_json::json!({ "predictions": ledger.predictions, "outcomes": ledger.outcomes });
     arguments.json.tell(|| outputs::json(&all), || output::page(&ledger::terminal(&ledger)))?;

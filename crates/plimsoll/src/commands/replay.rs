@@ -18,7 +18,7 @@ use whatif::model::Progress;
 use whatif::outcome::bank::Bank;
 use whatif::outcome::{Forecast, Quality};
 
-use super::expectation::{CONTRADICTED, MOST_OUTSIDE, expectation, of_job};
+use super::expectation::{CARRIER, CONTRADICTED, MOST_OUTSIDE, expectation, of_job, over, widening};
 use super::levers::{Changes, Recording, factor, unsampled};
 use super::outputs::Json;
 use crate::opened::Opened;
@@ -231,6 +231,9 @@ impl Best<'_> {
         if able.is_empty() {
             return Ok("\nNothing of this is a command to run.\n".to_owned());
         }
+        let keeps = self.outside <= MOST_OUTSIDE;
+        let mut ledger = if keeps { super::kept(Ledger::open().map(Some)) } else { Ledger::open().ok() };
+        let by = widening(ledger.as_ref(), CARRIER);
         let mut expected_of = Vec::new();
         let now = whatif_page::shell(self.recorded.command);
         let (mut text, mut trial) = (String::new(), format!("plimsoll try -- {now}"));
@@ -243,18 +246,17 @@ impl Best<'_> {
             }
             // Start and end of the job may take half to twice as long under another carrier.
             let expected = of_job(&forecast.run().unwrap_or(answer.time), self.outside, (0.5, 2.0));
-            text += &format!("{command}\n    {} for the whole job\n", whatif_page::than(&expected, forecast.level()));
-            if self.outside > MOST_OUTSIDE {
-                continue;
-            }
-            expected_of.push(expectation(self.folder, &command, &now, expected));
+            let level = forecast.level();
+            let of = expectation(self.folder, over(&command, &now), &now, CARRIER, expected, level).widened(by);
+            text += &format!("{command}\n    {} for the whole job\n", whatif_page::than(&of.expected, level));
+            expected_of.push(of);
         }
         let nothing = expected_of.is_empty();
-        if !nothing {
-            let keep = |mut ledger: Ledger| expected_of.into_iter().try_for_each(|of| ledger.predict(of).map(drop));
-            super::kept(Ledger::open().and_then(keep));
+        text += &by.map(|by| format!("The intervals are {by}.\n")).unwrap_or_default();
+        if let (Some(ledger), true) = (&mut ledger, keeps) {
+            super::kept(expected_of.into_iter().try_for_each(|of| ledger.predict(of).map(drop)));
         }
-        if self.outside > MOST_OUTSIDE {
+        if !keeps {
             let share = 100.0 * self.outside / (1.0 + self.outside);
             text += &format!(
                 "Nothing is kept in the ledger: {share:.0} % of the job is its start and end; give it a longer input.\n"

@@ -20,13 +20,15 @@ use whatif::outcome::{Forecast, Quality};
 use whatif::replay::Buffer;
 
 use super::today::{Today, arm};
-use crate::commands::expectation::{MOST_OUTSIDE, of_job};
+use crate::commands::expectation::{CARRIER, MAPPING, MOST_OUTSIDE, SETTING, of_job};
 use crate::commands::map::{Asked, Judged, Proposed};
 use crate::opened::Opened;
 
 /// A command that may be faster than today's.
 pub struct Candidate {
     pub arm: Arm,
+    /// The change, as the ledger's predictions name it.
+    pub changes: &'static str,
     /// The time between MPI_Init and MPI_Finalize over today's; `None`: no replay can tell.
     pub replayed: Option<Interval>,
     /// The time of the whole job over today's; `None`: no replay can tell.
@@ -69,6 +71,7 @@ pub struct Candidates {
 /// A candidate that is not judged yet.
 struct Possible {
     arm: Arm,
+    changes: &'static str,
     lever: Option<Lever>,
     verified: Verified,
     /// The highest expected time over today's at which it is tried.
@@ -99,7 +102,7 @@ impl Candidates {
             Some(answers.map(forecast).collect::<Vec<Forecast>>())
         });
         let mut forecasts = forecasts.into_iter().flatten();
-        for Possible { arm, lever, verified, most } in possible {
+        for Possible { arm, changes, lever, verified, most } in possible {
             let forecast = lever.and_then(|_| forecasts.next());
             if let Some(Forecast::CannotTell { reason, .. }) = &forecast {
                 all.notes.push(format!("nothing is predicted of {}: {reason}", arm.name));
@@ -111,7 +114,7 @@ impl Candidates {
             let replayed = time;
             match time.filter(|time| time.low > most && !every) {
                 Some(time) => all.leave_out(&arm.name, format!("a replay predicts {}", ratio(&faster(&time), level))),
-                None => all.tried.push(Candidate { arm, replayed, predicted, level, verified }),
+                None => all.tried.push(Candidate { arm, changes, replayed, predicted, level, verified }),
             }
         }
         all.map(opened, known, folder);
@@ -151,7 +154,8 @@ impl Candidates {
                     let words = recorded.under(&candidate.options, ranks, at);
                     let arm = arm(&name, words, Vec::new(), Some(&own));
                     let lever = Some(Lever { ways: Some(candidate.ways.clone()), ..Lever::default() });
-                    possible.push(Possible { arm, lever, verified: Verified::Otherwise, most: CLEARLY_SLOWER });
+                    let (changes, verified, most) = (CARRIER, Verified::Otherwise, CLEARLY_SLOWER);
+                    possible.push(Possible { arm, changes, lever, verified, most });
                 }
             }
         }
@@ -191,7 +195,7 @@ impl Candidates {
             let lever = costs.map(|of| Lever { ways: Some(of.ways.clone()), ..Lever::default() });
             let proof = carrier.proof(installation).cloned();
             let verified = proof.map_or(Verified::Otherwise, |proof| Verified::Says(Box::new((carrier, proof))));
-            possible.push(Possible { arm, lever, verified, most: CLEARLY_SLOWER });
+            possible.push(Possible { arm, changes: CARRIER, lever, verified, most: CLEARLY_SLOWER });
         }
         let crowded = ranks as usize > allowed.len();
         for setting in carriers::settings()? {
@@ -200,7 +204,7 @@ impl Candidates {
             let arm = today.with(&setting.name, &variables);
             let lever = setting.eager.map(|eager| Lever { eager: Some(eager), ..Lever::default() });
             let most = if lever.is_some() { AT_BEST } else { CLEARLY_SLOWER };
-            possible.push(Possible { arm, lever, verified: Verified::Otherwise, most });
+            possible.push(Possible { arm, changes: SETTING, lever, verified: Verified::Otherwise, most });
         }
         Ok(possible)
     }
@@ -222,6 +226,7 @@ impl Candidates {
                 let predicted = (outside <= MOST_OUTSIDE).then(|| of_job(&time, outside, (0.9, 1.1)));
                 self.tried.push(Candidate {
                     arm,
+                    changes: MAPPING,
                     replayed: Some(time),
                     predicted,
                     level: None,
