@@ -32,7 +32,7 @@ const LARGE: f64 = 0.1;
 
 /// A feature over the most of it in the bank beyond which an answer is unlike the bank's; and what is always like them.
 const BEYOND: f64 = 1.1;
-const ALWAYS: f64 = 0.02;
+const ALWAYS: f64 = 0.05;
 
 /// One prediction and its outcome.
 #[derive(Debug, Clone, PartialEq)]
@@ -176,6 +176,18 @@ impl Bank {
         let kinds = Kind::ALL.into_iter().flat_map(|kind| [(kind, false), (kind, true)]);
         let kinds = kinds.filter_map(calibrated).collect();
         Bank { rows, kinds }
+    }
+
+    /// Each row with its forecast by all programs but its own.
+    pub fn cross_judged(&self) -> Vec<(&Row, Forecast)> {
+        let mut by_others: BTreeMap<&str, Bank> = BTreeMap::new();
+        let mut all = Vec::new();
+        for row in &self.rows {
+            let others = || Bank::of(self.rows.iter().filter(|other| other.program != row.program).cloned().collect());
+            let others = by_others.entry(&row.program).or_insert_with(others);
+            all.push((row, others.judged(Some(row.kind), &row.features, row.drawn)));
+        }
+        all
     }
 
     /// The forecast of an answer to a lever, as a replay of the program gave it.

@@ -183,8 +183,8 @@ pub enum Cause {
     Unexplained,
 }
 
-/// The scale of an exact answer about a steady recording: two runs differ by about this.
-const FLOOR: f64 = 0.01;
+/// The scale of an exact answer about a steady recording: by about this two runs of a program differ.
+const FLOOR: f64 = 0.02;
 
 /// The share of a recording's time in which others had its cores from which on it is one of a loaded machine.
 const LOADED: f64 = 0.1;
@@ -214,7 +214,7 @@ impl Features {
             (Cause::Costs, self.draws, self.draws),
             (Cause::Change, self.change, 0.25 * self.change),
             (Cause::Noise, self.noise, self.noise),
-            (Cause::Taken, self.taken, 0.5 * self.taken),
+            (Cause::Taken, self.taken, 0.1 * self.taken),
             (Cause::Unexplained, self.unexplained, 0.5 * self.unexplained * self.change),
         ]
     }

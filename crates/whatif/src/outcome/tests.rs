@@ -50,19 +50,14 @@ fn outcomes(programs: u32, kinds: &[Kind]) -> Bank {
     Bank::of(rows)
 }
 
-/// Of the rows that `fits`, the number, those that are answered by all programs but their own, and those of them that hold.
-fn left_out(bank: &Bank, fits: impl Fn(&Row) -> bool) -> (usize, usize, usize) {
+/// Of the rows that `fits`, the number, those that all programs but their own answer, and those of them that hold.
+fn held(bank: &Bank, fits: impl Fn(&Row) -> bool) -> (usize, usize, usize) {
     let (mut all, mut answered, mut held) = (0, 0, 0);
-    let programs: std::collections::BTreeSet<&String> = bank.rows.iter().map(|row| &row.program).collect();
-    for program in programs {
-        let others = Bank::of(bank.rows.iter().filter(|row| row.program != *program).cloned().collect());
-        for row in bank.rows.iter().filter(|row| row.program == *program && fits(row)) {
-            all += 1;
-            let forecast = others.forecast(Some(row.kind), &row.features, row.drawn);
-            if let Some(time) = forecast.run().filter(|_| forecast.level().is_some()) {
-                answered += 1;
-                held += usize::from(time.holds(row.observed));
-            }
+    for (row, forecast) in bank.cross_judged().into_iter().filter(|(row, _)| fits(row)) {
+        all += 1;
+        if let Forecast::Within { time, .. } = forecast {
+            answered += 1;
+            held += usize::from(time.holds(row.observed));
         }
     }
     (all, answered, held)
@@ -73,7 +68,7 @@ fn nine_of_ten_outcomes_of_a_program_lie_in_the_intervals_of_the_others() {
     let bank = outcomes(40, &[Kind::Carrier, Kind::Carrier, Kind::Network, Kind::Network]);
     for (kind, load) in [Kind::Carrier, Kind::Network].into_iter().flat_map(|kind| ["calm", "hog"].map(|of| (kind, of)))
     {
-        let (all, answered, held) = left_out(&bank, |row| row.kind == kind && row.load == load);
+        let (all, answered, held) = held(&bank, |row| row.kind == kind && row.load == load);
         let share = held as f64 / answered as f64;
         assert!(
             answered * 10 >= all * 9 && (0.85..0.95).contains(&share),
@@ -92,19 +87,26 @@ fn the_shipped_bank_is_read_as_it_was_written() {
     assert_eq!(Bank::shipped().rows.len(), lines.len());
 }
 
-/// Of programs that were recorded here, each judged by the others.
+/// Each recorded program is judged by the others.
 #[test]
 fn shown_intervals_hold_85_to_95_of_100_outcomes() {
     let bank = Bank::shipped();
-    let share = |held: usize, of: usize| (of > 0).then(|| held as f64 / of as f64);
-    let (_, answered, held) = left_out(bank, |_| true);
-    assert!(share(held, answered).is_none_or(|share| (0.85..=0.95).contains(&share)), "{held} of {answered}");
-    let (all, answered, _) = left_out(bank, |row| row.load == "calm");
-    assert!(share(answered, all).is_none_or(|share| share >= 0.85), "{answered} of {all} are answered");
-    for (kind, load) in Kind::ALL.into_iter().flat_map(|kind| ["calm", "hog"].map(|load| (kind, load))) {
-        let (all, answered, held) = left_out(bank, |row| row.kind == kind && row.load == load);
-        println!("{kind:?} {load}: {all} outcomes, {answered} answered, {held} held");
+    let programs: std::collections::BTreeSet<&String> = bank.rows.iter().map(|row| &row.program).collect();
+    assert!(programs.len() >= 17, "{programs:?}");
+    let share = |fits: &dyn Fn(&Row) -> bool| {
+        let (_, answered, held) = held(bank, fits);
+        held as f64 / answered as f64
+    };
+    assert!((0.85..=0.95).contains(&share(&|_| true)), "{}", share(&|_| true));
+    // A part of them is of few programs.
+    for (kind, load) in [Kind::Same, Kind::Carrier].into_iter().flat_map(|kind| ["calm", "hog"].map(|of| (kind, of))) {
+        let share = share(&|row| row.kind == kind && row.load == load);
+        assert!((0.80..=0.98).contains(&share), "{kind:?} {load}: {share}");
     }
+    // Of a program that is too short, and of ranks that share cores, nothing is to be told.
+    let told = |row: &Row| row.load == "calm" && !["short", "crowd"].contains(&row.program.as_str());
+    let (all, answered, _) = held(bank, told);
+    assert!(answered as f64 >= 0.85 * all as f64, "{answered} of {all} are answered");
 }
 
 #[test]
@@ -168,9 +170,9 @@ fn a_lever_of_no_effect_changes_nothing_and_another_run_differs() {
 fn causes_of_a_wide_interval_are_named_the_greatest_first() {
     let named = |figures| features(figures).widenings().iter().map(|of| of.cause.words(of.value)).collect::<Vec<_>>();
     assert_eq!(named([0.0; 5]), Vec::<String>::new());
-    assert_eq!(named([0.0, 0.0, 0.05, 0.3, 0.0])[0], "others had its cores for 30 % of the time");
+    assert_eq!(named([0.0, 0.0, 0.01, 0.3, 0.0]), ["others had its cores for 30 % of the time"]);
     assert_eq!(named([0.4, 0.1, 0.01, 0.0, 0.1]), ["costs leave 49 %"]);
-    let factors: Vec<f64> = features([0.1, 0.1, 0.1, 0.1, 0.1]).widenings().iter().map(|of| of.factor).collect();
+    let factors: Vec<f64> = features([0.1, 0.1, 0.08, 0.1, 0.1]).widenings().iter().map(|of| of.factor).collect();
     assert!(factors.iter().rev().is_sorted() && factors.iter().all(|factor| *factor > 1.2), "{factors:?}");
 }
 
