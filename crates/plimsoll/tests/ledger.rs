@@ -38,7 +38,8 @@ fn a_score_tells_each_kind_and_lever_apart_for_readers_and_programs() {
     assert!(said(&["ledger", "--score"]).contains("none yet"));
     kept(state.path());
     let page = said(&["ledger", "--score"]);
-    let line = page.lines().last().unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+    let line =
+        page.lines().find(|line| line.contains("30 of 40")).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(line, "what if, carrier 40 75 (60 .. 86) % 90 % +0.0 % 4.00x 3.00x 3.41 30 of 40", "{page}");
     let all: Value = serde_json::from_str(&said(&["ledger", "--score", "--json"])).unwrap();
     let of = &all[0]["scores"][0];
@@ -48,6 +49,8 @@ fn a_score_tells_each_kind_and_lever_apart_for_readers_and_programs() {
         "{all:#}"
     );
     assert_eq!((&of["settled"], &of["held"]), (&40.into(), &30.into()), "{all:#}");
+    let shipped = all[1]["scores"].as_array().unwrap();
+    assert!(shipped.iter().any(|of| of["lever"] == "carrier" && of["level"] == 0.9), "{all:#}");
     let listed = said(&["ledger"]);
     assert!(listed.contains("30 of 40 held, 75 % (60 .. 86) where 90 % were expected"), "{listed}");
 }

@@ -123,8 +123,6 @@ fn a_recorded_program_comes_back() {
     let (tcp, ucx, half) = (time("carried by tcp"), time("carried by ucx"), time("half the latency"));
     // A receive from any source may match another message.
     assert!(tcp > ucx && half < 1.01, "tcp {tcp}, ucx {ucx}, half the latency {half}\n{said}");
-    // All calls are modelled but unsuccessful tests.
-    assert!(!said.contains("not modelled"), "{said}");
     // Predicted from itself: all its calls are known, and the time is its own.
     let (code, said, errors) = plimsoll(place, &["whatif", "against", "run", "run", "--latency", "x1", "--json"]);
     assert_eq!(code, 0, "{errors}");

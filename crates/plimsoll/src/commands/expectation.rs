@@ -21,11 +21,19 @@ pub const CARRIER: &str = "carrier";
 pub const MAPPING: &str = "mapping";
 pub const SETTING: &str = "setting";
 
-/// The prediction of a quantity over that of `now`, from a replay of the profile `folder` with another `lever`.
-pub fn expectation(folder: &str, quantity: String, now: &str, lever: &str, expected: Interval) -> Prediction {
+/// The prediction of a quantity over that of `now`, from a replay of the profile `folder` with another `lever`. `level`: the
+/// share of outcomes in the interval, where outcomes of recorded programs say it.
+pub fn expectation(
+    folder: &str,
+    quantity: String,
+    now: &str,
+    lever: &str,
+    expected: Interval,
+    level: Option<f64>,
+) -> Prediction {
     let because = format!("a replay of {folder} under the costs of the machine");
     let of = Prediction::new(Kind::WhatIf, subject(now), quantity, expected, because);
-    Prediction { lever: Some(lever.to_owned()), ..of }
+    Prediction { lever: Some(lever.to_owned()), level: level.unwrap_or(of.level), ..of }
 }
 
 /// The widening of expectations with this lever; `None` also without a ledger.

@@ -1,9 +1,11 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use experiment::ledger::{self, Ledger, Scores};
+use experiment::ledger::{self, Kind, Ledger, Pair, Scores};
 use linux::output;
 use machine::{Fault, Result};
+use whatif::outcome::Forecast;
+use whatif::outcome::bank::{Bank, LEVEL, Row};
 
 use super::outputs::{self, Json};
 
@@ -33,7 +35,10 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     }
     if arguments.score {
         let here = Scores { place: "on this host", scores: ledger::score(&ledger::pairs(&ledger)) };
-        let all = [here];
+        let all = [
+            here,
+            Scores { place: "shipped: recorded programs, each by the others", scores: ledger::score(&shipped()) },
+        ];
         let page = || all.iter().map(|scores| scores.terminal(output::width())).collect::<Vec<_>>().join("\n");
         arguments.json.tell(|| outputs::json(&all), || output::page(&page()))?;
         return Ok(ExitCode::SUCCESS);
@@ -48,4 +53,16 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The outcomes that intervals of `plimsoll whatif` are calibrated by.
+fn shipped() -> Vec<Pair> {
+    let pair = |(row, forecast): (&Row, Forecast)| match forecast {
+        Forecast::Within { time, .. } => {
+            let lever = Some(row.kind.word().to_owned());
+            Some(Pair { kind: Kind::WhatIf, lever, expected: time, level: LEVEL, value: row.observed })
+        }
+        _ => None,
+    };
+    Bank::shipped().cross_judged().into_iter().filter_map(pair).collect()
 }

@@ -305,7 +305,7 @@ impl Proposed {
         let (now, then) = (shell(&self.now), shell(&words));
         match self.expected {
             Some(expected) => {
-                let of = expectation(folder, over(&then, &now), &now, MAPPING, expected);
+                let of = expectation(folder, over(&then, &now), &now, MAPPING, expected, None);
                 super::kept(Ledger::open().and_then(|mut ledger| {
                     let by = widening(Some(&ledger), MAPPING);
                     ledger.predict(of.widened(by))

@@ -12,9 +12,11 @@ use machine::costs::{ENGINE, Interval};
 use machine::{Fault, Result, shell};
 use mapping::advice::Advice;
 use serde::{Deserialize, Serialize};
-use whatif::answer::Program;
+use whatif::answer::{Answer, Program};
 use whatif::candidate::Recorded;
 use whatif::lever::Lever;
+use whatif::outcome::bank::Bank;
+use whatif::outcome::{Forecast, Quality};
 use whatif::replay::Buffer;
 
 use super::today::{Today, arm};
@@ -31,6 +33,8 @@ pub struct Candidate {
     pub replayed: Option<Interval>,
     /// The time of the whole job over today's; `None`: no replay can tell.
     pub predicted: Option<Interval>,
+    /// The share of outcomes that are expected in these intervals; `None`: not known.
+    pub level: Option<f64>,
     verified: Verified,
 }
 
@@ -90,16 +94,27 @@ impl Candidates {
         let possible = all.possible(today, opened, known, &recorded)?;
         let outside = outside(opened);
         let levers: Vec<&Lever> = possible.iter().filter_map(|one| one.lever.as_ref()).collect();
-        let answers = program.ok().and_then(|program| program.ask(&levers).ok());
-        let mut times = answers.into_iter().flatten().map(|answer| answer.time);
+        let forecasts = program.ok().and_then(|program| {
+            let quality = Quality::of(&program, opened.summary.as_ref());
+            let answers = program.ask(&levers).ok()?.into_iter().zip(&levers);
+            let forecast =
+                |(answer, lever): (Answer, &&Lever)| Bank::shipped().of_answer(&program, &quality, lever, &answer);
+            Some(answers.map(forecast).collect::<Vec<Forecast>>())
+        });
+        let mut forecasts = forecasts.into_iter().flatten();
         for Possible { arm, changes, lever, verified, most } in possible {
-            let time = lever.and_then(|_| times.next());
+            let forecast = lever.and_then(|_| forecasts.next());
+            if let Some(Forecast::CannotTell { reason, .. }) = &forecast {
+                all.notes.push(format!("nothing is predicted of {}: {reason}", arm.name));
+            }
+            let (time, level) =
+                (forecast.as_ref().and_then(Forecast::run), forecast.as_ref().and_then(Forecast::level));
             // Start and end of the job may take half to twice as long under another carrier.
             let predicted = time.filter(|_| outside <= MOST_OUTSIDE).map(|time| of_job(&time, outside, (0.5, 2.0)));
             let replayed = time;
             match time.filter(|time| time.low > most && !every) {
-                Some(time) => all.leave_out(&arm.name, format!("a replay predicts {}", ratio(&faster(&time)))),
-                None => all.tried.push(Candidate { arm, changes, replayed, predicted, verified }),
+                Some(time) => all.leave_out(&arm.name, format!("a replay predicts {}", ratio(&faster(&time), level))),
+                None => all.tried.push(Candidate { arm, changes, replayed, predicted, level, verified }),
             }
         }
         all.map(opened, known, folder);
@@ -214,6 +229,7 @@ impl Candidates {
                     changes: MAPPING,
                     replayed: Some(time),
                     predicted,
+                    level: None,
                     verified: Verified::Seats(Box::new(proposed)),
                 });
             }
@@ -259,11 +275,12 @@ pub fn faster(time: &Interval) -> Interval {
     Interval { low: 1.0 / time.high, middle: 1.0 / time.middle, high: 1.0 / time.low }
 }
 
-/// `1.31x (1.22 .. 1.40)`.
-pub fn ratio(of: &Interval) -> String {
+/// `1.31x (1.22 .. 1.40)`; with the share of outcomes in it `1.31x (90 %: 1.22 .. 1.40)`.
+pub fn ratio(of: &Interval, level: Option<f64>) -> String {
     let digits = |value: f64| machine::figure::significant(value, 3);
+    let level = level.map_or_else(String::new, |level| format!("{:.0} %: ", 100.0 * level));
     match (digits(of.low), digits(of.high)) {
         (low, high) if low == high => format!("{}x", digits(of.middle)),
-        (low, high) => format!("{}x ({low} .. {high})", digits(of.middle)),
+        (low, high) => format!("{}x ({level}{low} .. {high})", digits(of.middle)),
     }
 }

@@ -135,6 +135,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         profile: folder.to_owned(),
         limits: limits(&opened, &known),
         predicted: Vec::new(),
+        levels: Vec::new(),
         left_out,
         notes,
         verified: None,
@@ -162,6 +163,7 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
     };
     let design = design(&today, &tried, merit, &arguments, nodes, whole, input.as_ref())?;
     predict(&design, &tried, &mut found);
+    found.levels = std::iter::once(None).chain(tried.iter().map(|of| of.level)).collect();
     let left = Nanoseconds(budget.0.saturating_sub(begun.elapsed().as_nanos() as u64));
     let names: Vec<&str> = tried.iter().map(|of| of.arm.name.as_str()).collect();
     output::tell(&format!("Trying {}, at most {}\n", names.join(", "), clock::duration(left)));
@@ -316,7 +318,7 @@ fn predict(design: &Design, tried: &[Candidate], found: &mut Found) {
         let by = widening(ledger.as_ref(), of.changes);
         let note = by.filter(|_| time.is_some()).map(|by| format!("predictions for a {} are {by}", of.changes));
         found.notes.extend(note.filter(|note| !found.notes.contains(note)));
-        let of = time.map(|time| expectation(&folder, quantity, now, of.changes, time).widened(by));
+        let of = time.map(|time| expectation(&folder, quantity, now, of.changes, time, of.level).widened(by));
         predicted.push(of.as_ref().map(|of| of.expected));
         if let (Some(of), Some(ledger), None) = (of, &mut ledger, &design.merit.pattern) {
             super::kept(ledger.predict(of).map(drop));
