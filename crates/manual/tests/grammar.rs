@@ -7,12 +7,13 @@ use clap::{Arg, Command};
 use crate::documents::commands;
 
 /// Options whose values differ between commands all the same, with the reason.
-const EXCEPTIONS: [(&str, &str); 6] = [
+const EXCEPTIONS: [(&str, &str); 7] = [
     ("csv", "`report` writes many tables, each to a file of a folder"),
     ("metrics", "the daemon replaces a file after each window, and has nothing to print"),
     ("network", "`mpirun` is told the interface, `study` finds one, and a schedule has none"),
     ("output", "what `profile` writes is a folder, what `report` exports is a file"),
     ("placement", "`mpirun` can choose one: auto"),
+    ("progress", "`whatif delay` names a call of the program, replays a rule of the MPI"),
     ("set", "an application has several instances, whose names stand before an attribute's"),
 ];
 

@@ -2,20 +2,32 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+use record::blocks::Schedule;
 use record::folder::{self, variable};
 use record::layout::{Injected, Thread, injected, perturbed};
 use record::perturbation::{LONGEST, Peers, Perturbation, SHARE};
 
 use crate::clock;
 use crate::heading::Heading;
+use crate::progress::Passes;
 use crate::timeline::arguments::{self, Arguments};
 
 /// The delays that are requested of a rank.
 #[derive(Debug)]
 pub struct Asked {
-    pub what: Perturbation,
+    pub schedule: Schedule,
+    /// The columns that are on now, a bit each; and those that count in this rank.
+    on: AtomicU64,
+    ours: AtomicU64,
+    /// Ticks that threads were delayed, by column.
+    doses: Vec<AtomicU64>,
+    /// Whether some column delays sends, receives, computing, or by bytes.
+    pub sends: bool,
+    pub receives: bool,
+    pub computes: bool,
+    pub weighs: bool,
     clock: u32,
     /// Ticks per nanosecond.
     rate: f64,
@@ -38,14 +50,22 @@ impl Asked {
     /// The delays that the environment requests, and the header's word about them.
     pub fn read(folder: &Path, host: &str, clock: u32, heading: &'static Heading) -> (Option<Asked>, u32) {
         let Some(text) = std::env::var_os(variable::PERTURB).filter(|text| !text.is_empty()) else { return (None, 0) };
-        let read = text.to_str().and_then(|text| text.parse::<Perturbation>().ok());
-        let hosts = match read {
-            Some(Perturbation { peers: Peers::All, .. }) => Some(Vec::new()),
+        let read = text.to_str().and_then(|text| text.parse::<Schedule>().ok());
+        let hosts = match &read {
+            Some(schedule) if !schedule.by_host() => Some(Vec::new()),
             _ => fs::read_to_string(folder::placed_file(folder)).ok().and_then(|text| placed(&text)),
         };
-        let (Some(what), Some(hosts)) = (read, hosts) else { return (None, perturbed::ASKED | perturbed::UNREAD) };
+        let (Some(schedule), Some(hosts)) = (read, hosts) else { return (None, perturbed::ASKED | perturbed::UNREAD) };
+        let any = |is: &dyn Fn(&Perturbation) -> bool| schedule.columns.iter().any(is);
         let asked = Asked {
-            what,
+            on: AtomicU64::new(schedule.on(0)),
+            ours: AtomicU64::new(ours(&schedule, None)),
+            doses: schedule.columns.iter().map(|_| AtomicU64::new(0)).collect(),
+            sends: any(&|column| column.at_send(0).is_some()),
+            receives: any(&|column| column.receive.is_some()),
+            computes: any(&|column| column.compute > 0.0),
+            weighs: any(&|column| column.byte > 0.0),
+            schedule,
             clock,
             rate: clock::rate(clock),
             reading: clock::reading(clock),
@@ -60,10 +80,12 @@ impl Asked {
         (Some(asked), perturbed::ASKED)
     }
 
-    /// Compares the rank's host with the list of hosts: where they differ, nothing is delayed.
+    /// Finds the columns that count in this rank, and compares its host with the list of hosts: where they differ, nothing is
+    /// delayed.
     pub fn place(&self, rank: u32, size: u32) {
         let is_there = self.hosts.len() == size as usize && self.hosts[rank as usize] == self.host;
-        let is_right = self.what.peers == Peers::All || is_there;
+        self.ours.store(ours(&self.schedule, Some(rank)), Ordering::Relaxed);
+        let is_right = !self.schedule.by_host() || is_there;
         self.misplaced.store(!is_right, Ordering::Relaxed);
         if !is_right {
             self.note(perturbed::MISPLACED);
@@ -72,7 +94,7 @@ impl Asked {
 
     /// Notes an outcome of the delays in the header: one of [`perturbed`].
     #[cold]
-    fn note(&self, what: u32) {
+    pub fn note(&self, what: u32) {
         if self.told.fetch_or(what, Ordering::Relaxed) & what == 0 {
             self.heading.change(|header| header.perturbed |= what);
         }
@@ -82,21 +104,55 @@ impl Asked {
         (nanoseconds * self.rate) as u64
     }
 
+    /// The columns that are on, a bit each.
+    pub fn on(&self) -> u64 {
+        self.on.load(Ordering::Relaxed)
+    }
+
+    /// Begins a block.
+    pub fn switch(&self, block: u64) {
+        self.on.store(self.schedule.on(block), Ordering::Relaxed);
+    }
+
+    /// Ticks that threads were delayed so far, by column.
+    pub fn doses(&self) -> Vec<u64> {
+        self.doses.iter().map(|dose| dose.load(Ordering::Relaxed)).collect()
+    }
+
+    /// The columns by which this thread is to be delayed now, with their places.
+    fn live(&self) -> impl Iterator<Item = (usize, &Perturbation)> {
+        let mut on = self.on() & self.ours.load(Ordering::Relaxed);
+        let places = std::iter::from_fn(move || {
+            let place = on.trailing_zeros() as usize;
+            on &= on.wrapping_sub(1);
+            (place < 64).then_some(place)
+        });
+        let columns = places.filter_map(|place| Some((place, self.schedule.columns.get(place)?)));
+        columns.filter(|(_, column)| column.core.is_none_or(is_on))
+    }
+
     /// Whether messages with this rank of MPI_COMM_WORLD are delayed.
-    fn means(&self, peer: u32) -> bool {
+    fn means(&self, peers: Peers, peer: u32) -> bool {
         let is_here = || self.hosts.get(peer as usize).map(|host| *host == self.host);
-        match self.what.peers {
+        match peers {
             Peers::All => true,
             Peers::SameHost => is_here() == Some(true),
             Peers::OtherHost => is_here() == Some(false),
         }
     }
+}
 
-    fn is_silent(&self) -> bool {
-        // SAFETY: the call takes no arguments.
-        let elsewhere = |core: u32| u32::try_from(unsafe { libc::sched_getcpu() }).is_ok_and(|now| now != core);
-        self.misplaced.load(Ordering::Relaxed) || self.what.core.is_some_and(elsewhere)
-    }
+/// The columns that count in a rank, a bit each.
+fn ours(schedule: &Schedule, rank: Option<u32>) -> u64 {
+    let columns = schedule.columns.iter().enumerate();
+    let ours = columns.filter(|(_, column)| column.rank.is_none() || column.rank == rank);
+    ours.fold(0, |ours, (place, _)| ours | 1 << place)
+}
+
+/// Whether this thread runs on the core, or it is not known where it runs.
+fn is_on(core: u32) -> bool {
+    // SAFETY: the call takes no arguments.
+    u32::try_from(unsafe { libc::sched_getcpu() }).map_or(true, |now| now == core)
 }
 
 /// The hosts by rank. `None`: the text is no list of all ranks.
@@ -120,55 +176,90 @@ pub struct Delays {
     spent: u64,
     stopped: bool,
     /// Delays due at the present call, by [`injected`], and the ticks that further ones may take.
-    pub wanted: [Injected; 3],
-    pub room: u64,
+    wanted: [Injected; 3],
+    /// The same ticks by column.
+    of_columns: Vec<u64>,
+    room: u64,
     /// Ticks that [`crate::perturb::post`] took before the present call was entered.
     pub before: u64,
     /// The bytes that the present call sends are known only once the call succeeds.
     pub send_unknown: bool,
     /// Ticks when the thread resumed after its last call; 0: no call yet.
     pub resumed: u64,
-    /// Ticks of delay that are still due for computing.
-    pub owed: f64,
+    /// Ticks of delay that are still due for computing, by column.
+    owed: Vec<f64>,
+    /// `None`: in threads beyond the main one, and where delays are on for the whole run.
+    pub passes: Option<Passes>,
 }
 
 impl Delays {
-    pub fn new(asked: &'static Asked, thread: *mut Thread) -> Delays {
-        let (wanted, room) = (Default::default(), asked.ticks(LONGEST));
-        let (spent, stopped, before, send_unknown, resumed, owed) = (0, false, 0, false, 0, 0.0);
-        Delays { asked, thread, spent, stopped, wanted, room, before, send_unknown, resumed, owed }
+    pub fn new(asked: &'static Asked, thread: *mut Thread, index: u16) -> Delays {
+        let columns = asked.schedule.columns.len();
+        Delays {
+            asked,
+            thread,
+            spent: 0,
+            stopped: false,
+            wanted: Default::default(),
+            of_columns: vec![0; columns],
+            room: asked.ticks(LONGEST),
+            before: 0,
+            send_unknown: false,
+            resumed: 0,
+            owed: vec![0.0; columns],
+            passes: asked.schedule.blocks.filter(|_| index == 0).map(Passes::new),
+        }
     }
 
     /// Forgets the last call and the ticks due, for the next thread with this record.
     pub fn hand_on(&mut self) {
-        (self.resumed, self.owed) = (0, 0.0);
+        self.resumed = 0;
+        self.owed.fill(0.0);
     }
 
     /// Adds a delay to those due at the present call. `false`: no room for it.
-    fn want(&mut self, kind: usize, nanoseconds: f64) -> bool {
+    fn want(&mut self, kind: usize, column: usize, nanoseconds: f64) -> bool {
         let ticks = self.asked.ticks(nanoseconds.min(LONGEST));
         let fits = ticks <= self.room;
         if fits {
             self.room -= ticks;
             self.wanted[kind].count += 1;
             self.wanted[kind].ticks += ticks;
+            self.of_columns[column] += ticks;
         }
         fits
     }
 
     pub fn send(&mut self, bytes: u64, peer: u32) {
-        if let Some(delay) = self.asked.what.at_send(bytes).filter(|_| self.asked.means(peer))
-            && !self.want(injected::SEND, delay)
-        {
-            self.asked.note(perturbed::CUT);
+        for (place, column) in self.asked.live() {
+            if let Some(delay) = column.at_send(bytes).filter(|_| self.asked.means(column.peers, peer))
+                && !self.want(injected::SEND, place, delay)
+            {
+                self.asked.note(perturbed::CUT);
+            }
         }
     }
 
     pub fn receive(&mut self, bytes: u64, peer: u32) {
-        if let Some(delay) = self.asked.what.at_receive(bytes).filter(|_| self.asked.means(peer))
-            && !self.want(injected::RECEIVE, delay)
-        {
-            self.asked.note(perturbed::CUT);
+        for (place, column) in self.asked.live() {
+            if let Some(delay) = column.at_receive(bytes).filter(|_| self.asked.means(column.peers, peer))
+                && !self.want(injected::RECEIVE, place, delay)
+            {
+                self.asked.note(perturbed::CUT);
+            }
+        }
+    }
+
+    /// Adds the delay of computing for so many ticks, as far as there is room; the rest stays due.
+    pub fn compute(&mut self, gap: u64) {
+        for (place, column) in self.asked.live().filter(|(_, column)| column.compute > 0.0) {
+            self.owed[place] += gap as f64 * column.compute;
+            let now = self.owed[place].min(self.room as f64);
+            self.owed[place] -= now;
+            self.room -= now as u64;
+            self.of_columns[place] += now as u64;
+            let Injected { ticks, .. } = self.wanted[injected::COMPUTE];
+            self.wanted[injected::COMPUTE] = Injected { count: 1, ticks: ticks + now as u64 };
         }
     }
 
@@ -178,9 +269,9 @@ impl Delays {
             return;
         }
         let wanted = std::mem::take(&mut self.wanted);
-        if self.stopped || self.asked.is_silent() {
+        if self.stopped || self.asked.misplaced.load(Ordering::Relaxed) {
             self.room = self.asked.ticks(LONGEST);
-            return;
+            return self.of_columns.fill(0);
         }
         let all: u64 = wanted.iter().map(|delays| delays.ticks).sum();
         if all == 0 {
@@ -190,6 +281,7 @@ impl Delays {
         let mut now = clock::ticks(self.asked.clock);
         if (self.spent + all) as f64 > SHARE * now.saturating_sub(self.asked.began) as f64 {
             self.stopped = true;
+            self.of_columns.fill(0);
             return self.asked.note(perturbed::STOPPED);
         }
         for (kind, delays) in wanted.into_iter().enumerate().filter(|(_, delays)| delays.count > 0) {
@@ -200,6 +292,11 @@ impl Delays {
             let took = now.saturating_sub(from) + self.asked.reading;
             self.spent += took;
             self.count(kind, Injected { count: delays.count, ticks: took });
+        }
+        // What is due, without the time for which a spin lost its core: the program would have lost it elsewhere.
+        let longer = 1.0 + self.asked.reading as f64 / all as f64;
+        for (ticks, dose) in self.of_columns.iter_mut().zip(&self.asked.doses).filter(|(ticks, _)| **ticks > 0) {
+            dose.fetch_add((std::mem::take(ticks) as f64 * longer) as u64, Ordering::Relaxed);
         }
     }
 
@@ -214,7 +311,7 @@ impl Delays {
 
     /// The ticks of the present moment, where computing is delayed; else 0.
     pub fn moment(&self) -> u64 {
-        if self.asked.what.compute > 0.0 { clock::ticks(self.asked.clock) } else { 0 }
+        if self.asked.computes { clock::ticks(self.asked.clock) } else { 0 }
     }
 }
 

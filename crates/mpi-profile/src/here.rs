@@ -116,7 +116,7 @@ impl Here {
         let timeline = self.rank.timeline.as_ref();
         let tracing = timeline.and_then(|of| Tracing::new(of, self.clock, self.index, self.thread));
         self.tracing = tracing.map(Box::new);
-        self.delays = self.rank.delays.as_ref().map(|asked| Box::new(Delays::new(asked, self.thread)));
+        self.delays = self.rank.delays.as_ref().map(|asked| Box::new(Delays::new(asked, self.thread, self.index)));
         let of = |there: bool, bit: u64| if there { bit } else { 0 };
         self.extra = of(self.tracing.is_some(), extra::TRACE) | of(self.delays.is_some(), extra::DELAY);
     }

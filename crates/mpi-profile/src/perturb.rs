@@ -4,8 +4,7 @@
 //! that core, not for latency. Each delay and their sum are bounded; their ticks are counted in the thread's totals.
 
 use record::functions::Class;
-use record::layout::{Injected, injected};
-use record::perturbation::Peers;
+use record::layout::Site;
 
 use crate::amount;
 use crate::call::{Call, Facts};
@@ -26,7 +25,7 @@ pub unsafe fn post(here: &mut Here, call: &Call) {
     let from = delays.moment();
     delays.send_unknown = false;
     let generation = state::generation();
-    if delays.asked.what.at_send(0).is_some() && !state::paused(generation) {
+    if delays.asked.sends && !state::paused(generation) {
         // SAFETY: by this function's contract; each function of the table has a rule.
         unsafe {
             let rule = &*here.rules.add(call.function as usize);
@@ -69,7 +68,7 @@ unsafe fn started(here: &Here, call: &Call, count: u8, requests: u8, delays: &mu
 /// # Safety
 /// The contract of [`post`].
 unsafe fn known(here: &Here, call: &Call, rule: &Rule, delays: &Delays) -> Option<(u64, u32)> {
-    let (abi, what) = (here.abi(), &delays.asked.what);
+    let (abi, asked) = (here.abi(), delays.asked);
     // SAFETY: by this function's contract.
     unsafe {
         let dest = call.integer(rule.dest);
@@ -77,16 +76,16 @@ unsafe fn known(here: &Here, call: &Call, rule: &Rule, delays: &Delays) -> Optio
             return None;
         }
         let bytes = match rule.amount {
-            _ if what.byte == 0.0 => 0,
+            _ if !asked.weighs => 0,
             Amount::Elements { count, datatype, times: Times::Once } => {
                 let count = call.count(count, rule.wide).max(0) as u64;
                 if count == 0 { 0 } else { count.wrapping_mul(here.datatypes.known(call.handle(datatype, abi))?) }
             }
             _ => return None,
         };
-        let peer = match what.peers {
-            Peers::All => NO_RANK,
-            _ => here.known_communicator(call.handle(rule.comm, abi))?.world_rank(dest).unwrap_or(NO_RANK),
+        let peer = match asked.schedule.by_host() {
+            false => NO_RANK,
+            true => here.known_communicator(call.handle(rule.comm, abi))?.world_rank(dest).unwrap_or(NO_RANK),
         };
         Some((bytes, peer))
     }
@@ -105,22 +104,23 @@ pub fn completed(here: &mut Here, operation: &Operation) {
 /// Delays the thread after a call, once the call is recorded.
 ///
 /// # Safety
-/// The call has the arguments of its function.
+/// The call has the arguments of its function; its site is mapped or null.
 #[cold]
-pub unsafe fn after(here: &mut Here, call: &Call, rule: &Rule, facts: &Facts) {
+pub unsafe fn after(here: &mut Here, call: &Call, rule: &Rule, facts: &Facts, site: *const Site) {
     let Some(mut delays) = here.delays.take() else { return };
+    let asked = delays.asked;
+    if let Some(passes) = &mut delays.passes {
+        // SAFETY: the thread's record and sites are mapped as long as the process runs.
+        unsafe { passes.after(rule, facts, site, here.rank, asked, here.thread) };
+    }
     if !state::paused(here.generation) {
         if call.succeeded() {
             // SAFETY: by this function's contract, and the call succeeded.
             unsafe { want_after(here, call, rule, facts, &mut delays) };
         }
         let gap = call.entered.saturating_sub(delays.before).saturating_sub(delays.resumed);
-        if delays.resumed != 0 && rule.special == Special::No && delays.asked.what.compute > 0.0 {
-            delays.owed += gap as f64 * delays.asked.what.compute;
-            let now = delays.owed.min(delays.room as f64);
-            delays.owed -= now;
-            delays.room -= now as u64;
-            delays.wanted[injected::COMPUTE] = Injected { count: 1, ticks: now as u64 };
+        if delays.resumed != 0 && rule.special == Special::No && asked.computes {
+            delays.compute(gap);
         }
     }
     delays.spend();
@@ -139,7 +139,7 @@ unsafe fn want_after(here: &mut Here, call: &Call, rule: &Rule, facts: &Facts, d
     // SAFETY: by this function's contract, throughout.
     unsafe {
         let in_world = |here: &mut Here, argument: u8| {
-            if delays.asked.what.peers == Peers::All || rule.comm == NONE {
+            if !delays.asked.schedule.by_host() || rule.comm == NONE {
                 // All peers are delayed alike, or the call has no communicator.
                 return NO_RANK;
             }
@@ -153,10 +153,10 @@ unsafe fn want_after(here: &mut Here, call: &Call, rule: &Rule, facts: &Facts, d
         }
         let blocks = matches!(rule.class, Class::Receive | Class::Exchange) && rule.requests == Requests::No;
         let from_somebody = rule.source == NONE || call.integer(rule.source) != abi.proc_null;
-        if blocks && from_somebody && delays.asked.what.receive.is_some() {
+        if blocks && from_somebody && delays.asked.receives {
             let arguments = &delays.asked.arguments[call.function as usize];
             let (count, datatype) = (arguments.source_count, arguments.source_datatype);
-            let bytes = match delays.asked.what.byte > 0.0 {
+            let bytes = match delays.asked.weighs {
                 true => amount::elements(here, call, rule, count, datatype),
                 false => 0,
             };

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use record::folder::{self, variable};
-use record::layout::{self, Dropped, Region};
+use record::layout::{self, Dropped, Phase, Region, kind};
+use zerocopy::IntoBytes;
 
 use crate::abi::Abi;
 use crate::call::language;
@@ -16,9 +17,9 @@ use crate::complaint::Complaint;
 use crate::delays::Asked;
 use crate::fortran::Fortran;
 use crate::heading::Heading;
+use crate::log::Log;
 use crate::models::{Model, Models};
 use crate::past;
-use crate::phases::Phases;
 use crate::real::Mpi;
 use crate::requests::Shared;
 use crate::rules::{self, Rule};
@@ -57,7 +58,8 @@ pub struct Rank {
     closed: AtomicBool,
     tables: Mutex<Tables>,
     modules: Mutex<Modules>,
-    phases: Mutex<Phases>,
+    phases: Mutex<Log>,
+    marks: Mutex<Log>,
 }
 
 impl Rank {
@@ -114,7 +116,8 @@ impl Rank {
             closed: AtomicBool::new(false),
             tables: Mutex::new(tables),
             modules: Mutex::default(),
-            phases: Mutex::default(),
+            phases: Mutex::new(Log::new(kind::PHASES)),
+            marks: Mutex::new(Log::new(kind::MARKS)),
         })
     }
 
@@ -151,6 +154,12 @@ impl Rank {
         }
         let Some(found) = sites::find(address) else { return sites::nowhere(address) };
         modules().meet(address, found, &mut self.tables.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The identity of a module by its number in a site; `None` where it is not listed.
+    #[cold]
+    pub fn module_identity(&self, number: u32) -> Option<u64> {
+        self.modules.lock().unwrap_or_else(PoisonError::into_inner).identity(number)
     }
 
     /// Counts one thing that is not recorded.
@@ -245,10 +254,16 @@ impl Rank {
 
     /// Records the beginning of a phase, by a call of this thread.
     pub fn mark(&self, level: i32, thread: u16) {
+        let phase = Phase { ticks: clock::ticks(self.clock), level, thread: thread.into(), seal: 0 }.sealed();
         let mut phases = self.phases.lock().unwrap_or_else(PoisonError::into_inner);
-        if !phases.mark(self.clock, level, thread, |entry| self.region(entry)) {
+        if !phases.add(phase.as_bytes(), |entry| self.region(entry)) {
             self.dropped(|dropped| &raw mut dropped.phases);
         }
+    }
+
+    /// Records the mark of a block. `false`: no room for it.
+    pub fn add_mark(&self, mark: &[u8]) -> bool {
+        self.marks.lock().unwrap_or_else(PoisonError::into_inner).add(mark, |entry| self.region(entry))
     }
 
     /// Whether a thread whose caches are stale still records. Otherwise its calls pass straight through afterwards.

@@ -147,12 +147,12 @@ unsafe fn session(here: &Here, call: &Call, argument: u8) -> Option<usize> {
 unsafe fn more(here: &mut Here, call: &Call, rule: &Rule, facts: Facts, site: *const Site) {
     // SAFETY: by this function's contract; sites and the thread's record are mapped as long as the process runs.
     unsafe {
-        let site = if site.is_null() { site::ABSENT } else { (*site).number };
-        trace::note(here, call, rule, &facts, site);
+        let number = if site.is_null() { site::ABSENT } else { (*site).number };
+        trace::note(here, call, rule, &facts, number);
         // A delay is no part of the call.
         (*here.thread).inside = 0;
         if here.extra & extra::DELAY != 0 {
-            perturb::after(here, call, rule, &facts);
+            perturb::after(here, call, rule, &facts, site);
         }
     }
 }

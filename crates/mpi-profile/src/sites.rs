@@ -28,6 +28,7 @@ struct Known {
     base: u64,
     /// Index of the module in the rank's file, plus 1; 0: no room for it.
     number: u32,
+    identity: u64,
 }
 
 /// A return address as module and offset.
@@ -52,9 +53,15 @@ impl Modules {
             return known;
         }
         let number = self.write(&found.module, tables);
-        let known = Known { from: found.from, to: found.to, base: found.module.base, number };
+        let (base, identity) = (found.module.base, found.module.identity());
+        let known = Known { from: found.from, to: found.to, base, number, identity };
         self.known.push(known.clone());
         known.locate(address)
+    }
+
+    /// [`Module::identity`] of the module with this number.
+    pub fn identity(&self, number: u32) -> Option<u64> {
+        self.known.iter().find(|known| known.number == number && number != 0).map(|known| known.identity)
     }
 
     fn write(&mut self, module: &Module, tables: &mut Tables) -> u32 {

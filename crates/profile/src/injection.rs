@@ -93,6 +93,10 @@ impl Injection {
                 "more delays came together in one call than 100 us, and the rest was left out. Next: ask for shorter ones",
             ),
             (
+                perturbed::FULL,
+                "there were more blocks than are noted, and the rest is not known. Next: ask for longer blocks",
+            ),
+            (
                 perturbed::UNREAD,
                 "the library could not read what is asked for, and delayed nothing. Next: use a plimsoll and a \
                  libplimsoll_profile.so of one build",

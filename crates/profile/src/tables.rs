@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use machine::{Fault, Result};
+use record::blocks::Mark;
 use record::functions::FunctionId;
 use record::layout::{Cell, Header, Module, Peer, Phase, Site, Thread, words};
 pub use record::rank::Calls;
@@ -33,6 +34,8 @@ pub struct Tables {
     /// Traffic with peers, by rank of its world.
     pub peers: Vec<Peer>,
     pub phases: Vec<Phase>,
+    /// What was noted between blocks of delays.
+    pub marks: Vec<Mark>,
 }
 
 impl Tables {
@@ -75,6 +78,7 @@ impl Tables {
             modules: rank.modules,
             peers: rank.peers,
             phases: rank.phases,
+            marks: rank.marks,
         })
     }
 

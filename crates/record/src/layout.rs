@@ -11,7 +11,7 @@
 //! after the records that it counts. Bytes that were never written are zero, so that an absent value is 0.
 //!
 //! Distinction of damage from unfinished writes:
-//! - Entries, sites' places, modules, phases and members are written once; each has a seal and is counted after it.
+//! - Entries, sites' places, modules, phases, marks and members are written once; each has a seal and is counted after it.
 //!   Only a thread's present function and its begin are stored once: those of a killed rank are taken as found.
 //! - The header changes seldom. Its two copies are written one after the other: one of them is whole at any moment.
 //! - Counters change with every call, and a seal would cost time in each. Instead each call is counted several times (by
@@ -28,7 +28,7 @@ use crate::seal;
 
 pub const MAGIC: [u8; 8] = *b"PLIMRANK";
 /// Raised when the layout changes.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 pub const PAGE: usize = 4096;
 /// Offset of the second copy of the header's sealed part.
 pub const COPY: usize = PAGE / 2;
@@ -83,6 +83,8 @@ pub mod perturbed {
     pub const UNREAD: u32 = 8;
     /// The ranks are on other hosts than the placement has: nothing was delayed.
     pub const MISPLACED: u32 = 16;
+    /// There were more blocks than there is room for.
+    pub const FULL: u32 = 32;
 }
 
 /// Counts of what could not be recorded. All 0 in a complete profile.
@@ -209,6 +211,8 @@ pub mod kind {
     /// u32 as for MEMBERS, of an intercommunicator: both groups, separated by [`super::BETWEEN_SIDES`]. The group with
     /// the lower first rank comes first, so that both sides write the same.
     pub const SIDES: u16 = 8;
+    /// [`crate::blocks::Mark`], of the rank; the length of a record follows from the number of columns.
+    pub const MARKS: u16 = 9;
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -412,6 +416,14 @@ pub struct Module {
 }
 
 impl Module {
+    /// A number that is equal in all processes with this file: of the build identifier, else of the path.
+    pub fn identity(&self) -> u64 {
+        match self.build_id_bytes as usize {
+            0 => seal::of(&self.path),
+            bytes => seal::of(&self.build_id[..bytes.min(self.build_id.len())]),
+        }
+    }
+
     pub fn sealed(self) -> Module {
         let seal = seal::short(seal::of(Module { seal: 0, ..self }.as_bytes()));
         Module { seal, ..self }

@@ -7,6 +7,7 @@
 //! Nothing here is unsafe, and no reader trusts a file.
 #![forbid(unsafe_code)]
 
+pub mod blocks;
 pub mod folder;
 pub mod functions;
 mod header;

@@ -27,6 +27,8 @@ pub struct Perturbation {
     pub peers: Peers,
     /// The only core on which to delay; `None`: all cores.
     pub core: Option<u32>,
+    /// The only rank of MPI_COMM_WORLD in which to delay; `None`: all ranks.
+    pub rank: Option<u32>,
 }
 
 /// The peers whose messages are delayed.
@@ -51,7 +53,7 @@ impl Perturbation {
     }
 }
 
-const NEXT: &str = "write it like send=1us,receive=500ns,byte=0.1ns,compute=2%,peers=other-host,core=3";
+const NEXT: &str = "write it like send=1us,receive=500ns,byte=0.1ns,compute=2%,peers=other-host,core=3,rank=0";
 
 impl FromStr for Perturbation {
     type Err = Fault;
@@ -84,7 +86,11 @@ impl FromStr for Perturbation {
                     let number = value.parse().map_err(|_| refused("it is no number of a core".into()))?;
                     all.core = Some(number);
                 }
-                _ => return Err(refused("there are send, receive, byte, compute, peers and core".into())),
+                "rank" => {
+                    let number = value.parse().map_err(|_| refused("it is no number of a rank".into()))?;
+                    all.rank = Some(number);
+                }
+                _ => return Err(refused("there are send, receive, byte, compute, peers, core and rank".into())),
             }
         }
         if !["send", "receive", "byte", "compute"].iter().any(|name| seen.contains(name)) {
@@ -133,6 +139,7 @@ impl fmt::Display for Perturbation {
                 Peers::OtherHost => Some("peers=other-host".to_owned()),
             },
             self.core.map(|core| format!("core={core}")),
+            self.rank.map(|rank| format!("rank={rank}")),
         ];
         let words: Vec<String> = words.into_iter().flatten().collect();
         // A perturbation without delays is written as byte=0.
@@ -149,7 +156,7 @@ mod tests {
     #[test]
     fn the_example_of_the_manual_is_read() {
         let read: Perturbation =
-            "send=1us,receive=500ns,byte=0.1ns,compute=2%,peers=other-host,core=3".parse().unwrap();
+            "send=1us,receive=500ns,byte=0.1ns,compute=2%,peers=other-host,core=3,rank=0".parse().unwrap();
         let expected = Perturbation {
             send: Some(1000.0),
             receive: Some(500.0),
@@ -157,6 +164,7 @@ mod tests {
             compute: 0.02,
             peers: Peers::OtherHost,
             core: Some(3),
+            rank: Some(0),
         };
         assert_eq!(read, expected);
         assert_eq!((read.at_send(100), read.at_receive(100)), (Some(1010.0), Some(510.0)));
@@ -192,6 +200,7 @@ mod tests {
             ("compute=x", "no share"),
             ("peers=near,send=0", "peers are"),
             ("core=-1,send=0", "no number of a core"),
+            ("rank=all,send=0", "no number of a rank"),
             ("latency=1us", "there are send"),
             ("peers=same-host,core=1", "not what is delayed"),
         ] {
@@ -209,11 +218,12 @@ mod tests {
             compute in 0u32..10,
             peers in 0..3,
             core in prop::option::of(any::<u32>()),
+            rank in prop::option::of(any::<u32>()),
         ) {
             let peers = [Peers::All, Peers::SameHost, Peers::OtherHost][peers as usize];
             let (send, receive) = (send.map(f64::from), receive.map(f64::from));
             let (byte, compute) = (f64::from(byte) / 8.0, f64::from(compute) / 100.0);
-            let one = Perturbation { send, receive, byte, compute, peers, core };
+            let one = Perturbation { send, receive, byte, compute, peers, core, rank };
             let is_something = send.is_some() || receive.is_some() || byte > 0.0 || compute > 0.0;
             prop_assume!(is_something);
             let read: Perturbation = one.to_string().parse().unwrap();

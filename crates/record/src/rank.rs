@@ -11,6 +11,7 @@ use std::path::Path;
 use machine::{Fault, Result};
 use zerocopy::FromBytes;
 
+use crate::blocks::Mark;
 use crate::functions::{self, FunctionId};
 use crate::header::{damaged, header};
 use crate::layout::{
@@ -54,6 +55,8 @@ pub struct Rank {
     /// Messages by rank of MPI_COMM_WORLD, all threads together. Empty where none were sent.
     pub peers: Vec<Peer>,
     pub phases: Vec<Phase>,
+    /// What was noted between blocks of delays.
+    pub marks: Vec<Mark>,
     /// The members of each communicator, by its number: their ranks in MPI_COMM_WORLD.
     pub members: BTreeMap<u32, Vec<u32>>,
     /// Both groups of each intercommunicator, by its number ([`kind::SIDES`]).
@@ -186,6 +189,7 @@ struct Read {
     modules: Vec<Module>,
     peers: Vec<(u16, Vec<Peer>)>,
     phases: Vec<Phase>,
+    marks: Vec<Mark>,
     members: BTreeMap<u32, Vec<u32>>,
     sides: BTreeMap<u32, Vec<u32>>,
     /// The first part that was changed after the file was closed.
@@ -238,6 +242,11 @@ impl Read {
                     self.phases.push(phase);
                 }
             }
+            kind::MARKS => {
+                for bytes in self.in_use(region, bytes, now) {
+                    self.marks.push(Mark::read(bytes).ok_or("a record in it is damaged")?);
+                }
+            }
             kind::MEMBERS | kind::SIDES => {
                 let mut members: Vec<u32> = records(bytes).take(region.used as usize).collect();
                 let seal = members.pop();
@@ -254,9 +263,14 @@ impl Read {
         Ok(())
     }
 
-    /// The records in use. On another host parts of the file may be visible at different ages; records not yet visible are 0.
     fn used<T: FromBytes>(&mut self, region: &Region, bytes: &[u8], now: u32) -> Vec<T> {
-        let size = size_of::<T>();
+        let records = self.in_use(region, bytes, now).into_iter();
+        records.filter_map(|record| T::read_from_bytes(record).ok()).collect()
+    }
+
+    /// The bytes of the records in use. On another host parts of the file may be visible at different ages; records not yet visible are 0.
+    fn in_use<'b>(&mut self, region: &Region, bytes: &'b [u8], now: u32) -> Vec<&'b [u8]> {
+        let size = usize::from(region.record_bytes);
         let is_there = |record: &&[u8]| record.iter().any(|byte| *byte != 0);
         let (used, rest) = bytes.split_at((region.used as usize * size).min(bytes.len()));
         let there: Vec<&[u8]> = used.chunks_exact(size).filter(is_there).collect();
@@ -265,7 +279,7 @@ impl Read {
         if there.len() < region.used as usize || rest.chunks_exact(size).skip(more).any(|record| is_there(&record)) {
             self.note("how many records a part of it has is not what it says".into());
         }
-        there.into_iter().filter_map(|record| T::read_from_bytes(record).ok()).collect()
+        there
     }
 
     fn finish(self, header: Header) -> Result<Rank> {
@@ -292,6 +306,7 @@ impl Read {
             modules: self.modules,
             peers,
             phases: self.phases,
+            marks: self.marks,
             members: self.members,
             sides: self.sides,
             doubt,
@@ -442,6 +457,7 @@ impl<'a> Source<'a> {
             kind::PEERS => (size_of::<Peer>(), Some(region.capacity)),
             kind::MODULES => (size_of::<Module>(), None),
             kind::PHASES => (size_of::<Phase>(), None),
+            kind::MARKS if Mark::is_length(region.record_bytes.into()) => (region.record_bytes.into(), None),
             kind::MEMBERS | kind::SIDES => (size_of::<u32>(), None),
             _ => return Err("it is of no kind that there is"),
         };

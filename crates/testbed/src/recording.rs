@@ -9,8 +9,8 @@ use launch::Variables;
 use launch::preload;
 use launch::profiled::{Recorded, Request, Sampling};
 use linux::power::Source;
+use record::blocks::Schedule;
 use record::folder;
-use record::perturbation::Perturbation;
 use record::rank::Rank;
 
 use crate::mpi::Mpi;
@@ -30,7 +30,7 @@ pub struct Recording {
     memory: Option<u64>,
     cores: bool,
     power: Vec<Source>,
-    perturbation: Option<Perturbation>,
+    perturbation: Option<Schedule>,
     hosts_of: Option<PathBuf>,
 }
 
@@ -114,7 +114,7 @@ impl Recording {
             interval: None,
             power: self.power.clone(),
             cores: self.cores,
-            perturbation: self.perturbation,
+            perturbation: self.perturbation.clone(),
             hosts_of: self.hosts_of.clone(),
             words: self.words.clone(),
             command: crate::command(),

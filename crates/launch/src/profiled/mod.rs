@@ -24,8 +24,8 @@ use machine::quota::Watch;
 use machine::{Fault, Nanoseconds, Result};
 use profile::injection::Injection;
 use profile::job::Job;
+use record::blocks::Schedule;
 use record::folder::{self, variable};
-use record::perturbation::Perturbation;
 
 pub use outcome::Outcome;
 pub use remote::{leave, sample};
@@ -52,7 +52,7 @@ pub struct Request {
     /// Whether to sample the cores.
     pub cores: bool,
     /// Injected delays.
-    pub perturbation: Option<Perturbation>,
+    pub perturbation: Option<Schedule>,
     /// A profile of the same job without delays, which has the host of each rank.
     pub hosts_of: Option<PathBuf>,
     /// A launcher's command, or a program.
@@ -114,7 +114,7 @@ impl<'a> Recorded<'a> {
             trace_limit: request.trace,
             interval: request.interval.map(|interval| interval.0),
             power: request.power.iter().map(ToString::to_string).collect(),
-            perturbation: request.perturbation.map(|perturbation| perturbation.to_string()),
+            perturbation: request.perturbation.as_ref().map(Schedule::to_string),
             ..Job::default()
         };
         job.write(new_folder.path())?;

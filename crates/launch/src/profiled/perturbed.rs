@@ -5,21 +5,21 @@ use std::fs;
 use std::path::Path;
 
 use machine::{Fault, Result};
+use record::blocks::Schedule;
 use record::folder;
 use record::layout::words;
-use record::perturbation::{Peers, Perturbation};
 use record::rank::Rank;
 
 /// Writes the host of each rank, from an earlier profile of the job, where the perturbation `what` needs it.
 ///
 /// # Errors
 /// There is no earlier profile, or a rank is missing in it.
-pub fn place(what: &Perturbation, earlier: Option<&Path>, profile: &Path) -> Result<()> {
+pub fn place(what: &Schedule, earlier: Option<&Path>, profile: &Path) -> Result<()> {
     let next = "profile the program once without --perturb, and name that profile's folder: --hosts-of DIR";
     let subject = || format!("perturbation '{what}'");
-    let Some(earlier) = earlier.filter(|_| what.peers != Peers::All) else {
+    let Some(earlier) = earlier.filter(|_| what.by_host()) else {
         let cause = "which rank is on which host is not known before they run";
-        return if what.peers == Peers::All { Ok(()) } else { Err(Fault::new(subject(), cause, next)) };
+        return if what.by_host() { Err(Fault::new(subject(), cause, next)) } else { Ok(()) };
     };
     let entries = fs::read_dir(earlier.join(folder::RANKS));
     let entries = entries.map_err(|e| Fault::because(earlier.display().to_string(), e, next))?;

@@ -3,7 +3,8 @@
 
 use std::path::PathBuf;
 
-use record::functions::function;
+use record::blocks::{Blocks, Schedule};
+use record::functions::{FunctionId, function};
 use record::layout::{injected, perturbed};
 use record::rank::Rank;
 use testbed::recording::{Recording, Recordings};
@@ -198,5 +199,58 @@ fn a_killed_rank_leaves_its_delays_told_and_nothing_behind() {
         let next = delayed(&place, &mpi, ROUNDS).run(&place, "next", skip::LIMIT).well(&mpi);
         assert!(next.ranks().iter().all(|rank| rank.header.perturbed == 0), "{mpi}");
         assert_eq!(counts(&next), [[0; 3]; RANKS], "{mpi}");
+    }
+}
+
+/// The marks of all ranks are those of the schedule; a column's dose grows in its own blocks alone.
+fn marks_follow(recordings: &Recordings, schedule: &Schedule, passes: u64) {
+    let Some(Blocks { every, guard, .. }) = schedule.blocks else { panic!("it has blocks") };
+    let (every, guard) = (u64::from(every), u64::from(guard));
+    let due = |count: &u64| count % every == 0 || guard > 0 && count % every == guard;
+    let counts: Vec<u64> = (1..=passes).filter(due).collect();
+    for rank in recordings.ranks() {
+        assert_eq!(rank.marks.iter().map(|mark| mark.count).collect::<Vec<_>>(), counts);
+        let mut before = vec![0; schedule.columns.len()];
+        for mark in &rank.marks {
+            let block = (mark.count - 1) / every;
+            assert_eq!(mark.on, schedule.on(block), "block {block}");
+            for (column, (now, before)) in mark.doses.iter().zip(&before).enumerate() {
+                let grows = mark.on >> column & 1 == 1 && schedule.columns[column].send > Some(0.0);
+                assert_eq!(now > before, grows, "{mark:?}");
+            }
+            before.clone_from(&mark.doses);
+        }
+        let ticks = rank.marks.iter().map(|mark| mark.ticks);
+        assert!(ticks.is_sorted());
+    }
+}
+
+#[test]
+fn delays_are_switched_in_the_same_blocks_in_all_ranks() {
+    for mpi in Mpi::all() {
+        let place = Place::new();
+        let text = "progress=collectives,every=5,guard=1,seed=7/send=0ns/send=1us/send=500ns";
+        let recordings =
+            delayed(&place, &mpi, ROUNDS).perturb(text, None).run(&place, "barriers", skip::LIMIT).well(&mpi);
+        assert!(recordings.ranks().iter().all(|rank| rank.header.perturbed == perturbed::ASKED), "{mpi}");
+        marks_follow(&recordings, &text.parse().unwrap(), ROUNDS);
+        // The same by a call site, which is at another address in each process.
+        let first = &recordings.ranks()[0];
+        let site = first.sites.iter().map(|(_, site)| site);
+        let site = site.clone().find(|site| function(FunctionId(site.function)).unwrap().name == "Sendrecv").unwrap();
+        let module = first.modules[site.module as usize - 1].identity();
+        let text = format!("progress=Sendrecv+{:x}@{module:x},every=4,guard=0,seed=7/send=0ns/send=1us", site.offset);
+        let recordings = delayed(&place, &mpi, ROUNDS).perturb(&text, None).run(&place, "site", skip::LIMIT).well(&mpi);
+        marks_follow(&recordings, &text.parse().unwrap(), ROUNDS);
+    }
+}
+
+#[test]
+fn one_rank_alone_is_delayed() {
+    for mpi in Mpi::all() {
+        let place = Place::new();
+        let recording = delayed(&place, &mpi, ROUNDS).perturb("send=1us,rank=1", None);
+        let recordings = recording.run(&place, "profile", skip::LIMIT).well(&mpi);
+        assert_eq!(counts(&recordings), [[0; 3], [MESSAGES, 0, 0]], "{mpi}");
     }
 }

@@ -21,6 +21,7 @@ use linux::warden::Warden;
 use machine::{Bytes, CoreId, Fault, Nanoseconds, Probe, Result, count};
 use profile::profile::Profile;
 use profile::tables::Tables;
+use record::blocks::{Progress, Schedule};
 use record::perturbation::Perturbation;
 use rounds::blocks::{Blocks, Plan, conduct};
 use rounds::clocks::Clocks;
@@ -28,27 +29,41 @@ use rounds::contrast::FIRST_LOOK;
 use rounds::estimate::Estimate;
 use rounds::point::Receiver;
 use tempfile::TempDir;
-use whatif::causal::{self, Design, Factor, Findings, Shown};
+use whatif::causal::period::{self, Period};
+use whatif::causal::within::{self, Rounds};
+use whatif::causal::{self, Design, Findings, InBlocks, Place, Shown, Target};
 
 use super::outputs::{self, Json};
 use crate::whatif_page::shell;
 
-/// Runs the program itself, delayed by known amounts, in turn with runs as it is: what it loses bounds what it gains where its
-/// messages cost less
+/// Delays the program itself by known amounts, on and off in blocks within a run by its own repetition: what it loses bounds
+/// what it gains where its messages cost less
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// What is delayed, and what each is worth: send, receive, byte, compute
+    /// What is delayed, and what each is worth: send, receive, byte, compute; each also in one rank (send@rank:3), in each rank on
+    /// its own (compute@ranks), or with peers (byte@same-host, byte@other-host)
     #[arg(value_name = "FACTOR,..", value_delimiter = ',', required = true)]
-    factors: Vec<Factor>,
-    /// Most time for all runs but the first: 90s, 2min, 1h
+    targets: Vec<Target>,
+    /// The call that all ranks make equally often, whose passes count the blocks: collectives, a function (Allreduce), a line
+    /// (step.c:120) or a place in a file (program+0x1234). By default collectives over all ranks, else the call site with most calls
+    #[arg(long, value_name = "SITE", conflicts_with = "whole")]
+    progress: Option<String>,
+    /// Delay whole runs in turn with runs as they are, instead of blocks within a run; also done, and said, where a program has no
+    /// progress point
+    #[arg(long)]
+    whole: bool,
+    /// Seed of the order of the blocks
+    #[arg(long, value_name = "SEED", default_value_t = 7, value_parser = clap::value_parser!(u64).range(1..))]
+    seed: u64,
+    /// Most time for further runs: 90s, 2min, 1h
     #[arg(long, value_name = "TIME", default_value = "5min")]
     budget: Nanoseconds,
     /// The command runs over the first of these, which is the faster one: measure both (a network of plimsoll's, plimsoll itself on one
     /// host, or a carrier), and store in the ledger how much longer it takes over the other; `plimsoll try` settles it
     #[arg(long, value_name = "FROM,TO", value_parser = pair)]
     predict: Option<(String, String)>,
-    /// Most rounds, in each of which every delay is run once
+    /// Most rounds of whole runs, in each of which every delay is run once
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(i64::from(FIRST_LOOK)..))]
     rounds: u32,
     #[command(flatten)]
@@ -60,10 +75,14 @@ pub struct Arguments {
 
 const EXAMPLES: &str = "Examples:
   plimsoll whatif delay send,receive -- mpirun -n 2 ./program
+  plimsoll whatif delay compute@ranks --progress Allreduce -- mpirun -n 4 ./program
   plimsoll whatif delay send --predict afxdp,udp -- plimsoll mpirun --lab --network afxdp:lab0 -n 2 ./program";
 
 /// An environment variable by which processes of runs are found and ended, should this process be killed.
 const MARK: &str = "PLIMSOLL_WHATIF";
+
+/// The folder of the run that counts.
+const COUNTED: &str = "counted";
 
 const SEED: u64 = 0x0051_1A11_0000_0007;
 
@@ -79,18 +98,85 @@ fn pair(text: &str) -> Result<(String, String)> {
 
 pub fn run(arguments: Arguments) -> Result<ExitCode> {
     linux::signal::watch()?;
-    let mut factors = arguments.factors.clone();
-    factors.dedup();
+    let mut targets = arguments.targets.clone();
+    targets.dedup();
     let mut runs = Runs::new(&arguments.command, arguments.budget.duration())?;
     eprintln!("plimsoll: a first run counts what there is to delay");
-    let (first, took) = runs.first(&Design::counting(&factors))?;
-    let design = Design::of(&factors, &first)?;
+    let ends = Design::counting(&targets);
+    let profile = runs.counted(&period::counting(Progress::Collectives, ends))?;
+    let first = Shown::of(&profile)?;
+    let targets = targets.into_iter().flat_map(|target| target.each(profile.ranks.len())).collect::<Vec<_>>();
+    exist(&targets, profile.ranks.len())?;
     let predicted = match &arguments.predict {
         Some((from, to)) => Some((from, to, dearer(from, to, &first, runs.hosts, &runs.own)?)),
         None => None,
     };
+    let period = match arguments.whole {
+        true => None,
+        false => runs.period(&profile, ends, arguments.progress.as_deref())?,
+    };
     runs.began = Instant::now();
-    let rounds = runs.rounds(design.arms.len(), took)?.min(arguments.rounds);
+    let findings = match period {
+        Some(period) => in_blocks(&mut runs, InBlocks::of(&targets, &first, period, arguments.seed)?, &first)?,
+        None => whole_runs(&mut runs, &Design::of(&targets, &first)?, &first, arguments.rounds)?,
+    };
+    if linux::signal::interrupted() {
+        eprintln!("plimsoll: a signal ended it before all was measured");
+    }
+    arguments.json.tell(|| outputs::json(&findings), || output::print(&causal::page(&findings)))?;
+    if let Some((from, to, dearer)) = &predicted {
+        tell_prediction(&arguments.command, (from, to), dearer, &findings)?;
+    }
+    Ok(super::exit_code())
+}
+
+/// Refuses ranks that the program does not have, and more columns than a schedule has.
+fn exist(targets: &[Target], ranks: usize) -> Result<()> {
+    let missing = targets.iter().find(|target| matches!(target.place, Place::Rank(rank) if rank as usize >= ranks));
+    let refused = |subject: String, cause: String, next: &str| Err(Fault::new(subject, cause, next));
+    match missing {
+        Some(target) => refused(
+            format!("factor '{target}'"),
+            format!("the program has ranks 0 to {}", ranks - 1),
+            "choose one of these",
+        ),
+        None if targets.len() >= record::blocks::COLUMNS => {
+            let most = record::blocks::COLUMNS - 1;
+            refused(
+                "a causal experiment".to_owned(),
+                format!("{} factors are too many", targets.len()),
+                &format!("choose at most {most}"),
+            )
+        }
+        None => Ok(()),
+    }
+}
+
+/// Measures by blocks within runs, until the slopes are known or the budget is spent; at least one run.
+fn in_blocks(runs: &mut Runs, design: InBlocks, first: &Shown) -> Result<Findings> {
+    eprintln!("plimsoll: {}", design.period.words());
+    let (mut schedule, mut rounds) = (design.schedule.clone(), Rounds::new(&design.schedule));
+    let (mut marks, mut count) = (0, 0);
+    loop {
+        eprintln!("plimsoll: run {} is delayed on purpose, on and off in blocks", count + 1);
+        let began = Instant::now();
+        let profile = runs.profiled(Some(&schedule))?;
+        marks |= Shown::of(&profile)?.marks;
+        rounds.add(&within::blocks(&profile, &schedule)?, &schedule);
+        count += 1;
+        let findings = Findings::within(&design, first, &rounds, count, marks);
+        let left = runs.budget.saturating_sub(runs.began.elapsed());
+        if !findings.is_open() || left < began.elapsed() || linux::signal::interrupted() {
+            return Ok(findings);
+        }
+        schedule.blocks.iter_mut().for_each(|blocks| blocks.seed += 1);
+    }
+}
+
+/// Measures by whole runs.
+fn whole_runs(runs: &mut Runs, design: &Design, first: &Shown, most: u32) -> Result<Findings> {
+    let took = runs.took;
+    let rounds = runs.rounds(design.arms.len(), took)?.min(most);
     eprintln!(
         "plimsoll: {} of {:.1} s in at most {}; in {} of {} the program is delayed on purpose",
         count::of(design.arms.len() as u64, "run"),
@@ -99,33 +185,34 @@ pub fn run(arguments: Arguments) -> Result<ExitCode> {
         design.arms.len() - 1,
         design.arms.len()
     );
-    runs.design = Some(&design);
     let plan = Plan { groups: vec![design.arms.len()], rounds, seed: SEED };
-    let (arms, _) = conduct(&mut runs, &plan, |_, arms| design.is_open(arms));
-    let findings = Findings::of(&design, &first, &arms);
-    if linux::signal::interrupted() {
-        eprintln!("plimsoll: a signal ended it before all rounds were measured");
-    }
-    arguments.json.tell(|| outputs::json(&findings), || output::print(&causal::page(&findings)))?;
-    if let Some((from, to, dearer)) = &predicted {
-        let expected = causal::expect(&findings, dearer, to)?;
-        let (subject, quantity) = (subject(&arguments.command)?, carriers_quantity(from, to));
-        let of = Prediction::new(Kind::Causal, subject, quantity, expected.ratio, expected.because);
-        let mut ledger = super::kept(Ledger::open().map(Some));
-        let prediction = of.widened(ledger.as_ref().and_then(|ledger| ledger.widening(Kind::Causal, None)));
-        let kept = ledger.as_mut().map(|ledger| ledger.predict(prediction.clone())).transpose();
-        let in_ledger = if super::kept(kept).is_some() { " In the ledger." } else { "" };
-        let words = format!(
-            "Expected over {to}: {:.3} times as long ({:.3} .. {:.3}): {}.{in_ledger}\nTo hold that against what comes:\n{}\n",
-            prediction.expected.middle,
-            prediction.expected.low,
-            prediction.expected.high,
-            prediction.grounds(),
-            settled_by(&arguments.command, from, to)
-        );
-        output::print(&words)?;
-    }
-    Ok(super::exit_code())
+    let (arms, _) = conduct(&mut InTurn { runs, design }, &plan, |_, arms| design.is_open(arms));
+    Ok(Findings::of(design, first, &arms))
+}
+
+/// Stores what the program is expected to take over the other carrier, and says how to settle it.
+fn tell_prediction(
+    command: &[String],
+    (from, to): (&str, &str),
+    dearer: &[(Bytes, Estimate)],
+    findings: &Findings,
+) -> Result<()> {
+    let expected = causal::expect(findings, dearer, to)?;
+    let (subject, quantity) = (subject(command)?, carriers_quantity(from, to));
+    let of = Prediction::new(Kind::Causal, subject, quantity, expected.ratio, expected.because);
+    let mut ledger = super::kept(Ledger::open().map(Some));
+    let prediction = of.widened(ledger.as_ref().and_then(|ledger| ledger.widening(Kind::Causal, None)));
+    let kept = ledger.as_mut().map(|ledger| ledger.predict(prediction.clone())).transpose();
+    let in_ledger = if super::kept(kept).is_some() { " In the ledger." } else { "" };
+    let words = format!(
+        "Expected over {to}: {:.3} times as long ({:.3} .. {:.3}): {}.{in_ledger}\nTo hold that against what comes:\n{}\n",
+        prediction.expected.middle,
+        prediction.expected.low,
+        prediction.expected.high,
+        prediction.grounds(),
+        settled_by(command, from, to)
+    );
+    output::print(&words)
 }
 
 /// The trial that settles the expectation: the same program, with its other options of `plimsoll mpirun`.
@@ -208,9 +295,9 @@ struct Runs<'a> {
     place: TempDir,
     _warden: Warden,
     cores: Vec<CoreId>,
-    /// The number of hosts of the first run.
+    /// The number of hosts of the first run, and its duration from start to end.
     hosts: usize,
-    design: Option<&'a Design>,
+    took: Duration,
     began: Instant,
     budget: Duration,
     limit: Duration,
@@ -230,22 +317,46 @@ impl<'a> Runs<'a> {
             _warden: warden,
             cores: linux::affinity::allowed()?,
             hosts: 1,
-            design: None,
+            took: Duration::ZERO,
             began: Instant::now(),
             budget,
             limit: budget,
         })
     }
 
-    /// The first run, and its duration from start to end.
-    fn first(&mut self, what: &Perturbation) -> Result<(Shown, Duration)> {
-        let began = Instant::now();
-        let profile = self.profiled(Some(what))?;
-        let took = began.elapsed();
-        self.limit = (took * LIMIT_FACTOR).max(Duration::from_secs(60));
+    /// A run whose delays have no length; its folder is kept for the hosts of the ranks.
+    fn counted(&mut self, what: &Schedule) -> Result<Profile> {
+        let (began, folder) = (Instant::now(), self.place.path().join(COUNTED));
+        let _ = std::fs::remove_dir_all(&folder);
+        let profile = self.recorded(Some(what), &folder)?;
+        self.took = began.elapsed();
+        self.limit = (self.took * LIMIT_FACTOR).max(Duration::from_secs(60));
         self.hosts = profile.ranks.iter().map(Tables::host).collect::<BTreeSet<_>>().len();
         self.fits(&profile)?;
-        Ok((Shown::of(&profile)?, took))
+        Ok(profile)
+    }
+
+    /// The progress point: the one that is named, else collectives, else the call site with most calls. `None`: there is none.
+    fn period(&mut self, profile: &Profile, ends: Perturbation, named: Option<&str>) -> Result<Option<Period>> {
+        let collectives = || Period::of(profile, Progress::Collectives, "collectives over all ranks".to_owned());
+        if named == Some("collectives") {
+            return collectives().map(Some);
+        }
+        let candidates = period::candidates(profile);
+        let chosen = match named {
+            Some(name) => period::named(&candidates, name)?,
+            None => match (collectives(), candidates.first()) {
+                (Ok(found), _) => return Ok(Some(found)),
+                (Err(_), Some(first)) => first,
+                (Err(fault), None) => return Ok(whole_instead(&fault)),
+            },
+        };
+        eprintln!("plimsoll: a second run counts the passes of {}", chosen.name);
+        let profile = self.counted(&period::counting(chosen.progress, ends))?;
+        match Period::of(&profile, chosen.progress, chosen.name.clone()) {
+            Err(fault) if named.is_none() => Ok(whole_instead(&fault)),
+            found => found.map(Some),
+        }
     }
 
     /// Refuses ranks that share a core: the spin of one would delay the others too.
@@ -277,16 +388,25 @@ impl<'a> Runs<'a> {
         ))
     }
 
-    fn profiled(&mut self, what: Option<&Perturbation>) -> Result<Profile> {
+    fn profiled(&mut self, what: Option<&Schedule>) -> Result<Profile> {
         let folder = self.place.path().join("profile");
+        let profile = self.recorded(what, &folder);
+        let _ = std::fs::remove_dir_all(&folder);
+        profile
+    }
+
+    fn recorded(&mut self, what: Option<&Schedule>, folder: &Path) -> Result<Profile> {
         let mut words = vec![self.own.display().to_string()];
         words.extend(["profile", "--no-cores", "-o"].map(str::to_owned));
         words.push(folder.display().to_string());
         words.extend(what.map(|what| format!("--perturb={what}")));
+        if what.is_some_and(Schedule::by_host) {
+            words.push(format!("--hosts-of={}", self.place.path().join(COUNTED).display()));
+        }
         words.push("--".to_owned());
         words.extend_from_slice(self.command);
         let arm = Arm {
-            name: what.map_or("as it is".to_owned(), Perturbation::to_string),
+            name: what.map_or("as it is".to_owned(), Schedule::to_string),
             axes: Axes::default(),
             command: words,
             variables: vec![(MARK.to_owned(), trial::mark(self.place.path()))],
@@ -294,37 +414,48 @@ impl<'a> Runs<'a> {
             line: String::new(),
         };
         let ran = self.starter.run(&arm, Nanoseconds(self.limit.as_nanos() as u64));
-        let profile = ran.and_then(|ran| match ran.failure {
-            None => Profile::without_timeline(&folder),
+        ran.and_then(|ran| match ran.failure {
+            None => Profile::without_timeline(folder),
             Some(failure) if failure.cause == Cause::TimedOut => {
                 Err(Fault::new("a run", failure.words, "give it more (--budget), or a shorter input"))
             }
             Some(failure) => Err(Fault::new("a run", failure.words, "run the command alone until it works")),
-        });
-        let _ = std::fs::remove_dir_all(&folder);
-        profile
+        })
     }
 }
 
-impl Blocks for Runs<'_> {
+/// Says that whole runs are delayed, since the program has no progress point.
+fn whole_instead(why: &Fault) -> Option<Period> {
+    eprintln!("plimsoll: whole runs are delayed, since blocks within a run need a progress point: {why}");
+    None
+}
+
+/// Whole runs in turn.
+struct InTurn<'r, 'a> {
+    runs: &'r mut Runs<'a>,
+    design: &'r Design,
+}
+
+impl Blocks for InTurn<'_, '_> {
     type Block = Shown;
 
     fn block(&mut self, arm: usize, _: u32) -> Result<Shown> {
-        let what = self.design.and_then(|design| design.arms[arm].what);
-        Shown::of(&self.profiled(what.as_ref())?)
+        let what = self.design.arms[arm].what;
+        let what = what.map(|what| Schedule { blocks: None, columns: vec![what] });
+        Shown::of(&self.runs.profiled(what.as_ref())?)
     }
 
     fn probe(&mut self, _: usize) -> Option<Probe> {
-        let [one, other, ..] = self.cores[..] else { return None };
+        let [one, other, ..] = self.runs.cores[..] else { return None };
         ports::probe::between(one, other).ok()
     }
 
     fn clocks(&mut self, _: usize) -> Clocks {
-        Clocks::of(linux::accounting::effective_clocks(self.cores.iter().copied().take(2)))
+        Clocks::of(linux::accounting::effective_clocks(self.runs.cores.iter().copied().take(2)))
     }
 
     fn stopped(&self) -> bool {
-        linux::signal::interrupted() || self.began.elapsed() > self.budget
+        linux::signal::interrupted() || self.runs.began.elapsed() > self.runs.budget
     }
 }
 

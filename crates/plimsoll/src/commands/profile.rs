@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use launch::profiled::{self, Request};
 use machine::{Bytes, Nanoseconds, Result};
-use record::perturbation::Perturbation;
+use record::blocks::Schedule;
 
 /// Records what an MPI program does, and what the cores do meanwhile. The program need not be changed.
 ///
@@ -34,9 +34,9 @@ pub struct Arguments {
     #[arg(long)]
     no_cores: bool,
     /// Delay the program on purpose, to learn what its messages' cost is worth: send=TIME before each message, receive=TIME after
-    /// each, byte=TIME for each byte, compute=PERCENT of the time between calls; peers=same-host or other-host, core=N
+    /// each, byte=TIME for each byte, compute=PERCENT of the time between calls; peers=same-host or other-host, core=N, rank=N
     #[arg(long, value_name = "SPEC")]
-    perturb: Option<Perturbation>,
+    perturb: Option<Schedule>,
     /// With peers=: an earlier profile of the job, which says which rank is on which host
     #[arg(long, value_name = "DIR", requires = "perturb")]
     hosts_of: Option<PathBuf>,

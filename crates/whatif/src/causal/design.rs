@@ -1,15 +1,22 @@
 //! The delays of an experiment, by the figures of a first run.
 
 use machine::{Fault, Result};
+use record::blocks::Schedule;
 use record::perturbation::{LONGEST, Perturbation, SHARE};
 
-use super::{Factor, Shown};
+use super::period::Period;
+use super::{Factor, Shown, Target};
 
 /// The lesser of the two doses: time injected into the rank with most delays, over the time of a run. The other is twice as much.
 const DOSE: f64 = 0.02;
 
-/// The least greater dose: a smaller one cannot be told from noise in a reasonable time.
+/// The dose of a block, and that of all factors together: below [`SHARE`], at which delays stop.
+const BLOCK_DOSE: f64 = 0.04;
+const ALL_DOSES: f64 = 0.09;
+
+/// The least greater dose of runs, and that of blocks: a smaller one cannot be told from noise in a reasonable time.
 const LEAST: f64 = 0.01;
+const LEAST_OF_BLOCK: f64 = 0.005;
 
 /// An arm; each round runs every arm once.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,15 +29,15 @@ pub struct Arm {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Design {
     pub arms: Vec<Arm>,
-    factors: Vec<Factor>,
+    targets: Vec<Target>,
     /// Factors that cannot be measured here, and why.
     pub left_out: Vec<String>,
 }
 
 impl Design {
-    /// Delays of no length at all ends that `factors` need: a first run under them counts the delays.
-    pub fn counting(factors: &[Factor]) -> Perturbation {
-        let at = |wanted: &[Factor]| factors.iter().any(|factor| wanted.contains(factor)).then_some(0.0);
+    /// Delays of no length at all ends that `targets` need: a first run under them counts the delays.
+    pub fn counting(targets: &[Target]) -> Perturbation {
+        let at = |wanted: &[Factor]| targets.iter().any(|target| wanted.contains(&target.factor)).then_some(0.0);
         Perturbation {
             send: at(&[Factor::Send, Factor::Byte, Factor::Compute]),
             receive: at(&[Factor::Receive]),
@@ -39,60 +46,109 @@ impl Design {
     }
 
     /// # Errors
-    /// None of the factors can be measured.
-    pub fn of(factors: &[Factor], first: &Shown) -> Result<Design> {
-        let zero = Design::counting(factors);
+    /// None of the targets can be measured.
+    pub fn of(targets: &[Target], first: &Shown) -> Result<Design> {
+        let zero = Design::counting(targets);
         let mut design =
-            Design { arms: vec![Arm { what: None }, Arm { what: Some(zero) }], factors: vec![], left_out: vec![] };
-        for &factor in factors {
-            match doses(factor, zero, first) {
-                Ok(doses) => {
-                    design.factors.push(factor);
-                    design.arms.extend(doses.map(|what| Arm { what: Some(what) }));
+            Design { arms: vec![Arm { what: None }, Arm { what: Some(zero) }], targets: vec![], left_out: vec![] };
+        for &target in targets {
+            match dose(target, first, 2.0 * DOSE, LEAST) {
+                Ok(dose) => {
+                    design.targets.push(target);
+                    design.arms.extend([0.5, 1.0].map(|part| Arm { what: Some(delays(target, zero, part * dose)) }));
                 }
-                Err(why) => design.left_out.push(format!("{factor}: {why}")),
+                Err(why) => design.left_out.push(format!("{target}: {why}")),
             }
         }
-        if design.factors.is_empty() {
-            let next = "measure another factor, or a longer part of the program's work";
-            return Err(Fault::new("a causal experiment", design.left_out.join("; "), next));
-        }
+        some(&design.targets, &design.left_out)?;
         Ok(design)
     }
 
-    /// The factors, each with the indices of its two arms.
-    pub fn factors(&self) -> impl Iterator<Item = (Factor, [usize; 2])> + '_ {
-        self.factors.iter().enumerate().map(|(nth, factor)| (*factor, [2 + 2 * nth, 3 + 2 * nth]))
+    /// The targets, each with the indices of its two arms.
+    pub fn targets(&self) -> impl Iterator<Item = (Target, [usize; 2])> + '_ {
+        self.targets.iter().enumerate().map(|(nth, target)| (*target, [2 + 2 * nth, 3 + 2 * nth]))
     }
 }
 
-fn doses(factor: Factor, zero: Perturbation, first: &Shown) -> std::result::Result<[Perturbation; 2], String> {
+/// The delays of blocks within a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct InBlocks {
+    /// A column of delays without length, then one for each target.
+    pub schedule: Schedule,
+    pub targets: Vec<Target>,
+    pub period: Period,
+    /// Targets that cannot be measured here, and why.
+    pub left_out: Vec<String>,
+}
+
+impl InBlocks {
+    /// The column of delays without length.
+    pub const NULL: usize = 0;
+
+    /// # Errors
+    /// None of the targets can be measured, or the run is too short.
+    pub fn of(targets: &[Target], first: &Shown, period: Period, seed: u64) -> Result<InBlocks> {
+        let at = |rank: usize| targets.iter().filter(|target| target.is_in(rank)).count();
+        let together = (0..first.ranks.len()).map(at).max().unwrap_or(0).max(1);
+        let share = BLOCK_DOSE.min(ALL_DOSES / together as f64);
+        let (mut columns, mut known, mut left_out) = (vec![Design::counting(targets)], Vec::new(), Vec::new());
+        for &target in targets {
+            match dose(target, first, share, LEAST_OF_BLOCK) {
+                Ok(dose) => {
+                    columns.push(delays(target, Perturbation::default(), dose));
+                    known.push(target);
+                }
+                Err(why) => left_out.push(format!("{target}: {why}")),
+            }
+        }
+        some(&known, &left_out)?;
+        let blocks = Some(period.blocks(columns.len(), seed)?);
+        Ok(InBlocks { schedule: Schedule { blocks, columns }, targets: known, period, left_out })
+    }
+}
+
+fn some(targets: &[Target], left_out: &[String]) -> Result<()> {
+    let next = "measure another factor, or a longer part of the program's work";
+    let fault = || Fault::new("a causal experiment", left_out.join("; "), next);
+    (!targets.is_empty()).then_some(()).ok_or_else(fault)
+}
+
+/// The delay of each message or byte, ns, or of computing, as a share, that takes `share` of a run in the rank with most; no
+/// longer than may be, and at least `least` of a run.
+fn dose(target: Target, first: &Shown, share: f64, least: f64) -> std::result::Result<f64, String> {
+    let most_of = |of: &dyn Fn(&super::Amounts) -> f64| first.of_target(target).map(of).fold(0.0, f64::max);
     // The amount in the rank that has most, the largest dose of one delay, and the name of the amount.
-    let (amount, most, what) = match factor {
-        Factor::Send | Factor::Receive => (first.most[factor.kind()] as f64, LONGEST, "messages"),
+    let (amount, most, what) = match target.factor {
+        Factor::Send | Factor::Receive => {
+            (most_of(&|rank| rank.delays[target.factor.kind()] as f64), LONGEST, "messages")
+        }
         Factor::Byte => {
             let largest = first.sizes.iter().map(|(bytes, _)| bytes.0).max().unwrap_or(0);
-            (first.most_bytes as f64, LONGEST / largest.max(1) as f64, "bytes")
+            (most_of(&|rank| rank.bytes as f64), LONGEST / largest.max(1) as f64, "bytes")
         }
-        Factor::Compute => (first.most_computing, SHARE, "nanoseconds of computing"),
+        Factor::Compute => (most_of(&|rank| rank.computing), SHARE, "nanoseconds of computing"),
     };
     if amount <= 0.0 {
         return Err(format!("the program has no {what}"));
     }
-    let dose = (DOSE * first.elapsed / amount).min(most / 2.0);
-    let reached = 2.0 * dose * amount / first.elapsed;
-    if reached < LEAST {
+    let dose = (share * first.elapsed / amount).min(most);
+    let reached = dose * amount / first.elapsed;
+    if reached < least {
         return Err(format!(
             "{amount:.0} {what} in a run of {:.2} s are too few: the longest delays would take {:.2} % of it",
             first.elapsed / 1e9,
             100.0 * reached
         ));
     }
-    let of = |dose: f64| match factor {
-        Factor::Send => Perturbation { send: Some(dose), ..zero },
-        Factor::Receive => Perturbation { receive: Some(dose), ..zero },
-        Factor::Byte => Perturbation { byte: dose, receive: None, ..zero },
-        Factor::Compute => Perturbation { compute: dose, ..zero },
-    };
-    Ok([of(dose), of(2.0 * dose)])
+    Ok(dose)
+}
+
+/// The perturbation of a target, beside other delays that stay.
+fn delays(target: Target, others: Perturbation, dose: f64) -> Perturbation {
+    target.at_place(match target.factor {
+        Factor::Send => Perturbation { send: Some(dose), ..others },
+        Factor::Receive => Perturbation { receive: Some(dose), ..others },
+        Factor::Byte => Perturbation { byte: dose, receive: None, ..others },
+        Factor::Compute => Perturbation { compute: dose, ..others },
+    })
 }

@@ -1,20 +1,25 @@
-//! Causal experiments: a program is delayed by known amounts, and what its runs lose bounds what they could gain.
+//! Causal experiments: a program is delayed by known amounts, and what it loses bounds what it could gain (Curtsinger and
+//! Berger, SOSP 2015, with progress points as there).
 //!
 //! Where a run's structure stays, its time is convex in every cost and never falls as one grows: it is a maximum of sums. So
 //! the slope at today's costs bounds from above what a lower cost gives back, and from below what a higher one takes.
-//! The runs of a round are one block: a round gives one slope, by least squares on the delays as they were recorded, and the
+//! Delays are switched in blocks of one run, by the program's own repetition ([`period`], [`within`]). Where it has none, whole
+//! runs are the blocks of a round: a round gives one slope, by least squares on the delays as they were recorded, and the
 //! rounds' slopes give the interval ([`rounds::contrast`]).
 
 mod design;
 mod page;
+pub mod period;
 mod predict;
+mod target;
+pub mod within;
 
 use machine::{Bytes, Fault, Result};
 use profile::injection::Injection;
 use profile::profile::Profile;
 use profile::summary::Totals;
 use record::functions::{Class, function};
-use record::layout::{injected, perturbed};
+use record::layout::perturbed;
 use record::scale::size_floor;
 use rounds::blocks::{Series, Taken, difference};
 use rounds::clocks::at_one_clock;
@@ -23,36 +28,13 @@ use rounds::nearness::at_one_place;
 use rounds::statistics::median;
 use serde::Serialize;
 
-pub use design::{Arm, Design};
+pub use design::{Arm, Design, InBlocks};
 pub use page::render as page;
 pub use predict::{Expected, expect};
+pub use target::{Factor, Place, Target};
 
-machine::named! {
-    /// The kind of work that is delayed.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-    #[serde(rename_all = "kebab-case")]
-    pub enum Factor ("factor") {
-        /// The sender's work for a message.
-        Send = "send",
-        /// The receiver's work for a message.
-        Receive = "receive",
-        /// The sender's work for a byte.
-        Byte = "byte",
-        /// Computing between the program's calls.
-        Compute = "compute",
-    }
-}
-
-impl Factor {
-    /// The index of its delays in a thread's record.
-    fn kind(self) -> usize {
-        match self {
-            Factor::Send | Factor::Byte => injected::SEND,
-            Factor::Receive => injected::RECEIVE,
-            Factor::Compute => injected::COMPUTE,
-        }
-    }
-}
+use period::Period;
+use within::Rounds;
 
 /// The figures of one run. Times in nanoseconds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -61,12 +43,7 @@ pub struct Shown {
     pub elapsed: f64,
     /// By kind of delay: number in all ranks, and total time.
     pub given: [(u64, f64); 3],
-    /// By kind of delay: number in the rank that has most.
-    pub most: [u64; 3],
-    /// Bytes of messages in the rank that sends most.
-    pub most_bytes: u64,
-    /// Time between calls in the rank that computes most.
-    pub most_computing: f64,
+    pub ranks: Vec<Amounts>,
     /// Messages of all ranks, and their bytes.
     pub messages: u64,
     pub bytes: u64,
@@ -74,6 +51,17 @@ pub struct Shown {
     pub sizes: Vec<(Bytes, u64)>,
     /// The marks of [`perturbed`].
     pub marks: u32,
+}
+
+/// What there is to delay in a rank.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Amounts {
+    /// By kind: number of delays.
+    pub delays: [u64; 3],
+    /// Bytes of the messages that it sends.
+    pub bytes: u64,
+    /// Time between calls of its main thread, ns.
+    pub computing: f64,
 }
 
 impl Shown {
@@ -88,31 +76,58 @@ impl Shown {
             let shortfalls = injection.map(|injection| injection.shortfalls().join("; ")).unwrap_or_default();
             return Err(Fault::new("a run", shortfalls, "run the command under plimsoll profile, and see its report"));
         }
-        let (mut given, mut most) = ([(0, 0.0); 3], [0; 3]);
+        let mut given = [(0, 0.0); 3];
         for rank in injection.iter().flat_map(|injection| &injection.ranks) {
             for (kind, (count, seconds)) in rank.delays.into_iter().enumerate() {
                 given[kind].0 += count;
                 given[kind].1 += seconds * 1e9;
-                most[kind] = most[kind].max(count);
             }
         }
-        let bytes = |rank: &profile::tables::Tables| rank.threads.iter().map(|(_, thread)| thread.bytes).sum::<u64>();
         let computing = |rank: &profile::tables::Tables| {
             let (from, to) = rank.run();
             let inside: u64 = rank.threads.iter().take(1).map(|(_, thread)| thread.ticks.iter().sum::<u64>()).sum();
             rank.seconds((to - from).saturating_sub(inside)) * 1e9
         };
+        let amounts = |(place, rank): (usize, &profile::tables::Tables)| Amounts {
+            delays: injection.as_ref().map_or([0; 3], |all| all.ranks[place].delays.map(|(count, _)| count)),
+            bytes: rank.threads.iter().map(|(_, thread)| thread.bytes).sum(),
+            computing: computing(rank),
+        };
         Ok(Shown {
             elapsed: totals.seconds * 1e9,
             given,
-            most,
-            most_bytes: profile.ranks.iter().map(bytes).max().unwrap_or(0),
-            most_computing: profile.ranks.iter().map(computing).fold(0.0, f64::max),
+            ranks: profile.ranks.iter().enumerate().map(amounts).collect(),
             messages: totals.messages,
             bytes: totals.bytes,
             sizes: sizes(profile),
             marks,
         })
+    }
+}
+
+impl Shown {
+    /// The sum of an amount over the ranks of a target.
+    fn amount(&self, target: Target, of: impl Fn(&Amounts) -> f64) -> f64 {
+        self.of_target(target).map(of).sum()
+    }
+
+    fn of_target(&self, target: Target) -> impl Iterator<Item = &Amounts> {
+        self.ranks.iter().enumerate().filter(move |(rank, _)| target.is_in(*rank)).map(|(_, of)| of)
+    }
+
+    /// The share of computing whose slope is this. A run's time is of degree 1 in all costs, so that these shares of all costs
+    /// together are 1 (Euler).
+    fn share(&self, target: Target, slope: Estimate) -> Share {
+        let all = self.amount(target, |rank| rank.computing) / self.elapsed;
+        let (ranks, most) =
+            self.of_target(target).fold((0, 0.0), |(ranks, most), rank| (ranks + 1, f64::max(most, rank.computing)));
+        let on_path = Estimate {
+            middle: slope.middle * all,
+            low: slope.low * all,
+            high: slope.high * all,
+            samples: slope.samples,
+        };
+        Share { on_path, mean: all / f64::from(ranks.max(1)), most: most / self.elapsed }
     }
 }
 
@@ -132,10 +147,20 @@ fn sizes(profile: &Profile) -> Vec<(Bytes, u64)> {
     classes.into_iter().map(|(class, (count, bytes))| (mean(class, count, bytes), count)).collect()
 }
 
+/// Computing on the run's critical path, by the slope, beside the computing that the profile has. Parts of the run's time.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Share {
+    pub on_path: Estimate,
+    /// Of the ranks that are delayed: the mean, and the most.
+    pub mean: f64,
+    pub most: f64,
+}
+
 /// The part of injected time by which a run gets longer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Slope {
-    pub factor: Factor,
+    #[serde(flatten)]
+    pub target: Target,
     /// Increase of the run's time over the time injected into all ranks together: 1 where each delay is on the critical
     /// path; 1 over the number of ranks where all are delayed alike and none waits. `None` for fewer than two rounds.
     pub interval: Option<Estimate>,
@@ -143,8 +168,10 @@ pub struct Slope {
     pub count: f64,
     /// Bytes of a run, for [`Factor::Byte`].
     pub bytes: f64,
-    /// The two doses: time injected into all ranks over the time of a run.
-    pub doses: [f64; 2],
+    /// The doses: time injected into all ranks over the time of a run, or of the blocks with delays.
+    pub doses: Vec<f64>,
+    /// For [`Factor::Compute`] within a run.
+    pub share: Option<Share>,
 }
 
 impl Slope {
@@ -159,16 +186,21 @@ impl Slope {
     /// The most nanoseconds that a run gains where each message (or byte) costs `nanoseconds` less; `None` where the slope
     /// is not known.
     pub fn bound(&self, nanoseconds: f64) -> Option<f64> {
-        let times = if self.factor == Factor::Byte { self.bytes } else { self.count };
+        let times = if self.target.factor == Factor::Byte { self.bytes } else { self.count };
         Some(self.possible()?.high * times * nanoseconds)
     }
 
     /// Rounds needed, by the noise so far, until the slope is known to [`TOLD`]; `None`: it is, or there are fewer than two
     /// rounds.
     pub fn rounds_needed(&self) -> Option<usize> {
+        Some((self.interval?.samples as f64 * self.times_needed()?).ceil() as usize)
+    }
+
+    /// The same as a multiple of what was measured.
+    pub fn times_needed(&self) -> Option<f64> {
         let of = self.interval?;
-        let needed = of.samples as f64 * ((of.high - of.low) / 2.0 / TOLD).powi(2);
-        (needed > of.samples as f64).then_some(needed.ceil() as usize)
+        let times = ((of.high - of.low) / 2.0 / TOLD).powi(2);
+        (times > 1.0).then_some(times)
     }
 
     /// Whether the slope is known well enough.
@@ -185,8 +217,22 @@ const NEAR_ENOUGH: f64 = 0.15;
 /// and as an absolute value.
 const SMALL: f64 = 0.05;
 
+/// The least part of a delay that counts as acting on the next block.
+const LATER: f64 = 0.1;
+
 /// The greatest share by which messages of two arms may differ in number: beyond it, the delayed program does other work.
 const SAME_WORK: f64 = 0.01;
+
+/// How runs were cut into blocks.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Within {
+    pub period: Period,
+    pub runs: usize,
+    pub blocks: usize,
+    pub rounds: usize,
+    /// Mean time of a block, ns, without what is not measured after each switch.
+    pub block: f64,
+}
 
 /// The results of an experiment.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -196,6 +242,8 @@ pub struct Findings {
     /// Time of a run with delays of no length over that of one without delays; must be near 1.
     pub null: Option<Estimate>,
     pub slopes: Vec<Slope>,
+    /// `None`: by whole runs.
+    pub within: Option<Within>,
     /// Messages by size class in the first run.
     pub sizes: Vec<(Bytes, u64)>,
     /// Reasons for doubt.
@@ -239,7 +287,63 @@ impl Findings {
         let failures = arms.iter().flat_map(|arm| &arm.failures);
         notes.extend(failures.map(|why| format!("a run failed: {why}")));
         let elapsed = elapsed(NONE).or_else(|| elapsed(ZERO)).unwrap_or(first.elapsed);
-        Findings { elapsed, null, slopes, sizes: first.sizes.clone(), notes }
+        Findings { elapsed, null, slopes, within: None, sizes: first.sizes.clone(), notes }
+    }
+
+    /// The findings from the blocks of `runs`, of which `marks` are the marks of [`perturbed`].
+    pub fn within(design: &InBlocks, first: &Shown, rounds: &Rounds, runs: usize, marks: u32) -> Findings {
+        let columns = rounds.columns();
+        let mut notes = design.left_out.clone();
+        let null = rounds.null(InBlocks::NULL);
+        if let Some(of) = null.filter(|of| of.low > 1.0 || of.high < 1.0) {
+            let [low, high] = [of.low, of.high].map(|ratio| 100.0 * (ratio - 1.0));
+            notes.push(format!(
+                "delays of no length read {low:+.2} .. {high:+.2} % of a block: intervals are narrower than the noise, or one of \
+                 twenty such intervals is beside the truth. Next: measure again with another --seed"
+            ));
+        }
+        let slopes = design.targets.iter().zip(&columns[InBlocks::NULL + 1..]);
+        let slopes: Vec<Slope> = slopes
+            .map(|(target, column)| {
+                let mut slope = Slope {
+                    target: *target,
+                    interval: column.slope,
+                    count: first.amount(*target, |rank| rank.delays[target.factor.kind()] as f64),
+                    bytes: first.amount(*target, |rank| rank.bytes as f64),
+                    doses: vec![column.dose],
+                    share: None,
+                };
+                slope.share = slope.possible().filter(|_| target.factor == Factor::Compute).map(|of| first.share(*target, of));
+                let acts_later = |of: &Estimate| (of.low > 0.0 || of.high < 0.0) && of.middle.abs() > LATER;
+                if let Some(of) = column.later.filter(acts_later) {
+                    notes.push(format!(
+                        "delays of {target} change the next block too, by {:.0} % of their time ({:.0} .. {:.0} %): its slope is of \
+                         delays that come and go. Next: compare it with --whole",
+                        100.0 * of.middle,
+                        100.0 * of.low,
+                        100.0 * of.high
+                    ));
+                }
+                if column.messages.abs() > SAME_WORK {
+                    notes.push(format!("the program sends other messages while {target} is delayed: nothing is bounded by that"));
+                }
+                slope
+            })
+            .collect();
+        if marks & (perturbed::STOPPED | perturbed::CUT) != 0 {
+            notes.push("some delays were left out at their limit; slopes are by those that were given".to_owned());
+        }
+        if marks & perturbed::FULL != 0 {
+            notes.push("a run had more blocks than are noted; its end is left out".to_owned());
+        }
+        let (blocks, count, block) = (rounds.blocks(), rounds.count(), rounds.block());
+        let within = Some(Within { period: design.period.clone(), runs, blocks, rounds: count, block });
+        Findings { elapsed: first.elapsed, null, slopes, within, sizes: first.sizes.clone(), notes }
+    }
+
+    /// Whether further runs may tell something new.
+    pub fn is_open(&self) -> bool {
+        self.slopes.iter().any(|slope| !slope.is_enough())
     }
 
     /// Whether delays of no length make no visible difference.
@@ -274,16 +378,17 @@ impl Design {
             let values = arm.values(|run| Some(of(run)));
             values.iter().sum::<f64>() / values.len().max(1) as f64
         };
-        self.factors()
-            .map(|(factor, [one, two])| {
-                let (kind, arms) = (factor.kind(), [&arms[ZERO], &arms[one], &arms[two]]);
+        self.targets()
+            .map(|(target, [one, two])| {
+                let (kind, arms) = (target.factor.kind(), [&arms[ZERO], &arms[one], &arms[two]]);
                 let dose = |run: &Shown| run.given[kind].1 / run.elapsed;
                 Slope {
-                    factor,
+                    target,
                     interval: difference(&slopes_of_rounds(kind, arms)),
                     count: mean(arms[1], &|run| run.given[kind].0 as f64),
                     bytes: mean(arms[1], &|run| run.bytes as f64),
-                    doses: [mean(arms[1], &dose), mean(arms[2], &dose)],
+                    doses: vec![mean(arms[1], &dose), mean(arms[2], &dose)],
+                    share: None,
                 }
             })
             .collect()

@@ -19,16 +19,30 @@ fn example(factor: Factor) -> (f64, &'static str) {
 pub fn render(findings: &Findings) -> String {
     let run = findings.elapsed;
     let mut page = format!("A run takes {} between MPI_Init and MPI_Finalize.\n", figure::nanoseconds(run));
+    if let Some(within) = &findings.within {
+        let _ = writeln!(page, "{}.", within.period.words());
+        let _ = writeln!(
+            page,
+            "Delays are on in half of {} of {} in {}.",
+            count::of(within.blocks as u64, "block"),
+            figure::nanoseconds(within.block),
+            count::of(within.runs as u64, "run")
+        );
+    }
     if let Some(of) = &findings.null {
         let reads = if findings.is_null() { "read 0, as they must" } else { "do not read 0, as they must" };
         let [low, high] = [of.low, of.high].map(|ratio| 100.0 * (ratio - 1.0));
-        let rounds = count::of(of.samples as u64, "round");
-        let _ = writeln!(page, "Delays of no length {reads}: {low:+.2} .. {high:+.2} % of a run ({rounds}).");
+        let of = match &findings.within {
+            None => format!("a run ({})", count::of(of.samples as u64, "round")),
+            Some(_) => "a block".to_owned(),
+        };
+        let _ = writeln!(page, "Delays of no length {reads}: {low:+.2} .. {high:+.2} % of {of}.");
     }
     for slope in &findings.slopes {
         page.push('\n');
-        page.push_str(&words(slope, run));
+        page.push_str(&words(slope, findings));
     }
+    page.push_str(&shares(findings));
     page.push_str(
         "\nThe bounds hold as far as the program does the same in the same order: then its time is convex in each cost, so that what it \
          loses by a delay is no less than what it gains by as much less cost. They are upper bounds, and no predictions of a gain.\n",
@@ -39,25 +53,39 @@ pub fn render(findings: &Findings) -> String {
     page
 }
 
-fn words(slope: &Slope, run: f64) -> String {
-    let (what, times) = match slope.factor {
+fn words(slope: &Slope, findings: &Findings) -> String {
+    let run = findings.elapsed;
+    let (what, times) = match slope.target.factor {
         Factor::Send => ("before messages", slope.count),
         Factor::Receive => ("after receives", slope.count),
         Factor::Byte => ("for bytes sent", slope.bytes),
         Factor::Compute => ("in computing", slope.count),
     };
-    let [one, two] = slope.doses.map(|dose| 100.0 * dose);
-    let mut text = format!("{}: delays {what}, {one:.1} and {two:.1} % of a run in all ranks together\n", slope.factor);
+    let doses: Vec<String> = slope.doses.iter().map(|dose| format!("{:.1}", 100.0 * dose)).collect();
+    let of = if findings.within.is_some() { "a block" } else { "a run" };
+    let mut text =
+        format!("{}: delays {what}, {} % of {of} in all ranks together\n", slope.target, doses.join(" and "));
     let Some(of) = slope.interval else { return text + "  cannot tell: too few rounds\n" };
+    let rounds = match findings.within {
+        None => format!(", {}", count::of(of.samples as u64, "round")),
+        Some(_) => String::new(),
+    };
     let _ = writeln!(
         text,
-        "  of the time injected {:.1} % lengthened the run ({:.1} .. {:.1} %, {})",
+        "  of the time injected {:.1} % lengthened the run ({:.1} .. {:.1} %{rounds})",
         100.0 * of.middle,
         100.0 * of.low,
-        100.0 * of.high,
-        count::of(of.samples as u64, "round")
+        100.0 * of.high
     );
-    if let Some(rounds) = slope.rounds_needed() {
+    if let Some((within, times)) = findings.within.as_ref().zip(slope.times_needed()) {
+        let all = times * within.blocks as f64 * within.block;
+        let _ = writeln!(
+            text,
+            "  to know it to {:.0} % takes about {} of blocks by the noise of these: --budget",
+            100.0 * TOLD,
+            figure::nanoseconds(all)
+        );
+    } else if let Some(rounds) = slope.rounds_needed() {
         let within = 100.0 * TOLD;
         let _ = writeln!(
             text,
@@ -65,8 +93,8 @@ fn words(slope: &Slope, run: f64) -> String {
         );
     }
     let of = slope.possible().unwrap_or(of);
-    let (less, example) = example(slope.factor);
-    match slope.factor {
+    let (less, example) = example(slope.target.factor);
+    match slope.target.factor {
         Factor::Compute => {
             let _ = writeln!(
                 text,
@@ -91,6 +119,41 @@ fn words(slope: &Slope, run: f64) -> String {
                 100.0 * bound / run
             );
         }
+    }
+    text
+}
+
+/// Computing on the critical path, by slopes, beside the computing of the profile.
+fn shares(findings: &Findings) -> String {
+    let of = |slope: &Slope| Some((slope.target, slope.share?));
+    let all: Vec<_> = findings.slopes.iter().filter_map(of).collect();
+    if all.is_empty() {
+        return String::new();
+    }
+    let mut text =
+        "\nComputing on the critical path, by slopes, and the ranks' computing in the profile, of a run:\n".to_owned();
+    for (target, share) in &all {
+        let _ = writeln!(
+            text,
+            "  {target}: {:.1} % ({:.1} .. {:.1} %); profile {:.1} % on average, {:.1} % at most",
+            100.0 * share.on_path.middle,
+            100.0 * share.on_path.low,
+            100.0 * share.on_path.high,
+            100.0 * share.mean,
+            100.0 * share.most
+        );
+    }
+    if all.len() > 1 {
+        let sum: f64 = all.iter().map(|(_, share)| share.on_path.middle).sum();
+        let half = |share: &super::Share| ((share.on_path.high - share.on_path.low) / 2.0).powi(2);
+        let half = all.iter().map(|(_, share)| half(share)).sum::<f64>().sqrt();
+        let _ = writeln!(
+            text,
+            "  sum: {:.1} % ({:.1} .. {:.1} %)",
+            100.0 * sum,
+            100.0 * (sum - half),
+            100.0 * (sum + half)
+        );
     }
     text
 }

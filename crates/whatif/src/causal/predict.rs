@@ -27,7 +27,7 @@ pub struct Expected {
 /// Neither end was measured, or the other carrier is not the dearer one: then slopes bound, and do not predict.
 pub fn expect(findings: &Findings, dearer: &[(Bytes, Estimate)], to: &str) -> Result<Expected> {
     let subject = || format!("a run over {to}");
-    let ends = findings.slopes.iter().filter(|slope| matches!(slope.factor, Factor::Send | Factor::Receive));
+    let ends = findings.slopes.iter().filter(|slope| matches!(slope.target.factor, Factor::Send | Factor::Receive));
     let ends: Vec<_> = ends.filter_map(|slope| Some((slope.possible()?, slope.count))).collect();
     let Some(count) = ends.iter().map(|(_, count)| *count).max_by(f64::total_cmp) else {
         let cause = "no slope of send or receive is known";

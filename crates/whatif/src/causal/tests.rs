@@ -2,23 +2,28 @@ use machine::Probe;
 use rounds::blocks::{Blocks, Plan, conduct};
 use rounds::random::Random;
 
+use record::layout::injected;
+
 use super::*;
 
 const SECOND: f64 = 1e9;
 
 /// Two ranks that each send `messages` messages in a second.
 fn first(messages: u64) -> Shown {
+    let amounts = Amounts { delays: [messages, messages, 0], bytes: 1000 * messages, computing: 0.5 * SECOND };
     Shown {
         elapsed: SECOND,
         given: [(2 * messages, 0.0), (2 * messages, 0.0), (0, 0.0)],
-        most: [messages, messages, 0],
-        most_bytes: 1000 * messages,
-        most_computing: 0.5 * SECOND,
+        ranks: vec![amounts.clone(), amounts],
         messages: 2 * messages,
         bytes: 2000 * messages,
         sizes: vec![(Bytes(1000), 2 * messages)],
         marks: perturbed::ASKED,
     }
+}
+
+fn everywhere(factors: &[Factor]) -> Vec<Target> {
+    factors.iter().map(|factor| Target { factor: *factor, place: Place::Everywhere }).collect()
 }
 
 /// A program whose time follows from its delays, with noise.
@@ -37,7 +42,7 @@ struct Program {
 impl Program {
     fn new(factors: &[Factor], messages: u64, share: f64) -> Program {
         let first = first(messages);
-        let design = Design::of(factors, &first).unwrap();
+        let design = Design::of(&everywhere(factors), &first).unwrap();
         let (noise, machinery, random) = (0.002, 0.0, Random::new(7));
         Program { design, first, share, noise, machinery, random, far: None, runs: 0 }
     }
@@ -92,16 +97,16 @@ impl Blocks for Program {
 
 #[test]
 fn doses_take_two_and_four_percent_and_no_delay_is_too_long() {
-    let design = Design::of(&[Factor::Send, Factor::Byte, Factor::Compute], &first(20_000)).unwrap();
+    let design = Design::of(&everywhere(&[Factor::Send, Factor::Byte, Factor::Compute]), &first(20_000)).unwrap();
     let arms: Vec<_> = design.arms.iter().map(|arm| arm.what).collect();
     assert_eq!((arms.len(), arms[NONE], arms[ZERO].unwrap().send), (8, None, Some(0.0)));
     assert_eq!([arms[2], arms[3]].map(|what| what.unwrap().send), [Some(1000.0), Some(2000.0)]);
     assert_eq!([arms[4], arms[5]].map(|what| what.unwrap().byte), [1.0, 2.0]);
     assert_eq!([arms[6], arms[7]].map(|what| what.unwrap().compute), [0.04, 0.08]);
-    let few = Design::of(&[Factor::Send], &first(50)).unwrap_err();
+    let few = Design::of(&everywhere(&[Factor::Send]), &first(50)).unwrap_err();
     assert!(few.cause().contains("50 messages") && few.cause().contains("too few"), "{few}");
     // Every delay of 100 us: 1.5 % of the run.
-    let scarce = Design::of(&[Factor::Send], &first(150)).unwrap();
+    let scarce = Design::of(&everywhere(&[Factor::Send]), &first(150)).unwrap();
     assert_eq!(scarce.arms[3].what.unwrap().send, Some(100_000.0));
 }
 
@@ -124,7 +129,14 @@ fn a_slope_is_found_by_the_recorded_dose_within_its_interval() {
 #[test]
 fn no_more_than_all_of_a_cost_is_gained() {
     let interval = Some(rounds::estimate::Estimate { middle: 0.9, low: -0.5, high: 2.3, samples: 6 });
-    let slope = Slope { factor: Factor::Send, interval, count: 1000.0, bytes: 0.0, doses: [0.02, 0.04] };
+    let slope = Slope {
+        target: everywhere(&[Factor::Send])[0],
+        interval,
+        count: 1000.0,
+        bytes: 0.0,
+        doses: vec![0.02, 0.04],
+        share: None,
+    };
     assert_eq!(slope.bound(10.0), Some(10_000.0));
     let possible = slope.possible().unwrap();
     assert_eq!((possible.low, possible.middle, possible.high), (0.0, 0.9, 1.0));
@@ -134,7 +146,14 @@ fn no_more_than_all_of_a_cost_is_gained() {
 fn rounds_that_are_needed_follow_from_the_noise_of_those_that_were() {
     let slope = |half: f64, samples| {
         let interval = Some(rounds::estimate::Estimate { middle: 0.4, low: 0.4 - half, high: 0.4 + half, samples });
-        Slope { factor: Factor::Send, interval, count: 1000.0, bytes: 0.0, doses: [0.02, 0.04] }
+        Slope {
+            target: everywhere(&[Factor::Send])[0],
+            interval,
+            count: 1000.0,
+            bytes: 0.0,
+            doses: vec![0.02, 0.04],
+            share: None,
+        }
     };
     // Three times as wide as is wanted: nine times as many.
     assert_eq!((slope(0.75, 12).rounds_needed(), slope(0.25, 12).rounds_needed()), (Some(108), None));

@@ -1,0 +1,200 @@
+//! The progress point of a program: the call that all ranks make equally often, which cuts a run into blocks.
+
+use std::collections::BTreeMap;
+
+use machine::{Fault, Result, count, figure};
+use profile::profile::Profile;
+use profile::sites;
+use record::blocks::{Blocks, Mark, Progress, Schedule};
+use record::functions::{FunctionId, function};
+use record::layout::words;
+use record::perturbation::Perturbation;
+use serde::Serialize;
+use std::time::Duration;
+
+/// Passes between two marks of a run that counts.
+const COUNTED: u32 = 8;
+
+/// Fewest passes in a run.
+const FEWEST: u64 = 400;
+
+/// The longest time without a pass, and the least time from the first to the last, over the time of a run.
+const LONGEST_GAP: f64 = 0.2;
+const LEAST_SPAN: f64 = 0.5;
+
+/// The least time of a block, ns; the least number of passes in it; and its least length over the ranks' distance.
+const LEAST_BLOCK: f64 = 20e6;
+const LEAST_PASSES: f64 = 10.0;
+const OVER_SKEW: f64 = 10.0;
+
+const NEXT: &str = "name another one (--progress SITE), or delay whole runs (--whole)";
+
+/// A progress point as it was in a run without delays.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Period {
+    #[serde(skip)]
+    pub progress: Progress,
+    /// The program's words for it.
+    pub name: String,
+    /// Passes of each rank in a run.
+    pub passes: u64,
+    /// Mean time between two passes, ns.
+    pub period: f64,
+    /// The time between the first and the last rank of a host at a pass, in nine of ten passes, ns.
+    pub skew: f64,
+}
+
+/// A run of delays without length, whose marks show how the program passes the point.
+pub fn counting(progress: Progress, ends: Perturbation) -> Schedule {
+    Schedule { blocks: Some(Blocks { progress, every: COUNTED, guard: 0, seed: 0 }), columns: vec![ends] }
+}
+
+impl Period {
+    /// The period of a progress point by the marks of a run under [`counting`].
+    ///
+    /// # Errors
+    /// The ranks pass it unequally often, too seldom, or in a part of the run alone.
+    pub fn of(profile: &Profile, progress: Progress, name: String) -> Result<Period> {
+        let refused = |cause: String| Fault::new(format!("progress point '{name}'"), cause, NEXT);
+        let passes = |marks: &[Mark]| marks.last().map_or(0, |mark| mark.count);
+        let counts = profile.ranks.iter().map(|rank| passes(&rank.marks));
+        let (least, most) = (counts.clone().min().unwrap_or(0), counts.max().unwrap_or(0));
+        if least != most {
+            return Err(refused(format!("ranks pass it unequally often: {least} to {most} times")));
+        }
+        if least < FEWEST {
+            return Err(refused(format!("{} in a run are too few: {FEWEST} are needed", count::of(least, "pass"))));
+        }
+        let (mut span, mut gap, mut run) = (0.0, 0.0f64, 0.0f64);
+        for rank in &profile.ranks {
+            let times = |pair: &[Mark]| rank.seconds(pair[1].ticks.saturating_sub(pair[0].ticks));
+            gap = rank.marks.windows(2).map(times).fold(gap, f64::max);
+            span += rank.marks.windows(2).map(times).sum::<f64>() / profile.ranks.len() as f64;
+            let (from, to) = rank.run();
+            run = run.max(rank.seconds(to - from));
+        }
+        if gap > LONGEST_GAP * run || span < LEAST_SPAN * run {
+            let part = format!("{:.0} % of a run pass between the first and the last", 100.0 * span / run);
+            return Err(refused(format!("{part}, and {:.0} % between two", 100.0 * gap / run)));
+        }
+        let period = 1e9 * span / (least - u64::from(COUNTED)) as f64;
+        Ok(Period { progress, name, passes: least, period, skew: skew(profile) })
+    }
+
+    /// The blocks of a run; of one with `columns` there is at least a round.
+    ///
+    /// # Errors
+    /// The run is too short.
+    pub fn blocks(&self, columns: usize, seed: u64) -> Result<Blocks> {
+        let passes = |time: f64| (time / self.period).ceil();
+        let every = passes(LEAST_BLOCK).max(LEAST_PASSES).max(passes(OVER_SKEW * self.skew)) as u32;
+        let guard = passes(2.0 * self.skew).max(2.0).max((f64::from(every) / 10.0).ceil()) as u32;
+        let round = (columns as u64 + 1).next_power_of_two();
+        let blocks = (self.passes / u64::from(every)).saturating_sub(1);
+        if blocks < round {
+            let cause = format!("a run has {}, and a round of its delays needs {round}", count::of(blocks, "block"));
+            return Err(Fault::new(
+                "a causal experiment",
+                cause,
+                "measure fewer factors, or a longer part of the work",
+            ));
+        }
+        Ok(Blocks { progress: self.progress, every, guard, seed })
+    }
+
+    /// What it is, in a line.
+    pub fn words(&self) -> String {
+        let skew = match self.skew {
+            skew if skew > 0.0 => format!("; ranks are {} apart", figure::nanoseconds(skew)),
+            _ => String::new(),
+        };
+        let passes = count::of(self.passes, "time");
+        format!("progress: {}, {passes} in a run, every {}{skew}", self.name, figure::nanoseconds(self.period))
+    }
+}
+
+/// The ninth decile of the time between the first and the last rank of a host at a mark, ns.
+fn skew(profile: &Profile) -> f64 {
+    let mut hosts = BTreeMap::<_, Vec<_>>::new();
+    profile.ranks.iter().for_each(|rank| hosts.entry((rank.header.boot, rank.header.clock)).or_default().push(rank));
+    let mut apart = Vec::new();
+    for ranks in hosts.values() {
+        for place in 0..ranks.iter().map(|rank| rank.marks.len()).min().unwrap_or(0) {
+            let ticks = ranks.iter().map(|rank| rank.marks[place].ticks);
+            let (first, last) = (ticks.clone().min().unwrap_or(0), ticks.max().unwrap_or(0));
+            apart.push(1e9 * ranks[0].seconds(last - first));
+        }
+    }
+    apart.sort_unstable_by(f64::total_cmp);
+    apart.get(apart.len() * 9 / 10).copied().unwrap_or(0.0)
+}
+
+/// A call site that all ranks pass equally often.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Candidate {
+    pub progress: Progress,
+    /// Calls of each rank.
+    pub calls: u64,
+    /// Function and place, as words.
+    pub name: String,
+    /// Further names that users give it.
+    names: Vec<String>,
+}
+
+/// The call sites that all ranks pass equally often, most calls first.
+pub fn candidates(profile: &Profile) -> Vec<Candidate> {
+    let mut found = BTreeMap::<(u16, u64, u64), Vec<u64>>::new();
+    let mut paths = BTreeMap::new();
+    for (place, rank) in profile.ranks.iter().enumerate() {
+        for site in &rank.sites {
+            let Some(module) = (site.module as usize).checked_sub(1).and_then(|at| rank.modules.get(at)) else {
+                continue;
+            };
+            paths.insert(module.identity(), words(&module.path));
+            let calls = found.entry((site.function, site.offset, module.identity())).or_default();
+            calls.resize(profile.ranks.len(), 0);
+            calls[place] += site.calls;
+        }
+    }
+    let named = sites::sites(&profile.ranks, 0.0, Duration::from_nanos(profile.job.started));
+    let candidate = |((id, offset, module), calls): ((u16, u64, u64), Vec<u64>)| {
+        let id = FunctionId(id);
+        let function = function(id)?.name;
+        let path = &paths[&module];
+        let of = named
+            .iter()
+            .find(|site| site.offset == offset && site.module == *path && site.function.ends_with(function));
+        let line = of.and_then(|site| site.frames.iter().find_map(|frame| Some((frame.file.as_ref()?, frame.line?))));
+        let base = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+        let at = format!("{}+{offset:#x}", base(path));
+        let line = line.map(|(file, line)| format!("{}:{line}", base(file)));
+        let name = format!("MPI_{function} at {}", line.as_ref().unwrap_or(&at));
+        let names = [Some(function.to_owned()), Some(format!("MPI_{function}")), line, Some(at)];
+        let progress = Progress::Site { function: id, offset, module };
+        let names = names.into_iter().flatten().collect();
+        (calls.iter().all(|of| *of == calls[0])).then(|| Candidate { progress, calls: calls[0], name, names })
+    };
+    let mut all: Vec<Candidate> = found.into_iter().filter_map(candidate).collect();
+    all.sort_by_key(|candidate| std::cmp::Reverse(candidate.calls));
+    all
+}
+
+/// The candidate that the user names: a function, a line, or a module with an offset.
+///
+/// # Errors
+/// There is none.
+pub fn named<'c>(candidates: &'c [Candidate], name: &str) -> Result<&'c Candidate> {
+    let found = candidates.iter().find(|candidate| candidate.names.iter().any(|of| of == name));
+    found.ok_or_else(|| {
+        let known: Vec<&str> = candidates.iter().take(5).filter_map(|of| Some(of.names.last()?.as_str())).collect();
+        let next = match known[..] {
+            [] => "delay whole runs (--whole)".to_owned(),
+            _ => format!("choose collectives, a function, a line like file.c:120, or of {}", known.join(", ")),
+        };
+        let subject = format!("progress point '{}'", name.escape_debug());
+        Fault::new(subject, "no call site of that name is passed equally often by all ranks", next)
+    })
+}
+
+#[cfg(test)]
+mod tests;

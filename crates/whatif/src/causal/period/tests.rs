@@ -1,0 +1,116 @@
+use profile::job::Job;
+use profile::tables::Tables;
+use record::image::Image;
+use record::layout::{Module, Moment, Site, Thread, clock, kind, text};
+use record::rank::Rank;
+
+use super::*;
+use crate::causal::{Amounts, Factor, InBlocks, Place, Shown, Target};
+
+const MS: u64 = 1_000_000;
+
+/// A rank that runs 10 s, with marks at these moments, and calls of `Send` at one line and `Recv` at another.
+fn rank(number: u32, marks: &[u64], calls: [u64; 2]) -> Tables {
+    let mut image = Image::default();
+    (image.header.rank, image.header.size, image.header.placed) = (number, 2, 1);
+    (image.header.clock, image.header.initialized, image.header.finalized) = (clock::MONOTONIC, 1, 10_000 * MS);
+    image.header.latest = Moment { ticks: 10_000 * MS, monotonic: 10_000 * MS, realtime: 10_000 * MS };
+    image.region(kind::THREAD, 0, (0, 0), &[Thread { tid: 1, ..Thread::default() }.sealed()]);
+    let mark = |(nth, ticks): (usize, &u64)| {
+        let count = u64::from(COUNTED) * (nth as u64 + 1);
+        let mark = Mark { ticks: *ticks, count, on: 1, messages: 0, doses: vec![0] };
+        <[u64; 6]>::try_from(mark.words()).unwrap()
+    };
+    image.of_rank(kind::MARKS, &marks.iter().enumerate().map(mark).collect::<Vec<_>>());
+    let module = Module { base: 0, build_id_bytes: 0, seal: 0, build_id: [0; 32], path: text("/opt/step") };
+    image.of_rank(kind::MODULES, &[module]);
+    let site = |(name, offset, calls): (&str, u64, u64)| Site {
+        address: 0x1000 * u64::from(number) + offset,
+        offset,
+        module: 1,
+        function: record::functions::named(name).unwrap().id.0,
+        calls,
+        ..Site::default()
+    };
+    let sites = [("Send", 0x10, calls[0]), ("Recv", 0x20, calls[1])].map(site);
+    image.region(kind::SITES, 0, (0, 0), &sites);
+    Tables::of(Rank::read(&image.bytes()).unwrap(), number.to_string()).unwrap()
+}
+
+fn profile(marks: [Vec<u64>; 2]) -> Profile {
+    let [one, other] = marks;
+    Profile::of(Job::default(), vec![rank(0, &one, [500, 900]), rank(1, &other, [400, 900])])
+}
+
+/// So many marks from `from` on, `apart` from each other, ms.
+fn marks(from: u64, count: u64, apart: u64) -> Vec<u64> {
+    (0..count).map(|nth| (from + nth * apart) * MS).collect()
+}
+
+#[test]
+fn period_and_skew_are_those_of_the_marks() {
+    // Passes every 2 ms; rank 1 is 3 ms behind.
+    let found =
+        Period::of(&profile([marks(100, 500, 16), marks(103, 500, 16)]), Progress::Collectives, "all".into()).unwrap();
+    assert_eq!((found.passes, found.period.round(), found.skew), (4000, 2e6, 3e6));
+    let blocks = found.blocks(4, 7).unwrap();
+    // Ten times the skew is 30 ms; twice the skew is 3 passes.
+    assert_eq!((blocks.every, blocks.guard, blocks.seed), (15, 3, 7));
+    assert_eq!(found.words(), "progress: all, 4,000 times in a run, every 2 ms; ranks are 3 ms apart");
+    assert!(
+        Period { passes: 100, ..found }
+            .blocks(63, 7)
+            .unwrap_err()
+            .to_string()
+            .contains("a round of its delays needs 64")
+    );
+}
+
+#[test]
+fn what_is_no_period_is_refused() {
+    let refused = |one: Vec<u64>, other: Vec<u64>| {
+        Period::of(&profile([one, other]), Progress::Collectives, "all".into()).unwrap_err().to_string()
+    };
+    assert!(refused(marks(0, 500, 16), marks(0, 499, 16)).contains("unequally often: 3992 to 4000"));
+    assert!(refused(marks(0, 49, 100), marks(0, 49, 100)).contains("392 passes in a run are too few"));
+    assert!(refused(marks(0, 100, 10), marks(0, 100, 10)).contains("10 % of a run pass between"));
+    let gap = [marks(0, 100, 40), marks(7000, 100, 20)].concat();
+    assert!(refused(gap.clone(), gap).contains("30 % between two"));
+    assert!(refused(Vec::new(), Vec::new()).contains("0 passes"));
+}
+
+#[test]
+fn a_call_site_is_a_candidate_where_all_ranks_pass_it_equally_often() {
+    let all = candidates(&profile([Vec::new(), Vec::new()]));
+    assert_eq!(all.iter().map(|of| (of.name.as_str(), of.calls)).collect::<Vec<_>>(), [("MPI_Recv at step+0x20", 900)]);
+    for name in ["Recv", "MPI_Recv", "step+0x20"] {
+        assert_eq!(named(&all, name).unwrap(), &all[0]);
+    }
+    let refused = named(&all, "Send").unwrap_err();
+    assert!(refused.cause().contains("equally often") && refused.next().contains("step+0x20"), "{refused}");
+}
+
+#[test]
+fn doses_of_blocks_leave_room_for_all_factors_of_a_rank() {
+    let amounts = Amounts { delays: [10_000, 10_000, 0], bytes: 0, computing: 5e9 };
+    let first = Shown {
+        elapsed: 1e10,
+        given: [(0, 0.0); 3],
+        ranks: vec![amounts.clone(), amounts],
+        messages: 20_000,
+        bytes: 0,
+        sizes: Vec::new(),
+        marks: 0,
+    };
+    let period = Period { progress: Progress::Collectives, name: "all".into(), passes: 4000, period: 2e6, skew: 0.0 };
+    let of = |targets: &[Target]| InBlocks::of(targets, &first, period.clone(), 7).unwrap();
+    let target = |factor, place| Target { factor, place };
+    let one = of(&target(Factor::Send, Place::Ranks).each(2));
+    // 4 % of 10 s for 10,000 messages, in each rank alone.
+    let columns: Vec<_> = one.schedule.columns.iter().map(|column| (column.send, column.rank)).collect();
+    assert_eq!(columns, [(Some(0.0), None), (Some(40_000.0), Some(0)), (Some(40_000.0), Some(1))]);
+    let all = [Factor::Send, Factor::Receive, Factor::Compute].map(|factor| target(factor, Place::Everywhere));
+    let three = of(&all);
+    assert_eq!(three.schedule.columns[2].receive, Some(30_000.0));
+    assert!((three.schedule.columns[3].compute - 0.06).abs() < 1e-9);
+}
