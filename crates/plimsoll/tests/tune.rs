@@ -117,8 +117,11 @@ fn a_program_over_tcp_gains_from_shared_memory() {
     assert!(said.starts_with(&shown), "{shown}");
     let ledger = Ledger::at(&ledger::file(&place.folder.path().join("plimsoll"))).unwrap();
     let is_vader = |of: &&Prediction| of.quantity.contains("btl=self,vader") && of.lever.as_deref() == Some("carrier");
-    let vader = ledger.predictions.iter().find(is_vader).unwrap();
-    assert!(ledger.outcomes.iter().any(|outcome| outcome.id == vader.id), "{said}{errors}");
+    // Of a noisy recording nothing is predicted, which is said, and nothing is kept.
+    let vader = ledger.predictions.iter().find(is_vader);
+    let settled = vader.is_some_and(|vader| ledger.outcomes.iter().any(|outcome| outcome.id == vader.id));
+    let told = !said.contains("nothing is predicted of carrier vader: ");
+    assert!(vader.is_some() == told && settled == told, "{said}{errors}");
 }
 
 #[test]

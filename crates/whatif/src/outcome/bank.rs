@@ -5,11 +5,11 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::OnceLock;
 
-use machine::costs::Interval;
+use machine::costs::{ENGINE, Interval, Way};
 use machine::{Fault, Result, figure};
 use rounds::conformal::{Quantile, Scored, quantile};
 
-use super::{Features, Forecast, Kind, Quality};
+use super::{Features, Forecast, Kind, Quality, farthest};
 use crate::answer::{Answer, Program};
 use crate::lever::Lever;
 
@@ -127,13 +127,16 @@ struct Calibrated {
     most: [f64; 4],
 }
 
-/// The features that an answer must share with the bank.
-fn compared(features: &Features) -> [(f64, &'static str); 4] {
+const QUIETER: &str = "record it again while nothing else runs, or measure: plimsoll try";
+const MEASURED: &str = "run plimsoll calibrate and record it again, or measure: plimsoll try";
+
+/// The features that an answer must share with the bank, and the step where it does not.
+fn compared(features: &Features) -> [(f64, &'static str, &'static str); 4] {
     [
-        (features.draws, "uncertain costs"),
-        (features.noise, "noise of the recording"),
-        (features.taken, "time of others on its cores"),
-        (features.unexplained, "unexplained part of the path"),
+        (features.draws, "uncertain costs", MEASURED),
+        (features.noise, "noise of the recording", QUIETER),
+        (features.taken, "time of others on its cores", QUIETER),
+        (features.unexplained, "unexplained part of the path", MEASURED),
     ]
 }
 
@@ -192,7 +195,21 @@ impl Bank {
 
     /// The forecast of an answer to a lever, as a replay of the program gave it.
     pub fn of_answer(&self, program: &Program, quality: &Quality, lever: &Lever, answer: &Answer) -> Forecast {
-        self.forecast(Kind::of(program, lever), &quality.features(answer), answer.time)
+        let reach = farthest(program.graph);
+        let ways = [&program.ways, lever.ways.as_ref().unwrap_or(&program.ways)].map(|ways| ways.of(reach));
+        let kind = Kind::of(program, lever).filter(|kind| self.knows(*kind, ways));
+        self.forecast(kind, &quality.features(answer), answer.time)
+    }
+
+    /// Whether programs were recorded from the one carrier and to the other.
+    fn knows(&self, kind: Kind, [from, to]: [&Way; 2]) -> bool {
+        let is = |way: &Way, name: &str| match way.network.as_deref() {
+            _ if way.carrier != ENGINE => way.carrier == name,
+            None => name == "engine",
+            Some(network) => network == name,
+        };
+        let both = |row: &Row| row.kind == kind && is(from, &row.carriers[0]) && is(to, &row.carriers[1]);
+        !matches!(kind, Kind::Carrier | Kind::Network) || self.rows.iter().any(both)
     }
 
     /// The forecast of a lever of this `kind`. `drawn`: the answer over all draws.
@@ -247,20 +264,22 @@ fn refused(of: &Features) -> Option<(String, String)> {
     }
     if of.noise > NOISIEST {
         let reason = format!("the recording's time is uncertain by {} by its own parts", percent(of.noise));
-        return Some((reason, "record it again while nothing else runs, or measure: plimsoll try".to_owned()));
+        return Some((reason, QUIETER.to_owned()));
     }
     if of.unexplained > UNEXPLAINED && of.change > LARGE {
         let reason = format!("{} of the critical path are unexplained", percent(of.unexplained));
-        return Some((reason, "run plimsoll calibrate and record it again, or measure: plimsoll try".to_owned()));
+        return Some((reason, MEASURED.to_owned()));
     }
     None
 }
 
 /// The feature of which no recorded program had as much.
 fn unlike(features: &Features, most: &[f64; 4]) -> Option<(String, String)> {
-    let beyond = |((value, _), most): &((f64, &str), &f64)| *value > (**most * BEYOND).max(ALWAYS);
-    let ((value, name), most) = compared(features).into_iter().zip(most).find(beyond)?;
-    let reason =
-        format!("no calibrated program is like this: {name} {}, at most {} there", percent(value), percent(*most));
-    Some((reason, "measure it: plimsoll try".to_owned()))
+    let beyond = |((value, ..), most): &((f64, &str, &str), &f64)| *value > (**most * BEYOND).max(ALWAYS);
+    let ((value, name, next), most) = compared(features).into_iter().zip(most).find(beyond)?;
+    let there = percent(*most);
+    Some((
+        format!("no calibrated program is like this: {name} {}, at most {there} there", percent(value)),
+        next.to_owned(),
+    ))
 }

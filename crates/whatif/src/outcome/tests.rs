@@ -247,6 +247,21 @@ fn kinds_of_levers_are_those_of_which_outcomes_were_recorded() {
 }
 
 #[test]
+fn carriers_without_outcomes_are_not_calibrated() {
+    let (costs, graph) = (costs(), stream([0, 0], 100, |_| 5_000));
+    let program = Program::new(&graph, &costs, ways(SiteKind::App)).unwrap();
+    let quality = Quality::of(&program, None);
+    let lever = Lever { ways: Some(ways(SiteKind::App)), ..Lever::default() };
+    let answer =
+        Answer { time: Interval { low: 1.1, middle: 1.2, high: 1.3 }, ..program.ask(&[&lever]).unwrap()[0].clone() };
+    let mut bank = outcomes(20, &[Kind::Carrier]);
+    let judged = |bank: &Bank| bank.of_answer(&program, &quality, &lever, &answer);
+    assert_eq!(judged(&bank), Forecast::Uncalibrated(answer.time), "vader to tcp");
+    bank.rows[0].carriers = ["engine", "engine"].map(str::to_owned);
+    assert!(matches!(judged(&bank), Forecast::CannotTell { .. }), "of so few calls");
+}
+
+#[test]
 fn a_recording_whose_parts_differ_is_noisy() {
     let costs = costs();
     let quality = |calls, gap: &dyn Fn(u32) -> i64| {
