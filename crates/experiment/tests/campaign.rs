@@ -10,7 +10,7 @@ use experiment::campaign::definition::{Campaign, Shard};
 use experiment::campaign::file;
 use experiment::campaign::merge::merge;
 use experiment::campaign::simulated::Simulator;
-use experiment::campaign::store::{Kept, Outcome, Session, Store};
+use experiment::campaign::store::{NewRun, Outcome, Session, Store};
 use experiment::cause::{Cause, Failure};
 use machine::{Nanoseconds, Result};
 use proptest::prelude::*;
@@ -340,9 +340,9 @@ fn fill(store: &mut Store, campaign: &Campaign, host: &str, process: u32, runs: 
             Some(value) => Ok(Outcome { values: vec![Some(value)], ..Outcome::default() }),
             None => Err(Failure::new(Cause::ProgramFailed, "no")),
         };
-        Kept { point, round, place: point as u32, started: Nanoseconds(round.into()), outcome }
+        NewRun { point, round, place: point as u32, started: Nanoseconds(round.into()), outcome }
     };
-    let kept: Vec<Kept> = runs.iter().map(kept).collect();
+    let kept: Vec<NewRun> = runs.iter().map(kept).collect();
     store.keep(&kept, Nanoseconds(5)).unwrap();
 }
 

@@ -206,7 +206,7 @@ fn a_killed_rank_leaves_its_delays_told_and_nothing_behind() {
 fn marks_follow(recordings: &Recordings, schedule: &Schedule, passes: u64) {
     let Some(Blocks { every, guard, .. }) = schedule.blocks else { panic!("it has blocks") };
     let (every, guard) = (u64::from(every), u64::from(guard));
-    let due = |count: &u64| count % every == 0 || guard > 0 && count % every == guard;
+    let due = |count: &u64| count.is_multiple_of(every) || guard > 0 && count % every == guard;
     let counts: Vec<u64> = (1..=passes).filter(due).collect();
     for rank in recordings.ranks() {
         assert_eq!(rank.marks.iter().map(|mark| mark.count).collect::<Vec<_>>(), counts);
