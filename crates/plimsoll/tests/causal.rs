@@ -140,13 +140,13 @@ fn slopes_within_a_run_are_those_that_were_planted() {
     let _turn = skip::turn();
     let program = program.to_str().unwrap();
     for (arguments, targets, progress, expected) in [
-        (vec!["pingpong", "1000000"], "send,receive,byte", "MPI_Recv", vec![1.0, 1.0, 1.0]),
-        (vec!["equal", "20000", "100000"], "send,compute", "collectives", vec![0.5, 0.5]),
-        (vec!["unequal", "20000", "100000"], "send@ranks,compute@ranks", "collectives", vec![1.0, 0.0, 1.0, 0.0]),
+        (vec!["pingpong", "200000"], "send,receive,byte", "MPI_Recv", vec![1.0, 1.0, 1.0]),
+        (vec!["equal", "6000", "100000"], "send,compute", "collectives", vec![0.5, 0.5]),
+        (vec!["unequal", "6000", "100000"], "send@ranks,compute@ranks", "collectives", vec![1.0, 0.0, 1.0, 0.0]),
     ] {
         let place = tempfile::tempdir().unwrap();
         let command = [vec!["mpirun.openmpi", "-n", "2", program], arguments].concat();
-        let output = whatif(place.path(), &[targets, "--budget", "1s", "--json"], &command);
+        let output = whatif(place.path(), &[targets, "--budget", "40s", "--json"], &command);
         assert!(output.status.success(), "{output:?}");
         let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         assert!(found["within"]["period"]["name"].as_str().unwrap().starts_with(progress), "{found}");
@@ -154,9 +154,13 @@ fn slopes_within_a_run_are_those_that_were_planted() {
         assert!(found["null"]["middle"].is_f64(), "{found}");
         for (slope, expected) in found["slopes"].as_array().unwrap().iter().zip(&expected) {
             let end = |name: &str| slope["interval"][name].as_f64().unwrap();
-            // Twice as wide as the interval, which holds in 19 of 20 cases.
-            let room = end("high") - end("low") + 0.05;
-            assert!((end("middle") - expected).abs() <= room, "{expected}: {slope}\n{}", said(&output));
+            let width = end("high") - end("low");
+            if width > 0.4 {
+                skip::part(format!("other work keeps the slope of {targets} within {width:.2}"));
+            } else {
+                // Twice the interval, which holds in 19 of 20 cases.
+                assert!((end("middle") - expected).abs() <= width + 0.05, "{expected}: {slope}\n{}", said(&output));
+            }
         }
     }
 }

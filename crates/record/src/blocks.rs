@@ -3,7 +3,9 @@
 //! A block is a number of passes of the progress point, a call that every rank makes equally often. Blocks come in rounds of
 //! 2^k: those of a round have the rows of Sylvester's Hadamard matrix, in an order that the seed gives, and each column of
 //! delays follows a column of it. So each column is on in half of the blocks of a round, and in half of those in which any
-//! other is on (Hedayat and Wallis, Annals of Statistics 6:6, 1978). The text form is
+//! other is on (Hedayat and Wallis, Annals of Statistics 6:6, 1978). Only columns with an odd number of bits are used: what two
+//! together do beyond their sum is then seen in no third one (resolution IV; Box and Hunter, Technometrics 3:3, 1961).
+//! The text form is
 //! `progress=collectives,every=40,guard=4,seed=7/send=0ns/send=1us/byte=0.1ns,rank=3`.
 
 use std::fmt;
@@ -18,6 +20,9 @@ use crate::seal;
 
 /// Most columns of a schedule.
 pub const COLUMNS: usize = 63;
+
+/// Most blocks in a round.
+const MOST_BLOCKS: usize = round(COLUMNS) as usize;
 
 /// The call whose passes are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,9 +61,9 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Number of blocks in a round: the least power of two above the number of columns.
+    /// Number of blocks in a round.
     pub fn round(&self) -> u64 {
-        (self.columns.len() as u64 + 1).next_power_of_two()
+        round(self.columns.len())
     }
 
     /// The columns that are on in a block, a bit each. Block 0 comes before the first round, and with a seed has none.
@@ -69,21 +74,35 @@ impl Schedule {
         }
         let Some(past) = block.checked_sub(1) else { return 0 };
         let (round, place) = (past / self.round(), (past % self.round()) as usize);
-        let mut rows = [(0, 0); COLUMNS + 1];
+        let mut rows = [(0, 0); MOST_BLOCKS];
         let rows = &mut rows[..self.round() as usize];
         for (row, key) in rows.iter_mut().enumerate() {
             *key = (seal::of_words(24, |word| [blocks.seed, round, row as u64, 0][word]), row as u64);
         }
         rows.sort_unstable();
         let row = rows[place].1;
-        (0..self.columns.len() as u64)
-            .fold(0, |on, column| on | u64::from((row & (column + 1)).count_ones() % 2) << column)
+        (0..self.columns.len() as u64).fold(0, |on, column| on | is_odd(row & nth_odd(column)) << column)
     }
 
     /// Whether any column asks for the hosts of ranks.
     pub fn by_host(&self) -> bool {
         self.columns.iter().any(|column| column.peers != Peers::All)
     }
+}
+
+/// Number of blocks in a round of so many columns: the least power of two that is twice as many.
+pub const fn round(columns: usize) -> u64 {
+    (2 * columns as u64).next_power_of_two()
+}
+
+/// The `nth` of the numbers with an odd number of bits.
+fn nth_odd(nth: u64) -> u64 {
+    2 * nth + 1 - is_odd(nth)
+}
+
+/// 1 where the number of bits is odd, else 0.
+fn is_odd(bits: u64) -> u64 {
+    (bits.count_ones() % 2).into()
 }
 
 const NEXT: &str = "write it like progress=collectives,every=40,guard=4,seed=7/send=0ns/send=1us";

@@ -105,6 +105,11 @@ impl InBlocks {
         let blocks = Some(period.blocks(columns.len(), seed)?);
         Ok(InBlocks { schedule: Schedule { blocks, columns }, targets: known, period, left_out })
     }
+
+    /// The time of a block's measured part by the first run, ns.
+    pub fn block(&self) -> f64 {
+        self.schedule.blocks.map_or(0.0, |blocks| f64::from(blocks.every - blocks.guard) * self.period.period)
+    }
 }
 
 fn some(targets: &[Target], left_out: &[String]) -> Result<()> {

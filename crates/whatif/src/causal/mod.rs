@@ -217,6 +217,9 @@ const NEAR_ENOUGH: f64 = 0.15;
 /// and as an absolute value.
 const SMALL: f64 = 0.05;
 
+/// How much longer blocks may take than in the first run, delays included.
+const SLOWER: f64 = 1.5;
+
 /// The least part of a delay that counts as acting on the next block.
 const LATER: f64 = 0.1;
 
@@ -300,6 +303,13 @@ impl Findings {
             notes.push(format!(
                 "delays of no length read {low:+.2} .. {high:+.2} % of a block: intervals are narrower than the noise, or one of \
                  twenty such intervals is beside the truth. Next: measure again with another --seed"
+            ));
+        }
+        let longer = rounds.block() / design.block();
+        if longer > SLOWER {
+            notes.push(format!(
+                "blocks took {longer:.1} times as long as in the first run: where other work takes the cores, a delay lengthens a run \
+                 by more than itself. Next: keep other work off the machine"
             ));
         }
         let slopes = design.targets.iter().zip(&columns[InBlocks::NULL + 1..]);

@@ -89,14 +89,14 @@ impl Period {
         let passes = |time: f64| (time / self.period).ceil();
         let every = passes(LEAST_BLOCK).max(LEAST_PASSES).max(passes(OVER_SKEW * self.skew)) as u32;
         let guard = passes(2.0 * self.skew).max(2.0).max((f64::from(every) / 10.0).ceil()) as u32;
-        let round = (columns as u64 + 1).next_power_of_two();
+        let round = record::blocks::round(columns);
         let blocks = (self.passes / u64::from(every)).saturating_sub(1);
         if blocks < round {
             let cause = format!("a run has {}, and a round of its delays needs {round}", count::of(blocks, "block"));
             return Err(Fault::new(
                 "a causal experiment",
                 cause,
-                "measure fewer factors, or a longer part of the work",
+                "measure fewer factors, a longer part of the work, or whole runs (--whole)",
             ));
         }
         Ok(Blocks { progress: self.progress, every, guard, seed })

@@ -5,6 +5,7 @@ use record::layout::{Module, Moment, Site, Thread, clock, kind, text};
 use record::rank::Rank;
 
 use super::*;
+use crate::causal::within::{Block, Rounds};
 use crate::causal::{Amounts, Factor, InBlocks, Place, Shown, Target};
 
 const MS: u64 = 1_000_000;
@@ -62,7 +63,7 @@ fn period_and_skew_are_those_of_the_marks() {
             .blocks(63, 7)
             .unwrap_err()
             .to_string()
-            .contains("a round of its delays needs 64")
+            .contains("a round of its delays needs 128")
     );
 }
 
@@ -113,4 +114,62 @@ fn doses_of_blocks_leave_room_for_all_factors_of_a_rank() {
     let three = of(&all);
     assert_eq!(three.schedule.columns[2].receive, Some(30_000.0));
     assert!((three.schedule.columns[3].compute - 0.06).abs() < 1e-9);
+}
+
+/// Two ranks, blocks of 10 passes of 2 ms; in each `send` takes 1 ms of each of both ranks' blocks where it is on, of which all
+/// lengthens the block; the next block is `later` times as much longer.
+fn findings(later: f64, slower: f64) -> crate::causal::Findings {
+    let amounts = Amounts { delays: [10_000, 10_000, 0], bytes: 0, computing: 5e9 };
+    let first = Shown {
+        elapsed: 1e10,
+        given: [(0, 0.0); 3],
+        ranks: vec![amounts.clone(), amounts],
+        messages: 20_000,
+        bytes: 0,
+        sizes: Vec::new(),
+        marks: 0,
+    };
+    let period = Period { progress: Progress::Collectives, name: "all".into(), passes: 4000, period: 2e6, skew: 0.0 };
+    let targets = [Factor::Send, Factor::Compute].map(|factor| Target { factor, place: Place::Everywhere });
+    let design = InBlocks::of(&targets, &first, period, 7).unwrap();
+    let mut rounds = Rounds::new(&design.schedule);
+    let on = |number: u64, column: usize| (design.schedule.on(number) >> column & 1) as f64;
+    let before = |number: u64| if number > 0 { on(number - 1, 1) } else { 0.0 };
+    let blocks: Vec<Block> = (0..400)
+        .map(|number| Block {
+            number,
+            took: 16e6 * slower
+                + 2e6 * on(number, 1)
+                + later * 2e6 * before(number)
+                + 1e6 * on(number, 2)
+                + (number % 7) as f64 * 1e3,
+            doses: vec![0.0, 2e6 * on(number, 1), 2e6 * on(number, 2)],
+            messages: 40.0,
+        })
+        .collect();
+    rounds.add(&blocks, &design.schedule);
+    crate::causal::Findings::within(&design, &first, &rounds, 1, 0)
+}
+
+#[test]
+fn the_page_has_slopes_with_the_profiles_share_and_says_what_is_doubtful() {
+    let found = findings(0.0, 1.0);
+    let [send, compute] = &found.slopes[..] else { panic!("{found:?}") };
+    let middle = |slope: &crate::causal::Slope| (100.0 * slope.interval.unwrap().middle).round();
+    assert_eq!((middle(send), middle(compute)), (100.0, 50.0));
+    // Both ranks compute half of the run, and half of what is added to that counts.
+    let share = compute.share.unwrap();
+    assert_eq!((send.share, (100.0 * share.on_path.middle).round(), share.mean, share.most), (None, 50.0, 0.5, 0.5));
+    let page = crate::causal::page(&found);
+    assert!(found.notes.is_empty() && found.is_null() && !found.is_open(), "{page}");
+    assert!(page.contains("Delays are on in half of 392 blocks of 17.50 ms in 1 run.\n"), "{page}");
+    assert!(page.contains("  compute: 50.0 % (50.0 .. 50.0 %); profile 50.0 % on average, 50.0 % at most\n"), "{page}");
+    assert!(page.contains("send: delays before messages, 10.8 % of a block in all ranks together\n"), "{page}");
+    let later = findings(0.5, 1.0);
+    assert!(
+        later.notes.iter().any(|note| note.contains("delays of send change the next block too, by 50 %")),
+        "{later:?}"
+    );
+    let slower = findings(0.0, 3.0);
+    assert!(slower.notes.iter().any(|note| note.contains("times as long as in the first run")), "{slower:?}");
 }
