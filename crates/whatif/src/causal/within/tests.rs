@@ -88,10 +88,14 @@ impl Program {
     }
 }
 
-/// In how many of 400 seeds the interval holds the truth, by column, and the mean half width.
-fn held(program: impl Fn(u64) -> Program, estimate: impl Fn(&Program) -> Vec<Estimate>) -> (Vec<usize>, f64) {
+/// In how many of so many seeds the interval holds the truth, by column, and the mean half width.
+fn held(
+    seeds: u64,
+    program: impl Fn(u64) -> Program,
+    estimate: impl Fn(&Program) -> Vec<Estimate>,
+) -> (Vec<usize>, f64) {
     let (mut held, mut width, mut all) = (Vec::new(), 0.0, 0.0);
-    for seed in 1..=400 {
+    for seed in 1..=seeds {
         let program = program(seed);
         let estimates = estimate(&program);
         held.resize(estimates.len(), 0);
@@ -122,28 +126,29 @@ fn by_recorded_doses(program: &Program) -> Vec<Estimate> {
 }
 
 #[test]
+#[ignore = "make check"]
 fn four_slopes_at_once_lie_in_their_intervals() {
-    let (held, width) = held(|seed| Program::new(&[0.0, 0.3, 1.0, 0.5], seed), by_assignment);
+    let (held, width) = held(400, |seed| Program::new(&[0.0, 0.3, 1.0, 0.5], seed), by_assignment);
     assert!(held.iter().all(|held| (372..=396).contains(held)) && width < 0.25, "{held:?} {width}");
 }
 
 #[test]
 fn spins_that_lose_their_core_bias_least_squares_and_not_the_assignment() {
     let program = |seed| Program { preempted: 0.1, noise: 0.02, ..Program::new(&[0.0], seed) };
-    let (right, width) = held(program, by_assignment);
-    assert!(right[0] >= 372 && width < 0.6, "{right:?} {width}");
-    let (wrong, _) = held(program, by_recorded_doses);
-    assert!(wrong[0] < 200, "{wrong:?}");
+    let (right, width) = held(200, program, by_assignment);
+    assert!(right[0] >= 186 && width < 0.6, "{right:?} {width}");
+    let (wrong, _) = held(200, program, by_recorded_doses);
+    assert!(wrong[0] < 100, "{wrong:?}");
 }
 
 #[test]
 fn delays_of_no_length_read_nothing() {
-    let nulls = (1..=400).filter(|seed| {
+    let nulls = (1..=200).filter(|seed| {
         let null = Program::new(&[1.0, 0.3], *seed).measured().null(0).unwrap();
         null.low <= 1.0 && null.high >= 1.0
     });
     let nulls = nulls.count();
-    assert!((372..=398).contains(&nulls), "{nulls}");
+    assert!((186..=199).contains(&nulls), "{nulls}");
 }
 
 #[test]
