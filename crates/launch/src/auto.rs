@@ -489,7 +489,7 @@ mod tests {
         let widening = Some(Widening { factor: 2.0, held: 29 });
         let words = Chosen { widening, ..chosen(1, Ok(gain)) }.words();
         assert!(
-            words.contains("expected to take 1.9 to 9.9 % less") && words.contains("; widened 2.0x: of"),
+            words.contains("expected to take 2.0 to 10.0 % less") && words.contains("; widened 2.0x: of"),
             "{words}"
         );
     }
